@@ -3,7 +3,9 @@
 The truth is computed here from each original's own definition, in double precision.
 """
 
+import inspect
 import math
+import re
 import subprocess
 import sys
 import types
@@ -519,3 +521,97 @@ def test_prime_rl_deepseek_v4(device):
     check_grad(got[1][:, :-1, 0], dkv)
     check_grad(got[2], dsink)
     assert bool((got[1][:, -1] == 0).all())
+
+
+# ---- arguments --------------------------------------------------------------------------------------
+
+CUDNN_PACKED = "cu_seqlens_q=None cu_seqlens_k=None max_seqlen_q=None max_seqlen_k=None q_causal_offsets=None"
+CUDNN_SCALED = (
+    "precision='bf16' q_scale=None k_scale=None cu_seqlens_q_scale_padded=None "
+    "cu_seqlens_k_scale_padded=None sf_vec_size=32"
+)
+CUDNN_MADE = "d_index_q=None d_weights=None d_index_k=None stream=None"
+TUNING = "block_I=64 num_stages=2 threads=256"
+# As the originals declare them: FlashMLA 9241ae3, cuDNN Frontend 1.32, DeepGEMM 54e2261, TileLang a35008a42, slime
+# 624b824a8, Megatron-LM d98e8a64dd, miles 31f1ca961, prime-rl 559b44772. A default that theirs has not is in brackets.
+SIGNATURES = {
+    "flash_mla.flash_mla_sparse_fwd": "q kv indices sm_scale d_v=512 attn_sink=None topk_length=None indexer_topk=0",
+    "deep_gemm.fp8_mqa_logits": "q kv weights cu_seq_len_k_start cu_seq_len_k_end clean_logits=True max_seqlen_k=0 "
+    "logits_dtype=torch.float32",
+    "cudnn.sparse_attention_backward_wrapper": "q kv out dout lse attn_sink topk_idxs softmax_scale=None "
+    "topk_length=None dq=None dkv=None block_tile=64 deterministic=False stream=None workspace=None "
+    "q_cluster_mode='off'",
+    "cudnn.indexer_forward_wrapper": "q k w ratio=4 qhead_per_kv_head=None m_block_size=128 n_block_size=128 q_stage=2 "
+    f"kv_stage=4 sm_scale=1.0 out=None stream=None {CUDNN_PACKED} {CUDNN_SCALED} return_lse=False lse_out=None",
+    "cudnn.indexer_top_k_wrapper": "input_values seq_lens top_k next_n=1 return_val=True num_copy_bits=256 stream=None "
+    "tie_break=0 deterministic=False",
+    "cudnn.sparse_indexer_score_recompute_wrapper": "q_indexer k_indexer weights topk_indices qhead_per_kv_head=None "
+    "topk_length=None topk_indices_global=False out=None stream=None",
+    "cudnn.sparse_attn_score_recompute_wrapper": "q_attn k_attn lse topk_indices softmax_scale qhead_per_kv_head=None "
+    "topk_length=None topk_indices_global=False out=None stream=None",
+    "cudnn.indexer_backward_wrapper": "index_q weights index_k attn_score index_score topk_indices grad_loss[1.0] "
+    f"sm_scale=1.0 loss_coeff=1.0 block_I=128 topk_indices_global=False {CUDNN_MADE} backend='default' "
+    "workspace=None deterministic=False deterministic_dk_planes[None]",
+    "cudnn.dense_attn_score_recompute_wrapper": "q k lse softmax_scale qhead_per_kv_head=None out=None denom_out=None "
+    f"ratio=1 {CUDNN_PACKED} {CUDNN_SCALED} stream=None",
+    "cudnn.dense_indexer_score_recompute_wrapper": "q k weights qhead_per_kv_head=None out=None denom_out=None "
+    f"sm_scale=1.0 ratio=1 {CUDNN_PACKED} {CUDNN_SCALED} stream=None",
+    "cudnn.dense_indexer_backward_wrapper": "index_q weights index_k attn_score attn_l1norm index_score index_lse "
+    f"grad_loss[1.0] sm_scale=1.0 loss_coeff=1.0 block_I=128 ratio=1 {CUDNN_PACKED} {CUDNN_MADE} workspace=None",
+    "cudnn.compactify_wrapper": "indices stream=None",
+    "cudnn.local_to_global_wrapper": "local_indices seqlen_k cu_seqlens_q=None cu_seqlens_k=None stream=None",
+    "tilelang.sparse_mla_fwd_interface": f"q kv indices sm_scale=None return_p_sum=False d_v=512 {TUNING}",
+    "tilelang.sparse_mla_bwd": "q kv o do indices lse sm_scale=None is_casual=True return_kernel=False delta=None",
+    "slime.sparse_mla_fwd_interface": f"q kv indices sm_scale=None return_p_sum=False d_v=512 {TUNING}",
+    "slime.sparse_mla_bwd": "q kv o do indices lse sm_scale=None is_casual=True return_kernel=False delta=None",
+    "slime.indexer_fwd_interface": "q kv weights cu_seqlen_ks cu_seqlen_ke clean_logits=True",
+    "slime.indexer_bwd_interface": "index_q weights index_k topk_indices grad_scores",
+    "slime.lighting_indexer": "index_q index_k weights cu_seqlen_ks cu_seqlen_ke topk topk_indices=None",
+    "megatron.sparse_mla_fwd_interface": f"q kv indices sm_scale=None d_v=512 {TUNING}",
+    "megatron.sparse_mla_bwd": "q kv o do indices lse sm_scale=None delta=None",
+    "miles.sparse_mqa_fwd_interface": f"q kv attn_sink topk_idxs sm_scale=None {TUNING}",
+    "miles.sparse_mqa_bwd_interface": "q kv attn_sink o do topk_idxs lse sm_scale=None",
+    "miles.batched_indexer_fwd": "q k weights cu_seqlen_ks cu_seqlen_ke",
+    "miles.batched_indexer_bwd": "index_q weights index_k topk_indices grad_scores",
+    "prime_rl.sparse_mla_fwd_interface": f"q kv indices sm_scale=None d_v=512 {TUNING}",
+    "prime_rl.sparse_mla_bwd": "q kv o do indices lse sm_scale=None",
+    "prime_rl.fp8_indexer": "q k w ks ke topk weight_scale=1.0",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures(name):
+    """A call that the original takes, by position or by name, is taken here and means the same; others are errors."""
+    module, function = name.split(".")
+    parameters = inspect.signature(getattr(getattr(smelt.compat, module), function)).parameters
+    kinds = inspect.Parameter
+    assert all(
+        each.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY) for each in parameters.values()
+    ), "what is misspelt would be swallowed"
+    shown = []
+    for each in parameters.values():
+        default = f"={each.default}" if isinstance(each.default, torch.dtype) else f"={each.default!r}"
+        shown.append(each.name + ("" if each.default is kinds.empty else default))
+    theirs = re.sub(r"\[(.*?)\]", r"=\1", SIGNATURES[name]).split()
+    assert shown[: len(theirs)] == theirs
+    beyond = list(parameters.values())[len(theirs) :]
+    assert all(each.default is not kinds.empty for each in beyond)
+
+
+def test_what_is_not_there_is_refused(problem):
+    """An argument that asks for something else is an error, and not ignored."""
+    q, k = problem.q.unsqueeze(0), problem.kv.unsqueeze(0)
+    weights, scale = q[..., 0].float(), torch.ones(1, device=q.device)
+    for named in ({"precision": "mxfp8"}, {"q_scale": scale}, {"k_scale": scale}):
+        with pytest.raises(NotImplementedError, match="takes bf16 alone"):
+            cudnn.indexer_forward_wrapper(q, k, weights, **named)
+        with pytest.raises(NotImplementedError, match="takes bf16 alone"):
+            cudnn.dense_indexer_score_recompute_wrapper(q, k, weights, **named)
+        with pytest.raises(NotImplementedError, match="takes bf16 alone"):
+            cudnn.dense_attn_score_recompute_wrapper(q, k, weights, 1.0, **named)
+    lse = problem.q[..., 0].float()
+    given = (problem.q, problem.kv.unsqueeze(1), problem.q, problem.q, problem.indices.unsqueeze(1), lse)
+    for module in (slime, tilelang):
+        for named in ({"is_casual": False}, {"return_kernel": True}):
+            with pytest.raises(NotImplementedError, match="sparse_mla_bwd is causal"):
+                module.sparse_mla_bwd(*given, **named)

@@ -6,6 +6,8 @@ training: everything with a batch in front, bf16; indices are rows of their own 
 topk_indices_global of all (b * S_k + row). Results come in a dict that unpacks as a tuple. Beyond it: any number
 of heads, masked slots anywhere, empty rows. Of top-k: rows shorter than top_k, which end with -1; indices
 come ascending. The dense wrappers take and give matrices of T x S, as theirs do, and make one more, of int32.
+Arguments are those of 1.32, in its order (older ones have grad_loss behind loss_coeff: give it by name); what
+only tunes their kernels has no effect.
 """
 
 from __future__ import annotations
@@ -253,9 +255,9 @@ def _keys(k: Tensor) -> Tensor:
     return k.squeeze(1) if k.dim() == 3 else k
 
 
-def _need_bf16(name: str, precision: str) -> None:
-    if precision != "bf16":
-        raise NotImplementedError(f"smelt: {name} takes bf16 alone")
+def _need_bf16(name: str, precision: str, *scales: Tensor | None) -> None:
+    if precision != "bf16" or any(scale is not None for scale in scales):
+        raise NotImplementedError(f"smelt: {name} takes bf16 alone, without scales")
 
 
 @torch.no_grad()
@@ -265,7 +267,10 @@ def indexer_forward_wrapper(
     w: Tensor,
     ratio: int = 4,
     qhead_per_kv_head: int | None = None,
-    *,
+    m_block_size: int = 128,
+    n_block_size: int = 128,
+    q_stage: int = 2,
+    kv_stage: int = 4,
     sm_scale: float = 1.0,
     out: Tensor | None = None,
     stream=None,
@@ -275,14 +280,18 @@ def indexer_forward_wrapper(
     max_seqlen_k: int | None = None,
     q_causal_offsets: Tensor | None = None,
     precision: str = "bf16",
+    q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    cu_seqlens_q_scale_padded: Tensor | None = None,
+    cu_seqlens_k_scale_padded: Tensor | None = None,
+    sf_vec_size: int = 32,
     return_lse: bool = False,
     lse_out: Tensor | None = None,
-    **tuning,
 ) -> TupleDict:
     """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on; or of packed documents
     [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens). With
     return_lse also "lse", the log-sum-exp of each query's."""
-    _need_bf16("indexer_forward_wrapper", precision)
+    _need_bf16("indexer_forward_wrapper", precision, q_scale, k_scale)
     with _on(stream):
         weights = w.float() * sm_scale
         width, parts = _documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets)
@@ -381,8 +390,10 @@ def indexer_backward_wrapper(
     d_index_k: Tensor | None = None,
     stream=None,
     *,
+    backend: str = "default",
+    workspace: Tensor | None = None,
     deterministic: bool = False,
-    **tuning,
+    deterministic_dk_planes: int | None = None,
 ) -> TupleDict:
     """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
     index_score, the softmax of sm_scale times the logits, from attn_score. attn_score is left as it is."""
@@ -438,12 +449,16 @@ def dense_attn_score_recompute_wrapper(
     max_seqlen_k: int | None = None,
     q_causal_offsets: Tensor | None = None,
     precision: str = "bf16",
+    q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    cu_seqlens_q_scale_padded: Tensor | None = None,
+    cu_seqlens_k_scale_padded: Tensor | None = None,
+    sf_vec_size: int = 32,
     stream=None,
-    **scaled,
 ) -> TupleDict:
     """{"out", "denom"}: attention's probabilities summed over heads, [B, S_q, S_k] fp32, 0 where a query does not see
     a key, and each query's sum of them; of packed documents [T, max_seqlen_k] and [T]."""
-    _need_bf16("dense_attn_score_recompute_wrapper", precision)
+    _need_bf16("dense_attn_score_recompute_wrapper", precision, q_scale, k_scale)
     with _on(stream):
         sums = of_heads_that_count(lse)
         width, parts = _documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets)
@@ -469,11 +484,35 @@ def dense_indexer_score_recompute_wrapper(
     denom_out: Tensor | None = None,
     sm_scale: float = 1.0,
     ratio: int = 1,
-    **rest,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16",
+    q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    cu_seqlens_q_scale_padded: Tensor | None = None,
+    cu_seqlens_k_scale_padded: Tensor | None = None,
+    sf_vec_size: int = 32,
+    stream=None,
 ) -> TupleDict:
     """{"out", "denom"}: indexer_forward_wrapper's scores and the log-sum-exp of each query's."""
+    _need_bf16("dense_indexer_score_recompute_wrapper", precision, q_scale, k_scale)
     scores, lse = indexer_forward_wrapper(
-        q, k, weights, ratio, sm_scale=sm_scale, out=out, return_lse=True, lse_out=denom_out, **rest
+        q,
+        k,
+        weights,
+        ratio,
+        sm_scale=sm_scale,
+        out=out,
+        stream=stream,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_k=max_seqlen_k,
+        q_causal_offsets=q_causal_offsets,
+        return_lse=True,
+        lse_out=denom_out,
     )
     return TupleDict(out=scores, denom=lse)
 

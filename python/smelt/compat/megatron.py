@@ -33,7 +33,9 @@ def sparse_mla_fwd_interface(
     indices: Tensor,
     sm_scale: float | None = None,
     d_v: int = 512,
-    **tuning,
+    block_I: int = 64,
+    num_stages: int = 2,
+    threads: int = 256,
 ) -> tuple[Tensor, Tensor]:
     """(out [.., T, H, d_v] bf16, lse [.., T, H] fp32 in base 2)"""
     out, lse = attend(q, kv, indices, sm_scale, d_v)

@@ -25,8 +25,10 @@ def sparse_mqa_fwd_interface(
     attn_sink: Tensor,
     topk_idxs: Tensor,
     sm_scale: float | None = None,
-    *args,
-    **tuning,
+    block_I: int = 64,
+    num_stages: int = 2,
+    threads: int = 256,
+    reference_rounding: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """(out [B, T, H, D] bf16, lse [B, T, H] fp32: log2 of the denominator, the sink in it)"""
     return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale, return_lse=True)

@@ -32,7 +32,14 @@ def _backward(q, kv, o, do, indices, lse, sm_scale, buckets):
 
 @torch.no_grad()
 def sparse_mla_fwd_interface(
-    q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None = None, d_v: int = 512, **tuning
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    sm_scale: float | None = None,
+    d_v: int = 512,
+    block_I: int = 64,
+    num_stages: int = 2,
+    threads: int = 256,
 ) -> tuple[Tensor, Tensor]:
     """(out [1, T, H, d_v] bf16, lse [1, T, H] fp32 in base 2)"""
     return attend(q, _keys(kv), indices, sm_scale, d_v)
@@ -47,7 +54,6 @@ def sparse_mla_bwd(
     indices: Tensor,
     lse: Tensor,
     sm_scale: float | None = None,
-    **tuning,
 ) -> tuple[Tensor, Tensor]:
     """(dq, dkv), of the shapes of q and kv."""
     return _backward(q, kv, o, do, indices, lse, sm_scale, None)

@@ -1,7 +1,7 @@
 """slime's GLM-5 kernels, which NeMo AutoModel, Megatron and others vendor: packed layout.
 
 Their contract: q [T, H, 576], kv [S, 1, 576], indices [T, 1, topk], -1 is masked; lse [T, H] in base 2.
-Causality is in the lists.
+Causality is in the lists. What only tunes their kernels (block_I, num_stages, threads) has no effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def sparse_mla_fwd_interface(
     sm_scale: float | None = None,
     return_p_sum: bool = False,
     d_v: int = 512,
-    **tuning,
+    block_I: int = 64,
+    num_stages: int = 2,
+    threads: int = 256,
 ) -> tuple[Tensor, Tensor]:
     """(out [T, H, d_v] bf16, lse [T, H] fp32 in base 2)"""
     if return_p_sum:
@@ -44,9 +46,10 @@ def sparse_mla_bwd(
     is_casual: bool = True,
     return_kernel: bool = False,
     delta: Tensor | None = None,
-    **tuning,
 ) -> tuple[Tensor, Tensor]:
     """(dq, dkv), of the shapes of q and kv."""
+    if not is_casual or return_kernel:
+        raise NotImplementedError("smelt: sparse_mla_bwd is causal, and has no kernel to return")
     return gradients(q, kv, o, do, indices, lse, sm_scale)
 
 
@@ -74,17 +77,18 @@ def _keys(index_k: Tensor) -> Tensor:
 
 @torch.no_grad()
 def indexer_fwd_interface(
-    index_q: Tensor,
-    index_k: Tensor,
+    q: Tensor,
+    kv: Tensor,
     weights: Tensor,
     cu_seqlen_ks: Tensor,
     cu_seqlen_ke: Tensor,
     clean_logits: bool = True,
 ) -> Tensor:
-    """logits [T, S] fp32, -inf outside the windows whatever clean_logits says."""
+    """logits [T, S] fp32 of q [T, H, D] and the keys kv [S, D], -inf outside the windows whatever clean_logits
+    says."""
     return indexer_logits(
-        index_q,
-        _keys(index_k),
+        q,
+        _keys(kv),
         weights.float(),
         int32(cu_seqlen_ks),
         int32(cu_seqlen_ke),
