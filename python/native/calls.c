@@ -123,9 +123,16 @@ static int read_places(PyObject *tuple, struct known_object *known) {
         return -1;
     }
     known->saved_count = (int)count;
-    for (Py_ssize_t i = 0; i < count; i++)
-        known->saved[i] = (int)PyLong_AsLong(PyTuple_GetItem(tuple, i));
-    return PyErr_Occurred() ? -1 : 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const long place = PyLong_AsLong(PyTuple_GetItem(tuple, i));
+        known->saved[i] = (int)place;
+        if (place < 0 || place > MAX_VALUES) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "Known: there is no place %ld", place);
+            return -1;
+        }
+    }
+    return 0;
 }
 
 static PyObject *make_known(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -139,8 +146,11 @@ static PyObject *make_known(PyTypeObject *type, PyObject *args, PyObject *keywor
             &given.which, &PyTuple_Type, &given.made, &PyTuple_Type, &given.scalars, &given.options,
             &given.pass, &given.result, &PyTuple_Type, &saved, &PyTuple_Type, &given.gradients,
             &PyTuple_Type, &given.backward_scalars, &given.deterministic) ||
-        (saved && read_places(saved, &given)) ||
-        !(self = (struct known_object *)PyType_GenericAlloc(type, 0)))
+        (saved && read_places(saved, &given)))
+        return NULL;
+    if (given.pass < 0 || given.pass >= MAX_PASSES)
+        return PyErr_Format(PyExc_ValueError, "Known: there is no pass %d", given.pass);
+    if (!(self = (struct known_object *)PyType_GenericAlloc(type, 0)))
         return NULL;
     given.ob_base = self->ob_base;
     *self = given;

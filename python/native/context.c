@@ -128,16 +128,25 @@ static PyObject *kernel_dict(const smelt_kernel_info *info) {
                          "cubin_bytes", (Py_ssize_t)info->cubin_bytes);
 }
 
-/* progress(done, total, kernel) in Python; what it raises stops the work. */
+/* A function in Python, and what it raised. */
+struct progress {
+    PyObject *function, *type, *value, *traceback;
+};
+
+/* progress(done, total, kernel) in Python; what it raises stops the work, and prepare() raises it.
+ */
 static int call_progress(void *user, size_t done, size_t total, const smelt_kernel_info *info) {
+    struct progress *const progress = user;
     if (info->state == SMELT_KERNEL_AWAITED)
         return 0;
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *result =
-        PyObject_CallFunction(user, "nns", (Py_ssize_t)done, (Py_ssize_t)total, info->spec);
+    PyObject *result = PyObject_CallFunction(progress->function, "nns", (Py_ssize_t)done,
+                                             (Py_ssize_t)total, info->spec);
     const int stop = result == NULL;
-    if (stop)
-        PyErr_WriteUnraisable(user);
+    if (stop && !progress->type)
+        PyErr_Fetch(&progress->type, &progress->value, &progress->traceback);
+    else if (stop)
+        PyErr_Clear();
     Py_XDECREF(result);
     PyGILState_Release(state);
     return stop;
@@ -156,9 +165,11 @@ static PyObject *kernel_list(const smelt_kernel_info *infos, Py_ssize_t count) {
 /* prepare(kernels, jobs, progress): compiles them into the cache; a list of dicts. */
 static PyObject *prepare(PyObject *object, PyObject *args) {
     const struct context_object *self = (struct context_object *)object;
-    PyObject *kernels, *progress = Py_None, *list = NULL;
+    PyObject *kernels, *list = NULL;
+    struct progress progress = {.function = Py_None};
     int jobs = 0;
-    if (!PyArg_ParseTuple(args, "O!|iO:prepare", &PyTuple_Type, &kernels, &jobs, &progress))
+    if (!PyArg_ParseTuple(args, "O!|iO:prepare", &PyTuple_Type, &kernels, &jobs,
+                          &progress.function))
         return NULL;
     const Py_ssize_t count = PyTuple_Size(kernels);
     smelt_kernel_request *requests = calloc((size_t)count + 1, sizeof *requests);
@@ -173,10 +184,12 @@ static PyObject *prepare(PyObject *object, PyObject *args) {
         if (!(requests[i].spec = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(kernels, i), NULL)))
             goto out;
     smelt_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        smelt_kernels_prepare(self->context, requests, (size_t)count, jobs,
-                              progress == Py_None ? NULL : call_progress, progress, infos);
-    Py_END_ALLOW_THREADS if (status) raise_status(status);
+    Py_BEGIN_ALLOW_THREADS status = smelt_kernels_prepare(
+        self->context, requests, (size_t)count, jobs,
+        progress.function == Py_None ? NULL : call_progress, &progress, infos);
+    Py_END_ALLOW_THREADS if (progress.type)
+        PyErr_Restore(progress.type, progress.value, progress.traceback);
+    else if (status) raise_status(status);
     else list = kernel_list(infos, count);
 out:
     free(requests);

@@ -22,6 +22,17 @@ def whole(value, name: str) -> int | None:
     return number
 
 
+def integer(value, name: str) -> int:
+    """An int that C has."""
+    try:
+        found = operator.index(value)
+    except TypeError:
+        raise TypeError(f"smelt: {name} must be an int, not {type(value).__name__}") from None
+    if not -(1 << 31) <= found < 1 << 31:
+        raise ValueError(f"smelt: {name} is out of range: {found}")
+    return found
+
+
 def number(value, name: str):
     """A float; an int or a symbolic number as it is."""
     if isinstance(value, (float, int, SymFloat, SymInt)):

@@ -141,6 +141,32 @@ def fresh(arguments):
     }
 
 
+def test_known_calls(calls):
+    """What is said of a call is looked through where it is said: nothing behind it does."""
+    given = with_leaves("sparse_attention", calls["sparse_attention"])
+    call("sparse_attention", given)
+    operator = next(each for each in _runtime._operators.values() if type(each) is _native.Operator)
+    made, scalars = (True, True, None), (given["scale"], 0)
+    for wrong in (
+        {"pass_number": 2},
+        {"pass_number": -1},
+        {"result": 0, "saved": (-1,)},
+        {"result": 0, "saved": (1 << 20,)},
+        {"result": 0, "saved": (1 << 40,)},
+        {"result": 0, "saved": ("x",)},
+        {"result": 0, "saved": (0,) * 17},
+    ):
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            _native.Known([operator], 0, made, scalars, **wrong)
+    apply = super(torch.autograd.Function, smelt._sparse_attention._Node).apply
+    tensors = (given["q"], given["kv"], given["indices"], None, None, None, None)
+    for strange in ({"pass_number": 1}, {"result": 30}, {"result": 0, "saved": (24,)}):
+        table = _native.Calls((2, 0, 1, 0, 0, 0, 0), gradients=3, apply=apply)
+        table.remember(*tensors, (), _native.Known([operator], 0, made, scalars, **strange))
+        with pytest.raises((TypeError, IndexError)):
+            table.run(*tensors, ())
+
+
 def test_every_function_is_here(calls):
     assert set(calls) == set(smelt.__all__) - NOT_CALLS
 

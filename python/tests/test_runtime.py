@@ -98,6 +98,52 @@ def test_presets_and_warm(tmp_path):
         smelt.warm(torch.nn.Linear(2, 2))
 
 
+SPEC = "topk_select:topk=16"
+
+
+class Named(torch.nn.Module):
+    def __init__(self, specs):
+        super().__init__()
+        self.specs = specs
+
+    def smelt_specs(self):
+        return self.specs
+
+
+@pytest.mark.parametrize(
+    "what,named,kind,message",
+    [
+        ("glm-5.2", {"tp": "2"}, TypeError, "tp must be an int, not str"),
+        ("glm-5.2", {"tp": 1 << 40}, ValueError, "tp is out of range"),
+        ("glm-5.2", {"passes": ["forward"]}, ValueError, "passes must be one of"),
+        (SPEC, {"jobs": "2"}, TypeError, "jobs must be an int, not str"),
+        (SPEC, {"jobs": -1}, ValueError, "jobs is -1"),
+        (SPEC, {"arch": 90}, TypeError, "arch must be a str or None, not int"),
+        (SPEC, {"progress": 3}, TypeError, "progress must be callable, not int"),
+        (Named(3), {}, TypeError, "a preset, a spec, a module or a list"),
+        (Named([3]), {}, TypeError, "a preset, a spec, a module or a list"),
+        (Named("no-such-model"), {}, ValueError, "no-such-model"),
+    ],
+)
+def test_warm_of_what_is_none(what, named, kind, message):
+    with pytest.raises(kind, match=message):
+        smelt.warm(what, **named)
+
+
+def test_specs_of_a_module(device):
+    """One spec or several, and what progress raises comes out."""
+    one, several = smelt.warm(Named(SPEC)), smelt.warm(Named([SPEC, SPEC]))
+    assert one and [each["spec"] for each in one] == [each["spec"] for each in several]
+
+    def stop(*what):
+        raise KeyboardInterrupt(*what)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        smelt.warm(SPEC, progress=stop)
+    assert caught.value.args[:2] == (1, len(one))
+    assert smelt.warm(SPEC)
+
+
 def test_warm_compiles_and_reports(device):
     class Layer(torch.nn.Module):
         def smelt_specs(self):
