@@ -49,7 +49,8 @@ struct allocation {
     bool sorted;
     bool rewritable;         /* by several threads of a launch */
     struct written *written; /* one per granule; pages exist when touched */
-    struct reading *read;    /* likewise, behind them */
+    struct reading *read;    /* likewise, behind them: the last */
+    struct reading *before;  /* and behind these the last of another gang than that one's */
 };
 
 static struct allocation *allocations;
@@ -73,7 +74,7 @@ static size_t granules(size_t bytes) {
 
 /* Of what is remembered about so many bytes. */
 static size_t shadow_bytes(size_t bytes) {
-    return granules(bytes) * (sizeof(struct written) + sizeof(struct reading));
+    return granules(bytes) * (sizeof(struct written) + 2 * sizeof(struct reading));
 }
 
 /* Adds an allocation, with nothing known of who wrote and read it. */
@@ -90,13 +91,14 @@ static bool remember(void *mapping, size_t mapped, u64 begin, size_t bytes) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shadow == MAP_FAILED)
         return false;
-    allocations[count++] =
-        (struct allocation){.begin = begin,
-                            .bytes = bytes,
-                            .mapping = mapping,
-                            .mapped = mapped,
-                            .written = shadow,
-                            .read = (void *)((struct written *)shadow + granules(bytes))};
+    struct reading *const read = (void *)((struct written *)shadow + granules(bytes));
+    allocations[count++] = (struct allocation){.begin = begin,
+                                               .bytes = bytes,
+                                               .mapping = mapping,
+                                               .mapped = mapped,
+                                               .written = shadow,
+                                               .read = read,
+                                               .before = read + granules(bytes)};
     return true;
 }
 
@@ -298,6 +300,11 @@ void emu_memory_overwritten(u64 pointer, size_t bytes) {
     const size_t number = (size_t)((offset + bytes - 1) / GRANULE - first + 1);
     erase(&allocation->written[first], number * sizeof(struct written));
     erase(&allocation->read[first], number * sizeof(struct reading));
+    erase(&allocation->before[first], number * sizeof(struct reading));
+}
+
+static bool has_ended(u32 gang, const void *stream) {
+    return gang == 0 || emu_chain_has_ended(gang, stream);
 }
 
 bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
@@ -311,9 +318,9 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
         return false;
     }
     for (u64 i = offset / GRANULE; bytes > 0 && i <= (offset + bytes - 1) / GRANULE; i++) {
-        const u32 writer = allocation->written[i].gang, reader = allocation->read[i].gang;
-        const bool after_writes = writer == 0 || emu_chain_has_ended(writer, stream);
-        if (!after_writes || (reader > 0 && !emu_chain_has_ended(reader, stream))) {
+        const bool after_writes = has_ended(allocation->written[i].gang, stream);
+        if (!after_writes || !has_ended(allocation->read[i].gang, stream) ||
+            !has_ended(allocation->before[i].gang, stream)) {
             emu_report(EMU_RACE, 0, 0,
                        "a memset of byte %llu of %s, %s by an earlier launch that may not have "
                        "ended when the last one has: one of that one's threads must execute "
@@ -407,13 +414,13 @@ static bool rewrites(const struct allocation *allocation, const struct written *
 
 /* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
  * run at the same time, of one, as its clocks say, or of two launches that overlap. Of the reads of
- * a granule the last is remembered. False: there was a report. */
+ * a granule the last is remembered, and the last of another gang. False: there was a report. */
 static bool check_granule(struct allocation *allocation, u64 i, u64 offset, u8 touched,
                           enum emu_access access, site at) {
     static const struct written nothing;
     const bool meet = allocation->written[i].touched & touched;
     const struct written *before = meet ? &allocation->written[i] : &nothing;
-    const struct reading *read = &allocation->read[i];
+    const struct reading *const reads[] = {&allocation->read[i], &allocation->before[i]};
     const bool both_add = access == EMU_ATOMIC && before->atomic;
     if (before->gang == emu.gang && before->clock == UNDER_WAY && !both_add) {
         report_under_way(allocation, before, offset, access, at);
@@ -429,12 +436,21 @@ static bool check_granule(struct allocation *allocation, u64 i, u64 offset, u8 t
         report_stale(allocation, before, offset, access, at);
         return false;
     }
-    if (writes(access) && read->gang > 0 && (read->touched & touched) &&
-        !happened(read->gang, read->slot, read->clock)) {
-        report_race(allocation, "read", read->gang, read->slot, read->at, offset, access, at);
-        return false;
+    for (int k = 0; k < 2 && writes(access); k++) {
+        const struct reading *read = reads[k];
+        if (read->gang > 0 && (read->touched & touched) &&
+            !happened(read->gang, read->slot, read->clock)) {
+            report_race(allocation, "read", read->gang, read->slot, read->at, offset, access, at);
+            return false;
+        }
     }
     return true;
+}
+
+static void remember_read(struct allocation *allocation, u64 i, const struct reading *reading) {
+    if (allocation->read[i].gang != reading->gang)
+        allocation->before[i] = allocation->read[i];
+    allocation->read[i] = *reading;
 }
 
 static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
@@ -451,7 +467,8 @@ static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
             allocation->written[i] = (struct written){
                 emu.gang, clock, at, (u16)self->number, access == EMU_ATOMIC, touched};
         else
-            allocation->read[i] = (struct reading){emu.gang, clock, at, (u16)self->number, touched};
+            remember_read(allocation, i,
+                          &(struct reading){emu.gang, clock, at, (u16)self->number, touched});
     }
 }
 

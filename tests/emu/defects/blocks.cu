@@ -17,6 +17,15 @@ KERNEL void KERNEL_NAME(int *data) {
     }
 }
 
+//! read by two blocks, then written by the later one: race, 32 threads, grid of 2; earlier block
+//@use common/base.cuh
+KERNEL void KERNEL_NAME(int *data) {
+    data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x];
+    if (blockIdx.x == 1) {
+        data[threadIdx.x] = 1; /* HERE */
+    }
+}
+
 //! the same, without a look at the number: race, 32 threads, grid of 3; earlier block
 //@use ptx/counter.cuh
 KERNEL void KERNEL_NAME(int *data) {
