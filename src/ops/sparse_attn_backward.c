@@ -88,7 +88,7 @@ smelt_status smelt__sparse_attn_backward_bytes(const struct smelt__sparse_attn_b
     if (status == SMELT_OK)
         status = smelt__sparse_attn_check_width(&backward->shape, call.width);
     if (status == SMELT_OK)
-        *bytes = smelt__grad_find_layout(backward, &call, args.workspace_limit).bytes;
+        *bytes = smelt__grad_find_layout(backward, &call, &args.dq, args.workspace_limit).bytes;
     return status;
 }
 

@@ -58,9 +58,41 @@ struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_ba
     return grid;
 }
 
+/*
+ * How many keys apart lists lie that are put into dq, or 0 where they are not. A thread block reads
+ * an item's list up to the item's last key block and then writes its rows of dq, so that the list
+ * may stand in these rows, if
+ *   - the item is all there is of its query, and nobody else reads the list before dq is complete:
+ *     not with several blocks of heads, nor where the lists are turned around by keys, nor with a
+ *     query list, which may name a query twice (an item that is cut into slices is written when all
+ *     of them are done);
+ *   - group g is query g, whose rows lie evenly and without gaps.
+ */
+static int64_t dq_list_stride(const struct smelt__sparse_attn_backward *backward,
+                              const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
+                              int key_stride) {
+    const int64_t row = backward->shape.dqk, query = row * backward->shape.heads;
+    const int64_t *const strides = dq->strides;
+    const int packed = !(strides[0] | strides[1] | strides[2] | strides[3]);
+    const int64_t stride = packed ? query : call->tokens > 1 ? strides[1] : strides[0];
+    if (!dq->data || backward->deterministic || backward->shape.buckets ||
+        backward->group_queries > 1 || backward->head_blocks > 1 || call->query_capacity > 0 ||
+        call->rows > SMELT__GRAD_LOOSE_ROWS)
+        return 0;
+    if (key_stride * (int64_t)sizeof(int) > query * (int64_t)sizeof(uint16_t) || stride < query ||
+        stride > INT32_MAX || stride % (SMELT__ROW_BYTES / (int64_t)sizeof(uint16_t)) != 0)
+        return 0;
+    if (!packed && backward->shape.heads > 1 && strides[2] != row)
+        return 0;
+    if (!packed && call->tokens > 1 && call->batches > 1 && strides[0] != call->tokens * stride)
+        return 0;
+    return stride * (int64_t)sizeof(uint16_t) / (int64_t)sizeof(int);
+}
+
 struct smelt__grad_layout
 smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
-                        const struct smelt__sparse_attn_call *call, size_t limit) {
+                        const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
+                        size_t limit) {
     const struct smelt__sparse_attn_shape *shape = &backward->shape;
     const int64_t slots = call->width < shape->topk ? call->width : shape->topk;
     const int64_t key_count = call->batches * call->rows;
@@ -82,7 +114,9 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     layout.dkv.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
     layout.dkv.firsts =
         smelt__workspace_place(&layout.bytes, backward->deterministic ? groups : 0, sizeof(int));
-    layout.dkv.keys = smelt__workspace_place(&layout.bytes, keys, sizeof(int));
+    layout.dq_list_stride = dq_list_stride(backward, call, dq, layout.dkv.key_stride);
+    layout.dkv.keys =
+        smelt__workspace_place(&layout.bytes, layout.dq_list_stride ? 0 : keys, sizeof(int));
     layout.masks = smelt__workspace_place(&layout.bytes, backward->group_queries > 1 ? keys : 0, 1);
     layout.statistics = smelt__workspace_place(&layout.bytes, layout.entries * backward->query_rows,
                                                2 * sizeof(float));

@@ -6,9 +6,17 @@
 #include "ops/key_grads.h"
 #include "ops/sparse_attn_backward.h"
 
+/* Up to so many rows of kv the thread blocks' waits for each other cost more than they bring when
+ * they stand right ahead of the copies (measured at 32768 and 65536: bench/log). Above, a thread
+ * block of the main kernel asks lists that are not its own how near to stand. */
+enum { SMELT__GRAD_LOOSE_ROWS = 49152 };
+
 /* Where each array lies in the workspace, bytes from its start, and what follows from the call. */
 struct smelt__grad_layout {
     size_t partition, members, masks, statistics, dsink_parts;
+    /* 0: lists of keys lie in the workspace, dkv.key_stride apart. Else query q's lies in dq, at
+     * the beginning of its rows, so many keys apart: nobody reads it when these are written. */
+    int64_t dq_list_stride;
     size_t slices;   /* of dq, of items that several thread blocks take */
     size_t progress; /* ahead of the sums: zeroed together */
     struct smelt__key_grads_layout dkv;
@@ -19,10 +27,12 @@ struct smelt__grad_layout {
 /* What the layout of dkv's sums follows from. */
 struct smelt__key_grads_shape smelt__grad_shape(const struct smelt__sparse_attn_backward *backward);
 
-/* Of checked extents. `limit`: of partial rows, in bytes; 0: by rule. */
+/* Of checked extents. `dq` as the caller has it, unchecked; data NULL: not known. `limit`: of
+ * partial rows, in bytes; 0: by rule. */
 struct smelt__grad_layout
 smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
-                        const struct smelt__sparse_attn_call *call, size_t limit);
+                        const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
+                        size_t limit);
 
 /* How the main kernel's items are shared between its thread blocks. */
 struct smelt__grad_grid {

@@ -12,10 +12,6 @@ enum { TENSOR_MAP_COLUMNS = 64 /* of a box */ };
  * longer stay in the L2 cache together, and neighbours in a list come by together. */
 static const int64_t ASCENDING_ROWS = 12288;
 
-/* Up to so many of them the thread blocks' waits for each other cost more than they bring when they
- * stand right ahead of the copies (measured at 32768 and 65536: bench/log). */
-static const int64_t LOOSE_ROWS = 49152;
-
 enum { ZERO_WORDS = 4 /* that are filled at a time */ };
 
 const struct smelt__kernel *smelt__grad_kernel(const struct smelt__sparse_attn_backward *backward,
@@ -28,6 +24,11 @@ const struct smelt__kernel *smelt__grad_kernel(const struct smelt__sparse_attn_b
 
 /* ---- what follows from extents and strides --------------------------------------------------- */
 
+/* From one group's list of keys to the next one's. */
+static int list_stride(const struct smelt__grad_layout *layout) {
+    return layout->dq_list_stride ? (int)layout->dq_list_stride : layout->dkv.key_stride;
+}
+
 static struct sparse_attn_bwd_lists_params
 prepare_lists(const struct smelt__sparse_attn_backward *backward,
               const struct smelt__grad_prepared *prepared,
@@ -38,7 +39,7 @@ prepare_lists(const struct smelt__sparse_attn_backward *backward,
         .zero_vectors = prepared->zeros / ZERO_WORDS,
         .groups = (int)layout->dkv.groups,
         .group_queries = backward->group_queries,
-        .key_stride = layout->dkv.key_stride,
+        .key_stride = list_stride(layout),
         .topk = backward->shape.topk,
         .ascending = call->rows > ASCENDING_ROWS,
     };
@@ -67,7 +68,7 @@ prepare_rows(const struct smelt__sparse_attn_backward *backward,
 static int step_of(const struct smelt__sparse_attn_backward *backward, int64_t rows) {
     if (rows <= ASCENDING_ROWS || backward->deterministic)
         return STEP_NONE;
-    return rows <= LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
+    return rows <= SMELT__GRAD_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
 }
 
 static struct sparse_attn_bwd_params
@@ -91,7 +92,7 @@ prepare_main(const struct smelt__sparse_attn_backward *backward,
         .rows = (int)args->rows,
         .sliced = (int)prepared->grid.sliced,
         .takers = (int)prepared->grid.takers,
-        .key_stride = prepared->layout.dkv.key_stride,
+        .key_stride = list_stride(&prepared->layout),
         .step = step_of(backward, args->rows),
         .scale = args->scale,
     };
@@ -226,7 +227,7 @@ smelt_status smelt__grad_prepare(const struct smelt__sparse_attn_backward *backw
         return status;
     smelt_sparse_attn_grad_args as_given = args;
     as_given.batches = given->batches; /* where 0 counts as 1 */
-    *layout = smelt__grad_find_layout(backward, &call, args.workspace_limit);
+    *layout = smelt__grad_find_layout(backward, &call, &args.dq, args.workspace_limit);
     status = smelt__grad_check_memory(backward, &call, layout, &args, &prepared->checked);
     if (status == SMELT_OK)
         status =
@@ -282,7 +283,8 @@ static void point_lists(const struct smelt__sparse_attn_backward *backward,
     lists->counts = (int *)(void *)(workspace + layout->dkv.counts);
     lists->firsts =
         backward->deterministic ? (int *)(void *)(workspace + layout->dkv.firsts) : NULL;
-    lists->keys = (int *)(void *)(workspace + layout->dkv.keys);
+    lists->keys =
+        layout->dq_list_stride ? args->dq.data : (int *)(void *)(workspace + layout->dkv.keys);
     lists->masks = (unsigned char *)workspace + layout->masks;
     lists->zeros = (float *)(void *)(workspace + layout->progress);
     if (backward->shape.buckets)

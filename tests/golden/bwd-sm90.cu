@@ -1088,7 +1088,9 @@ struct sparse_attn_bwd_params {
     const int *members;         /* [groups, GROUP_QUERIES] batch * tokens + token, or -1: none */
     const int *counts;          /* [groups] keys in the group's list */
     const int *keys;            /* [groups, key_stride] the lists; -1 behind a list's end, up to
-                                   the next multiple of 64 */
+                                   the next multiple of 64. A list may lie in what will be the rows
+                                   of dq of its group, if that has one item alone: it is read, by
+                                   the thread blocks that have the item, before these are written */
     const unsigned char *masks; /* [groups, key_stride] bit i: the key is of member i's list, 0
                                    where keys has -1; not read when GROUP_QUERIES is 1 */
     const float *statistics;    /* [groups, GROUP_QUERIES, QUERY_ROWS, 2] of a row (a head, heads
@@ -1119,7 +1121,7 @@ struct sparse_attn_bwd_params {
     int sliced;     /* the first so many items of the launch are cut into slices: fewer than thread
                        blocks, 0 with DETERMINISTIC; of pairs whole pairs */
     int takers;     /* thread blocks, of pairs pairs, that slices are for: the first ones */
-    int key_stride; /* a multiple of 64 */
+    int key_stride; /* from list to list: of lists that do not lie in dq a multiple of 64 */
     int step;       /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
                        not tell otherwise */
     float scale;    /* softmax scale, natural units */

@@ -237,6 +237,79 @@ static void workspace(void **state) {
     assert_int_equal(bytes, 0);
 }
 
+/* How far apart a call's lists are in dq, 0: they are not there; and that the workspace has room
+ * for them then. */
+static int64_t lists_in_dq(const struct smelt__sparse_attn_backward *backward,
+                           const smelt_sparse_attn_grad_args *args) {
+    const struct smelt__sparse_attn_call call = SMELT__SPARSE_ATTN_CALL(args);
+    const struct smelt__grad_layout there =
+        smelt__grad_find_layout(backward, &call, &args->dq, args->workspace_limit);
+    smelt_sparse_attn_grad_args without = *args;
+    without.dq.data = NULL;
+    const size_t saved = bytes_of(backward, &without) - bytes_of(backward, args);
+    const size_t lists = (size_t)(there.dkv.groups * there.dkv.key_stride) * sizeof(int);
+    assert_int_equal(bytes_of(backward, args), there.bytes);
+    assert_int_equal(saved, there.dq_list_stride ? (lists + 255) / 256 * 256 : 0);
+    return there.dq_list_stride;
+}
+
+/* Lists stand in dq where each item is all of its query, and query q's rows begin q strides on. */
+static void lists(void **state) {
+    enum { PACKED = HEADS * DQK / 2 }; /* of 4 bytes */
+    const struct smelt__sparse_attn_backward plain = backward_of(0, 0, 0);
+    struct smelt__sparse_attn_backward other = plain;
+    smelt_sparse_attn_grad_args args = legal_args();
+    (void)state;
+    assert_int_equal(lists_in_dq(&plain, &args), PACKED);
+    args.dq.data = NULL;
+    assert_int_equal(lists_in_dq(&plain, &args), 0);
+    args = legal_args();
+    args.dq.strides[0] = 3 * HEADS * DQK, args.dq.strides[1] = HEADS * DQK,
+    args.dq.strides[2] = DQK;
+    assert_int_equal(lists_in_dq(&plain, &args), PACKED);
+    args.dq.strides[0] = 3 * (HEADS * DQK + 8), args.dq.strides[1] = HEADS * DQK + 8;
+    assert_int_equal(lists_in_dq(&plain, &args), PACKED + 4);
+    args.dq.strides[0] += 8; /* a gap between batches */
+    assert_int_equal(lists_in_dq(&plain, &args), 0);
+    args.batches = 1; /* whose stride means nothing */
+    assert_int_equal(lists_in_dq(&plain, &args), PACKED + 4);
+    args.batches = 2, args.tokens = 1;
+    assert_int_equal(lists_in_dq(&plain, &args), 3 * (PACKED + 4) + 4);
+    args.tokens = 3, args.dq.strides[0] -= 8, args.dq.strides[2] = DQK + 8; /* gaps between heads */
+    assert_int_equal(lists_in_dq(&plain, &args), 0);
+    args.dq.strides[0] = HEADS * DQK, args.dq.strides[1] = 2 * HEADS * DQK; /* batch by token */
+    args.dq.strides[2] = DQK;
+    assert_int_equal(lists_in_dq(&plain, &args), 0);
+    args = legal_args();
+    args.dq.strides[0] = 3 * (INT64_C(1) << 31), args.dq.strides[1] = INT64_C(1) << 31;
+    args.dq.strides[2] = DQK;
+    assert_int_equal(lists_in_dq(&plain, &args), 0);
+
+    args = legal_args();
+    other.deterministic = 1;
+    assert_int_equal(lists_in_dq(&other, &args), 0);
+    other = plain, other.head_blocks = 2;
+    assert_int_equal(lists_in_dq(&other, &args), 0);
+    other = plain, other.group_queries = 2;
+    assert_int_equal(lists_in_dq(&other, &args), 0);
+    other = plain, other.shape.buckets = 2;
+    assert_int_equal(lists_in_dq(&other, &args), 0);
+    args.queries.data = address(10, 0), args.query_capacity = 6;
+    assert_int_equal(lists_in_dq(&plain, &args), 0);
+    args = legal_args();
+    args.rows = SMELT__GRAD_LOOSE_ROWS;
+    assert_int_equal(lists_in_dq(&plain, &args), PACKED);
+    args.rows++;
+    assert_int_equal(lists_in_dq(&plain, &args), 0);
+    /* A list fills a query's rows, or is longer. */
+    args = legal_args();
+    other = plain, other.shape.topk = PACKED + 1;
+    args.width = PACKED;
+    assert_int_equal(lists_in_dq(&other, &args), PACKED);
+    args.width++;
+    assert_int_equal(lists_in_dq(&other, &args), 0);
+}
+
 /* All whole items are as many for each thread block; slices are of what is left, for thread blocks
  * that there are, in the workspace that there is. */
 static void check_grid(const struct smelt__sparse_attn_backward *backward, int64_t tokens,
@@ -244,7 +317,7 @@ static void check_grid(const struct smelt__sparse_attn_backward *backward, int64
     const smelt_sparse_attn_grad_args args = {
         .batches = 1, .tokens = tokens, .rows = 4000, .width = width};
     const struct smelt__sparse_attn_call call = SMELT__SPARSE_ATTN_CALL(&args);
-    const struct smelt__grad_layout layout = smelt__grad_find_layout(backward, &call, 0);
+    const struct smelt__grad_layout layout = smelt__grad_find_layout(backward, &call, &args.dq, 0);
     const struct smelt__grad_grid grid = smelt__grad_find_grid(backward, &layout, most);
     const int64_t items = tokens * backward->head_blocks, sides = backward->slice_blocks;
     const int64_t length = layout.dkv.key_stride / 64;
@@ -308,6 +381,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(single_fields), cmocka_unit_test(combinations), cmocka_unit_test(overlaps),
         cmocka_unit_test(workspace),     cmocka_unit_test(slices),       cmocka_unit_test(limits),
+        cmocka_unit_test(lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
