@@ -15,8 +15,11 @@
  * The chunk's groups are taken PART at a time. A map in shared memory has a bit for each key of the
  * range and group of the part: a list names a key once in its first part, so that entries set their
  * bits in any order. How many bits a key has is how many entries the part gives it, and how many of
- * them are below an entry's group says which of these the entry is. So that a chunk's parts are
- * gone through twice, to count and to place, unless there is but one, whose map is still there.
+ * them are below an entry's group says which of these the entry is: those of its word, behind those
+ * of the words before it. So that a chunk's parts are gone through twice, to count and to place,
+ * unless there is but one, whose map is still there.
+ *
+ * What it waits for are loads, each a list's: so a warp goes through LISTS of them side by side.
  *
  * Second parts are rare, and keys stand in them several times. A part that has any in the range is
  * placed group by group: each entry of a first part where its key's place is, then those of the
@@ -24,12 +27,14 @@
  *
  * Shared memory:
  *   MAP       [PART / 32][RANGE] words: bit g % 32 of word g / 32: group g of the part has the key
+ *   FIRSTS    [PART / 32][RANGE] u16: bits that the key has in the words before
  *   PLACES    [RANGE] int: entries of each key so far; then where its next one goes
  *   STRETCHES [PART] struct stretch
  *   SUMS      [WARPS] int: of warps
  *
- * Barriers of a part: the map is empty, stretches are there; bits are set; places have moved on. Of
- * a range besides: all were counted; sums of warps are there; places are; the range is done.
+ * Barriers of a part: the map is empty, stretches are there; bits are set; FIRSTS are there; all is
+ * placed; places have moved on. Of a range besides: all were counted; sums of warps are there;
+ * places are; the range is done.
  */
 
 enum { WARPS = THREADS / 32, PART_WORDS = PART / 32, ALL_LANES = -1 };
@@ -59,6 +64,10 @@ DEVICE int *places(void) {
     return (int *)(arena + PLACES_OFFSET);
 }
 
+DEVICE unsigned short *word_first(int word, int key) {
+    return (unsigned short *)(arena + FIRSTS_OFFSET) + word * RANGE + key;
+}
+
 DEVICE struct stretch *stretches(void) {
     return (struct stretch *)(arena + STRETCHES_OFFSET);
 }
@@ -83,17 +92,21 @@ DEVICE struct part find_part(const struct range *range, int first) {
     return part;
 }
 
-/* A list: group `group` of the part's. */
-DEVICE const int *list_keys(const struct sparse_attn_bwd_segments_params *params,
-                            const struct range *range, const struct part *part, int group) {
-    const i64 number = (i64)params->first_group + range->first_group + part->first + group;
-    return params->keys + number * params->key_stride;
-}
-
 /* The entry's number: of place `place` in group `group` of the part's list. */
 DEVICE int entry_number(const struct sparse_attn_bwd_segments_params *params,
                         const struct part *part, int group, int place) {
     return (part->first + group) * params->key_stride + place;
+}
+
+/* The lists of the chunk, by the numbers of entries; and one: group `group` of the part's. */
+DEVICE const int *chunk_keys(const struct sparse_attn_bwd_segments_params *params,
+                             const struct range *range) {
+    return params->keys + ((i64)params->first_group + range->first_group) * params->key_stride;
+}
+
+DEVICE const int *list_keys(const struct sparse_attn_bwd_segments_params *params,
+                            const struct range *range, const struct part *part, int group) {
+    return chunk_keys(params, range) + entry_number(params, part, group, 0);
 }
 
 /* The first of the entries [begin, end), which ascend, whose key is not below `key`; or `end`. */
@@ -109,21 +122,47 @@ DEVICE int bisect(const int *keys, int begin, int end, int key) {
     return begin;
 }
 
-/* Finds the part's stretches, two threads a list. What lies before them, this thread's share. */
+/* The same of the range's first key, and of the first behind it: both are sought at once, in
+ * quarters, for a step takes as long as its loads are under way. */
+DEVICE void find_ends(int *found, const int *keys, int begin, int end, const struct range *range) {
+    int upper[2] = {end, end};
+    found[0] = found[1] = begin;
+    while (found[0] < upper[0] || found[1] < upper[1]) {
+        int seen[2][3];
+#pragma unroll
+        for (int i = 0; i < 6; ++i) {
+            const int count = upper[i / 3] - found[i / 3];
+            seen[i / 3][i % 3] = 0;
+            if (count > 0) {
+                seen[i / 3][i % 3] = keys[found[i / 3] + (i % 3 + 1) * count / 4];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int key = range->first_key + i * range->keys;
+            const int first = found[i], count = upper[i] - first;
+            if (count > 0) {
+                const int below = (seen[i][0] < key) + (seen[i][1] < key) + (seen[i][2] < key);
+                found[i] = below > 0 ? first + below * count / 4 + 1 : first;
+                upper[i] = below < 3 ? first + (below + 1) * count / 4 : upper[i];
+            }
+        }
+    }
+}
+
+/* Finds the part's stretches, a thread a list. What lies before them, this thread's share. */
 DEVICE int find_stretches(const struct sparse_attn_bwd_segments_params *params,
                           const struct range *range, const struct part *part) {
     int before = 0;
-    for (int i = (int)threadIdx.x; i < 2 * part->groups; i += THREADS) {
-        const int group = i / 2, upper = i % 2;
-        const int key = range->first_key + (upper ? range->keys : 0);
+    for (int group = (int)threadIdx.x; group < part->groups; group += THREADS) {
         const i64 number = (i64)params->first_group + range->first_group + part->first + group;
-        const int *const keys = params->keys + number * params->key_stride;
+        const int *const keys = list_keys(params, range, part, group);
         const int once = params->firsts[number];
-        const int place = bisect(keys, 0, once, key);
-        const int again = bisect(keys, once, params->counts[number], key);
-        stretches()[group].place[upper] = place;
-        stretches()[group].again[upper] = again;
-        before += upper ? 0 : place + again - once;
+        struct stretch stretch;
+        find_ends(stretch.place, keys, 0, once, range);
+        find_ends(stretch.again, keys, once, params->counts[number], range);
+        stretches()[group] = stretch;
+        before += stretch.place[0] + stretch.again[0] - once;
     }
     return before;
 }
@@ -134,19 +173,75 @@ DEVICE void clear_map(void) {
     }
 }
 
-/* Sets the bits of the part's entries, a warp a list. Whether a second part has any in the range is
- * the same in all threads; a barrier. */
+/* Some lists that a warp goes through side by side, so that as many loads are under way. */
+struct lists {
+    int first;                       /* group of the part; lists past its last are empty */
+    u32 numbers[LISTS], ends[LISTS]; /* of entries: this lane's next one, and up to */
+    int longest;                     /* entries that are left of one */
+};
+
+DEVICE void open_lists(struct lists *lists, const struct sparse_attn_bwd_segments_params *params,
+                       const struct part *part, int first) {
+    lists->first = first;
+    lists->longest = 0;
+#pragma unroll
+    for (int k = 0; k < LISTS; ++k) {
+        lists->numbers[k] = lists->ends[k] = 0;
+        if (first + k < part->groups) {
+            const struct stretch *const stretch = &stretches()[first + k];
+            const u32 number = (u32)entry_number(params, part, first + k, 0);
+            lists->numbers[k] = number + (u32)stretch->place[0] + threadIdx.x % 32;
+            lists->ends[k] = number + (u32)stretch->place[1];
+            lists->longest = maximum(lists->longest, stretch->place[1] - stretch->place[0]);
+        }
+    }
+}
+
+/* This lane's next entry of each: its key, from the range's first on, or -1. */
+DEVICE void load_keys(int *keys, const struct lists *lists, const int *chunk_keys,
+                      const struct range *range) {
+#pragma unroll
+    for (int k = 0; k < LISTS; ++k) {
+        keys[k] = -1;
+        if (lists->numbers[k] < lists->ends[k]) {
+            keys[k] = chunk_keys[lists->numbers[k]] - range->first_key;
+        }
+    }
+}
+
+/* Goes on to the next entries; whether there are any. */
+DEVICE bool step_lists(struct lists *lists) {
+#pragma unroll
+    for (int k = 0; k < LISTS; ++k) {
+        lists->numbers[k] += 32;
+    }
+    lists->longest -= 32;
+    return lists->longest > 0;
+}
+
+/* Sets the bits of the part's entries. Whether a second part has any in the range is the same in
+ * all threads; a barrier. */
 DEVICE bool mark_part(const struct sparse_attn_bwd_segments_params *params,
                       const struct range *range, const struct part *part) {
+    const int *const keys_of_chunk = chunk_keys(params, range);
     bool again = false;
-    for (int group = (int)threadIdx.x / 32; group < part->groups; group += WARPS) {
-        const struct stretch stretch = stretches()[group];
-        const int *const keys = list_keys(params, range, part, group);
-        for (int i = stretch.place[0] + (int)threadIdx.x % 32; i < stretch.place[1]; i += 32) {
-            const u32 word = (u32)(group / 32 * RANGE + keys[i] - range->first_key);
-            atomic_or_shared(shared_address(MAP_OFFSET + word * 4), 1u << group % 32);
-        }
-        again |= stretch.again[0] < stretch.again[1];
+    for (int first = (int)threadIdx.x / 32 * LISTS; first < part->groups; first += WARPS * LISTS) {
+        struct lists lists;
+        open_lists(&lists, params, part, first);
+        do {
+            int keys[LISTS];
+            load_keys(keys, &lists, keys_of_chunk, range);
+#pragma unroll
+            for (int k = 0; k < LISTS; ++k) {
+                if (keys[k] >= 0) {
+                    const u32 word = (u32)((first + k) / 32 * RANGE + keys[k]);
+                    atomic_or_shared(shared_address(MAP_OFFSET + word * 4), 1u << (first + k) % 32);
+                }
+            }
+        } while (step_lists(&lists));
+    }
+    for (int group = (int)threadIdx.x; group < part->groups; group += THREADS) {
+        again |= stretches()[group].again[0] < stretches()[group].again[1];
     }
     return __syncthreads_or(again);
 }
@@ -253,21 +348,42 @@ DEVICE void find_places(const struct sparse_attn_bwd_segments_params *params,
     __syncthreads();
 }
 
-/* Writes the part's entries, of first parts alone, a warp a list. */
+/* Which of a key's entries in the part are of each word of the map: the first one's number; a
+ * barrier. */
+DEVICE void number_words(const struct range *range) {
+    for (int key = (int)threadIdx.x; key < range->keys; key += THREADS) {
+        int count = 0;
+#pragma unroll
+        for (int word = 0; word < PART_WORDS; ++word) {
+            *word_first(word, key) = (unsigned short)count;
+            count += __popc(*map_word(word, key));
+        }
+    }
+    __syncthreads();
+}
+
+/* Writes the part's entries, of first parts alone. */
 DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params,
                        const struct range *range, const struct part *part) {
-    for (int group = (int)threadIdx.x / 32; group < part->groups; group += WARPS) {
-        const struct stretch stretch = stretches()[group];
-        const int *const keys = list_keys(params, range, part, group);
-        for (int i = stretch.place[0] + (int)threadIdx.x % 32; i < stretch.place[1]; i += 32) {
-            const int key = keys[i] - range->first_key;
-            int place = places()[key];
-            for (int word = 0; word < group / 32; ++word) {
-                place += __popc(*map_word(word, key));
+    const int *const keys_of_chunk = chunk_keys(params, range);
+    number_words(range);
+    for (int first = (int)threadIdx.x / 32 * LISTS; first < part->groups; first += WARPS * LISTS) {
+        struct lists lists;
+        open_lists(&lists, params, part, first);
+        do {
+            int keys[LISTS];
+            load_keys(keys, &lists, keys_of_chunk, range);
+#pragma unroll
+            for (int k = 0; k < LISTS; ++k) {
+                if (keys[k] >= 0) {
+                    const int word = (first + k) / 32;
+                    const u32 below = *map_word(word, keys[k]) & ((1u << (first + k) % 32) - 1u);
+                    params
+                        ->entries[places()[keys[k]] + *word_first(word, keys[k]) + __popc(below)] =
+                        lists.numbers[k];
+                }
             }
-            place += __popc(*map_word(group / 32, key) & ((1u << group % 32) - 1u));
-            params->entries[place] = entry_number(params, part, group, i);
-        }
+        } while (step_lists(&lists));
     }
     __syncthreads();
     add_bits(range);

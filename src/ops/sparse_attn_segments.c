@@ -6,15 +6,15 @@
 #include "ops/operator.h"
 
 enum {
-    /* Of a round, 16 MB, but for one chunk's that are more: entries are written here and there in a
-     * range's, and stay in the L2 cache until they are all there. */
+    /* Of a round, at most 16 MB, but for one chunk's that are more: entries are written here and
+     * there in a range's, and stay in the L2 cache until they are all there. */
     ROUND_ENTRIES = 1 << 22,
     ROUND_STARTS = 1 << 22, /* likewise */
     RANGE = SMELT__BWD_TURN_RANGE
 };
 
 int64_t smelt__segments_round(int64_t chunk, int64_t key_stride, int64_t key_count) {
-    const int64_t by_entries = smelt__divide_up(ROUND_ENTRIES, chunk * key_stride);
+    const int64_t by_entries = ROUND_ENTRIES / (chunk * key_stride);
     const int64_t by_starts = ROUND_STARTS / (key_count ? key_count : 1);
     const int64_t chunks = by_entries < by_starts ? by_entries : by_starts;
     return chunks > 1 ? chunks : 1;

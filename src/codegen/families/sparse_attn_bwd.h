@@ -18,7 +18,7 @@ extern const struct smelt__family smelt__sparse_attn_bwd_sum;
 enum smelt__sparse_attn_bwd_lists_pass { SMELT__BWD_LISTS_GROUP = 0, SMELT__BWD_LISTS_TURN };
 
 /* Threads of a block of the pass `group`; keys that one of the pass `turn` takes at a time. */
-enum { SMELT__BWD_LISTS_THREADS = 256, SMELT__BWD_TURN_RANGE = 512 };
+enum { SMELT__BWD_LISTS_THREADS = 256, SMELT__BWD_TURN_RANGE = 256 };
 
 /* Values of the knob `variant`. */
 enum smelt__sparse_attn_bwd_variant { SMELT__SPARSE_ATTN_BWD_MMA = 0, SMELT__SPARSE_ATTN_BWD_SM90 };

@@ -28,6 +28,7 @@ enum {
     TURN_BLOCKS_SM_12X = 2, /* and so many are resident there */
     TURN_RANGE = SMELT__BWD_TURN_RANGE,
     TURN_PART = 384,
+    TURN_LISTS = 4,
     STRETCH_BYTES = 16
 };
 
@@ -70,7 +71,7 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
 
 static void plan_turn(const struct smelt__arch *arch, struct smelt__plan *plan) {
     const int warps = TURN_THREADS / 32, map = TURN_PART / 8 * TURN_RANGE;
-    const int bytes = map + TURN_RANGE * 4 + TURN_PART * STRETCH_BYTES + warps * 4;
+    const int bytes = map + map / 2 + TURN_RANGE * 4 + TURN_PART * STRETCH_BYTES + warps * 4;
     plan->template_name = "sparse_attn_bwd_lists.turn.cu";
     plan->item = "range";
     plan->blocks_per_item = 1;
@@ -81,7 +82,9 @@ static void plan_turn(const struct smelt__arch *arch, struct smelt__plan *plan) 
                         arch->capability_major == SM_12X ? TURN_BLOCKS_SM_12X : TURN_BLOCKS));
     smelt__plan_add(plan, "RANGE", TURN_RANGE, SMELT__DERIVED, "keys that a block takes at a time");
     smelt__plan_add(plan, "PART", TURN_PART, SMELT__DERIVED, "groups, likewise");
+    smelt__plan_add(plan, "LISTS", TURN_LISTS, SMELT__DERIVED, "that a warp has under way");
     smelt__plan_add_region(plan, "MAP_OFFSET", map, 16, "a bit for each key and group");
+    smelt__plan_add_region(plan, "FIRSTS_OFFSET", map / 2, 16, "a key's bits in words before");
     smelt__plan_add_region(plan, "PLACES_OFFSET", TURN_RANGE * 4, 16, "of each key's entries");
     smelt__plan_add_region(plan, "STRETCHES_OFFSET", TURN_PART * STRETCH_BYTES, 16,
                            "what of each list lies in the range");
