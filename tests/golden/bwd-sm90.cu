@@ -1433,8 +1433,7 @@ enum {
     PROBABILITIES_FULL = QUERY_FREE + PARTS,
     PROBABILITIES_FREE = PROBABILITIES_FULL + 1,
     LANDED = PROBABILITIES_FREE + 1,
-    LANDING_FREE = LANDED + LANDINGS,
-    BARRIER_COUNT = PAIR ? LANDING_FREE + LANDINGS : PROBABILITIES_FULL
+    LANDING_FREE = LANDED + LANDINGS
 };
 
 DEVICE u32 barrier_at(int number) {
@@ -1690,9 +1689,9 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
  * (ARCHITECTURE.md, "Tests"). Of several queries functions that are called: inlined, they cost the
  * roles behind them a register that they do not have.
  */
-#line 396 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#line 395 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 #define DEVICE_ONCE DEVICE
-#line 398 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#line 397 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 DEVICE_ONCE void find_first_block(const struct sparse_attn_bwd_params *params) {
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);

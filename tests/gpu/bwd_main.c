@@ -85,6 +85,7 @@ static const struct sharing sharings[] = {
     {"one group", 0, SHORT, 0, GROUPS, GROUPS - 1, STEP_CLOSE, STEP_CLOSE, NULL},
     {"loose in any case", 0, 0, 0, GROUPS, 0, STEP_LOOSE, STEP_LOOSE, NULL},
     {"not in step", 0, SHORT, 0, GROUPS, 0, STEP_NONE, STEP_NONE, NULL},
+    {"one group, not in step", 0, SHORT, 0, GROUPS, GROUPS - 1, STEP_NONE, STEP_NONE, NULL},
     {"lists behind empty ones", 0, SHORT, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, empty_before},
     {"lists ahead of empty ones", 0, SHORT, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, empty_behind},
     {"three quarters of few keys", 0, 5, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, few_keys},

@@ -37,7 +37,10 @@ CONFIGURATIONS = (
     check("bwd-sm90", "heads=72,dqk=512,dv=512,topk=100,sink=1",
           "--strided --topk-length --batches 2 --rows 150 --queries 4 --seed 70 "
           "--query-list partial --lists adversarial"),
-    # Pairs of blocks of heads, whose sums land where P is.
+    # Pairs of blocks of heads, whose sums land where P is: few of them, by which most mutants die.
+    check("bwd-sm90-halves-few", "heads=128,dqk=576,dv=512,topk=130", "--queries 2 --rows 150 --lists random",
+          schedules=1),
+    # And more of them.
     check("bwd-sm90-halves", "heads=128,dqk=576,dv=512,topk=150", "--queries 6 --rows 200 --lists causal",
           schedules=2),
     # And in landings of their own.
@@ -50,6 +53,9 @@ CONFIGURATIONS = (
     check("bwd-sm90-groups", "heads=7,dqk=576,dv=512,topk=100", "--queries 9 --rows 150 --lists adversarial"),
     check("bwd-sm90-partial", "heads=64,dqk=576,dv=512,topk=140,deterministic=1",
           "--queries 3 --rows 200 --lists random", schedules=2),
+    # Partial rows of two blocks of heads side by side.
+    check("bwd-sm90-partial-blocks", "heads=72,dqk=512,dv=512,topk=100,deterministic=1",
+          "--queries 3 --rows 150 --lists random", schedules=1),
     # A list of one key, in the first head of a block of heads.
     check("bwd-sm90-one", "heads=65,dqk=512,dv=512,topk=1", "--queries 3 --rows 50 --lists random", schedules=2),
     # Groups of two, the last not full, and rows of each that are no head.
