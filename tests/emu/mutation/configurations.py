@@ -113,6 +113,7 @@ class Program:
     variables: dict = dataclasses.field(default_factory=dict)  # more of its environment
     files: tuple = ()
     family: str = ""
+    schedules: int = None  # 1: it runs under one, and cannot be asked for fewer
 
     def runs_with(self, tools):
         return tools.path(self.program) and tools.path(self.emitted_by[0])

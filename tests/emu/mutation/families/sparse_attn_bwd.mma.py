@@ -50,7 +50,7 @@ CONFIGURATIONS = (
           "--far --queries 2 --rows 60 --width 1048576 --valid 40 --lists random", knobs="block_heads=16", schedules=1),
     # And lists and statistics.
     Program("bwd-by-itself", "gpu_bwd_main", (BY_ITSELF,), emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
-            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
+            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1),
     # Five groups of 64 columns, which two shares of the threads gather.
     check("bwd-shares", "heads=32,dqk=320,dv=256,topk=40", "--queries 1 --rows 60 --lists random",
           knobs="block_keys=16,block_heads=32", schedules=1),

@@ -88,11 +88,11 @@ CONFIGURATIONS = (
     # Lists, masks, statistics and partial rows reach past 2^31 elements.
     Program("bwd-sm90-by-itself", "gpu_bwd_main", (BY_ITSELF,),
             emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
-            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
+            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1),
     # How thread blocks keep in step, and whether they say when they end.
     Program("bwd-sm90-in-step", "gpu_bwd_main", (BY_ITSELF, "steps"),
             emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
-            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"},
+            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1,
             files=("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh")),
     # Two chunks of groups.
     check("bwd-sm90-chunks", "heads=64,dqk=512,dv=512,topk=64,deterministic=1",
