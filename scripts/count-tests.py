@@ -4,11 +4,11 @@
 The last line is `N passed, N failed`, with `, N skipped` when some were. The line before counts the
 cases (cmocka's, TAP's) inside those tests. Status 1 when a test failed or none ran.
 
-    count-tests.py --of NAMES --left FILE LOG
+    count-tests.py --of NAMES --left FILE [--sums] LOG
 
 is for a run that may have been ended early: one line, with `, N not run` of the tests that the file
-NAMES holds, which go into FILE, and in brackets what the tests themselves counted. Status 3 when
-nothing failed but something was not run.
+NAMES holds, which go into FILE, and in brackets the cases or, with --sums, the tests' own last lines,
+added up. Status 3 when nothing failed but something was not run.
 """
 
 import argparse
@@ -29,6 +29,12 @@ def read_results(path):
             return [json.loads(line) for line in log if line.strip()]
     except OSError:
         return []
+
+
+def bare_name(name):
+    """Without project and suites: `smelt:SUITE / NAME` and, in Meson's later versions, `SUITE -
+    smelt:NAME`."""
+    return re.sub(r"^(?:\S+ / |(?:\S+ - )?[^\s:]+:(?=\S))", "", name)
 
 
 def output(result):
@@ -80,15 +86,14 @@ def count(path):
     return 1 if failed else 0
 
 
-def count_ended(path, names, left):
+def count_ended(path, names, left, sums):
     results = [r for r in read_results(path) if r["result"] not in ENDED]
-    done = {r["name"] for r in results}
+    done = {bare_name(r["name"]) for r in results}
     missing = [name for name in pathlib.Path(names).read_text(encoding="utf-8").splitlines()
                if name not in done]
     pathlib.Path(left).write_text("".join(name + "\n" for name in missing), encoding="utf-8")
     line, failed = summary(results, len(missing))
-    cases = count_cases(results)
-    counted = add_up(results) + ([f"{cases} cases"] if cases else [])
+    counted = add_up(results) if sums else [f"{count_cases(results)} cases"]
     print(line + (f" ({'; '.join(counted)})" if counted else ""))
     if failed:
         return 1
@@ -100,9 +105,10 @@ def main():
     parser.add_argument("log")
     parser.add_argument("--of", metavar="NAMES", help="what was to be run, a name a line")
     parser.add_argument("--left", metavar="FILE", help="where the names go of what was not")
+    parser.add_argument("--sums", action="store_true", help="what the tests counted themselves")
     arguments = parser.parse_args()
     if arguments.of:
-        return count_ended(arguments.log, arguments.of, arguments.left)
+        return count_ended(arguments.log, arguments.of, arguments.left, arguments.sums)
     return count(arguments.log)
 
 

@@ -56,14 +56,19 @@ build_folder() {
 
 # ---- the steps ---------------------------------------------------------------------------------
 
+# Names of tests out of `meson test --list`, whose lines read `smelt:SUITE / NAME` or, in later
+# versions, `SUITE - smelt:NAME`; without a suite `smelt / NAME`, `smelt:NAME`.
+names_of_tests() {
+    sed -n -E -e 's,^[^ ]+ / ,,p; t' -e 's,^([^ ]+ - )?[^ :]+:([^ ]),\2,p'
+}
+
 # meson_test STEP FOLDER ARGUMENT...: steps at the same time must not write one log, and take longer
 # than `make test` alone.
 # What it is to run is in STEP.tests, and where it says what became of that in STEP.results.
 meson_test() {
     local step=$1 folder=$2
     shift 2
-    meson test -C "$folder" --no-rebuild --list "$@" 2>/dev/null | sed -n 's,^[^/]* / ,,p' \
-        >"$logs/$step.tests"
+    meson test -C "$folder" --no-rebuild --list "$@" 2>/dev/null | names_of_tests >"$logs/$step.tests"
     local setup=
     [ "${1:-}" != --setup ] || setup=-$2
     echo "$folder/meson-logs/testlog-$step$setup.json" >"$logs/$step.results"
@@ -80,15 +85,15 @@ other_build() {
     local step=$1 folder=$2 names
     shift 2
     mapfile -t names < <(meson test -C "$folder" --no-rebuild --list 2>/dev/null |
-        sed -n -e '/ emu\/mutants, /d' -e '/ emu\/coverage /d' -e '/ compile matrix, /d' \
-            -e 's,^[^/]* / ,,p')
+        names_of_tests | sed -e '/^emu\/mutants, /d' -e '/^emu\/coverage /d' -e '/^compile matrix, /d')
     meson_test "$step" "$folder" "$@" "${names[@]:?no tests in $folder}"
 }
 
-# Tests of the suite `full`, and the end of what the last printed.
+# Tests of the suite `full`, whose counts are added up, and the end of what the last printed.
 long_tests() {
     local step=$1 status=0
     shift
+    touch "$logs/$step.sums"
     meson_test "$step" build --setup full "$@" || status=$?
     tail -n 45 "build/meson-logs/testlog-$step-full.txt"
     return $status
@@ -162,7 +167,9 @@ processor_seconds() {
 count_step() {
     local status=0
     if [ -f "$logs/$1.results" ]; then
-        python3 scripts/count-tests.py --of "$logs/$1.tests" --left "$logs/$1.left" \
+        local sums=
+        [ ! -f "$logs/$1.sums" ] || sums=--sums
+        python3 scripts/count-tests.py --of "$logs/$1.tests" --left "$logs/$1.left" $sums \
             "$(cat "$logs/$1.results")" >"$logs/$1.counts" || status=$?
     fi
     return $status
@@ -217,7 +224,13 @@ while [ $# -gt 0 ]; do
     --list) list_steps && exit ;;
     --at-once) at_once=${2:-} && whole --at-once "$at_once" && shift ;;
     --limit) limit=${2:-} && whole --limit "$limit" && shift ;;
-    --mutants) mutants=${2:?options of mutate.py} && shift ;;
+    --mutants)
+        if [ $# = 1 ]; then
+            echo "test-full: --mutants needs options of mutate.py" >&2
+            exit 2
+        fi
+        mutants=$2 && shift
+        ;;
     *)
         if ! list_steps | grep -q "^$1 "; then
             echo "test-full: no step is called '$1'; --list names them" >&2
@@ -230,7 +243,7 @@ while [ $# -gt 0 ]; do
 done
 
 mkdir -p $logs
-rm -f $logs/*.{line,built,processor,tests,results,left,counts}
+rm -f $logs/*.{line,built,processor,tests,results,left,counts,sums}
 chosen=()
 for step in "${steps[@]}"; do
     if [ ${#wanted[@]} = 0 ] || [[ " ${wanted[*]} " == *" ${step%%|*} "* ]]; then

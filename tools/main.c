@@ -98,7 +98,8 @@ static void print_short_help(FILE *file) {
 }
 
 static void print_long_help(void) {
-    printf("smelt writes, compiles, caches and launches CUDA kernels for sparse attention.\n\n");
+    printf("smelt writes, compiles, caches and launches CUDA kernels for sparse attention and "
+           "the\nlightning indexer that chooses its keys.\n\n");
     print_short_help(stdout);
     printf(
         "\n%s\n"

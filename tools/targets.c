@@ -110,7 +110,7 @@ smelt_status tool_spec_with_passes(const char *spec, const char *passes, char **
     const int before = named ? (int)(named - spec) : (int)strlen(spec);
     const char *after = named ? named + 1 + strcspn(named + 1, ",") : "";
     char text[1024];
-    if (op && !op->passes_field && strcmp(passes, "forward") == 0) /* it has no other */
+    if (op && !op->passes_field && strcmp(passes, op->passes[0].name) == 0) /* it has no other */
         return smelt_spec_canonical(spec, canonical);
     snprintf(text, sizeof text, "%.*s%s,passes=%s", before, spec, after, passes);
     return smelt_spec_canonical(text, canonical);

@@ -53,11 +53,16 @@ for knob in $knobs; do
     # The first of them that has it.
     for tuned in "$operator" "$operator,passes=backward" indexer_logits:heads=8,dim=64,dtype=fp8 \
         topk_select:topk=64 indexer_loss:topk=64 indexer_scores:heads=8,dim=64,topk=64 \
-        indexer_bwd:heads=8,dim=64,topk=64 sparse_scores:heads=8,dqk=128,dv=64,topk=64; do
+        indexer_bwd:heads=8,dim=64,topk=64,deterministic=1 \
+        sparse_scores:heads=8,dqk=128,dv=64,topk=64; do
         "$smelt" tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned" >"$work/out" 2>&1 && break
     done
     gives 0 '' tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned"
 done
+# Operators with one pass alone, forward or backward, too.
+gives 0 '' tune --dry-run --arch sm_90a --limit 1 --preset glm-5.2
+prints 'a preset is tuned' '^indexer_bwd_main:'
+gives 0 '' show --arch sm_90a --passes backward indexer_bwd:heads=8,dim=64,topk=64
 completes sh
 prints 'verbs complete' '^show$'
 completes emit --k
