@@ -17,7 +17,7 @@ extern const struct suite_operator suite_operator_indexer_scores;
 
 /* ---- matrix: heads x widths x variants, lists and sizes in turn ------------------------------ */
 
-static const int all_heads[] = {1, 3, 8, 16, 20, 32, 64, 127, 128};
+static const int all_heads[] = {1, 3, 8, 16, 20, 32, 64, 71, 127, 128};
 static const int quick_heads[] = {3, 32};
 static const char *const shapes[] = {"dim=128,topk=2048", "dim=64,topk=2048",
                                      "dim=128,topk=2048,variant=mma",
