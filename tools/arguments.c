@@ -78,7 +78,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_DKV] =
         PROBLEM_OPTION("dkv", "KIND", "what a backward pass gives: bf16, fp32, add (to fp32)"),
     [TOOL_DATA] = PROBLEM_OPTION("data", "KIND",
-                                 "topk_select: the scores, gaussian or one of 14 that are hard"),
+                                 "topk_select: the scores, gaussian or one of 15 that are hard"),
     [TOOL_WINDOWS] =
         PROBLEM_OPTION("windows", "KIND", "topk_select: of its rows: whole, causal, random"),
     [TOOL_VALUES] =

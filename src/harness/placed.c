@@ -198,12 +198,29 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *o
     return status;
 }
 
+/* Words of one, a piece at a time. */
+static smelt_status fill_ones(const struct smelt__placed *placed, unsigned char *device,
+                              size_t bytes) {
+    enum { PIECE = 1 << 16 };
+    static const uint32_t one = 1;
+    uint32_t *ones = malloc(PIECE);
+    smelt_status status = ones ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; ones && i < PIECE / sizeof one; i++)
+        ones[i] = one;
+    for (size_t at = 0; at < bytes && status == SMELT_OK; at += PIECE)
+        status = smelt_device_upload(placed->context, device + at, ones,
+                                     bytes - at < PIECE ? bytes - at : PIECE);
+    free(ones);
+    return status;
+}
+
 /* With its guards; the second time with zeros, which a kernel that reads what nobody wrote takes
- * for other things: an empty list, query 0; the third time with large numbers, whose sums overflow.
- * A far one keeps what it holds. */
+ * for other things: an empty list, query 0; the third time with large numbers, whose sums overflow;
+ * the fourth time with ones, which pass for counts, unless it is large. A far one keeps what it
+ * holds. */
 static smelt_status poison_workspace(struct smelt__placed *placed) {
-    enum { KINDS = 3 };
-    static const int kinds[KINDS] = {POISON, 0, 0x7f};
+    enum { LARGE = 1 << 26, ONES = -1, KINDS = 4 };
+    static const int kinds[KINDS] = {POISON, 0, 0x7f, ONES};
     const struct smelt__device_buffer *workspace = &placed->workspace;
     const int kind = kinds[placed->poisonings % KINDS];
     smelt_status status;
@@ -214,9 +231,12 @@ static smelt_status poison_workspace(struct smelt__placed *placed) {
     if (status == SMELT_OK)
         status = smelt_device_fill(placed->context,
                                    workspace->allocation + GUARD + workspace->bytes, POISON, GUARD);
-    if (status == SMELT_OK && !is_far_workspace(placed, workspace->bytes))
-        status = smelt_device_fill(placed->context, workspace->allocation + GUARD, kind,
-                                   workspace->bytes);
+    if (status != SMELT_OK || is_far_workspace(placed, workspace->bytes))
+        return status;
+    if (kind == ONES && workspace->bytes < LARGE)
+        return fill_ones(placed, workspace->allocation + GUARD, workspace->bytes);
+    return smelt_device_fill(placed->context, workspace->allocation + GUARD,
+                             kind == ONES ? POISON : kind, workspace->bytes);
     return status;
 }
 

@@ -7,10 +7,10 @@
 #include "harness/parallel.h"
 #include "harness/random.h"
 
-const char *const smelt__topk_data_names[] = {"gaussian", "equal",      "zeros",      "negative",
-                                              "narrow",   "increasing", "decreasing", "correlated",
-                                              "bf16",     "levels",     "periodic",   "decoy",
-                                              "plateau",  "adjacent",   "special",    NULL};
+const char *const smelt__topk_data_names[] = {
+    "gaussian",   "equal",      "zeros",  "negative", "narrow",   "increasing",
+    "decreasing", "correlated", "bf16",   "levels",   "periodic", "decoy",
+    "plateau",    "adjacent",   "lowest", "special",  NULL};
 
 enum { STREAM = 2, SPECIAL_KINDS = 8 };
 
@@ -127,6 +127,10 @@ static float make(enum smelt__topk_data data, int64_t row, int64_t column, int64
     case SMELT__TOPK_ADJACENT: {
         const uint32_t size = (uint32_t)(bits >> 40 & 7);
         return from_bits(row % 2 ? 0x3f800000U + size : size | (next || !size ? 0x80000000U : 0));
+    }
+    case SMELT__TOPK_LOWEST: {
+        const uint32_t lowest = 0xff7fffffU, above = 960 + (uint32_t)(bits >> 40 & 63);
+        return from_bits((bits >> 50) % 64 == 0 ? lowest : lowest - above);
     }
     case SMELT__TOPK_SPECIAL:
         return special(row, bits);

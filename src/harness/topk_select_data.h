@@ -21,6 +21,7 @@ enum smelt__topk_data {
                           look */
     SMELT__TOPK_PLATEAU, /* Gaussian, but the same large number wherever their first sample looks */
     SMELT__TOPK_ADJACENT, /* by row, the numbers next to -0 or to 1, each of them many times */
+    SMELT__TOPK_LOWEST,   /* the lowest number, and more often 64 that are hardly larger */
     SMELT__TOPK_SPECIAL,  /* by row: NaN, infinities, zeros of both signs, subnormals, any bits */
     SMELT__TOPK_DATA_KINDS
 };

@@ -17,9 +17,6 @@ def check(name, keys, options, which="rows", **more):
                  options + " --seed 70", files=files, **more)
 
 
-UNSETTLED = ("of 1,044 mutants 315 were not tried since its loops over the list were written anew: collect_parts, find_row, "
-             "and of emit.cuh what comes before count_map; of the others none is open")
-
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("topk-merge-decoy", "topk-parts", "topk-long", "topk-decoy", "topk-score", "topk-short",
             "topk-score-levels", "topk-negative", "topk-one")
@@ -43,7 +40,13 @@ CONFIGURATIONS = (
     check("zeros", "topk=100", "--queries 2 --rows 9000 --data negative", schedules=1),
     check("adjacent", "topk=100", "--queries 4 --rows 5000 --data adjacent", schedules=1),
     check("adjacent-few", "topk=100", "--queries 4 --rows 2200 --data adjacent", schedules=1),
+    # Rows whose first element is among those from which the last wanted one is ranked.
+    check("adjacent-first", "topk=700", "--queries 8 --rows 2200 --data adjacent", schedules=1),
     check("adjacent-zeros", "topk=2048", "--queries 1 --rows 4500 --data adjacent", schedules=1),
+    # Windows that the list has room for, of equal elements: of two neighbours one is the last wanted.
+    check("equal-odd", "topk=701", "--queries 1 --rows 3000 --data equal", schedules=1),
+    # Keys so small that entries are below what counts look like.
+    check("lowest", "topk=700", "--queries 48 --rows 1000 --data lowest", schedules=1),
     # One element in the last block, the largest.
     check("edge", "topk=100", "--queries 1 --rows 2049 --data increasing", schedules=1),
     check("decoy", "topk=700", "--queries 2 --rows 6000 --data decoy", schedules=1),
@@ -71,6 +74,17 @@ CONFIGURATIONS = (
     check("merge-increasing", "topk=2000", "--queries 1 --rows 40000 --data increasing", "merge",
           schedules=1),
     check("merge-decoy", "topk=700", "--queries 1 --rows 33000 --data decoy", "merge", schedules=1),
+    # More than the list has room for, of parts that have room for theirs.
+    check("merge-over", "topk=700", "--queries 2 --rows 32768 --data decoy", "merge", schedules=1,
+          variables={"SMELT_EMU_MULTIPROCESSORS": "4"}),
+    # One part whose list is too short, though all together the list has room for.
+    check("merge-gaps", "topk=4096", "--queries 1 --rows 57268 --data decreasing", "merge", schedules=1),
+    # As many parts as there can be: a thread each.
+    check("merge-most", "topk=100", "--queries 1 --rows 2097152 --data levels", "merge", schedules=1,
+          variables={"SMELT_EMU_MULTIPROCESSORS": "128"}),
+    # The first row's window is as long as the list, so that no part looks at it: under the fourth
+    # schedule what stands in its headers would do.
+    check("merge-alone", "topk=3", "--queries 3 --rows 36864 --windows causal", "merge"),
     check("parts", "topk=100", "--queries 3 --rows 33001 --data levels --windows causal",
           "parts", schedules=3),
     # The last part of a row has more than its list holds.
