@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 
-from torch import SymFloat, SymInt, Tensor
+from torch import SymFloat, SymInt, Tensor, int32
 
 BACKENDS = ("auto", "smelt", "torch")
 
@@ -69,3 +69,63 @@ def optional_tensors(**named) -> None:
 def one_masked(indices: Tensor) -> Tensor:
     """Lists of one slot, which is masked, in the place of lists without a slot, which no kernel takes."""
     return indices.new_full((*indices.shape[:-1], 1), -1)
+
+
+def shapes(**named: tuple) -> None:
+    """What the kernels' own checks would say, of what the eager reference computes in their place: a tensor or None,
+    a letter for each of its dimensions (the same in all tensors of a call; "1" is 1), and whether it is int32."""
+    extents: dict = {}
+    for name, (tensor, letters, *whole_numbers) in named.items():
+        if tensor is None:
+            continue
+        if whole_numbers and tensor.dtype is not int32:
+            raise TypeError(f"smelt: {name} must be torch.int32, not {tensor.dtype}")
+        if tensor.dim() != len(letters):
+            raise ValueError(
+                f"smelt: {name} must be [{', '.join(letters)}], not of {tensor.dim()} dimensions"
+            )
+        for dimension, (letter, size) in enumerate(zip(letters, tensor.shape)):
+            wanted = 1 if letter == "1" else extents.setdefault(letter, size)
+            if size != wanted:
+                raise ValueError(
+                    f"smelt: dimension {dimension} of {name} ({letter}) is {size}, but must be {wanted}"
+                )
+
+
+def scored(q, k, weights, k_scale, window_begin, window_end) -> None:
+    """Of what scores a query's keys."""
+    shapes(
+        q=(q, "THD"),
+        k=(k, "SD"),
+        weights=(weights, "TH"),
+        k_scale=(k_scale, "S"),
+        window_begin=(window_begin, "T", True),
+        window_end=(window_end, "T", True),
+    )
+
+
+def selected(q, k, weights, indices, topk_length, grad=None) -> None:
+    """Of what scores the keys of lists."""
+    shapes(
+        q=(q, "THD"),
+        k=(k, "SD"),
+        weights=(weights, "TH"),
+        indices=(indices, "TW", True),
+        topk_length=(topk_length, "T", True),
+        grad=(grad, "TW"),
+    )
+
+
+def attended(q, kv, indices, topk_length, sink, queries, query_count, lse=None) -> None:
+    """Of attention's inputs."""
+    batch = "B" if q.dim() == 4 else ""
+    shapes(
+        q=(q, batch + "THQ"),
+        kv=(kv, batch + "SQ"),
+        indices=(indices, batch + "TW", True),
+        topk_length=(topk_length, batch + "T", True),
+        sink=(sink, "H"),
+        queries=(queries, "N", True),
+        query_count=(query_count, "1", True),
+        lse=(lse, batch + "TH"),
+    )

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from . import _native
-from ._checks import choose, optional_tensors, tensors, whole
+from ._checks import choose, integer, optional_tensors, scored, shapes, tensors, whole
 from ._eager import (
     detached,
     is_plain,
@@ -44,6 +44,16 @@ def _windows(*arguments):
         )
     found = operator_of(cu_seqlens, ("indexer_windows",), backend)
     if found is None:
+        named = ("cu_seqlens", "cu_seqlens_padded", "cu_seqlens_keys")
+        shapes(**{name: (each, "E", True) for name, each in zip(named, given)})
+        shapes(causal_offset=(causal_offset, "F", True), query_indices=(given[4], "T", True))
+        tokens, rows, ratio = integer(tokens, "tokens"), integer(rows, "rows"), integer(ratio, "ratio")
+        if given[4] is not None and given[4].shape[0] != tokens:
+            raise ValueError(f"smelt: query_indices must be [{tokens}], not [{given[4].shape[0]}]")
+        if tokens < 0 or rows < 0 or ratio < 1:
+            raise ValueError(
+                f"smelt: tokens and rows must be 0 or more, ratio 1 or more, not {tokens}, {rows} and {ratio}"
+            )
         return _reference.windows(*given, tokens, rows, ratio)
     scalars = (tokens, rows, documents, ratio)
     known = _native.Known([found], 0, (True, True), scalars)
@@ -117,6 +127,8 @@ _quantize_calls = table((1, 0))
 def _quantize(x, factor, scale, backend):
     found = operator_of(x, ("indexer_quantize", ("dim", x.shape[-1]), ("scale", scale)), backend)
     if found is None:
+        if not x.shape[-1]:
+            raise ValueError(f"smelt: x has rows without an element: {tuple(x.shape)}")
         y, scales = _reference.quantize(x, scale)
         return y, scales if factor is None else scales * factor
     known = _native.Known([found], 0, (True, True), (0,))
@@ -182,6 +194,7 @@ def _logits(*arguments):
     key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
     found = operator_of(q, ("indexer_logits", *key), backend)
     if found is None:
+        scored(*given)
         return _reference.logits(*given)
     _logits_calls.remember(*given, (free, backend), _native.Known([found], 0, (True,), (free,)))
     return launched(found.forward, given, (True,), (free,))[0]
@@ -247,6 +260,8 @@ _clean_calls = table((0, 0, 0))
 def _clean(logits, window_begin, window_end, backend):
     found = operator_of(logits, ("indexer_clean",), backend)
     if found is None:
+        windows = {"window_begin": (window_begin, "T", True), "window_end": (window_end, "T", True)}
+        shapes(logits=(logits, "TS"), **windows)
         _reference.clean_(logits, window_begin, window_end)
     else:
         known = _native.Known([found], 0, (), (0,))
@@ -284,6 +299,9 @@ _select_calls = table((0, 0, 0, 0))
 def _select(logits, topk, begin, end, offset, index_offset, order, backend):
     found = operator_of(logits, ("topk_select", ("topk", topk), ("order", order)), backend)
     if found is None:
+        windows = {"window_begin": (begin, "T", True), "window_end": (end, "T", True)}
+        shapes(logits=(logits, "TS"), **windows, offset=(offset, "T", True))
+        index_offset = integer(index_offset, "index_offset")
         return _reference.select(logits, topk, begin, end, offset, index_offset, order)
     given, made, scalars = (logits, begin, end, offset), (True, True, True), (index_offset,)
     known = _native.Known([found], 0, made, scalars)
@@ -366,6 +384,9 @@ def _topk(*arguments):
     key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
     found = operator_of(q, ("indexer_topk", *key, ("topk", topk), ("order", order)), backend)
     if found is None:
+        scored(*given)
+        shapes(q=(q, "THD"), offset=(offset, "T", True))
+        index_offset = integer(index_offset, "index_offset")
         return _two_steps(given, topk, offset, index_offset, order, "torch")
     given, made, scalars = (*given, offset), (True, True, True), (index_offset, *scalars)
     _remember_topk(found, given, made, scalars, (topk, order, *scalars, backend))

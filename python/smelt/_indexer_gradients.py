@@ -8,7 +8,7 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from . import _native
-from ._checks import choose, one_masked, optional_tensors, tensors
+from ._checks import choose, one_masked, optional_tensors, selected, tensors
 from ._eager import detached, is_plain, is_watched, launched, operator_of, table
 from ._library import define, refuse_derivatives
 from ._sparse_attention import is_deterministic, topk_for
@@ -32,6 +32,7 @@ def _gradients(grad, *arguments):
     more = (("deterministic", 1),) if is_deterministic(deterministic) else ()
     found = operator_of(q, slots_key("indexer_bwd", q, indices, *more), backend)
     if found is None:
+        selected(*given, grad)
         dq, dk, dweights = _reference.scores_backward(grad, *given)
         return dq, dk.to(dk_dtype or k.dtype), dweights
     wide = dk_dtype is torch.float32

@@ -17,7 +17,17 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from . import _native
 from . import _reference as _attention_reference
-from ._checks import number, one_masked, optional_tensors, tensors, whole
+from ._checks import (
+    attended,
+    integer,
+    number,
+    one_masked,
+    optional_tensors,
+    selected,
+    shapes,
+    tensors,
+    whole,
+)
 from ._eager import (
     detached,
     is_plain,
@@ -59,6 +69,7 @@ def _scores(*arguments, said=None):
     )
     found = operator_of(q, key, backend)
     if found is None:
+        attended(*given)
         target = _attention_reference.sparse_scores(
             q, kv, indices, lse, scale, topk_length=topk_length, sink=sink
         )
@@ -142,6 +153,7 @@ def _logits(*arguments):
     q, _, _, indices, _ = given
     found = operator_of(q, slots_key("indexer_scores", q, indices), backend)
     if found is None:
+        selected(*given)
         return _reference.scores(*given)
     options = arguments[len(given) :]
     saved = tuple(range(len(given)))
@@ -235,6 +247,14 @@ def _loss(*arguments):
     key = ("indexer_loss", ("topk", topk_for(indices.shape[1])))
     found = operator_of(logits, key, backend)
     if found is None:
+        lengths, weight = given[3:]
+        shapes(
+            logits=(logits, "TW"),
+            indices=(indices, "TW", True),
+            topk_length=(lengths, "T", True),
+            weight=(weight, "T"),
+        )
+        rows, query_weight = integer(rows, "rows"), number(query_weight, "query_weight")
         loss, losses, grad = _reference.loss(*given, rows, query_weight)
         return loss, losses, grad if with_grad else logits.new_empty((0,))
     made = (None, True, True, True if with_grad else None)

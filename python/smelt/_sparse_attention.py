@@ -12,7 +12,7 @@ and its Options.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,7 +20,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import _native, _reference, _runtime
-from ._checks import BACKENDS, choose, number, one_masked, optional_tensors, tensors, whole
+from ._checks import (
+    BACKENDS,
+    attended,
+    choose,
+    number,
+    one_masked,
+    optional_tensors,
+    tensors,
+    whole,
+)
 from ._eager import (
     autocast_type,
     is_plain,
@@ -96,6 +105,8 @@ def _buckets(buckets) -> tuple:
         if buckets != "auto":
             raise ValueError(f"smelt: buckets must be None, 'auto' or bounds, not {buckets!r}")
         return (-1,)
+    if not isinstance(buckets, Iterable):
+        raise TypeError(f"smelt: buckets must be None, 'auto' or bounds, not {buckets!r}")
     return tuple(whole(bound, "a bucket's bound") for bound in buckets)
 
 
@@ -299,6 +310,7 @@ def _reference_arguments(inputs, options):
 
 
 def _reference_forward(inputs, options):
+    attended(*inputs)
     positional, named = _reference_arguments(inputs, options)
     out, lse, max_logits = _reference.sparse_attention(*positional, **named)
     *_, queries, query_count = inputs

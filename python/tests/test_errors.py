@@ -58,7 +58,7 @@ BAD = {
     "dv": ({"dv": 100}, RuntimeError, "dv"),
     "buckets": ({"buckets": "all"}, ValueError, "buckets must be"),
     "bounds": ({"buckets": [5, 3]}, RuntimeError, "bucket"),
-    "bounds that are none": ({"buckets": 7}, TypeError, "int"),
+    "bounds that are none": ({"buckets": 7}, TypeError, "buckets must be None, 'auto' or bounds, not 7"),
     "backend": ({"backend": "cuda"}, ValueError, "backend must be one of"),
     "dkv_dtype": ({"dkv_dtype": torch.float16}, ValueError, "dkv_dtype must be one of"),
     "queries": ({"queries": torch.zeros(2)}, TypeError, "queries must be torch.int32"),

@@ -292,6 +292,49 @@ def test_arguments_of_every_kind(calls, name, seed):
     assert refused > 15
 
 
+def misfits(tensor):
+    """The tensor in shapes that are not its own, and as whole numbers of another size."""
+    yield tensor.new_empty(())
+    yield tensor.unsqueeze(0)
+    if tensor.dim():
+        yield tensor[0]
+    for dimension, size in enumerate(tensor.shape):
+        yield tensor.narrow(dimension, 0, size - 1)
+        yield torch.cat([tensor, tensor], dimension)
+    if tensor.dtype is torch.int32:
+        yield tensor.long()
+        yield tensor.float()
+
+
+@pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS - {"project_values"}))
+def test_the_reference_refuses_what_kernels_refuse(calls, name):
+    """Nothing is stretched over dimensions that it has not."""
+    refused = 0
+    optional = {
+        "topk_length": calls["indexer_loss"]["indices"][:, 0].contiguous(),
+        "weight": calls["indexer_loss"]["logits"][:, 0].contiguous(),
+        "sink": torch.zeros_like(calls["sparse_scores"]["lse"][0]),
+        "offset": calls["indexer_topk"]["window_begin"],
+    }
+    whole = {key: optional[key] if key in optional else value for key, value in calls[name].items()}
+    if name == "sparse_attention_backward":
+        return  # there is no reference for it
+    for each in [key for key, value in whole.items() if isinstance(value, torch.Tensor)]:
+        for wrong in misfits(whole[each]):
+            errors = {}
+            for backend in ("smelt", "torch"):
+                try:
+                    call(name, {**fresh(whole), each: wrong, "backend": backend})
+                except (TypeError, ValueError) as error:
+                    errors[backend] = str(error)
+                except RuntimeError:  # there is no kernel for such widths
+                    assert backend == "smelt"
+            if "smelt" in errors:
+                assert "smelt: " in errors.get("torch", "nothing"), (each, wrong.shape, errors)
+                refused += 1
+    assert refused
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_native_methods(calls, device, seed):
     """The methods below the functions, of which nothing but the functions knows how they are called."""
