@@ -406,7 +406,7 @@ def test_the_modules_objects_alone(known):
     """Wrong arguments and misuse: an error."""
     table, entry = _native.Calls((1, 0)), _native.Known([None], 0, (), ())
     node = known.run().grad_fn
-    made = _native.Known([object()], 7, (True,) * 30, (1,) * 30, None, saved=(99,), result=0)
+    made = _native.Known([object()], 7, (True,) * 30, (1,) * 30, None, saved=(20,), result=0)
     table.remember(known.q, known.kv, (), made)
     assert table.run(known.q, known.kv, ()) is None
     for misuse in (
@@ -418,6 +418,7 @@ def test_the_modules_objects_alone(known):
         lambda: _native.Known((), 0, (), ()),
         lambda: _native.Known([], 0, (), (), saved=("a",)),
         lambda: _native.Known([], 0, (), (), saved=tuple(range(99))),
+        lambda: _native.Known([], 0, (), (), saved=(99,)),
         lambda: table.run(),
         lambda: table.run(known.q),
         lambda: table.remember(known.q, known.kv, ()),
