@@ -14,9 +14,9 @@ DEVICE bool is_nothing(float4 sums) {
     return sums.x == 0.0f && sums.y == 0.0f && sums.z == 0.0f && sums.w == 0.0f;
 }
 
-DEVICE void add_vector(const struct indexer_bwd_grains_params *params, i64 vector) {
-    float4 *const place = (float4 *)params->sums + vector;
-    float4 *const total = (float4 *)params->totals + vector;
+/* The sums at `place` of this launch and those at `total` of the ones before. */
+DEVICE void add_vector(const struct indexer_bwd_grains_params *params, float4 *place,
+                       float4 *total) {
     const float4 nothing = {0.0f, 0.0f, 0.0f, 0.0f};
     const float4 sums = *place;
     if (is_nothing(sums) && !params->first && !params->last) {
@@ -35,9 +35,13 @@ DEVICE void add_vector(const struct indexer_bwd_grains_params *params, i64 vecto
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_grains_params params) {
-    const i64 vectors = (i64)params.rows * (params.dim / VECTOR_COLUMNS);
-    for (i64 vector = blockIdx.x * (i64)THREADS + threadIdx.x; vector < vectors;
-         vector += gridDim.x * (i64)THREADS) {
-        add_vector(&params, vector);
+    const int vectors = params.dim / VECTOR_COLUMNS; /* of a row; THREADS is a multiple */
+    const int thread = (int)(blockIdx.x * THREADS + threadIdx.x),
+              threads = (int)gridDim.x * THREADS;
+    float4 *place = (float4 *)params.sums + thread, *total = (float4 *)params.totals + thread;
+    for (i64 row = thread / vectors; row < params.rows; row += threads / vectors) {
+        add_vector(&params, place, total);
+        place += threads;
+        total += threads;
     }
 }
