@@ -26,7 +26,8 @@ struct smelt__indexer_inputs {
 /*
  * Fills q, k, weights and scales, and sets the problem's `computed`. Keys that are not `used`
  * ([rows]) hold NaN, so that who takes one gives himself away. With adversarial lists some weights
- * and some used keys and scales are NaN or infinite, too. 0, or -1 when memory runs out.
+ * and some used keys and scales are NaN or infinite, or make logits that are too small for fp32. 0,
+ * or -1 when memory runs out.
  */
 int smelt__indexer_fill_rows(struct smelt__problem *problem,
                              const struct smelt__indexer_inputs *inputs, const uint8_t *used);

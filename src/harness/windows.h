@@ -17,7 +17,8 @@ struct smelt__problem_options;
  *   packed        the same of equal length
  *   window, drift the last `width` keys up to the query
  *   log           that many from any key on: the number's logarithm is uniform
- *   adversarial   empty, inverted, of one key, reaching outside on either side, with ends far out
+ *   adversarial   empty, inverted, of one key, reaching outside on either side, with ends far out;
+ *                 with one seed in eight (7, 15, ...) every key and beyond
  */
 void smelt__windows_make(const struct smelt__problem_options *options, int64_t query,
                          int32_t *begin, int32_t *end);

@@ -135,9 +135,10 @@ static void store(const smelt_indexer_logits_spec *spec, const smelt_indexer_log
         count--;
     for (int64_t key = 0; key < count; key++) {
         const int here = in_window(args, query, key);
+        const double logit = (double)((float)logits[key] + 0.0F); /* +0 if too small for fp32 */
         row[key] = here && stand_in_logits_defect == STAND_IN_LOGITS_NO_RELU
                        ? without_relu(spec, args, query, key)
-                       : mistake(logits[key], here, here && !in_window(args, query, key + 1), key);
+                       : mistake(logit, here, here && !in_window(args, query, key + 1), key);
     }
     if (stand_in_logits_defect == STAND_IN_LOGITS_WRITES_GAP)
         row[args->rows] = 0;

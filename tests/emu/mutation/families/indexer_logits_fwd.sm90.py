@@ -63,6 +63,9 @@ CONFIGURATIONS = (
     # No window at all; infinite keys beside heads that are not there.
     check("logits-sm90-none", "heads=1,dim=64,dtype=fp8", "--queries 1 --rows 301 --lists adversarial --seed 0",
           schedules=1),
+    # NaN, infinities, scales below 0 and what is too small for fp32 in whole blocks of queries and keys.
+    check("logits-sm90-whole", "heads=8,dim=64,dtype=fp8",
+          "--queries 96 --rows 450 --lists adversarial --seed 7 --sample 96", schedules=1),
     check("logits-sm90-odd", "heads=3,dim=64,dtype=bf16", "--queries 43 --rows 301 --lists adversarial --seed 3",
           schedules=1),
     check("logits-sm90-racecheck", "heads=4,dim=64,dtype=fp8", "--queries 9 --rows 140 --lists random",
