@@ -33,6 +33,13 @@ class Tools:
     def path(self, name):
         return self.smelt if name == "smelt" else self.programs.get(name)
 
+    def state(self):
+        """Another one when any of them, or a library beside the command, was built anew."""
+        libraries = sorted(pathlib.Path(self.smelt).resolve().parent.glob("lib*.so*"))
+        paths = [self.smelt, self.emulator, *self.programs.values(), *libraries]
+        found = [os.stat(path) if os.path.exists(path) else None for path in paths if path]
+        return [s and (s.st_ino, s.st_size, s.st_mtime_ns) for s in found]
+
 
 def ended_early(done):
     """(what caught it, in words) of a process that a signal ended, else None."""
@@ -44,10 +51,11 @@ def ended_early(done):
 
 
 def judge_words(words):
-    """What a failure without a report is."""
+    """What a failure without a report is. words: all of them, since a compiler's are long and what
+    they are stands ahead of them."""
     if "SMELT_ERROR_COMPILE" in words or "CUDA_ERROR_INVALID_IMAGE" in words:
-        return STILLBORN, words
-    return ("refused" if "SMELT_ERROR" in words else "wrong result"), words
+        return STILLBORN, words[-1000:]
+    return ("refused" if "SMELT_ERROR" in words else "wrong result"), words[-1000:]
 
 
 def output(command):
@@ -97,7 +105,7 @@ class Check:
         for result in failed:
             for report in result.get("reports", []):
                 return report["kind"], report["text"]
-        return judge_words(failed[0]["error"] if failed else done.stderr[-1000:])
+        return judge_words(failed[0]["error"] if failed else done.stderr)
 
 
 @dataclass(frozen=True)
@@ -134,8 +142,10 @@ class Program:
             return "", ""
         if ended_early(done):
             return ended_early(done)
-        words = done.stdout[-1000:] + done.stderr[-1000:]
-        reported = re.search(self.report, done.stdout + done.stderr, re.MULTILINE)
+        words = done.stdout + done.stderr
+        if re.search(r"^0 cases\b", words, re.MULTILINE):
+            return "no case", f"none of the cases of {self.program} is named by {self.arguments}"
+        reported = re.search(self.report, words, re.MULTILINE)
         return reported.groups() if reported else judge_words(words)
 
 

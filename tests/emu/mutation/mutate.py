@@ -51,8 +51,17 @@ LONG = 3  # seconds that the unchanged kernel takes; of more, a mutant is run un
 BETWEEN_WRITES = 10  # seconds: a run that is cut leaves what it had found until then
 
 
-class UnchangedFails(Exception):
-    """A configuration fails without any change: nothing can be said of mutants in it."""
+class CannotTell(Exception):
+    """Nothing can be said of the mutants."""
+
+
+class UnchangedFails(CannotTell):
+    """A configuration fails without any change."""
+
+
+class ToolsChanged(CannotTell):
+    """What the mutants are run with was built anew in the middle: whatever fails then may have failed
+    by that."""
 
 
 class Subject:
@@ -66,6 +75,7 @@ class Subject:
         self.cost = None  # processor time of the unchanged text, seconds; None: not known yet
         self.lock = threading.Lock()
         self.problem = None  # of the unchanged text, "" for none; None: not known yet
+        self.state = tools.state()
 
     @functools.cached_property
     def mutants(self):
@@ -92,6 +102,8 @@ class Subject:
             environment.update(self.configuration.environment(self.tools, schedules))
             environment.update(variables)
             done, seconds = run_timed(command, environment, own, WALL * limit)
+        if self.tools.state() != self.state:
+            raise ToolsChanged("the command, the emulator or a program was built anew in the middle")
         return (*self.configuration.judge(done), seconds)
 
     def measure(self, folder):
@@ -103,7 +115,7 @@ class Subject:
                 self.limit = int(max(LEAST_SECONDS, SLOWER * self.cost)) + 1
                 self.problem = f"{self.configuration.name}: {caught}: {words}" if caught else ""
         if self.problem:
-            raise UnchangedFails(self.problem)
+            raise UnchangedFails(f"the unchanged kernels fail:\n{self.problem}")
 
 
 def run_timed(command, environment, folder, wall):
@@ -237,7 +249,7 @@ def run_all(names, subjects, jobs, show, end=float("inf"), quick=()):
                 if result:
                     results[futures[future]] = result
                     show(futures[future], result)
-        except UnchangedFails:
+        except CannotTell:
             pool.shutdown(cancel_futures=True)
             raise
     return results
@@ -419,6 +431,13 @@ def left_out(families, arguments):
     return {family.name: family.unsettled for family in families if family.unsettled}
 
 
+def unknown(arguments, families):
+    """What was asked for by a name that nothing has: a run of none would find nothing amiss."""
+    configured = {c.name for family in families for c in family.configurations}
+    return [n for n in arguments.family or [] if not any(f.name.startswith(n) for f in families)] + \
+        [n for n in arguments.configuration or [] if n not in configured]
+
+
 def homes_of(subjects):
     """{name: the family that brings it first}, in the order of the configurations."""
     homes = {}
@@ -433,6 +452,9 @@ def main():
     begin = time.monotonic()
     tools = configurations.tools_of(arguments)
     families = configurations.families()
+    if unknown(arguments, families):
+        print(f"no family or configuration: {', '.join(unknown(arguments, families))}")
+        return 2
     planned = [c for family in families for c in family.configurations]
     every = [Subject(c, tools) for c in planned if c.runs_with(tools)]
     known = collect(every)
@@ -472,8 +494,8 @@ def main():
             in_turn(chosen, listed, arguments), subjects, arguments.jobs, show,
             begin + (arguments.seconds or float("inf")),
             quick=listed if arguments.full and not arguments.all else ())
-    except UnchangedFails as failure:
-        print(f"the unchanged kernels fail:\n{failure}")
+    except CannotTell as failure:
+        print(failure)
         return 2
     results = {name: results[name] for name in chosen if name in results}
     seconds = time.monotonic() - begin

@@ -333,6 +333,67 @@ class Fates(unittest.TestCase):
             self.assertEqual(done.returncode, -9)
 
 
+class Programs(unittest.TestCase):
+    """Configurations of programs: here scripts of the shell."""
+
+    EMITTED = f'#line 1 "{FILE}"\nDEVICE void f(void) {{\n    x = 1;\n}}\n'
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.script("smelt", f"cat << 'END'\n{self.EMITTED}END\n")
+
+    def script(self, name, text):
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\n{text}", encoding="utf-8")
+        path.chmod(0o755)
+
+    def subject(self, program, *arguments):
+        self.script("program", program)
+        tools = configurations.Tools(str(self.folder / "smelt"), str(self.folder / "smelt"),
+                                     {"program": str(self.folder / "program")})
+        configuration = configurations.Program(
+            "alone", "program", arguments, emitted_by=("smelt",), files=("templates/",),
+            report="^    report ([a-z]+): (.*)")
+        return mutate.Subject(configuration, tools)
+
+    def fates(self, subject):
+        names = list(subject.mutants)
+        return {n[3]: r[:2] for n, r in
+                mutate.run_all(names, [subject], 1, lambda name, result: None).items()}
+
+    # As run_alone of tests/gpu/kernel_alone.h.
+    COUNTING = ('cases=0; for name in one two; do case $name in *$1*) cases=1;; esac; done\n'
+                'grep -q "x = 1;" $SMELT_EMU_SOURCE || failed=1\n'
+                'echo "$cases cases, ${failed:-0} failed"; test $cases = 1 -a -z "$failed"\n')
+
+    def test_a_name_that_no_case_has(self):
+        """The program fails then whatever the kernel does: every mutant would seem to be caught."""
+        self.assertEqual(set(self.fates(self.subject(self.COUNTING, "two")).values()),
+                         {("wrong result", "alone")})
+        with self.assertRaisesRegex(mutate.UnchangedFails, "alone: no case: .*three"):
+            self.fates(self.subject(self.COUNTING, "three"))
+
+    def test_what_does_not_compile_is_no_mistake_that_was_caught(self):
+        """However long the compiler's words are behind what they are."""
+        words = "    k: SMELT_ERROR_COMPILE: " + "error " * 1000
+        subject = self.subject(f'grep -q "x = 1;" $SMELT_EMU_SOURCE || {{ echo "{words}"; exit 1; }}\n')
+        self.assertEqual(set(self.fates(subject).values()), {(mutate.STILLBORN, "")})
+
+    def test_a_build_in_the_middle(self):
+        subject = self.subject('grep -q "x = 1;" $SMELT_EMU_SOURCE || { echo >> $0; exit 1; }\n')
+        with self.assertRaises(mutate.ToolsChanged):
+            self.fates(subject)
+
+    def test_names_that_nothing_has(self):
+        families = configurations.families()
+        asked = argparse.Namespace(family=["topk", "nothing"], configuration=["clean", "none"])
+        self.assertEqual(mutate.unknown(asked, families), ["nothing", "none"])
+        asked = argparse.Namespace(family=None, configuration=None)
+        self.assertEqual(mutate.unknown(asked, families), [])
+
+
 class Families(unittest.TestCase):
     def test_a_file_is_a_family(self):
         with tempfile.TemporaryDirectory() as folder:
