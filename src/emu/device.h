@@ -57,6 +57,10 @@ unsigned char *emu_arena(void) __attribute__((const));
 #define blockDim (emu_block_size())
 #define gridDim (emu_grid_size())
 
+/* Gives a local that is declared without a value what nobody wrote (translate.c). */
+void emu_leave_unwritten(void *local, unsigned long bytes);
+#define EMU_UNWRITTEN(local) emu_leave_unwritten(&(local), sizeof(local))
+
 /* The one `extern __shared__` array; its declaration is dropped. */
 #define arena (emu_arena())
 unsigned emu_generic_to_shared(const void *pointer);

@@ -479,6 +479,40 @@ static void test_rewritable(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
+/* ---- locals ---------------------------------------------------------------------------------- */
+
+/* What nobody wrote is a large number, now above 0 and now below, and the same to a whole warp. Of
+ * neighbours one is above and the other below. */
+static void test_unwritten(void **state) {
+    enum {
+        TURNS = 8,
+        KINDS = 7,
+        SECOND = 1,
+        FIRST = 6 /* of a pair */,
+        ABOVE = 0x7f7f7f7f,
+        BELOW = (int)0xfefefefe
+    };
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUlaunchConfig config = shape(1, 1, 1);
+    assert_int_equal(launch("unwritten", &config, data), 0);
+    const int *words = read_words(data);
+    for (int kind = 0; kind < KINDS; kind++) {
+        int above = 0, below = 0;
+        for (int turn = 0; turn < TURNS; turn++) {
+            const int *const first = words + 2 * turn * KINDS, *const last = first + KINDS;
+            above += first[kind] == ABOVE;
+            below += first[kind] == BELOW;
+            assert_int_equal(last[kind], first[kind]);
+        }
+        assert_int_equal(above + below, TURNS);
+        assert_true(above > 0 && below > 0);
+    }
+    for (int turn = 0; turn < TURNS; turn++)
+        assert_int_not_equal(words[2 * turn * KINDS + FIRST], words[2 * turn * KINDS + SECOND]);
+    cuda.cuMemFree_v2(data);
+}
+
 /* ---- clusters -------------------------------------------------------------------------------- */
 
 static int launch_cluster(const char *name, CUdeviceptr data, CUlaunchConfig config, unsigned x,
@@ -537,6 +571,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_launch_refused),
         cmocka_unit_test(test_multiprocessors),
         cmocka_unit_test(test_rewritable),
+        cmocka_unit_test(test_unwritten),
         cmocka_unit_test(test_clusters),
         cmocka_unit_test(test_cluster_of_the_kernel),
     };

@@ -64,6 +64,7 @@ struct translation {
     char regions[32][96]; /* "NAME, offset, bytes" of the banner's map */
     int region_count;
     int in_map;
+    int in_type; /* lines are a struct's members */
     char *log;
     size_t log_size;
 };
@@ -116,6 +117,118 @@ static int is_unroll(const char *line) {
     return strncmp(line, "#pragma unroll", 14) == 0;
 }
 
+/* ---- locals without a value -------------------------------------------------------------------
+ */
+
+static const char *skip_blanks(const char *at) {
+    return at + strspn(at, " \t");
+}
+
+static size_t name_length(const char *at) {
+    size_t length = 0;
+    while (isalnum((unsigned char)at[length]) || at[length] == '_')
+        length++;
+    return length;
+}
+
+/* Behind `word`, when that is the next one; else NULL. */
+static const char *skip_word(const char *at, const char *word) {
+    const size_t length = strlen(word);
+    return name_length(at) == length && strncmp(at, word, length) == 0 ? skip_blanks(at + length)
+                                                                       : NULL;
+}
+
+/* Behind a type of locals, at the first name or its asterisk; NULL: there is none. */
+static const char *skip_type(const char *at) {
+    static const char *const types[] = {"int",   "u8",    "u16",   "u32",    "u64",
+                                        "i64",   "char",  "float", "float2", "float4",
+                                        "uint2", "uint4", "int4"};
+    const char *rest = skip_word(at, "const");
+    at = rest ? rest : at;
+    rest = skip_word(at, "struct");
+    if (rest)
+        return name_length(rest) > 0 ? skip_blanks(rest + name_length(rest)) : NULL;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        rest = skip_word(at, types[i]);
+        if (rest)
+            return rest;
+    }
+    return NULL;
+}
+
+/* Behind one declarator without a value, which is `name`; NULL: it is something else. */
+static const char *skip_declarator(const char *at, const char **name, size_t *length) {
+    while (*at == '*')
+        at = skip_blanks(at + 1);
+    *name = at;
+    *length = name_length(at);
+    at = skip_blanks(at + *length);
+    while (*length > 0 && *at == '[') {
+        at = strchr(at, ']');
+        if (!at)
+            return NULL;
+        at = skip_blanks(at + 1);
+    }
+    return *length > 0 && (*at == ',' || *at == ';') ? at : NULL;
+}
+
+/* Behind a declaration of locals without values: what they hold is left to the emulator (device.h).
+ * On the same line, so that lines stay what they are. */
+static void put_unwritten(struct translation *translation, const char *line) {
+    const char *const first = isspace((unsigned char)*line) ? skip_type(skip_blanks(line)) : NULL;
+    const char *name;
+    size_t length;
+    int all = first != NULL;
+    for (const char *at = first; all && *at != ';'; at = skip_blanks(at + (*at == ','))) {
+        at = skip_declarator(at, &name, &length);
+        all = at != NULL;
+        if (!all)
+            break;
+    }
+    for (const char *at = first; all && *at != ';'; at = skip_blanks(at + (*at == ','))) {
+        at = skip_declarator(at, &name, &length);
+        print(&translation->out, " EMU_UNWRITTEN(%.*s);", (int)length, name);
+    }
+}
+
+/* How long a line is without a comment and the blanks at its end. */
+static size_t code_length(const char *line, size_t length) {
+    for (size_t i = 0; i + 1 < length; i++)
+        if (line[i] == '/' && (line[i + 1] == '*' || line[i + 1] == '/'))
+            length = i;
+    while (length > 0 && isspace((unsigned char)line[length - 1]))
+        length--;
+    return length;
+}
+
+/* Whether a line begins a type's members or, of those, ends them. A function's line, too, begins
+ * with what it returns, but has a parenthesis ahead of the brace. */
+static void follow_types(struct translation *translation, const char *line, size_t length) {
+    const char *at = skip_blanks(line);
+    size_t code = code_length(line, length);
+    if (translation->in_type) {
+        translation->in_type = *at != '}';
+    } else if ((skip_word(at, "struct") || skip_word(at, "union") || skip_word(at, "typedef")) &&
+               code > 0 && line[code - 1] == '{') {
+        code = code_length(line, code - 1);
+        translation->in_type = code > 0 && line[code - 1] != ')';
+    }
+}
+
+/* A line as it is, and what its locals begin with. */
+static void put_line(struct translation *translation, const char *line, size_t length) {
+    const char *const end = memchr(line, ';', length);
+    const size_t statement = end ? (size_t)(end - line) + 1 : length;
+    append(&translation->out, line, statement);
+    if (end && !translation->in_type)
+        put_unwritten(translation, line);
+    append(&translation->out, line + statement, length - statement);
+    follow_types(translation, line, length);
+}
+
+/* ---- lines ------------------------------------------------------------------------------------
+ */
+
 static int translate_line(struct translation *translation, const char *line, size_t length) {
     char file[256];
     read_map_line(translation, line);
@@ -131,7 +244,7 @@ static int translate_line(struct translation *translation, const char *line, siz
     if (is_arena_declaration(line, length) || is_unroll(line))
         append(&translation->out, "\n", 1);
     else
-        append(&translation->out, line, length);
+        put_line(translation, line, length);
     return 0;
 }
 

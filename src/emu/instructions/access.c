@@ -3,6 +3,8 @@
  * instrumentation of -fsanitize=thread, without its run-time library), and one at each arithmetic
  * or array error (-fsanitize=bounds and others, likewise).
  */
+#include <string.h>
+
 #include "emu/machine/report.h"
 #include "emu/machine/stack.h"
 #include "emu/memory/global.h"
@@ -58,6 +60,17 @@ EMU_EXPORT void emu_access(const void *pointer, unsigned bytes, int write, int a
         look_aligned(pointer, bytes, write != 0, at);
     else
         look_at(pointer, bytes, write != 0, at);
+}
+
+/* A local that nobody wrote: its words are large numbers, as ints, floats and bf16, one above 0 and
+ * the next below, or the other way round by turns. Never a NaN. Lanes of a warp that came the same
+ * way have the same, so that what they compare or add up stays on one side. */
+EMU_EXPORT void emu_leave_unwritten(void *local, unsigned long bytes) {
+    enum { ABOVE = 0x7f, BELOW = 0xfe, WORD = 4 };
+    const u32 turn = emu.self->unwritten++ + (u32)emu.settings.seed;
+    u32 below = turn * 0x9e3779b9u >> 31; /* 2^32 by the golden ratio */
+    for (unsigned long i = 0; i < bytes; i += WORD, below ^= 1)
+        memset((u8 *)local + i, below ? BELOW : ABOVE, bytes - i < WORD ? bytes - i : WORD);
 }
 
 /* Errors of arithmetic and arrays. */

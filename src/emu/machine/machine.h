@@ -133,7 +133,8 @@ struct thread {
     int range_count, range_capacity;
     u32 fences; /* number of its last wgmma.fence */
     bool fence_executed;
-    u32 *touched; /* per 4 bytes of stack: `fences` when it was last written plainly */
+    u32 *touched;  /* per 4 bytes of stack: `fences` when it was last written plainly */
+    u32 unwritten; /* locals declared so far without a value */
 
     struct store_part *bulk_stores; /* not yet waited for */
     int bulk_groups;                /* committed */

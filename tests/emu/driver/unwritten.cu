@@ -1,0 +1,30 @@
+#define KERNEL_NAME unwritten
+enum { TURNS = 8, KINDS = 7 };
+struct __align__(8) pair { /* of numbers */
+    int first;
+    int second;
+};
+
+/* What locals hold that nobody wrote, each turn anew, of lanes 0 and 31. */
+__global__ void KERNEL_NAME(int *data) {
+    if (threadIdx.x % 31 == 0) {
+        for (int turn = 0; turn < TURNS; ++turn) {
+            int alone; /* a comment; and int more; */
+            struct pair pair;
+            float value;
+            const int *first, *second;
+            int rows[2][3], last[KINDS / 4];
+            int *const to = data + (turn * 2 + (int)threadIdx.x / 31) * KINDS;
+            to[0] = alone;
+            to[1] = pair.second;
+            to[2] = __float_as_int(value);
+            to[3] = (int)(unsigned long long)second;
+            to[4] = rows[1][2];
+            to[5] = last[0];
+            to[6] = pair.first;
+            alone = pair.second = rows[1][2] = last[0] = 0;
+            value = 0.0f;
+            first = second = data;
+        }
+    }
+}
