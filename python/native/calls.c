@@ -310,7 +310,7 @@ static PyObject *remember(PyObject *object, PyObject *const *values, Py_ssize_t 
         if (PyDict_Size(self->known) >= MOST_CALLS)
             PyDict_Clear(self->known);
         if (PyDict_SetItem(self->known, key, values[count - 1])) {
-            if (!PyErr_ExceptionMatches(PyExc_TypeError)) { /* a list of buckets */
+            if (!PyErr_ExceptionMatches(PyExc_TypeError)) { /* without a hash */
                 Py_DECREF(key);
                 return NULL;
             }

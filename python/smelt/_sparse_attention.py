@@ -594,6 +594,8 @@ def sparse_attention(
 
     Under torch.autocast fp32 and fp16 inputs are cast. Raises TypeError, ValueError, RuntimeError.
     """
+    if type(buckets) is list:  # a call is known by what has a hash
+        buckets = tuple(buckets)
     inputs = (q, kv, indices, topk_length, sink, queries, query_count)
     said = (
         scale,
@@ -649,6 +651,8 @@ def sparse_attention_backward(
     `out` and `lse` (natural, without the sink) are the forward's. `dkv_sum`: fp32 [.., S, dqk] that is
     added to, and returned as dkv. Runs where sparse_attention's backend is "smelt".
     """
+    if type(buckets) is list:  # a call is known by what has a hash
+        buckets = tuple(buckets)
     inputs = (q, kv, indices, topk_length, sink, queries, query_count)
     mode = is_deterministic(deterministic)
     said = (scale, topk, buckets, mode, dkv_dtype, free_multiprocessors, workspace_limit)
