@@ -1,6 +1,8 @@
 """Back ends, warming, the command, processes."""
 
+import inspect
 import os
+import pathlib
 import subprocess
 import sys
 import warnings
@@ -155,6 +157,16 @@ def test_warm_compiles_and_reports(device):
     assert [done for done, _, _ in seen] == list(range(1, len(kernels) + 1))
     again = smelt.warm(["sparse_attn:heads=2,dqk=64,dv=64,topk=64,passes=both"])
     assert {kernel["state"] for kernel in again} == {"cached"}
+
+
+def test_type_checkers_read_the_package():
+    """PEP 561's mark, and what they read: each public function says what its arguments are."""
+    assert (pathlib.Path(smelt.__file__).parent / "py.typed").is_file()
+    for name in smelt.__all__:
+        value = getattr(smelt, name)
+        if inspect.isfunction(value):
+            for each in inspect.signature(value).parameters.values():
+                assert each.annotation is not each.empty or each.name == "what", (name, each.name)
 
 
 def test_the_command():
