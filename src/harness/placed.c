@@ -237,7 +237,6 @@ static smelt_status poison_workspace(struct smelt__placed *placed) {
         return fill_ones(placed, workspace->allocation + GUARD, workspace->bytes);
     return smelt_device_fill(placed->context, workspace->allocation + GUARD,
                              kind == ONES ? POISON : kind, workspace->bytes);
-    return status;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

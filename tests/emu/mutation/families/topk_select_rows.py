@@ -82,6 +82,11 @@ CONFIGURATIONS = (
     # As many parts as there can be: a thread each.
     check("merge-most", "topk=100", "--queries 1 --rows 2097152 --data levels", "merge", schedules=1,
           variables={"SMELT_EMU_MULTIPROCESSORS": "128"}),
+    # A row of 511 equal elements, as many as are ranked at once, and of one more.
+    check("merge-few", "topk=510", "--queries 16 --rows 32768 --data equal --windows random", "merge",
+          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "8"}),
+    check("merge-few-more", "topk=511", "--queries 16 --rows 32768 --data equal --windows random", "merge",
+          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "8"}),
     # The first row's window is as long as the list, so that no part looks at it: under the fourth
     # schedule what stands in its headers would do.
     check("merge-alone", "topk=3", "--queries 3 --rows 36864 --windows causal", "merge"),
