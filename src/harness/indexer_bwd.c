@@ -173,7 +173,7 @@ static void fill_weights(const struct fill *fill, int64_t query) {
 
 /* One in so many is LARGE times as large, and those of one key in so many are 2^-QUIET of the
  * others': a loss's gradients are as uneven, the last ones in a softmax's tail. */
-enum { LARGE_ONE_IN = 32, LARGE = 40, QUIET_ONE_IN = 16, QUIET = 29 };
+enum { LARGE_ONE_IN = 32, LARGE = 40, QUIET_ONE_IN = 16, QUIET = 20 };
 
 /* Of masked slots NaN: who takes one gives himself away. */
 static void fill_grads(const struct fill *fill, int64_t query) {
