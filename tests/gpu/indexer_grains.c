@@ -229,7 +229,8 @@ static void spread_grads(struct random *random, const struct indexer_bwd_grains_
     }
 }
 
-/* Lists of any length, no key twice in one; what is past their ends must not be looked at. */
+/* Lists of any length, the last one of the longest, no key twice in one; what is past their ends
+ * must not be looked at. */
 static void fill_lists(struct random *random, struct problem *problem) {
     const struct shape *shape = problem->shape;
     struct indexer_bwd_grains_params *host = &problem->host;
@@ -244,7 +245,8 @@ static void fill_lists(struct random *random, struct problem *problem) {
         const int first = random_below(random, shape->rows);
         while (common_divisor(shape->rows, step) > 1)
             step--;
-        counts[group] = random_below(random, 1 + (most < shape->rows ? most : shape->rows));
+        const int longest = most < shape->rows ? most : shape->rows;
+        counts[group] = group == host->groups - 1 ? longest : random_below(random, 1 + longest);
         for (int i = 0; i < counts[group]; i++)
             keys[group * host->key_stride + i] = (int)((first + (int64_t)i * step) % shape->rows);
     }
