@@ -173,16 +173,15 @@ DEVICE void clear_map(void) {
     }
 }
 
-/* Some lists that a warp goes through side by side, so that as many loads are under way. */
+/* Some lists that a warp goes through side by side, so that as many loads are under way; those past
+ * the part's last are empty. */
 struct lists {
-    int first;                       /* group of the part; lists past its last are empty */
     u32 numbers[LISTS], ends[LISTS]; /* of entries: this lane's next one, and up to */
     int longest;                     /* entries that are left of one */
 };
 
 DEVICE void open_lists(struct lists *lists, const struct sparse_attn_bwd_segments_params *params,
                        const struct part *part, int first) {
-    lists->first = first;
     lists->longest = 0;
 #pragma unroll
     for (int k = 0; k < LISTS; ++k) {

@@ -72,6 +72,7 @@ static const int empty_before[GROUPS] = {0, 1, 0, 1, 1, 1},
 static const struct sharing sharings[] = {
     {"all keys shared", 0, WIDTH, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, two_blocks},
     {"no key shared", 0, 0, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, two_blocks},
+    {"no key shared, four groups", 0, 0, 0, GROUPS, 2, STEP_CLOSE, STEP_CLOSE, two_blocks},
     {"the first half shared", 0, 30, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
     {"the last half shared", 30, SHORT, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
     {"the first three quarters shared", 0, 45, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
