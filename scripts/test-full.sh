@@ -12,10 +12,11 @@
 # eight is a good number. First all that they need is built. What a step prints is in
 # build/test-full/STEP.log, too.
 #
-# The mutants are a sample of each family that is settled (tests/emu/mutation/mutate.py); the others
-# are named. --mutants: more of mutate.py's options: '--seed N' is another sample, '--all' takes every
-# mutant of all families, which is days; '--shard I/N --json FILE' is one machine's part of several,
-# of which `mutate.py --merge FILE...` says what they found together.
+# The mutants are a sample of each family that is settled (tests/emu/mutation/mutate.py), about an hour
+# of one processor; the others are named. --mutants: more of mutate.py's options: '--seed N' is another
+# sample, '--all' takes every mutant of all families, about a day of one processor; '--shard I/N --json
+# FILE' is one machine's part of several, of which `mutate.py --merge FILE...` says what they found
+# together.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh

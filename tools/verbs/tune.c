@@ -168,8 +168,8 @@ static int print_candidates(const struct tuning *tuning, const struct tool_optio
         const struct subject *subject = &tuning->subjects[i];
         json_t *list = tool_json(json_array());
         if (!options->json)
-            printf("%s%s on %s: %zu candidates\n", i ? "\n" : "", subject->kernel, tuning->arch,
-                   subject->specs.count);
+            printf("%s%s on %s: %zu candidate%s\n", i ? "\n" : "", subject->kernel, tuning->arch,
+                   subject->specs.count, subject->specs.count == 1 ? "" : "s");
         for (size_t k = 0; k < subject->specs.count; k++) {
             if (!options->json)
                 printf("  %s\n", shown_knobs(subject, k));
