@@ -72,6 +72,7 @@ static const struct shape shapes[] = {
     {"chunks of several ranges", 64, 0, 64, 1200, FEW, 2, 2, 0, 16},
     {"a chunk each", 9, 1, 64, 100, ANY, 0, 1, 0, 1},
     {"a part", PART, 0, 64, 90, ONCE, 0, 1, 0, 0},
+    {"a part, keys named again", PART, 0, 64, 90, SHARED, 0, 1, 0, 0},
     {"several parts", 2 * PART + 5, 0, 64, 300, ONCE, 0, 1, 0, 0},
     {"several parts, keys named again", 2 * PART + 40, 0, 64, 300, SHARED, 1, 1, 0, PART + 7},
     {"lists past 2^32 entries", 21, FAR, 64, 100, ANY, 0, 1, 0, 8},
