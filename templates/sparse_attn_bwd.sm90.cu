@@ -55,10 +55,11 @@
  * left. With DQK = 576: 0 to 183 scores, 184 to 575 gather; with 512: 0 to 127, 128 to 511.
  *
  * Pairs: the two thread blocks of a cluster take the halves of a query's heads side by side, and
- * their dKV is added to global memory once for both: each adds one half of every tile's columns,
- * and sends its sums of the other half to the other one (sparse_attn_bwd.sm90_exchange.cuh). With
- * DQK = 576 there is no room but P's tile for them to land in (LANDS_IN_P): P of the next block is
- * stored when the last of them was taken, behind dS and the issue of dQ.
+ * their dKV is added to global memory once for both, or is one partial row: each adds one half of
+ * every tile's columns, and sends its sums of the other half to the other one
+ * (sparse_attn_bwd.sm90_exchange.cuh). With DQK = 576 there is no room but P's tile for them to
+ * land in (LANDS_IN_P): P of the next block is stored when the last of them was taken, behind dS
+ * and the issue of dQ.
  *
  * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh).
  *
@@ -533,7 +534,7 @@ DEVICE void take_rows(u32 *rows, u32 block, u32 first_chunk) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i];
-        const int row = DETERMINISTIC ? block_word(block)->place + (first + 4 * i) * HEAD_BLOCKS
+        const int row = DETERMINISTIC ? block_word(block)->place + (first + 4 * i) * KEY_ROWS
                         : key < 0     ? numbers[0]
                                       : key;
         rows[i] = (u32)row * CHUNKS + first_chunk;
@@ -666,7 +667,8 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     u32 rows[4], block = 0;
     int flags;
-    take_rows(rows, block, 0); /* where zeros are sent at first */
+    /* Where zeros are sent at first; of pairs into this block's own columns. */
+    take_rows(rows, block, PAIR && DETERMINISTIC ? cluster_rank() : 0);
     do {
         u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
         take_operands(p, ds, block);

@@ -30,6 +30,7 @@ enum {
     VALUE_TILES = DV / TILE_COLUMNS,
     MEMBER_ROWS = BLOCK_HEADS / GROUP_QUERIES, /* rows of an item that a query has */
     SIDES = PAIR ? 2 : 1,                      /* thread blocks that take items side by side */
+    KEY_ROWS = HEAD_BLOCKS / SIDES,            /* partial rows that a group has of each key */
 
     /* Q and dO come, and are given back, in parts of some tiles of each: of one where that costs
      * nothing elsewhere (sparse_attn_bwd.lost.md). */
@@ -225,7 +226,7 @@ enum {
 struct block_word {
     int item, flags;
     int place; /* with DETERMINISTIC, of its first partial row in the launch's; the next is
-                  HEAD_BLOCKS further */
+                  KEY_ROWS further */
     int unused;
 };
 
@@ -318,8 +319,9 @@ DEVICE void fetch_entry(struct entry *entry, const struct sparse_attn_bwd_params
     const u32 thread = thread_number() % WARPGROUP;
     const struct cursor *const cursor = cursor_at(block);
     if (thread < BLOCK_KEYS && cursor->item >= 0) {
-        const i64 at =
-            (i64)item_group(cursor->item) * params->key_stride + cursor->first + (int)thread;
+        const int side = (int)((u32)cursor->item % HEAD_BLOCKS);
+        const i64 at = (i64)item_group(cursor->item) * params->key_stride +
+                       side * params->side_stride + cursor->first + (int)thread;
         entry->key = params->keys[at];
         entry->mask = GROUP_QUERIES > 1 ? params->masks[at] : 0;
     }
@@ -347,8 +349,8 @@ DEVICE void write_word(const struct sparse_attn_bwd_params *params, u32 block) {
     word.flags |= (int)(block % BLOCKS_AHEAD) * BLOCK_UNIT;
     if (DETERMINISTIC) {
         const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
-        word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * HEAD_BLOCKS +
-                     (int)(item % HEAD_BLOCKS);
+        word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * KEY_ROWS +
+                     (int)(item % HEAD_BLOCKS / SIDES);
     }
     cursor.first += BLOCK_KEYS;
     cursor.marks &= ~FIRST_BLOCK;

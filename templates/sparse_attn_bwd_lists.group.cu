@@ -98,6 +98,17 @@ DEVICE void pad_list(const struct list *list, int thread, int threads) {
     }
 }
 
+/* The list's other copies, once all of it is there; by `threads` threads. */
+DEVICE void repeat_list(const struct sparse_attn_bwd_lists_params *params, const struct list *list,
+                        int thread, int threads) {
+    const int end = (list->count + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
+    for (int copy = 1; copy < params->copies; ++copy) {
+        for (int i = thread; i < end; i += threads) {
+            list->keys[copy * params->copy_stride + i] = list->keys[i];
+        }
+    }
+}
+
 /* ---- lists in slot order --------------------------------------------------------------------- */
 
 DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 group) {
@@ -113,6 +124,8 @@ DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 gro
         list.count = minimum(walk.count, params->topk);
     }
     pad_list(&list, lane, 32);
+    __syncwarp((u32)ALL_LANES);
+    repeat_list(params, &list, lane, 32);
     if (lane == 0) {
         params->members[group] = query;
         params->counts[group] = list.count;
@@ -371,6 +384,10 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
         sort_appended(&list);
     }
     pad_list(&list, (int)threadIdx.x, THREADS);
+    if (params->copies > 1) {
+        __syncthreads();
+        repeat_list(params, &list, (int)threadIdx.x, THREADS);
+    }
     if (threadIdx.x == 0) {
         params->counts[group] = list.count;
         if (params->firsts) {

@@ -10,7 +10,7 @@ struct sparse_attn_bwd_sum_params {
     float *sums; /* [key_count, DQK], added to: entry by entry, blocks of heads in order */
     int key_count;
     int key_stride;
-    int head_blocks;
+    int head_blocks; /* of pairs of thread blocks so many pairs */
     int overlaps; /* 1: launched early, beside the main kernel of the next partial rows; all that is
                      read or added to was complete before that began */
 };

@@ -63,8 +63,8 @@ static int64_t whole_chunk(const struct smelt__key_grads_shape *shape,
 static void cut_chunks(const struct smelt__key_grads_shape *shape, size_t limit,
                        struct smelt__key_grads_layout *layout) {
     const size_t group =
-        (size_t)layout->key_stride * (size_t)shape->columns * 2 * (size_t)shape->head_blocks;
-    const int64_t numbered = INT32_MAX / layout->key_stride / shape->head_blocks; /* by an int */
+        (size_t)layout->key_stride * (size_t)shape->columns * 2 * (size_t)shape->key_rows;
+    const int64_t numbered = INT32_MAX / layout->key_stride / shape->key_rows; /* by an int */
     int64_t most = (int64_t)((limit ? limit : DEFAULT_LIMIT) / group);
     if (most > numbered)
         most = numbered;
@@ -168,7 +168,7 @@ static smelt_status launch_sum(const struct smelt__key_grads_call *call, const s
         .sums = at(call, layout->sums),
         .key_count = (int)layout->key_count,
         .key_stride = layout->key_stride,
-        .head_blocks = call->shape.head_blocks,
+        .head_blocks = call->shape.key_rows,
         .overlaps = beside,
     };
     const struct smelt__launch launch = {

@@ -45,6 +45,7 @@ static smelt_status keep_constants(smelt_context *context, const struct smelt__s
     backward->tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL);
     backward->sums_beside = smelt__plan_constant(&plan, "SUMS_BESIDE", NULL);
     backward->slice_blocks = smelt__plan_constant(&plan, "SLICE_BLOCKS", NULL);
+    backward->sides = plan.cluster ? plan.cluster : 1;
     backward->chain = backward->kernels->kernels +
                       smelt__operator_pass(backward->kernels, SMELT_PASS_BACKWARD, &i);
     backward->main_blocks = smelt__grad_kernel(backward, SMELT__BACKWARD_MAIN)->resident_blocks;

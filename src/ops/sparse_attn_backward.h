@@ -16,6 +16,8 @@ struct smelt__sparse_attn_backward {
     const struct smelt__kernel *const *chain; /* the pass's, the partition's first */
     int deterministic;
     int group_queries, query_rows, head_blocks, block_heads, tensor_maps, sums_beside, slice_blocks;
+    int sides; /* items of a group that thread blocks take side by side and add up dkv of: 2 of
+                  pairs */
     int64_t main_blocks; /* that the device holds of the main kernel at once */
     /* The last call as its kernels had it, which the next one likely is but for its addresses. */
     struct smelt__grad_kept *kept;

@@ -27,6 +27,7 @@ smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
         .columns = backward->shape.dqk,
         .deterministic = backward->deterministic,
         .head_blocks = backward->head_blocks,
+        .key_rows = backward->head_blocks / backward->sides,
         .sums_beside = backward->sums_beside,
     };
 }
@@ -62,24 +63,28 @@ struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_ba
  * How many keys apart lists lie that are put into dq, or 0 where they are not. A thread block reads
  * an item's list up to the item's last key block and then writes its rows of dq, so that the list
  * may stand in these rows, if
- *   - the item is all there is of its query, and nobody else reads the list before dq is complete:
- *     not with several blocks of heads, nor where the lists are turned around by keys, nor with a
- *     query list, which may name a query twice (an item that is cut into slices is written when all
- *     of them are done);
+ *   - nobody else reads it before dq is complete: not where the lists are turned around by keys,
+ * nor with a query list, which may name a query twice, nor where items of several queries look at
+ *     each other's, nor of an item that has rows of several queries (an item that is cut into
+ * slices is written when all of them are done; of several items of a query each has a list of its
+ * own, if the main kernel can have that);
  *   - group g is query g, whose rows lie evenly and without gaps.
  */
 static int64_t dq_list_stride(const struct smelt__sparse_attn_backward *backward,
                               const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
                               int key_stride) {
     const int64_t row = backward->shape.dqk, query = row * backward->shape.heads;
+    const int64_t item = backward->head_blocks > 1 ? row * backward->block_heads : query;
     const int64_t *const strides = dq->strides;
     const int packed = !(strides[0] | strides[1] | strides[2] | strides[3]);
     const int64_t stride = packed ? query : call->tokens > 1 ? strides[1] : strides[0];
     if (!dq->data || backward->deterministic || backward->shape.buckets ||
-        backward->group_queries > 1 || backward->head_blocks > 1 || call->query_capacity > 0 ||
+        backward->group_queries > 1 || call->query_capacity > 0 ||
+        (backward->head_blocks > 1 &&
+         (!backward->tensor_maps || item * backward->head_blocks != query)) ||
         call->rows > SMELT__GRAD_LOOSE_ROWS)
         return 0;
-    if (key_stride * (int64_t)sizeof(int) > query * (int64_t)sizeof(uint16_t) || stride < query ||
+    if (key_stride * (int64_t)sizeof(int) > item * (int64_t)sizeof(uint16_t) || stride < query ||
         stride > INT32_MAX || stride % (SMELT__ROW_BYTES / (int64_t)sizeof(uint16_t)) != 0)
         return 0;
     if (!packed && backward->shape.heads > 1 && strides[2] != row)
@@ -115,6 +120,9 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     layout.dkv.firsts =
         smelt__workspace_place(&layout.bytes, backward->deterministic ? groups : 0, sizeof(int));
     layout.dq_list_stride = dq_list_stride(backward, call, dq, layout.dkv.key_stride);
+    if (layout.dq_list_stride && backward->head_blocks > 1)
+        layout.dq_side_stride = (int64_t)backward->block_heads * shape->dqk *
+                                (int64_t)sizeof(uint16_t) / (int64_t)sizeof(int);
     layout.dkv.keys =
         smelt__workspace_place(&layout.bytes, layout.dq_list_stride ? 0 : keys, sizeof(int));
     layout.masks = smelt__workspace_place(&layout.bytes, backward->group_queries > 1 ? keys : 0, 1);

@@ -17,8 +17,9 @@ struct smelt__grad_layout {
     /* 0: lists of keys lie in the workspace, dkv.key_stride apart. Else query q's lies in dq, at
      * the beginning of its rows, so many keys apart: nobody reads it when these are written. */
     int64_t dq_list_stride;
-    size_t slices;   /* of dq, of items that several thread blocks take */
-    size_t progress; /* ahead of the sums: zeroed together */
+    int64_t dq_side_stride; /* of several items of a query each has the list in its own rows */
+    size_t slices;          /* of dq, of items that several thread blocks take */
+    size_t progress;        /* ahead of the sums: zeroed together */
     struct smelt__key_grads_layout dkv;
     size_t bytes; /* of all */
     int64_t queries, entries, parts;

@@ -292,6 +292,8 @@ struct sparse_attn_bwd_lists_params {
     int group_queries; /* 1, 2, 4 or 8 */
     int key_stride;    /* from list to list, a multiple of 4: at least group_queries *
                           min(width, topk), up to a multiple of 64 */
+    int copies;        /* of a list that there are to be: the first one and, copy_stride apart, */
+    int copy_stride;   /* others behind it; without masks */
     int topk;          /* valid slots of a query, at most */
     int ascending;     /* 1: lists are put into ascending order. Lists of several queries are
                           always, and all are where there is `firsts` */
@@ -589,6 +591,17 @@ DEVICE void pad_list(const struct list *list, int thread, int threads) {
     }
 }
 
+/* The list's other copies, once all of it is there; by `threads` threads. */
+DEVICE void repeat_list(const struct sparse_attn_bwd_lists_params *params, const struct list *list,
+                        int thread, int threads) {
+    const int end = (list->count + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
+    for (int copy = 1; copy < params->copies; ++copy) {
+        for (int i = thread; i < end; i += threads) {
+            list->keys[copy * params->copy_stride + i] = list->keys[i];
+        }
+    }
+}
+
 /* ---- lists in slot order --------------------------------------------------------------------- */
 
 DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 group) {
@@ -604,6 +617,8 @@ DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 gro
         list.count = minimum(walk.count, params->topk);
     }
     pad_list(&list, lane, 32);
+    __syncwarp((u32)ALL_LANES);
+    repeat_list(params, &list, lane, 32);
     if (lane == 0) {
         params->members[group] = query;
         params->counts[group] = list.count;
@@ -862,6 +877,10 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
         sort_appended(&list);
     }
     pad_list(&list, (int)threadIdx.x, THREADS);
+    if (params->copies > 1) {
+        __syncthreads();
+        repeat_list(params, &list, (int)threadIdx.x, THREADS);
+    }
     if (threadIdx.x == 0) {
         params->counts[group] = list.count;
         if (params->firsts) {

@@ -170,6 +170,8 @@ struct sparse_attn_bwd_lists_params {
     int group_queries; /* 1, 2, 4 or 8 */
     int key_stride;    /* from list to list, a multiple of 4: at least group_queries *
                           min(width, topk), up to a multiple of 64 */
+    int copies;        /* of a list that there are to be: the first one and, copy_stride apart, */
+    int copy_stride;   /* others behind it; without masks */
     int topk;          /* valid slots of a query, at most */
     int ascending;     /* 1: lists are put into ascending order. Lists of several queries are
                           always, and all are where there is `firsts` */

@@ -1088,9 +1088,9 @@ struct sparse_attn_bwd_params {
     const int *members;         /* [groups, GROUP_QUERIES] batch * tokens + token, or -1: none */
     const int *counts;          /* [groups] keys in the group's list */
     const int *keys;            /* [groups, key_stride] the lists; -1 behind a list's end, up to
-                                   the next multiple of 64. A list may lie in what will be the rows
-                                   of dq of its group, if that has one item alone: it is read, by
-                                   the thread blocks that have the item, before these are written */
+                                   the next multiple of 64. A list may lie in what will be an item's rows of
+                                   dq: it is read, by the thread blocks that have the item, before
+                                   these are written, and by nobody else */
     const unsigned char *masks; /* [groups, key_stride] bit i: the key is of member i's list, 0
                                    where keys has -1; not read when GROUP_QUERIES is 1 */
     const float *statistics;    /* [groups, GROUP_QUERIES, QUERY_ROWS, 2] of a row (a head, heads
@@ -1100,9 +1100,10 @@ struct sparse_attn_bwd_params {
     void *dq;                   /* [batches, tokens, HEADS, DQK] bf16; every member's is written */
     float *dkv;                 /* [batches * rows, DQK] sums, columns in the order of
                                    sparse_attn_bwd.columns.cuh; not with DETERMINISTIC */
-    void *partials;     /* with DETERMINISTIC: bf16 [groups, key_stride, HEAD_BLOCKS, DQK], the
-                           same order of columns; written up to each list's end, from the
-                           launch's first group on */
+    void *partials;             /* with DETERMINISTIC: bf16 [groups, key_stride, rows, DQK], the
+                                   same order of columns, a row for each of the group's items, or for each
+                                   pair of them; written up to each list's end, from the launch's first
+                                   group on */
     void *slices;       /* bf16 [.., 64, DQK]: parts of dq's rows of items that several thread
                            blocks take (sparse_attn_bwd.slices.cuh) */
     unsigned *progress; /* how far the thread blocks have come together, by which they keep
@@ -1115,16 +1116,18 @@ struct sparse_attn_bwd_params {
     int even_batches;      /* 1: key k's row is kv + k * kv_row_bytes, batches or not */
     int tokens, rows;      /* of a batch */
     int first_group;       /* the launch takes this one */
-    int groups;     /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS. Thread
-                       blocks take items from the last on: with causal lists, and behind a
-                       partition, the longest lists are the last, and short ones end the launch */
-    int sliced;     /* the first so many items of the launch are cut into slices: fewer than thread
-                       blocks, 0 with DETERMINISTIC; of pairs whole pairs */
-    int takers;     /* thread blocks, of pairs pairs, that slices are for: the first ones */
-    int key_stride; /* from list to list: of lists that do not lie in dq a multiple of 64 */
-    int step;       /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
-                       not tell otherwise */
-    float scale;    /* softmax scale, natural units */
+    int groups;      /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS. Thread
+                        blocks take items from the last on: with causal lists, and behind a
+                        partition, the longest lists are the last, and short ones end the launch */
+    int sliced;      /* the first so many items of the launch are cut into slices: fewer than thread
+                        blocks, 0 with DETERMINISTIC; of pairs whole pairs */
+    int takers;      /* thread blocks, of pairs pairs, that slices are for: the first ones */
+    int key_stride;  /* from list to list: of lists that do not lie in dq a multiple of 64 */
+    int side_stride; /* with sm90: from the list of a group's item to its next item's, the same
+                        once more; 0: all of them have one */
+    int step;        /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
+                        not tell otherwise */
+    float scale;     /* softmax scale, natural units */
 };
 
 #line 2 "templates/ptx/cluster.cuh"
@@ -1330,6 +1333,7 @@ enum {
     VALUE_TILES = DV / TILE_COLUMNS,
     MEMBER_ROWS = BLOCK_HEADS / GROUP_QUERIES, /* rows of an item that a query has */
     SIDES = PAIR ? 2 : 1,                      /* thread blocks that take items side by side */
+    KEY_ROWS = HEAD_BLOCKS / SIDES,            /* partial rows that a group has of each key */
 
     /* Q and dO come, and are given back, in parts of some tiles of each: of one where that costs
      * nothing elsewhere (sparse_attn_bwd.lost.md). */
@@ -1525,7 +1529,7 @@ enum {
 struct block_word {
     int item, flags;
     int place; /* with DETERMINISTIC, of its first partial row in the launch's; the next is
-                  HEAD_BLOCKS further */
+                  KEY_ROWS further */
     int unused;
 };
 
@@ -1618,8 +1622,9 @@ DEVICE void fetch_entry(struct entry *entry, const struct sparse_attn_bwd_params
     const u32 thread = thread_number() % WARPGROUP;
     const struct cursor *const cursor = cursor_at(block);
     if (thread < BLOCK_KEYS && cursor->item >= 0) {
-        const i64 at =
-            (i64)item_group(cursor->item) * params->key_stride + cursor->first + (int)thread;
+        const int side = (int)((u32)cursor->item % HEAD_BLOCKS);
+        const i64 at = (i64)item_group(cursor->item) * params->key_stride +
+                       side * params->side_stride + cursor->first + (int)thread;
         entry->key = params->keys[at];
         entry->mask = GROUP_QUERIES > 1 ? params->masks[at] : 0;
     }
@@ -1647,8 +1652,8 @@ DEVICE void write_word(const struct sparse_attn_bwd_params *params, u32 block) {
     word.flags |= (int)(block % BLOCKS_AHEAD) * BLOCK_UNIT;
     if (DETERMINISTIC) {
         const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
-        word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * HEAD_BLOCKS +
-                     (int)(item % HEAD_BLOCKS);
+        word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * KEY_ROWS +
+                     (int)(item % HEAD_BLOCKS / SIDES);
     }
     cursor.first += BLOCK_KEYS;
     cursor.marks &= ~FIRST_BLOCK;
@@ -1689,9 +1694,9 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
  * (ARCHITECTURE.md, "Tests"). Of several queries functions that are called: inlined, they cost the
  * roles behind them a register that they do not have.
  */
-#line 395 "templates/sparse_attn_bwd.sm90_blocks.cuh"
-#define DEVICE_ONCE DEVICE
 #line 397 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#define DEVICE_ONCE DEVICE
+#line 399 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 DEVICE_ONCE void find_first_block(const struct sparse_attn_bwd_params *params) {
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
@@ -2073,10 +2078,11 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
  * left. With DQK = 576: 0 to 183 scores, 184 to 575 gather; with 512: 0 to 127, 128 to 511.
  *
  * Pairs: the two thread blocks of a cluster take the halves of a query's heads side by side, and
- * their dKV is added to global memory once for both: each adds one half of every tile's columns,
- * and sends its sums of the other half to the other one (sparse_attn_bwd.sm90_exchange.cuh). With
- * DQK = 576 there is no room but P's tile for them to land in (LANDS_IN_P): P of the next block is
- * stored when the last of them was taken, behind dS and the issue of dQ.
+ * their dKV is added to global memory once for both, or is one partial row: each adds one half of
+ * every tile's columns, and sends its sums of the other half to the other one
+ * (sparse_attn_bwd.sm90_exchange.cuh). With DQK = 576 there is no room but P's tile for them to
+ * land in (LANDS_IN_P): P of the next block is stored when the last of them was taken, behind dS
+ * and the issue of dQ.
  *
  * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh).
  *
@@ -2551,7 +2557,7 @@ DEVICE void take_rows(u32 *rows, u32 block, u32 first_chunk) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i];
-        const int row = DETERMINISTIC ? block_word(block)->place + (first + 4 * i) * HEAD_BLOCKS
+        const int row = DETERMINISTIC ? block_word(block)->place + (first + 4 * i) * KEY_ROWS
                         : key < 0     ? numbers[0]
                                       : key;
         rows[i] = (u32)row * CHUNKS + first_chunk;
@@ -2684,7 +2690,8 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     u32 rows[4], block = 0;
     int flags;
-    take_rows(rows, block, 0); /* where zeros are sent at first */
+    /* Where zeros are sent at first; of pairs into this block's own columns. */
+    take_rows(rows, block, PAIR && DETERMINISTIC ? cluster_rank() : 0);
     do {
         u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
         take_operands(p, ds, block);

@@ -242,7 +242,9 @@ static void make_problem(struct random *random, const struct shape *shape,
     fill_list(random, problem);
     host->group_queries = shape->group_queries;
     host->groups = (work->query_capacity + shape->group_queries - 1) / shape->group_queries;
-    host->key_stride = (used * shape->group_queries + 63) / 64 * 64 + 64 * random_below(random, 2);
+    host->copies = shape->group_queries == 1 ? 1 + random_below(random, 3) : 1;
+    host->copy_stride = (used * shape->group_queries + 63) / 64 * 64 + 64 * random_below(random, 2);
+    host->key_stride = host->copies * host->copy_stride;
     host->topk = shape->topk;
     host->ascending = shape->ascending == 1;
     host->members = take((size_t)host->groups * (size_t)shape->group_queries * sizeof(int));
@@ -257,6 +259,16 @@ static void make_problem(struct random *random, const struct shape *shape,
     memset((char *)host->zeros + host->zero_vectors * ZERO_BYTES, POISON, ZERO_BYTES);
     memset(host->keys, POISON, (size_t)list_slots(problem) * sizeof(int));
     memset(host->masks, POISON, (size_t)list_slots(problem));
+}
+
+/* What the reference gave, once more for each other copy. */
+static void repeat_lists(struct sparse_attn_bwd_lists_params *host) {
+    for (int group = 0; group < host->groups; group++) {
+        int *const keys = host->keys + (int64_t)group * host->key_stride;
+        const int length = (host->counts[group] + 63) / 64 * 64;
+        for (int number = 1; number < host->copies; number++)
+            memcpy(keys + number * host->copy_stride, keys, (size_t)length * sizeof(int));
+    }
 }
 
 static void free_problem(struct test *test, struct problem *problem) {
@@ -451,6 +463,7 @@ static void check(struct test *test, const struct shape *shape, int far) {
     problem.far = far;
     place_problem(test, &problem);
     reference_lists(&problem.host, test->map_bits / shape->group_queries);
+    repeat_lists(&problem.host);
     const int schedules = schedules_to_run(SCHEDULES, 2);
     int good = 1;
     for (int i = 0; i < schedules && good; i++) {

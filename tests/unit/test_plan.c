@@ -373,8 +373,8 @@ static void ring_by_rule(void **state) {
     }
 }
 
-/* Blocks of 64 heads in pairs of thread blocks: where there is an even number, unless partial rows
- * are stored or the knob says no. */
+/* Blocks of 64 heads in pairs of thread blocks: where there is an even number, unless the knob
+ * says no. */
 static void backward_pairs(void **state) {
     (void)state;
     static const struct {
@@ -388,7 +388,8 @@ static void backward_pairs(void **state) {
         {"heads=192", 0, SMELT__FROM_RULE},
         {"heads=256", 2, SMELT__FROM_RULE},
         {"heads=8", 0, SMELT__FROM_RULE},
-        {"heads=128,deterministic=1", 0, SMELT__FROM_RULE},
+        {"heads=128,deterministic=1", 2, SMELT__FROM_RULE},
+        {"heads=192,deterministic=1", 0, SMELT__FROM_RULE},
         {"heads=128,pairs=0", 0, SMELT__FROM_KNOB},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -81,10 +81,14 @@ static void rounds(void **state) {
 static void limited(void **state) {
     (void)state;
     static const size_t limits[] = {0, 1, 40000000, 900000000, (size_t)8 << 30};
-    for (size_t i = 0; i < 2 * sizeof limits / sizeof *limits; i++) {
-        const struct smelt__key_grads_shape shape = {
-            .columns = 576, .deterministic = 1, .head_blocks = 1, .sums_beside = i % 2 ? 24 : 0};
-        const size_t limit = limits[i / 2], most = limit ? limit : (size_t)1536 << 20;
+    for (size_t i = 0; i < 4 * sizeof limits / sizeof *limits; i++) {
+        const int pair = i % 4 > 1;
+        const struct smelt__key_grads_shape shape = {.columns = 576,
+                                                     .deterministic = 1,
+                                                     .head_blocks = 1 + pair,
+                                                     .key_rows = 1,
+                                                     .sums_beside = i % 2 ? 24 : 0};
+        const size_t limit = limits[i / 4], most = limit ? limit : (size_t)1536 << 20;
         for (int64_t groups = 1; groups < 5000; groups++) {
             struct smelt__key_grads_layout layout = {
                 .groups = groups, .key_count = 8192, .key_stride = 2048};

@@ -29,6 +29,7 @@ static struct smelt__sparse_attn_backward backward_of(int sink, int buckets, int
         .query_rows = 16,
         .head_blocks = 1,
         .block_heads = 16,
+        .sides = 1,
     };
 }
 
@@ -237,13 +238,17 @@ static void workspace(void **state) {
     assert_int_equal(bytes, 0);
 }
 
+static struct smelt__grad_layout layout_of(const struct smelt__sparse_attn_backward *backward,
+                                           const smelt_sparse_attn_grad_args *args) {
+    const struct smelt__sparse_attn_call call = SMELT__SPARSE_ATTN_CALL(args);
+    return smelt__grad_find_layout(backward, &call, &args->dq, args->workspace_limit);
+}
+
 /* How far apart a call's lists are in dq, 0: they are not there; and that the workspace has room
  * for them then. */
 static int64_t lists_in_dq(const struct smelt__sparse_attn_backward *backward,
                            const smelt_sparse_attn_grad_args *args) {
-    const struct smelt__sparse_attn_call call = SMELT__SPARSE_ATTN_CALL(args);
-    const struct smelt__grad_layout there =
-        smelt__grad_find_layout(backward, &call, &args->dq, args->workspace_limit);
+    const struct smelt__grad_layout there = layout_of(backward, args);
     smelt_sparse_attn_grad_args without = *args;
     without.dq.data = NULL;
     const size_t saved = bytes_of(backward, &without) - bytes_of(backward, args);
@@ -288,7 +293,19 @@ static void lists(void **state) {
     args = legal_args();
     other.deterministic = 1;
     assert_int_equal(lists_in_dq(&other, &args), 0);
-    other = plain, other.head_blocks = 2;
+    other = plain, other.head_blocks = 2, other.block_heads = HEADS / 2;
+    assert_int_equal(lists_in_dq(&other, &args), 0); /* items that have one list */
+    other.tensor_maps = 1;
+    assert_int_equal(lists_in_dq(&other, &args), PACKED);
+    assert_int_equal(layout_of(&other, &args).dq_side_stride, PACKED / 2);
+    assert_int_equal(layout_of(&plain, &args).dq_side_stride, 0);
+    other.shape.topk = PACKED;
+    args.width = PACKED / 2;
+    assert_int_equal(lists_in_dq(&other, &args), PACKED);
+    args.width++; /* longer than an item's rows */
+    assert_int_equal(lists_in_dq(&other, &args), 0);
+    args = legal_args();
+    other.shape.topk = TOPK, other.block_heads = HEADS; /* the second one has no head */
     assert_int_equal(lists_in_dq(&other, &args), 0);
     other = plain, other.group_queries = 2;
     assert_int_equal(lists_in_dq(&other, &args), 0);

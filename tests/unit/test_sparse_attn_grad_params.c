@@ -49,6 +49,7 @@ static struct smelt__sparse_attn_backward backward_of(int kind) {
         .query_rows = 16,
         .head_blocks = 1,
         .block_heads = kind & GROUPS ? 64 : 16,
+        .sides = 1,
         .slice_blocks = deterministic ? 0 : 1,
         .sums_beside = deterministic ? 16 : 0,
         .main_blocks = 132,

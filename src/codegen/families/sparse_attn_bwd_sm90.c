@@ -35,7 +35,10 @@ enum {
     SCORES_REGISTERS = 184,
     GATHER_REGISTERS = 224,
     SUMS_REGISTERS = 96,
-    SUMS_BESIDE = 24, /* of 132 multiprocessors: as long as the others take for what is summed */
+    /* Of 132 multiprocessors: as long as the others take for what is summed; half as much of pairs.
+     */
+    SUMS_BESIDE = 24,
+    PAIR_SUMS_BESIDE = 12,
 };
 
 /* Rows of a query, heads and what they are padded to, without the knob `group`. */
@@ -49,7 +52,7 @@ static int padded_heads(int heads) {
 /* Whether the heads are blocks of 64 that two thread blocks can take side by side. */
 static int can_pair(const struct smelt__spec *spec) {
     const int blocks = padded_heads((int)smelt__spec_get(spec, "heads")) / ROWS;
-    return blocks > 0 && blocks % 2 == 0 && !smelt__spec_get(spec, "deterministic");
+    return blocks > 0 && blocks % 2 == 0;
 }
 
 static int has_pairs(const struct smelt__spec *spec) {
@@ -93,8 +96,8 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
     }
     if (has_pairs(spec) && !can_pair(spec)) {
         smelt__message_set(message,
-                           "%s: pairs=1 needs an even number of blocks of 64 heads and not "
-                           "deterministic=1, not heads=%d; leave it out",
+                           "%s: pairs=1 needs an even number of blocks of 64 heads, not heads=%d; "
+                           "leave it out",
                            spec->schema->name, heads);
         return -1;
     }
@@ -104,6 +107,12 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
 /* Slices depend on the grid, and so do dq's last bits with them. */
 static int slice_blocks(const struct smelt__spec *spec, const struct smelt__plan *plan) {
     return smelt__spec_get(spec, "deterministic") ? 0 : plan->cluster ? plan->cluster : 1;
+}
+
+static int sums_beside(const struct smelt__spec *spec, const struct smelt__plan *plan) {
+    return !smelt__spec_get(spec, "deterministic") ? 0
+           : plan->cluster                         ? PAIR_SUMS_BESIDE
+                                                   : SUMS_BESIDE;
 }
 
 static void add_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
@@ -122,7 +131,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         {"BLOCK_HEADS", NULL, ROWS, "rows of an item"},
         {"PAIR", "pairs", plan->cluster > 0, "1: two items side by side add up their dKV"},
         {"TENSOR_MAPS", NULL, 1, "1: Q and dO are read through their maps"},
-        {"SUMS_BESIDE", NULL, smelt__spec_get(spec, "deterministic") ? SUMS_BESIDE : 0,
+        {"SUMS_BESIDE", NULL, sums_beside(spec, plan),
          "multiprocessors left to the sums of partial rows"},
         {"SLICE_BLOCKS", NULL, slice_blocks(spec, plan),
          "thread blocks that take a slice of items"},

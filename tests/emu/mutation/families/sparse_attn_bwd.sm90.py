@@ -45,6 +45,9 @@ CONFIGURATIONS = (
     # And in landings of their own.
     check("bwd-sm90-halves-512", "heads=72,dqk=512,dv=512,topk=150", "--queries 5 --rows 200 --lists random",
           schedules=2),
+    # Pairs with partial rows, two pairs a query.
+    check("bwd-sm90-halves-partial", "heads=256,dqk=512,dv=512,topk=70,deterministic=1",
+          "--queries 3 --rows 150 --lists random", schedules=1),
     # Blocks of heads that are no pairs.
     check("bwd-sm90-blocks", "heads=65,dqk=576,dv=512,topk=100", "--queries 3 --rows 150 --lists random",
           knobs="pairs=0", schedules=1),
