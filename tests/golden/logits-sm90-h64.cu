@@ -1264,8 +1264,8 @@ DEVICE void fill(float *from, float *to, bool slowly) {
         to[-1] = LOWEST_LOGIT;
     }
     while (from < to) {
-        const i64 left = (i64)(to - from) * 4;
-        const u32 bytes = left < FILL_BYTES ? (u32)left : FILL_BYTES;
+        const i64 left = to - from;
+        const u32 bytes = (left < FILL_BYTES / 4 ? (u32)left : FILL_BYTES / 4) * 4;
         bulk_store(from, shared_address(LOWEST_OFFSET), bytes);
         bulk_commit();
         if (slowly) {
