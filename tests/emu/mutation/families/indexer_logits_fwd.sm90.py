@@ -16,8 +16,6 @@ def check(name, keys, options, knobs="", **more):
     return Check(name, "indexer_logits:" + spec, "indexer_logits_fwd:" + spec, options, **more)
 
 
-UNSETTLED = "of 1,084 mutants 106 of sm90_copies.cuh were not tried in this form; none is open"
-
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("logits-sm90-parts", "logits-sm90-many", "logits-sm90-sets", "logits-sm90-long",
             "logits-sm90-own", "logits-sm90-near", "logits-sm90-coarse")
@@ -73,5 +71,10 @@ CONFIGURATIONS = (
     check("logits-sm90-far", "heads=20,dim=64,dtype=bf16", "--far --queries 11 --rows 140 --lists full",
           schedules=1),
     check("logits-sm90-far-sets", "heads=3,dim=64,dtype=fp8", "--far --queries 40 --rows 140 --lists full",
+          schedules=1),
+    check("logits-sm90-far-fills", "heads=3,dim=64,dtype=fp8", "--far --queries 40 --rows 140 --lists causal",
+          schedules=1),
+    # Fills nearly as long as one bulk store.
+    check("logits-sm90-fills", "heads=1,dim=64,dtype=fp8", "--queries 1 --rows 1750 --lists window --width 20",
           schedules=1),
 )
