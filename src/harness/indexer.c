@@ -259,6 +259,8 @@ const char *smelt__logits_compare(float got, double expected, double terms, int6
                                   struct smelt__finding *finding) {
     if (isnan(got) || (got == 0 && signbit(got)))
         return "a logit is NaN, not written, or -0";
+    if (terms < 0 && isinf(got)) /* either infinity: see reference/indexer_logits.h */
+        return NULL;
     if (!isfinite(expected) || !isfinite(terms))
         return (double)got == expected || (isfinite(expected) && isfinite(got))
                    ? NULL

@@ -48,7 +48,7 @@ extern const struct smelt__metric smelt__logits_metrics[SMELT__LOGITS_METRICS];
 #define SMELT__LOGITS_TOLERANCE 1e-5
 
 /* Compares one logit, at `place` of its row, with the reference's; `terms`: what its error is
- * relative to. NULL, or what is wrong. */
+ * relative to, -inf where either infinity is right. NULL, or what is wrong. */
 const char *smelt__logits_compare(float got, double expected, double terms, int64_t place,
                                   struct smelt__finding *finding);
 

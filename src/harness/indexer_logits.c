@@ -131,8 +131,7 @@ static void tiny(void *args) {
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-/* The tensor cores cut sums of e4m3 products off after 13 bits. */
-static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, 5e-4};
+static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, SMELT__E4M3_SUM_TOLERANCE};
 
 static int64_t count_queries(const struct smelt__problem *problem) {
     return problem->extents[TENSOR(T)];

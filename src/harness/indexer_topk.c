@@ -12,6 +12,7 @@
 #include "harness/random.h"
 #include "harness/windows.h"
 #include "ops/indexer_topk_tensors.h"
+#include "reference/indexer_logits.h"
 #include "reference/indexer_topk.h"
 #include "smelt/indexer_topk.h"
 
@@ -183,7 +184,7 @@ static const struct smelt__metric metrics[METRICS] = {
 };
 
 /* Of a logit, as in indexer_logits. */
-static const double TOLERANCE[] = {1e-5, 5e-4};
+static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, SMELT__E4M3_SUM_TOLERANCE};
 
 static int64_t count_queries(const struct smelt__problem *problem) {
     return problem->extents[TENSOR(T)];

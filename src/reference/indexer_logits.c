@@ -41,19 +41,35 @@ void smelt__indexer_query_close(struct smelt__indexer_query *opened) {
     free(opened->q);
 }
 
+/* Whether cutting a sum off may make it 0 or turn its sign, and `factor` makes that an infinity. */
+static int is_undecided(const struct smelt__indexer_query *query, double sum, double terms,
+                        double factor) {
+    return query->dtype == SMELT_INDEXER_FP8 && isinf(factor) && terms > 0 &&
+           fabs(sum) <= SMELT__E4M3_SUM_TOLERANCE * terms;
+}
+
 double smelt__indexer_logit(const struct smelt__indexer_query *query, const smelt_const_tensor *k,
                             int64_t key, double scale, double *terms) {
-    double sum = 0;
+    double sum = 0, decided = 0; /* decided: of the heads that no cutting off can change */
+    double counted = 0;          /* terms of those that are not below 0 for sure */
+    int undecided = 0;
     *terms = 0;
     widen(query, k->data, key * k->strides[0], query->key);
     for (int h = 0; h < query->heads; h++) {
         const double weight = (double)query->weights[h];
         const double *const row = query->q + (int64_t)h * query->dim;
         const double dot = smelt__dot(row, query->key, query->dim);
-        sum += weight * (dot < 0 ? 0 : dot); /* NaN stays */
-        *terms += fabs(weight) * smelt__dot_of_sizes(row, query->key, query->dim);
+        const double sizes = smelt__dot_of_sizes(row, query->key, query->dim);
+        const double term = weight * (dot < 0 ? 0 : dot); /* NaN stays */
+        const int open = is_undecided(query, dot, sizes, weight);
+        sum += term;
+        decided += open ? 0 : term;
+        undecided |= open;
+        counted += dot < -SMELT__E4M3_SUM_TOLERANCE * sizes ? 0 : fabs(weight) * sizes;
+        *terms += fabs(weight) * sizes;
     }
-    *terms *= fabs(scale);
+    undecided |= is_undecided(query, sum, counted, scale);
+    *terms = undecided && !isnan(decided) && !isnan(scale) ? -INFINITY : *terms * fabs(scale);
     sum *= scale;
     return isnan(sum) ? -INFINITY : sum;
 }

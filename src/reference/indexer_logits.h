@@ -6,6 +6,10 @@
 
 #include "smelt/indexer_logits.h"
 
+/* The tensor cores cut sums of e4m3 products off after 13 bits: what that may take, of the sum of
+ * the products' sizes. */
+#define SMELT__E4M3_SUM_TOLERANCE 5e-4
+
 /* A query's rows and weights, widened; the keys that it meets. */
 struct smelt__indexer_query {
     int heads, dim, dtype; /* dtype: of enum smelt_indexer_dtype */
@@ -21,15 +25,19 @@ int smelt__indexer_query_open(struct smelt__indexer_query *opened, int heads, in
                               int64_t query);
 void smelt__indexer_query_close(struct smelt__indexer_query *opened);
 
-/* Its logit for row `key` of k, times `scale`; -inf for NaN. *terms: as below. */
+/*
+ * Its logit for row `key` of k, times `scale`; -inf for NaN. *terms: as below; -inf where a sum of
+ * e4m3 products that cutting it off may make 0 or turn to the other sign meets an infinite weight
+ * or scale: then any infinity is right.
+ */
 double smelt__indexer_logit(const struct smelt__indexer_query *query, const smelt_const_tensor *k,
                             int64_t key, double scale, double *terms);
 
 /*
  * One query's row: logits[rows], -inf outside its window, and in `terms` (may be NULL) the sum of
  * the sizes of what each is made of, |k_scale * weight * q[d] * k[d]| over heads and elements, by
- * which its error is judged; 0 outside. *args: host pointers, strides given. 0, or -1 when memory
- * runs out.
+ * which its error is judged; 0 outside, -inf as above. *args: host pointers, strides given. 0, or
+ * -1 when memory runs out.
  */
 int smelt__indexer_logits_reference(const smelt_indexer_logits_spec *spec,
                                     const smelt_indexer_logits_args *args, int64_t query,

@@ -1,0 +1,103 @@
+/* The reference of indexer_logits: sums of e4m3 products, which may be cut off, meet infinities. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "harness/indexer.h"
+#include "harness/operator.h"
+#include "reference/e4m3.h"
+#include "reference/indexer_logits.h"
+
+enum { DIM = 3, HEADS = 2 };
+
+/* The logit of two equal heads q = (448, 448, 1) for one key of three numbers. */
+static double logit(const float key[DIM], const float weights[HEADS], float scale, double *terms) {
+    static const float q[DIM] = {448, 448, 1};
+    uint8_t rows[HEADS][DIM], k[DIM];
+    const smelt_const_tensor q_tensor = {.data = rows, .strides = {(int64_t)HEADS * DIM, DIM}};
+    const smelt_const_tensor k_tensor = {.data = k, .strides = {DIM}};
+    const smelt_const_tensor weights_tensor = {.data = weights, .strides = {HEADS}};
+    struct smelt__indexer_query query;
+    for (int d = 0; d < DIM; d++) {
+        k[d] = smelt__e4m3_from_float(key[d]);
+        for (int h = 0; h < HEADS; h++)
+            rows[h][d] = smelt__e4m3_from_float(q[d]);
+    }
+    assert_int_equal(smelt__indexer_query_open(&query, HEADS, DIM, SMELT_INDEXER_FP8, &q_tensor,
+                                               &weights_tensor, 0),
+                     0);
+    const double found = smelt__indexer_logit(&query, &k_tensor, 0, (double)scale, terms);
+    smelt__indexer_query_close(&query);
+    return found;
+}
+
+static const char *judge(float got, double expected, double terms) {
+    struct smelt__finding finding = {0};
+    return smelt__logits_compare(got, expected, terms, 0, &finding);
+}
+
+/* 448 - 448 + 2^-9: of terms of 896 that is less than what a tensor core keeps. */
+static const float CANCELLED[DIM] = {1, -1, 0.001953125F};
+static const float CLEAR[DIM] = {1, 1, 0}, BELOW[DIM] = {-1, -1, 0}, ZERO[DIM] = {0, 0, 0};
+
+static void either_infinity(const float key[DIM], float first, float second, float scale) {
+    double terms;
+    const double expected = logit(key, (const float[]){first, second}, scale, &terms);
+    assert_true(terms < 0);
+    assert_null(judge(INFINITY, expected, terms));
+    assert_null(judge(-INFINITY, expected, terms));
+    assert_non_null(judge(1, expected, terms));
+    assert_non_null(judge(NAN, expected, terms));
+}
+
+static void one_infinity(const float key[DIM], float first, float second, float scale,
+                         float infinity) {
+    double terms;
+    const double expected = logit(key, (const float[]){first, second}, scale, &terms);
+    assert_true(!(terms < 0));
+    assert_true(expected == (double)infinity);
+    assert_null(judge(infinity, expected, terms));
+    assert_non_null(judge(-infinity, expected, terms));
+}
+
+static void sums_that_may_vanish(void **state) {
+    (void)state;
+    either_infinity(CANCELLED, INFINITY, 1, 1);
+    either_infinity(CANCELLED, 1, -INFINITY, 1);
+    either_infinity(CANCELLED, 1, 1, INFINITY);
+    either_infinity(CLEAR, 1, -1, INFINITY); /* the heads cancel out */
+}
+
+static void sums_that_stay(void **state) {
+    (void)state;
+    one_infinity(CLEAR, INFINITY, 1, 1, INFINITY);
+    one_infinity(CLEAR, -INFINITY, 1, 1, -INFINITY);
+    one_infinity(CLEAR, 1, 1, INFINITY, INFINITY);
+    one_infinity(BELOW, INFINITY, 1, 1, -INFINITY); /* infinity times 0 */
+    one_infinity(BELOW, 1, 1, INFINITY, -INFINITY);
+    one_infinity(ZERO, INFINITY, 1, 1, -INFINITY);
+    one_infinity(CANCELLED, INFINITY, NAN, 1, -INFINITY);
+    one_infinity(CANCELLED, INFINITY, 1, NAN, -INFINITY);
+}
+
+static void finite_logits(void **state) {
+    double terms;
+    (void)state;
+    assert_true(logit(CLEAR, (const float[]){1, 0.5F}, 2, &terms) == 2 * 1.5 * 896);
+    assert_true(terms == 2 * 1.5 * 896);
+    assert_true(logit(CANCELLED, (const float[]){1, 0}, 1, &terms) == 0.001953125);
+    assert_true(terms == 896.001953125);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_that_may_vanish),
+        cmocka_unit_test(sums_that_stay),
+        cmocka_unit_test(finite_logits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
