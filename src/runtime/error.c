@@ -69,6 +69,6 @@ const char *smelt_version(void) {
     return SMELT_VERSION;
 }
 
-void smelt_free(void *string) {
-    free(string);
+void smelt_free(void *handed_out) {
+    free(handed_out);
 }
