@@ -60,15 +60,25 @@ struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_ba
 }
 
 /*
+ * Whether nobody but its item reads a list before dq is complete. Not so where lists are turned
+ * around by keys; with a query list, which may name a query twice; where items of several queries
+ * look at each other's; of an item that has rows of several queries. An item that is cut into
+ * slices is written when all of them are done; and of several items of a query each has a list of
+ * its own, if the main kernel can have that.
+ */
+static int lists_are_their_items(const struct smelt__sparse_attn_backward *backward,
+                                 const struct smelt__sparse_attn_call *call) {
+    const int whole = backward->block_heads * backward->head_blocks == backward->shape.heads;
+    return !backward->deterministic && !backward->shape.buckets && backward->group_queries == 1 &&
+           call->query_capacity == 0 && call->rows <= SMELT__GRAD_LOOSE_ROWS &&
+           (backward->head_blocks == 1 || (backward->tensor_maps && whole));
+}
+
+/*
  * How many keys apart lists lie that are put into dq, or 0 where they are not. A thread block reads
  * an item's list up to the item's last key block and then writes its rows of dq, so that the list
- * may stand in these rows, if
- *   - nobody else reads it before dq is complete: not where the lists are turned around by keys,
- * nor with a query list, which may name a query twice, nor where items of several queries look at
- *     each other's, nor of an item that has rows of several queries (an item that is cut into
- * slices is written when all of them are done; of several items of a query each has a list of its
- * own, if the main kernel can have that);
- *   - group g is query g, whose rows lie evenly and without gaps.
+ * may stand in these rows, if nobody else reads it and group g is query g, whose rows lie evenly
+ * and without gaps.
  */
 static int64_t dq_list_stride(const struct smelt__sparse_attn_backward *backward,
                               const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
@@ -78,11 +88,7 @@ static int64_t dq_list_stride(const struct smelt__sparse_attn_backward *backward
     const int64_t *const strides = dq->strides;
     const int packed = !(strides[0] | strides[1] | strides[2] | strides[3]);
     const int64_t stride = packed ? query : call->tokens > 1 ? strides[1] : strides[0];
-    if (!dq->data || backward->deterministic || backward->shape.buckets ||
-        backward->group_queries > 1 || call->query_capacity > 0 ||
-        (backward->head_blocks > 1 &&
-         (!backward->tensor_maps || item * backward->head_blocks != query)) ||
-        call->rows > SMELT__GRAD_LOOSE_ROWS)
+    if (!dq->data || !lists_are_their_items(backward, call))
         return 0;
     if (key_stride * (int64_t)sizeof(int) > item * (int64_t)sizeof(uint16_t) || stride < query ||
         stride > INT32_MAX || stride % (SMELT__ROW_BYTES / (int64_t)sizeof(uint16_t)) != 0)
