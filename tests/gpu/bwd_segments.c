@@ -60,6 +60,7 @@ static const struct shape shapes[] = {
     {"few keys, long lists", 20, 2, 192, 300, FEW, 3, 1, 0, 0},
     {"one key", 12, 0, 128, 100, ONE, 0, 3, 0, 0},
     {"a shared key", 600, 0, 64, 500, SHARED, 0, 1, 0, 0},
+    {"a shared key, the only one", 3, 0, 64, 1, SHARED, 0, 1, 0, 0},
     {"as many entries as one team sums", 512, 0, 64, 500, SHARED, 0, 1, 0, 0},
     {"wide rows", 20, 0, 64, 60, FEW, 0, 2, 1, 0},
     {"wide rows, one key", 30, 0, 64, 60, ONE, 0, 1, 1, 0},
@@ -127,7 +128,8 @@ static int draw_key(struct random *random, const struct shape *shape, int place)
     case ONE:
         return shape->key_count / 2;
     case SHARED:
-        return place == 0 ? 0 : 1 + random_below(random, shape->key_count - 1);
+        return place == 0 || shape->key_count == 1 ? 0
+                                                   : 1 + random_below(random, shape->key_count - 1);
     default:
         return random_below(random, shape->key_count);
     }
