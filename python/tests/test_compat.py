@@ -120,10 +120,53 @@ def test_cudnn(problem):
     )
     assert whole["dkv"].dtype is torch.float32 and bool((whole["dkv"] != dkv).any())
     check_grad(whole["dkv"], dkv.double())
-    with pytest.raises(NotImplementedError, match="indexer_topk"):
-        cudnn.sparse_attention_forward_wrapper(
-            problem.q, problem.kv, problem.indices, indexer_topk=4
+
+
+def test_lse_of_the_first_slots(device):
+    """indexer_topk: lse of them alone, natural, without the sink, +inf where none of them is valid."""
+    problem = Problem(
+        device, tokens=5, rows=9, heads=2, dqk=192, width=7, lengths=True, sink=True, grad=False
+    )
+    problem.indices[2] = torch.tensor([-1] * 4 + [5] * 3, device=device)
+    problem.indices[3] = torch.arange(7, device=device)
+    problem.topk_length[2:] = 7
+    options = {"attn_sink": problem.sink, "topk_length": problem.topk_length}
+    given = problem.q, problem.kv.unsqueeze(1), problem.indices.unsqueeze(1), problem.scale, 128
+    three = flash_mla.flash_mla_sparse_fwd(*given, **options)
+    assert len(three) == 3
+    for count in (1, 4, 7, 9):
+        *same, first = flash_mla.flash_mla_sparse_fwd(*given, **options, indexer_topk=count)
+        assert all(torch.equal(one, two) for one, two in zip(same, three))
+        _, want, _ = smelt._reference.sparse_attention(
+            problem.q.double(),
+            problem.kv.double(),
+            problem.indices[:, :count],
+            problem.scale,
+            128,
+            topk_length=problem.topk_length,
         )
+        empty = want == float("-inf")
+        assert bool((first[empty] == float("inf")).all()) and bool(empty[2].all()) == (count <= 4)
+        check_sums(first.masked_fill(empty, 0), want.masked_fill(empty, 0))
+        if count > 7:
+            continue
+        result = cudnn.sparse_attention_forward_wrapper(
+            problem.q,
+            problem.kv,
+            problem.indices,
+            softmax_scale=problem.scale,
+            indexer_topk=count,
+            **options,
+        )
+        assert torch.equal(result["lse_indexer"], first) and torch.equal(result["out"], same[0])
+    theirs = problem.q, problem.kv, problem.indices
+    for wrong, error in ((-1, ValueError), (1.5, TypeError)):
+        with pytest.raises(error, match="indexer_topk"):
+            flash_mla.flash_mla_sparse_fwd(*given, indexer_topk=wrong)
+        with pytest.raises(error, match="indexer_topk"):
+            cudnn.sparse_attention_forward_wrapper(*theirs, indexer_topk=wrong)
+    with pytest.raises(ValueError, match="0 to 7"):
+        cudnn.sparse_attention_forward_wrapper(*theirs, indexer_topk=8)
 
 
 def test_cudnn_without_a_sink(problem):
@@ -532,8 +575,9 @@ CUDNN_SCALED = (
 )
 CUDNN_MADE = "d_index_q=None d_weights=None d_index_k=None stream=None"
 TUNING = "block_I=64 num_stages=2 threads=256"
-# As the originals declare them: FlashMLA 9241ae3, cuDNN Frontend 1.32, DeepGEMM 54e2261, TileLang a35008a42, slime
-# 624b824a8, Megatron-LM d98e8a64dd, miles 31f1ca961, prime-rl 559b44772. A default that theirs has not is in brackets.
+# As the originals declare them: FlashMLA b7643bd (nv_dev), cuDNN Frontend 1.32, DeepGEMM 54e2261, TileLang a35008a42,
+# slime 624b824a8, Megatron-LM d98e8a64dd, miles 31f1ca961, prime-rl 559b44772. A default that theirs has not is
+# in brackets.
 SIGNATURES = {
     "flash_mla.flash_mla_sparse_fwd": "q kv indices sm_scale d_v=512 attn_sink=None topk_length=None indexer_topk=0",
     "deep_gemm.fp8_mqa_logits": "q kv weights cu_seq_len_k_start cu_seq_len_k_end clean_logits=True max_seqlen_k=0 "
@@ -543,6 +587,15 @@ SIGNATURES = {
     "q_cluster_mode='off'",
     "cudnn.indexer_forward_wrapper": "q k w ratio=4 qhead_per_kv_head=None m_block_size=128 n_block_size=128 q_stage=2 "
     f"kv_stage=4 sm_scale=1.0 out=None stream=None {CUDNN_PACKED} {CUDNN_SCALED} return_lse=False lse_out=None",
+    "cudnn.sparse_attention_forward_wrapper": "q kv topk_idxs attn_sink=None topk_length=None softmax_scale=None "
+    "indexer_topk=0 stream=None",
+    "cudnn.indexer_forward_top_k_wrapper": "q k w top_k ratio=4 qhead_per_kv_head=None m_block_size=128 "
+    f"n_block_size=128 q_stage=2 kv_stage=4 sm_scale=1.0 stream=None {CUDNN_PACKED} {CUDNN_SCALED} "
+    "return_lse=False lse_out=None return_softmax=None softmax_out=None microbatch_rows=-1 "
+    "topk_indices_global=True cand_buffer=None out_indices=None out_logits=None cand_batch_offsets=None deterministic=False",
+    "cudnn.compress_topk_cand_buffer_size": "bs seqlen_q seqlen_k ratio microbatch_rows=-1 return_lse=False "
+    "q_causal_offsets=None precision='bf16'",
+    "cudnn.compress_topk_cand_buffer_size_thd": "cu_seqlens_q cu_seqlens_k ratio q_causal_offsets=None",
     "cudnn.indexer_top_k_wrapper": "input_values seq_lens top_k next_n=1 return_val=True num_copy_bits=256 stream=None "
     "tie_break=0 deterministic=False",
     "cudnn.sparse_indexer_score_recompute_wrapper": "q_indexer k_indexer weights topk_indices qhead_per_kv_head=None "

@@ -7,6 +7,7 @@ from conftest import Problem, check_grad, check_sums
 from smelt.compat import cudnn, miles, slime
 from test_indexer_training import true_logits
 
+NEVER = float("-inf")
 BATCHES, TOKENS, ROWS, HEADS, DIM, WIDTH = 2, 4, 6, 2, 64, 4
 
 
@@ -279,6 +280,92 @@ def test_cudnn_dense_target(device):
     assert torch.equal(sums, denom.flatten())
     with pytest.raises(NotImplementedError, match="bf16"):
         cudnn.dense_attn_score_recompute_wrapper(*given, 1.0, precision="mxfp8")
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["local", "global"])
+@pytest.mark.parametrize("packed", [False, True], ids=["batches", "packed"])
+def test_cudnn_indexer_forward_top_k(indexer, device, packed, everywhere, monkeypatch):
+    """The best of indexer_forward_wrapper's scores, which a test holds; the lowest of equals, and -1 behind them."""
+    q, k, weights, _ = indexer
+    k[:, 3] = k[:, 2]  # logits that are equal
+    offsets = torch.tensor(OFFSETS, dtype=torch.int32, device=device)
+    options = {"ratio": 2, "sm_scale": 0.5, "q_causal_offsets": offsets}
+    scores, lse = cudnn.indexer_forward_wrapper(q, k, weights, return_lse=True, **options)
+    given, lead = (q, k.unsqueeze(2), weights), (BATCHES, TOKENS)
+    if packed:
+        given, lead = [tensor.flatten(0, 1) for tensor in given], (BATCHES * TOKENS,)
+        cu = packing(device)
+        options |= {name: cu[name] for name in ("cu_seqlens_q", "cu_seqlens_k")}
+    for top_k in (2, ROWS + 1):
+        best, values = torch.full((*scores.shape[:2], top_k), -1, device=device), None
+        for batch in range(BATCHES):
+            for row, logits in enumerate(scores[batch]):
+                order = torch.sort(logits, descending=True, stable=True).indices
+                count = min(top_k, int((logits > NEVER).sum()))
+                best[batch, row, :count] = order[:count].sort().values
+        values = torch.nn.functional.pad(scores, (0, 1), value=NEVER).gather(2, best % (ROWS + 1))
+        values = values.masked_fill(best < 0, NEVER)
+        softmax = values.double().softmax(-1).nan_to_num(0.0)
+        if everywhere:
+            first = ROWS * torch.arange(BATCHES, device=device)[:, None, None]
+            best = torch.where(best < 0, -1, best + first)
+        result = cudnn.indexer_forward_top_k_wrapper(
+            *given, top_k, topk_indices_global=everywhere, **options
+        )
+        assert tuple(result.keys()) == ("indices", "logits", "softmax")
+        assert result["indices"].dtype is torch.int32 and result["softmax"].dtype is torch.float32
+        assert torch.equal(result["indices"].long(), best.view(*lead, top_k))
+        assert torch.equal(result["logits"], values.view(*lead, top_k))
+        assert torch.allclose(result["softmax"].double(), softmax.view(*lead, top_k), atol=1e-6)
+        # The log-sum-exp of more than was chosen, by chunks, and into what is the caller's.
+        monkeypatch.setattr(cudnn, "CHUNK_BYTES", 3 * 4 * ROWS)
+        into = {
+            "out_indices": torch.empty_like(result["indices"]),
+            "out_logits": torch.empty_like(result["logits"]),
+            "lse_out": torch.empty(lead, device=device),
+        }
+        again = cudnn.indexer_forward_top_k_wrapper(
+            *given, top_k, topk_indices_global=everywhere, return_softmax=False, **options, **into
+        )
+        assert tuple(again.keys()) == ("indices", "logits", "lse")
+        assert all(one is two for one, two in zip(again, into.values()))
+        assert torch.equal(again["indices"], result["indices"])
+        assert torch.equal(again["logits"], result["logits"])
+        assert torch.allclose(again["lse"], lse.view(lead), rtol=1e-6)
+
+
+def test_cudnn_indexer_forward_top_k_refuses(indexer, device):
+    q, k, weights, _ = indexer
+    call = cudnn.indexer_forward_top_k_wrapper
+    for named, error in (
+        ({"precision": "mxfp8"}, NotImplementedError),
+        ({"q_scale": weights}, NotImplementedError),
+        ({"ratio": 0}, ValueError),
+        ({"top_k": 0}, ValueError),
+        ({"cu_seqlens_q": torch.zeros(2, dtype=torch.int32, device=device)}, ValueError),
+        (
+            {"out_indices": torch.empty(BATCHES, TOKENS, 2, dtype=torch.int64, device=device)},
+            ValueError,
+        ),
+        ({"out_logits": torch.empty(BATCHES, TOKENS, 3, device=device)}, ValueError),
+        ({"softmax_out": torch.empty(TOKENS, 2, device=device)}, ValueError),
+    ):
+        with pytest.raises(error):
+            call(q, k, weights, **{"top_k": 2, **named})
+    for nothing in (
+        (q[:0], k[:0], weights[:0]),
+        (q[:, :0], k, weights[:, :0]),
+        (q, k[:, :0], weights),
+    ):
+        result = call(*nothing, 2, return_lse=True)
+        assert result["indices"].shape == (*nothing[0].shape[:2], 2)
+        assert bool((result["indices"] == -1).all()) and bool((result["softmax"] == 0).all())
+        assert bool((result["lse"] == NEVER).all())
+    assert cudnn.compress_topk_cand_buffer_size(2, 8, 4, 2) == 0
+    begin, count = cudnn.compress_topk_cand_buffer_size_thd(
+        *(packing(device)[name] for name in ("cu_seqlens_q", "cu_seqlens_k")), 2
+    )
+    assert begin.tolist() == [0, 0, 0] and begin.dtype is torch.int64 and count == 0
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["batches", "packed"])

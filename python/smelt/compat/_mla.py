@@ -6,7 +6,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_base2, need_dimensions, one_group, to_base2
+from ._conventions import from_base2, need_dimensions, one_group, to_base2, to_flash_mla
 
 
 def scale_of(q: Tensor, sm_scale: float | None) -> float:
@@ -18,6 +18,36 @@ def values_of(q: Tensor) -> int | None:
     """How wide DeepSeek's values are; None: as sparse_attention has it."""
     need_dimensions(q=(q, 3))
     return 512 if q.shape[-1] in (512, 576) else None
+
+
+def first_slots(
+    q: Tensor,
+    rows: Tensor,
+    lists: Tensor,
+    scale: float,
+    dv: int | None,
+    topk_length: Tensor | None,
+    count: int,
+    lse: Tensor,
+) -> Tensor:
+    """lse of each query's first `count` slots alone, as FlashMLA has it; `lse` is that of all of them.
+
+    A forward pass of its own over these slots: what a row's other slots add cannot be taken out of `lse` again
+    without the digits that they cost.
+    """
+    if count >= lists.shape[-1]:
+        return lse.clone()
+    _, first = sparse_attention(
+        q,
+        rows,
+        lists[..., :count],
+        scale,
+        dv=dv,
+        topk_length=topk_length,
+        return_lse=True,
+        backend="smelt",
+    )
+    return to_flash_mla(first)
 
 
 def attend(

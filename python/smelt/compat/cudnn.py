@@ -17,18 +17,20 @@ import contextlib
 import torch
 from torch import Tensor
 
-from .._indexer import indexer_logits, topk_select
+from .._checks import integer
+from .._indexer import CHUNK_BYTES, indexer_logits, indexer_topk, indexer_windows, topk_select
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import (
+    NEVER,
     from_flash_mla,
     int32,
     need_dimensions,
     of_heads_that_count,
     to_flash_mla,
 )
-from ._mla import scale_of
+from ._mla import first_slots, scale_of, values_of
 
 
 class TupleDict(dict):
@@ -51,7 +53,13 @@ def _on(stream):
 
 
 def _into(given: Tensor | None, made: Tensor) -> Tensor:
-    return made if given is None else given.copy_(made)
+    if given is None:
+        return made
+    if given.shape != made.shape:  # which copy_ would stretch the result over
+        raise ValueError(
+            f"smelt: a tensor to write into must be {tuple(made.shape)}, not {tuple(given.shape)}"
+        )
+    return given.copy_(made)
 
 
 def _of(given: Tensor | None) -> torch.dtype | None:
@@ -70,25 +78,32 @@ def sparse_attention_forward_wrapper(
     indexer_topk: int = 0,
     stream=None,
 ) -> TupleDict:
-    """{"out", "max_logits", "lse", "lse_indexer"}, the last None."""
-    if indexer_topk:
-        raise NotImplementedError(
-            "smelt: sparse_attention_forward_wrapper with indexer_topk is not there"
+    """{"out", "max_logits", "lse", "lse_indexer"}, the last of each query's first indexer_topk slots alone, and
+    None without them: see flash_mla_sparse_fwd."""
+    need_dimensions(q=(q, 3), topk_idxs=(topk_idxs, 2))
+    if not 0 <= integer(indexer_topk, "indexer_topk") <= topk_idxs.shape[-1]:
+        raise ValueError(
+            f"smelt: indexer_topk must be 0 to {topk_idxs.shape[-1]}, not {indexer_topk}"
         )
     with _on(stream):
+        lists, scale = int32(topk_idxs), scale_of(q, softmax_scale)
+        dv = values_of(q)
         out, lse, max_logits = sparse_attention(
             q,
             kv,
-            int32(topk_idxs),
-            scale_of(q, softmax_scale),
-            dv=512 if q.shape[-1] in (512, 576) else None,
+            lists,
+            scale,
+            dv=dv,
             sink=attn_sink,
             topk_length=topk_length,
             return_lse=True,
             return_max_logits=True,
             backend="smelt",
         )
-    return TupleDict(out=out, max_logits=max_logits, lse=to_flash_mla(lse), lse_indexer=None)
+        lse, first = to_flash_mla(lse), None
+        if indexer_topk:
+            first = first_slots(q, kv, lists, scale, dv, topk_length, indexer_topk, lse)
+    return TupleDict(out=out, max_logits=max_logits, lse=lse, lse_indexer=first)
 
 
 @torch.no_grad()
@@ -308,6 +323,163 @@ def indexer_forward_wrapper(
         if return_lse or lse_out is not None:
             return TupleDict(scores=scores, lse=_into(lse_out, scores.logsumexp(-1)))
     return TupleDict(scores=scores)
+
+
+# ---- the indexer's choice without the matrix of its logits ------------------------------------------
+
+
+def _batches(q, k, weights, q_causal_offsets, ratio, everywhere):
+    """Of each batch (of none: once, of nothing) its queries, keys, weights, windows and what is added to rows of its
+    own."""
+    need_dimensions(q=(q, 4), k=(k, 3), w=(weights, 3))
+    rows = k.shape[1]
+    for batch in range(max(1, q.shape[0])):
+        mine = slice(batch, batch + 1)
+        some, keys, given = q[mine].flatten(0, 1), _rows(k[mine]), weights[mine].flatten(0, 1)
+        offset = 0 if q_causal_offsets is None else int32(q_causal_offsets)[mine]
+        end = _ends(some.shape[0], rows, offset, ratio, q.device)
+        added = {"index_offset": batch * rows if everywhere else 0}
+        yield some, keys, given, (torch.zeros_like(end), end), added
+
+
+def _packed_documents(
+    q, k, weights, cu_seqlens_q, cu_seqlens_k, q_causal_offsets, ratio, everywhere
+):
+    """The same of all documents at once: the host waits for nothing."""
+    need_dimensions(q=(q, 3), k=(k, 2), w=(weights, 2))
+    window = indexer_windows(
+        int32(cu_seqlens_q),
+        q.shape[0],
+        k.shape[0],
+        cu_seqlens_keys=int32(cu_seqlens_k),
+        causal_offset=None if q_causal_offsets is None else int32(q_causal_offsets),
+        ratio=ratio,
+        backend="smelt",
+    )
+    # A window begins with its document.
+    yield q, _keys(k), weights, window, {} if everywhere else {"offset": -window[0]}
+
+
+def _choice(q, keys, weights, window, added, top_k, want_lse):
+    """Indices, their logits and, where wanted, the log-sum-exp of all that a query sees: then some queries' logits are
+    held at a time."""
+    if not want_lse:
+        return indexer_topk(q, keys, weights, *window, top_k, **added, backend="smelt")[:2]
+    rows = max(1, CHUNK_BYTES // max(4, 4 * keys.shape[0]))
+    made = []
+    for first in range(0, max(1, q.shape[0]), rows):
+        some = slice(first, first + rows)
+        begin, end = (each[some] for each in window)
+        logits = indexer_logits(q[some], keys, weights[some], begin, end, backend="smelt")
+        ahead = {name: x[some] if isinstance(x, Tensor) else x for name, x in added.items()}
+        options = {"window_begin": begin, "window_end": end, **ahead}
+        indices, values, _ = topk_select(logits, top_k, **options, backend="smelt")
+        made.append((indices, values, logits.logsumexp(-1)))
+    return [torch.cat(parts) for parts in zip(*made)]
+
+
+def _written(name: str, given: Tensor | None, made: Tensor) -> Tensor:
+    if given is not None and given.dtype is not made.dtype:
+        raise ValueError(f"smelt: {name} must be {made.dtype}, not {given.dtype}")
+    return _into(given, made)
+
+
+@torch.no_grad()
+def indexer_forward_top_k_wrapper(
+    q: Tensor,
+    k: Tensor,
+    w: Tensor,
+    top_k: int,
+    ratio: int = 4,
+    qhead_per_kv_head: int | None = None,
+    m_block_size: int = 128,
+    n_block_size: int = 128,
+    q_stage: int = 2,
+    kv_stage: int = 4,
+    sm_scale: float = 1.0,
+    stream=None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16",
+    q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    cu_seqlens_q_scale_padded: Tensor | None = None,
+    cu_seqlens_k_scale_padded: Tensor | None = None,
+    sf_vec_size: int = 32,
+    return_lse: bool = False,
+    lse_out: Tensor | None = None,
+    return_softmax: bool | None = None,
+    softmax_out: Tensor | None = None,
+    microbatch_rows: int = -1,
+    topk_indices_global: bool = True,
+    cand_buffer: Tensor | None = None,
+    out_indices: Tensor | None = None,
+    out_logits: Tensor | None = None,
+    cand_batch_offsets: Tensor | None = None,
+    deterministic: bool = False,
+) -> TupleDict:
+    """{"indices", "logits", "softmax"} of the top_k keys that indexer_forward_wrapper scores highest, [B, S_q, top_k]
+    or, of packed documents, [T, top_k]: int32 rows of all batches or documents, or without topk_indices_global of
+    each's own, -1 in the slots that a query cannot fill; fp32, -inf there; the softmax of these, 0 there, left out with
+    return_softmax=False. With return_lse also "lse" [B, S_q] or [T], the log-sum-exp of all that a query sees, -inf
+    where that is nothing.
+
+    Indices ascend; of equal logits the lowest index wins, in every run. The matrix of logits is never there as a whole,
+    the caller's scratch is not needed, and the host does not wait for cu_seqlens."""
+    _need_bf16("indexer_forward_top_k_wrapper", precision, q_scale, k_scale)
+    if (cu_seqlens_q is None) != (cu_seqlens_k is None):
+        raise ValueError("smelt: cu_seqlens_q and cu_seqlens_k go together")
+    want_lse = return_lse or lse_out is not None
+    with _on(stream):
+        given, seen = (q, k, w.float() * sm_scale), (q_causal_offsets, ratio, topk_indices_global)
+        if cu_seqlens_q is None:
+            parts = _batches(*given, *seen)
+        else:
+            parts = _packed_documents(*given, cu_seqlens_q, cu_seqlens_k, *seen)
+        made = zip(*(_choice(*part, top_k, want_lse) for part in parts))
+        lead = q.shape[:-2]
+        made = [
+            (each[0] if len(each) == 1 else torch.cat(each)).unflatten(0, lead) for each in made
+        ]
+        result = TupleDict(
+            indices=_written("out_indices", out_indices, made[0]),
+            logits=_written("out_logits", out_logits, made[1]),
+        )
+        if return_softmax is not False or softmax_out is not None:
+            chosen = made[1]
+            softmax = chosen.softmax(-1).masked_fill_(chosen == NEVER, 0.0)
+            result["softmax"] = _written("softmax_out", softmax_out, softmax)
+        if want_lse:
+            result["lse"] = _written("lse_out", lse_out, made[2])
+    return result
+
+
+def compress_topk_cand_buffer_size(
+    bs: int,
+    seqlen_q: int,
+    seqlen_k: int,
+    ratio: int,
+    microbatch_rows: int = -1,
+    return_lse: bool = False,
+    q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16",
+) -> int:
+    """How many elements cand_buffer must have: none."""
+    _need_bf16("compress_topk_cand_buffer_size", precision)
+    return 0
+
+
+def compress_topk_cand_buffer_size_thd(
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    ratio: int,
+    q_causal_offsets: Tensor | None = None,
+) -> tuple[Tensor, int]:
+    """cand_batch_offsets, int64 [documents + 1], all 0, and how many elements cand_buffer must have: none."""
+    return torch.zeros_like(cu_seqlens_q, dtype=torch.int64), 0
 
 
 @torch.no_grad()

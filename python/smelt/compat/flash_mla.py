@@ -1,8 +1,10 @@
 """FlashMLA's sparse prefill, `flash_mla.flash_mla_sparse_fwd`.
 
 Its contract: q [T, H, dqk], kv [S, 1, dqk], indices [T, 1, topk] (-1 and what is not below S are masked);
-returns (out, max_logits, lse), lse natural, without the sink, +inf for an empty row. Without autograd.
-Beyond it: any number of heads, any topk.
+returns (out, max_logits, lse), lse natural, without the sink, +inf for an empty row. Without autograd. With
+indexer_topk (its branch nv_dev) there is a fourth, lse_indexer: the lse of each query's first indexer_topk slots
+alone, +inf where none of them is valid. That is a second forward pass here, over these slots.
+Beyond it: any number of heads, any topk, any indexer_topk.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._checks import integer
 from .._sparse_attention import sparse_attention
 from ._conventions import one_group, to_flash_mla
+from ._mla import first_slots
 
 
 @torch.no_grad()
@@ -24,10 +28,11 @@ def flash_mla_sparse_fwd(
     attn_sink: Tensor | None = None,
     topk_length: Tensor | None = None,
     indexer_topk: int = 0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(out [T, H, d_v] bf16, max_logits [T, H] fp32, lse [T, H] fp32)"""
-    if indexer_topk:
-        raise NotImplementedError("smelt: flash_mla_sparse_fwd with indexer_topk is not there")
+) -> tuple[Tensor, ...]:
+    """(out [T, H, d_v] bf16, max_logits [T, H] fp32, lse [T, H] fp32), with indexer_topk also lse_indexer
+    [T, H] fp32"""
+    if integer(indexer_topk, "indexer_topk") < 0:
+        raise ValueError(f"smelt: indexer_topk must be 0 or more, not {indexer_topk}")
     rows, lists = one_group(kv, indices)
     out, lse, max_logits = sparse_attention(
         q,
@@ -41,4 +46,8 @@ def flash_mla_sparse_fwd(
         return_max_logits=True,
         backend="smelt",
     )
-    return out, max_logits, to_flash_mla(lse)
+    lse = to_flash_mla(lse)
+    if not indexer_topk:
+        return out, max_logits, lse
+    first = first_slots(q, rows, lists, sm_scale, d_v, topk_length, indexer_topk, lse)
+    return out, max_logits, lse, first
