@@ -105,6 +105,137 @@ DEVICE int maximum(int a, int b) {
     return a > b ? a : b;
 }
 
+#line 2 "templates/ptx/grid.cuh"
+
+/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
+ * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
+ * did not ask for it. */
+DEVICE void grid_launch_dependents(void) {
+    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}
+
+/* Waits until the kernels before this one in the stream are complete and their results visible. */
+DEVICE void grid_wait(void) {
+    asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
+#line 2 "templates/ptx/hint.cuh"
+
+/*
+ * A number in global memory by which thread blocks hint to each other how far they have come.
+ * Nothing may depend on it but time: neither orders other accesses, and the wait ends by itself
+ * (PTX ISA, "red", "ld", .relaxed).
+ */
+DEVICE void hint_add(u32 *hint, u32 value) {
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(hint), "r"(value) : "memory");
+}
+
+/* Reads it until it has come to `value`, `polls` times at most; how many were left over. One
+ * sequence of instructions, which costs its caller few registers. */
+DEVICE int hint_wait(const u32 *hint, u32 value, int polls) {
+    asm volatile("{.reg .pred go_on;\n\t"
+                 ".reg .u32 have;\n"
+                 "again:\n\t"
+                 "add.s32 %0, %0, -1;\n\t"
+                 "setp.lt.s32 go_on, %0, 0;\n\t"
+                 "@go_on bra over;\n\t"
+                 "ld.relaxed.gpu.global.u32 have, [%1];\n\t"
+                 "setp.lo.u32 go_on, have, %2;\n\t"
+                 "@go_on bra again;\n"
+                 "over:}"
+                 : "+r"(polls)
+                 : "l"(hint), "r"(value)
+                 : "memory");
+    return polls;
+}
+
+#line 1 "templates/common/tensor_map.h"
+/*
+ * The description of a tensor in global memory and of the box that one tensor copy moves, written
+ * by the driver (cuTensorMapEncodeTiled) and passed to a kernel by value, as a whole parameter or
+ * inside its params struct. Included by the host code and, by the generator, by the CUDA source.
+ */
+#ifndef SMELT_TEMPLATES_TENSOR_MAP_H
+#define SMELT_TEMPLATES_TENSOR_MAP_H
+
+/* The attribute stands at the member: NVRTC takes no notice of one behind the struct. */
+struct tensor_map {
+    unsigned long long opaque[16] __attribute__((aligned(64)));
+};
+
+/* A misaligned map faults on the GPU; this does not compile. */
+struct tensor_map_alignment {
+    char first;
+    struct tensor_map map;
+};
+typedef char tensor_map_is_aligned[sizeof(struct tensor_map_alignment) == 192 ? 1 : -1];
+
+#endif
+
+#line 2 "templates/sparse_attn_bwd.params.h"
+/*
+ * Arguments of the sparse_attn_bwd kernels, every variant. Included by the host code (behind
+ * common/tensor_map.h) and, by the generator, by the CUDA source: plain C types only. Strides count
+ * elements. See include/smelt/sparse_attn.h for what the tensors hold.
+ *
+ * A group is GROUP_QUERIES queries that share a list of keys; a key is a KV row of some batch, by
+ * the number batch * rows + row. What belongs to groups was made by the kernels ahead of this one
+ * (sparse_attn_bwd_lists, sparse_attn_bwd_rows), in the caller's workspace.
+ */
+enum { STEP_NONE, STEP_LOOSE, STEP_CLOSE };
+
+struct sparse_attn_bwd_params {
+    /* q and grad_out as [batches, tokens, HEADS, columns], for the copy engine: variants with
+     * TENSOR_MAPS alone. Boxes: 64 columns, BLOCK_HEADS / GROUP_QUERIES heads, of one query. */
+    struct tensor_map q_map, grad_out_map;
+    const void *q;              /* [batches, tokens, HEADS, DQK] bf16 */
+    const void *kv;             /* [batches, rows, DQK] bf16 */
+    const void *grad_out;       /* [batches, tokens, HEADS, DV] bf16 */
+    const int *members;         /* [groups, GROUP_QUERIES] batch * tokens + token, or -1: none */
+    const int *counts;          /* [groups] keys in the group's list */
+    const int *keys;            /* [groups, key_stride] the lists; -1 behind a list's end, up to
+                                   the next multiple of 64. A list may lie in what will be an item's rows of
+                                   dq: it is read, by the thread blocks that have the item, before
+                                   these are written, and by nobody else */
+    const unsigned char *masks; /* [groups, key_stride] bit i: the key is of member i's list, 0
+                                   where keys has -1; not read when GROUP_QUERIES is 1 */
+    const float *statistics;    /* [groups, GROUP_QUERIES, QUERY_ROWS, 2] of a row (a head, heads
+                                   past the last included): what its scores in powers of two are
+                                   lessened by, +inf or finite, +inf where there is no such row;
+                                   and delta */
+    void *dq;                   /* [batches, tokens, HEADS, DQK] bf16; every member's is written */
+    float *dkv;                 /* [batches * rows, DQK] sums, columns in the order of
+                                   sparse_attn_bwd.columns.cuh; not with DETERMINISTIC */
+    void *partials;             /* with DETERMINISTIC: bf16 [groups, key_stride, rows, DQK], the
+                                   same order of columns, a row for each of the group's items, or for each
+                                   pair of them; written up to each list's end, from the launch's first
+                                   group on */
+    void *slices;       /* bf16 [.., 64, DQK]: parts of dq's rows of items that several thread
+                           blocks take (sparse_attn_bwd.slices.cuh) */
+    unsigned *progress; /* how far the thread blocks have come together, by which they keep
+                           in step: 0 before the launch; not read with STEP_NONE */
+    long long q_batch_stride, q_token_stride, q_head_stride;
+    long long kv_batch_stride;
+    long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;
+    long long dq_batch_stride, dq_token_stride, dq_head_stride;
+    unsigned kv_row_bytes; /* from one KV row to the next */
+    int even_batches;      /* 1: key k's row is kv + k * kv_row_bytes, batches or not */
+    int tokens, rows;      /* of a batch */
+    int first_group;       /* the launch takes this one */
+    int groups;      /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS. Thread
+                        blocks take items from the last on: with causal lists, and behind a
+                        partition, the longest lists are the last, and short ones end the launch */
+    int sliced;      /* the first so many items of the launch are cut into slices: fewer than thread
+                        blocks, 0 with DETERMINISTIC; of pairs whole pairs */
+    int takers;      /* thread blocks, of pairs pairs, that slices are for: the first ones */
+    int key_stride;  /* from list to list: of lists that do not lie in dq a multiple of 64 */
+    int side_stride; /* with sm90: from the list of a group's item to its next item's, the same
+                        once more; 0: all of them have one */
+    int step;        /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
+                        not tell otherwise */
+    float scale;     /* softmax scale, natural units */
+};
+
 #line 2 "templates/common/descriptor.cuh"
 /*
  * Matrices in shared memory as wgmma takes them (PTX ISA, "Asynchronous Warpgroup Level Matrix
@@ -141,260 +272,6 @@ DEVICE u64 descriptor_advance(u64 descriptor, u32 bytes) {
 DEVICE u32 shared_address(u32 offset) {
     return (u32)__cvta_generic_to_shared(arena) + offset;
 }
-
-#line 2 "templates/ptx/ldmatrix.cuh"
-
-/*
- * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
- * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
- * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
- */
-DEVICE void ldmatrix_x4(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-/* The same, each matrix transposed on the way. */
-DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-#line 2 "templates/ptx/math.cuh"
-
-/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
-DEVICE float exp2_approximate(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
-DEVICE float log2_approximate(float x) {
-    float y;
-    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
-DEVICE float minimum_nan(float x, float y) {
-    float z;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
-}
-
-/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
-DEVICE u32 pack_bf16x2(float low, float high) {
-    u32 packed;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-    return packed;
-}
-
-#line 2 "templates/ptx/stmatrix.cuh"
-
-/*
- * Stores four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix
- * i / 8, and holds row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level
- * matrix store instruction: stmatrix"). `address` is a 32-bit shared-memory address, 16-byte
- * aligned.
- */
-DEVICE void stmatrix_x4(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
-}
-
-/* The same, each matrix transposed on the way. */
-DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
-}
-
-/* Two matrices, each transposed on the way: the addresses of lanes 0 to 15 count. */
-DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
-                 :
-                 : "r"(address), "r"(r[0]), "r"(r[1])
-                 : "memory");
-}
-
-#line 2 "templates/ptx/thread.cuh"
-
-/* This thread's number in its block, read anew at each call: what follows from it stays in no
- * register in between (PTX ISA, "Special Registers: %tid"). */
-DEVICE u32 thread_number(void) {
-    u32 number;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
-    return number;
-}
-
-#line 6 "templates/common/fragment_tile.cuh"
-/*
- * A tile of 64 x 64 bf16 in shared memory, 128-byte swizzled, that one warpgroup writes out of its
- * accumulators and another reads turned around, as A of a product.
- */
-
-enum {
-    FRAGMENT_WORDS = 16,       /* of a thread, two bf16 a word: 32 values of an accumulator */
-    FRAGMENT_TILE_PITCH = 128, /* bytes of a row */
-    FRAGMENT_STEP_BYTES = 32   /* 16 columns of a row */
-};
-
-/* An accumulator's values as bf16: A of a product, too. */
-DEVICE void pack_fragments(u32 *words, const float *values) {
-#pragma unroll
-    for (int i = 0; i < FRAGMENT_WORDS; ++i) {
-        words[i] = pack_bf16x2(values[2 * i], values[2 * i + 1]);
-    }
-}
-
-/* They into a tile. */
-DEVICE void store_fragments(int offset, const u32 *words) {
-    const u32 warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
-    const u32 to = shared_address((u32)offset + (warp * 16 + lane % 16) * FRAGMENT_TILE_PITCH +
-                                  ((lane / 16) ^ (lane % 8)) * 16);
-#pragma unroll
-    for (int i = 0; i < FRAGMENT_WORDS / 4; ++i) {
-        stmatrix_x4(to ^ (u32)(i * FRAGMENT_STEP_BYTES), &words[4 * i]);
-    }
-}
-
-/* A tile, turned around, as A fragments: rows are the depth. */
-DEVICE void load_fragments_transposed(u32 *fragments, int offset) {
-    const u32 thread = thread_number() % 128, warp = thread / 32, lane = thread % 32;
-    const u32 from = shared_address((u32)offset + (lane % 8 + lane / 16 * 8) * FRAGMENT_TILE_PITCH +
-                                    ((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        ldmatrix_x4_trans(&fragments[4 * k], from + (u32)(k * 16 * FRAGMENT_TILE_PITCH));
-    }
-}
-
-#line 2 "templates/ptx/memory.cuh"
-
-/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
- * .cs). The address is a multiple of 16. */
-DEVICE void store_streaming_16(void *to, const u32 *values) {
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
-                 : "memory");
-}
-
-/* The same of 8 bytes, at a multiple of 8. */
-DEVICE void store_streaming_8(void *to, const u32 *values) {
-    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};"
-                 :
-                 : "l"(to), "r"(values[0]), "r"(values[1])
-                 : "memory");
-}
-
-/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
- */
-DEVICE void load_read_only_16(u32 *values, const void *from) {
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-        : "l"(from));
-}
-
-/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
-DEVICE u32 load_l2_32(const void *from) {
-    u32 value;
-    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-    return value;
-}
-
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", .shared). */
-DEVICE void load_shared_16(u32 *values, u32 address) {
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-                 : "r"(address)
-                 : "memory");
-}
-
-#line 2 "templates/ptx/reduce.cuh"
-
-/* Adds to consecutive fp32 values in global memory, without a result; the address is a multiple of
- * the size (PTX ISA, "red"). Each value is added by itself: the order of several threads' additions
- * is not fixed. */
-DEVICE void reduce_add_f32(float *to, float value) {
-    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
-}
-
-DEVICE void reduce_add_f32x4(float *to, const float *values) {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "l"(to), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
-                 : "memory");
-}
-
-#line 5 "templates/common/row_sums.cuh"
-/*
- * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or
- * partial ones, stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
- *
- * The additions' way out of the multiprocessor binds, and it is widest when an instruction has 4
- * rows of 128 bytes: of an accumulator's rows each quad has 64 contiguous bytes twice, and lanes 16
- * apart exchange one of the two for the other lane's row (4 shuffles for 2 instructions).
- */
-
-enum {
-    SUM_COLUMNS = 32,             /* of an accumulator */
-    SUM_VALUES = SUM_COLUMNS / 2, /* of a thread */
-    SENT_VALUES = 8               /* of a thread: half of an accumulator's rows */
-};
-
-/* The rows 8 * half and on of a warp's 16: `values` gets 4 of the row lane / 4 % 4 of them and 4 of
- * the row 4 further. */
-DEVICE void exchange_rows(float *values, const float *sums, int half) {
-    const bool upper = threadIdx.x & 16;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float near = sums[i / 2 * 4 + i % 2 + 2 * half];
-        const float far = sums[8 + i / 2 * 4 + i % 2 + 2 * half];
-        const float other = __shfl_xor_sync(0xffffffffu, upper ? near : far, 16);
-        values[i] = upper ? other : near;
-        values[4 + i] = upper ? far : other;
-    }
-}
-
-/* Where a thread's values of a row begin, in values: lanes from 16 on have the second half of an
- * accumulator's columns. */
-DEVICE u32 first_sum(u32 thread) {
-    return thread % 32 / 16 * 16 + thread % 4 * 4;
-}
-
-/* Four values to their place, of a row that is partial or not. */
-DEVICE void send_sums(char *to, const float *four, bool partial) {
-    if (partial) {
-        const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
-        store_streaming_8(to, words);
-    } else {
-        reduce_add_f32x4((float *)to, four);
-    }
-}
-
-#line 2 "templates/common/softmax.cuh"
-/*
- * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
- * exponentials are one instruction. P is relative to a maximum, which begins as the true one of the
- * first scores, so that the largest P is 1 and loses nothing when it is rounded.
- */
-
-#define LOG2_E 1.4426950408889634f
-#define LN_2 0.6931471805599453f
-#define MINUS_INFINITY (-__int_as_float(0x7f800000))
-
-/* The maximum may lag behind the true one by so many powers of two before sums and outputs are
- * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
-#define RESCALE_THRESHOLD 8.0f
 
 #line 2 "templates/ptx/mbarrier.cuh"
 /*
@@ -541,595 +418,6 @@ DEVICE void arrive_warp(u32 barrier, int count) {
     }
 }
 
-#line 2 "templates/ptx/grid.cuh"
-
-/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
- * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
- * did not ask for it. */
-DEVICE void grid_launch_dependents(void) {
-    asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
-}
-
-/* Waits until the kernels before this one in the stream are complete and their results visible. */
-DEVICE void grid_wait(void) {
-    asm volatile("griddepcontrol.wait;" : : : "memory");
-}
-
-#line 2 "templates/ptx/hint.cuh"
-
-/*
- * A number in global memory by which thread blocks hint to each other how far they have come.
- * Nothing may depend on it but time: neither orders other accesses, and the wait ends by itself
- * (PTX ISA, "red", "ld", .relaxed).
- */
-DEVICE void hint_add(u32 *hint, u32 value) {
-    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(hint), "r"(value) : "memory");
-}
-
-/* Reads it until it has come to `value`, `polls` times at most; how many were left over. One
- * sequence of instructions, which costs its caller few registers. */
-DEVICE int hint_wait(const u32 *hint, u32 value, int polls) {
-    asm volatile("{.reg .pred go_on;\n\t"
-                 ".reg .u32 have;\n"
-                 "again:\n\t"
-                 "add.s32 %0, %0, -1;\n\t"
-                 "setp.lt.s32 go_on, %0, 0;\n\t"
-                 "@go_on bra over;\n\t"
-                 "ld.relaxed.gpu.global.u32 have, [%1];\n\t"
-                 "setp.lo.u32 go_on, have, %2;\n\t"
-                 "@go_on bra again;\n"
-                 "over:}"
-                 : "+r"(polls)
-                 : "l"(hint), "r"(value)
-                 : "memory");
-    return polls;
-}
-
-#line 2 "templates/ptx/named_barrier.cuh"
-/*
- * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
- * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
- * `id` reserves that barrier alone, a variable one all 16.
- */
-
-/* Comes and waits for the others. */
-DEVICE void barrier_sync(int id, int threads) {
-    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
-/* Comes and goes on; others wait with barrier_sync. */
-DEVICE void barrier_arrive(int id, int threads) {
-    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
-/* Comes, waits, and tells whether any thread's condition holds. */
-DEVICE bool barrier_or(int id, int threads, bool condition) {
-    u32 any;
-    asm volatile("{.reg .pred p, q;\n\t"
-                 "setp.ne.u32 p, %1, 0;\n\t"
-                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
-                 "selp.u32 %0, 1, 0, q;}"
-                 : "=r"(any)
-                 : "r"((u32)condition), "r"(id), "r"(threads)
-                 : "memory");
-    return any != 0;
-}
-
-#line 2 "templates/ptx/proxy.cuh"
-
-/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
- * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
- * (PTX ISA, "membar / fence", fence.proxy.async). */
-DEVICE void fence_proxy_async(void) {
-    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
-}
-
-#line 2 "templates/ptx/registers.cuh"
-/*
- * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
- * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
- * together. Increasing waits until the pool has them. Macros, because the number is part of the
- * instruction.
- */
-#define registers_increase(count)                                                                  \
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
-#define registers_decrease(count)                                                                  \
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
-
-#line 2 "templates/ptx/wgmma.cuh"
-/*
- * Matrix products by a warpgroup (four warps, all of them together), which run asynchronously; the
- * products themselves: ptx/wgmma_ss.cuh and the like (PTX ISA, "Asynchronous Warpgroup Level Matrix
- * Multiply-Accumulate Instructions").
- */
-
-/* Before the first product, and whenever registers that products use were touched by other
- * instructions (accumulators of the same shape in successive products apart) (PTX ISA,
- * "wgmma.fence"). It does not order shared memory: fence_proxy_async does. */
-DEVICE void wgmma_fence(void) {
-    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
-}
-
-/* Closes the warpgroup's group of products (PTX ISA, "wgmma.commit_group"). */
-DEVICE void wgmma_commit(void) {
-    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
-}
-
-/* Waits until at most so many of the groups are under way: until then accumulators and A's
- * registers are not touched and operands in shared memory not written (PTX ISA,
- * "wgmma.wait_group"). */
-#line 24 "templates/ptx/wgmma.cuh"
-DEVICE void wgmma_wait_0(void) {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
-}
-
-#line 24 "templates/ptx/wgmma.cuh"
-DEVICE void wgmma_wait_1(void) {
-    asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
-}
-
-#line 24 "templates/ptx/wgmma.cuh"
-DEVICE void wgmma_wait_2(void) {
-    asm volatile("wgmma.wait_group.sync.aligned 2;" : : : "memory");
-}
-
-#line 24 "templates/ptx/wgmma.cuh"
-DEVICE void wgmma_wait_3(void) {
-    asm volatile("wgmma.wait_group.sync.aligned 3;" : : : "memory");
-}
-
-#line 4 "templates/ptx/wgmma_rs.cuh"
-
-/* As wgmma_ss_n32, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
- * (PTX ISA, "wgmma.mma_async"). */
-// clang-format off
-DEVICE void wgmma_rs_n32_t01(float *d, const u32 *a, u64 b, int accumulate) {
-    asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %21, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%0, %1, %2, %3, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%4, %5, %6, %7, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%8, %9, %10, %11, "
-#line 15 "templates/ptx/wgmma_rs.cuh"
-                 "%12, %13, %14, %15}, "
-                 "{%16, %17, %18, %19}, "
-                 "%20, p, 1, 1, 1;}"
-                 :
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[4]), "+f"(d[5]),
-                 "+f"(d[6]), "+f"(d[7]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]),
-#line 23 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[12]), "+f"(d[13]),
-                 "+f"(d[14]), "+f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
-}
-// clang-format on
-
-#line 4 "templates/ptx/wgmma_rs.cuh"
-
-/* As wgmma_ss_n56, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
- * (PTX ISA, "wgmma.mma_async"). */
-// clang-format off
-DEVICE void wgmma_rs_n56_t01(float *d, const u32 *a, u64 b, int accumulate) {
-    asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %33, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%0, %1, %2, %3, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%4, %5, %6, %7, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%8, %9, %10, %11, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%12, %13, %14, %15, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%16, %17, %18, %19, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%20, %21, %22, %23, "
-#line 15 "templates/ptx/wgmma_rs.cuh"
-                 "%24, %25, %26, %27}, "
-                 "{%28, %29, %30, %31}, "
-                 "%32, p, 1, 1, 1;}"
-                 :
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[4]), "+f"(d[5]),
-                 "+f"(d[6]), "+f"(d[7]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[12]), "+f"(d[13]),
-                 "+f"(d[14]), "+f"(d[15]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[16]), "+f"(d[17]),
-                 "+f"(d[18]), "+f"(d[19]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[20]), "+f"(d[21]),
-                 "+f"(d[22]), "+f"(d[23]),
-#line 23 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[24]), "+f"(d[25]),
-                 "+f"(d[26]), "+f"(d[27])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
-}
-// clang-format on
-
-#line 4 "templates/ptx/wgmma_rs.cuh"
-
-/* As wgmma_ss_n128, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
- * (PTX ISA, "wgmma.mma_async"). */
-// clang-format off
-DEVICE void wgmma_rs_n128_t01(float *d, const u32 *a, u64 b, int accumulate) {
-    asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %69, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%0, %1, %2, %3, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%4, %5, %6, %7, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%8, %9, %10, %11, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%12, %13, %14, %15, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%16, %17, %18, %19, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%20, %21, %22, %23, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%24, %25, %26, %27, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%28, %29, %30, %31, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%32, %33, %34, %35, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%36, %37, %38, %39, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%40, %41, %42, %43, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%44, %45, %46, %47, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%48, %49, %50, %51, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%52, %53, %54, %55, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
-                 "%56, %57, %58, %59, "
-#line 15 "templates/ptx/wgmma_rs.cuh"
-                 "%60, %61, %62, %63}, "
-                 "{%64, %65, %66, %67}, "
-                 "%68, p, 1, 1, 1;}"
-                 :
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[4]), "+f"(d[5]),
-                 "+f"(d[6]), "+f"(d[7]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[12]), "+f"(d[13]),
-                 "+f"(d[14]), "+f"(d[15]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[16]), "+f"(d[17]),
-                 "+f"(d[18]), "+f"(d[19]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[20]), "+f"(d[21]),
-                 "+f"(d[22]), "+f"(d[23]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[24]), "+f"(d[25]),
-                 "+f"(d[26]), "+f"(d[27]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[28]), "+f"(d[29]),
-                 "+f"(d[30]), "+f"(d[31]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[32]), "+f"(d[33]),
-                 "+f"(d[34]), "+f"(d[35]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[36]), "+f"(d[37]),
-                 "+f"(d[38]), "+f"(d[39]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[40]), "+f"(d[41]),
-                 "+f"(d[42]), "+f"(d[43]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[44]), "+f"(d[45]),
-                 "+f"(d[46]), "+f"(d[47]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[48]), "+f"(d[49]),
-                 "+f"(d[50]), "+f"(d[51]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[52]), "+f"(d[53]),
-                 "+f"(d[54]), "+f"(d[55]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[56]), "+f"(d[57]),
-                 "+f"(d[58]), "+f"(d[59]),
-#line 23 "templates/ptx/wgmma_rs.cuh"
-                 "+f"(d[60]), "+f"(d[61]),
-                 "+f"(d[62]), "+f"(d[63])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
-}
-// clang-format on
-
-#line 4 "templates/ptx/wgmma_ss.cuh"
-
-/*
- * d = a * b, or d += a * b when `accumulate`: 64 x 8, depth 16, bf16 in, fp32 accumulation, by
- * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
- * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
- * and at column 8 * (i / 4) + 2 * t + i % 2.
- */
-// clang-format off
-DEVICE void wgmma_ss_n8_t01(float *d, u64 a, u64 b, int accumulate) {
-    asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %6, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
-#line 19 "templates/ptx/wgmma_ss.cuh"
-                 "%0, %1, %2, %3}, "
-                 "%4, %5, p, 1, 1, 0, 1;}"
-                 :
-#line 26 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
-// clang-format on
-
-#line 4 "templates/ptx/wgmma_ss.cuh"
-
-/*
- * d = a * b, or d += a * b when `accumulate`: 64 x 64, depth 16, bf16 in, fp32 accumulation, by
- * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
- * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
- * and at column 8 * (i / 4) + 2 * t + i % 2.
- */
-// clang-format off
-DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
-    asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %34, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%0, %1, %2, %3, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%4, %5, %6, %7, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%8, %9, %10, %11, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%12, %13, %14, %15, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%16, %17, %18, %19, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%20, %21, %22, %23, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%24, %25, %26, %27, "
-#line 19 "templates/ptx/wgmma_ss.cuh"
-                 "%28, %29, %30, %31}, "
-                 "%32, %33, p, 1, 1, 0, 0;}"
-                 :
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[4]), "+f"(d[5]),
-                 "+f"(d[6]), "+f"(d[7]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[12]), "+f"(d[13]),
-                 "+f"(d[14]), "+f"(d[15]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[16]), "+f"(d[17]),
-                 "+f"(d[18]), "+f"(d[19]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[20]), "+f"(d[21]),
-                 "+f"(d[22]), "+f"(d[23]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[24]), "+f"(d[25]),
-                 "+f"(d[26]), "+f"(d[27]),
-#line 26 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[28]), "+f"(d[29]),
-                 "+f"(d[30]), "+f"(d[31])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
-// clang-format on
-
-#line 4 "templates/ptx/wgmma_ss.cuh"
-
-/*
- * d = a * b, or d += a * b when `accumulate`: 64 x 128, depth 16, bf16 in, fp32 accumulation, by
- * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
- * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
- * and at column 8 * (i / 4) + 2 * t + i % 2.
- */
-// clang-format off
-DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
-    asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %66, 0;\n\t"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%0, %1, %2, %3, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%4, %5, %6, %7, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%8, %9, %10, %11, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%12, %13, %14, %15, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%16, %17, %18, %19, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%20, %21, %22, %23, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%24, %25, %26, %27, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%28, %29, %30, %31, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%32, %33, %34, %35, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%36, %37, %38, %39, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%40, %41, %42, %43, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%44, %45, %46, %47, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%48, %49, %50, %51, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%52, %53, %54, %55, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
-                 "%56, %57, %58, %59, "
-#line 19 "templates/ptx/wgmma_ss.cuh"
-                 "%60, %61, %62, %63}, "
-                 "%64, %65, p, 1, 1, 0, 1;}"
-                 :
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[0]), "+f"(d[1]),
-                 "+f"(d[2]), "+f"(d[3]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[4]), "+f"(d[5]),
-                 "+f"(d[6]), "+f"(d[7]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[8]), "+f"(d[9]),
-                 "+f"(d[10]), "+f"(d[11]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[12]), "+f"(d[13]),
-                 "+f"(d[14]), "+f"(d[15]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[16]), "+f"(d[17]),
-                 "+f"(d[18]), "+f"(d[19]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[20]), "+f"(d[21]),
-                 "+f"(d[22]), "+f"(d[23]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[24]), "+f"(d[25]),
-                 "+f"(d[26]), "+f"(d[27]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[28]), "+f"(d[29]),
-                 "+f"(d[30]), "+f"(d[31]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[32]), "+f"(d[33]),
-                 "+f"(d[34]), "+f"(d[35]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[36]), "+f"(d[37]),
-                 "+f"(d[38]), "+f"(d[39]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[40]), "+f"(d[41]),
-                 "+f"(d[42]), "+f"(d[43]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[44]), "+f"(d[45]),
-                 "+f"(d[46]), "+f"(d[47]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[48]), "+f"(d[49]),
-                 "+f"(d[50]), "+f"(d[51]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[52]), "+f"(d[53]),
-                 "+f"(d[54]), "+f"(d[55]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[56]), "+f"(d[57]),
-                 "+f"(d[58]), "+f"(d[59]),
-#line 26 "templates/ptx/wgmma_ss.cuh"
-                 "+f"(d[60]), "+f"(d[61]),
-                 "+f"(d[62]), "+f"(d[63])
-                 : "l"(a), "l"(b), "r"(accumulate));
-}
-// clang-format on
-
-#line 1 "templates/common/tensor_map.h"
-/*
- * The description of a tensor in global memory and of the box that one tensor copy moves, written
- * by the driver (cuTensorMapEncodeTiled) and passed to a kernel by value, as a whole parameter or
- * inside its params struct. Included by the host code and, by the generator, by the CUDA source.
- */
-#ifndef SMELT_TEMPLATES_TENSOR_MAP_H
-#define SMELT_TEMPLATES_TENSOR_MAP_H
-
-/* The attribute stands at the member: NVRTC takes no notice of one behind the struct. */
-struct tensor_map {
-    unsigned long long opaque[16] __attribute__((aligned(64)));
-};
-
-/* A misaligned map faults on the GPU; this does not compile. */
-struct tensor_map_alignment {
-    char first;
-    struct tensor_map map;
-};
-typedef char tensor_map_is_aligned[sizeof(struct tensor_map_alignment) == 192 ? 1 : -1];
-
-#endif
-
-#line 2 "templates/sparse_attn_bwd.params.h"
-/*
- * Arguments of the sparse_attn_bwd kernels, every variant. Included by the host code (behind
- * common/tensor_map.h) and, by the generator, by the CUDA source: plain C types only. Strides count
- * elements. See include/smelt/sparse_attn.h for what the tensors hold.
- *
- * A group is GROUP_QUERIES queries that share a list of keys; a key is a KV row of some batch, by
- * the number batch * rows + row. What belongs to groups was made by the kernels ahead of this one
- * (sparse_attn_bwd_lists, sparse_attn_bwd_rows), in the caller's workspace.
- */
-enum { STEP_NONE, STEP_LOOSE, STEP_CLOSE };
-
-struct sparse_attn_bwd_params {
-    /* q and grad_out as [batches, tokens, HEADS, columns], for the copy engine: variants with
-     * TENSOR_MAPS alone. Boxes: 64 columns, BLOCK_HEADS / GROUP_QUERIES heads, of one query. */
-    struct tensor_map q_map, grad_out_map;
-    const void *q;              /* [batches, tokens, HEADS, DQK] bf16 */
-    const void *kv;             /* [batches, rows, DQK] bf16 */
-    const void *grad_out;       /* [batches, tokens, HEADS, DV] bf16 */
-    const int *members;         /* [groups, GROUP_QUERIES] batch * tokens + token, or -1: none */
-    const int *counts;          /* [groups] keys in the group's list */
-    const int *keys;            /* [groups, key_stride] the lists; -1 behind a list's end, up to
-                                   the next multiple of 64. A list may lie in what will be an item's rows of
-                                   dq: it is read, by the thread blocks that have the item, before
-                                   these are written, and by nobody else */
-    const unsigned char *masks; /* [groups, key_stride] bit i: the key is of member i's list, 0
-                                   where keys has -1; not read when GROUP_QUERIES is 1 */
-    const float *statistics;    /* [groups, GROUP_QUERIES, QUERY_ROWS, 2] of a row (a head, heads
-                                   past the last included): what its scores in powers of two are
-                                   lessened by, +inf or finite, +inf where there is no such row;
-                                   and delta */
-    void *dq;                   /* [batches, tokens, HEADS, DQK] bf16; every member's is written */
-    float *dkv;                 /* [batches * rows, DQK] sums, columns in the order of
-                                   sparse_attn_bwd.columns.cuh; not with DETERMINISTIC */
-    void *partials;             /* with DETERMINISTIC: bf16 [groups, key_stride, rows, DQK], the
-                                   same order of columns, a row for each of the group's items, or for each
-                                   pair of them; written up to each list's end, from the launch's first
-                                   group on */
-    void *slices;       /* bf16 [.., 64, DQK]: parts of dq's rows of items that several thread
-                           blocks take (sparse_attn_bwd.slices.cuh) */
-    unsigned *progress; /* how far the thread blocks have come together, by which they keep
-                           in step: 0 before the launch; not read with STEP_NONE */
-    long long q_batch_stride, q_token_stride, q_head_stride;
-    long long kv_batch_stride;
-    long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;
-    long long dq_batch_stride, dq_token_stride, dq_head_stride;
-    unsigned kv_row_bytes; /* from one KV row to the next */
-    int even_batches;      /* 1: key k's row is kv + k * kv_row_bytes, batches or not */
-    int tokens, rows;      /* of a batch */
-    int first_group;       /* the launch takes this one */
-    int groups;      /* and so many: HEAD_BLOCKS items each, item i of group i / HEAD_BLOCKS. Thread
-                        blocks take items from the last on: with causal lists, and behind a
-                        partition, the longest lists are the last, and short ones end the launch */
-    int sliced;      /* the first so many items of the launch are cut into slices: fewer than thread
-                        blocks, 0 with DETERMINISTIC; of pairs whole pairs */
-    int takers;      /* thread blocks, of pairs pairs, that slices are for: the first ones */
-    int key_stride;  /* from list to list: of lists that do not lie in dq a multiple of 64 */
-    int side_stride; /* with sm90: from the list of a group's item to its next item's, the same
-                        once more; 0: all of them have one */
-    int step;        /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
-                        not tell otherwise */
-    float scale;     /* softmax scale, natural units */
-};
-
 #line 2 "templates/ptx/cluster.cuh"
 /*
  * Blocks of a cluster, which see each other's shared memory (PTX ISA, "State Spaces",
@@ -1233,6 +521,36 @@ DEVICE void cp_async_wait_all(void) {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
+#line 2 "templates/ptx/named_barrier.cuh"
+/*
+ * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
+ * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
+ * `id` reserves that barrier alone, a variable one all 16.
+ */
+
+/* Comes and waits for the others. */
+DEVICE void barrier_sync(int id, int threads) {
+    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes and goes on; others wait with barrier_sync. */
+DEVICE void barrier_arrive(int id, int threads) {
+    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes, waits, and tells whether any thread's condition holds. */
+DEVICE bool barrier_or(int id, int threads, bool condition) {
+    u32 any;
+    asm volatile("{.reg .pred p, q;\n\t"
+                 "setp.ne.u32 p, %1, 0;\n\t"
+                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
+                 "selp.u32 %0, 1, 0, q;}"
+                 : "=r"(any)
+                 : "r"((u32)condition), "r"(id), "r"(threads)
+                 : "memory");
+    return any != 0;
+}
+
 #line 2 "templates/ptx/policy.cuh"
 
 /* How the L2 cache treats what a copy reads: gone first (PTX ISA, "createpolicy"). */
@@ -1296,6 +614,16 @@ DEVICE void tensor_load_4d_hint(u32 to, const struct tensor_map *map, u32 barrie
                  : "memory");
 }
 
+#line 2 "templates/ptx/thread.cuh"
+
+/* This thread's number in its block, read anew at each call: what follows from it stays in no
+ * register in between (PTX ISA, "Special Registers: %tid"). */
+DEVICE u32 thread_number(void) {
+    u32 number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number;
+}
+
 #line 2 "templates/sparse_attn_bwd.slices.cuh"
 /*
  * Slices: items that are left when every thread block has had as many whole ones as each other are
@@ -1328,7 +656,9 @@ enum {
     TILE_COLUMNS = 64,
     TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
     TILE_BYTES = 64 * TILE_PITCH,
-    ATOM_BYTES = 8 * TILE_PITCH, /* eight rows of a tile */
+    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
+    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step along columns */
+    ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
     TILES = DQK / TILE_COLUMNS,
     VALUE_TILES = DV / TILE_COLUMNS,
     MEMBER_ROWS = BLOCK_HEADS / GROUP_QUERIES, /* rows of an item that a query has */
@@ -1694,9 +1024,9 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
  * (ARCHITECTURE.md, "Tests"). Of several queries functions that are called: inlined, they cost the
  * roles behind them a register that they do not have.
  */
-#line 397 "templates/sparse_attn_bwd.sm90_blocks.cuh"
-#define DEVICE_ONCE DEVICE
 #line 399 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#define DEVICE_ONCE DEVICE
+#line 401 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 DEVICE_ONCE void find_first_block(const struct sparse_attn_bwd_params *params) {
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
@@ -1802,6 +1132,78 @@ DEVICE void load_queries(const struct sparse_attn_bwd_params *params, u32 block)
         }
     }
     __syncwarp((u32)ALL_LANES);
+}
+
+#line 2 "templates/ptx/math.cuh"
+
+/* 2^x; 0 for -inf, +inf for +inf (PTX ISA, "ex2.approx.ftz.f32": within 2 ulp). */
+DEVICE float exp2_approximate(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* log2(x); -inf for 0 (PTX ISA, "lg2.approx.f32": absolute error 2^-22 near 1). */
+DEVICE float log2_approximate(float x) {
+    float y;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The smaller; NaN when one of them is (PTX ISA, "min", .NaN). */
+DEVICE float minimum_nan(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+/* Two floats rounded to the nearest bf16, `low` in the lower half (PTX ISA, "cvt"). */
+DEVICE u32 pack_bf16x2(float low, float high) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#line 2 "templates/ptx/memory.cuh"
+
+/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
+ * .cs). The address is a multiple of 16. */
+DEVICE void store_streaming_16(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1]), "r"(values[2]), "r"(values[3])
+                 : "memory");
+}
+
+/* The same of 8 bytes, at a multiple of 8. */
+DEVICE void store_streaming_8(void *to, const u32 *values) {
+    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};"
+                 :
+                 : "l"(to), "r"(values[0]), "r"(values[1])
+                 : "memory");
+}
+
+/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
+ */
+DEVICE void load_read_only_16(u32 *values, const void *from) {
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+        : "l"(from));
+}
+
+/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
+DEVICE u32 load_l2_32(const void *from) {
+    u32 value;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", .shared). */
+DEVICE void load_shared_16(u32 *values, u32 address) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+                 : "r"(address)
+                 : "memory");
 }
 
 #line 9 "templates/sparse_attn_bwd.sm90_exchange.cuh"
@@ -2045,118 +1447,390 @@ DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
     }
 }
 
-#line 26 "templates/sparse_attn_bwd.sm90.cu"
+#line 2 "templates/ptx/ldmatrix.cuh"
+
 /*
- * Sparse attention backward with wgmma: dq, and the sums (or partial rows) of dkv. Mathematics and
- * shapes: include/smelt/sparse_attn.h; what groups, lists and statistics are:
- * sparse_attn_bwd.params.h.
- *
- * An item is a group and BLOCK_HEADS (64) of its rows, a row being a head of one of the group's
- * queries: 64 heads of one query or, with few heads, QUERY_ROWS rows of each of GROUP_QUERIES
- * queries, one after the other. Its list of keys is taken in blocks of 64. Of each block:
- *
- *   S = Q K^T, dP = dO K^T    [rows, keys]
- *   P = 2^(scale log2(e) S - base), dS = scale P (dP - delta)
- *   dQ  += dS K               [rows, DQK], in registers for all of the item
- *   dKV  = dS^T Q + P^T dO    [keys, DQK], added to the rows in global memory, or stored
- *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th item, from the last ones on; the
- * first ones, too few for all, may be cut into slices (sparse_attn_bwd.slices.cuh), which are items
- * with a part of their keys, whose dq goes to `slices`.
- * Items without keys take no part: their dq is zeroed at the very beginning. Three warpgroups:
- *
- *   scores   S and dP, tile by tile behind the gather, P, dS; dQ's first columns, A = dS from its
- *            registers; copies the next block's K tiles 0 and 1 when those are done
- *   gather   the other columns of dQ; copies the next block's other K tiles as its groups of
- *            columns are done; announces key blocks; Q and dO by tensor copies
- *   sums     dKV in chunks of 32 columns: P^T and dS^T as A from registers, dK and dV in one
- *            accumulator, two accumulators in turn; added to global memory from registers
- *
- * There is one stage of K: its tiles are filled one by one as they fall free. dQ of 64 rows fills
- * more than half of the register file, so that no fourth warpgroup fits (ptxas puts no accumulator
- * below R24 of each), and the columns of dQ are divided to make the most of what each role has
- * left. With DQK = 576: 0 to 183 scores, 184 to 575 gather; with 512: 0 to 127, 128 to 511.
- *
- * Pairs: the two thread blocks of a cluster take the halves of a query's heads side by side, and
- * their dKV is added to global memory once for both, or is one partial row: each adds one half of
- * every tile's columns, and sends its sums of the other half to the other one
- * (sparse_attn_bwd.sm90_exchange.cuh). With DQK = 576 there is no room but P's tile for them to
- * land in (LANDS_IN_P): P of the next block is stored when the last of them was taken, behind dS
- * and the issue of dQ.
- *
- * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh).
- *
- * With DETERMINISTIC the sums of the launch's before may run on the multiprocessors that the grid
- * leaves free: they are let begin at once.
- *
- * Rows that do not exist (heads past the last, queries of groups that are not full) have zeros for
- * Q and dO, and a base of +inf: P and dS are 0. Keys behind a list's end are zeros in K, and their
- * dS are zeroed; nothing is added for them. With groups P and dS are 0 where the key is not of the
- * row's query.
- *
- * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
- * swizzled:
- *   QUERY          TILES tiles, rows by columns
- *   GRAD_OUT       VALUE_TILES tiles
- *   KEYS           TILES tiles, keys by columns
- *   PROBABILITIES  P, one tile, rows by keys; of pairs what the other thread block sends
- *   SLOPES         dS, the same
- *   NUMBERS        [BLOCKS_AHEAD][64] the keys' numbers, -1: none
- *   ADDRESSES      [2][64] where their rows lie, 0: none
- *   MASKS          [BLOCKS_AHEAD][64] bytes: which members have the key; with groups
- *   WORDS          [BLOCKS_AHEAD] struct block_word
- *   CURSORS        [2] struct cursor
- *   SLICES         [3] struct cursor
- *   PATIENCE, STEP int: see keep_in_step
- *
- * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
- * same):
- *   barrier       count  who arrives                              who waits
- *   ANNOUNCED         4  gather: the next block's numbers and     scores
- *                        word are written
- *   KEYS_FULL[t]    128  scores (t = 0, 1) or gather: every       scores, gather
- *                        thread when its copies have landed;
- *                        of the first block gather alone
- *   KEYS_FREE         4  scores: its part of dQ complete          gather, before the last tiles
- *   SLOPES_FULL       4  scores: P and dS written                 gather, sums
- *   SLOPES_FREE       8  sums: fragments loaded; gather: its      scores, before the next P
- *                        part of dQ complete
- *   QUERY_FULL[g]     1  gather: one thread, and the bytes of     scores, sums
- *                        part g of Q and dO
- *   QUERY_FREE[g]     4  sums: the last block's products with     gather, before the next item's
- *                        those tiles complete
- * and of pairs:
- *   PROBABILITIES_FULL  4  scores: P written                      sums
- *   PROBABILITIES_FREE  4  sums: fragments loaded, and what       scores, before the next P
- *                          landed taken
- *   LANDED[i]           1  sums: one thread, and the bytes of a   sums
- *                          landing
- *   LANDING_FREE[i]     4  the other block's sums: what landed    sums, before they send
- *                          there was taken, or P loaded
- * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
- * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
- * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's. All meet
- * when the first block is found, and when it is announced.
- *
- * Knobs: GROUP_QUERIES; legal values and the rule that picks it:
- * src/codegen/families/sparse_attn_bwd_sm90.c.
+ * Four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix i / 8, and
+ * receives row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level matrix
+ * load instruction: ldmatrix"). `address` is a 32-bit shared-memory address, 16-byte aligned.
+ */
+DEVICE void ldmatrix_x4(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+#line 2 "templates/ptx/stmatrix.cuh"
+
+/*
+ * Stores four 8 x 8 matrices of 16-bit values; lane i gives the address of row i % 8 of matrix
+ * i / 8, and holds row lane / 4, columns 2 * (lane % 4) and the next of each (PTX ISA, "Warp-level
+ * matrix store instruction: stmatrix"). `address` is a 32-bit shared-memory address, 16-byte
+ * aligned.
+ */
+DEVICE void stmatrix_x4(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/* The same, each matrix transposed on the way. */
+DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
+/* Two matrices, each transposed on the way: the addresses of lanes 0 to 15 count. */
+DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                 :
+                 : "r"(address), "r"(r[0]), "r"(r[1])
+                 : "memory");
+}
+
+#line 6 "templates/common/fragment_tile.cuh"
+/*
+ * A tile of 64 x 64 bf16 in shared memory, 128-byte swizzled, that one warpgroup writes out of its
+ * accumulators and another reads turned around, as A of a product.
  */
 
 enum {
-    SCORES_WARPGROUP = 0,
-    GATHER_WARPGROUP = 1,
-
-    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step along columns */
-    ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
-
-    PRODUCT_VALUES = 2 * FRAGMENT_WORDS, /* S or dP of a thread */
-    SUM_BYTES = DETERMINISTIC ? 2 : 4,   /* of a value of dKV in global memory */
-    CHUNKS = DQK / SUM_COLUMNS,          /* of dKV */
-    PART_CHUNKS = PART_TILES * TILE_COLUMNS / SUM_COLUMNS,
-    HELD_CHUNK = PAIR ? CHUNKS - 2 : CHUNKS - 1 /* a block's last, behind where its rows begin */
+    FRAGMENT_WORDS = 16,       /* of a thread, two bf16 a word: 32 values of an accumulator */
+    FRAGMENT_TILE_PITCH = 128, /* bytes of a row */
+    FRAGMENT_STEP_BYTES = 32   /* 16 columns of a row */
 };
 
-/* ---- scores ---------------------------------------------------------------------------------- */
+/* An accumulator's values as bf16: A of a product, too. */
+DEVICE void pack_fragments(u32 *words, const float *values) {
+#pragma unroll
+    for (int i = 0; i < FRAGMENT_WORDS; ++i) {
+        words[i] = pack_bf16x2(values[2 * i], values[2 * i + 1]);
+    }
+}
+
+/* They into a tile. */
+DEVICE void store_fragments(int offset, const u32 *words) {
+    const u32 warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    const u32 to = shared_address((u32)offset + (warp * 16 + lane % 16) * FRAGMENT_TILE_PITCH +
+                                  ((lane / 16) ^ (lane % 8)) * 16);
+#pragma unroll
+    for (int i = 0; i < FRAGMENT_WORDS / 4; ++i) {
+        stmatrix_x4(to ^ (u32)(i * FRAGMENT_STEP_BYTES), &words[4 * i]);
+    }
+}
+
+/* A tile, turned around, as A fragments: rows are the depth. */
+DEVICE void load_fragments_transposed(u32 *fragments, int offset) {
+    const u32 thread = thread_number() % 128, warp = thread / 32, lane = thread % 32;
+    const u32 from = shared_address((u32)offset + (lane % 8 + lane / 16 * 8) * FRAGMENT_TILE_PITCH +
+                                    ((2 * warp + lane / 8 % 2) ^ (lane % 8)) * 16);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        ldmatrix_x4_trans(&fragments[4 * k], from + (u32)(k * 16 * FRAGMENT_TILE_PITCH));
+    }
+}
+
+#line 2 "templates/common/softmax.cuh"
+/*
+ * Numbers of a streaming softmax (Milakov and Gimelshein, arXiv 1805.02867) in powers of two, whose
+ * exponentials are one instruction. P is relative to a maximum, which begins as the true one of the
+ * first scores, so that the largest P is 1 and loses nothing when it is rounded.
+ */
+
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-__int_as_float(0x7f800000))
+
+/* The maximum may lag behind the true one by so many powers of two before sums and outputs are
+ * rescaled: P then stays below 2^8, and most blocks rescale nothing. */
+#define RESCALE_THRESHOLD 8.0f
+
+#line 2 "templates/ptx/proxy.cuh"
+
+/* Orders this thread's plain accesses to shared memory, and those it knows of, before what the
+ * async proxy (wgmma, bulk and tensor copies) does next on its behalf, and the other way round
+ * (PTX ISA, "membar / fence", fence.proxy.async). */
+DEVICE void fence_proxy_async(void) {
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+}
+
+#line 2 "templates/ptx/registers.cuh"
+/*
+ * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
+ * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
+ * together. Increasing waits until the pool has them. Macros, because the number is part of the
+ * instruction.
+ */
+#define registers_increase(count)                                                                  \
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+#define registers_decrease(count)                                                                  \
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")
+
+#line 2 "templates/ptx/wgmma.cuh"
+/*
+ * Matrix products by a warpgroup (four warps, all of them together), which run asynchronously; the
+ * products themselves: ptx/wgmma_ss.cuh and the like (PTX ISA, "Asynchronous Warpgroup Level Matrix
+ * Multiply-Accumulate Instructions").
+ */
+
+/* Before the first product, and whenever registers that products use were touched by other
+ * instructions (accumulators of the same shape in successive products apart) (PTX ISA,
+ * "wgmma.fence"). It does not order shared memory: fence_proxy_async does. */
+DEVICE void wgmma_fence(void) {
+    asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+}
+
+/* Closes the warpgroup's group of products (PTX ISA, "wgmma.commit_group"). */
+DEVICE void wgmma_commit(void) {
+    asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+}
+
+/* Waits until at most so many of the groups are under way: until then accumulators and A's
+ * registers are not touched and operands in shared memory not written (PTX ISA,
+ * "wgmma.wait_group"). */
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_0(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_1(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_2(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 2;" : : : "memory");
+}
+
+#line 24 "templates/ptx/wgmma.cuh"
+DEVICE void wgmma_wait_3(void) {
+    asm volatile("wgmma.wait_group.sync.aligned 3;" : : : "memory");
+}
+
+#line 4 "templates/ptx/wgmma_rs.cuh"
+
+/* As wgmma_ss_n56, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
+ * (PTX ISA, "wgmma.mma_async"). */
+// clang-format off
+DEVICE void wgmma_rs_n56_t01(float *d, const u32 *a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %33, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%0, %1, %2, %3, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%4, %5, %6, %7, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%8, %9, %10, %11, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%12, %13, %14, %15, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%16, %17, %18, %19, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%20, %21, %22, %23, "
+#line 15 "templates/ptx/wgmma_rs.cuh"
+                 "%24, %25, %26, %27}, "
+                 "{%28, %29, %30, %31}, "
+                 "%32, p, 1, 1, 1;}"
+                 :
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 23 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 4 "templates/ptx/wgmma_rs.cuh"
+
+/* As wgmma_ss_n128, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
+ * (PTX ISA, "wgmma.mma_async"). */
+// clang-format off
+DEVICE void wgmma_rs_n128_t01(float *d, const u32 *a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %69, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%0, %1, %2, %3, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%4, %5, %6, %7, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%8, %9, %10, %11, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%12, %13, %14, %15, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%16, %17, %18, %19, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%20, %21, %22, %23, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%24, %25, %26, %27, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%28, %29, %30, %31, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%32, %33, %34, %35, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%36, %37, %38, %39, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%40, %41, %42, %43, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%44, %45, %46, %47, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%48, %49, %50, %51, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%52, %53, %54, %55, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%56, %57, %58, %59, "
+#line 15 "templates/ptx/wgmma_rs.cuh"
+                 "%60, %61, %62, %63}, "
+                 "{%64, %65, %66, %67}, "
+                 "%68, p, 1, 1, 1;}"
+                 :
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[28]), "+f"(d[29]),
+                 "+f"(d[30]), "+f"(d[31]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[32]), "+f"(d[33]),
+                 "+f"(d[34]), "+f"(d[35]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[36]), "+f"(d[37]),
+                 "+f"(d[38]), "+f"(d[39]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[40]), "+f"(d[41]),
+                 "+f"(d[42]), "+f"(d[43]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[44]), "+f"(d[45]),
+                 "+f"(d[46]), "+f"(d[47]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[48]), "+f"(d[49]),
+                 "+f"(d[50]), "+f"(d[51]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[52]), "+f"(d[53]),
+                 "+f"(d[54]), "+f"(d[55]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[56]), "+f"(d[57]),
+                 "+f"(d[58]), "+f"(d[59]),
+#line 23 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[60]), "+f"(d[61]),
+                 "+f"(d[62]), "+f"(d[63])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 4 "templates/ptx/wgmma_ss.cuh"
+
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 64, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
+// clang-format off
+DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %34, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%0, %1, %2, %3, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%4, %5, %6, %7, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%8, %9, %10, %11, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%12, %13, %14, %15, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%16, %17, %18, %19, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%20, %21, %22, %23, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%24, %25, %26, %27, "
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%28, %29, %30, %31}, "
+                 "%32, %33, p, 1, 1, 0, 0;}"
+                 :
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27]),
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[28]), "+f"(d[29]),
+                 "+f"(d[30]), "+f"(d[31])
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 18 "templates/sparse_attn_bwd.sm90_scores.cuh"
+/* The scores' warpgroup of sparse_attn_bwd.sm90.cu: S and dP, from them P and dS, which it hands to
+ * the others, and the first columns of dQ. */
+
+enum { PRODUCT_VALUES = 2 * FRAGMENT_WORDS }; /* S or dP of a thread */
 
 /* Which tile is i-th in S and dP: in the order in which the gather brings them. */
 DEVICE int tile_in_turn(int i) {
@@ -2383,7 +2057,132 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     } while (flags & MORE_BLOCKS);
 }
 
-/* ---- gather ---------------------------------------------------------------------------------- */
+#line 4 "templates/ptx/wgmma_ss.cuh"
+
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 8, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
+// clang-format off
+DEVICE void wgmma_ss_n8_t01(float *d, u64 a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %6, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%0, %1, %2, %3}, "
+                 "%4, %5, p, 1, 1, 0, 1;}"
+                 :
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3])
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 4 "templates/ptx/wgmma_ss.cuh"
+
+/*
+ * d = a * b, or d += a * b when `accumulate`: 64 x 128, depth 16, bf16 in, fp32 accumulation, by
+ * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
+ * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
+ * and at column 8 * (i / 4) + 2 * t + i % 2.
+ */
+// clang-format off
+DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %66, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%0, %1, %2, %3, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%4, %5, %6, %7, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%8, %9, %10, %11, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%12, %13, %14, %15, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%16, %17, %18, %19, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%20, %21, %22, %23, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%24, %25, %26, %27, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%28, %29, %30, %31, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%32, %33, %34, %35, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%36, %37, %38, %39, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%40, %41, %42, %43, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%44, %45, %46, %47, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%48, %49, %50, %51, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%52, %53, %54, %55, "
+#line 17 "templates/ptx/wgmma_ss.cuh"
+                 "%56, %57, %58, %59, "
+#line 19 "templates/ptx/wgmma_ss.cuh"
+                 "%60, %61, %62, %63}, "
+                 "%64, %65, p, 1, 1, 0, 1;}"
+                 :
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[16]), "+f"(d[17]),
+                 "+f"(d[18]), "+f"(d[19]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[20]), "+f"(d[21]),
+                 "+f"(d[22]), "+f"(d[23]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[24]), "+f"(d[25]),
+                 "+f"(d[26]), "+f"(d[27]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[28]), "+f"(d[29]),
+                 "+f"(d[30]), "+f"(d[31]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[32]), "+f"(d[33]),
+                 "+f"(d[34]), "+f"(d[35]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[36]), "+f"(d[37]),
+                 "+f"(d[38]), "+f"(d[39]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[40]), "+f"(d[41]),
+                 "+f"(d[42]), "+f"(d[43]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[44]), "+f"(d[45]),
+                 "+f"(d[46]), "+f"(d[47]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[48]), "+f"(d[49]),
+                 "+f"(d[50]), "+f"(d[51]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[52]), "+f"(d[53]),
+                 "+f"(d[54]), "+f"(d[55]),
+#line 23 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[56]), "+f"(d[57]),
+                 "+f"(d[58]), "+f"(d[59]),
+#line 26 "templates/ptx/wgmma_ss.cuh"
+                 "+f"(d[60]), "+f"(d[61]),
+                 "+f"(d[62]), "+f"(d[63])
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 15 "templates/sparse_attn_bwd.sm90_gather.cuh"
+/* The gather's warpgroup of sparse_attn_bwd.sm90.cu: it announces key blocks and copies them
+ * (sparse_attn_bwd.sm90_blocks.cuh), and computes the last columns of dQ. */
 
 /* Issues dQ += dS K for the gather's columns, in groups of two tiles. */
 DEVICE void issue_last_columns(float *dq, float *rest, bool first) {
@@ -2498,7 +2297,115 @@ DEVICE void run_gather(const struct sparse_attn_bwd_params *params) {
     }
 }
 
-/* ---- sums ------------------------------------------------------------------------------------ */
+#line 2 "templates/ptx/reduce.cuh"
+
+/* Adds to consecutive fp32 values in global memory, without a result; the address is a multiple of
+ * the size (PTX ISA, "red"). Each value is added by itself: the order of several threads' additions
+ * is not fixed. */
+DEVICE void reduce_add_f32(float *to, float value) {
+    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
+}
+
+DEVICE void reduce_add_f32x4(float *to, const float *values) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(to), "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3])
+                 : "memory");
+}
+
+#line 5 "templates/common/row_sums.cuh"
+/*
+ * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or
+ * partial ones, stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
+ *
+ * The additions' way out of the multiprocessor binds, and it is widest when an instruction has 4
+ * rows of 128 bytes: of an accumulator's rows each quad has 64 contiguous bytes twice, and lanes 16
+ * apart exchange one of the two for the other lane's row (4 shuffles for 2 instructions).
+ */
+
+enum {
+    SUM_COLUMNS = 32,             /* of an accumulator */
+    SUM_VALUES = SUM_COLUMNS / 2, /* of a thread */
+    SENT_VALUES = 8               /* of a thread: half of an accumulator's rows */
+};
+
+/* The rows 8 * half and on of a warp's 16: `values` gets 4 of the row lane / 4 % 4 of them and 4 of
+ * the row 4 further. */
+DEVICE void exchange_rows(float *values, const float *sums, int half) {
+    const bool upper = threadIdx.x & 16;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float near = sums[i / 2 * 4 + i % 2 + 2 * half];
+        const float far = sums[8 + i / 2 * 4 + i % 2 + 2 * half];
+        const float other = __shfl_xor_sync(0xffffffffu, upper ? near : far, 16);
+        values[i] = upper ? other : near;
+        values[4 + i] = upper ? far : other;
+    }
+}
+
+/* Where a thread's values of a row begin, in values: lanes from 16 on have the second half of an
+ * accumulator's columns. */
+DEVICE u32 first_sum(u32 thread) {
+    return thread % 32 / 16 * 16 + thread % 4 * 4;
+}
+
+/* Four values to their place, of a row that is partial or not. */
+DEVICE void send_sums(char *to, const float *four, bool partial) {
+    if (partial) {
+        const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};
+        store_streaming_8(to, words);
+    } else {
+        reduce_add_f32x4((float *)to, four);
+    }
+}
+
+#line 4 "templates/ptx/wgmma_rs.cuh"
+
+/* As wgmma_ss_n32, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
+ * (PTX ISA, "wgmma.mma_async"). */
+// clang-format off
+DEVICE void wgmma_rs_n32_t01(float *d, const u32 *a, u64 b, int accumulate) {
+    asm volatile("{.reg .pred p;\n\t"
+                 "setp.ne.s32 p, %21, 0;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%0, %1, %2, %3, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%4, %5, %6, %7, "
+#line 13 "templates/ptx/wgmma_rs.cuh"
+                 "%8, %9, %10, %11, "
+#line 15 "templates/ptx/wgmma_rs.cuh"
+                 "%12, %13, %14, %15}, "
+                 "{%16, %17, %18, %19}, "
+                 "%20, p, 1, 1, 1;}"
+                 :
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[0]), "+f"(d[1]),
+                 "+f"(d[2]), "+f"(d[3]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[4]), "+f"(d[5]),
+                 "+f"(d[6]), "+f"(d[7]),
+#line 20 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[8]), "+f"(d[9]),
+                 "+f"(d[10]), "+f"(d[11]),
+#line 23 "templates/ptx/wgmma_rs.cuh"
+                 "+f"(d[12]), "+f"(d[13]),
+                 "+f"(d[14]), "+f"(d[15])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+// clang-format on
+
+#line 14 "templates/sparse_attn_bwd.sm90_sums.cuh"
+/* The sums' warpgroup of sparse_attn_bwd.sm90.cu: dKV of each key block, chunk by chunk, added to
+ * the rows in global memory or stored; of pairs one half of its columns, the other one's sums added
+ * (sparse_attn_bwd.sm90_exchange.cuh). */
+
+enum {
+    SUM_BYTES = DETERMINISTIC ? 2 : 4, /* of a value of dKV in global memory */
+    CHUNKS = DQK / SUM_COLUMNS,        /* of dKV */
+    PART_CHUNKS = PART_TILES * TILE_COLUMNS / SUM_COLUMNS,
+    HELD_CHUNK = PAIR ? CHUNKS - 2 : CHUNKS - 1 /* a block's last, behind where its rows begin */
+};
 
 /* Issues a chunk of dKV = dS^T Q + P^T dO: of a tile's columns the half that begins `half` chunks
  * behind the first. */
@@ -2713,6 +2620,105 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     } while (flags & MORE_BLOCKS);
     send_rows(params, held, rows, HELD_CHUNK, 1);
 }
+
+#line 11 "templates/sparse_attn_bwd.sm90.cu"
+/*
+ * Sparse attention backward with wgmma: dq, and the sums (or partial rows) of dkv. Mathematics and
+ * shapes: include/smelt/sparse_attn.h; what groups, lists and statistics are:
+ * sparse_attn_bwd.params.h.
+ *
+ * An item is a group and BLOCK_HEADS (64) of its rows, a row being a head of one of the group's
+ * queries: 64 heads of one query or, with few heads, QUERY_ROWS rows of each of GROUP_QUERIES
+ * queries, one after the other. Its list of keys is taken in blocks of 64. Of each block:
+ *
+ *   S = Q K^T, dP = dO K^T    [rows, keys]
+ *   P = 2^(scale log2(e) S - base), dS = scale P (dP - delta)
+ *   dQ  += dS K               [rows, DQK], in registers for all of the item
+ *   dKV  = dS^T Q + P^T dO    [keys, DQK], added to the rows in global memory, or stored
+ *
+ * Grid: one block a multiprocessor, each taking every gridDim.x-th item, from the last ones on; the
+ * first ones, too few for all, may be cut into slices (sparse_attn_bwd.slices.cuh), which are items
+ * with a part of their keys, whose dq goes to `slices`.
+ * Items without keys take no part: their dq is zeroed at the very beginning. Three warpgroups:
+ *
+ *   scores   S and dP, tile by tile behind the gather, P, dS; dQ's first columns, A = dS from its
+ *            registers; copies the next block's K tiles 0 and 1 when those are done
+ *   gather   the other columns of dQ; copies the next block's other K tiles as its groups of
+ *            columns are done; announces key blocks; Q and dO by tensor copies
+ *   sums     dKV in chunks of 32 columns: P^T and dS^T as A from registers, dK and dV in one
+ *            accumulator, two accumulators in turn; added to global memory from registers
+ *
+ * There is one stage of K: its tiles are filled one by one as they fall free. dQ of 64 rows fills
+ * more than half of the register file, so that no fourth warpgroup fits (ptxas puts no accumulator
+ * below R24 of each), and the columns of dQ are divided to make the most of what each role has
+ * left. With DQK = 576: 0 to 183 scores, 184 to 575 gather; with 512: 0 to 127, 128 to 511.
+ *
+ * Pairs: the two thread blocks of a cluster take the halves of a query's heads side by side, and
+ * their dKV is added to global memory once for both, or is one partial row: each adds one half of
+ * every tile's columns, and sends its sums of the other half to the other one
+ * (sparse_attn_bwd.sm90_exchange.cuh). With DQK = 576 there is no room but P's tile for them to
+ * land in (LANDS_IN_P): P of the next block is stored when the last of them was taken, behind dS
+ * and the issue of dQ.
+ *
+ * What binds: the additions' way out of the multiprocessor (common/row_sums.cuh).
+ *
+ * With DETERMINISTIC the sums of the launch's before may run on the multiprocessors that the grid
+ * leaves free: they are let begin at once.
+ *
+ * Rows that do not exist (heads past the last, queries of groups that are not full) have zeros for
+ * Q and dO, and a base of +inf: P and dS are 0. Keys behind a list's end are zeros in K, and their
+ * dS are zeroed; nothing is added for them. With groups P and dS are 0 where the key is not of the
+ * row's query.
+ *
+ * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
+ * swizzled:
+ *   QUERY          TILES tiles, rows by columns
+ *   GRAD_OUT       VALUE_TILES tiles
+ *   KEYS           TILES tiles, keys by columns
+ *   PROBABILITIES  P, one tile, rows by keys; of pairs what the other thread block sends
+ *   SLOPES         dS, the same
+ *   NUMBERS        [BLOCKS_AHEAD][64] the keys' numbers, -1: none
+ *   ADDRESSES      [2][64] where their rows lie, 0: none
+ *   MASKS          [BLOCKS_AHEAD][64] bytes: which members have the key; with groups
+ *   WORDS          [BLOCKS_AHEAD] struct block_word
+ *   CURSORS        [2] struct cursor
+ *   SLICES         [3] struct cursor
+ *   PATIENCE, STEP int: see keep_in_step
+ *
+ * Barriers (a block's parity: its number, counted over all items of the thread block; an item's the
+ * same):
+ *   barrier       count  who arrives                              who waits
+ *   ANNOUNCED         4  gather: the next block's numbers and     scores
+ *                        word are written
+ *   KEYS_FULL[t]    128  scores (t = 0, 1) or gather: every       scores, gather
+ *                        thread when its copies have landed;
+ *                        of the first block gather alone
+ *   KEYS_FREE         4  scores: its part of dQ complete          gather, before the last tiles
+ *   SLOPES_FULL       4  scores: P and dS written                 gather, sums
+ *   SLOPES_FREE       8  sums: fragments loaded; gather: its      scores, before the next P
+ *                        part of dQ complete
+ *   QUERY_FULL[g]     1  gather: one thread, and the bytes of     scores, sums
+ *                        part g of Q and dO
+ *   QUERY_FREE[g]     4  sums: the last block's products with     gather, before the next item's
+ *                        those tiles complete
+ * and of pairs:
+ *   PROBABILITIES_FULL  4  scores: P written                      sums
+ *   PROBABILITIES_FREE  4  sums: fragments loaded, and what       scores, before the next P
+ *                          landed taken
+ *   LANDED[i]           1  sums: one thread, and the bytes of a   sums
+ *                          landing
+ *   LANDING_FREE[i]     4  the other block's sums: what landed    sums, before they send
+ *                          there was taken, or P loaded
+ * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
+ * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
+ * fence, after the wait. Named barriers: 1 the scores' warpgroup, 2 the gather's. All meet
+ * when the first block is found, and when it is announced.
+ *
+ * Knobs: GROUP_QUERIES; legal values and the rule that picks it:
+ * src/codegen/families/sparse_attn_bwd_sm90.c.
+ */
+
+enum { SCORES_WARPGROUP = 0, GATHER_WARPGROUP = 1 };
 
 KERNEL void CLUSTERED __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {

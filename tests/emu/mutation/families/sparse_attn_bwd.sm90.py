@@ -5,9 +5,7 @@ import re
 
 from configurations import Check, Program
 
-FILES = ("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh",
-         "templates/sparse_attn_bwd.sm90_exchange.cuh", "templates/sparse_attn_bwd.sm90_rows.cuh",
-         "templates/sparse_attn_bwd.slices.cuh",
+FILES = ("templates/sparse_attn_bwd.sm90", "templates/sparse_attn_bwd.slices.cuh",
          "templates/common/fragment_tile.cuh", "templates/common/row_sums.cuh")
 
 # All of them take more than an hour of two cores.
@@ -97,7 +95,8 @@ CONFIGURATIONS = (
     Program("bwd-sm90-in-step", "gpu_bwd_main", (BY_ITSELF, "steps"),
             emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
             report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1,
-            files=("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh")),
+            files=("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh",
+                   "templates/sparse_attn_bwd.sm90_gather.cuh")),
     # Two chunks of groups.
     check("bwd-sm90-chunks", "heads=64,dqk=512,dv=512,topk=64,deterministic=1",
           "--queries 140 --rows 100 --lists random --valid 3", schedules=1),
