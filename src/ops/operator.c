@@ -193,9 +193,8 @@ smelt_status smelt__operator_create(const struct smelt__spec_table *table, void 
                                     struct smelt__spec *checked) {
     struct smelt__spec spec;
     struct smelt__operator *made = NULL;
-    if (!object || !context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           object ? "context" : table->object);
+    if (!object)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", table->object);
     memcpy(object, &made, sizeof made); /* a pointer of another type: STEM's */
     smelt_status status = smelt__context_need_device(context);
     if (status == SMELT_OK)
