@@ -276,6 +276,11 @@ struct tensors {
     void *args;
 };
 
+/* Past the last of so many bytes. A caller's number of them may be any: then memory ends there. */
+static uintptr_t end_of(uintptr_t begin, size_t bytes) {
+    return bytes <= UINTPTR_MAX - begin ? begin + bytes : UINTPTR_MAX;
+}
+
 static struct argument argument_of(const struct tensors *all, const struct smelt__tensor_row *row) {
     return (struct argument){all->table, row, all->extents, smelt__tensor_of(row, all->args)};
 }
@@ -372,14 +377,14 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
         }
         const uintptr_t begin = (uintptr_t)tensor->data;
         struct range *range = row->role == SMELT__INPUT ? &read[reads++] : &written[writes++];
-        *range = (struct range){begin, begin + (uintptr_t)bytes, row, NULL};
+        *range = (struct range){begin, end_of(begin, (size_t)bytes), row, NULL};
     }
     for (int i = 0; i < count; i++) {
         const uintptr_t begin = (uintptr_t)others[i].data;
         struct range *range = others[i].written ? &written[writes] : &read[reads];
         if (others[i].bytes == 0)
             continue;
-        *range = (struct range){begin, begin + others[i].bytes, NULL, others[i].name};
+        *range = (struct range){begin, end_of(begin, others[i].bytes), NULL, others[i].name};
         *(others[i].written ? &writes : &reads) += 1;
     }
     return check_overlaps(&all, written, writes, read, reads);
@@ -445,13 +450,13 @@ int smelt__check_again(const struct smelt__checked *checked, const void *given,
             different |= (uint64_t)(is->strides[k] ^ was->strides[k]);
         different |= (begin & was->mask) | (begin == 0);
         *(was->written ? &written[writes++] : &read[reads++]) =
-            (struct span){begin, begin + (uintptr_t)was->bytes};
+            (struct span){begin, end_of(begin, (size_t)was->bytes)};
     }
     for (int i = 0; i < count; i++) {
         const uintptr_t begin = (uintptr_t)others[i].data;
         if (others[i].bytes)
             *(others[i].written ? &written[writes++] : &read[reads++]) =
-                (struct span){begin, begin + others[i].bytes};
+                (struct span){begin, end_of(begin, others[i].bytes)};
     }
     for (int i = 0; i < writes; i++)
         apart &= are_apart(written[i], written + i + 1, writes - i - 1) &

@@ -188,6 +188,9 @@ static void overlaps(void **state) {
     args = legal_args();
     args.partition = address(9, 256), args.partition_bytes = 1 << 16;
     expect_refusal(&backward, &args, "overlaps partition (");
+    args = legal_args(); /* to the end of all memory */
+    args.workspace = address(1, 1 << 20), args.workspace_bytes = SIZE_MAX;
+    expect_refusal(&backward, &args, "overlaps workspace (");
 }
 
 static size_t bytes_of(const struct smelt__sparse_attn_backward *backward,

@@ -268,6 +268,22 @@ static void boxes(void **state) {
     assert_false(smelt__grad_is_prepared(&prepared, &args));
 }
 
+/* A workspace that is said to reach beyond the end of memory has everything behind it. */
+static void endless_workspace(void **state) {
+    const struct smelt__sparse_attn_backward backward = backward_of(0);
+    struct random random = random_begin("endless_workspace");
+    struct smelt__grad_prepared prepared;
+    smelt_sparse_attn_grad_args args = draw_call(&random, &backward);
+    (void)state;
+    args.workspace = address(0x8000, 0), args.workspace_bytes = (size_t)1 << 62;
+    assert_int_equal(smelt__grad_prepare(&backward, &args, &prepared), SMELT_OK);
+    assert_true(smelt__grad_is_prepared(&prepared, &args));
+    args.workspace = address(0xE0000, 0), args.dq.data = address(0xF0000, 0);
+    assert_false(smelt__grad_is_prepared(&prepared, &args));
+    args.workspace = address(0xF8000, 0);
+    assert_true(smelt__grad_is_prepared(&prepared, &args));
+}
+
 /* A struct of an earlier version, which is shorter, is prepared each time. */
 static void other_versions(void **state) {
     const struct smelt__sparse_attn_backward backward = backward_of(0);
@@ -377,6 +393,7 @@ static void threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(calls_again), cmocka_unit_test(boxes),
+                                       cmocka_unit_test(endless_workspace),
                                        cmocka_unit_test(other_versions), cmocka_unit_test(threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
