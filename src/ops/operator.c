@@ -279,11 +279,11 @@ smelt_status smelt__operator_check_grid(const struct smelt__operator *made, unsi
     return SMELT_OK;
 }
 
-int64_t smelt__blocks_beside(const struct smelt__kernel *kernel, int free_multiprocessors) {
+int64_t smelt__blocks_beside(const struct smelt__kernel *kernel, int64_t free_multiprocessors) {
     if (free_multiprocessors == 0)
         return kernel->most_blocks;
     const int64_t left =
-        kernel->resident_blocks - (int64_t)free_multiprocessors * kernel->multiprocessor_blocks;
+        kernel->resident_blocks - free_multiprocessors * kernel->multiprocessor_blocks;
     const int64_t least = kernel->cluster ? kernel->cluster : 1;
     return left > least ? left - left % least : least;
 }

@@ -88,7 +88,7 @@ smelt_status smelt__operator_check_grid(const struct smelt__operator *made, unsi
 /* Blocks that a launch has at most so that `free_multiprocessors` stay free for other streams, one
  * at least being used; 0 leaves it to the kernel's most_blocks. The kernel must go through all of
  * its items whatever its grid. */
-int64_t smelt__blocks_beside(const struct smelt__kernel *kernel, int free_multiprocessors);
+int64_t smelt__blocks_beside(const struct smelt__kernel *kernel, int64_t free_multiprocessors);
 
 /* Blocks for `items` of a kernel, at most `most`. */
 uint32_t smelt__blocks_for(const struct smelt__kernel *kernel, int64_t items, int64_t most);

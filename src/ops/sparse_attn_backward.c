@@ -128,7 +128,7 @@ static smelt_status launch_groups(void *user, const struct smelt__key_grads_chun
     const struct backward_call *call = user;
     struct smelt__grad_prepared *const prepared = call->prepared;
     const struct smelt__kernel *kernel = smelt__grad_kernel(call->backward, SMELT__BACKWARD_MAIN);
-    const int left = prepared->args.free_multiprocessors + chunk->beside;
+    const int64_t left = (int64_t)prepared->args.free_multiprocessors + chunk->beside;
     prepared->main.first_group = (int)chunk->first;
     prepared->main.groups = (int)chunk->groups;
     prepared->main.partials = chunk->partials;

@@ -230,6 +230,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
         const size_t kept = state.chain_length < state.chain_from ? 0 : state.chain_params;
         struct fake_launch *launch = &state.chain[state.chain_length++];
         launch->blocks = config->gridDimX;
+        launch->threads = config->blockDimX;
         launch->early = may_begin_early(config);
         copy_params(launch->params, parameters[0], kept);
     }

@@ -16,7 +16,7 @@ enum { FAKE_CHAIN = 16, FAKE_CHAIN_PARAMS = 512 };
 
 /* One of the launches since the test last set `chain_length` to 0. */
 struct fake_launch {
-    unsigned blocks;
+    unsigned blocks, threads;
     int early;                               /* programmatic stream serialization */
     unsigned char params[FAKE_CHAIN_PARAMS]; /* as many as `chain_params` says */
 };

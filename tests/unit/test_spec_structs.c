@@ -52,7 +52,7 @@ struct subject {
 #define SUBJECT(op, keys)                                                                          \
     {                                                                                              \
 #op keys, sizeof(smelt_##op##_spec), offsetof(smelt_##op##_spec, knobs), print_##op,       \
-            parse_##op, supported_##op, create_##op                                                             \
+            parse_##op, supported_##op, create_##op                                                \
     }
 
 FUNCTIONS(sparse_attn)
@@ -211,8 +211,8 @@ static void specs_of_any_numbers(void **unused) {
         smelt_context_destroy(&contexts[i]);
 }
 
-/* A call that makes no operator leaves NULL, whatever the caller's pointer held: most declare it and
- * hand it over. */
+/* A call that makes no operator leaves NULL, whatever the caller's pointer held: most declare it
+ * and hand it over. */
 static void made_none(const struct subject *subject, smelt_context *context, const void *spec,
                       smelt_status expected, const char *message) {
     void *made = (void *)(uintptr_t)64; // NOLINT: nothing is there, and nobody looks

@@ -1,0 +1,99 @@
+/* The deterministic backward pass on a fake driver: its main kernel is launched chunk by chunk, the
+ * sums of the chunk before beside it, and leaves the multiprocessors free that the caller wants for
+ * other streams, and those of the sums. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fakes.h"
+#include "smelt/sparse_attn.h"
+
+enum { HEADS = 64, TOPK = 64, TOKENS = 1000, MULTIPROCESSORS = 132 };
+
+static struct fake_driver *driver;
+static smelt_context *context;
+static smelt_sparse_attn *attn;
+
+static int open_operator(void **unused) {
+    (void)unused;
+    smelt_context_options options = fakes_options();
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    spec.heads = HEADS, spec.dqk = 576, spec.dv = 512, spec.topk = TOPK;
+    spec.passes = SMELT_PASS_BACKWARD;
+    spec.deterministic = 1;
+    driver = fakes_driver();
+    driver->devices = 1;
+    driver->context_id = 1;
+    driver->capability_major = 9;
+    driver->chain_params = 0;
+    const smelt_status status = smelt_context_create(&context, &options);
+    return status ? status : smelt_sparse_attn_create(&attn, context, &spec);
+}
+
+static int close_operator(void **unused) {
+    (void)unused;
+    smelt_sparse_attn_destroy(&attn);
+    smelt_context_destroy(&context);
+    return 0;
+}
+
+static void *address(int number) {
+    return (void *)((uintptr_t)number << 40); // NOLINT: never followed
+}
+
+static smelt_sparse_attn_grad_args make_args(void) {
+    smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+    args.tokens = TOKENS, args.rows = 100, args.width = TOPK, args.scale = 1;
+    args.q.data = address(1), args.kv.data = address(2), args.indices.data = address(3);
+    args.out.data = address(4), args.lse.data = address(5), args.grad_out.data = address(6);
+    args.dq.data = address(7), args.dkv.data = address(8), args.workspace = address(9);
+    assert_int_equal(smelt_sparse_attn_backward_workspace(attn, &args, &args.workspace_bytes),
+                     SMELT_OK);
+    return args;
+}
+
+static unsigned main_threads(void) {
+    smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
+    int index = 0;
+    do
+        assert_int_equal(
+            smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_BACKWARD, index++, &info), SMELT_OK);
+    while (strncmp(info.spec, "sparse_attn_bwd:", 16) != 0);
+    return (unsigned)info.threads;
+}
+
+/* What is free stays free, if it is less than all; no number of them is too large. */
+static void multiprocessors_that_stay_free(void **unused) {
+    (void)unused;
+    static const int frees[] = {0, 1, 50, MULTIPROCESSORS - 1, MULTIPROCESSORS, 1 << 20, INT32_MAX};
+    smelt_sparse_attn_grad_args args = make_args();
+    const unsigned threads = main_threads();
+    for (size_t i = 0; i < sizeof frees / sizeof *frees; i++) {
+        int chunks = 0;
+        args.free_multiprocessors = frees[i];
+        driver->chain_length = 0;
+        assert_int_equal(smelt_sparse_attn_backward(attn, &args, NULL), SMELT_OK);
+        assert_in_range(driver->chain_length, 1, FAKE_CHAIN - 1); /* all of them are seen */
+        for (int k = 0; k < driver->chain_length; k++) {
+            const int64_t left = MULTIPROCESSORS - (int64_t)frees[i];
+            if (driver->chain[k].threads != threads)
+                continue;
+            assert_in_range(driver->chain[k].blocks, 1, left > 1 ? left : 1);
+            chunks++;
+        }
+        assert_true(chunks > 1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(multiprocessors_that_stay_free, open_operator,
+                                        close_operator),
+    };
+    return cmocka_run_group_tests_name("chunks on fakes", tests, NULL, NULL);
+}
