@@ -251,7 +251,7 @@ class Samples(unittest.TestCase):
         homes = {f"{family}{i}": family for family, count in (("a", 12), ("b", 8))
                  for i in range(count)}
         given = {"again": None, "skip": [], "only": None, "sample": 0, "full": False, "all": False,
-                 "seed": 1, "shard": None, "family": None, **options}
+                 "listed": False, "seed": 1, "shard": None, "family": None, **options}
         arguments = argparse.Namespace(**given)
         chosen = mutate.choose(homes, families, {"a0", "b0"}, arguments)
         return ([sum(homes[n] == family for n in chosen) for family in "ab"],
@@ -264,6 +264,12 @@ class Samples(unittest.TestCase):
         self.assertEqual(self.choose(full=True, family=["a", "b"]), ([5, 8], {}))
         self.assertEqual(self.choose(full=True, all=True), ([12, 8], {}))
         self.assertEqual(self.choose(sample=20, all=True), ([12, 8], {}))
+
+    def test_what_a_proof_excuses_is_run_by_itself(self):
+        self.assertEqual(self.choose(listed=True), ([1, 1], {}))
+        self.assertEqual(self.choose(listed=True, full=True), ([1, 0], {"b": "two are open"}))
+        self.assertEqual(self.choose(listed=True, sample=20), ([1, 0], {"b": "two are open"}))
+        self.assertEqual(self.choose(listed=True, sample=1, family=["a", "b"])[0], [0, 1])
 
     def test_shards_are_a_partition(self):
         names = [str(i) for i in range(11)]
