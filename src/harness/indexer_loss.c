@@ -256,8 +256,16 @@ static float draw_target(struct smelt__random *random) {
     return smelt__random_below(random, 8) ? target : 0.0F;
 }
 
+static int has_slots(const struct smelt__problem *problem, int64_t query) {
+    for (int64_t i = 0; i < problem->options.width; i++)
+        if (smelt__slots_row(problem, &slots, query, i) >= 0)
+            return 1;
+    return 0;
+}
+
 /* Masked slots hold the row's largest numbers, NaN being one that counts as none: who takes one
- * gives himself away. */
+ * gives himself away. Of a row without any other slot p and q would then be 1, and the loss 0 as it
+ * is: there the logits are -inf, with which the loss of any slot is infinite. */
 static void fill_query(struct smelt__problem *problem, int64_t query) {
     const struct smelt__problem_options *const given = &problem->options;
     const enum kind kind = kind_of(given, query);
@@ -268,6 +276,7 @@ static void fill_query(struct smelt__problem *problem, int64_t query) {
                           smelt__problem_at(problem, TENSOR(TARGET), query, 0, 0);
     const float shift = 100.0F * uniform(&random) - 50.0F;
     const int64_t peak = (1 + query % 3) * given->width / 4;
+    const float masked = has_slots(problem, query) ? shift + MASKED_LOGIT : -INFINITY;
     for (int64_t i = 0; i < given->width; i++) {
         const float drawn = draw_target(&random), noise = uniform(&random) - 0.5F;
         const float logit = given->own[SCORES] == TRAINED
@@ -275,7 +284,7 @@ static void fill_query(struct smelt__problem *problem, int64_t query) {
                                 : 12.0F * noise + shift;
         const int valid = smelt__slots_row(problem, &slots, query, i) >= 0;
         target[i] = valid ? odd_target(kind, drawn, llabs(i - peak), &random) : MASKED_TARGET;
-        logits[i] = valid ? odd_logit(kind, logit, llabs(i - peak), &random) : shift + MASKED_LOGIT;
+        logits[i] = valid ? odd_logit(kind, logit, llabs(i - peak), &random) : masked;
     }
 }
 
