@@ -57,6 +57,9 @@ CONFIGURATIONS = (
           schedules=1),
     check("logits-sm90-random", "heads=2,dim=64,dtype=fp8", "--queries 32 --rows 3000 --lists random --seed 1",
           schedules=1),
+    # No window of fewer keys than a slab has.
+    check("logits-sm90-short", "heads=2,dim=64,dtype=fp8", "--queries 1 --rows 50 --lists adversarial --seed 0",
+          schedules=1),
     # No window at all; infinite keys beside heads that are not there.
     check("logits-sm90-none", "heads=1,dim=64,dtype=fp8", "--queries 1 --rows 301 --lists adversarial --seed 0",
           schedules=1),
