@@ -71,6 +71,7 @@ static const struct shape shapes[] = {
     {"no entry", 5, 0, 64, 70, EMPTY, 0, 1, 0, 0},
     {"chunks", 37, 2, 64, 500, ANY, 0, 1, 0, 12},
     {"chunks of several ranges", 64, 0, 64, 1200, FEW, 2, 2, 0, 16},
+    {"several ranges, keys once", 75, 0, 64, 600, ONCE, 2, 1, 0, 40},
     {"a chunk each", 9, 1, 64, 100, ANY, 0, 1, 0, 1},
     {"a part", PART, 0, 64, 90, ONCE, 0, 1, 0, 0},
     {"a part, keys named again", PART, 0, 64, 90, SHARED, 0, 1, 0, 0},

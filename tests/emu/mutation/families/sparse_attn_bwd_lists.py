@@ -13,6 +13,7 @@ def lists(name, program, which, *arguments, **more):
 
 
 SEED = {"SMELT_TEST_SEED": "70"}
+ONE_SCHEDULE = {"schedules": 1, "variables": dict(SEED, SMELT_TEST_SCHEDULES="1")}
 
 UNSETTLED = "of the 494 mutants of the pass `turn`, written anew since, 315 were not tried; nor copies of lists"
 
@@ -22,8 +23,8 @@ COVERAGE = ("group", "turn")
 CONFIGURATIONS = (
     # A few cases, by which most mutants die; then all of them.
     lists("group-fours", "gpu_bwd_lists", "group", "0", "sm_90a", "fours", variables=SEED),
-    lists("turn-few", "gpu_bwd_segments", "turn", "0", "sm_90a", "several ranges", "lists", variables=SEED),
+    lists("turn-few", "gpu_bwd_segments", "turn", "0", "sm_90a", "several ranges", "lists", **ONE_SCHEDULE),
+    lists("turn-schedules", "gpu_bwd_segments", "turn", "0", "sm_90a", "several ranges", "lists", variables=SEED),
     lists("group", "gpu_bwd_lists", "group", "4", "sm_90a", variables=SEED),
-    lists("turn", "gpu_bwd_segments", "turn", "4", "sm_90a", "", "lists", schedules=1,
-          variables=dict(SEED, SMELT_TEST_SCHEDULES="1")),
+    lists("turn", "gpu_bwd_segments", "turn", "4", "sm_90a", "", "lists", **ONE_SCHEDULE),
 )
