@@ -152,6 +152,68 @@ def test_compile_reduce_overhead(device):
     assert torch.equal(got, problem.run() * 2)
 
 
+def training(device, seed):
+    """The leaves and windows of a step that trains attention and its indexer, and its loss of them."""
+    problem = Problem(device, heads=8, dqk=576, tokens=64, rows=64, width=1, seed=seed)
+    made = torch.Generator().manual_seed(seed)
+    iq = torch.randn(64, 4, 128, generator=made).to(device, torch.bfloat16).requires_grad_()
+    ik = torch.randn(64, 128, generator=made).to(device, torch.bfloat16).requires_grad_()
+    weights = torch.randn(64, 4, generator=made).to(device).requires_grad_()
+    begin = torch.zeros(64, dtype=torch.int32, device=device)
+    end = torch.randint(0, 65, (64,), generator=made).to(device, torch.int32)
+
+    def loss(q, kv, iq, ik, weights, begin, end):
+        kept = {"backend": "smelt"}
+        indices, logits, lengths = smelt.indexer_topk(iq, ik, weights, begin, end, 16, **kept)
+        kept["topk_length"] = lengths
+        out, lse = smelt.sparse_attention(q, kv, indices, 0.05, return_lse=True, **kept)
+        target = smelt.sparse_scores(q, kv, indices, lse, 0.05, **kept)
+        learnt = smelt.indexer_loss(logits, target, indices, **kept)
+        scores = smelt.indexer_scores(iq, ik, weights, indices, **kept)
+        return out.float().square().mean() + learnt + scores.sigmoid().mean()
+
+    return [problem.q, problem.kv, iq, ik, weights, begin, end], loss
+
+
+def test_compile_reduce_overhead_trains(device, monkeypatch):
+    """Forward and backward passes become graphs, which are replayed on each step's inputs without a call of ours, and
+    give what eager calls give."""
+    calls = []
+    for module, name in (
+        (smelt._sparse_attention, "_forward"),
+        (smelt._sparse_attention, "_backward"),
+        (smelt._indexer, "launched"),
+        (smelt._indexer_gradients, "launched"),
+        (smelt._indexer_training, "launched"),
+    ):
+
+        def counted(*arguments, call=getattr(module, name)):
+            calls.append(1)
+            return call(*arguments)
+
+        monkeypatch.setattr(module, name, counted)
+    given, loss = training(device, 0)
+    leaves = given[:5]
+    compiled = torch.compile(loss, fullgraph=True, mode="reduce-overhead")
+    launched = []
+    for step in range(6):
+        with torch.no_grad():
+            for one, two in zip(given, training(device, step)[0]):
+                one.copy_(two)
+        torch.compiler.cudagraph_mark_step_begin()
+        before = len(calls)
+        value = compiled(*given)
+        grads = torch.autograd.grad(value, leaves)
+        launched.append(len(calls) - before)
+        # The next step's replays write where these lie.
+        value, grads = value.detach().clone(), [grad.clone() for grad in grads]
+        want = loss(*given)
+        torch.testing.assert_close(value, want.detach(), rtol=1e-4, atol=1e-5)
+        for got, true in zip(grads, torch.autograd.grad(want, leaves)):
+            check_grad(got, true)
+    assert launched[0] > 0 and launched[-2:] == [0, 0], launched
+
+
 def test_two_streams(device):
     """Each stream's work waits for what is before it there, and memory is not given away too soon."""
     problems = [
