@@ -7,6 +7,7 @@ import operator
 from torch import SymFloat, SymInt, Tensor, int32
 
 BACKENDS = ("auto", "smelt", "torch")
+MOST_SCALE = 2e38
 
 
 def whole(value, name: str) -> int | None:
@@ -43,6 +44,14 @@ def number(value, name: str):
     except (TypeError, ValueError, RuntimeError):  # of a tensor of several
         pass
     raise TypeError(f"smelt: {name} must be a number, not {type(value).__name__}")
+
+
+def legal_scale(scale) -> None:
+    """What the kernels say of a softmax scale."""
+    if isinstance(scale, (float, int)) and not 0 < scale <= MOST_SCALE:
+        raise ValueError(
+            f"smelt: scale = {scale} is not legal; it must be positive and at most {MOST_SCALE:g}"
+        )
 
 
 def choose(value, name: str, legal: tuple) -> None:

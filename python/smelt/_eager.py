@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 from torch.nn import Parameter
 
 from . import _native, _runtime
@@ -84,11 +83,18 @@ def table(sizes: tuple, gradients: tuple = (), node=None, casts: bool = False):
 
 def is_plain(*tensors: Tensor | None) -> bool:
     """Whether this is an eager call on plain tensors, which goes to the kernel directly. Others, wrappers of a
-    tensor that a collective has yet to fill, say, go through the dispatcher, which knows what they hold."""
+    tensor that a collective has yet to fill, say, or tensors without data (meta), go through the dispatcher, which
+    knows what they hold."""
+    metas = 0
     for tensor in tensors:
-        if tensor is not None and type(tensor) not in plain_types:
+        if tensor is None:
+            continue
+        if type(tensor) not in plain_types:
             return False
-    return not is_watched()
+        metas += tensor.is_meta
+    if metas and metas < sum(tensor is not None for tensor in tensors):
+        raise ValueError("smelt: tensors must be on one device, and some are on meta, which has no data")
+    return not metas and not is_watched()
 
 
 def in_forward_mode() -> bool:
@@ -104,13 +110,37 @@ def refuse_tangents(*tensors: Tensor | None) -> None:
             raise RuntimeError("smelt: there are no derivatives in forward mode (jvp)")
 
 
+class _Last(torch.autograd.Function):
+    """A gradient that has no derivative itself. PyTorch's once_differentiable marks those alone whose incoming gradient
+    has one, and those of out.sum(), which depend on q as well, would count as constant."""
+
+    @staticmethod
+    def forward(ctx, grad):
+        return grad.view_as(grad)
+
+    @staticmethod
+    def backward(ctx, _):
+        raise RuntimeError("smelt: there are no second derivatives")
+
+
+def last(grads: tuple) -> tuple:
+    """What a backward function returns where derivatives of it may be asked for (create_graph): an error then."""
+    with torch.enable_grad():
+        return tuple(
+            None if grad is None else _Last.apply(grad.detach().requires_grad_()) for grad in grads
+        )
+
+
 def once(flow):
-    """A backward function whose result has no derivatives: PyTorch's once_differentiable, but not where the
-    function is traced, which it would stop."""
-    refusing = once_differentiable(flow)
+    """A backward function whose results have no derivatives, but not where the function is traced, which it would
+    stop."""
 
     def run(ctx, *grads):
-        return (refusing if torch.is_grad_enabled() and not is_watched() else flow)(ctx, *grads)
+        if not torch.is_grad_enabled() or is_watched():
+            return flow(ctx, *grads)
+        with torch.no_grad():
+            made = flow(ctx, *grads)
+        return last(made)
 
     return run
 

@@ -20,6 +20,7 @@ from . import _reference as _attention_reference
 from ._checks import (
     attended,
     integer,
+    legal_scale,
     number,
     one_masked,
     optional_tensors,
@@ -70,6 +71,7 @@ def _scores(*arguments, said=None):
     found = operator_of(q, key, backend)
     if found is None:
         attended(*given)
+        legal_scale(scale)
         target = _attention_reference.sparse_scores(
             q, kv, indices, lse, scale, topk_length=topk_length, sink=sink
         )

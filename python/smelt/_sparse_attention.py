@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from . import _native, _reference, _runtime
 from ._checks import (
     BACKENDS,
     attended,
     choose,
+    legal_scale,
     number,
     one_masked,
     optional_tensors,
@@ -33,6 +33,7 @@ from ._checks import (
 from ._eager import (
     autocast_type,
     is_plain,
+    last,
     launched,
     refuse_tangents,
     table,
@@ -243,9 +244,11 @@ class _SparseAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_out):
-        if torch.is_grad_enabled():  # create_graph: the gradients have none themselves
-            return _gradients_once(ctx, grad_out)
-        return _gradients(ctx, grad_out)
+        if not torch.is_grad_enabled():
+            return _gradients(ctx, grad_out)
+        with torch.no_grad():  # create_graph
+            made = _gradients(ctx, grad_out)
+        return last(made)
 
 
 def _gradients(ctx, grad_out):
@@ -259,8 +262,6 @@ def _gradients(ctx, grad_out):
         found = known.operators[which] = _find(inputs, options, which, "smelt")
     return *_backward(found, inputs, options, out, lse, grad_out, partition), None
 
-
-_gradients_once = once_differentiable(_gradients)
 
 # Function.apply without what it does for functorch: calls that functorch watches do not come here.
 _apply = super(torch.autograd.Function, _SparseAttention).apply
@@ -311,6 +312,7 @@ def _reference_arguments(inputs, options):
 
 def _reference_forward(inputs, options):
     attended(*inputs)
+    legal_scale(options.scale)
     positional, named = _reference_arguments(inputs, options)
     out, lse, max_logits = _reference.sparse_attention(*positional, **named)
     *_, queries, query_count = inputs

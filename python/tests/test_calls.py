@@ -304,7 +304,7 @@ def test_checkpoints_and_anomalies(known):
     kept = known.run()
     weight = known.grad_out.clone().requires_grad_()
     (grad,) = torch.autograd.grad(kept, known.q, weight, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable|second derivatives"):
+    with pytest.raises(RuntimeError, match="second derivatives"):
         grad.float().square().sum().backward()
 
 

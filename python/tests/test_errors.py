@@ -99,9 +99,26 @@ def test_scale_in_a_tensor(device, backend):
 
 def test_meta_and_sparse(device):
     problem = Problem(device, grad=False)
-    for strange in (problem.q.to("meta"), problem.q.to_sparse()):
-        with pytest.raises((TypeError, ValueError, RuntimeError)):
-            call(problem, q=strange)
+    for backend in ("smelt", "auto", "torch"):
+        for name in ("q", "kv", "indices"):
+            with pytest.raises(ValueError, match="some are on meta"):
+                call(problem, **{name: getattr(problem, name).to("meta")}, backend=backend)
+    with pytest.raises((TypeError, ValueError, RuntimeError)):
+        call(problem, q=problem.q.to_sparse())
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf"), 3e38])
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_scales_that_no_kernel_takes(device, scale, backend):
+    """An error, whichever computes."""
+    problem = Problem(device, grad=False)
+    with pytest.raises(ValueError, match="must be positive and at most 2e"):
+        call(problem, scale=scale, backend=backend)
+    lse = problem.q[..., 0].float()
+    with pytest.raises(ValueError, match="must be positive and at most 2e"):
+        smelt.sparse_scores(
+            problem.q, problem.kv, problem.indices, lse, scale, dv=problem.dv, backend=backend
+        )
 
 
 def test_outputs_that_overlap(device):

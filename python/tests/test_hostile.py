@@ -557,6 +557,27 @@ def test_results_do_not_depend_on_defaults(calls, cold):
             assert given[each].grad.device == given[each].device, name
 
 
+@pytest.mark.filterwarnings("error")  # among them that the eager reference computes
+def test_tensors_without_data(calls):
+    """On meta: shapes and types of what a call returns, and of its gradients, after a real call and before."""
+    for name, arguments in calls.items():
+        for _ in range(2):
+            given = {
+                each: value.to("meta") if isinstance(value, torch.Tensor) else value
+                for each, value in arguments.items()
+            }
+            for each in DIFFERENTIABLE.get(name, ()):
+                given[each].requires_grad_()
+            got = tensors_of(call(name, given))
+            want = tensors_of(call(name, fresh(arguments)))
+            for one, two in zip(got, want, strict=True):
+                assert one.is_meta and (one.shape, one.dtype) == (two.shape, two.dtype), name
+            if name in DIFFERENTIABLE:
+                floats_of(tuple(got)).float().sum().backward()
+            for each in DIFFERENTIABLE.get(name, ()):
+                assert given[each].grad.is_meta and given[each].grad.dtype is given[each].dtype, name
+
+
 def with_leaves(name, arguments):
     given = fresh(arguments)
     for each in DIFFERENTIABLE[name]:
@@ -569,17 +590,24 @@ def floats_of(result):
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-def test_second_derivatives_are_refused(calls, name):
-    given = with_leaves(name, calls[name])
-    leaves = [given[each] for each in DIFFERENTIABLE[name]]
-    # squared: without it a first derivative would not depend on what the second is by
-    loss = floats_of(call(name, given)).float().nan_to_num(neginf=0).square().sum()
-    grads = torch.autograd.grad(loss, leaves, create_graph=True)
-    if name == "project_values":  # PyTorch's own product, which has one
-        torch.autograd.grad(grads[0].float().sum(), leaves, allow_unused=True)
-        return
-    with pytest.raises(RuntimeError, match="second derivatives|once_differentiable"):
-        sum(grad.float().sum() for grad in grads).backward()
+@pytest.mark.parametrize("power", [1, 2], ids=["constant gradient", "gradient with a derivative"])
+def test_second_derivatives_are_refused(calls, name, power):
+    """Also where the incoming gradient is constant: dq of out.sum() depends on q, and would count as constant."""
+    for _ in range(2):  # cold, and made before
+        given = with_leaves(name, calls[name])
+        leaves = [given[each] for each in DIFFERENTIABLE[name]]
+        loss = floats_of(call(name, given)).float().nan_to_num(neginf=0).pow(power).sum()
+        want = torch.autograd.grad(loss, leaves, retain_graph=True)
+        grads = torch.autograd.grad(loss, leaves, create_graph=True)
+        if name == "project_values":  # PyTorch's own product, which has one
+            torch.autograd.grad(grads[0].float().sum(), leaves, allow_unused=True)
+            return
+        for one, two in zip(grads, want):
+            assert one.requires_grad and one.dtype is two.dtype
+            torch.testing.assert_close(one.detach(), two, rtol=0.02, atol=1e-3)
+        for grad in grads:
+            with pytest.raises(RuntimeError, match="second derivatives"):
+                grad.float().sum().backward(retain_graph=True)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
