@@ -16,8 +16,8 @@
  *   SHARED_BYTES                 25664  of 232448 that a block may have on sm_90a
  * launch
  *   512 threads a block, 3 blocks resident per multiprocessor, at most 40 registers a thread
- *   1 block a range
- *   persistent: one such block after another in a resident one
+ *   grid: 1 block a range, but no more than are resident at once
+ *   persistent: in a grid-stride loop a block does the work of several
  */
 
 enum {

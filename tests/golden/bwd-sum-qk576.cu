@@ -12,8 +12,8 @@
  *   SHARED_BYTES                 73728  of 232448 that a block may have on sm_90a
  * launch
  *   288 threads a block, 3 blocks resident per multiprocessor, at most 72 registers a thread
- *   1 block a key
- *   persistent: one such block after another in a resident one
+ *   grid: 1 block a key, but no more than are resident at once
+ *   persistent: in a grid-stride loop a block does the work of several
  */
 
 enum {

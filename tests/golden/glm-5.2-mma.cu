@@ -26,7 +26,7 @@
  *   SHARED_BYTES                231848  of 232448 that a block may have on sm_90a
  * launch
  *   256 threads a block, 1 block resident per multiprocessor, at most 255 registers a thread
- *   1 block a query
+ *   grid: 1 block a query
  */
 
 enum {

@@ -14,8 +14,8 @@
  *   SHARED_BYTES                 53312  of 232448 that a block may have on sm_90a
  * launch
  *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
- *   1 block a group
- *   persistent: one such block after another in a resident one
+ *   grid: 1 block a group, but no more than are resident at once
+ *   persistent: in a grid-stride loop a block does the work of several
  */
 
 enum {

@@ -20,8 +20,8 @@
  *   SHARED_BYTES                202784  of 232448 that a block may have on sm_90a
  * launch
  *   512 threads a block, 1 block resident per multiprocessor, at most 128 registers a thread
- *   1 block a group
- *   persistent: one such block after another in a resident one
+ *   grid: 1 block a group, but no more than are resident at once
+ *   persistent: in a grid-stride loop a block does the work of several
  */
 
 enum {

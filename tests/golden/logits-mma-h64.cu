@@ -17,7 +17,7 @@
  *   SHARED_BYTES                 49152  of 166912 that a block may have on sm_80
  * launch
  *   128 threads a block, 2 blocks resident per multiprocessor, at most 255 registers a thread
- *   1 block a tile
+ *   grid: 1 block a tile
  */
 
 enum {

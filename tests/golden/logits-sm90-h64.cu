@@ -23,8 +23,8 @@
  *   SHARED_BYTES                210880  of 232448 that a block may have on sm_90a
  * launch
  *   512 threads a block, 1 block resident per multiprocessor, at most 128 registers a thread
- *   1 block a tile
- *   persistent: one such block after another in a resident one
+ *   grid: 1 block a tile, but no more than are resident at once
+ *   persistent: a block does the work of several, one contiguous run
  */
 
 enum {

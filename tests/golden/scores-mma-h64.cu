@@ -25,7 +25,7 @@
  *   SHARED_BYTES                150440  of 166912 that a block may have on sm_80
  * launch
  *   256 threads a block, 1 block resident per multiprocessor, at most 255 registers a thread
- *   1 block a query
+ *   grid: 1 block a query
  */
 
 enum {

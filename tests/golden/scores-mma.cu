@@ -15,8 +15,8 @@
  *   SHARED_BYTES                 32768  of 166912 that a block may have on sm_80
  * launch
  *   256 threads a block, 2 blocks resident per multiprocessor, at most 128 registers a thread
- *   1 block a query
- *   persistent: one such block after another in a resident one
+ *   grid: 1 block a query, but no more than are resident at once
+ *   persistent: in a grid-stride loop a block does the work of several
  */
 
 enum {

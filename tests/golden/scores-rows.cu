@@ -22,8 +22,8 @@
  *   SHARED_BYTES                219128  of 232448 that a block may have on sm_90a
  * launch
  *   384 threads a block, 1 block resident per multiprocessor, at most 168 registers a thread
- *   1 block a query
- *   persistent: one such block after another in a resident one
+ *   grid: 1 block a query, but no more than are resident at once
+ *   persistent: in a grid-stride loop a block does the work of several
  */
 
 enum {

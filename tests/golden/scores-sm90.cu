@@ -21,8 +21,8 @@
  *   SHARED_BYTES                230304  of 232448 that a block may have on sm_90a
  * launch
  *   640 threads a block, 1 block resident per multiprocessor, at most 96 registers a thread
- *   1 block a query
- *   persistent: one such block after another in a resident one
+ *   grid: 1 block a query, but no more than are resident at once
+ *   persistent: in a grid-stride loop a block does the work of several
  */
 
 enum {

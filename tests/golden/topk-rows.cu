@@ -21,7 +21,7 @@
  *   SHARED_BYTES                 38316  of 232448 that a block may have on sm_90a
  * launch
  *   256 threads a block, 4 blocks resident per multiprocessor, at most 64 registers a thread
- *   1 block a row
+ *   grid: 1 block a row
  */
 
 enum {

@@ -184,5 +184,6 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
     smelt__plan_set_threads(plan, threads, 1);
     plan->item = "tile";
     plan->persistent = 1;
+    plan->contiguous = 1;
     return 0;
 }

@@ -148,6 +148,22 @@ static void print_shared_memory(const struct smelt__plan *plan, struct smelt__te
                       plan->arch->name);
 }
 
+/* The grid, where it follows from items; otherwise the family's launch has a rule of its own. */
+static void print_grid(const struct smelt__plan *plan, struct smelt__text *text) {
+    if (!plan->item)
+        return;
+    smelt__text_print(text, "  grid: %d block%s a %s%s\n", plan->blocks_per_item,
+                      plan->blocks_per_item == 1 ? "" : "s", plan->item,
+                      plan->persistent ? ", but no more than are resident at once" : "");
+    if (plan->cluster)
+        smelt__text_print(text, "  clusters of %d blocks\n", plan->cluster);
+    if (plan->persistent)
+        smelt__text_append_string(
+            text, plan->contiguous
+                      ? "  persistent: a block does the work of several, one contiguous run\n"
+                      : "  persistent: in a grid-stride loop a block does the work of several\n");
+}
+
 static void print_launch(const struct smelt__plan *plan, struct smelt__text *text) {
     smelt__text_print(text,
                       "launch\n"
@@ -155,14 +171,7 @@ static void print_launch(const struct smelt__plan *plan, struct smelt__text *tex
                       "registers a thread\n",
                       plan->threads, plan->blocks_per_multiprocessor,
                       plan->blocks_per_multiprocessor == 1 ? "" : "s", plan->max_registers);
-    if (plan->item)
-        smelt__text_print(text, "  %d block%s a %s\n", plan->blocks_per_item,
-                          plan->blocks_per_item == 1 ? "" : "s", plan->item);
-    if (plan->cluster)
-        smelt__text_print(text, "  clusters of %d blocks\n", plan->cluster);
-    if (plan->persistent)
-        smelt__text_append_string(text,
-                                  "  persistent: one such block after another in a resident one\n");
+    print_grid(plan, text);
 }
 
 void smelt__plan_print_text(const struct smelt__plan *plan, struct smelt__text *text) {

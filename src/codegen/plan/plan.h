@@ -53,8 +53,10 @@ struct smelt__plan {
      * each; without, the family's launch has a rule of its own. */
     const char *item; /* "query"; NULL: none */
     int blocks_per_item;
-    int cluster;        /* blocks of a thread block cluster, along x; 0: no clusters */
-    int persistent;     /* 1: no more blocks than are resident at once; each takes several items */
+    int cluster;    /* blocks of a thread block cluster, along x; 0: no clusters */
+    int persistent; /* 1: no more blocks than are resident at once; each does the work of several,
+                       in a grid-stride loop */
+    int contiguous; /* 1, of a persistent grid: of neighbours, instead */
     const char *defect; /* a mistake of the plan function: what was added twice or beyond the
                            capacity; NULL: none */
 };
