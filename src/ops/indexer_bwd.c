@@ -163,7 +163,7 @@ struct layout {
 /* dk's sums: in deterministic mode, too, they are added to, since additions are exact. */
 static struct smelt__key_grads_shape shape_of(const smelt_indexer_bwd *indexer) {
     return (struct smelt__key_grads_shape){
-        .columns = indexer->dim, .head_blocks = 1, .key_rows = 1};
+        .columns = indexer->dim, .group_items = 1, .key_rows = 1};
 }
 
 static struct layout find_layout(const smelt_indexer_bwd *indexer,

@@ -40,7 +40,7 @@ static int64_t up_to(int64_t value, int64_t step) {
  * table is too large. */
 static int64_t half_chunk(const struct smelt__key_grads_shape *shape,
                           const struct smelt__key_grads_layout *layout, int64_t most) {
-    const int64_t wave = (WAVE_ITEMS - shape->sums_beside) / shape->head_blocks;
+    const int64_t wave = (WAVE_ITEMS - shape->sums_beside) / shape->group_items;
     if (shape->sums_beside == 0 || wave == 0 || most / 2 < wave || layout->groups <= wave)
         return 0;
     const int64_t wanted = up_to(smelt__divide_up(layout->groups, FEWEST_CHUNKS), wave);
@@ -51,7 +51,7 @@ static int64_t half_chunk(const struct smelt__key_grads_shape *shape,
 /* Groups whose partial rows stay below the limit, one at the least. */
 static int64_t whole_chunk(const struct smelt__key_grads_shape *shape,
                            const struct smelt__key_grads_layout *layout, int64_t most) {
-    const int64_t wave = smelt__divide_up(WAVE_ITEMS, shape->head_blocks);
+    const int64_t wave = smelt__divide_up(WAVE_ITEMS, shape->group_items);
     if (most >= layout->groups)
         return layout->groups;
     if (most > wave)
@@ -168,7 +168,7 @@ static smelt_status launch_sum(const struct smelt__key_grads_call *call, const s
         .sums = at(call, layout->sums),
         .key_count = (int)layout->key_count,
         .key_stride = layout->key_stride,
-        .head_blocks = call->shape.key_rows,
+        .key_rows = call->shape.key_rows,
         .overlaps = beside,
     };
     const struct smelt__launch launch = {

@@ -19,7 +19,7 @@ enum { SMELT__BACKWARD_ALIGNMENT = 256 }; /* bytes: of the workspace and of each
 struct smelt__key_grads_shape {
     int columns; /* of a row */
     int deterministic;
-    int head_blocks; /* items of a group */
+    int group_items; /* items of a group */
     int key_rows;    /* partial rows that a group has of each key */
     int sums_beside; /* as the plan's constant of that name */
 };

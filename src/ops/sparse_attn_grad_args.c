@@ -26,7 +26,7 @@ smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
     return (struct smelt__key_grads_shape){
         .columns = backward->shape.dqk,
         .deterministic = backward->deterministic,
-        .head_blocks = backward->head_blocks,
+        .group_items = backward->head_blocks,
         .key_rows = backward->head_blocks / backward->sides,
         .sums_beside = backward->sums_beside,
     };

@@ -207,9 +207,9 @@ struct sparse_attn_bwd_params {
     float *dkv;                 /* [batches * rows, DQK] sums, columns in the order of
                                    sparse_attn_bwd.columns.cuh; not with DETERMINISTIC */
     void *partials;             /* with DETERMINISTIC: bf16 [groups, key_stride, rows, DQK], the
-                                   same order of columns, a row for each of the group's items, or for each
-                                   pair of them; written up to each list's end, from the launch's first
-                                   group on */
+                                   same order of columns, a row for each of the group's items, or
+                                   for each pair of them; written up to each list's end, from the
+                                   launch's first group on */
     void *slices;       /* bf16 [.., 64, DQK]: parts of dq's rows of items that several thread
                            blocks take (sparse_attn_bwd.slices.cuh) */
     unsigned *progress; /* how far the thread blocks have come together, by which they keep

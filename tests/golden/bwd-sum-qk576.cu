@@ -136,14 +136,15 @@ DEVICE void reduce_add_f32x4(float *to, const float *values) {
  * the CUDA source: plain C types only. See sparse_attn_bwd_lists.params.h for starts and entries.
  */
 struct sparse_attn_bwd_sum_params {
-    const void *partials; /* bf16 [groups, key_stride, head_blocks, DQK]: row entry * head_blocks +
-                             block, of less than 2^32 */
+    const void *partials; /* bf16 [groups, key_stride, key_rows, DQK]: an entry has the rows from
+                             entry * key_rows on, of less than 2^32 */
     const int *starts;    /* [key_count + 1] */
     const int *entries;
-    float *sums; /* [key_count, DQK], added to: entry by entry, blocks of heads in order */
+    float *sums; /* [key_count, DQK], added to: entry by entry, an entry's rows in order */
     int key_count;
     int key_stride;
-    int head_blocks; /* of pairs of thread blocks so many pairs */
+    int key_rows; /* partial rows that a group has of each of its keys: one for each block of its
+                     heads, or for each pair of them */
     int overlaps; /* 1: launched early, beside the main kernel of the next partial rows; all that is
                      read or added to was complete before that began */
 };
@@ -189,19 +190,19 @@ DEVICE int own_column(void) {
     return (int)threadIdx.x % TEAM * COLUMNS;
 }
 
-/* A partial row among a key's: of an entry, and of a block of heads. */
+/* A partial row among a key's: of an entry, and which of the entry's rows. */
 struct place {
     int entry;
-    int block;
+    int row;
 };
 
 /* The next ROWS partial rows before entry `end`: how many there are. */
 DEVICE int find_rows(const struct sparse_attn_bwd_sum_params *params, struct place *place, int end,
                      u32 *rows) {
-    const int blocks = params->head_blocks;
+    const int entry_rows = params->key_rows;
     const int *const entries = params->entries + place->entry;
     const int left = end - place->entry;
-    if (blocks == 1 && left >= ROWS) {
+    if (entry_rows == 1 && left >= ROWS) {
 #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
             rows[i] = (u32)entries[i];
@@ -214,11 +215,11 @@ DEVICE int find_rows(const struct sparse_attn_bwd_sum_params *params, struct pla
     for (int i = 0; i < ROWS; ++i) {
         rows[i] = 0;
         if (place->entry < end) {
-            rows[i] = (u32)params->entries[place->entry] * (u32)blocks + (u32)place->block;
+            rows[i] = (u32)params->entries[place->entry] * (u32)entry_rows + (u32)place->row;
             ++count;
-            const bool last = ++place->block == blocks;
+            const bool last = ++place->row == entry_rows;
             place->entry += last;
-            place->block = last ? 0 : place->block;
+            place->row = last ? 0 : place->row;
         }
     }
     return count;
@@ -282,7 +283,7 @@ DEVICE void sum_entries(const struct sparse_attn_bwd_sum_params *params, float *
         copy_rows(&columns, rows, count, stage);
         count = find_rows(params, &place, end, rows);
     }
-    const u32 steps = (u32)((end - begin) * params->head_blocks + ROWS - 1) / ROWS;
+    const u32 steps = (u32)((end - begin) * params->key_rows + ROWS - 1) / ROWS;
     for (u32 step = 0; step < steps; ++step) {
         cp_async_wait_2(); /* STAGES - 2 */
         copy_rows(&columns, rows, count, (step + STAGES - 1) % STAGES);

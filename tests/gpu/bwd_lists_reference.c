@@ -173,8 +173,8 @@ static float sum_entries(const struct sparse_attn_bwd_sum_params *params, int dq
     const unsigned short *partials = params->partials;
     float sum = 0.0f;
     for (int i = begin; i < end; i++) {
-        for (int block = 0; block < params->head_blocks; block++) {
-            const long long row = (long long)params->entries[i] * params->head_blocks + block;
+        for (int k = 0; k < params->key_rows; k++) {
+            const long long row = (long long)params->entries[i] * params->key_rows + k;
             sum += widen(partials[row * dqk + column]);
         }
     }

@@ -49,7 +49,7 @@ struct shape {
     int groups, first_group, key_stride, key_count;
     enum fill fill;
     int blocks; /* of the pass; 0: the launch's own */
-    int head_blocks, width /* number of widths[] */;
+    int key_rows, width /* number of widths[] */;
     int chunk; /* groups of a chunk; 0: all of them */
 };
 
@@ -189,7 +189,7 @@ static unsigned short *fill_partials(struct random *random, const struct problem
     unsigned short *partials = take((size_t)problem->partials * sizeof *partials);
     memset(partials, POISON, (size_t)problem->partials * sizeof *partials);
     for (int64_t group = 0; group < shape->groups; group++) {
-        const int64_t row = (int64_t)shape->head_blocks * dqk; /* of an entry */
+        const int64_t row = (int64_t)shape->key_rows * dqk; /* of an entry */
         const int64_t list = shape->first_group + group;
         const int *const keys = problem->host.keys + list * shape->key_stride;
         unsigned short *const rows = partials + group * shape->key_stride * row;
@@ -211,7 +211,7 @@ static void make_problem(struct random *random, const struct shape *shape,
     problem->list_keys = problem->lists * shape->key_stride;
     problem->sums = (int64_t)shape->key_count * widths[shape->width];
     problem->partials =
-        (int64_t)shape->groups * shape->head_blocks * shape->key_stride * widths[shape->width];
+        (int64_t)shape->groups * shape->key_rows * shape->key_stride * widths[shape->width];
     const int chunk = shape->chunk ? shape->chunk : shape->groups;
     problem->layout =
         smelt__segments_layout(shape->groups, chunk, shape->key_stride, shape->key_count);
@@ -241,7 +241,7 @@ static void make_problem(struct random *random, const struct shape *shape,
         .sums = take((size_t)problem->sums * sizeof(float)),
         .key_count = shape->key_count,
         .key_stride = shape->key_stride,
-        .head_blocks = shape->head_blocks,
+        .key_rows = shape->key_rows,
     };
     for (int64_t i = 0; i < problem->sums; i++)
         problem->host_sum.sums[i] = is_zero(i / widths[shape->width])
@@ -295,7 +295,7 @@ static void *reserve(struct test *test, struct problem *problem, const char *nam
 
 /* Bytes of partial rows that are not there. */
 static int64_t far_bytes(const struct problem *problem) {
-    return (int64_t)FAR_ROWS * problem->shape->head_blocks * 2 * widths[problem->shape->width];
+    return (int64_t)FAR_ROWS * problem->shape->key_rows * 2 * widths[problem->shape->width];
 }
 
 /* The entries as the sums are given them, whose partial rows then lie past 2^32 bytes. */
@@ -342,7 +342,7 @@ sum_of(const struct problem *problem, const struct sparse_attn_bwd_sum_params *a
     const int64_t row = 2 * widths[problem->shape->width];
     sum.starts += smelt__segments_starts(chunk, problem->host.key_count);
     sum.partials = (const char *)sum.partials +
-                   (int64_t)chunk * problem->host.chunk * sum.head_blocks * sum.key_stride * row;
+                   (int64_t)chunk * problem->host.chunk * sum.key_rows * sum.key_stride * row;
     return sum;
 }
 
@@ -463,9 +463,9 @@ static void check(struct test *test, const struct shape *shape) {
     if (!good)
         printf(
             "FAILED %s on %s: %d groups from %d on in chunks of %d, %d blocks, key_stride %d, %d "
-            "keys, fill %d, %d head blocks, width %d; random state %llu\n",
+            "keys, fill %d, %d rows an entry, width %d; random state %llu\n",
             shape->name, arch, shape->groups, shape->first_group, problem.host.chunk, shape->blocks,
-            shape->key_stride, shape->key_count, (int)shape->fill, shape->head_blocks,
+            shape->key_stride, shape->key_count, (int)shape->fill, shape->key_rows,
             widths[shape->width], (unsigned long long)seed);
     free_problem(test, &problem);
 }
@@ -479,7 +479,7 @@ static struct shape draw_shape(struct random *random) {
                               1 + random_below(random, random_below(random, 2) ? 50 : 3000),
                           .fill = (enum fill)random_below(random, FILLS),
                           .blocks = random_below(random, 2) ? 1 + random_below(random, 9) : 0,
-                          .head_blocks = 1 + random_below(random, 3),
+                          .key_rows = 1 + random_below(random, 3),
                           .width = random_below(random, 8) == 0,
                           .chunk = random_below(random, 2) ? 1 + random_below(random, 20) : 0};
 }

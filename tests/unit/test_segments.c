@@ -85,7 +85,7 @@ static void limited(void **state) {
         const int pair = i % 4 > 1;
         const struct smelt__key_grads_shape shape = {.columns = 576,
                                                      .deterministic = 1,
-                                                     .head_blocks = 1 + pair,
+                                                     .group_items = 1 + pair,
                                                      .key_rows = 1,
                                                      .sums_beside = i % 2 ? 24 : 0};
         const size_t limit = limits[i / 4], most = limit ? limit : (size_t)1536 << 20;
