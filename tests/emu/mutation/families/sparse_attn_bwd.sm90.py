@@ -69,19 +69,23 @@ CONFIGURATIONS = (
     check("bwd-sm90-full", "heads=64,dqk=512,dv=512,topk=128,deterministic=1",
           "--queries 3 --rows 200 --lists random", schedules=2),
     # Thread blocks keep in step, loosely; one of them has no item.
-    check("bwd-sm90-large", "heads=64,dqk=512,dv=512,topk=600", "--queries 1 --query-list partial --rows 13000 --lists random",
+    check("bwd-sm90-large", "heads=64,dqk=512,dv=512,topk=600", "--queries 1 --query-list partial --rows 13000 --width 600 --lists random",
           schedules=1),
     # And closely.
-    check("bwd-sm90-huge", "heads=64,dqk=512,dv=512,topk=330", "--queries 2 --rows 50000 --lists random",
+    check("bwd-sm90-huge", "heads=64,dqk=512,dv=512,topk=330", "--queries 2 --rows 50000 --width 330 --lists random",
           schedules=1),
     # Closely, but that the lists share their keys.
     check("bwd-sm90-drift", "heads=64,dqk=512,dv=512,topk=70", "--queries 2 --rows 50000 --lists drift",
           schedules=1),
-    # Two items for five thread blocks, one of which has a slice of each; of pairs one for three.
-    check("bwd-sm90-slices", "heads=64,dqk=512,dv=512,topk=300", "--queries 7 --rows 400 --lists causal",
+    # Two items for five thread blocks, one of which has a slice of each, behind whole ones; the same of pairs,
+    # without, and of whole key blocks, which are no multiple of five.
+    check("bwd-sm90-slices", "heads=64,dqk=512,dv=512,topk=300", "--queries 7 --rows 400 --width 300 --lists random",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
-    check("bwd-sm90-slices-pairs", "heads=128,dqk=512,dv=512,topk=300", "--queries 4 --rows 400 --lists random",
-          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "6"}),
+    check("bwd-sm90-slices-pairs", "heads=128,dqk=512,dv=512,topk=384", "--queries 2 --rows 400 --width 384 --lists random",
+          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "10"}),
+    # An item of three key blocks for five thread blocks: two of them have no slice.
+    check("bwd-sm90-slices-few", "heads=64,dqk=512,dv=512,topk=130", "--queries 6 --rows 200 --lists random",
+          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
     check("bwd-sm90-far", "heads=64,dqk=512,dv=512,topk=70",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
     # Groups of four; all in one batch, so that rows of kv are reached by one product.
