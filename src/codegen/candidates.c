@@ -161,14 +161,14 @@ static int is_listed(const char *list, const char *name) {
     return 0;
 }
 
-/* Every name of the list must be a knob's; the message is the parser's. */
-static int check_list(const struct smelt__schema *schema, const char *list,
-                      struct smelt__message *message) {
-    for (const char *at = list; *at;) {
+/* The message is the parser's. */
+int smelt__candidates_check_knobs(const struct smelt__spec *spec, const char *knobs,
+                                  struct smelt__message *message) {
+    for (const char *at = knobs; *at;) {
         const size_t length = strcspn(at, ",");
         char item[64];
         struct smelt__spec scratch;
-        smelt__spec_init(&scratch, schema);
+        smelt__spec_init(&scratch, spec->schema);
         snprintf(item, sizeof item, "%.*s=auto", length < 50 ? (int)length : 50, at);
         if (smelt__spec_parse_keys(item, 1, &scratch, message))
             return -1;
@@ -191,7 +191,7 @@ int smelt__candidates_find(const struct smelt__spec *spec, const struct smelt__a
     struct search search = {.arch = arch, .candidates = candidates, .named = knobs != NULL};
     struct smelt__plan rule;
     memset(candidates, 0, sizeof *candidates);
-    if ((knobs && check_list(spec->schema, knobs, message)) ||
+    if ((knobs && smelt__candidates_check_knobs(spec, knobs, message)) ||
         smelt__plan_make(spec, arch, &rule, message))
         return -1;
     snprintf(search.variant, sizeof search.variant, "%s", rule.variant);

@@ -28,6 +28,9 @@ struct smelt__candidates {
 int smelt__candidates_find(const struct smelt__spec *spec, const struct smelt__arch *arch,
                            const char *knobs, struct smelt__candidates *candidates,
                            struct smelt__message *message);
+/* Whether every name of the list is a knob's of the kernel: 0, or -1 with a message. */
+int smelt__candidates_check_knobs(const struct smelt__spec *spec, const char *knobs,
+                                  struct smelt__message *message);
 void smelt__candidates_free(struct smelt__candidates *candidates);
 
 #endif

@@ -323,13 +323,15 @@ smelt_status smelt_kernel_cubin(smelt_context *context, const char *kernel, cons
     struct smelt__compiled compiled;
     struct smelt__plan plan;
 
+    if (cubin)
+        *cubin = NULL;
+    if (bytes)
+        *bytes = 0;
     if (!context || !cubin || !bytes)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
                            !context ? "context"
                            : !cubin ? "cubin"
                                     : "bytes");
-    *cubin = NULL;
-    *bytes = 0;
     smelt_status status = smelt__context_plan_text(context, kernel, arch, &plan);
     if (!status)
         status = smelt__kernel_compile(context, &plan, &compiled, NULL);

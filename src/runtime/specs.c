@@ -173,6 +173,8 @@ smelt_status smelt_family_get_key(const char *name, int index, smelt_family_key 
     if (status)
         return status;
     const struct smelt__key *from = find_key(family, index);
+    if (!from && key_count(family) == 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no keys", name);
     if (!from)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no key number %d: legal are 0..%d",
                            name, index, key_count(family) - 1);

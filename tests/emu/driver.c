@@ -43,6 +43,7 @@ static const struct emu_interface *emulator;
     X(cuFuncSetAttribute, (CUfunction, int, int))                                                  \
     X(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))                    \
     X(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                      \
+    X(cuMemGetInfo_v2, (size_t *, size_t *))                                                       \
     X(cuMemFree_v2, (CUdeviceptr))                                                                 \
     X(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                        \
     X(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                              \
@@ -213,6 +214,36 @@ static void test_forbidden_fill(void **state) {
     assert_int_equal(emulator->report_count(), 1);
     assert_int_equal(emulator->report(0).kind, EMU_FORBIDDEN);
     cuda.cuMemFree_v2(data);
+}
+
+/* ---- how much there is ----------------------------------------------------------------------- */
+
+static size_t free_bytes(void) {
+    size_t left = 0, total = 0;
+    assert_int_equal(cuda.cuMemGetInfo_v2(&left, &total), 0);
+    assert_true(left <= total);
+    return left;
+}
+
+/* Like a GPU it says when its memory is out, which is the machine's; nobody is killed for it. */
+static void test_out_of_memory(void **state) {
+    const size_t sizes[] = {(size_t)1 << 46, (size_t)1 << 38, SIZE_MAX, SIZE_MAX - 4096};
+    CUdeviceptr data = 77;
+    (void)state;
+    use_capability(9, 0);
+    const size_t left = free_bytes();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        assert_int_equal(cuda.cuMemAlloc_v2(&data, sizes[i]), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(cuda.cuMemAlloc_v2(&data, left + 1), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_true(free_bytes() == left);
+    assert_int_equal(cuda.cuMemAlloc_v2(&data, 1 << 20), 0);
+    assert_true(free_bytes() == left - (1 << 20));
+    assert_int_equal(cuda.cuMemFree_v2(data), 0);
+    const uint64_t reserved = emulator->reserve((size_t)1 << 38);
+    assert_true(reserved != 0);
+    assert_true(free_bytes() == left);
+    assert_int_equal(cuda.cuMemFree_v2(reserved), 0);
+    assert_true(free_bytes() == left);
 }
 
 /* ---- memory of the host's that is lent ------------------------------------------------------- */
@@ -561,6 +592,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_fills),
         cmocka_unit_test(test_fills_refused),
         cmocka_unit_test(test_forbidden_fill),
+        cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_lent_memory),
         cmocka_unit_test(test_fill_between_launches),
         cmocka_unit_test(test_fill_beside_a_launch),

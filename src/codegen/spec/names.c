@@ -55,5 +55,5 @@ void smelt__name_unknown(const char *prefix, const char *what, const char *given
     const char *nearest = smelt__nearest_name(given, names);
     smelt__message_set(message, "%sunknown %s '%.60s'%s%s%s; known: %s", prefix, what, given,
                        nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
-                       list);
+                       names[0] ? list : "none");
 }

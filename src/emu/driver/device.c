@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "emu/driver/driver.h"
+#include "emu/memory/global.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
@@ -97,11 +98,14 @@ EMU_EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev
 
 EMU_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     (void)device;
-    *bytes = (size_t)1 << 37;
+    *bytes = emu_memory_total();
     return CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
-    *free_bytes = *total_bytes = (size_t)1 << 37;
+    pthread_mutex_lock(&emu_driver_lock);
+    *free_bytes = emu_memory_left();
+    pthread_mutex_unlock(&emu_driver_lock);
+    *total_bytes = emu_memory_total();
     return CUDA_SUCCESS;
 }

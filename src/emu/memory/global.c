@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "emu/machine/report.h"
 #include "emu/memory/chain.h"
@@ -43,6 +44,7 @@ struct allocation {
     u64 begin, bytes;
     void *mapping; /* NULL: the host's, lent */
     size_t mapped;
+    size_t counted; /* of `held` */
     char name[NAME];
     struct forbidden *forbidden; /* ascending, disjoint, once `sorted` */
     size_t forbidden_count, forbidden_capacity;
@@ -56,6 +58,7 @@ struct allocation {
 static struct allocation *allocations;
 static size_t count, capacity;
 static size_t last_hit;
+static size_t held; /* bytes of allocations that took their memory */
 
 static struct allocation *find(u64 pointer) {
     if (last_hit < count && pointer - allocations[last_hit].begin < allocations[last_hit].bytes)
@@ -102,9 +105,22 @@ static bool remember(void *mapping, size_t mapped, u64 begin, size_t bytes) {
     return true;
 }
 
+size_t emu_memory_total(void) {
+    const size_t most = (size_t)1 << 37;
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 && (size_t)pages < most / (size_t)page
+               ? (size_t)pages * (size_t)page
+               : most;
+}
+
+size_t emu_memory_left(void) {
+    const size_t total = emu_memory_total();
+    return held < total ? total - held : 0;
+}
+
 u64 emu_memory_allocate(size_t bytes, bool sparse) {
     size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
-    if (bytes == 0 || mapped < bytes)
+    if (bytes == 0 || mapped < bytes || (!sparse && bytes > emu_memory_left()))
         return 0;
     void *mapping = mmap(NULL, mapped + 2 * (size_t)GUARD, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -121,11 +137,14 @@ u64 emu_memory_allocate(size_t bytes, bool sparse) {
         munmap(mapping, mapped + 2 * (size_t)GUARD);
         return 0;
     }
+    allocations[count - 1].counted = sparse ? 0 : bytes;
+    held += allocations[count - 1].counted;
     return (u64)(uintptr_t)begin;
 }
 
 /* The last one takes its place. */
 static void forget(struct allocation *allocation) {
+    held -= allocation->counted;
     if (allocation->mapping)
         munmap(allocation->mapping, allocation->mapped);
     munmap(allocation->written, shadow_bytes(allocation->bytes));

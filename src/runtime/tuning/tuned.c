@@ -70,20 +70,24 @@ static smelt_status need(const void *argument, const char *name) {
 smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel, const char *arch,
                                int json, char **text) {
     struct smelt__plan plan;
-    if (need(context, "context") || need(text, "text"))
+    if (need(text, "text"))
         return SMELT_ERROR_INVALID_ARGUMENT;
     *text = NULL;
-    smelt_status status = smelt__context_plan_text(context, kernel, arch, &plan);
+    smelt_status status = need(context, "context");
+    if (!status)
+        status = smelt__context_plan_text(context, kernel, arch, &plan);
     return status ? status : smelt__plan_text(&plan, json, text);
 }
 
 smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel, const char *arch,
                                  char **source) {
     struct smelt__plan plan;
-    if (need(context, "context") || need(source, "source"))
+    if (need(source, "source"))
         return SMELT_ERROR_INVALID_ARGUMENT;
     *source = NULL;
-    smelt_status status = smelt__context_plan_text(context, kernel, arch, &plan);
+    smelt_status status = need(context, "context");
+    if (!status)
+        status = smelt__context_plan_text(context, kernel, arch, &plan);
     return status ? status : smelt__plan_source(&plan, source);
 }
 
@@ -241,6 +245,8 @@ smelt_status smelt_tuning_candidates(const char *kernel, const char *arch_name, 
     smelt_status status = smelt__kernel_from_text(kernel, arch_name, &spec, &arch);
     if (status)
         return status;
+    if (knobs && smelt__candidates_check_knobs(&spec, knobs, &message))
+        return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
     if (smelt__candidates_find(&spec, arch, knobs, &candidates, &message))
         return smelt__fail(message.out_of_memory ? SMELT_ERROR_OUT_OF_MEMORY
                                                  : SMELT_ERROR_UNSUPPORTED,

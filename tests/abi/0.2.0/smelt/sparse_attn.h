@@ -249,9 +249,11 @@ SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
 
 /* Bytes of workspace that a backward call with these arguments needs into *bytes. Of *args,
  * batches, tokens, rows, width, queries, query_capacity and workspace_limit count: no other field
- * need be set. More queries, rows or slots never need less, but for deterministic operators, whose
- * partial rows are cut to the limit by whole queries. Pure; any thread. Errors: INVALID_ARGUMENT.
- */
+ * need be set. But where dq is (data not NULL), its strides count, too: a call that may put its
+ * lists of keys into dq until that is computed needs 4 bytes a slot less, and this says so much for
+ * a dq of these strides at any address; without dq it is enough for every dq. More queries, rows or
+ * slots never need less, but for deterministic operators, whose partial rows are cut to the limit
+ * by whole queries. Pure; any thread. Errors: INVALID_ARGUMENT. */
 SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_attn *attn,
                                                             const smelt_sparse_attn_grad_args *args,
                                                             size_t *bytes);

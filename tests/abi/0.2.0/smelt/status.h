@@ -49,7 +49,7 @@ SMELT_API const char *smelt_last_error(void);
 SMELT_API const char *smelt_version(void);
 
 /* Frees a string, or a cubin, that the library handed out. NULL is legal. Any thread. */
-SMELT_API void smelt_free(void *string);
+SMELT_API void smelt_free(void *handed_out);
 
 #ifdef __cplusplus
 }

@@ -77,8 +77,9 @@ SMELT_API smelt_status smelt_tuning_store(smelt_context *context, const smelt_tu
  * kernel's spec with as few knobs as make it; the rule's own first, then those nearest to it. Knobs
  * that `kernel` names stay; `knobs` ("stages,turn_steps") restricts what is varied, NULL means all
  * whose best value does not depend on the data. Of a wide range some values are tried. `limit` 0:
- * no limit. Pure: no tuning entry plays a part. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED
- * (no plan at all), CANCELLED (`each` returned other than 0), OUT_OF_MEMORY.
+ * no limit. Pure: no tuning entry plays a part. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for
+ * `knobs` that it has not), UNSUPPORTED (no plan at all), CANCELLED (`each` returned other than 0),
+ * OUT_OF_MEMORY.
  */
 SMELT_API smelt_status smelt_tuning_candidates(const char *kernel, const char *arch,
                                                const char *knobs, size_t limit,

@@ -1,0 +1,107 @@
+/* Public calls that are refused: they say why, and leave nothing in the caller's pointers that
+ * smelt_free would be given, whatever stood there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "smelt/smelt.h"
+
+static const char KERNEL[] = "indexer_clean_fill";
+
+static smelt_context *context;
+
+static int make_context(void **unused) {
+    (void)unused;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.kind = SMELT_CONTEXT_COMPILE_ONLY;
+    options.arch = "sm_90a";
+    options.cache_disable = 1;
+    return smelt_context_create(&context, &options);
+}
+
+static int destroy_context(void **unused) {
+    (void)unused;
+    smelt_context_destroy(&context);
+    return 0;
+}
+
+static void refused(smelt_status status, smelt_status expected, const char *message) {
+    assert_int_equal(status, expected);
+    assert_string_equal(smelt_last_error(), message);
+}
+
+/* What callers hand over without having set it. */
+static char *unset(void) {
+    return (char *)(uintptr_t)64; // NOLINT: nothing is there, and nobody looks
+}
+
+static void texts(void **unused) {
+    (void)unused;
+    char *text = unset();
+    refused(smelt_kernel_plan(NULL, KERNEL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
+            "context is NULL");
+    assert_null(text);
+    text = unset();
+    refused(smelt_kernel_source(NULL, KERNEL, NULL, &text), SMELT_ERROR_INVALID_ARGUMENT,
+            "context is NULL");
+    assert_null(text);
+    text = unset();
+    refused(smelt_kernel_plan(context, NULL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
+            "spec is NULL");
+    assert_null(text);
+    refused(smelt_kernel_plan(context, KERNEL, NULL, 0, NULL), SMELT_ERROR_INVALID_ARGUMENT,
+            "text is NULL");
+    refused(smelt_kernel_source(context, KERNEL, NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT,
+            "source is NULL");
+}
+
+static void cubins(void **unused) {
+    (void)unused;
+    void *cubin = unset();
+    size_t bytes = 77;
+    refused(smelt_kernel_cubin(NULL, KERNEL, NULL, &cubin, &bytes), SMELT_ERROR_INVALID_ARGUMENT,
+            "context is NULL");
+    assert_null(cubin);
+    assert_int_equal(bytes, 0);
+    cubin = unset();
+    refused(smelt_kernel_cubin(context, KERNEL, NULL, &cubin, NULL), SMELT_ERROR_INVALID_ARGUMENT,
+            "bytes is NULL");
+    assert_null(cubin);
+    bytes = 77;
+    refused(smelt_kernel_cubin(context, KERNEL, NULL, NULL, &bytes), SMELT_ERROR_INVALID_ARGUMENT,
+            "cubin is NULL");
+    assert_int_equal(bytes, 0);
+}
+
+static int take_text(void *user, const char *text) {
+    (void)user;
+    (void)text;
+    return 0;
+}
+
+/* Families without keys say so, and not that a number up to -1 would do. */
+static void families_without_keys(void **unused) {
+    (void)unused;
+    smelt_family_key key = SMELT_FAMILY_KEY_INIT;
+    char *text = unset();
+    refused(smelt_family_get_key("indexer_clean", 0, &key), SMELT_ERROR_INVALID_ARGUMENT,
+            "indexer_clean has no keys");
+    refused(smelt_spec_canonical("indexer_clean:stages=2", &text), SMELT_ERROR_INVALID_SPEC,
+            "indexer_clean: unknown key 'stages'; known: none");
+    assert_null(text);
+    refused(smelt_tuning_candidates(KERNEL, "sm_90a", "stages", 0, take_text, NULL),
+            SMELT_ERROR_INVALID_SPEC, "indexer_clean_fill: unknown knob 'stages'; known: none");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts),
+        cmocka_unit_test(cubins),
+        cmocka_unit_test(families_without_keys),
+    };
+    return cmocka_run_group_tests_name("refused calls", tests, make_context, destroy_context);
+}
