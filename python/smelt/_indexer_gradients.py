@@ -106,7 +106,8 @@ def indexer_backward(
     free_multiprocessors: int = 0,
     backend: str = "auto",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dq, dk and dweights of indexer_scores, for programs that do without autograd; grad [T, width] fp32."""
+    """dq [T, H, D] bf16, dk [S, D] in dk_dtype (bf16 where it is None) and dweights [T, H] fp32 of indexer_scores,
+    whose arguments the others are, by grad [T, width], its gradient: for programs that do without autograd."""
     options = (deterministic, dk_dtype, free_multiprocessors, backend)
     found = _quick(grad, q, k, weights, indices, topk_length, *options)
     if found is not None:

@@ -87,8 +87,9 @@ def _scores(*arguments, said=None):
 
 
 def _fake_scores(*arguments):
-    indices = arguments[2]
-    return indices.new_empty(indices.shape, dtype=torch.float32)
+    q, indices = arguments[0], arguments[2]
+    wide = torch.float64 if q.dtype is torch.float64 else torch.float32  # the eager reference's
+    return indices.new_empty(indices.shape, dtype=wide)
 
 
 _call_scores = define(
@@ -329,9 +330,10 @@ def indexer_loss(
     return_losses: bool = False,
     free_multiprocessors: int = 0,
     backend: str = "auto",
-):
+) -> Tensor | tuple[Tensor, Tensor]:
     """The indexer's loss: the sum over queries of the Kullback-Leibler divergence of its softmax over a query's
-    slots from the target's; a scalar, differentiable in `logits`. With return_losses also those of the queries.
+    slots from the target's; a scalar, differentiable in `logits`. With return_losses also those of the queries,
+    fp32 [T], which take no gradient.
 
     logits [T, width] fp32 (indexer_topk's values or indexer_scores), target [T, width] fp32 (sparse_scores,
     added up over ranks; need not be normalised), indices [T, width] int32: slots below 0, not below `rows`

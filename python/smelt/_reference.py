@@ -36,10 +36,15 @@ def valid_slots(indices, rows, topk_length=None, topk=None):
     return valid
 
 
-def _chunk(q, kv, indices, valid, sink, scale, dv):
-    """Of [B, t] queries; `kv` has a row of zeros behind its last one, which masked slots name."""
-    batch = torch.arange(q.shape[0], device=q.device)[:, None, None]
-    gathered = kv[batch, torch.where(valid, indices.long(), kv.shape[1] - 1)]
+def _gathered(rows, indices, valid):
+    """The rows that [B, t] queries' slots name, and which these are; a masked one names the last row, of zeros."""
+    batch = torch.arange(rows.shape[0], device=rows.device)[:, None, None]
+    slots = torch.where(valid, indices.long(), rows.shape[1] - 1)
+    return rows[batch, slots], slots + batch * rows.shape[1]
+
+
+def _probabilities(q, gathered, valid, sink, scale):
+    """Those of the slots and of the sink (0 without one), the log-sum-exp of the first and their largest score."""
     scores = torch.einsum("bthd,btwd->bthw", q, gathered) * scale
     scores = scores.masked_fill(~valid.unsqueeze(2), float("-inf"))
     highest = (
@@ -50,11 +55,30 @@ def _chunk(q, kv, indices, valid, sink, scale, dv):
     shift = torch.where(highest == float("-inf"), torch.zeros_like(highest), highest)
     weights = torch.exp(scores - shift)
     total = weights.sum(-1, keepdim=True)
-    lse = (shift + torch.log(total.detach())).squeeze(-1)
-    whole = total if sink is None else total + torch.exp(sink[:, None] - shift)
-    probabilities = weights / torch.where(whole == 0, torch.ones_like(whole), whole)
-    out = torch.einsum("bthw,btwd->bthd", probabilities, gathered[..., :dv])
-    return out, lse, highest.squeeze(-1)
+    lse = shift + torch.log(total.detach())
+    beside = torch.zeros_like(total) if sink is None else torch.exp(sink[:, None] - shift)
+    whole = total + beside
+    whole = torch.where(whole == 0, torch.ones_like(whole), whole)
+    return weights / whole, beside / whole, lse.squeeze(-1), highest.squeeze(-1)
+
+
+def _chunk(q, rows, indices, valid, sink, scale, dv):
+    """Of [B, t] queries."""
+    gathered, _ = _gathered(rows, indices, valid)
+    probabilities, _, lse, highest = _probabilities(q, gathered, valid, sink, scale)
+    return torch.einsum("bthw,btwd->bthd", probabilities, gathered[..., :dv]), lse, highest
+
+
+def _prepared(q, kv, indices, topk_length, topk, sink):
+    """In a type of 32 bits or more: kv with a row of zeros behind its last one, and the sink. Then the slots that
+    count, and slices of as many queries as fit into CHUNK_BYTES."""
+    kind = torch.promote_types(q.dtype, torch.float32)
+    valid = valid_slots(indices, kv.shape[1], topk_length, topk)
+    rows = torch.cat([kv, kv.new_zeros((kv.shape[0], 1, kv.shape[2]))], 1).to(kind)
+    a_query = max(1, q.shape[0] * indices.shape[-1] * kv.shape[-1] * rows.element_size())
+    step = max(1, CHUNK_BYTES // a_query)
+    parts = [slice(begin, begin + step) for begin in range(0, max(1, q.shape[1]), step)]
+    return kind, rows, None if sink is None else sink.to(kind), valid, parts
 
 
 @in_its_own_types
@@ -64,17 +88,11 @@ def sparse_attention(q, kv, indices, scale, dv, *, topk_length=None, sink=None, 
     if packed:
         q, kv, indices = q.unsqueeze(0), kv.unsqueeze(0), indices.unsqueeze(0)
         topk_length = None if topk_length is None else topk_length.unsqueeze(0)
-    kind = torch.promote_types(q.dtype, torch.float32)
-    valid = valid_slots(indices, kv.shape[1], topk_length, topk)
-    rows = torch.cat([kv, kv.new_zeros((kv.shape[0], 1, kv.shape[2]))], 1).to(kind)
-    wide = None if sink is None else sink.to(kind)
-    a_query = max(1, q.shape[0] * indices.shape[-1] * kv.shape[-1] * rows.element_size())
-    step = max(1, CHUNK_BYTES // a_query)
+    kind, rows, wide, valid, slices = _prepared(q, kv, indices, topk_length, topk, sink)
     parts = []
-    for begin in range(0, max(1, q.shape[1]), step):
-        part = slice(begin, begin + step)
+    for part in slices:
         inputs = (q[:, part].to(kind), rows, indices[:, part], valid[:, part], wide, scale, dv)
-        again = torch.is_grad_enabled() and step < q.shape[1]
+        again = torch.is_grad_enabled() and len(slices) > 1
         parts.append(checkpoint(_chunk, *inputs, use_reentrant=False) if again else _chunk(*inputs))
     out, lse, max_logits = (torch.cat(each, 1) for each in zip(*parts))
     if packed:
@@ -107,18 +125,27 @@ def sparse_scores(q, kv, indices, lse, scale, *, topk_length=None, sink=None):
 def sparse_attention_backward(
     grad_out, q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None
 ):
-    """dq, dkv and dsink (None without a sink)."""
-    with torch.enable_grad():
-        leaves = [t.detach().requires_grad_() for t in (q, kv, *(() if sink is None else (sink,)))]
-        out, _, _ = sparse_attention(
-            leaves[0],
-            leaves[1],
-            indices,
-            scale,
-            dv,
-            topk_length=topk_length,
-            sink=None if sink is None else leaves[2],
-            topk=topk,
-        )
-    grads = torch.autograd.grad(out, leaves, grad_out.to(out.dtype))
-    return grads[0], grads[1], grads[2] if sink is not None else None
+    """dq, dkv (as it was summed, in fp32 or fp64) and dsink (None without a sink). Not by autograd, which is out of reach
+    in an operator's kernel."""
+    if q.dim() == 3:
+        lead = [t.unsqueeze(0) for t in (grad_out, q, kv, indices)]
+        length = None if topk_length is None else topk_length.unsqueeze(0)
+        options = {"topk_length": length, "sink": sink, "topk": topk}
+        dq, dkv, dsink = sparse_attention_backward(*lead, scale, dv, **options)
+        return dq.squeeze(0), dkv.squeeze(0), dsink
+    kind, rows, wide, valid, slices = _prepared(q, kv, indices, topk_length, topk, sink)
+    dkv, dqs, dsink = torch.zeros_like(rows), [], rows.new_zeros(q.shape[2])
+    for part in slices:
+        queries, grad = q[:, part].to(kind), grad_out[:, part].to(kind)
+        gathered, slots = _gathered(rows, indices[:, part], valid[:, part])
+        p, beside, _, _ = _probabilities(queries, gathered, valid[:, part], wide, scale)
+        dp = torch.einsum("bthd,btwd->bthw", grad, gathered[..., :dv])
+        delta = (p * dp).sum(-1, keepdim=True)
+        ds = p * (dp - delta) * scale
+        dqs.append(torch.einsum("bthw,btwd->bthd", ds, gathered))
+        by_slot = torch.einsum("bthw,bthd->btwd", ds, queries)
+        by_slot[..., :dv] += torch.einsum("bthw,bthd->btwd", p, grad)
+        dkv.flatten(0, 1).index_add_(0, slots.flatten(), by_slot.flatten(0, 2))
+        dsink -= (beside * delta).sum((0, 1, 3))
+    dq = torch.cat(dqs, 1).to(q.dtype)
+    return dq, dkv[:, :-1].contiguous(), None if sink is None else dsink.to(sink.dtype)

@@ -366,7 +366,7 @@ def _op_backward(grad_out, out, lse, *arguments):
             grad_out = grad_out * named.view(lse.shape[:-1])[..., None, None]
         positional, named = _reference_arguments(inputs, options)
         dq, dkv, dsink = _reference.sparse_attention_backward(grad_out, *positional, **named)
-        dkv = dkv.to(options.dkv_dtype or dkv.dtype)
+        dkv = dkv.to(options.dkv_dtype or inputs[1].dtype)
     return dq, dkv, dq.new_empty((0,), dtype=torch.float32) if dsink is None else dsink
 
 
@@ -377,6 +377,18 @@ def _fake_backward(grad_out, out, lse, *arguments):
         kv.new_empty(kv.shape, dtype=options.dkv_dtype or kv.dtype),
         q.new_empty((0,) if sink is None else sink.shape, dtype=torch.float32),
     )
+
+
+def _op_backward_sum(grad_out, out, lse, dkv_sum, *arguments):
+    inputs, options = _split(arguments)
+    found = _operator(inputs, options, _backward_pass(options), options.backend)
+    dq, _, dsink = _backward(found, inputs, options, out, lse, grad_out, dkv_sum=dkv_sum)
+    return dq, dq.new_empty((0,), dtype=torch.float32) if dsink is None else dsink
+
+
+def _fake_backward_sum(grad_out, out, lse, dkv_sum, *arguments):
+    dq, _, dsink = _fake_backward(grad_out, out, lse, *arguments)
+    return dq, dsink
 
 
 def _keep(ctx, inputs, output):
@@ -406,6 +418,12 @@ _call_backward = define(
     "(Tensor dq, Tensor dkv, Tensor dsink)",
     _op_backward,
     _fake_backward,
+)
+_call_backward_sum = define(
+    "sparse_attn_backward_sum(Tensor grad_out, Tensor out, Tensor lse, Tensor(a!) dkv_sum, "
+    f"{INPUTS}, {OPTIONS}) -> (Tensor dq, Tensor dsink)",
+    _op_backward_sum,
+    _fake_backward_sum,
 )
 torch.library.register_autograd(
     "smelt::sparse_attn", _op_gradients, setup_context=_keep, lib=library
@@ -560,7 +578,7 @@ def sparse_attention(
     free_multiprocessors: int = 0,
     workspace_limit: int = 0,
     backend: str = "auto",
-):
+) -> Tensor | tuple[Tensor, ...]:
     """Attention of each query to its own list of KV rows: `out`, or a tuple of it and what was asked for.
 
     ::
@@ -647,11 +665,13 @@ def sparse_attention_backward(
     query_count: Tensor | None = None,
     free_multiprocessors: int = 0,
     workspace_limit: int = 0,
-):
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """The gradients dq, dkv and dsink (None without a sink), for programs that do without autograd.
 
-    `out` and `lse` (natural, without the sink) are the forward's. `dkv_sum`: fp32 [.., S, dqk] that is
-    added to, and returned as dkv. Runs where sparse_attention's backend is "smelt".
+    dq [.., T, H, dqk] bf16, dkv [.., S, dqk] in dkv_dtype (bf16 where it is None), dsink [H] fp32.
+    grad_out [.., T, H, dv] is out's gradient, `out` and `lse` (natural, without the sink) are the
+    forward's, the rest is as sparse_attention has it. `dkv_sum`: fp32 [.., S, dqk] that is added to, and
+    returned as dkv. Runs where sparse_attention's backend is "smelt", and raises what that does.
     """
     if type(buckets) is list:  # a call is known by what has a hash
         buckets = tuple(buckets)
@@ -681,8 +701,12 @@ def sparse_attention_backward(
         workspace_limit,
         "smelt",
     )
-    if dkv_sum is None and not is_plain(*inputs, grad_out, out, lse):
-        dq, dkv, dsink = _call_backward(grad_out, out, lse, *inputs, *options)
+    if not is_plain(*inputs, grad_out, out, lse, dkv_sum):
+        given = (grad_out, out, lse, *(() if dkv_sum is None else (dkv_sum,)), *inputs, *options)
+        if dkv_sum is None:
+            dq, dkv, dsink = _call_backward(*given)
+        else:
+            (dq, dsink), dkv = _call_backward_sum(*given), dkv_sum
         return dq, dkv, None if sink is None else dsink
     which = _backward_pass(options)
     found = _operator(inputs, options, which, "smelt")

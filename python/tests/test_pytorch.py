@@ -94,6 +94,76 @@ def test_compile(device, dynamic):
         assert torch.equal(one, two)
 
 
+@pytest.mark.parametrize(
+    ("kind", "batches"),
+    [(torch.float32, None), (torch.float64, None), (torch.bfloat16, 2)],
+    ids=str,
+)
+def test_compile_of_the_eager_reference(device, kind, batches, monkeypatch):
+    """Its gradients, which are written down for the operator, are autograd's, which an eager call takes."""
+    problem = Problem(device, sink=True, lengths=True, batches=batches, width=9)
+    problem.indices[..., 0, :] = -1
+    leaves = [tensor.detach().to(kind).requires_grad_() for tensor in (problem.q, problem.kv)]
+    leaves.append(problem.sink)
+    named = torch.tensor([0, 3, 1, 99], dtype=torch.int32, device=device)
+    options = {"topk_length": problem.topk_length, "buckets": (2, 4), "topk": 5, "backend": "torch"}
+
+    def layer(q, kv, sink, queries):
+        out, lse = smelt.sparse_attention(
+            q, kv, problem.indices, 0.3, sink=sink, queries=queries, return_lse=True, **options
+        )
+        return out, smelt.sparse_scores(
+            q, kv, problem.indices, lse, 0.3, sink=sink, backend="torch"
+        )
+
+    monkeypatch.setattr(smelt._reference, "CHUNK_BYTES", 5000)  # some queries at a time
+    grad = problem.grad_out.to(kind)
+    tolerance = (
+        {"rtol": 0.02, "atol": 0.02} if kind is torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    )
+    torch._dynamo.reset()
+    for queries in (None, named):
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+        results = []
+        for function in (layer, compiled):
+            out, target = function(*leaves, queries)
+            results.append((out, target, *torch.autograd.grad(out, leaves, grad)))
+        for one, two in zip(*results):
+            torch.testing.assert_close(two, one, **tolerance)
+
+
+def test_compile_of_sums_that_go_on(device):
+    """dkv_sum is written by the graph, too."""
+    problem = Problem(device, sink=True, grad=False)
+    out, lse = problem.run(return_lse=True)
+
+    def backward(dkv_sum):
+        dq, dkv, dsink = smelt.sparse_attention_backward(
+            problem.grad_out,
+            problem.q,
+            problem.kv,
+            problem.indices,
+            out,
+            lse,
+            problem.scale,
+            sink=problem.sink,
+            dkv_sum=dkv_sum,
+            deterministic=True,
+        )
+        return dq, dkv + 0.0, dsink
+
+    want, got = (torch.ones(problem.kv.shape, device=device) for _ in range(2))
+    compiled = torch.compile(backward, fullgraph=True, backend="aot_eager")
+    for one, two in zip(backward(want), compiled(got)):
+        assert torch.equal(one, two)
+    assert torch.equal(want, got) and bool((want != 1).any())
+    torch.library.opcheck(
+        torch.ops.smelt.sparse_attn_backward_sum.default,
+        (problem.grad_out, out, lse, want, *op_arguments(problem)),
+        test_utils=("test_schema", "test_faketensor"),
+    )
+
+
 def test_compile_with_inductor(device):
     problem = Problem(device, grad=False)
     compiled = torch.compile(
