@@ -1,363 +1,13 @@
-/*
- * See engine.h. A template is first cut into lines, each with its kind and, for the lines that open
- * a block, the line that closes it; checking is that alone. Expanding walks the lines.
- */
+/* See engine.h. Expanding walks a template's lines (lines.h). */
 #include "codegen/template/engine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/template/expression.h"
+#include "codegen/template/lines.h"
 
-enum { DEEPEST_BLOCK = 16, MAX_ITERATIONS = 4096, MARK_LENGTH = 3, LONGEST_PART = 127 };
-
-enum kind { ORDINARY, USE, TAKES, FOR, IF, ELSE, END };
-
-struct line {
-    enum kind kind;
-    int number;       /* 1 is the first */
-    int next;         /* FOR, IF, ELSE: index of the line that ends this branch */
-    const char *text; /* the whole line, or a directive's argument, without blanks around it */
-    size_t length;
-    size_t name_length;                            /* FOR: the variable, at the start of text */
-    size_t first, first_length, last, last_length; /* FOR: where the bounds stand in text */
-};
-
-struct lines {
-    struct line *items;
-    int count;
-    struct smelt__parameters parameters; /* of TAKES */
-};
-
-/* ---- cutting into lines and checking --------------------------------------------------------- */
-
-static int is_blank(char c) {
-    return c == ' ' || c == '\t';
-}
-
-static void trim(const char **text, size_t *length) {
-    while (*length && is_blank(**text)) {
-        ++*text;
-        --*length;
-    }
-    while (*length && is_blank((*text)[*length - 1]))
-        --*length;
-}
-
-static int holds_mark(const char *text, size_t length) {
-    return memmem(text, length, "//@", MARK_LENGTH) != NULL;
-}
-
-/* Splits "i in EXPR..EXPR". */
-static int split_for(struct line *line, struct smelt__message *message) {
-    const char *text = line->text;
-    line->name_length = smelt__name_length(text, line->length);
-    size_t at = line->name_length;
-    while (at < line->length && is_blank(text[at]))
-        at++;
-    const char *dots = memmem(text, line->length, "..", 2);
-    if (!line->name_length || at == line->name_length || at + 3 > line->length ||
-        memcmp(text + at, "in", 2) != 0 || !is_blank(text[at + 2]) || !dots) {
-        smelt__message_set(message, "write //@for NAME in EXPR..EXPR");
-        return -1;
-    }
-    line->first = at + 3;
-    line->last = (size_t)(dots - text) + 2;
-    if (line->last < line->first + 2) {
-        smelt__message_set(message, "write //@for NAME in EXPR..EXPR");
-        return -1;
-    }
-    line->first_length = line->last - 2 - line->first;
-    line->last_length = line->length - line->last;
-    if (smelt__expression_check(text + line->first, line->first_length, message))
-        return -1;
-    return smelt__expression_check(text + line->last, line->last_length, message);
-}
-
-/* Length of the part's name that //@use begins with. */
-static size_t part_length(const char *text, size_t length) {
-    size_t at = 0;
-    while (at < length && !is_blank(text[at]))
-        at++;
-    return at;
-}
-
-/* Splits "PART NAME = EXPR, ...". */
-static int split_use(struct line *line, struct smelt__message *message) {
-    struct smelt__arguments arguments;
-    line->name_length = part_length(line->text, line->length);
-    if (line->name_length > LONGEST_PART) {
-        smelt__message_set(message, "//@use takes a name of at most %d characters", LONGEST_PART);
-        return -1;
-    }
-    return smelt__arguments_read(line->text + line->name_length, line->length - line->name_length,
-                                 &arguments, message);
-}
-
-/* Reads a directive: text and length are what follows the mark. */
-static int read_directive(struct line *line, const char *text, size_t length,
-                          struct smelt__message *message) {
-    static const struct {
-        const char *name;
-        enum kind kind;
-    } directives[] = {{"use", USE}, {"takes", TAKES}, {"for", FOR},
-                      {"if", IF},   {"else", ELSE},   {"end", END}};
-    size_t name_length = smelt__name_length(text, length);
-    size_t found = 0, count = sizeof directives / sizeof directives[0];
-    while (found < count && (strlen(directives[found].name) != name_length ||
-                             memcmp(directives[found].name, text, name_length) != 0))
-        found++;
-    if (found == count) {
-        smelt__message_set(message,
-                           "unknown directive //@%.*s; known: use, takes, for, if, else, end",
-                           (int)(name_length < 40 ? name_length : 40), text);
-        return -1;
-    }
-    line->kind = directives[found].kind;
-    line->text = text + name_length;
-    line->length = length - name_length;
-    trim(&line->text, &line->length);
-    int wants_argument = line->kind != ELSE && line->kind != END;
-    if (wants_argument != (line->length > 0)) {
-        smelt__message_set(message, "//@%s %s", directives[found].name,
-                           wants_argument ? "lacks its argument" : "takes no argument");
-        return -1;
-    }
-    if (holds_mark(line->text, line->length)) {
-        smelt__message_set(message, "a directive stands alone on its line");
-        return -1;
-    }
-    if (line->kind == USE)
-        return split_use(line, message);
-    if (line->kind == IF)
-        return smelt__expression_check(line->text, line->length, message);
-    return line->kind == FOR ? split_for(line, message) : 0;
-}
-
-/* The blocks open at a line while the lines are checked. */
-struct open_blocks {
-    int lines[DEEPEST_BLOCK]; /* the last FOR, IF or ELSE of each */
-    int count;
-};
-
-static int same_name(const struct line *line, const char *name, size_t length) {
-    return line->name_length == length && memcmp(line->text, name, length) == 0;
-}
-
-/* Whether a parameter or a loop variable of that name is in scope; with length 0, whether any is.
- */
-static int is_variable(const struct lines *lines, const struct open_blocks *open, const char *name,
-                       size_t length) {
-    if (length ? smelt__parameter_find(&lines->parameters, name, length) >= 0
-               : lines->parameters.count > 0)
-        return 1;
-    for (int i = 0; i < open->count; i++) {
-        const struct line *line = &lines->items[open->lines[i]];
-        if (line->kind == FOR && (!length || same_name(line, name, length)))
-            return 1;
-    }
-    return 0;
-}
-
-/* The end of a `$` substitution's text: its name or its expression. */
-struct substitution {
-    const char *text; /* the name or the expression */
-    size_t length;
-    size_t used; /* bytes of the line, `$` and braces included; 0: malformed */
-};
-
-static struct substitution read_substitution(const char *text, size_t length) {
-    struct substitution substitution = {text + 1, 0, 0};
-    if (length > 1 && text[1] == '{') {
-        const char *brace = memchr(text, '}', length);
-        if (brace) {
-            substitution.text = text + 2;
-            substitution.length = (size_t)(brace - substitution.text);
-            substitution.used = (size_t)(brace - text) + 1;
-        }
-    } else {
-        substitution.length = smelt__name_length(text + 1, length - 1);
-        substitution.used = substitution.length ? substitution.length + 1 : 0;
-    }
-    return substitution;
-}
-
-static int check_ordinary(const struct lines *lines, const struct open_blocks *open,
-                          const struct line *line, struct smelt__message *message) {
-    if (holds_mark(line->text, line->length)) {
-        smelt__message_set(message, "a directive stands alone on its line");
-        return -1;
-    }
-    const char *at = line->text, *end = line->text + line->length;
-    while ((at = memchr(at, '$', (size_t)(end - at)))) {
-        if (!is_variable(lines, open, NULL, 0)) {
-            smelt__message_set(message, "'$' outside of //@for");
-            return -1;
-        }
-        struct substitution substitution = read_substitution(at, (size_t)(end - at));
-        if (!substitution.used) {
-            smelt__message_set(message, "'$' is not followed by a name or {EXPR}");
-            return -1;
-        }
-        if (at[1] == '{') {
-            if (smelt__expression_check(substitution.text, substitution.length, message))
-                return -1;
-        } else if (!is_variable(lines, open, substitution.text, substitution.length)) {
-            smelt__message_set(message, "$%.*s is no loop variable here",
-                               (int)(substitution.length < 60 ? substitution.length : 60),
-                               substitution.text);
-            return -1;
-        }
-        at += substitution.used;
-    }
-    return 0;
-}
-
-static int open_block(struct lines *lines, struct open_blocks *open, int index,
-                      struct smelt__message *message) {
-    const struct line *line = &lines->items[index];
-    if (open->count == DEEPEST_BLOCK) {
-        smelt__message_set(message, "blocks are nested deeper than %d", DEEPEST_BLOCK);
-        return -1;
-    }
-    if (line->kind == FOR && is_variable(lines, open, line->text, line->name_length)) {
-        smelt__message_set(
-            message, "the loop variable '%.*s' is in use by an outer //@for or as a parameter",
-            (int)(line->name_length < 60 ? line->name_length : 60), line->text);
-        return -1;
-    }
-    open->lines[open->count++] = index;
-    return 0;
-}
-
-static int take_parameters(struct lines *lines, const struct line *line,
-                           struct smelt__message *message) {
-    if (lines->parameters.count) {
-        smelt__message_set(message, "a second //@takes");
-        return -1;
-    }
-    return smelt__parameters_read(line->text, line->length, &lines->parameters, message);
-}
-
-/* Joins an ELSE or END to the block it belongs to. */
-static int close_block(struct lines *lines, struct open_blocks *open, int index,
-                       struct smelt__message *message) {
-    struct line *line = &lines->items[index];
-    if (!open->count) {
-        smelt__message_set(message, "//@%s without an open //@if%s",
-                           line->kind == ELSE ? "else" : "end",
-                           line->kind == ELSE ? "" : " or //@for");
-        return -1;
-    }
-    struct line *opening = &lines->items[open->lines[open->count - 1]];
-    if (line->kind == ELSE && opening->kind != IF) {
-        smelt__message_set(message, opening->kind == ELSE ? "a second //@else of one //@if"
-                                                          : "//@else inside //@for");
-        return -1;
-    }
-    opening->next = index;
-    if (line->kind == ELSE)
-        open->lines[open->count - 1] = index;
-    else
-        open->count--;
-    return 0;
-}
-
-static int check_line(struct lines *lines, struct open_blocks *open, int index, int *text_has_begun,
-                      struct smelt__message *message) {
-    const struct line *line = &lines->items[index];
-    /* `#line` follows a directive and must not land inside a macro's definition. */
-    if (line->kind != ORDINARY && index > 0) {
-        const struct line *before = &lines->items[index - 1];
-        if (before->kind == ORDINARY && before->length &&
-            before->text[before->length - 1] == '\\') {
-            smelt__message_set(message, "a directive cannot follow a line that ends in '\\'");
-            return -1;
-        }
-    }
-    switch (line->kind) {
-    case USE:
-    case TAKES:
-        if (*text_has_begun) {
-            smelt__message_set(message, "//@%s comes before any other text",
-                               line->kind == USE ? "use" : "takes");
-            return -1;
-        }
-        return line->kind == USE ? 0 : take_parameters(lines, line, message);
-    case FOR:
-    case IF:
-        *text_has_begun = 1;
-        return open_block(lines, open, index, message);
-    case ELSE:
-    case END:
-        return close_block(lines, open, index, message);
-    case ORDINARY:
-        *text_has_begun |= line->length > 0;
-        return check_ordinary(lines, open, line, message);
-    }
-    return -1;
-}
-
-static int count_lines(const char *text) {
-    int count = 0;
-    for (; *text; count++) {
-        text = strchrnul(text, '\n');
-        text += *text == '\n';
-    }
-    return count;
-}
-
-/* Cuts a template into checked lines, which the caller frees. 0, or -1 with message and line. */
-static int read_lines(const char *text, struct lines *lines, int *number,
-                      struct smelt__message *message) {
-    struct open_blocks open = {{0}, 0};
-    int text_has_begun = 0;
-    int count = count_lines(text);
-    *number = 0;
-    lines->count = 0;
-    lines->parameters.count = 0;
-    lines->items = calloc((size_t)count + 1, sizeof *lines->items);
-    if (!lines->items) {
-        smelt__message_set_out_of_memory(message);
-        return -1;
-    }
-    for (int i = 0; i < count; i++) {
-        struct line *line = &lines->items[i];
-        const char *end = strchrnul(text, '\n');
-        line->number = *number = i + 1;
-        line->text = text;
-        line->length = (size_t)(end - text);
-        const char *start = text;
-        size_t length = line->length;
-        trim(&start, &length);
-        if (length >= MARK_LENGTH && memcmp(start, "//@", MARK_LENGTH) == 0 &&
-            read_directive(line, start + MARK_LENGTH, length - MARK_LENGTH, message))
-            return -1;
-        lines->count = i + 1;
-        if (check_line(lines, &open, i, &text_has_begun, message))
-            return -1;
-        text = end + (*end == '\n');
-    }
-    if (open.count) {
-        const struct line *opening = &lines->items[open.lines[open.count - 1]];
-        *number = opening->number;
-        smelt__message_set(message, "//@%s has no //@end",
-                           opening->kind == FOR    ? "for"
-                           : opening->kind == ELSE ? "else"
-                                                   : "if");
-        return -1;
-    }
-    return 0;
-}
-
-int smelt__template_check(const char *text, int *line, struct smelt__message *message) {
-    struct lines lines;
-    int status = read_lines(text, &lines, line, message);
-    free(lines.items);
-    return status;
-}
-
-/* ---- expanding ------------------------------------------------------------------------------- */
+enum { MAX_ITERATIONS = 4096 };
 
 /* One loop variable; the innermost is the list's head. */
 struct variable {
@@ -369,7 +19,7 @@ struct variable {
 
 struct expansion {
     const struct smelt__template *template_;
-    const struct lines *lines;
+    const struct smelt__lines *lines;
     const struct smelt__scope *constants;
     const struct variable *variables;
     int expected; /* the line number the compiler would give to the next emitted line */
@@ -398,7 +48,7 @@ static int lookup(const void *user, const char *name, int *found) {
 }
 
 /* Puts the template's name and the line in front of the message, unless it is about memory. */
-static void place_message(const struct expansion *expansion, const struct line *line) {
+static void place_message(const struct expansion *expansion, const struct smelt__line *line) {
     struct smelt__message reason = *expansion->message;
     if (reason.out_of_memory)
         return;
@@ -406,8 +56,8 @@ static void place_message(const struct expansion *expansion, const struct line *
                        expansion->template_->name, line->number, reason.text);
 }
 
-static int evaluate(const struct expansion *expansion, const struct line *line, const char *text,
-                    size_t length, int *value) {
+static int evaluate(const struct expansion *expansion, const struct smelt__line *line,
+                    const char *text, size_t length, int *value) {
     struct smelt__scope scope = {lookup, expansion};
     if (!smelt__expression_evaluate(text, length, &scope, value, expansion->message))
         return 0;
@@ -415,7 +65,7 @@ static int evaluate(const struct expansion *expansion, const struct line *line, 
     return -1;
 }
 
-static int expand_ordinary(struct expansion *expansion, const struct line *line) {
+static int expand_ordinary(struct expansion *expansion, const struct smelt__line *line) {
     if (expansion->expected != line->number)
         smelt__text_print(expansion->out, "#line %d \"templates/%s\"\n", line->number,
                           expansion->template_->name);
@@ -424,7 +74,8 @@ static int expand_ordinary(struct expansion *expansion, const struct line *line)
     const char *dollar;
     while ((dollar = memchr(at, '$', (size_t)(end - at)))) {
         smelt__text_append(expansion->out, at, (size_t)(dollar - at));
-        struct substitution substitution = read_substitution(dollar, (size_t)(end - dollar));
+        struct smelt__substitution substitution =
+            smelt__substitution_read(dollar, (size_t)(end - dollar));
         int value;
         if (evaluate(expansion, line, substitution.text, substitution.length, &value))
             return -1;
@@ -439,7 +90,7 @@ static int expand_ordinary(struct expansion *expansion, const struct line *line)
 static int expand_range(struct expansion *expansion, int first, int end);
 
 static int expand_for(struct expansion *expansion, int index) {
-    const struct line *line = &expansion->lines->items[index];
+    const struct smelt__line *line = &expansion->lines->items[index];
     int first, last;
     if (evaluate(expansion, line, line->text + line->first, line->first_length, &first) ||
         evaluate(expansion, line, line->text + line->last, line->last_length, &last))
@@ -461,11 +112,11 @@ static int expand_for(struct expansion *expansion, int index) {
     return status;
 }
 
-/* One IF, its ELSE included; *end receives the index of its END. */
+/* One SMELT__IF, its SMELT__ELSE included; *end receives the index of its SMELT__END. */
 static int expand_if(struct expansion *expansion, int index, int *end) {
-    const struct line *items = expansion->lines->items;
-    const struct line *line = &items[index];
-    int else_ = items[line->next].kind == ELSE ? line->next : -1;
+    const struct smelt__line *items = expansion->lines->items;
+    const struct smelt__line *line = &items[index];
+    int else_ = items[line->next].kind == SMELT__ELSE ? line->next : -1;
     *end = else_ < 0 ? line->next : items[else_].next;
     int value;
     if (evaluate(expansion, line, line->text, line->length, &value))
@@ -478,13 +129,13 @@ static int expand_if(struct expansion *expansion, int index, int *end) {
 /* The lines first..end - 1, which hold whole blocks. */
 static int expand_range(struct expansion *expansion, int first, int end) {
     for (int i = first; i < end; i++) {
-        const struct line *line = &expansion->lines->items[i];
+        const struct smelt__line *line = &expansion->lines->items[i];
         int status = 0;
-        if (line->kind == ORDINARY) {
+        if (line->kind == SMELT__ORDINARY) {
             status = expand_ordinary(expansion, line);
-        } else if (line->kind == IF) {
+        } else if (line->kind == SMELT__IF) {
             status = expand_if(expansion, i, &i);
-        } else if (line->kind == FOR) {
+        } else if (line->kind == SMELT__FOR) {
             status = expand_for(expansion, i);
             i = line->next;
         }
@@ -497,12 +148,12 @@ static int expand_range(struct expansion *expansion, int first, int end) {
 int smelt__template_expand(const struct smelt__template *template_,
                            const struct smelt__scope *scope, struct smelt__text *out,
                            struct smelt__message *message) {
-    struct lines lines;
+    struct smelt__lines lines;
     int number;
-    int status = read_lines(template_->text, &lines, &number, message);
+    int status = smelt__lines_read(template_->text, &lines, &number, message);
     struct expansion expansion = {template_, &lines, scope, NULL, 0, out, message};
     if (status) {
-        struct line line = {.number = number};
+        struct smelt__line line = {.number = number};
         place_message(&expansion, &line);
     } else {
         status = expand_range(&expansion, 0, lines.count);
@@ -513,55 +164,4 @@ int smelt__template_expand(const struct smelt__template *template_,
         status = -1;
     }
     return status;
-}
-
-/* Calls `each` for every directive of that kind. */
-static void each_directive(const char *text, enum kind kind,
-                           void (*each)(void *user, const struct line *line), void *user) {
-    for (int number = 1; *text; number++) {
-        const char *end = strchrnul(text, '\n');
-        const char *start = text;
-        size_t length = (size_t)(end - text);
-        trim(&start, &length);
-        struct line line = {.number = number};
-        struct smelt__message ignored;
-        if (length >= MARK_LENGTH && memcmp(start, "//@", MARK_LENGTH) == 0 &&
-            !read_directive(&line, start + MARK_LENGTH, length - MARK_LENGTH, &ignored) &&
-            line.kind == kind)
-            each(user, &line);
-        text = end + (*end == '\n');
-    }
-}
-
-struct use_callback {
-    void (*each)(void *user, const struct smelt__use *use);
-    void *user;
-};
-
-static void call_use(void *data, const struct line *line) {
-    const struct use_callback *callback = data;
-    struct smelt__message ignored;
-    char part[LONGEST_PART + 1];
-    struct smelt__use use = {.part = part, .line = line->number};
-    memcpy(part, line->text, line->name_length);
-    part[line->name_length] = '\0';
-    smelt__arguments_read(line->text + line->name_length, line->length - line->name_length,
-                          &use.arguments, &ignored);
-    callback->each(callback->user, &use);
-}
-
-void smelt__template_uses(const char *text, void (*each)(void *user, const struct smelt__use *use),
-                          void *user) {
-    struct use_callback callback = {each, user};
-    each_directive(text, USE, call_use, &callback);
-}
-
-static void read_takes(void *data, const struct line *line) {
-    struct smelt__message ignored;
-    smelt__parameters_read(line->text, line->length, data, &ignored);
-}
-
-void smelt__template_takes(const char *text, struct smelt__parameters *parameters) {
-    parameters->count = 0;
-    each_directive(text, TAKES, read_takes, parameters);
 }

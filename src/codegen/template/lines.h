@@ -1,0 +1,54 @@
+/*
+ * A template cut into lines (engine.h), each with its kind and, for the lines that open a block,
+ * the line that closes it. Cutting checks all that needs no values.
+ */
+#ifndef SMELT_CODEGEN_LINES_H
+#define SMELT_CODEGEN_LINES_H
+
+#include <stddef.h>
+
+#include "codegen/template/arguments.h"
+#include "codegen/text.h"
+
+enum smelt__line_kind {
+    SMELT__ORDINARY,
+    SMELT__USE,
+    SMELT__TAKES,
+    SMELT__FOR,
+    SMELT__IF,
+    SMELT__ELSE,
+    SMELT__END
+};
+
+struct smelt__line {
+    enum smelt__line_kind kind;
+    int number;       /* 1 is the first */
+    int next;         /* of for, if, else: index of the line that ends this branch */
+    const char *text; /* the whole line, or a directive's argument, without blanks around it */
+    size_t length;
+    size_t name_length;                            /* of for: the variable, at the start of text */
+    size_t first, first_length, last, last_length; /* of for: where the bounds stand in text */
+};
+
+struct smelt__lines {
+    struct smelt__line *items;
+    int count;
+    struct smelt__parameters parameters; /* of takes */
+};
+
+/* Cuts a template into checked lines; the caller frees `items`, also of a failure. 0, or -1 with
+ * the message, and in *number the line it speaks of. */
+int smelt__lines_read(const char *text, struct smelt__lines *lines, int *number,
+                      struct smelt__message *message);
+
+/* A `$` in an ordinary line. */
+struct smelt__substitution {
+    const char *text; /* the name or the expression */
+    size_t length;
+    size_t used; /* bytes of the line, `$` and braces included; 0: malformed */
+};
+
+/* Of the `$` that text begins with. */
+struct smelt__substitution smelt__substitution_read(const char *text, size_t length);
+
+#endif
