@@ -1,0 +1,217 @@
+//@use common/descriptor.cuh
+//@use common/fragment_tile.cuh
+//@use common/quad.cuh
+//@use common/warp_arrival.cuh
+//@use ptx/math.cuh
+//@use ptx/memory.cuh
+//@use ptx/proxy.cuh
+//@use ptx/registers.cuh
+//@use ptx/wgmma.cuh
+//@use ptx/wgmma_rs.cuh n = DIM, tb = 1
+//@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
+//@use indexer_bwd_main.params.h
+//@use indexer_bwd_main.sm90_shared.cuh
+/* The scores' warpgroups of indexer_bwd_main.sm90.cu, one a tile: X = Q K^T, dX, which they hand to
+ * the sums, dweights, and dQ. */
+
+enum {
+    STEP_BYTES = 32, /* 16 columns of a row: a k-step along columns */
+
+    X_VALUES = 2 * FRAGMENT_WORDS, /* of a thread */
+    DQ_VALUES = DIM / 2
+};
+
+/* The first turn from `turn` on of a block that a tile has; `blocks` if there is none. */
+DEVICE int next_turn(struct run run, int turn, int blocks) {
+    while (turn < blocks && !has_block(run, block_in_turn(turn, blocks))) {
+        ++turn;
+    }
+    return turn;
+}
+
+/* The query of a row of a group, or -1. */
+DEVICE int row_query(const struct indexer_bwd_main_params *params, int group, int row) {
+    return params->members[(i64)group * GROUP_QUERIES + row / QUERY_ROWS];
+}
+
+/* The first of this thread's two rows of an item, in the fragments of tile `tile`; the other is 8
+ * further. */
+DEVICE int fragment_row(int tile) {
+    const int thread = (int)(threadIdx.x % WARPGROUP);
+    return tile * TILE_ROWS + thread / 32 * 16 + thread % 32 / 4;
+}
+
+/* Of this thread's two rows. */
+struct rows {
+    float weight[2];
+    float dweights[2];
+};
+
+DEVICE void open_rows(struct rows *rows, const struct indexer_bwd_main_params *params, int group,
+                      int tile) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int row = fragment_row(tile) + 8 * r, head = row % QUERY_ROWS;
+        const int query = row_query(params, group, row);
+        const bool there = query >= 0 && head < HEADS;
+        rows->weight[r] =
+            there ? params->weights[query * params->weights_token_stride + head] : 0.0f;
+        rows->dweights[r] = 0.0f;
+    }
+}
+
+/* Issues X = Q K^T. */
+DEVICE void issue_scores(float *x, u64 queries, u32 stage) {
+    const u64 keys = tile_descriptor(keys_at(stage));
+    fence_proxy_async();
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < DIM / 16; ++k) {
+        const u32 step = (u32)(k % 4 * STEP_BYTES);
+        const u64 a = descriptor_advance(queries, (u32)(k / 4 * QUERY_TILE_BYTES) + step);
+        wgmma_ss_n64_t00(x, a, descriptor_advance(keys, (u32)(k / 4 * TILE_BYTES) + step), k > 0);
+    }
+    wgmma_commit();
+}
+
+/* X -> dX in place, and the block's part of dweights. */
+DEVICE void slopes(float *x, struct rows *rows, u32 stage, int tile) {
+    const float2 *const grads = (const float2 *)(arena + GRADS_OFFSET + stage * GRAD_BYTES) +
+                                fragment_row(tile) / QUERY_ROWS * (BLOCK_KEYS / 2) +
+                                threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < X_VALUES; i += 2) {
+        const int r = i / 2 % 2;
+        const float2 grad = grads[i / 4 * 4 + (QUERY_ROWS == 8 ? r * (BLOCK_KEYS / 2) : 0)];
+        rows->dweights[r] = fmaf(grad.x, fmaxf(x[i], 0.0f), rows->dweights[r]);
+        rows->dweights[r] = fmaf(grad.y, fmaxf(x[i + 1], 0.0f), rows->dweights[r]);
+        x[i] = x[i] > 0.0f ? grad.x * rows->weight[r] : 0.0f;
+        x[i + 1] = x[i + 1] > 0.0f ? grad.y * rows->weight[r] : 0.0f;
+    }
+}
+
+/* Issues dQ += dX K. */
+DEVICE void issue_slopes(float *dq, const u32 *dx, u32 stage) {
+    const u64 keys = columns_descriptor(keys_at(stage));
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < BLOCK_KEYS / 16; ++k) {
+        const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
+        // clang-format off
+        //@for n in DIM..DIM + 1
+        wgmma_rs_n${n}_t01(dq, &dx[4 * k], b, 1);
+        //@end
+        // clang-format on
+    }
+    wgmma_commit();
+}
+
+/* How far a tile's scores have come, over all items. */
+struct progress {
+    u32 block;  /* blocks of all items before this one */
+    u32 phases; /* of KEYS_FULL, a bit a stage */
+    u32 use;    /* blocks that the tile had */
+};
+
+/* dX to shared memory, for the sums, and as A's fragments. */
+DEVICE void hand_over_slopes(u32 *dx, const float *x, u32 use, u32 tile) {
+    pack_fragments(dx, x);
+    wait_free(SLOPES_FREE + 2 * tile, use);
+    store_fragments(slopes_at(tile, use), dx);
+    arrive_warp(barrier_at(SLOPES_FULL + 2 * tile + use % 2), 1);
+}
+
+/* All blocks of an item that the tile has. */
+DEVICE void score_blocks(float *dq, struct rows *rows, struct progress *progress, struct run run,
+                         int blocks, u64 queries, int tile) {
+    float x[X_VALUES];
+    u32 dx[FRAGMENT_WORDS];
+    int turn = next_turn(run, 0, blocks);
+    if (turn == blocks) {
+        return;
+    }
+    u32 stage = (progress->block + (u32)turn) % STAGES;
+    wait_keys(KEYS_FULL, (u32)tile, stage, &progress->phases);
+    issue_scores(x, queries, stage);
+    wgmma_wait_0();
+    slopes(x, rows, stage, tile);
+    hand_over_slopes(dx, x, progress->use++, (u32)tile);
+    turn = next_turn(run, turn + 1, blocks);
+#pragma unroll 1
+    while (turn < blocks) {
+        const u32 before = stage;
+        stage = (progress->block + (u32)turn) % STAGES;
+        wait_keys(KEYS_FULL, (u32)tile, stage, &progress->phases);
+        issue_scores(x, queries, stage);
+        issue_slopes(dq, dx, before);
+        wgmma_wait_1();
+        slopes(x, rows, stage, tile);
+        wgmma_wait_0();
+        arrive_warp(barrier_at(KEYS_FREE + (u32)tile * STAGES + before), 1);
+        hand_over_slopes(dx, x, progress->use++, (u32)tile);
+        turn = next_turn(run, turn + 1, blocks);
+    }
+    issue_slopes(dq, dx, stage);
+    wgmma_wait_0();
+    arrive_warp(barrier_at(KEYS_FREE + (u32)tile * STAGES + stage), 1);
+}
+
+/* dQ of a row to global memory: 16 bytes of every 64 are this thread's. */
+DEVICE void store_row(char *to, const float *dq, int r) {
+#pragma unroll
+    for (int i = 0; i < DQ_VALUES / 16; ++i) {
+        u32 x[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const float *const pair = &dq[i * 16 + k * 4 + 2 * r];
+            x[k] = pack_bf16x2(pair[0], pair[1]);
+        }
+        transpose_quad(x);
+        if (to) {
+            store_streaming_16(to + i * 64, x);
+        }
+    }
+}
+
+/* dq and dweights of an item's tile. */
+DEVICE void store_rows(const struct indexer_bwd_main_params *params, const float *dq,
+                       const struct rows *rows, int group, int tile) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int row = fragment_row(tile) + 8 * r, head = row % QUERY_ROWS;
+        const i64 query = row_query(params, group, row);
+        const bool there = query >= 0 && head < HEADS;
+        const i64 at = query * params->dq_token_stride + head * params->dq_head_stride;
+        store_row(there ? (char *)params->dq + 2 * at + threadIdx.x % 4 * 16 : 0, dq, r);
+        float dweights = rows->dweights[r];
+        dweights += __shfl_xor_sync((u32)ALL_LANES, dweights, 1);
+        dweights += __shfl_xor_sync((u32)ALL_LANES, dweights, 2);
+        if (there && threadIdx.x % 4 == 0) {
+            params->dweights[query * params->dweights_token_stride + head] = dweights;
+        }
+    }
+}
+
+DEVICE void run_scores(const struct indexer_bwd_main_params *params, int tile) {
+    registers_increase(SCORES_REGISTERS);
+    struct progress progress = {0, 0, 0};
+    u32 item = 0;
+#pragma unroll 1
+    for (int group = first_group(params); group >= params->first_group; group -= (int)gridDim.x) {
+        const int blocks = group_blocks(params, group);
+        float dq[DQ_VALUES];
+        struct rows rows;
+        open_rows(&rows, params, group, tile);
+#pragma unroll
+        for (int i = 0; i < DQ_VALUES; ++i) {
+            dq[i] = 0.0f;
+        }
+        wait_full(QUERIES_FULL, item);
+        score_blocks(dq, &rows, &progress, tile_run(params, group, tile), blocks,
+                     tile_descriptor(queries_at(item, (u32)tile)), tile);
+        arrive_warp(barrier_at(QUERIES_FREE + item % 2), 1);
+        store_rows(params, dq, &rows, group, tile);
+        progress.block += (u32)blocks;
+        ++item;
+    }
+}
