@@ -78,13 +78,13 @@ CONFIGURATIONS = (
     check("bwd-sm90-drift", "heads=64,dqk=512,dv=512,topk=70", "--queries 2 --rows 50000 --lists drift",
           schedules=1),
     # Two items for five thread blocks, one of which has a slice of each, behind whole ones; the same of pairs,
-    # without, and of whole key blocks, which are no multiple of five.
+    # without.
     check("bwd-sm90-slices", "heads=64,dqk=512,dv=512,topk=300", "--queries 7 --rows 400 --width 300 --lists random",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
-    check("bwd-sm90-slices-pairs", "heads=128,dqk=512,dv=512,topk=384", "--queries 2 --rows 400 --width 384 --lists random",
+    check("bwd-sm90-slices-pairs", "heads=128,dqk=512,dv=512,topk=300", "--queries 2 --rows 400 --width 300 --lists random",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "10"}),
-    # An item of three key blocks for five thread blocks: two of them have no slice.
-    check("bwd-sm90-slices-few", "heads=64,dqk=512,dv=512,topk=130", "--queries 6 --rows 200 --lists random",
+    # An item with room for three key blocks and two of them, for five thread blocks: three have no slice.
+    check("bwd-sm90-slices-few", "heads=64,dqk=512,dv=512,topk=130", "--queries 6 --rows 200 --valid 128 --lists random",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
     check("bwd-sm90-far", "heads=64,dqk=512,dv=512,topk=70",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
