@@ -92,7 +92,12 @@ else
     failed 'a limit on the size of files' 'no message of it'
 fi
 document 'and its document' not_kept=1 kernels.0.kept=false
+(ulimit -f 1 && exec "$smelt" doctor </dev/null) | cat >"$work/out"
+prints 'as doctor says, too' 'File too large: .*raise the limit on the size of files'
 SMELT_CACHE_DISABLE=1 unkept 'the cache switched off'
+SMELT_CACHE_DISABLE=1 SMELT_CACHE_DIR=$work/absent run doctor
+prints 'as doctor says' '^cache +.*absent, switched off by SMELT_CACHE_DISABLE$'
+[ ! -e "$work/absent" ] && passed 'and no folder is made' || failed 'and no folder is made' "$(ls -d "$work/absent")"
 if unshare -rm true 2>/dev/null; then
     # A root that may do everything, but for a file system that is read-only.
     SMELT_CACHE_DIR=$work/frozen
@@ -111,6 +116,17 @@ if unshare -rm true 2>/dev/null; then
     document 'and its document' not_kept=1 kernels.0.kept=false
     read_only doctor
     prints 'doctor sees it' '^cache +.*, not writable$'
+    prints 'says why, and what to do' 'Read-only file system: .*mount it writable, or name another folder in SMELT_CACHE_DIR'
+    full() {
+        unshare -rm sh -c 'mount -t tmpfs -o size=64k none "$1" && head -c 60000 /dev/zero >"$1/other" && shift && exec "$@"' \
+            - "$SMELT_CACHE_DIR" "$smelt" "$@" >"$work/out" 2>"$work/err" </dev/null
+        status=$?
+    }
+    full doctor
+    prints 'doctor sees a disk that is full' '^cache +.*, not writable$'
+    prints 'and what to do' 'No space left on device: .*make room there, or name another folder in SMELT_CACHE_DIR'
+    full doctor --json
+    document 'and its document' 'cache.rights=not writable' cache.problem:string ok=false
 else
     skipped 'a read-only folder' 'no name spaces here'
 fi

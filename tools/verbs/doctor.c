@@ -1,29 +1,83 @@
 /* smelt doctor: what was found on this machine, what is wrong, what to do. */
+#include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "../tool.h"
 
-static const char *cache_rights(const smelt_machine_report *report) {
-    if (*report->cache_problem || !*report->cache_folder)
-        return "bypassed";
-    if (access(report->cache_folder, W_OK) == 0)
-        return "writable";
-    /* The folder is made by the first kernel that is stored. */
-    return access(report->cache_folder, F_OK) ? "made when needed" : "not writable";
+enum { PATH_BYTES = 4096 + 32, TRIED_BYTES = 64 << 10 /* about a kernel's */ };
+
+/* Whether kernels can be kept in the cache's folder. */
+struct cache_rights {
+    const char *word;
+    char problem[2 * PATH_BYTES]; /* why not, and what to do; "" */
+};
+
+/* All the bytes, and that the file system took them; 0, or errno. */
+static int fill(int file) {
+    static const char bytes[TRIED_BYTES];
+    size_t done = 0;
+    while (done < sizeof bytes) {
+        const ssize_t written = write(file, bytes + done, sizeof bytes - done);
+        if (written < 0 && errno != EINTR)
+            return errno;
+        done += written > 0 ? (size_t)written : 0;
+    }
+    return fsync(file) ? errno : 0;
 }
 
-/* Kernels would be compiled again by every process. */
-static int keeps_nothing(const smelt_machine_report *report) {
-    return *report->cache_problem || !strcmp(cache_rights(report), "not writable");
+/* Writes a file there, as storing a kernel does, and removes it; 0, or errno. Rights alone say
+ * nothing of a disk that is full, or of a file system that takes no files. */
+static int try_folder(const char *folder) {
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/doctor-XXXXXX", folder);
+    const int file = mkstemp(path);
+    if (file < 0)
+        return errno;
+    unlink(path);
+    void (*const before)(int) = signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error as well */
+    const int error = fill(file);
+    signal(SIGXFSZ, before);
+    return close(file) && !error ? errno : error;
+}
+
+static const char *remedy_of(int error) {
+    return error == ENOSPC || error == EDQUOT ? "make room there"
+           : error == EROFS                   ? "mount it writable"
+           : error == EFBIG                   ? "raise the limit on the size of files (ulimit -f)"
+                                              : "see to its rights";
+}
+
+static struct cache_rights find_rights(const smelt_machine_report *report) {
+    struct cache_rights rights = {.word = "bypassed"};
+    if (*report->cache_problem || !*report->cache_folder) {
+        snprintf(rights.problem, sizeof rights.problem, "%s", report->cache_problem);
+        return rights;
+    }
+    const char *off = secure_getenv("SMELT_CACHE_DISABLE");
+    if (off && !strcmp(off, "1")) {
+        rights.word = "switched off by SMELT_CACHE_DISABLE";
+        return rights;
+    }
+    const int error = try_folder(report->cache_folder);
+    rights.word = error ? "not writable" : "writable";
+    if (error)
+        snprintf(rights.problem, sizeof rights.problem,
+                 "%s: every process compiles what is not in it again; %s, or name another folder "
+                 "in SMELT_CACHE_DIR",
+                 strerror(error), remedy_of(error));
+    return rights;
 }
 
 /* What is missing decides before what is merely wrong. */
-static int judge(const smelt_machine_report *report, const smelt_cache_stats *stats) {
+static int judge(const smelt_machine_report *report, const struct cache_rights *rights,
+                 const smelt_cache_stats *stats) {
     if (!report->driver_found || !report->devices || !report->nvrtc_found)
         return TOOL_MISSING;
-    return keeps_nothing(report) || *stats->readonly_problem ? TOOL_FAILED : TOOL_OK;
+    return *rights->problem || *stats->readonly_problem ? TOOL_FAILED : TOOL_OK;
 }
 
 /* The read-only layer, of which a context knows. The report has said all there is to log. */
@@ -46,7 +100,8 @@ static json_t *devices_json(const smelt_machine_report *report) {
     return devices;
 }
 
-static void print_json(const smelt_machine_report *report, const smelt_cache_stats *stats) {
+static void print_json(const smelt_machine_report *report, const struct cache_rights *rights,
+                       const smelt_cache_stats *stats) {
     json_t *driver = tool_pack("{s:b, s:i, s:s, s:s}", "found", report->driver_found, "version",
                                report->driver_version, "path", report->driver_path, "problem",
                                report->driver_problem);
@@ -54,13 +109,12 @@ static void print_json(const smelt_machine_report *report, const smelt_cache_sta
         tool_pack("{s:b, s:i, s:i, s:s, s:s, s:s}", "found", report->nvrtc_found, "major",
                   report->nvrtc_major, "minor", report->nvrtc_minor, "path", report->nvrtc_path,
                   "archs", report->nvrtc_archs, "problem", report->nvrtc_problem);
-    json_t *cache =
-        tool_pack("{s:s, s:s, s:s, s:s, s:s}", "folder", report->cache_folder, "rights",
-                  cache_rights(report), "problem", report->cache_problem, "readonly_folder",
-                  stats->readonly, "readonly_problem", stats->readonly_problem);
+    json_t *cache = tool_pack("{s:s, s:s, s:s, s:s, s:s}", "folder", report->cache_folder, "rights",
+                              rights->word, "problem", rights->problem, "readonly_folder",
+                              stats->readonly, "readonly_problem", stats->readonly_problem);
     tool_print_json(tool_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "version", smelt_version(),
                               "driver", driver, "devices", devices_json(report), "nvrtc", nvrtc,
-                              "cache", cache, "ok", judge(report, stats) == TOOL_OK));
+                              "cache", cache, "ok", judge(report, rights, stats) == TOOL_OK));
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -106,11 +160,12 @@ static void print_compiler(const smelt_machine_report *report) {
         printf("         compiles for %s\n", report->nvrtc_archs);
 }
 
-static void print_cache(const smelt_machine_report *report, const smelt_cache_stats *stats) {
+static void print_cache(const smelt_machine_report *report, const struct cache_rights *rights,
+                        const smelt_cache_stats *stats) {
     printf("cache    %s, %s\n", *report->cache_folder ? report->cache_folder : "no folder",
-           cache_rights(report));
-    if (*report->cache_problem)
-        print_problem(report->cache_problem);
+           rights->word);
+    if (*rights->problem)
+        print_problem(rights->problem);
     if (*stats->readonly_problem)
         printf("layer    not used (SMELT_CACHE_READONLY_DIR)\n");
     else if (*stats->readonly)
@@ -122,16 +177,17 @@ static void print_cache(const smelt_machine_report *report, const smelt_cache_st
 
 static int print_report(const smelt_machine_report *report, const smelt_cache_stats *stats,
                         const struct tool_options *options) {
+    const struct cache_rights rights = find_rights(report);
     if (options->json) {
-        print_json(report, stats);
-        return judge(report, stats);
+        print_json(report, &rights, stats);
+        return judge(report, &rights, stats);
     }
     printf("smelt    %s\n", smelt_version());
     print_driver(report);
     print_devices(report);
     print_compiler(report);
-    print_cache(report, stats);
-    return judge(report, stats);
+    print_cache(report, &rights, stats);
+    return judge(report, &rights, stats);
 }
 
 int tool_run_doctor(const struct tool_options *options) {
