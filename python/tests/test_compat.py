@@ -169,6 +169,43 @@ def test_lse_of_the_first_slots(device):
         cudnn.sparse_attention_forward_wrapper(*theirs, indexer_topk=8)
 
 
+def test_cudnn_composition_for_training(device):
+    """Differentiable attention, and the distribution that the indexer learns, at the same slots."""
+    problem = Problem(device, tokens=5, rows=9, heads=2, dqk=192, width=7, lengths=True, sink=True)
+    problem.indices[2] = -1
+    problem.indices[0, 0] = 9  # not below S: masked, too
+    given = problem.q, problem.kv, problem.indices
+    options = {"softmax_scale": problem.scale, "topk_length": problem.topk_length}
+    result = cudnn.sparse_attention(*given, problem.sink, **options)
+    assert tuple(result.keys()) == ("out", "max_logits", "lse")
+    true_out, true_lse, true_max, true_grads = problem.truth()
+    empty = true_lse == float("-inf")
+    check_out(result["out"], true_out)
+    check_sums(result["max_logits"], true_max)
+    assert bool((result["lse"][empty] == float("inf")).all()) and bool(empty[2].all())
+    check_sums(result["lse"].masked_fill(empty, 0), true_lse.masked_fill(empty, 0))
+    grads = torch.autograd.grad(result["out"], problem.leaves(), problem.grad_out)
+    for got, true in zip(grads, true_grads):
+        check_grad(got, true)
+
+    target, indices = cudnn.sparse_attention_score_recompute(
+        *given[:2], result["lse"], problem.indices, **options
+    )
+    slots = torch.arange(7, device=device)
+    valid = (problem.indices >= 0) & (problem.indices < 9) & (slots < problem.topk_length[:, None])
+    assert torch.equal(indices, problem.indices.masked_fill(~valid, -1))
+    rows = problem.kv.detach().double()[indices.clamp(min=0).long()]
+    scores = torch.einsum("thd,twd->thw", problem.q.detach().double(), rows) * problem.scale
+    want = scores.masked_fill(~valid[:, None], float("-inf")).softmax(-1).nan_to_num(0.0).sum(1)
+    want = want / want.sum(-1, keepdim=True).clamp(min=1e-30)
+    assert torch.allclose(target.double(), want, rtol=1e-3, atol=1e-5)
+    with pytest.raises(TypeError, match="trusted_compact_metadata"):
+        cudnn.sparse_attention(*given, trusted_compact_metadata=1)
+    none = cudnn.sparse_attention(*given, None, problem.scale)["out"]
+    lists = problem.indices.masked_fill(problem.indices > 8, -1)
+    check_out(none, attend(*doubled(*given[:2]), lists, problem.scale, 128)[0])
+
+
 def test_cudnn_without_a_sink(problem):
     """attn_sink is -inf then."""
     none = torch.full_like(problem.sink, float("-inf"))
@@ -587,6 +624,9 @@ SIGNATURES = {
     "q_cluster_mode='off'",
     "cudnn.indexer_forward_wrapper": "q k w ratio=4 qhead_per_kv_head=None m_block_size=128 n_block_size=128 q_stage=2 "
     f"kv_stage=4 sm_scale=1.0 out=None stream=None {CUDNN_PACKED} {CUDNN_SCALED} return_lse=False lse_out=None",
+    "cudnn.sparse_attention": "q kv indices attn_sink=None softmax_scale=None topk_length=None "
+    "trusted_compact_metadata=False",
+    "cudnn.sparse_attention_score_recompute": "q kv lse indices softmax_scale=None topk_length=None",
     "cudnn.sparse_attention_forward_wrapper": "q kv topk_idxs attn_sink=None topk_length=None softmax_scale=None "
     "indexer_topk=0 stream=None",
     "cudnn.indexer_forward_top_k_wrapper": "q k w top_k ratio=4 qhead_per_kv_head=None m_block_size=128 "

@@ -24,6 +24,8 @@ _PACKAGES = {
     "cudnn": (
         "DSA",
         (
+            "sparse_attention",
+            "sparse_attention_score_recompute",
             "sparse_attention_forward_wrapper",
             "sparse_attention_backward_wrapper",
             "indexer_forward_wrapper",

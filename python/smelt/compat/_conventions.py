@@ -12,6 +12,18 @@ LOG2E = 1.0 / LN2
 NEVER = float("-inf")
 
 
+class TupleDict(dict):
+    """cuDNN Frontend's: a dict whose values also come by number, and as a tuple."""
+
+    def __iter__(self):
+        return iter(self.values())
+
+    def __getitem__(self, key):
+        return (
+            tuple(self.values())[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
+        )
+
+
 def to_flash_mla(lse: Tensor) -> Tensor:
     """FlashMLA: natural, without the sink, +inf for an empty row."""
     return lse.masked_fill(lse == NEVER, float("inf"))

@@ -21,28 +21,19 @@ from .._checks import integer
 from .._indexer import CHUNK_BYTES, indexer_logits, indexer_topk, indexer_windows, topk_select
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores, sparse_scores
-from .._sparse_attention import sparse_attention, sparse_attention_backward
+from .._sparse_attention import sparse_attention as attend
+from .._sparse_attention import sparse_attention_backward
 from ._conventions import (
     NEVER,
+    TupleDict,
     from_flash_mla,
     int32,
     need_dimensions,
     of_heads_that_count,
     to_flash_mla,
 )
+from ._cudnn_training import sparse_attention, sparse_attention_score_recompute
 from ._mla import first_slots, scale_of, values_of
-
-
-class TupleDict(dict):
-    """A dict whose values also come by number, and as a tuple."""
-
-    def __iter__(self):
-        return iter(self.values())
-
-    def __getitem__(self, key):
-        return (
-            tuple(self.values())[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
-        )
 
 
 def _on(stream):
@@ -67,6 +58,27 @@ def _of(given: Tensor | None) -> torch.dtype | None:
     return torch.float32 if given is not None and given.dtype is torch.float32 else None
 
 
+__all__ = [
+    "compactify_wrapper",
+    "compress_topk_cand_buffer_size",
+    "compress_topk_cand_buffer_size_thd",
+    "dense_attn_score_recompute_wrapper",
+    "dense_indexer_backward_wrapper",
+    "dense_indexer_score_recompute_wrapper",
+    "indexer_backward_wrapper",
+    "indexer_forward_top_k_wrapper",
+    "indexer_forward_wrapper",
+    "indexer_top_k_wrapper",
+    "local_to_global_wrapper",
+    "sparse_attention",
+    "sparse_attention_backward_wrapper",
+    "sparse_attention_forward_wrapper",
+    "sparse_attention_score_recompute",
+    "sparse_attn_score_recompute_wrapper",
+    "sparse_indexer_score_recompute_wrapper",
+]
+
+
 @torch.no_grad()
 def sparse_attention_forward_wrapper(
     q: Tensor,
@@ -88,7 +100,7 @@ def sparse_attention_forward_wrapper(
     with _on(stream):
         lists, scale = int32(topk_idxs), scale_of(q, softmax_scale)
         dv = values_of(q)
-        out, lse, max_logits = sparse_attention(
+        out, lse, max_logits = attend(
             q,
             kv,
             lists,
