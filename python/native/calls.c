@@ -592,7 +592,9 @@ static PyObject *node_backward(PyObject *ctx, PyObject *const *values, Py_ssize_
         python = Py_TYPE(known) != (PyTypeObject *)known_type || !of->gradients;
         if (!python)
             result = launch_backward(of, saved, grad);
-        if (!result && (!PyErr_Occurred() || PyErr_ExceptionMatches(layout_error))) {
+        /* A RuntimeError is also of a gradient without memory, vmap's, which Python knows. */
+        if (!result && (!PyErr_Occurred() || PyErr_ExceptionMatches(layout_error) ||
+                        PyErr_ExceptionMatches(PyExc_RuntimeError))) {
             PyErr_Clear();
             python = 1;
         }

@@ -16,19 +16,31 @@ plain_types = frozenset((Tensor, Parameter))
 # Names that PyTorch does not promise to keep: without one its question is answered by the safe way.
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
 _functorch = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+_is_batched = getattr(
+    getattr(torch._C, "_functorch", None), "is_legacy_batchedtensor", lambda tensor: False
+)
 _profiler = torch.autograd.profiler
 _known = _dispatch_modes is not None and _functorch is not None
 
 
-def is_watched() -> bool:
-    """Whether somebody looks into the program: then a call must show as a custom operator."""
+def _is_traced() -> bool:
     return (
         torch.compiler.is_compiling()
         or not _known
         or _dispatch_modes() > 0
         or _functorch() is not None
-        or _profiler._is_profiler_enabled
     )
+
+
+def is_watched() -> bool:
+    """Whether somebody looks into the program: then a call must show as a custom operator."""
+    return _is_traced() or _profiler._is_profiler_enabled
+
+
+def for_operator(grad: Tensor) -> bool:
+    """Whether a backward function has to go through the operator: it is watched, or has many gradients at once, of
+    torch.autograd.grad's is_grads_batched, by a vmap that is older than functorch."""
+    return is_watched() or _is_batched(grad)
 
 
 def _casts(tensor: Tensor) -> bool:
@@ -111,11 +123,11 @@ def refuse_tangents(*tensors: Tensor | None) -> None:
 
 
 class _Last(torch.autograd.Function):
-    """A gradient that has no derivative itself. PyTorch's once_differentiable marks those alone whose incoming gradient
-    has one, and those of out.sum(), which depend on q as well, would count as constant."""
+    """A gradient that has no derivative itself, and what it depends on. PyTorch's once_differentiable marks those alone
+    whose incoming gradient has one, so that those of out.sum(), which depend on q as well, count as constant."""
 
     @staticmethod
-    def forward(ctx, grad):
+    def forward(ctx, grad, *sources):
         return grad.view_as(grad)
 
     @staticmethod
@@ -123,12 +135,14 @@ class _Last(torch.autograd.Function):
         raise RuntimeError("smelt: there are no second derivatives")
 
 
-def last(grads: tuple) -> tuple:
-    """What a backward function returns where derivatives of it may be asked for (create_graph): an error then."""
+def last(grads: tuple, *sources: Tensor | None) -> tuple:
+    """What a backward function returns where derivatives of it may be asked for (create_graph): an error then.
+    sources: what it was computed from."""
     with torch.enable_grad():
-        return tuple(
-            None if grad is None else _Last.apply(grad.detach().requires_grad_()) for grad in grads
-        )
+        wanted = [each for each in sources if each is not None and each.requires_grad]
+        if not wanted:  # what keeps its gradient alone
+            wanted = [torch.zeros((), requires_grad=True)]
+        return tuple(None if grad is None else _Last.apply(grad.detach(), *wanted) for grad in grads)
 
 
 def once(flow):
@@ -136,11 +150,11 @@ def once(flow):
     stop."""
 
     def run(ctx, *grads):
-        if not torch.is_grad_enabled() or is_watched():
+        if not torch.is_grad_enabled() or _is_traced():
             return flow(ctx, *grads)
         with torch.no_grad():
             made = flow(ctx, *grads)
-        return last(made)
+        return last(made, *ctx.saved_tensors, *grads)
 
     return run
 

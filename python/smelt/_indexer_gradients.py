@@ -9,7 +9,7 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from . import _native
 from ._checks import choose, one_masked, optional_tensors, selected, tensors
-from ._eager import detached, is_plain, is_watched, launched, operator_of, table
+from ._eager import detached, for_operator, is_plain, launched, operator_of, table
 from ._library import define, refuse_derivatives
 from ._sparse_attention import is_deterministic, topk_for
 
@@ -57,7 +57,7 @@ def gradients(grad, *arguments):
     """In a backward function: by the operator where somebody is watching."""
     found = _quick(grad, *arguments)
     if found is None:
-        found = (gradients_operator if is_watched() else _gradients)(grad, *arguments)
+        found = (gradients_operator if for_operator(grad) else _gradients)(grad, *arguments)
     return found
 
 

@@ -32,6 +32,7 @@ from ._checks import (
 )
 from ._eager import (
     autocast_type,
+    for_operator,
     is_plain,
     last,
     launched,
@@ -248,7 +249,7 @@ class _SparseAttention(torch.autograd.Function):
             return _gradients(ctx, grad_out)
         with torch.no_grad():  # create_graph
             made = _gradients(ctx, grad_out)
-        return last(made)
+        return last(made, *ctx.saved_tensors[:INPUT_COUNT], grad_out)
 
 
 def _gradients(ctx, grad_out):
@@ -256,6 +257,9 @@ def _gradients(ctx, grad_out):
         return None, None, None, None
     *inputs, out, lse, partition = ctx.saved_tensors
     known, options = ctx.known, ctx.known.options
+    if for_operator(grad_out):
+        dq, dkv, dsink = _call_backward(grad_out, out, lse, *inputs, *options)
+        return dq, dkv, None if inputs[4] is None else dsink, None
     which = _backward_pass(options)
     found = known.operators[which]
     if found is None:

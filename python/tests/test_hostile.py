@@ -608,6 +608,28 @@ def test_second_derivatives_are_refused(calls, name, power):
         for grad in grads:
             with pytest.raises(RuntimeError, match="second derivatives"):
                 grad.float().sum().backward(retain_graph=True)
+            if name != "indexer_loss":  # which does not keep what its gradient depends on
+                with pytest.raises(RuntimeError, match="second derivatives"):
+                    weight = torch.ones_like(grad)
+                    torch.autograd.grad(grad, leaves, weight, retain_graph=True, allow_unused=True)
+        with torch.autograd.profiler.profile():
+            grads = torch.autograd.grad(loss, leaves, create_graph=True)
+        assert all(grad.requires_grad for grad in grads)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_many_gradients_at_once(calls, name):
+    """is_grads_batched, as of jacobian(vectorize=True): each as by itself."""
+    for _ in range(2):  # cold, and made before
+        given = with_leaves(name, calls[name])
+        leaves = [given[each] for each in DIFFERENTIABLE[name]]
+        out = floats_of(call(name, given))
+        several = torch.randn(2, *out.shape, device=out.device).to(out.dtype)
+        got = torch.autograd.grad(out, leaves, several, is_grads_batched=True, retain_graph=True)
+        for place, one in enumerate(several):
+            want = torch.autograd.grad(out, leaves, one, retain_graph=True)
+            for batch, true in zip(got, want):
+                torch.testing.assert_close(batch[place], true, rtol=0.02, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
