@@ -67,7 +67,8 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
         PROBLEM_OPTION("valid", "N", "valid slots of a query, random lists; default all"),
     [TOOL_LISTS] = PROBLEM_OPTION("lists", "KIND",
                                   "random, causal, window, adversarial, packed, log, drift, full"),
-    [TOOL_DOCUMENTS] = PROBLEM_OPTION("documents", "N", "documents of a batch, causal lists"),
+    [TOOL_DOCUMENTS] =
+        PROBLEM_OPTION("documents", "N", "documents of a batch, causal and packed lists"),
     [TOOL_QUERY_LIST] =
         PROBLEM_OPTION("query-list", "KIND", "none, partial, clamped, whole, empty, repeated"),
     [TOOL_SCALE] = PROBLEM_OPTION("scale", "X", "softmax scale; default 1/sqrt(dqk)"),

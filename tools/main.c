@@ -17,7 +17,7 @@ static const struct tool_verb verbs[] = {
      "for every --arch. What is cached is not compiled again. It may be stopped (Ctrl-C)\n"
      "and started again: what is done stays done. Exit status 1 when a kernel could not be kept.\n",
      TOOL_TARGETS | OPTION(ARCH) | OPTION(TUNED_FOR) | OPTION(JOBS) | TOOL_COMMON, tool_run_warm},
-    {"list", "", "list presets, families and architectures, or the cache",
+    {"list", "", "list presets, operators, kernels and architectures, or the cache",
      "Lists what there is to choose from: presets, operators and kernels with their keys,\n"
      "architectures. With --cache: the kernels that are cached. With --tuned: what the tuning\n"
      "file says.\n",
@@ -37,7 +37,7 @@ static const struct tool_verb verbs[] = {
      tool_run_emit},
     {"check", "[SPEC]...", "compare kernels with the double-precision reference",
      "Runs each operator on the GPU on input made from a seed and compares the results with\n"
-     "the double-precision reference; without --lists, on every kind of index lists. A\n"
+     "the double-precision reference; without --lists, on several kinds of index lists. A\n"
      "failure prints the command that reproduces it.\n"
      "\n"
      "With --emulate on the CPU, as a device for --arch (default sm_90a): the kernels are\n"
@@ -50,17 +50,18 @@ static const struct tool_verb verbs[] = {
      tool_run_check},
     {"bench", "[SPEC]...", "time kernels on the GPU",
      "Times each operator on the GPU, in turn with the others: median time, TFLOP/s, gathered\n"
-     "TB/s, CPU time of a launch, and the share of an H200's ceilings. --queries is 4096 and\n"
-     "--rows 8192 unless given; --shapes peers runs the shapes at which the forward is\n"
-     "compared with FlashMLA's (bench/peers times both in turn).\n",
+     "TB/s, CPU time of a launch, and the share of an H200's ceilings. Each operator has its\n"
+     "own --queries and --rows unless they are given (attention 4096 and 8192); --shapes peers\n"
+     "runs the shapes at which the forward is compared with FlashMLA's (bench/peers times both\n"
+     "in turn).\n",
      TOOL_TARGETS | OPTION(DEVICE) | TOOL_PROBLEM | OPTION(SHAPES) | OPTION(REPEAT) | TOOL_COMMON,
      tool_run_bench},
     {"tune", "[SPEC]...", "find a kernel's fastest knobs on the GPU",
      "Tries the legal knobs of every kernel the specs need: compiles the candidates, checks\n"
      "each against the reference on a small problem, and times them in turn on the shape that\n"
-     "--queries (4096), --rows (8192), --lists and the like describe. The fastest, if it beats\n"
-     "the rule's plan by more than the noise, goes into the tuning file, from which plans take\n"
-     "it; else an earlier entry is taken out. The noise: how far the medians of the rule's\n"
+     "--queries, --rows, --lists and the like describe, by default as bench's. The fastest, if\n"
+     "it beats the rule's plan by more than the noise, goes into the tuning file, from which\n"
+     "plans take it; else an earlier entry is taken out. The noise: how far the medians of the rule's\n"
      "plan, which takes part four times, lie apart, or three of their standard errors. Knobs\n"
      "that a spec names stay as they are; --knobs names those to vary. --dry-run lists the\n"
      "candidates.\n",

@@ -67,6 +67,10 @@ static void print_family(const char *family) {
     smelt_family_info info = SMELT_FAMILY_INFO_INIT;
     smelt_family_get_info(family, &info);
     printf("\n%s %s: %s\n", info.is_operator ? "operator" : "kernel", family, info.summary);
+    if (!get_key(family, 0, &key)) {
+        printf("  it has no keys: its spec is its name\n");
+        return;
+    }
     tool_table_begin(&table, "llll", headers);
     for (int i = 0; get_key(family, i, &key); i++) {
         tool_table_add(&table, TOOL_PLAIN, "%s", key.name);

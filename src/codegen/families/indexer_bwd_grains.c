@@ -25,9 +25,11 @@ static const char *const templates[] = {
     "indexer_bwd_grains.totals.cu"};
 
 static const struct smelt__key keys[] = {
-    SMELT__REQUIRED_NAME("pass", "reach, bounds, grains, totals",
-                         "what queries, then keys, come to at most; the grains; sums of sums",
-                         passes),
+    SMELT__REQUIRED_NAME(
+        "pass", "reach, bounds, grains, totals",
+        "reach, bounds: the most that queries, then keys, add up to; grains: the powers of "
+        "two; totals: sums of several parts of the queries, added up",
+        passes),
 };
 
 static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -61,6 +63,6 @@ static const struct smelt__variant variants[] = {
 
 const struct smelt__family smelt__indexer_bwd_grains = {
     .schema = {.name = "indexer_bwd_grains", .keys = keys, .key_count = sizeof keys / sizeof *keys},
-    .summary = "by what is rounded what is added to rows of dk, for sums that are exact",
+    .summary = "powers of two that additions to rows of dk are rounded by, so that sums are exact",
     .variants = variants,
 };

@@ -18,7 +18,8 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("block_queries", "auto, 8..256 by eights", "queries of an item, with mma", 8, 256),
     SMELT__KNOB("stages", "auto, 2..4", "parts of queries in flight, with mma", 2, 4),
     SMELT__KNOB("groups", "auto, 2, 3", "warpgroups that compute, with sm90", 2, 3),
-    SMELT__KNOB("columns", "auto, 64, 128, 192, 256", "of a product at most, with sm90", 64, 256),
+    SMELT__KNOB("columns", "auto, 64, 128, 192, 256",
+                "columns of a matrix product at most, with sm90", 64, 256),
     SMELT__KNOB("racecheck", "auto, 0, 1",
                 "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
 };

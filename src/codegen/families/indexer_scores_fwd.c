@@ -18,7 +18,8 @@ static const struct smelt__key keys[] = {
                 32),
     SMELT__KNOB("groups", "auto, 2..4", "warpgroups that compute, with sm90", 2, 4),
     SMELT__KNOB("block_keys", "auto, 64, 128", "slots of a block, with sm90", 64, 128),
-    SMELT__KNOB("stages", "auto, 2..8", "blocks of slots in flight, of each, with sm90", 2, 8),
+    SMELT__KNOB("stages", "auto, 2..8",
+                "blocks of slots that each of these has in flight, with sm90", 2, 8),
     SMELT__KNOB("racecheck", "auto, 0, 1",
                 "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
 };

@@ -23,7 +23,7 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("stages", "auto, 2..4", "key blocks in flight: the depth of the gather's ring", 2,
                 4),
     SMELT__KNOB("part_tiles", "auto, 2, 4",
-                "64 columns each, come and go together: sm90, keys as rows", 2, 4),
+                "tiles of 64 columns that are filled and freed together: sm90, keys as rows", 2, 4),
     SMELT__KNOB("warps", "auto, 4, 8", "warps of a thread block", 4, 8),
     SMELT__KNOB("blocks", "auto, 1..4", "resident thread blocks a multiprocessor is compiled for",
                 1, 4),

@@ -22,7 +22,8 @@ static const struct smelt__key keys[] = {
     SMELT__NAMED_KNOB("orientation", "auto, heads, keys", "what the matrices' rows are, with sm90",
                       orientations),
     SMELT__KNOB("ring_tiles", "auto, 2..27", "tiles of 64 columns in flight, with sm90", 2, 27),
-    SMELT__KNOB("query_buffers", "auto, 1, 2", "queries whose Q is there, with sm90", 1, 2),
+    SMELT__KNOB("query_buffers", "auto, 1, 2",
+                "queries whose Q is in shared memory at once, with sm90", 1, 2),
     SMELT__KNOB("racecheck", "auto, 0, 1",
                 "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
 };

@@ -50,9 +50,9 @@ static const struct smelt__key keys[] = {
     SMELT__KNOB("blocks", "auto, 1..8",
                 "resident thread blocks a multiprocessor is compiled for: rows, parts", 1, 8),
     SMELT__KNOB("samples", "auto, 256, 512, 1024, 2048",
-                "elements by which a bound is guessed, of long windows more", 256, 2048),
+                "elements that are sampled to guess a bound by; of long windows more", 256, 2048),
     SMELT__KNOB("prefetch", "auto, 0..256",
-                "KB of a window that are asked for at once, from 9.0 on: rows", 0, 256),
+                "KB of a window that are prefetched at once, from sm_90 on: rows", 0, 256),
 };
 
 /* Knobs that not every pass has: the merge's blocks are what they are, and only the pass rows asks
