@@ -61,10 +61,10 @@ static const struct tool_verb verbs[] = {
      "each against the reference on a small problem, and times them in turn on the shape that\n"
      "--queries, --rows, --lists and the like describe, by default as bench's. The fastest, if\n"
      "it beats the rule's plan by more than the noise, goes into the tuning file, from which\n"
-     "plans take it; else an earlier entry is taken out. The noise: how far the medians of the rule's\n"
-     "plan, which takes part four times, lie apart, or three of their standard errors. Knobs\n"
-     "that a spec names stay as they are; --knobs names those to vary. --dry-run lists the\n"
-     "candidates.\n",
+     "plans take it; else an earlier entry is taken out. The noise: how far the medians of the\n"
+     "rule's plan, which takes part four times, lie apart, or three of their standard errors.\n"
+     "Knobs that a spec names stay as they are; --knobs names those to vary. --dry-run lists\n"
+     "the candidates.\n",
      TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | TOOL_PROBLEM | OPTION(REPEAT) |
          OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
      tool_run_tune},
