@@ -1,52 +1,16 @@
 /* smelt tune: try the knobs of kernels on the GPU and keep what is faster than the rule's plan. */
+#include "tune.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "../tool.h"
-#include "harness/tune.h"
-
 enum { DEFAULT_LIMIT = 64 };
 
-/* One kernel and what became of it. */
-struct subject {
-    char *kernel;           /* without knobs: what a tuning entry names; freed by smelt_free */
-    const char *origin;     /* the operator it was named by, of its pass alone and without knobs;
-                               "": the kernel itself was named */
-    struct tool_list specs; /* of the candidates; the rule's plan, which has no knobs, first */
-    struct smelt__tune_candidate *candidates;
-    smelt_kernel_info *infos;
-    struct smelt__tune_result result;
-    int had_entry, stored, removed; /* in the tuning file */
-    int failed;                     /* an exit status: it was not tuned, `message` says why */
-    char message[1200];
-};
-
-struct tuning {
-    struct tool_list kernels, origins; /* side by side */
-    struct subject *subjects;
-    size_t count;
-    smelt_context *measuring; /* knows no tuning entries: the rule's plan is the rule's */
-    smelt_context *keeping;   /* has the tuning file */
-    smelt_device_info device;
-    const char *arch;
-};
-
 /* Notes why a kernel is not tuned; the others are all the same. */
-static int fail(struct subject *subject, smelt_status status, const char *message) {
+static int fail(struct tune_subject *subject, smelt_status status, const char *message) {
     subject->failed = tool_exit_of(status);
     snprintf(subject->message, sizeof subject->message, "%.1100s", message);
     return subject->failed;
-}
-
-/* A candidate's knobs; they stand last in the canonical text. */
-static const char *knobs_of(const struct subject *subject, size_t index) {
-    const char *knobs = subject->specs.items[index] + strlen(subject->kernel);
-    return *knobs == ',' ? knobs + 1 : "";
-}
-
-static const char *shown_knobs(const struct subject *subject, size_t index) {
-    const char *knobs = knobs_of(subject, index);
-    return *knobs ? knobs : "(the rule's)";
 }
 
 /* ---- what to try ----------------------------------------------------------------------------- */
@@ -62,7 +26,7 @@ static int has_knobs(const char *kernel) {
 }
 
 /* A spec's kernels that have knobs. */
-static smelt_status add_kernels(struct tuning *tuning, const char *spec, const char *origin) {
+static smelt_status add_kernels(struct tune_run *tuning, const char *spec, const char *origin) {
     struct tool_list kernels = {0};
     const smelt_status status = smelt_spec_expand(spec, tool_list_collect, &kernels);
     for (size_t i = 0; i < kernels.count; i++)
@@ -75,7 +39,7 @@ static smelt_status add_kernels(struct tuning *tuning, const char *spec, const c
 }
 
 /* Those of an operator that has one pass, which is what is timed then. */
-static smelt_status add_pass(struct tuning *tuning, const char *text) {
+static smelt_status add_pass(struct tune_run *tuning, const char *text) {
     struct smelt__harness_spec spec;
     char origin[512];
     smelt_status status = smelt__harness_spec_parse(&spec, text);
@@ -88,7 +52,7 @@ static smelt_status add_pass(struct tuning *tuning, const char *text) {
     return status;
 }
 
-static smelt_status add_passes(struct tuning *tuning, const char *text) {
+static smelt_status add_passes(struct tune_run *tuning, const char *text) {
     struct smelt__harness_spec spec;
     smelt_status status = smelt__harness_spec_parse(&spec, text);
     unsigned passes = status ? 0 : smelt__harness_spec_passes(&spec);
@@ -104,7 +68,7 @@ static smelt_status add_passes(struct tuning *tuning, const char *text) {
     return status;
 }
 
-static int expand(struct tuning *tuning, const struct tool_list *specs,
+static int expand(struct tune_run *tuning, const struct tool_list *specs,
                   const struct tool_options *options) {
     smelt_status status = SMELT_OK;
     for (size_t i = 0; i < specs->count && !status; i++) {
@@ -122,13 +86,13 @@ static int expand(struct tuning *tuning, const struct tool_list *specs,
 }
 
 /* The rule's plan, then all that the knobs to try can give; knobs that the spec names stay. */
-static int find_candidates(struct tuning *tuning, const struct tool_options *options) {
+static int find_candidates(struct tune_run *tuning, const struct tool_options *options) {
     const size_t limit = options->limit > 0 ? (size_t)options->limit : DEFAULT_LIMIT;
     tuning->count = tuning->kernels.count;
     tuning->subjects = tool_allocate(NULL, tuning->count, sizeof *tuning->subjects);
     memset(tuning->subjects, 0, tuning->count * sizeof *tuning->subjects);
     for (size_t i = 0; i < tuning->count; i++) {
-        struct subject *subject = &tuning->subjects[i];
+        struct tune_subject *subject = &tuning->subjects[i];
         const char *kernel = tuning->kernels.items[i];
         subject->origin = tuning->origins.items[i];
         smelt_status status = smelt_tuning_subject(kernel, &subject->kernel);
@@ -144,7 +108,7 @@ static int find_candidates(struct tuning *tuning, const struct tool_options *opt
 }
 
 /* What the tuning file says now takes part, if it still has a plan. */
-static int add_entry(const struct tuning *tuning, struct subject *subject,
+static int add_entry(const struct tune_run *tuning, struct tune_subject *subject,
                      const struct tool_options *options) {
     smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
     char text[1024]; /* more than a line of a tuning file */
@@ -159,28 +123,6 @@ static int add_entry(const struct tuning *tuning, struct subject *subject,
         tool_list_add(&subject->specs, canonical);
     smelt_free(canonical);
     smelt_free(plan);
-    return TOOL_OK;
-}
-
-static int print_candidates(const struct tuning *tuning, const struct tool_options *options) {
-    json_t *results = tool_json(json_array());
-    for (size_t i = 0; i < tuning->count; i++) {
-        const struct subject *subject = &tuning->subjects[i];
-        json_t *list = tool_json(json_array());
-        if (!options->json)
-            printf("%s%s on %s: %zu candidate%s\n", i ? "\n" : "", subject->kernel, tuning->arch,
-                   subject->specs.count, subject->specs.count == 1 ? "" : "s");
-        for (size_t k = 0; k < subject->specs.count; k++) {
-            if (!options->json)
-                printf("  %s\n", shown_knobs(subject, k));
-            json_array_append_new(list, tool_pack("{s:s}", "knobs", knobs_of(subject, k)));
-        }
-        json_array_append_new(results, tool_pack("{s:s, s:s, s:o}", "spec", subject->kernel, "arch",
-                                                 tuning->arch, "candidates", list));
-    }
-    if (options->json)
-        tool_print_json(tool_pack("{s:O}", "results", results));
-    json_decref(results);
     return TOOL_OK;
 }
 
@@ -200,7 +142,7 @@ static void drop(struct smelt__tune_candidate *candidate, smelt_status status,
 }
 
 /* Compiles all candidates of a kernel side by side; what does not compile, or spills, is out. */
-static void compile(const struct tuning *tuning, struct subject *subject,
+static void compile(const struct tune_run *tuning, struct tune_subject *subject,
                     const struct tool_options *options) {
     const size_t count = subject->specs.count;
     smelt_kernel_request *requests = tool_allocate(NULL, count, sizeof *requests);
@@ -241,17 +183,18 @@ static void print_operator(char *text, size_t size, const char *origin, const ch
 
 /* The operator that a candidate runs through: the one that has the kernel's keys, or else the one
  * that it was named by, with its knobs. 1 when there is one. */
-static int add_operator(struct tool_list *operators, const struct subject *subject, size_t index) {
+static int add_operator(struct tool_list *operators, const struct tune_subject *subject,
+                        size_t index) {
     const char *const kernel = subject->specs.items[index];
     char text[512];
-    print_operator(text, sizeof text, subject->origin, kernel, knobs_of(subject, index));
+    print_operator(text, sizeof text, subject->origin, kernel, tool_tune_knobs(subject, index));
     return tool_add_operator_of(operators, kernel) ||
            (*subject->origin && tool_add_operator_with(operators, text, kernel));
 }
 
 /* TOOL_OK, or a status with the error printed: no operator has a candidate's kernel, which the
  * specs themselves are to blame for. */
-static int name_operators(struct subject *subject, const struct tool_options *options) {
+static int name_operators(struct tune_subject *subject, const struct tool_options *options) {
     struct tool_list operators = {0};
     const size_t count = subject->specs.count;
     int status = TOOL_OK;
@@ -269,7 +212,7 @@ static int name_operators(struct subject *subject, const struct tool_options *op
     return status;
 }
 
-static void check(const struct tuning *tuning, struct subject *subject,
+static void check(const struct tune_run *tuning, struct tune_subject *subject,
                   const struct tool_options *options) {
     for (size_t i = 0; i < subject->specs.count; i++) {
         tool_progress_draw(i, subject->specs.count, "checking");
@@ -283,14 +226,14 @@ static void check(const struct tuning *tuning, struct subject *subject,
 
 /* The winner goes into the file and, as a tuned plan, into the cache; where the rule's plan is as
  * good, an entry that says otherwise is taken out. */
-static int keep(const struct tuning *tuning, struct subject *subject) {
+static int keep(const struct tune_run *tuning, struct tune_subject *subject) {
     const size_t best = (size_t)subject->result.best;
     const smelt_kernel_request request = tool_kernel_request(subject->kernel, NULL);
     smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
     if (!best && !subject->had_entry)
         return TOOL_OK;
     entry.spec = subject->kernel;
-    entry.knobs = best ? knobs_of(subject, best) : "";
+    entry.knobs = best ? tool_tune_knobs(subject, best) : "";
     entry.microseconds = subject->candidates[best].us;
     smelt_status status = smelt_tuning_store(tuning->keeping, &entry);
     if (!status && best)
@@ -304,7 +247,7 @@ static int keep(const struct tuning *tuning, struct subject *subject) {
 
 /* ---- the whole of a kernel ------------------------------------------------------------------- */
 
-static void tune(const struct tuning *tuning, struct subject *subject,
+static void tune(const struct tune_run *tuning, struct tune_subject *subject,
                  const struct tool_options *options) {
     struct smelt__problem_options problem = options->problem;
     const struct smelt__harness_operator *op = smelt__harness_find(subject->candidates[0].spec);
@@ -324,7 +267,7 @@ static void tune(const struct tuning *tuning, struct subject *subject,
         keep(tuning, subject);
 }
 
-static int open_contexts(struct tuning *tuning, const struct tool_options *options) {
+static int open_contexts(struct tune_run *tuning, const struct tool_options *options) {
     int status = tool_open_device(options, &tuning->keeping);
     if (status != TOOL_OK)
         return status;
@@ -346,175 +289,24 @@ static int open_contexts(struct tuning *tuning, const struct tool_options *optio
     return TOOL_OK;
 }
 
-/* ---- reporting ------------------------------------------------------------------------------- */
-
-static const char *state_of(const struct subject *subject, size_t index) {
-    const struct smelt__tune_candidate *candidate = &subject->candidates[index];
-    if (candidate->dropped)
-        return "dropped";
-    if (index == 0)
-        return subject->result.best == 0 ? "rule, kept" : "rule";
-    if ((int)index == subject->result.best)
-        return "best";
-    return candidate->us > 0 ? "finalist" : "slower";
-}
-
-static const struct subject *sorted; /* of the comparison below */
-
-/* Finalists, the others, the dropped; each by time. */
-static int compare_places(const void *left, const void *right) {
-    const struct smelt__tune_candidate *a = &sorted->candidates[*(const size_t *)left];
-    const struct smelt__tune_candidate *b = &sorted->candidates[*(const size_t *)right];
-    const int kind_a = a->dropped ? 2 : a->us <= 0, kind_b = b->dropped ? 2 : b->us <= 0;
-    const double x = a->us > 0 ? a->us : a->quick_us, y = b->us > 0 ? b->us : b->quick_us;
-    return kind_a != kind_b ? kind_a - kind_b : (x > y) - (x < y);
-}
-
-static size_t *places_of(const struct subject *subject) {
-    size_t *places = tool_allocate(NULL, subject->specs.count, sizeof *places);
-    for (size_t i = 0; i < subject->specs.count; i++)
-        places[i] = i;
-    sorted = subject;
-    qsort(places, subject->specs.count, sizeof *places, compare_places);
-    return places;
-}
-
-static json_t *candidate_json(const struct subject *subject, size_t index) {
-    const struct smelt__tune_candidate *candidate = &subject->candidates[index];
-    const smelt_kernel_info *info = &subject->infos[index];
-    json_t *document =
-        tool_pack("{s:s, s:s, s:i, s:i, s:f, s:f}", "knobs", knobs_of(subject, index), "state",
-                  state_of(subject, index), "registers", info->registers, "spill_bytes",
-                  info->spill_bytes, "quick_us", candidate->quick_us, "us", candidate->us);
-    if (candidate->dropped)
-        json_object_set_new(document, "error", tool_json_text(candidate->message));
-    return document;
-}
-
-static void print_json(const struct tuning *tuning) {
-    json_t *results = tool_json(json_array());
-    for (size_t i = 0; i < tuning->count; i++) {
-        const struct subject *subject = &tuning->subjects[i];
-        const struct smelt__tune_result *result = &subject->result;
-        json_t *list = tool_json(json_array());
-        for (size_t k = 0; k < subject->specs.count; k++)
-            json_array_append_new(list, candidate_json(subject, k));
-        json_array_append_new(
-            results,
-            tool_pack("{s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:s, s:b, s:b, s:o}", "spec",
-                      subject->kernel, "arch", tuning->arch, "queries", (json_int_t)result->queries,
-                      "rows", (json_int_t)result->rows, "width", (json_int_t)result->width,
-                      "rule_us", result->rule_us, "noise_us", result->noise_us, "us",
-                      subject->candidates[result->best].us, "knobs",
-                      knobs_of(subject, (size_t)result->best), "stored", subject->stored, "removed",
-                      subject->removed, "candidates", list));
-    }
-    tool_print_json(tool_pack("{s:s, s:s, s:o}", "device", tuning->device.name, "file",
-                              smelt_tuning_path(tuning->keeping), "results", results));
-}
-
-static void print_rows(const struct subject *subject) {
-    static const char *const headers[] = {"knobs", "registers", "quick us",
-                                          "us",    "to rule",   "result"};
-    struct tool_table table;
-    size_t *places = places_of(subject);
-    tool_table_begin(&table, "lrrrrl", headers);
-    for (size_t i = 0; i < subject->specs.count; i++) {
-        const size_t index = places[i];
-        const struct smelt__tune_candidate *candidate = &subject->candidates[index];
-        const double us = candidate->us > 0 ? candidate->us : candidate->quick_us;
-        const double rule =
-            candidate->us > 0 ? subject->candidates[0].us : subject->candidates[0].quick_us;
-        const int best = (int)index == subject->result.best && !candidate->dropped;
-        tool_table_add(&table, TOOL_PLAIN, "%s", shown_knobs(subject, index));
-        tool_table_add(&table, TOOL_PLAIN, "%d", subject->infos[index].registers);
-        tool_table_add(&table, TOOL_PLAIN, candidate->quick_us > 0 ? "%.1f" : "-",
-                       candidate->quick_us);
-        tool_table_add(&table, TOOL_PLAIN, candidate->us > 0 ? "%.1f" : "-", candidate->us);
-        tool_table_add(&table, TOOL_PLAIN, us > 0 && rule > 0 ? "%.3fx" : "-", rule / us);
-        tool_table_add(&table,
-                       best                 ? TOOL_GOOD
-                       : candidate->dropped ? TOOL_BAD
-                                            : TOOL_PLAIN,
-                       "%s", state_of(subject, index));
-    }
-    tool_table_end(&table);
-    free(places);
-}
-
-static void print_subject(const struct tuning *tuning, const struct subject *subject) {
-    const struct smelt__tune_result *result = &subject->result;
-    const char *file = smelt_tuning_path(tuning->keeping);
-    printf("%s on %s, %lld queries, %lld rows, %lld slots\n\n", subject->kernel,
-           tuning->device.name, (long long)result->queries, (long long)result->rows,
-           (long long)result->width);
-    print_rows(subject);
-    if (subject->failed) {
-        printf("\nnot tuned\n");
-        return;
-    }
-    printf("\nthe rule's plan: %.1f us, noise %.1f us\n", result->rule_us, result->noise_us);
-    if (subject->stored)
-        printf("kept in %s: %s, %.3f times as fast\n", file,
-               knobs_of(subject, (size_t)result->best),
-               result->rule_us / subject->candidates[result->best].us);
-    else if (subject->removed)
-        printf("nothing is faster by more than that; the entry in %s is taken out\n", file);
-    else
-        printf("nothing is faster by more than that; nothing is kept\n");
-}
-
-/* A candidate that fails is worth knowing of, also where another won. */
-static int say_failures(const struct subject *subject, const struct tool_options *options) {
-    int status = TOOL_OK;
-    for (size_t k = 1; k < subject->specs.count; k++) {
-        const struct smelt__tune_candidate *candidate = &subject->candidates[k];
-        /* Spills are a reason not to take part, no failure. */
-        if (!candidate->dropped || subject->infos[k].spill_bytes > 0)
-            continue;
-        tool_say(options, "%s: %s", candidate->spec, candidate->message);
-        status = TOOL_FAILED;
-    }
-    if (subject->failed)
-        tool_say(options, "%s: not tuned: %s", subject->kernel, subject->message);
-    return subject->failed ? subject->failed : status;
-}
-
-static int report(const struct tuning *tuning, const struct tool_options *options) {
-    if (options->json)
-        print_json(tuning);
-    for (size_t i = 0; i < tuning->count && !options->json; i++) {
-        if (i)
-            putchar('\n');
-        print_subject(tuning, &tuning->subjects[i]);
-    }
-    fflush(stdout);
-    int status = TOOL_OK;
-    for (size_t i = 0; i < tuning->count; i++) {
-        const int one = say_failures(&tuning->subjects[i], options);
-        status = one == TOOL_OK ? status : status == TOOL_OK || status == one ? one : TOOL_FAILED;
-    }
-    return status;
-}
-
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static int run_on_device(struct tuning *tuning, const struct tool_options *options) {
+static int run_on_device(struct tune_run *tuning, const struct tool_options *options) {
     int status = open_contexts(tuning, options);
     if (status == TOOL_OK)
         status = find_candidates(tuning, options);
     for (size_t i = 0; i < tuning->count && status == TOOL_OK; i++) {
-        struct subject *subject = &tuning->subjects[i];
+        struct tune_subject *subject = &tuning->subjects[i];
         status = add_entry(tuning, subject, options);
         if (status == TOOL_OK)
             status = name_operators(subject, options);
     }
     for (size_t i = 0; i < tuning->count && status == TOOL_OK; i++)
         tune(tuning, &tuning->subjects[i], options);
-    return status == TOOL_OK ? report(tuning, options) : status;
+    return status == TOOL_OK ? tool_tune_report(tuning, options) : status;
 }
 
-static int run_dry(struct tuning *tuning, struct tool_targets *targets,
+static int run_dry(struct tune_run *tuning, struct tool_targets *targets,
                    const struct tool_options *options) {
     int status = tool_targets_need_arch(targets, options);
     if (status != TOOL_OK)
@@ -523,12 +315,12 @@ static int run_dry(struct tuning *tuning, struct tool_targets *targets,
         return tool_fail(options, TOOL_USAGE, "takes one --arch at a time");
     tuning->arch = targets->archs.items[0];
     status = find_candidates(tuning, options);
-    return status == TOOL_OK ? print_candidates(tuning, options) : status;
+    return status == TOOL_OK ? tool_tune_print_candidates(tuning, options) : status;
 }
 
-static void free_tuning(struct tuning *tuning) {
+static void free_tuning(struct tune_run *tuning) {
     for (size_t i = 0; i < tuning->count; i++) {
-        struct subject *subject = &tuning->subjects[i];
+        struct tune_subject *subject = &tuning->subjects[i];
         smelt_free(subject->kernel);
         tool_list_free(&subject->specs);
         free(subject->candidates);
@@ -543,7 +335,7 @@ static void free_tuning(struct tuning *tuning) {
 
 int tool_run_tune(const struct tool_options *options) {
     struct tool_targets targets;
-    struct tuning tuning = {0};
+    struct tune_run tuning = {0};
     int status = tool_targets_read(&targets, options);
     if (status == TOOL_OK && targets.archs.count && !options->dry_run && !options->manifest)
         status = tool_fail(options, TOOL_USAGE,
