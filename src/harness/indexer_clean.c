@@ -141,19 +141,12 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
     }
 }
 
-static void judge(const struct smelt__problem *problem, int64_t compared,
-                  struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    results[0].bar = 0;
-}
-
 static const struct smelt__comparison by_query = {.unit = "query",
                                                   .place = "key",
                                                   .metrics = metrics,
                                                   .metric_count = 1,
                                                   .count = count_queries,
-                                                  .compare = compare,
-                                                  .judge = judge};
+                                                  .compare = compare};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 

@@ -232,19 +232,12 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
         smelt__finding_enlarge(finding, 0, ++wrong, problem->extents[TENSOR(D)]);
 }
 
-static void judge(const struct smelt__problem *problem, int64_t compared,
-                  struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    results[0].bar = 0;
-}
-
 static const struct smelt__comparison by_row = {.unit = "row",
                                                 .place = "element",
                                                 .metrics = metrics,
                                                 .metric_count = 1,
                                                 .count = count_rows,
-                                                .compare = compare,
-                                                .judge = judge};
+                                                .compare = compare};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 

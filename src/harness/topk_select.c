@@ -277,20 +277,12 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
     free(values);
 }
 
-static void judge(const struct smelt__problem *problem, int64_t compared,
-                  struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    for (int i = METRIC_INDICES; i <= METRIC_LENGTHS; i++)
-        results[i].bar = 0;
-}
-
 static const struct smelt__comparison by_row = {.unit = "row",
                                                 .place = "place",
                                                 .metrics = metrics,
                                                 .metric_count = 3,
                                                 .count = count_rows,
-                                                .compare = compare,
-                                                .judge = judge};
+                                                .compare = compare};
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
