@@ -1,0 +1,308 @@
+/* See indexer_bwd_launch.h. */
+#include "ops/indexer_bwd_launch.h"
+
+#include <stdint.h>
+
+#include "common/tensor_map.h"
+#include "indexer_bwd_grains.params.h"
+#include "indexer_bwd_lists.params.h"
+#include "indexer_bwd_main.params.h"
+#include "ops/arguments.h"
+#include "ops/divide.h"
+#include "runtime/log.h"
+#include "runtime/tensor_map.h"
+
+enum {
+    TENSOR_MAP_COLUMNS = 64, /* of a box */
+    ZERO_WORDS = 4,          /* that are filled at a time */
+    MOST_UNIT_BITS = 22,     /* an addend's, in units: fp32 holds so many, and one more */
+    BOUND_BITS = 31          /* of all addends of a row together */
+};
+
+static const struct smelt__kernel *kernel_of(const smelt_indexer_bwd *indexer,
+                                             enum smelt__indexer_bwd_kernel kernel) {
+    return indexer->kernels.kernels[smelt__indexer_bwd_place(indexer, kernel)];
+}
+
+static void *at(const struct smelt__indexer_bwd_call *call, size_t offset) {
+    return (char *)call->args->workspace + offset;
+}
+
+static smelt_status launch(const struct smelt__indexer_bwd_call *call,
+                           enum smelt__indexer_bwd_kernel number, int64_t blocks,
+                           const void *params) {
+    const struct smelt__launch launch = {
+        .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
+    return smelt__kernel_launch(call->indexer->kernels.context, kernel_of(call->indexer, number),
+                                &launch, call->stream);
+}
+
+/* 32-bit words from the bounds on that begin as zeros: bounds, and dk's sums. */
+static size_t zero_words(const struct smelt__indexer_bwd_call *call) {
+    const size_t sums = (size_t)call->args->rows * (size_t)call->indexer->dim;
+    return sums ? (call->layout.dk.sums - call->layout.bounds) / sizeof(float) + sums : 0;
+}
+
+/* Each group's list of keys, with their gradients; and the zeros. */
+static smelt_status launch_lists(const struct smelt__indexer_bwd_call *call) {
+    const smelt_indexer_bwd *indexer = call->indexer;
+    const smelt_indexer_bwd_args *args = call->args;
+    const struct smelt__indexer_bwd_layout *layout = &call->layout;
+    const struct indexer_bwd_lists_params params = {
+        .indices = args->indices.data,
+        .topk_length = args->topk_length.data,
+        .grad = args->grad.data,
+        .members = at(call, layout->members),
+        .counts = at(call, layout->dk.counts),
+        .runs = indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
+        .keys = at(call, layout->dk.keys),
+        .grads = at(call, layout->grads),
+        .zeros = at(call, layout->bounds),
+        .zero_vectors = (long long)(zero_words(call) / ZERO_WORDS),
+        .indices_token_stride = args->indices.strides[0],
+        .topk_length_token_stride = args->topk_length.strides[0],
+        .grad_token_stride = args->grad.strides[0],
+        .tokens = (int)args->tokens,
+        .rows = (int)args->rows,
+        .width = (int)args->width,
+        .groups = (int)layout->dk.groups,
+        .group_queries = indexer->group_queries,
+        .key_stride = layout->dk.key_stride,
+    };
+    const struct smelt__kernel *kernel = kernel_of(indexer, SMELT__INDEXER_BWD_LISTS);
+    return launch(call, SMELT__INDEXER_BWD_LISTS,
+                  smelt__blocks_for(kernel, layout->dk.groups, kernel->most_blocks), &params);
+}
+
+/* An addend's most bits such that those of all groups together have BOUND_BITS. */
+static int unit_bits(int64_t groups) {
+    int bits = BOUND_BITS;
+    while (bits > MOST_UNIT_BITS || groups << bits > (INT64_C(1) << BOUND_BITS))
+        bits--;
+    return bits;
+}
+
+/* Blocks of a kernel that are resident together, but no more than `most` and one an item. */
+static int64_t resident_for(const struct smelt__indexer_bwd_call *call,
+                            enum smelt__indexer_bwd_kernel number, int64_t items, int64_t most) {
+    const int64_t resident = kernel_of(call->indexer, number)->resident_blocks;
+    const int64_t blocks = items < resident ? items : resident;
+    return blocks < 1 ? 1 : blocks < most ? blocks : most;
+}
+
+/* Likewise, where a thread takes an item. */
+static int64_t resident_for_threads(const struct smelt__indexer_bwd_call *call,
+                                    enum smelt__indexer_bwd_kernel number, int64_t items) {
+    const int64_t threads = kernel_of(call->indexer, number)->threads;
+    return resident_for(call, number, smelt__divide_up(items, threads), UINT32_MAX);
+}
+
+/* Groups that one launch of the main kernel takes. */
+struct chunk {
+    int64_t first, groups;
+};
+
+/* What the passes of the grains have in common. */
+static struct indexer_bwd_grains_params grains_params(const struct smelt__indexer_bwd_call *call,
+                                                      struct chunk chunk) {
+    const smelt_indexer_bwd *indexer = call->indexer;
+    const smelt_indexer_bwd_args *args = call->args;
+    const struct smelt__indexer_bwd_layout *layout = &call->layout;
+    const int64_t place = chunk.first * indexer->group_queries, stride = layout->dk.key_stride;
+    return (struct indexer_bwd_grains_params){
+        .q = args->q.data,
+        .weights = args->weights.data,
+        .members = (const int *)at(call, layout->members) + place,
+        .counts = (const int *)at(call, layout->dk.counts) + chunk.first,
+        .keys = (const int *)at(call, layout->dk.keys) + chunk.first * stride,
+        .grads = (const float *)at(call, layout->grads) + place * stride,
+        .reach = (float *)at(call, layout->reach) + place,
+        .tops = at(call, layout->tops),
+        .bounds = at(call, layout->bounds),
+        .grains = at(call, layout->grains),
+        .sums = at(call, layout->dk.sums),
+        .totals = at(call, layout->totals),
+        .q_token_stride = args->q.strides[0],
+        .q_head_stride = args->q.strides[1],
+        .weights_token_stride = args->weights.strides[0],
+        .heads = indexer->heads,
+        .dim = indexer->dim,
+        .rows = (int)args->rows,
+        .groups = (int)chunk.groups,
+        .group_queries = indexer->group_queries,
+        .key_stride = layout->dk.key_stride,
+        .top_count = (int)resident_for(call, SMELT__INDEXER_BWD_REACH, chunk.groups,
+                                       SMELT__INDEXER_BWD_TOPS),
+        .bits = unit_bits(chunk.groups),
+        .first = chunk.first == 0,
+        .last = chunk.first + chunk.groups == layout->dk.groups,
+    };
+}
+
+/* By what is rounded what a chunk adds to each row of dk. Bounds are zeros ahead of the first. */
+static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call, struct chunk chunk) {
+    const struct indexer_bwd_grains_params params = grains_params(call, chunk);
+    const int64_t rows = call->args->rows;
+    smelt_status status = SMELT_OK;
+    if (chunk.first > 0 && rows > 0)
+        status = smelt__fill_async(call->indexer->kernels.context, params.bounds, 0,
+                                   (size_t)rows * SMELT__INDEXER_BWD_UNIT_KINDS, 1, call->stream);
+    if (status == SMELT_OK)
+        status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
+    if (status == SMELT_OK)
+        status = launch(call, SMELT__INDEXER_BWD_BOUNDS,
+                        resident_for(call, SMELT__INDEXER_BWD_BOUNDS, chunk.groups, UINT32_MAX),
+                        &params);
+    if (status == SMELT_OK)
+        status = launch(call, SMELT__INDEXER_BWD_GRAINS,
+                        resident_for_threads(call, SMELT__INDEXER_BWD_GRAINS, rows), &params);
+    return status;
+}
+
+/* q, boxes of one query. */
+static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct tensor_map *map) {
+    const smelt_indexer_bwd *indexer = call->indexer;
+    const smelt_indexer_bwd_args *args = call->args;
+    const int64_t extents[] = {indexer->dim, indexer->heads, args->tokens};
+    struct smelt__tensor_box box = {
+        .data = args->q.data,
+        .element = SMELT__MAP_BF16,
+        .swizzle = SMELT__MAP_SWIZZLE_128,
+        .dimensions = 3,
+        .box = {TENSOR_MAP_COLUMNS, (uint32_t)(indexer->block_heads / indexer->group_queries), 1},
+        .entered = 1,
+    };
+    for (int i = 0; i < 3; i++)
+        box.extents[i] = (uint64_t)extents[i];
+    for (int i = 1; i < 3; i++) {
+        const int64_t stride = extents[i] > 1 ? args->q.strides[2 - i] : SMELT__ROW_BYTES / 2;
+        const smelt_status status =
+            smelt__check_map_stride("q", 2 - i, stride, 2, "main.variant=mma");
+        if (status != SMELT_OK)
+            return status;
+        box.strides[i] = (uint64_t)stride * 2;
+    }
+    return smelt__tensor_map_make(indexer->kernels.context, &box, map);
+}
+
+static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
+                              struct indexer_bwd_main_params *params) {
+    const smelt_indexer_bwd_args *args = call->args;
+    const struct smelt__indexer_bwd_layout *layout = &call->layout;
+    *params = (struct indexer_bwd_main_params){
+        .q = args->q.data,
+        .k = args->k.data,
+        .weights = args->weights.data,
+        .members = at(call, layout->members),
+        .counts = at(call, layout->dk.counts),
+        .runs = call->indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
+        .keys = at(call, layout->dk.keys),
+        .grads = at(call, layout->grads),
+        .dq = args->dq.data,
+        .dweights = args->dweights.data,
+        .dk = at(call, layout->dk.sums),
+        .grains = call->indexer->deterministic ? at(call, layout->grains) : NULL,
+        .q_token_stride = args->q.strides[0],
+        .q_head_stride = args->q.strides[1],
+        .weights_token_stride = args->weights.strides[0],
+        .dq_token_stride = args->dq.strides[0],
+        .dq_head_stride = args->dq.strides[1],
+        .dweights_token_stride = args->dweights.strides[0],
+        .k_row_bytes = args->rows > 1 ? (unsigned)(args->k.strides[0] * 2) : 0,
+        .tokens = (int)args->tokens,
+        .rows = (int)args->rows,
+        .key_stride = layout->dk.key_stride,
+    };
+    return call->indexer->tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
+}
+
+/* *params: all but what is the chunk's. */
+static smelt_status launch_main(const struct smelt__indexer_bwd_call *call,
+                                struct indexer_bwd_main_params *params, struct chunk chunk) {
+    const struct smelt__kernel *kernel = kernel_of(call->indexer, SMELT__INDEXER_BWD_MAIN);
+    const int left = call->args->free_multiprocessors;
+    params->first_group = (int)chunk.first;
+    params->groups = (int)chunk.groups;
+    return launch(call, SMELT__INDEXER_BWD_MAIN,
+                  smelt__blocks_for(kernel, chunk.groups, smelt__blocks_beside(kernel, left)),
+                  params);
+}
+
+/* A chunk of several: its sums, added to those of the chunks before. */
+static smelt_status launch_totals(const struct smelt__indexer_bwd_call *call, struct chunk chunk) {
+    const struct indexer_bwd_grains_params params = grains_params(call, chunk);
+    const int64_t vectors = call->args->rows * (call->indexer->dim / ZERO_WORDS);
+    return launch(call, SMELT__INDEXER_BWD_TOTALS,
+                  resident_for_threads(call, SMELT__INDEXER_BWD_TOTALS, vectors), &params);
+}
+
+/* The sums of dk, chunk by chunk of as many groups as are exact at once: chunks of equal sizes, but
+ * for the last. */
+static smelt_status launch_exact(const struct smelt__indexer_bwd_call *call,
+                                 struct indexer_bwd_main_params *params) {
+    const int64_t groups = call->layout.dk.groups;
+    const int64_t chunks = smelt__divide_up(groups, call->indexer->exact_groups);
+    struct chunk chunk = {.groups = smelt__divide_up(groups, chunks)};
+    smelt_status status = SMELT_OK;
+    for (; chunk.first < groups && status == SMELT_OK; chunk.first += chunk.groups) {
+        if (chunk.groups > groups - chunk.first)
+            chunk.groups = groups - chunk.first;
+        status = launch_grains(call, chunk);
+        if (status == SMELT_OK)
+            status = launch_main(call, params, chunk);
+        if (status == SMELT_OK && chunks > 1)
+            status = launch_totals(call, chunk);
+    }
+    return status;
+}
+
+/* dq and dweights, and the sums of dk. The main kernel's arguments come first: what they refuse is
+ * refused before anything is launched. */
+static smelt_status launch_queries(const struct smelt__indexer_bwd_call *call) {
+    const struct chunk all = {.groups = call->layout.dk.groups};
+    struct indexer_bwd_main_params params;
+    smelt_status status = fill_main(call, &params);
+    if (status == SMELT_OK)
+        status = launch_lists(call);
+    if (status != SMELT_OK)
+        return status;
+    return call->indexer->deterministic ? launch_exact(call, &params)
+                                        : launch_main(call, &params, all);
+}
+
+/* The caller's dk. */
+static smelt_status launch_finish(const struct smelt__indexer_bwd_call *call) {
+    const smelt_indexer_bwd_args *args = call->args;
+    const struct smelt__key_grads_call dk = {
+        .context = call->indexer->kernels.context,
+        .shape = smelt__indexer_bwd_shape(call->indexer),
+        .layout = &call->layout.dk,
+        .finish = kernel_of(call->indexer, SMELT__INDEXER_BWD_FINISH),
+        .workspace = args->workspace,
+        .stream = call->stream,
+    };
+    const smelt_tensor *tensor = args->dk.data        ? &args->dk
+                                 : args->dk_fp32.data ? &args->dk_fp32
+                                                      : &args->dk_sum;
+    const struct sparse_attn_bwd_finish_params params = {
+        .dkv = tensor->data,
+        .dkv_row_stride = tensor->strides[0],
+        .mode = args->dk.data        ? FINISH_BF16
+                : args->dk_fp32.data ? FINISH_FP32
+                                     : FINISH_ADD,
+        .batches = 1,
+        .rows = (int)args->rows,
+    };
+    return smelt__key_grads_finish(&dk, params);
+}
+
+smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *call) {
+    const size_t zeros = zero_words(call);
+    smelt_status status = SMELT_OK;
+    if (call->args->tokens > 0)
+        status = launch_queries(call);
+    else if (zeros > 0)
+        status = smelt__fill_async(call->indexer->kernels.context, at(call, call->layout.bounds), 0,
+                                   zeros, 1, call->stream);
+    return status == SMELT_OK && zeros > 0 ? launch_finish(call) : status;
+}

@@ -1,0 +1,61 @@
+/* indexer_bwd, between its operator and arguments (indexer_bwd.c) and its chain of launches
+ * (indexer_bwd_launch.c). */
+#ifndef SMELT_OPS_INDEXER_BWD_LAUNCH_H
+#define SMELT_OPS_INDEXER_BWD_LAUNCH_H
+
+#include <stddef.h>
+
+#include "codegen/families/indexer_bwd.h"
+#include "ops/key_grads.h"
+#include "ops/operator.h"
+#include "smelt/indexer_bwd.h"
+
+enum {
+    SMELT__INDEXER_BWD_TOPS = 1024,   /* blocks that find the largest addend, at most */
+    SMELT__INDEXER_BWD_UNIT_KINDS = 2 /* of a row's bound */
+};
+
+/* Constants of the main kernel's plan (codegen/families/indexer_bwd_main.h says what they mean),
+ * and what else a call must know. */
+struct smelt_indexer_bwd {
+    struct smelt__operator kernels;
+    int heads, dim, topk, deterministic;
+    int group_queries, block_heads, group_tiles, tensor_maps, exact_groups;
+};
+
+/* Number `kernel` of the operator's expansion. */
+static inline int smelt__indexer_bwd_place(const smelt_indexer_bwd *indexer,
+                                           enum smelt__indexer_bwd_kernel kernel) {
+    const int left_out = SMELT__INDEXER_BWD_MAIN - SMELT__INDEXER_BWD_REACH;
+    return (int)kernel -
+           (!indexer->deterministic && kernel >= SMELT__INDEXER_BWD_MAIN ? left_out : 0);
+}
+
+/* dk's sums: in deterministic mode, too, they are added to, since additions are exact. */
+static inline struct smelt__key_grads_shape
+smelt__indexer_bwd_shape(const smelt_indexer_bwd *indexer) {
+    return (struct smelt__key_grads_shape){
+        .columns = indexer->dim, .group_items = 1, .key_rows = 1};
+}
+
+/* Where each array lies in the workspace, bytes from its start. */
+struct smelt__indexer_bwd_layout {
+    size_t members, runs, grads;
+    size_t reach, tops, grains, totals;
+    size_t bounds; /* ahead of the sums: zeroed together */
+    struct smelt__key_grads_layout dk;
+    size_t bytes; /* of all */
+};
+
+/* A checked call. */
+struct smelt__indexer_bwd_call {
+    const smelt_indexer_bwd *indexer;
+    const smelt_indexer_bwd_args *args;
+    struct smelt__indexer_bwd_layout layout;
+    struct CUstream_st *stream;
+};
+
+/* The kernels, in their order. */
+smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *call);
+
+#endif
