@@ -8,6 +8,7 @@ gives 0 '' list
 prints 'list has the presets' '^  deepseek-v4-pro +sparse_attn:heads=128,dqk=512,dv=512,topk=1152,sink=1,passes=both$'
 prints 'list has the operators' '^operator sparse_attn:'
 prints 'list has the kernels' '^kernel sparse_attn_fwd:'
+prints 'list: a family without keys says so' '^  it has no keys: its spec is its name$'
 prints 'list has the architectures' '^architectures: sm_80 .*sm_90a'
 gives 0 '' list --json
 document 'list --json' presets.0.name:string presets.0.specs.0:string families.0.name:string \
