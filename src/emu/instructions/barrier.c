@@ -12,18 +12,24 @@
 enum reduction { NONE, OR, AND, COUNT };
 
 static void clear(struct barrier *barrier) {
-    if (barrier->clock)
-        emu_clock_clear(barrier->clock);
+    emu_joined_clear(&barrier->joined);
     barrier->arrived = barrier->expected = barrier->predicates = 0;
 }
 
+static bool waits(const struct thread *thread, const struct barrier *barrier) {
+    return thread->wait == AT_BARRIER && thread->wait_object == barrier;
+}
+
 /* All have come: those who wait go on, knowing what every one of them did before. */
-static void complete(struct barrier *barrier, int result) {
+static void complete(struct barrier *barrier, bool wait, int result) {
+    const u64 edition = emu_edition_new();
+    if (wait)
+        emu_acquire_joined(emu.self, &barrier->joined, edition);
     for (int i = 0; i < emu.thread_count; i++) {
         struct thread *thread = &emu.threads[i];
-        if (thread->wait != AT_BARRIER || thread->wait_object != barrier)
+        if (!waits(thread, barrier))
             continue;
-        emu_clock_join(thread->clock, barrier->clock);
+        emu_acquire_joined(thread, &barrier->joined, edition);
         thread->result = result;
         emu_wake(thread);
     }
@@ -34,8 +40,8 @@ static int come(struct barrier *barrier, const char *name, int threads, bool wai
                 enum reduction kind, bool predicate, site at) {
     struct thread *self = emu.self;
     emu_converge(name, at);
-    if (!barrier->clock)
-        barrier->clock = emu_clock_new();
+    if (!barrier->joined.clock)
+        barrier->joined.clock = emu_clock_new();
     if (barrier->arrived == 0) {
         barrier->expected = threads;
         barrier->kind = (int)kind;
@@ -47,7 +53,7 @@ static int come(struct barrier *barrier, const char *name, int threads, bool wai
     }
     barrier->arrived++;
     barrier->predicates += predicate;
-    emu_release(barrier->clock);
+    emu_release(self, &barrier->joined);
     if (barrier->arrived < barrier->expected) {
         if (wait)
             emu_block(AT_BARRIER, name, barrier, at);
@@ -59,9 +65,7 @@ static int come(struct barrier *barrier, const char *name, int threads, bool wai
                  : kind == AND   ? barrier->predicates == barrier->expected
                  : kind == COUNT ? barrier->predicates
                                  : 0;
-    if (wait)
-        emu_acquire(barrier->clock);
-    complete(barrier, result);
+    complete(barrier, wait, result);
     clear(barrier);
     emu_yield();
     return result;
@@ -127,8 +131,15 @@ static void look_for_generation(void) {
         return;
     barrier->arrived = 0;
     barrier->generation++;
-    emu_clock_join(barrier->released, barrier->clock);
-    complete(barrier, 0); /* the clock stays: later generations know earlier ones */
+    emu_clock_join(barrier->released, barrier->joined.clock); /* later ones know earlier ones */
+    barrier->edition = emu_edition_new();
+    for (int i = 0; i < emu.thread_count; i++) {
+        struct thread *thread = &emu.threads[i];
+        if (!waits(thread, barrier))
+            continue;
+        emu_acquire(thread, barrier->released, barrier->edition);
+        emu_wake(thread);
+    }
 }
 
 void emu_cluster_barrier_leave(void) {
@@ -149,13 +160,13 @@ static void arrive_cluster(site at) {
         emu_fatal(EMU_BARRIER, at, 0,
                   "%s arrives twice at the cluster's barrier without a wait {1}", emu_who(self));
     self->cluster_arrived = true;
-    if (!barrier->clock) {
-        barrier->clock = emu_clock_new();
+    if (!barrier->joined.clock) {
+        barrier->joined.clock = emu_clock_new();
         barrier->released = emu_clock_new();
     }
     barrier->arrived++;
     self->cluster_generation = barrier->generation;
-    emu_release(barrier->clock);
+    emu_release(self, &barrier->joined);
     look_for_generation();
     emu_yield();
 }
@@ -176,7 +187,7 @@ EMU_EXPORT void emu_cluster_wait(void) {
     if (barrier->generation == self->cluster_generation)
         emu_block(AT_BARRIER, "barrier.cluster.wait", barrier, at);
     else
-        emu_acquire(barrier->released);
+        emu_acquire(self, barrier->released, barrier->edition);
 }
 
 /* ---- addresses of the cluster ---------------------------------------------------------------- */
@@ -197,25 +208,9 @@ EMU_EXPORT unsigned emu_cluster_address(unsigned address, unsigned rank) {
 /* ---- part of a warp -------------------------------------------------------------------------- */
 
 static void execute_syncwarp(struct warp *warp, u32 mask, void **arguments, site at) {
-    static u32 *together;
-    static int words;
     (void)arguments;
     (void)at;
-    if (words < emu.slots) {
-        free(together);
-        together = emu_clock_new();
-        words = together ? emu.slots : 0;
-        if (!together)
-            return;
-    }
-    emu_clock_clear(together);
-    for (u32 lanes = mask; lanes; lanes &= lanes - 1)
-        emu_clock_join(together, warp->threads[__builtin_ctz(lanes)]->clock);
-    for (u32 lanes = mask; lanes; lanes &= lanes - 1) {
-        struct thread *thread = warp->threads[__builtin_ctz(lanes)];
-        memcpy(thread->clock, together, 2 * (size_t)emu.slots * sizeof *together);
-        thread->clock[thread->number]++;
-    }
+    emu_clocks_meet(warp, mask);
 }
 
 EMU_EXPORT void emu_syncwarp(unsigned mask) {

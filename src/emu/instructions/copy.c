@@ -12,6 +12,7 @@
 #include "emu/machine/pool.h"
 #include "emu/machine/report.h"
 #include "emu/machine/schedule.h"
+#include "emu/memory/clock.h"
 #include "emu/memory/global.h"
 #include "emu/memory/shared.h"
 
@@ -112,8 +113,10 @@ EMU_EXPORT void emu_cp_async_commit(void) {
 static void know(struct thread *self, u32 end) {
     complete(self, end);
     u32 *known = &self->clock[emu_copy_slot(self)];
-    if (*known < end)
-        *known = end;
+    if (*known >= end)
+        return;
+    emu_clock_use(emu_copy_slot(self));
+    *known = end;
 }
 
 EMU_EXPORT void emu_cp_async_wait(int pending) {
@@ -142,7 +145,6 @@ struct arrival {
     struct deferred deferred;
     struct mbarrier *barrier;
     u32 end; /* number of the copy one past the last it waits for */
-    u32 *clock;
 };
 
 /* Releases the copies and nothing else the thread did: a plain store before it needs an arrival of
@@ -151,24 +153,20 @@ static void arrival_effect(struct deferred *deferred) {
     struct arrival *arrival = (struct arrival *)deferred;
     struct thread *thread = deferred->thread;
     complete(thread, arrival->end);
-    arrival->clock[emu_copy_slot(thread)] = arrival->end;
     struct mbarrier *barrier = arrival->barrier;
-    u32 *clock = arrival->clock;
     site at = deferred->at;
+    emu_release_word(&barrier->arriving, emu_copy_slot(thread), arrival->end);
     emu_give(arrival);
-    emu_mbarrier_arrived(barrier, 1, clock, at);
-    emu_give(clock);
+    emu_mbarrier_arrived(barrier, 1, at);
 }
 
 EMU_EXPORT void emu_cp_async_arrive(unsigned address) {
     site at = EMU_SITE;
     struct mbarrier *barrier = emu_mbarrier_at(address, true, "cp.async.mbarrier.arrive", at);
     struct arrival *arrival = emu_take(sizeof *arrival);
-    u32 *clock = emu_take(2 * (size_t)emu.slots * sizeof *clock);
     arrival->deferred = (struct deferred){arrival_effect, NULL, emu.self, at};
     arrival->barrier = barrier;
     arrival->end = emu.self->copies_arriving = newest(emu.self);
-    arrival->clock = clock;
     if (emu_lands_now())
         arrival_effect(&arrival->deferred);
     else

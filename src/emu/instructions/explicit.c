@@ -123,7 +123,7 @@ EMU_EXPORT void emu_reduce_add_global(unsigned *to, unsigned value) {
 EMU_EXPORT void emu_fence_proxy_async(void) {
     struct thread *self = emu.self;
     emu.statistics.instructions++;
-    emu_clock_fence(self->clock);
+    emu_clock_fence(self);
     emu_mbarriers_fenced(self);
     self->clock[self->number]++;
     emu_yield();

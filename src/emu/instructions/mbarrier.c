@@ -40,18 +40,20 @@ struct mbarrier *emu_mbarrier_at(u32 address, bool own, const char *what, site a
 
 static void complete_phase(struct mbarrier *barrier) {
     u32 *released = barrier->released;
-    emu_clock_join(released, barrier->arriving);
+    emu_clock_join(released, barrier->arriving.clock);
     barrier->phase++;
     /* What bulk copies of the phase wrote is now known, to both proxies. */
+    emu_clock_use_fenced(barrier->slot);
     released[barrier->slot] = released[emu.slots + barrier->slot] = barrier->phase;
-    emu_clock_clear(barrier->arriving);
+    barrier->edition = emu_edition_new();
+    emu_joined_clear(&barrier->arriving);
     barrier->pending = barrier->expected;
     for (int i = 0; i < emu.thread_count; i++) {
         struct thread *thread = &emu.threads[i];
         if (thread->wait != AT_MBARRIER || thread->wait_object != barrier ||
             (barrier->phase & 1) == thread->wait_parity)
             continue;
-        emu_clock_join(thread->clock, released);
+        emu_acquire(thread, released, barrier->edition);
         emu_wake(thread);
     }
 }
@@ -65,15 +67,14 @@ static const char *name(const struct mbarrier *barrier) {
     return emu_shared_name(barrier->cta, barrier->offset);
 }
 
-/* `count` arrivals that release what `clock` holds. Called by the arriving thread, or for it when a
- * deferred arrival takes effect. */
-void emu_mbarrier_arrived(struct mbarrier *barrier, int count, const u32 *clock, site at) {
+/* `count` arrivals, of which what they release was joined. Called by the arriving thread, or for it
+ * when a deferred arrival takes effect. */
+void emu_mbarrier_arrived(struct mbarrier *barrier, int count, site at) {
     if (count < 1 || count > barrier->pending)
         emu_fatal(EMU_BARRIER, at, barrier->at,
                   "%d arrivals at the mbarrier %s {1}, whose phase %u misses only %d of %d; it was "
                   "initialised {2}",
                   count, name(barrier), barrier->phase, barrier->pending, barrier->expected);
-    emu_clock_join(barrier->arriving, clock);
     barrier->pending -= count;
     look_for_end(barrier);
 }
@@ -90,9 +91,8 @@ void emu_mbarrier_bytes(struct mbarrier *barrier, i64 bytes, site at) {
 }
 
 static void arrive(struct mbarrier *barrier, int count, site at) {
-    struct thread *self = emu.self;
-    emu_mbarrier_arrived(barrier, count, self->clock, at);
-    self->clock[self->number]++;
+    emu_release(emu.self, &barrier->arriving);
+    emu_mbarrier_arrived(barrier, count, at);
     emu_yield();
 }
 
@@ -140,7 +140,7 @@ EMU_EXPORT void emu_mbarrier_init(unsigned address, int count) {
                                  .offset = place.offset,
                                  .expected = count,
                                  .pending = count,
-                                 .arriving = emu_clock_new(),
+                                 .arriving.clock = emu_clock_new(),
                                  .released = emu_clock_new(),
                                  .init_slot = (u16)self->number,
                                  .init_clock = self->clock[self->number],
@@ -227,7 +227,7 @@ EMU_EXPORT int emu_mbarrier_test(unsigned address, int parity) {
         return 0;
     }
     check_scope(barrier, false, "mbarrier.test_wait", at);
-    emu_acquire(barrier->released);
+    emu_acquire(emu.self, barrier->released, barrier->edition);
     return 1;
 }
 
@@ -238,7 +238,7 @@ static void wait(unsigned address, int parity, bool cluster, site at) {
                   parity);
     check_aliasing(barrier, at);
     if ((barrier->phase & 1) != (u32)parity) {
-        emu_acquire(barrier->released);
+        emu_acquire(emu.self, barrier->released, barrier->edition);
         emu_yield();
     } else {
         emu.self->wait_parity = (u32)parity;

@@ -6,9 +6,9 @@
 
 /* The object at an address of the cluster; `own`: of the thread's own block only. */
 struct mbarrier *emu_mbarrier_at(u32 address, bool own, const char *what, site at);
-/* `count` arrivals that release what `clock` holds, by the running thread or, when a deferred
- * arrival takes effect, for it. */
-void emu_mbarrier_arrived(struct mbarrier *barrier, int count, const u32 *clock, site at);
+/* `count` arrivals, by the running thread or, when a deferred arrival takes effect, for it. What
+ * they release was joined into the barrier's `arriving`. */
+void emu_mbarrier_arrived(struct mbarrier *barrier, int count, site at);
 /* Adds to the bytes expected (positive) or completes some (negative). */
 void emu_mbarrier_bytes(struct mbarrier *barrier, i64 bytes, site at);
 /* A proxy fence of the thread makes known what it knows, initialisations included. */

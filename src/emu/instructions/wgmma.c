@@ -13,6 +13,7 @@
 #include "emu/machine/meeting.h"
 #include "emu/machine/report.h"
 #include "emu/machine/schedule.h"
+#include "emu/memory/clock.h"
 #include "emu/memory/registers.h"
 #include "emu/memory/shared.h"
 
@@ -144,7 +145,7 @@ static void finish(struct warp *warp, int count) {
     warp->product_count -= count;
     warp->products_done += (u32)count;
     for (int lane = 0; lane < WARP; lane++)
-        warp->threads[lane]->clock[slot] = warp->products_done;
+        emu_clock_learn(warp->threads[lane], slot, warp->products_done);
 }
 
 /* ---- issue ----------------------------------------------------------------------------------- */

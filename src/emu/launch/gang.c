@@ -32,7 +32,7 @@ static void thread_body(void) {
     emu_cluster_barrier_leave();
 }
 
-static void make_thread(struct thread *thread, int number) {
+static void make_thread(struct thread *thread, int number, u64 edition) {
     struct cta *cta = &emu.cta[number / emu.cta_threads];
     int index = number % emu.cta_threads;
     int warps_of_block = (emu.cta_threads + WARP - 1) / WARP;
@@ -48,8 +48,7 @@ static void make_thread(struct thread *thread, int number) {
     thread->warp->index = index / WARP;
     thread->warp->threads[thread->lane] = thread;
     thread->warp->present |= 1u << thread->lane;
-    thread->clock = emu_clock_new();
-    thread->clock[number] = 1;
+    emu_clock_begin(thread, edition);
     thread->fences = ++emu.fences;
     thread->touched = emu_stack_touched(thread);
     emu_schedule_thread(thread, thread_body);
@@ -78,8 +77,10 @@ static void make_gang(unsigned x, unsigned y, unsigned z) {
     }
     for (int i = 0; i < emu.warp_count; i++)
         emu.warps[i].number = i;
+    emu_clocks_begin();
+    const u64 edition = emu_edition_new();
     for (int i = 0; i < emu.thread_count; i++)
-        make_thread(&emu.threads[i], i);
+        make_thread(&emu.threads[i], i, edition);
     emu_schedule_begin_gang();
     emu_shadow_begin();
     emu_products_begin();
@@ -102,7 +103,7 @@ static void check_leftovers(void) {
 static void release_thread(struct thread *thread) {
     emu_copies_free(thread);
     emu_registers_free(thread);
-    free(thread->clock);
+    emu_clock_free(thread->clock);
 }
 
 static void release_gang(void) {
@@ -114,14 +115,14 @@ static void release_gang(void) {
     for (int i = 0; i < emu.ctas; i++) {
         struct cta *cta = &emu.cta[i];
         for (int b = 0; b < NAMED_BARRIERS; b++)
-            free(cta->barriers[b].clock);
+            emu_clock_free(cta->barriers[b].joined.clock);
         for (int b = 0; b < cta->mbarrier_count; b++) {
-            free(cta->mbarriers[b].arriving);
-            free(cta->mbarriers[b].released);
+            emu_clock_free(cta->mbarriers[b].arriving.clock);
+            emu_clock_free(cta->mbarriers[b].released);
         }
     }
-    free(emu.cluster_barrier.clock);
-    free(emu.cluster_barrier.released);
+    emu_clock_free(emu.cluster_barrier.joined.clock);
+    emu_clock_free(emu.cluster_barrier.released);
     free(emu.threads);
     free(emu.warps);
     emu.threads = NULL;

@@ -71,6 +71,13 @@ struct epoch {
     u32 clock;
 };
 
+/* What several threads released. */
+enum { JOINED_EDITIONS = 16 };
+struct joined {
+    u32 *clock;
+    u64 editions[JOINED_EDITIONS]; /* of clocks that are in it, but for their threads' own words */
+};
+
 struct cell { /* of one byte */
     u32 write_clock, write_site, read_clock, read_site;
     u16 write_slot;      /* NOBODY: never written */
@@ -121,6 +128,8 @@ struct thread {
     void *wait_object;
     u32 wait_parity;
     u32 *clock;
+    u64 edition;            /* of the clock (clock.h); 0: nobody else has it */
+    u64 released, acquired; /* the last that it gave to others; that it took from them */
 
     struct copy *copies;                           /* issued and not complete, oldest first */
     u32 copies_begin, copies_end, copies_capacity; /* indices count from the launch's first copy */
@@ -173,8 +182,9 @@ struct barrier {
     int expected, arrived, predicates;
     int kind;       /* of reduction */
     u32 generation; /* complete ones; the cluster's barrier alone counts */
-    u32 *clock;
+    struct joined joined;
     u32 *released; /* the cluster's: what the last complete generation knew */
+    u64 edition;   /* of that */
     site at;
 };
 
@@ -185,7 +195,9 @@ struct mbarrier {
     i64 bytes; /* transaction count */
     u32 phase; /* complete ones */
     u16 slot;
-    u32 *arriving, *released; /* clocks */
+    struct joined arriving;
+    u32 *released; /* by complete phases */
+    u64 edition;   /* of that */
     u32 init_clock;
     u16 init_slot;
     bool init_fenced;

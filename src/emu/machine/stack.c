@@ -9,7 +9,7 @@
 enum { STACK_BYTES = 256 * 1024, PAGE = 4096 };
 /* Of a new stack, what the kernel's own frame may take is filled with this: a register that is read
  * before it is written is then a large number, as int, float and bf16, and not 0. */
-enum { UNWRITTEN = 0x7f, FILLED_BYTES = 16 * 1024 };
+enum { UNWRITTEN = 0x7f, FILLED_BYTES = 20 * 1024 };
 
 static u8 *stacks;
 static u32 *touched;
@@ -57,7 +57,14 @@ u32 *emu_stack_touched(const struct thread *thread) {
     return touched + (size_t)(STACK_BYTES / 4) * (size_t)thread->number;
 }
 
+/* Stacks that all began at the same place of a page would have the same few lines of the caches:
+ * they begin at different ones. */
+static size_t unused_bytes(const struct thread *thread) {
+    enum { LINE = 64, LINES = PAGE / LINE, APART = 7 };
+    return (size_t)(thread->number * APART % LINES) * LINE;
+}
+
 void emu_stack_prepare(struct thread *thread, void (*body)(void)) {
     fibre_prepare(&thread->fibre, stacks + (size_t)STACK_BYTES * (size_t)thread->number + PAGE,
-                  STACK_BYTES - PAGE, body);
+                  STACK_BYTES - PAGE - unused_bytes(thread), body);
 }

@@ -2,6 +2,7 @@
 #include "emu/memory/chain.h"
 
 #include "emu/machine/report.h"
+#include "emu/memory/clock.h"
 
 enum { REMEMBERED = 32 };
 static const u32 ALL = 0xffffffff;
@@ -96,6 +97,6 @@ void emu_chain_let_begin(void) {
 
 void emu_chain_wait(void) {
     struct thread *self = emu.self;
-    self->clock[emu_grid_slot()] = 1;
+    emu_clock_learn(self, emu_grid_slot(), 1);
     self->cta->waited = waited = true;
 }

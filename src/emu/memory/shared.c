@@ -19,17 +19,22 @@ static bool fenced(const struct thread *thread, u16 slot, u32 clock) {
 /* ---- readers of a byte since its last write -------------------------------------------------- */
 
 /*
- * Most bytes have one reader, which the cell holds. The others name a set, a chain of nodes of a
- * pool. Bytes of a tile are read by the same threads in the same order: they share a set, and the
- * last step from one to the next is kept, so that it is computed once for all bytes that take it.
+ * Most bytes have one reader, which the cell holds. The others name a set: a node of a pool, its
+ * last reader, behind which are those of another set. So a set never changes, and what reads a
+ * whole tile makes one node for all of its bytes: the last step from one set to the next is kept.
+ *
+ * Readers that happened before the one that joins are left behind where they stand first; a set may
+ * hold others, and older times of one: whether all of it happened before a write is the same. What
+ * has become long is cleared out.
  */
-enum { NODE_ENTRIES = 6, NO_NODE = 0 };
+enum { NO_NODE = 0, FEW = 32 };
 
 struct node {
-    u32 next;
-    u32 bytes; /* of a set's first node: cells that name the set */
-    u16 count, slots[NODE_ENTRIES];
-    u32 clocks[NODE_ENTRIES];
+    u32 next;          /* the other readers; NO_NODE: none */
+    u32 users;         /* cells and nodes that name it */
+    u32 readers, most; /* how many there are; of how many they are cleared out */
+    u32 clock;
+    u16 slot;
 };
 
 static struct node *nodes; /* [0] is not used */
@@ -49,7 +54,7 @@ static struct {
     u32 set;
 } over;
 
-/* A set changes, or is no more. */
+/* A set is no more. */
 static void forget_set(u32 set) {
     if (step.to == set || (step.slot == MANY && step.clock == set))
         step.to = NO_NODE;
@@ -69,116 +74,104 @@ static u32 take_node(void) {
                 return NO_NODE;
             nodes = larger;
             node_capacity = more;
-            node_count += node_count == 0;
+            if (node_count == 0)
+                nodes[node_count++] = (struct node){0};
         }
         index = node_count++;
     }
-    memset(&nodes[index], 0, sizeof nodes[index]);
     return index;
 }
 
-/* A cell names the set no more. */
-static void leave_set(u32 set) {
-    if (--nodes[set].bytes > 0)
-        return;
-    forget_set(set);
-    for (u32 index = set; index;) {
-        u32 next = nodes[index].next;
-        nodes[index].next = free_node;
-        free_node = index;
-        index = next;
+/* So many cells name the set no more. */
+static void leave_set(u32 set, u32 cells) {
+    nodes[set].users -= cells;
+    while (set && nodes[set].users == 0) {
+        const u32 next = nodes[set].next;
+        forget_set(set);
+        nodes[set].next = free_node;
+        free_node = set;
+        set = next;
+        if (set)
+            nodes[set].users--;
     }
 }
 
 static void forget_readers(struct cell *cell) {
     if (cell->read_slot == MANY)
-        leave_set(cell->read_clock);
+        leave_set(cell->read_clock, 1);
     cell->read_slot = NOBODY;
 }
 
-/* A set of the same entries that one cell will name; NO_NODE: there is no memory. */
-static u32 copy_set(u32 set) {
-    u32 first = NO_NODE, last = NO_NODE;
-    for (u32 index = set; index; index = nodes[index].next) {
-        u32 copy = take_node();
-        if (!copy)
-            return NO_NODE;
-        nodes[copy] = nodes[index];
-        nodes[copy].next = NO_NODE;
-        if (last)
-            nodes[last].next = copy;
-        else
-            first = copy;
-        last = copy;
-    }
-    nodes[first].bytes = 1;
-    return first;
+/* The set of a reader and those of another set, which nobody names yet; NO_NODE: there is no
+ * memory.
+ */
+static u32 join_set(u32 others, struct epoch reader) {
+    const u32 set = take_node();
+    if (!set)
+        return NO_NODE;
+    nodes[set] = (struct node){.next = others,
+                               .readers = nodes[others].readers + 1, /* of node 0: 0 */
+                               .most = others ? nodes[others].most : FEW,
+                               .clock = reader.clock,
+                               .slot = reader.slot};
+    if (others)
+        nodes[others].users++;
+    return set;
 }
 
-/* Whether the set has the reader as it is. */
-static bool set_has(u32 set, struct epoch reader) {
+/* Of the set what did not happen before the thread's next action, of each slot its last time. */
+static u32 clear_out(u32 set, const struct thread *thread) {
+    static u32 latest[1 << 16]; /* of a slot; zeros before and after */
+    u32 left = NO_NODE;
     for (u32 index = set; index; index = nodes[index].next)
-        for (int i = 0; i < nodes[index].count; i++)
-            if (nodes[index].slots[i] == reader.slot)
-                return nodes[index].clocks[i] == reader.clock;
-    return false;
+        if (latest[nodes[index].slot] < nodes[index].clock)
+            latest[nodes[index].slot] = nodes[index].clock;
+    for (u32 index = set; index; index = nodes[index].next) {
+        const struct epoch reader = {nodes[index].slot, nodes[index].clock};
+        if (reader.clock != latest[reader.slot])
+            continue;
+        latest[reader.slot] = 0;
+        if (!happened(thread, reader.slot, reader.clock))
+            left = join_set(left, reader);
+    }
+    if (left)
+        nodes[left].most = 2 * nodes[left].readers + FEW;
+    return left;
 }
 
-/* Puts a reader into a set: over its own older entry, or one that happened before it (whoever
- * comes after the new one then comes after that one too), or at the end. */
-static void join_set(u32 set, struct epoch reader, const struct thread *thread) {
-    u32 index = set, last = NO_NODE;
-    for (; index; last = index, index = nodes[index].next)
-        for (int i = 0; i < nodes[index].count; i++) {
-            struct node *node = &nodes[index];
-            if (node->slots[i] == reader.slot ||
-                happened(thread, node->slots[i], node->clocks[i])) {
-                node->slots[i] = reader.slot;
-                node->clocks[i] = reader.clock;
-                return;
-            }
-        }
-    if (nodes[last].count == NODE_ENTRIES) {
-        index = take_node();
-        if (!index)
-            return;
-        nodes[last].next = index;
-        last = index;
-    }
-    struct node *node = &nodes[last];
-    node->slots[node->count] = reader.slot;
-    node->clocks[node->count++] = reader.clock;
+/* Whether it is seen at once that a set has the reader as it is. */
+static bool set_has(u32 set, struct epoch reader) {
+    for (int i = 0; set && i < WARP; i++, set = nodes[set].next)
+        if (nodes[set].slot == reader.slot)
+            return nodes[set].clock == reader.clock;
+    return false;
 }
 
 /* The set of a cell's one reader and another, or of its set and another. */
 static u32 larger_set(const struct cell *cell, struct epoch reader, const struct thread *thread) {
-    u32 set = cell->read_slot == MANY ? copy_set(cell->read_clock) : take_node();
-    if (!set)
-        return NO_NODE;
-    if (cell->read_slot != MANY)
-        nodes[set] = (struct node){
-            .bytes = 1, .count = 1, .slots = {cell->read_slot}, .clocks = {cell->read_clock}};
-    join_set(set, reader, thread);
-    return set;
+    if (cell->read_slot != MANY) {
+        const u32 one = join_set(NO_NODE, (struct epoch){cell->read_slot, cell->read_clock});
+        return one ? join_set(one, reader) : NO_NODE;
+    }
+    u32 others = cell->read_clock;
+    while (others && happened(thread, nodes[others].slot, nodes[others].clock))
+        others = nodes[others].next;
+    if (others && nodes[others].readers >= nodes[others].most)
+        others = clear_out(others, thread);
+    return join_set(others, reader);
 }
 
-/* The cell's readers are several from here on. */
-static void add_reader(struct cell *cell, struct epoch reader, const struct thread *thread) {
-    const u16 slot = cell->read_slot;
-    const u32 clock = cell->read_clock;
+/* The cells, which had the same readers, have one more from here on. */
+static void add_reader(struct cell *cells, u32 bytes, struct epoch reader,
+                       const struct thread *thread) {
+    const u16 slot = cells->read_slot;
+    const u32 clock = cells->read_clock;
     u32 set = step.to;
-    if (set && step.slot == slot && step.clock == clock && step.thread == thread &&
-        step.reader.slot == reader.slot && step.reader.clock == reader.clock) {
-        nodes[set].bytes++;
-    } else {
+    if (!set || step.slot != slot || step.clock != clock || step.thread != thread ||
+        step.reader.slot != reader.slot || step.reader.clock != reader.clock) {
         if (slot == MANY && set_has(clock, reader))
             return;
-        if (slot == MANY && nodes[clock].bytes == 1) {
-            forget_set(clock);
-            join_set(clock, reader, thread);
-            return;
-        }
-        set = larger_set(cell, reader, thread);
+        set = larger_set(cells, reader, thread);
         if (!set)
             return;
         step.thread = thread;
@@ -187,22 +180,38 @@ static void add_reader(struct cell *cell, struct epoch reader, const struct thre
         step.clock = clock;
         step.to = set;
     }
-    cell->read_slot = MANY;
-    cell->read_clock = set;
+    nodes[set].users += bytes;
+    for (u32 i = 0; i < bytes; i++) {
+        cells[i].read_slot = MANY;
+        cells[i].read_clock = set;
+    }
     if (slot == MANY)
-        leave_set(clock);
+        leave_set(clock, bytes);
 }
 
-static void note_reader(struct cell *cell, struct epoch reader, const struct thread *thread,
-                        site at) {
-    cell->read_site = at;
-    if (cell->read_slot == MANY || (cell->read_slot != NOBODY && cell->read_slot != reader.slot &&
-                                    !happened(thread, cell->read_slot, cell->read_clock))) {
-        add_reader(cell, reader, thread);
-        return;
+static bool same_readers(const struct cell *one, const struct cell *other) {
+    return one->read_slot == other->read_slot && one->read_clock == other->read_clock;
+}
+
+static void note_reader(struct cell *cells, u32 bytes, struct epoch reader,
+                        const struct thread *thread, site at) {
+    for (u32 first = 0, end; first < bytes; first = end) {
+        struct cell *const cell = &cells[first];
+        const u16 slot = cell->read_slot;
+        for (end = first + 1; end < bytes && same_readers(cell, &cells[end]); end++)
+            continue;
+        for (u32 i = first; i < end; i++)
+            cells[i].read_site = at;
+        if (slot == MANY ||
+            (slot != NOBODY && slot != reader.slot && !happened(thread, slot, cell->read_clock))) {
+            add_reader(cell, end - first, reader, thread);
+            continue;
+        }
+        for (u32 i = first; i < end; i++) {
+            cells[i].read_slot = reader.slot;
+            cells[i].read_clock = reader.clock;
+        }
     }
-    cell->read_slot = reader.slot;
-    cell->read_clock = reader.clock;
 }
 
 /* The slot of a reader that did not happen before the thread's next action; NOBODY: none. */
@@ -214,9 +223,8 @@ static u16 find_concurrent_reader(const struct cell *cell, const struct thread *
     if (over.set == cell->read_clock && over.thread == thread)
         return NOBODY;
     for (u32 index = cell->read_clock; index; index = nodes[index].next)
-        for (int i = 0; i < nodes[index].count; i++)
-            if (!happened(thread, nodes[index].slots[i], nodes[index].clocks[i]))
-                return nodes[index].slots[i];
+        if (!happened(thread, nodes[index].slot, nodes[index].clock))
+            return nodes[index].slot;
     over.set = cell->read_clock;
     over.thread = thread;
     return NOBODY;
@@ -399,12 +407,13 @@ void emu_shared_read(struct cta *cta, u32 offset, u32 bytes, site at) {
     struct thread *self = emu.self;
     struct epoch now = {(u16)self->number, self->clock[self->number]};
     check_region(cta, offset, bytes, "read", at);
-    for (u32 i = offset; i < offset + bytes; i++) {
-        struct cell *cell = &cta->cells[i];
-        if ((i == offset || !same_write(cell, cell - 1)) && !may_read(cta, i, "read", at))
-            return;
-        note_reader(cell, now, self, at);
+    u32 good = 0;
+    for (; good < bytes; good++) {
+        const struct cell *const cell = &cta->cells[offset + good];
+        if ((good == 0 || !same_write(cell, cell - 1)) && !may_read(cta, offset + good, "read", at))
+            break;
     }
+    note_reader(&cta->cells[offset], good, now, self, at);
 }
 
 static void set_written(struct cell *cell, struct epoch epoch, bool flight, site at) {
@@ -485,8 +494,8 @@ void emu_shared_read_end(struct cta *cta, u32 offset, u32 bytes, struct epoch do
         struct cell *cell = &cta->cells[i];
         if (cell->pending_readers > 0)
             cell->pending_readers--;
-        note_reader(cell, done, emu.self ? emu.self : &emu.threads[0], at);
     }
+    note_reader(&cta->cells[offset], bytes, done, emu.self ? emu.self : &emu.threads[0], at);
 }
 
 void emu_shadow_begin(void) {

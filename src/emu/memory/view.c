@@ -87,7 +87,7 @@ const struct view **emu_views_held(u32 *count, site at) {
 void emu_view_join(const struct view *view, site at) {
     struct thread *self = emu.self;
     if (view->gang == emu.gang) {
-        emu_clock_join(self->clock, view->clock);
+        emu_acquire(self, view->clock, 0);
         return;
     }
     see_gang();
