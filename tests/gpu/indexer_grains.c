@@ -25,6 +25,7 @@ enum {
     LEAST_BITS = 2,              /* of an addend */
     MOST_BITS = 22,
     EMULATED_BLOCKS = 5,
+    EMULATED_TOTALS = 600, /* rows of them: a block goes on from row to row after few */
     MOST_FAILURES = 2 /* after which no further case is run */
 };
 
@@ -215,9 +216,12 @@ static int same_numbers(struct test *test, const char *what, const float *device
 }
 
 /* Of three launches, the totals before the first of which mean nothing, and those before the second
- * are zeros of the other sign where it adds nothing. */
-static int check_totals(struct test *test, struct problem *problem, uint32_t blocks) {
-    struct indexer_bwd_grains_params *const device = &problem->device, *const host = &problem->host;
+ * are zeros of the other sign where it adds nothing. Of many rows the emulator has the first alone. */
+static int check_totals(struct test *test, struct problem *of, uint32_t blocks) {
+    struct problem problem = *of;
+    struct indexer_bwd_grains_params *const device = &problem.device, *const host = &problem.host;
+    if (smelt__emulator() && host->rows > EMULATED_TOTALS)
+        device->rows = host->rows = EMULATED_TOTALS;
     const size_t count = sum_count(host), bytes = count * sizeof(float);
     memset(host->totals, UNWRITTEN, bytes);
     for (int launch = 0; launch < 3; launch++) {
@@ -228,7 +232,7 @@ static int check_totals(struct test *test, struct problem *problem, uint32_t blo
             host->totals[i] = host->totals[i] == 0 ? -0.0F : host->totals[i];
         if (!upload_again(test, device->sums, host->sums, bytes) ||
             !upload_again(test, device->totals, host->totals, bytes) ||
-            !run_kernel(test, problem, TOTALS, blocks))
+            !run_kernel(test, &problem, TOTALS, blocks))
             return 0;
         add_totals(host);
         if (!same_numbers(test, "sums", device->sums, host->sums, count) ||

@@ -40,6 +40,13 @@ struct reading {
     u16 slot, touched;
 };
 
+/* What is known of a granule, side by side: it is looked at together, and memory is what takes time. */
+struct granule {
+    struct written written;
+    struct reading read;   /* the last */
+    struct reading before; /* the last of another gang than that one's */
+};
+
 struct allocation {
     u64 begin, bytes;
     void *mapping; /* NULL: the host's, lent */
@@ -50,9 +57,7 @@ struct allocation {
     size_t forbidden_count, forbidden_capacity;
     bool sorted;
     bool rewritable;         /* by several threads of a launch */
-    struct written *written; /* one per granule; pages exist when touched */
-    struct reading *read;    /* likewise, behind them: the last */
-    struct reading *before;  /* and behind these the last of another gang than that one's */
+    struct granule *granules; /* pages exist when touched */
 };
 
 static struct allocation *allocations;
@@ -71,13 +76,13 @@ static struct allocation *find(u64 pointer) {
     return NULL;
 }
 
-static size_t granules(size_t bytes) {
+static size_t granule_count(size_t bytes) {
     return bytes / GRANULE + 1;
 }
 
 /* Of what is remembered about so many bytes. */
 static size_t shadow_bytes(size_t bytes) {
-    return granules(bytes) * (sizeof(struct written) + 2 * sizeof(struct reading));
+    return granule_count(bytes) * sizeof(struct granule);
 }
 
 /* Adds an allocation, with nothing known of who wrote and read it. */
@@ -94,14 +99,8 @@ static bool remember(void *mapping, size_t mapped, u64 begin, size_t bytes) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shadow == MAP_FAILED)
         return false;
-    struct reading *const read = (void *)((struct written *)shadow + granules(bytes));
-    allocations[count++] = (struct allocation){.begin = begin,
-                                               .bytes = bytes,
-                                               .mapping = mapping,
-                                               .mapped = mapped,
-                                               .written = shadow,
-                                               .read = read,
-                                               .before = read + granules(bytes)};
+    allocations[count++] = (struct allocation){
+        .begin = begin, .bytes = bytes, .mapping = mapping, .mapped = mapped, .granules = shadow};
     return true;
 }
 
@@ -147,7 +146,7 @@ static void forget(struct allocation *allocation) {
     held -= allocation->counted;
     if (allocation->mapping)
         munmap(allocation->mapping, allocation->mapped);
-    munmap(allocation->written, shadow_bytes(allocation->bytes));
+    munmap(allocation->granules, shadow_bytes(allocation->bytes));
     free(allocation->forbidden);
     *allocation = allocations[--count];
 }
@@ -317,9 +316,7 @@ void emu_memory_overwritten(u64 pointer, size_t bytes) {
         return;
     const u64 offset = pointer - allocation->begin, first = offset / GRANULE;
     const size_t number = (size_t)((offset + bytes - 1) / GRANULE - first + 1);
-    erase(&allocation->written[first], number * sizeof(struct written));
-    erase(&allocation->read[first], number * sizeof(struct reading));
-    erase(&allocation->before[first], number * sizeof(struct reading));
+    erase(&allocation->granules[first], number * sizeof(struct granule));
 }
 
 static bool has_ended(u32 gang, const void *stream) {
@@ -337,9 +334,10 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
         return false;
     }
     for (u64 i = offset / GRANULE; bytes > 0 && i <= (offset + bytes - 1) / GRANULE; i++) {
-        const bool after_writes = has_ended(allocation->written[i].gang, stream);
-        if (!after_writes || !has_ended(allocation->read[i].gang, stream) ||
-            !has_ended(allocation->before[i].gang, stream)) {
+        const struct granule *const granule = &allocation->granules[i];
+        const bool after_writes = has_ended(granule->written.gang, stream);
+        if (!after_writes || !has_ended(granule->read.gang, stream) ||
+            !has_ended(granule->before.gang, stream)) {
             emu_report(EMU_RACE, 0, 0,
                        "a memset of byte %llu of %s, %s by an earlier launch that may not have "
                        "ended when the last one has: one of that one's threads must execute "
@@ -434,12 +432,12 @@ static bool rewrites(const struct allocation *allocation, const struct written *
 /* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
  * run at the same time, of one, as its clocks say, or of two launches that overlap. Of the reads of
  * a granule the last is remembered, and the last of another gang. False: there was a report. */
-static bool check_granule(struct allocation *allocation, u64 i, u64 offset, u8 touched,
-                          enum emu_access access, site at) {
+static bool check_granule(const struct allocation *allocation, const struct granule *granule,
+                          u64 offset, u8 touched, enum emu_access access, site at) {
     static const struct written nothing;
-    const bool meet = allocation->written[i].touched & touched;
-    const struct written *before = meet ? &allocation->written[i] : &nothing;
-    const struct reading *const reads[] = {&allocation->read[i], &allocation->before[i]};
+    const bool meet = granule->written.touched & touched;
+    const struct written *before = meet ? &granule->written : &nothing;
+    const struct reading *const reads[] = {&granule->read, &granule->before};
     const bool both_add = access == EMU_ATOMIC && before->atomic;
     if (before->gang == emu.gang && before->clock == UNDER_WAY && !both_add) {
         report_under_way(allocation, before, offset, access, at);
@@ -466,10 +464,10 @@ static bool check_granule(struct allocation *allocation, u64 i, u64 offset, u8 t
     return true;
 }
 
-static void remember_read(struct allocation *allocation, u64 i, const struct reading *reading) {
-    if (allocation->read[i].gang != reading->gang)
-        allocation->before[i] = allocation->read[i];
-    allocation->read[i] = *reading;
+static void remember_read(struct granule *granule, const struct reading *reading) {
+    if (granule->read.gang != reading->gang)
+        granule->before = granule->read;
+    granule->read = *reading;
 }
 
 static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
@@ -480,13 +478,14 @@ static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
     for (u64 i = offset / GRANULE; i <= last / GRANULE; i++) {
         const u8 touched = (u8)((i * GRANULE >= offset ? FIRST_BYTE : 0) |
                                 (i * GRANULE + 1 <= last ? SECOND_BYTE : 0));
-        if (!check_granule(allocation, i, offset, touched, access, at))
+        struct granule *const granule = &allocation->granules[i];
+        if (!check_granule(allocation, granule, offset, touched, access, at))
             return;
         if (writes(access))
-            allocation->written[i] = (struct written){
+            granule->written = (struct written){
                 emu.gang, clock, at, (u16)self->number, access == EMU_ATOMIC, touched};
         else
-            remember_read(allocation, i,
+            remember_read(granule,
                           &(struct reading){emu.gang, clock, at, (u16)self->number, touched});
     }
 }
@@ -520,7 +519,7 @@ static void stamp(const void *to, size_t bytes, site at, u32 from, u32 clock) {
     struct allocation *allocation = find((u64)(uintptr_t)to);
     const u64 offset = (u64)(uintptr_t)to - allocation->begin;
     for (u64 i = offset / GRANULE; i <= (offset + bytes - 1) / GRANULE; i++) {
-        struct written *written = &allocation->written[i];
+        struct written *written = &allocation->granules[i].written;
         if (written->gang == emu.gang && written->slot == emu.self->number && written->at == at &&
             written->clock == from)
             written->clock = clock;
