@@ -26,7 +26,7 @@ enum {
     MOST_BITS = 22,
     EMULATED_BLOCKS = 5,
     EMULATED_TOTALS = 600, /* rows of them: a block goes on from row to row after few */
-    MOST_FAILURES = 2 /* after which no further case is run */
+    MOST_FAILURES = 2      /* after which no further case is run */
 };
 
 /* Listed cases: real use and the edges. */
@@ -216,7 +216,8 @@ static int same_numbers(struct test *test, const char *what, const float *device
 }
 
 /* Of three launches, the totals before the first of which mean nothing, and those before the second
- * are zeros of the other sign where it adds nothing. Of many rows the emulator has the first alone. */
+ * are zeros of the other sign where it adds nothing. Of many rows the emulator has the first alone.
+ */
 static int check_totals(struct test *test, struct problem *of, uint32_t blocks) {
     struct problem problem = *of;
     struct indexer_bwd_grains_params *const device = &problem.device, *const host = &problem.host;

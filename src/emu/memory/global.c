@@ -40,7 +40,8 @@ struct reading {
     u16 slot, touched;
 };
 
-/* What is known of a granule, side by side: it is looked at together, and memory is what takes time. */
+/* What is known of a granule, side by side: it is looked at together, and memory is what takes
+ * time. */
 struct granule {
     struct written written;
     struct reading read;   /* the last */
@@ -56,7 +57,7 @@ struct allocation {
     struct forbidden *forbidden; /* ascending, disjoint, once `sorted` */
     size_t forbidden_count, forbidden_capacity;
     bool sorted;
-    bool rewritable;         /* by several threads of a launch */
+    bool rewritable;          /* by several threads of a launch */
     struct granule *granules; /* pages exist when touched */
 };
 

@@ -26,8 +26,8 @@ UNSETTLED = ("some 830 of 2,050 were not tried since slices, pairs and steps cha
              "one (`||` ahead of taker >= takers)")
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("bwd-sm90-halves", "bwd-sm90-drift", "bwd-sm90-full", "bwd-sm90", "bwd-sm90-groups",
-            "bwd-sm90-large", "bwd-sm90-huge", "bwd-sm90-halves-512")
+COVERAGE = ("bwd-sm90", "bwd-sm90-halves", "bwd-sm90-groups", "bwd-sm90-partial-blocks", "bwd-sm90-slices",
+            "bwd-sm90-in-step", "bwd-sm90-racecheck")
 
 BY_ITSELF = "sparse_attn_bwd:heads=24,dqk=512,dv=512,deterministic=1,variant=sm90"
 

@@ -19,7 +19,8 @@ def check(name, keys, options, which="rows", **more):
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("topk-merge-decoy", "topk-parts", "topk-long", "topk-decoy", "topk-score", "topk-short",
-            "topk-score-levels", "topk-negative", "topk-one")
+            "topk-score-levels", "topk-negative", "topk-one", "topk-more", "topk-merge-map",
+            "topk-parts-decoy")
 
 CONFIGURATIONS = (
     check("special", "topk=100", "--queries 16 --rows 2600 --data special --windows random "
