@@ -46,9 +46,9 @@ from operators import find_mutants
 
 FULL = 100  # of a family, in a full run: what takes hours grows with families, so it is a sample, too
 SLOWER = 3  # processor time a mutant may take, as a multiple of what the unchanged kernel takes
-LEAST_SECONDS = 3
+LEAST_SECONDS = 4
 WALL = 20  # time until a mutant is ended, as a multiple of that: others run beside it
-COMPILATION = 0.5  # processor time besides what the unchanged kernel takes, about
+COMPILATION = 0.5  # processor time besides what the unchanged kernel takes, which was compiled before
 LONG = 3  # seconds that the unchanged kernel takes; of more, a mutant is run under one schedule first
 BETWEEN_WRITES = 10  # seconds: a run that is cut leaves what it had found until then
 
@@ -98,7 +98,7 @@ class Subject:
             command += self.configuration.command(self.tools, schedules)
             environment = dict(os.environ, SMELT_EMU_SOURCE=str(source), TMPDIR=own)
             # The operator's other kernels are compiled once.
-            environment.setdefault("SMELT_EMU_OBJECTS", str(pathlib.Path(folder, "objects")))
+            environment["SMELT_EMU_OBJECTS"] = objects_in(folder)
             if edited:
                 environment["SMELT_EMU_EDITED_OBJECTS"] = edited
             environment.update(self.configuration.environment(self.tools, schedules))
@@ -113,11 +113,17 @@ class Subject:
         limit."""
         with self.lock:
             if self.problem is None:
-                caught, words, self.cost = self.run(self.text, folder)
-                self.limit = int(max(LEAST_SECONDS, SLOWER * self.cost)) + 1
+                # The text is what the library compiles: other tests and configurations have it, too.
+                caught, words, self.cost = self.run(self.text, folder, edited=objects_in(folder))
+                self.limit = int(max(LEAST_SECONDS, SLOWER * (self.cost + COMPILATION))) + 1
                 self.problem = f"{self.configuration.name}: {caught}: {words}" if caught else ""
         if self.problem:
             raise UnchangedFails(f"the unchanged kernels fail:\n{self.problem}")
+
+
+def objects_in(folder):
+    """Where compiled kernels are kept: what the environment says, or in the folder."""
+    return os.environ.get("SMELT_EMU_OBJECTS") or str(pathlib.Path(folder, "objects"))
 
 
 def run_timed(command, environment, folder, wall):

@@ -18,7 +18,7 @@ ONE_SCHEDULE = {"schedules": 1, "variables": dict(SEED, SMELT_TEST_SCHEDULES="1"
 UNSETTLED = "of the 494 mutants of the pass `turn`, written anew since, 315 were not tried; nor copies of lists"
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("group", "turn")
+COVERAGE = ("group", "turn-chunks")
 
 CONFIGURATIONS = (
     # A few cases, by which most mutants die; then all of them.
@@ -26,5 +26,6 @@ CONFIGURATIONS = (
     lists("turn-few", "gpu_bwd_segments", "turn", "0", "sm_90a", "several ranges", "lists", **ONE_SCHEDULE),
     lists("turn-schedules", "gpu_bwd_segments", "turn", "0", "sm_90a", "several ranges", "lists", variables=SEED),
     lists("group", "gpu_bwd_lists", "group", "4", "sm_90a", variables=SEED),
+    lists("turn-chunks", "gpu_bwd_segments", "turn", "0", "sm_90a", "chunks", "lists", **ONE_SCHEDULE),
     lists("turn", "gpu_bwd_segments", "turn", "4", "sm_90a", "", "lists", **ONE_SCHEDULE),
 )
