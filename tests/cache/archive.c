@@ -480,6 +480,29 @@ static void test_huge_sparse_file(void **state) {
     assert_int_equal(status, 0);
 }
 
+/* An export takes the place of a file alone: of a link, as /dev/stdout is one, or of a device it
+ * would make what it was not. */
+static void expect_kept(struct smelt__cache *cache, const struct scratch *scratch,
+                        const char *path) {
+    char place[400];
+    struct stat status;
+    smelt_cache_transfer result = SMELT_CACHE_TRANSFER_INIT;
+
+    snprintf(place, sizeof place, "%.300s/place", scratch->folder);
+    assert_int_equal(mkfifo(place, 0600), 0);
+    assert_int_equal(smelt__cache_export(cache, place, "", 0, &result), SMELT_ERROR_CACHE);
+    assert_non_null(
+        strstr(smelt_last_error(), "place cannot be written: it is not a regular file"));
+    assert_true(lstat(place, &status) == 0 && S_ISFIFO(status.st_mode));
+    assert_int_equal(unlink(place), 0);
+    assert_int_equal(symlink(path, place), 0);
+    assert_int_equal(smelt__cache_export(cache, place, "", 0, &result), SMELT_ERROR_CACHE);
+    assert_non_null(strstr(smelt_last_error(), "it is a symbolic link: name the file itself"));
+    assert_true(lstat(place, &status) == 0 && S_ISLNK(status.st_mode));
+    assert_int_equal(unlink(place), 0);
+    assert_int_equal(count_files(scratch->folder, "place."), 0);
+}
+
 /* ---- what else may stand there ------------------------------------------------------------- */
 
 static void test_refused(void **state) {
@@ -510,7 +533,9 @@ static void test_refused(void **state) {
     assert_int_equal(smelt__cache_export(cache, strange, "", 0, &result), SMELT_ERROR_CACHE);
     assert_non_null(strstr(smelt_last_error(), "No such file"));
     assert_int_equal(smelt__cache_export(cache, scratch->cache, "", 0, &result), SMELT_ERROR_CACHE);
+    assert_non_null(strstr(smelt_last_error(), "Is a directory"));
     assert_int_equal(count_files(scratch->folder, "cache."), 0);
+    expect_kept(cache, scratch, path);
     smelt__cache_close(cache);
 
     scratch->settings.readonly_folder = path;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/cache/archive.h"
@@ -168,6 +169,18 @@ static int create_beside(const char *path, char **temporary) {
     return open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 }
 
+/* What stands at `path` that an export may not take the place of, or NULL: all but a file. A device
+ * would be gone, and behind a link is another file than was named. */
+static const char *target_fault(const char *path) {
+    struct stat status;
+
+    if (lstat(path, &status) != 0 || S_ISREG(status.st_mode))
+        return NULL;
+    return S_ISDIR(status.st_mode)   ? strerror(EISDIR)
+           : S_ISLNK(status.st_mode) ? "it is a symbolic link: name the file itself"
+                                     : "it is not a regular file";
+}
+
 /* -1 with errno: the file could not be written. */
 static int write_entries(struct export *export, struct smelt__archive_writer *writer) {
     const struct item *written = NULL;
@@ -202,8 +215,12 @@ static smelt_status write_archive(struct export *export, const char *path, const
                                   size_t tuning_bytes) {
     struct smelt__archive_writer writer = {.file = -1};
     char *temporary = NULL;
-    int file = create_beside(path, &temporary), error = 0;
+    int file, error = 0;
+    const char *fault = target_fault(path);
 
+    if (fault)
+        return smelt__fail(SMELT_ERROR_CACHE, "%s cannot be written: %s", path, fault);
+    file = create_beside(path, &temporary);
     if (file < 0 || smelt__archive_begin(&writer, file, export->count, tuning, tuning_bytes) != 0 ||
         write_entries(export, &writer) != 0)
         error = errno;
