@@ -103,7 +103,8 @@ static int set_number(const struct smelt__option *option, void *field, const cha
     char *end;
     float number = strtof(value, &end);
     if (end == value || *end || !(number > 0.0F && number <= 1e30F))
-        return fail(message, size, "--%s: '%s' is not a number above 0", option->name, value);
+        return fail(message, size, "--%s: '%s' is not a number above 0, at most 1e30", option->name,
+                    value);
     *(float *)field = number;
     return 1;
 }

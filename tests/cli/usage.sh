@@ -182,6 +182,8 @@ refuses 'name a spec' bench
 refuses 'name a spec' tune
 refuses '--arch goes with --dry-run' tune --arch sm_90a "$operator"
 refuses 'takes one --arch' tune --dry-run --arch sm_90a --arch sm_80 "$operator"
+refuses "--scale: '3e38' is not a number above 0, at most 1e30" check --scale 3e38 "$operator"
+refuses "--scale: 'nan' is not a number" check --scale nan "$operator"
 refuses "unknown knob 'turn'" tune --dry-run --arch sm_90a --knobs turn "$operator"
 refuses 'heads says what is computed' tune --dry-run --arch sm_90a --knobs stages,heads "$operator"
 refuses '--limit 0 is out of range' tune --dry-run --arch sm_90a --limit 0 "$operator"

@@ -100,10 +100,10 @@ typedef struct smelt_cache_transfer {
 /*
  * Writes every sound entry of both layers, and the context's tuning entries, into one file at
  * `path` (relative to the working directory), which takes the place of a file that is there when it
- * is complete; anything else there, a link too, is refused. It is a tar file: another machine imports it, names it as its read-only layer
- * (cache_readonly_dir), or unpacks it into a folder and names that: so kernels come into a
- * container image. The same entries give the same bytes. *result may be NULL; its `size` is set by
- * the caller. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY.
+ * is complete; anything else there, a link too, is refused. It is a tar file: another machine
+ * imports it, names it as its read-only layer (cache_readonly_dir), or unpacks it into a folder and
+ * names that: so kernels come into a container image. The same entries give the same bytes. *result
+ * may be NULL; its `size` is set by the caller. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY.
  */
 SMELT_API smelt_status smelt_cache_export(const smelt_context *context, const char *path,
                                           smelt_cache_transfer *result);
