@@ -51,37 +51,26 @@ smelt_status smelt_indexer_bwd_supported(const smelt_context *context,
 /* ---- the operator ---------------------------------------------------------------------------- */
 
 /* What is kept besides the kernels. */
-static smelt_status keep_plan(smelt_indexer_bwd *made, const struct smelt__spec *spec) {
-    struct smelt__expansion expansion;
-    struct smelt__message message;
-    struct smelt__plan plan;
-    if (smelt__spec_expand(spec, &expansion, &message))
-        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+static void keep_plan(smelt_indexer_bwd *made, const struct smelt__spec *spec) {
     made->heads = (int)smelt__spec_get(spec, "heads");
     made->dim = (int)smelt__spec_get(spec, "dim");
     made->topk = (int)smelt__spec_get(spec, "topk");
     made->deterministic = (int)smelt__spec_get(spec, "deterministic");
-    smelt_status status = smelt__kernel_plan(
-        made->kernels.context,
-        &expansion.kernels[smelt__indexer_bwd_place(made, SMELT__INDEXER_BWD_MAIN)], &plan);
-    if (status != SMELT_OK)
-        return status;
-    made->group_queries = smelt__plan_constant(&plan, "GROUP_QUERIES", NULL);
-    made->block_heads = smelt__plan_constant(&plan, "BLOCK_HEADS", NULL);
-    made->group_tiles = smelt__plan_constant(&plan, "GROUP_TILES", NULL);
-    made->tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL);
-    made->exact_groups = smelt__plan_constant(&plan, "EXACT_GROUPS", NULL);
-    return SMELT_OK;
+    const int main = smelt__indexer_bwd_place(made, SMELT__INDEXER_BWD_MAIN);
+    const struct smelt__plan *plan = &made->kernels.kernels[main]->plan;
+    made->group_queries = smelt__plan_constant(plan, "GROUP_QUERIES", NULL);
+    made->block_heads = smelt__plan_constant(plan, "BLOCK_HEADS", NULL);
+    made->group_tiles = smelt__plan_constant(plan, "GROUP_TILES", NULL);
+    made->tensor_maps = smelt__plan_constant(plan, "TENSOR_MAPS", NULL);
+    made->exact_groups = smelt__plan_constant(plan, "EXACT_GROUPS", NULL);
 }
 
 smelt_status smelt_indexer_bwd_create(smelt_indexer_bwd **indexer, smelt_context *context,
                                       const smelt_indexer_bwd_spec *given) {
     struct smelt__spec spec;
-    smelt_status status = smelt__operator_create(&spec_table, indexer, context, given, &spec);
+    const smelt_status status = smelt__operator_create(&spec_table, indexer, context, given, &spec);
     if (status == SMELT_OK)
-        status = keep_plan(*indexer, &spec);
-    if (status != SMELT_OK)
-        smelt_indexer_bwd_destroy(indexer);
+        keep_plan(*indexer, &spec);
     return status;
 }
 

@@ -54,23 +54,12 @@ smelt_status smelt_indexer_logits_supported(const smelt_context *context,
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
-static smelt_status make_scorer(smelt_indexer_logits *made, const struct smelt__spec *spec) {
-    struct smelt__expansion expansion;
-    struct smelt__message message;
-    if (smelt__spec_expand(spec, &expansion, &message))
-        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
-    return smelt__indexer_scorer_make(made->kernels.context, &expansion.kernels[0],
-                                      made->kernels.kernels[0], &made->scorer);
-}
-
 smelt_status smelt_indexer_logits_create(smelt_indexer_logits **indexer, smelt_context *context,
                                          const smelt_indexer_logits_spec *given) {
-    struct smelt__spec spec;
-    smelt_status status = smelt__operator_create(&spec_table, indexer, context, given, &spec);
+    const smelt_status status = smelt__operator_create(&spec_table, indexer, context, given, NULL);
     if (status == SMELT_OK)
-        status = make_scorer(*indexer, &spec);
-    if (status != SMELT_OK)
-        smelt_indexer_logits_destroy(indexer);
+        (*indexer)->scorer =
+            smelt__indexer_scorer_of((*indexer)->kernels.context, (*indexer)->kernels.kernels[0]);
     return status;
 }
 

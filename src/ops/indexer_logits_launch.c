@@ -14,29 +14,23 @@ enum { MAP_ROW_BYTES = 128 /* of a box at most: the widest swizzle */ };
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-smelt_status smelt__indexer_scorer_make(const smelt_context *context,
-                                        const struct smelt__spec *spec,
-                                        const struct smelt__kernel *kernel,
-                                        struct smelt__indexer_scorer *scorer) {
-    struct smelt__plan plan;
-    smelt_status status = smelt__kernel_plan(context, spec, &plan);
-    if (status != SMELT_OK)
-        return status;
-    *scorer = (struct smelt__indexer_scorer){
+struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *context,
+                                                      const struct smelt__kernel *kernel) {
+    const struct smelt__plan *plan = &kernel->plan;
+    return (struct smelt__indexer_scorer){
         .context = context,
         .kernel = kernel,
-        .heads = (int)smelt__spec_get(spec, "heads"),
-        .dim = (int)smelt__spec_get(spec, "dim"),
-        .dtype = (int)smelt__spec_get(spec, "dtype"),
-        .block_queries = smelt__plan_constant(&plan, "BLOCK_QUERIES", NULL),
-        .block_keys = smelt__plan_constant(&plan, "BLOCK_KEYS", NULL),
-        .tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL),
-        .map_queries = smelt__plan_constant(&plan, "MAP_QUERIES", NULL),
-        .map_heads = smelt__plan_constant(&plan, "MAP_HEADS", NULL),
-        .map_pairs = smelt__plan_constant(&plan, "MAP_PAIRS", NULL),
-        .map_keys = smelt__plan_constant(&plan, "MAP_KEYS", NULL),
+        .heads = (int)smelt__spec_get(&plan->spec, "heads"),
+        .dim = (int)smelt__spec_get(&plan->spec, "dim"),
+        .dtype = (int)smelt__spec_get(&plan->spec, "dtype"),
+        .block_queries = smelt__plan_constant(plan, "BLOCK_QUERIES", NULL),
+        .block_keys = smelt__plan_constant(plan, "BLOCK_KEYS", NULL),
+        .tensor_maps = smelt__plan_constant(plan, "TENSOR_MAPS", NULL),
+        .map_queries = smelt__plan_constant(plan, "MAP_QUERIES", NULL),
+        .map_heads = smelt__plan_constant(plan, "MAP_HEADS", NULL),
+        .map_pairs = smelt__plan_constant(plan, "MAP_PAIRS", NULL),
+        .map_keys = smelt__plan_constant(plan, "MAP_KEYS", NULL),
     };
-    return SMELT_OK;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */

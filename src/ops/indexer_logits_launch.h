@@ -19,12 +19,9 @@ struct smelt__indexer_scorer {
     int tensor_maps, map_queries, map_heads, map_pairs, map_keys;
 };
 
-/* Of a kernel that was got for `spec`, a checked one of the family indexer_logits_fwd. Errors:
- * UNSUPPORTED. */
-smelt_status smelt__indexer_scorer_make(const smelt_context *context,
-                                        const struct smelt__spec *spec,
-                                        const struct smelt__kernel *kernel,
-                                        struct smelt__indexer_scorer *scorer);
+/* Of a kernel of the family indexer_logits_fwd. */
+struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *context,
+                                                      const struct smelt__kernel *kernel);
 
 /* Scales of the keys are there exactly with fp8, or INVALID_ARGUMENT. */
 smelt_status smelt__indexer_check_scale(int dtype, const void *k_scale);

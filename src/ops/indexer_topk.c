@@ -63,28 +63,21 @@ smelt_status smelt_indexer_topk_supported(const smelt_context *context,
 /* ---- the operator ---------------------------------------------------------------------------- */
 
 /* What is kept besides the kernels. */
-static smelt_status keep_kernels(smelt_indexer_topk *made, const struct smelt__spec *spec) {
-    struct smelt__expansion expansion;
-    struct smelt__message message;
-    if (smelt__spec_expand(spec, &expansion, &message))
-        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+static void keep_kernels(smelt_indexer_topk *made, const struct smelt__spec *spec) {
     const struct smelt__kernel *const *kernels = made->kernels.kernels;
     made->order = (int)smelt__spec_get(spec, "order");
     made->select = smelt__topk_kernels_from(kernels + SMELT__INDEXER_TOPK_SELECT,
                                             (int)smelt__spec_get(spec, "topk"));
-    return smelt__indexer_scorer_make(made->kernels.context,
-                                      &expansion.kernels[SMELT__INDEXER_TOPK_LOGITS],
-                                      kernels[SMELT__INDEXER_TOPK_LOGITS], &made->scorer);
+    made->scorer =
+        smelt__indexer_scorer_of(made->kernels.context, kernels[SMELT__INDEXER_TOPK_LOGITS]);
 }
 
 smelt_status smelt_indexer_topk_create(smelt_indexer_topk **indexer, smelt_context *context,
                                        const smelt_indexer_topk_spec *given) {
     struct smelt__spec spec;
-    smelt_status status = smelt__operator_create(&spec_table, indexer, context, given, &spec);
+    const smelt_status status = smelt__operator_create(&spec_table, indexer, context, given, &spec);
     if (status == SMELT_OK)
-        status = keep_kernels(*indexer, &spec);
-    if (status != SMELT_OK)
-        smelt_indexer_topk_destroy(indexer);
+        keep_kernels(*indexer, &spec);
     return status;
 }
 

@@ -78,7 +78,7 @@ static smelt_status keep_shape(smelt_sparse_attn *made, const struct smelt__spec
         .kernels = &made->kernels, .shape = made->shape, .bounds = made->bounds};
     if (!(made->kernels.passes & SMELT_PASS_BACKWARD))
         return SMELT_OK;
-    return smelt__sparse_attn_backward_make(made->kernels.context, spec, &made->backward);
+    return smelt__sparse_attn_backward_make(spec, &made->backward);
 }
 
 smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *context,

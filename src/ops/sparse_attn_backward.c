@@ -24,32 +24,23 @@ struct smelt__grad_kept {
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
-static smelt_status keep_constants(smelt_context *context, const struct smelt__spec *spec,
-                                   struct smelt__sparse_attn_backward *backward) {
-    struct smelt__expansion expansion;
-    struct smelt__message message;
-    struct smelt__plan plan;
-    int i = 0;
-    if (smelt__spec_expand(spec, &expansion, &message))
-        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
-    while (expansion.kernels[i].schema != &smelt__sparse_attn_bwd.schema)
-        i++;
-    smelt_status status = smelt__kernel_plan(context, &expansion.kernels[i], &plan);
-    if (status != SMELT_OK)
-        return status;
+static void keep_constants(const struct smelt__spec *spec,
+                           struct smelt__sparse_attn_backward *backward) {
+    int count;
     backward->deterministic = (int)smelt__spec_get(spec, "deterministic");
-    backward->group_queries = smelt__plan_constant(&plan, "GROUP_QUERIES", NULL);
-    backward->query_rows = smelt__plan_constant(&plan, "QUERY_ROWS", NULL);
-    backward->head_blocks = smelt__plan_constant(&plan, "HEAD_BLOCKS", NULL);
-    backward->block_heads = smelt__plan_constant(&plan, "BLOCK_HEADS", NULL);
-    backward->tensor_maps = smelt__plan_constant(&plan, "TENSOR_MAPS", NULL);
-    backward->sums_beside = smelt__plan_constant(&plan, "SUMS_BESIDE", NULL);
-    backward->slice_blocks = smelt__plan_constant(&plan, "SLICE_BLOCKS", NULL);
-    backward->sides = plan.cluster ? plan.cluster : 1;
     backward->chain = backward->kernels->kernels +
-                      smelt__operator_pass(backward->kernels, SMELT_PASS_BACKWARD, &i);
-    backward->main_blocks = smelt__grad_kernel(backward, SMELT__BACKWARD_MAIN)->resident_blocks;
-    return SMELT_OK;
+                      smelt__operator_pass(backward->kernels, SMELT_PASS_BACKWARD, &count);
+    const struct smelt__kernel *main = smelt__grad_kernel(backward, SMELT__BACKWARD_MAIN);
+    const struct smelt__plan *plan = &main->plan;
+    backward->group_queries = smelt__plan_constant(plan, "GROUP_QUERIES", NULL);
+    backward->query_rows = smelt__plan_constant(plan, "QUERY_ROWS", NULL);
+    backward->head_blocks = smelt__plan_constant(plan, "HEAD_BLOCKS", NULL);
+    backward->block_heads = smelt__plan_constant(plan, "BLOCK_HEADS", NULL);
+    backward->tensor_maps = smelt__plan_constant(plan, "TENSOR_MAPS", NULL);
+    backward->sums_beside = smelt__plan_constant(plan, "SUMS_BESIDE", NULL);
+    backward->slice_blocks = smelt__plan_constant(plan, "SLICE_BLOCKS", NULL);
+    backward->sides = plan->cluster ? plan->cluster : 1;
+    backward->main_blocks = main->resident_blocks;
 }
 
 smelt_status smelt__sparse_attn_backward_keep(struct smelt__sparse_attn_backward *backward) {
@@ -60,11 +51,10 @@ smelt_status smelt__sparse_attn_backward_keep(struct smelt__sparse_attn_backward
     return SMELT_OK;
 }
 
-smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
-                                              const struct smelt__spec *spec,
+smelt_status smelt__sparse_attn_backward_make(const struct smelt__spec *spec,
                                               struct smelt__sparse_attn_backward *backward) {
-    const smelt_status status = smelt__sparse_attn_backward_keep(backward);
-    return status == SMELT_OK ? keep_constants(context, spec, backward) : status;
+    keep_constants(spec, backward);
+    return smelt__sparse_attn_backward_keep(backward);
 }
 
 void smelt__sparse_attn_backward_free(struct smelt__sparse_attn_backward *backward) {

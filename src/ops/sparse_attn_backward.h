@@ -23,10 +23,9 @@ struct smelt__sparse_attn_backward {
     struct smelt__grad_kept *kept;
 };
 
-/* Of an operator that was made for the backward pass, out of its checked spec. Errors: as of
- * planning, OUT_OF_MEMORY. `kernels`, `shape` and `bounds` are the caller's to set. */
-smelt_status smelt__sparse_attn_backward_make(smelt_context *context,
-                                              const struct smelt__spec *spec,
+/* Of an operator that was made for the backward pass, out of its checked spec and its kernels.
+ * Errors: OUT_OF_MEMORY. `kernels`, `shape` and `bounds` are the caller's to set. */
+smelt_status smelt__sparse_attn_backward_make(const struct smelt__spec *spec,
                                               struct smelt__sparse_attn_backward *backward);
 /* A part of that: makes room for a call. OUT_OF_MEMORY. */
 smelt_status smelt__sparse_attn_backward_keep(struct smelt__sparse_attn_backward *backward);

@@ -354,6 +354,7 @@ static smelt_status load_kernel(smelt_context *context, const struct smelt__plan
         status = compile_once(&job, &outcome);
     if (status)
         goto out;
+    kernel->plan = *plan;
     kernel->threads = plan->threads;
     kernel->shared_bytes = plan->shared_bytes;
     kernel->item = plan->item;

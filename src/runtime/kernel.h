@@ -21,6 +21,8 @@ enum smelt__attribute { SMELT__CLUSTER, SMELT__EARLY, SMELT__ATTRIBUTES };
 struct smelt__kernel {
     struct smelt__loaded loaded; /* first */
     void *function;              /* the driver's CUfunction */
+    struct smelt__plan plan;     /* that it was made by. Another plan of its spec may differ: tuning
+                                    entries come and go */
     int threads, shared_bytes;
     int may_be_early; /* the architecture knows such launches */
     const char *item; /* what a launch has blocks for (plan.h), NULL: none */
@@ -57,8 +59,8 @@ smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct s
 smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan *plan,
                                const struct smelt__kernel **kernel);
 
-/* The plan of a kernel spec on the context's architecture, tuning entries and all (tuned.h).
- * UNSUPPORTED with the reason. */
+/* The plan of a kernel spec on the context's architecture, tuning entries and all (tuned.h), at
+ * this moment. UNSUPPORTED with the reason. */
 smelt_status smelt__kernel_plan(const smelt_context *context, const struct smelt__spec *spec,
                                 struct smelt__plan *plan);
 

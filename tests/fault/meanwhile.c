@@ -1,0 +1,179 @@
+/* A tuning entry that is stored while an operator is made, on fakes: what the operator knows of its
+ * kernels is what they were made by, not what the next ones would be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_cubin.h"
+#include "fakes.h"
+#include "smelt/indexer_bwd.h"
+#include "smelt/indexer_logits.h"
+#include "smelt/sparse_attn.h"
+#include "smelt/tuning.h"
+
+static struct fake_driver *driver;
+static smelt_context *context;
+static char folder[64], file[96];
+
+/* What is stored while a kernel is compiled, and what came of it. */
+static struct meanwhile {
+    const char *kernel, *knobs;
+    uint64_t source_hash; /* of the kernel */
+    smelt_status status;
+    int stored;
+} meanwhile;
+
+static int set_up(void **unused) {
+    (void)unused;
+    smelt_context_options options = fakes_options();
+    snprintf(folder, sizeof folder, "/tmp/smelt-meanwhile-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(file, sizeof file, "%s/tuning", folder);
+    options.tuning = file;
+    driver = fakes_driver();
+    driver->devices = 1;
+    driver->context_id = 1;
+    driver->capability_major = 9;
+    return smelt_context_create(&context, &options);
+}
+
+static int tear_down(void **unused) {
+    char command[128];
+    (void)unused;
+    fakes_nvrtc()->on_compile = NULL;
+    smelt_context_destroy(&context);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+/* By the thread that compiles the kernel, whose plan is made. */
+static void store(uint64_t source_hash) {
+    smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
+    if (source_hash != meanwhile.source_hash || meanwhile.stored)
+        return;
+    entry.spec = meanwhile.kernel;
+    entry.knobs = meanwhile.knobs;
+    entry.microseconds = 1;
+    meanwhile.stored = 1;
+    meanwhile.status = smelt_tuning_store(context, &entry);
+}
+
+static void store_meanwhile(const char *kernel, const char *knobs) {
+    char *source = NULL;
+    assert_int_equal(smelt_kernel_source(context, kernel, NULL, &source), SMELT_OK);
+    meanwhile = (struct meanwhile){
+        .kernel = kernel, .knobs = knobs, .source_hash = fake_source_hash(source)};
+    smelt_free(source);
+    fakes_nvrtc()->on_compile = store;
+}
+
+/* It was stored, and another kernel of the spec would be another one. */
+static void was_stored(void) {
+    smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
+    assert_true(meanwhile.stored);
+    assert_int_equal(meanwhile.status, SMELT_OK);
+    assert_int_equal(smelt_tuning_get_entry(context, meanwhile.kernel, &entry), SMELT_OK);
+    assert_string_equal(entry.knobs, meanwhile.knobs);
+}
+
+static void *address(int number) {
+    return (void *)((uintptr_t)number << 44); // NOLINT: never followed
+}
+
+static int called(const char *name) {
+    const int calls = driver->calls < FAKE_LOGGED ? driver->calls : FAKE_LOGGED;
+    for (int i = 0; i < calls; i++)
+        if (strstr(driver->log[i], name))
+            return 1;
+    return 0;
+}
+
+/* The kernel that there is takes its tensors by maps; the one of the entry would not. */
+static void indexer_logits(void **unused) {
+    (void)unused;
+    smelt_indexer_logits *indexer;
+    smelt_indexer_logits_spec spec = SMELT_INDEXER_LOGITS_SPEC_INIT;
+    spec.heads = 8, spec.dim = 64;
+    store_meanwhile("indexer_logits_fwd:heads=8,dim=64,dtype=bf16", "variant=mma");
+    assert_int_equal(smelt_indexer_logits_create(&indexer, context, &spec), SMELT_OK);
+    was_stored();
+    smelt_indexer_logits_args args = SMELT_INDEXER_LOGITS_ARGS_INIT;
+    args.tokens = 3, args.rows = 4;
+    args.q.data = address(1), args.k.data = address(2), args.weights.data = address(3);
+    args.window_begin.data = address(4), args.window_end.data = address(5);
+    args.logits.data = address(6);
+    driver->calls = 0;
+    assert_int_equal(smelt_indexer_logits_forward(indexer, &args, NULL), SMELT_OK);
+    assert_true(called("cuTensorMapEncodeTiled"));
+    smelt_indexer_logits_destroy(&indexer);
+}
+
+static size_t indexer_workspace(void) {
+    smelt_indexer_bwd *indexer;
+    smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
+    smelt_indexer_bwd_args args = SMELT_INDEXER_BWD_ARGS_INIT;
+    size_t bytes = 0;
+    spec.heads = 8, spec.dim = 64, spec.topk = 64;
+    args.tokens = 1000, args.rows = 100, args.width = 10;
+    assert_int_equal(smelt_indexer_bwd_create(&indexer, context, &spec), SMELT_OK);
+    assert_int_equal(smelt_indexer_bwd_backward_workspace(indexer, &args, &bytes), SMELT_OK);
+    smelt_indexer_bwd_destroy(&indexer);
+    return bytes;
+}
+
+static size_t attention_workspace(void) {
+    smelt_sparse_attn *attn;
+    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
+    size_t bytes = 0;
+    spec.heads = 8, spec.dqk = 576, spec.dv = 512, spec.topk = 64;
+    spec.passes = SMELT_PASS_BACKWARD;
+    args.tokens = 1000, args.rows = 100, args.width = 10;
+    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+    assert_int_equal(smelt_sparse_attn_backward_workspace(attn, &args, &bytes), SMELT_OK);
+    smelt_sparse_attn_destroy(&attn);
+    return bytes;
+}
+
+/* The workspace is the loaded kernel's, whose queries of a group it depends on: as much as without
+ * the entry, and other than of the kernel that the entry is for. */
+static void backward(const char *kernel, size_t (*workspace)(void)) {
+    store_meanwhile(kernel, "group=2");
+    const size_t meant = workspace();
+    was_stored();
+    const size_t tuned = workspace();
+    fakes_nvrtc()->on_compile = NULL;
+    assert_int_equal(
+        smelt_tuning_store(context, &(const smelt_tuning_entry){.size = sizeof(smelt_tuning_entry),
+                                                                .spec = kernel}),
+        SMELT_OK);
+    assert_true(workspace() == meant);
+    assert_true(tuned != meant);
+}
+
+static void indexer_backward(void **unused) {
+    (void)unused;
+    backward("indexer_bwd_main:heads=8,dim=64", indexer_workspace);
+}
+
+static void attention_backward(void **unused) {
+    (void)unused;
+    backward("sparse_attn_bwd:heads=8,dqk=576,dv=512", attention_workspace);
+}
+
+int main(void) {
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(indexer_logits),
+        TEST(indexer_backward),
+        TEST(attention_backward),
+    };
+    return cmocka_run_group_tests_name("stored meanwhile", tests, NULL, NULL);
+}
