@@ -1,23 +1,15 @@
 /* Specs of indexer_bwd, what they expand to, and its main kernel's plans. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "codegen/families/indexer_bwd.h"
 #include "codegen/preset.h"
 #include "smelt/indexer_bwd.h"
 #include "smelt/smelt.h"
+#include "spec_cases.h"
+
+SPEC_ROUND_TRIP(indexer_bwd, SMELT_INDEXER_BWD_SPEC_INIT)
 
 static void specs(void **state) {
     (void)state;
-    static const struct {
-        const char *text, *canonical; /* NULL: refused, */
-        const char *part;             /* with this in the message */
-    } cases[] = {
+    static const struct spec_case cases[] = {
         {"indexer_bwd:topk=2048,dim=128,heads=64", "indexer_bwd:heads=64,dim=128,topk=2048", NULL},
         {"indexer_bwd:heads=1,dim=64,topk=1,deterministic=1,stages=3",
          "indexer_bwd:heads=1,dim=64,topk=1,deterministic=1,stages=3", NULL},
@@ -32,21 +24,7 @@ static void specs(void **state) {
         {"indexer_bwd:heads=64,dim=128,topk=5,deterministic=1,exact_groups=0", NULL, "1..2097152"},
         {"indexer_bwd:heads=64,dim=128,topk=5,exact_groups=7", NULL, "deterministic=1"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
-        char *knobs = NULL, *text = NULL;
-        const smelt_status status = smelt_indexer_bwd_spec_parse(cases[i].text, &spec, &knobs);
-        if (cases[i].canonical) {
-            assert_int_equal(status, SMELT_OK);
-            assert_int_equal(smelt_indexer_bwd_spec_print(&spec, &text), SMELT_OK);
-            assert_string_equal(text, cases[i].canonical);
-        } else {
-            assert_int_equal(status, SMELT_ERROR_INVALID_SPEC);
-            assert_non_null(strstr(smelt_last_error(), cases[i].part));
-        }
-        smelt_free(text);
-        smelt_free(knobs);
-    }
+    check_specs(cases, sizeof cases / sizeof *cases, round_trip);
 }
 
 /* The launches' order; what finds grains is there in deterministic mode alone. */
@@ -90,14 +68,6 @@ static void presets_have_it_for_training(void **state) {
             found += smelt__family_of(&all[i]) == &smelt__indexer_bwd;
         assert_int_equal(found, training);
     }
-}
-
-/* 0, or -1 with a message. */
-static int make_plan(const char *text, const char *arch, struct smelt__plan *plan,
-                     struct smelt__message *message) {
-    struct smelt__spec spec;
-    assert_int_equal(smelt__spec_parse(text, &spec, message), 0);
-    return smelt__plan_make(&spec, smelt__arch_find(arch, message), plan, message);
 }
 
 /* Few heads share tiles with neighbouring queries', with both variants. */

@@ -1,22 +1,14 @@
 /* indexer_loss: its specs, and how many threads and blocks a row of each length gets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "codegen/family.h"
 #include "smelt/indexer_loss.h"
+#include "spec_cases.h"
+
+SPEC_ROUND_TRIP(indexer_loss, SMELT_INDEXER_LOSS_SPEC_INIT)
 
 static void specs(void **state) {
     (void)state;
-    static const struct {
-        const char *text, *canonical; /* NULL: refused, */
-        const char *part;             /* with this in the message */
-    } cases[] = {
+    static const struct spec_case cases[] = {
         {"indexer_loss:topk=2048", "indexer_loss:topk=2048", NULL},
         {"indexer_loss:blocks=3,topk=1048576", "indexer_loss:topk=1048576,blocks=3", NULL},
         {"indexer_loss:topk=5,rows.vectors=4", "indexer_loss:topk=5,rows.vectors=4", NULL},
@@ -27,29 +19,7 @@ static void specs(void **state) {
         {"indexer_loss:topk=5,blocks=17", NULL, "1..16"},
         {"indexer_loss:topk=5,heads=3", NULL, "heads"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        smelt_indexer_loss_spec spec = SMELT_INDEXER_LOSS_SPEC_INIT;
-        char *knobs = NULL, *text = NULL;
-        const smelt_status status = smelt_indexer_loss_spec_parse(cases[i].text, &spec, &knobs);
-        if (cases[i].canonical) {
-            assert_int_equal(status, SMELT_OK);
-            assert_int_equal(smelt_indexer_loss_spec_print(&spec, &text), SMELT_OK);
-            assert_string_equal(text, cases[i].canonical);
-        } else {
-            assert_int_equal(status, SMELT_ERROR_INVALID_SPEC);
-            if (!strstr(smelt_last_error(), cases[i].part))
-                fail_msg("'%s' gave '%s'", cases[i].text, smelt_last_error());
-        }
-        smelt_free(text);
-        smelt_free(knobs);
-    }
-}
-
-static int make_plan(const char *text, const char *arch, struct smelt__plan *plan,
-                     struct smelt__message *message) {
-    struct smelt__spec spec;
-    assert_int_equal(smelt__spec_parse(text, &spec, message), 0);
-    return smelt__plan_make(&spec, smelt__arch_find(arch, message), plan, message);
+    check_specs(cases, sizeof cases / sizeof *cases, round_trip);
 }
 
 /* A row's slots are all some thread's, in as few warps as do; more than a part holds are in several

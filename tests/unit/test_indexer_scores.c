@@ -1,22 +1,13 @@
 /* Specs of indexer_scores, and what its kernel's plan makes of shared memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "codegen/family.h"
 #include "smelt/indexer_scores.h"
 #include "smelt/smelt.h"
+#include "spec_cases.h"
+
+SPEC_ROUND_TRIP(indexer_scores, SMELT_INDEXER_SCORES_SPEC_INIT)
 
 static void specs(void **state) {
     (void)state;
-    static const struct {
-        const char *text, *canonical; /* NULL: refused, */
-        const char *part;             /* with this in the message */
-    } cases[] = {
+    static const struct spec_case cases[] = {
         {"indexer_scores:topk=2048,dim=128,heads=64", "indexer_scores:heads=64,dim=128,topk=2048",
          NULL},
         {"indexer_scores:heads=1,dim=64,topk=1,stages=3",
@@ -30,29 +21,7 @@ static void specs(void **state) {
         {"indexer_scores:heads=64,dim=128,topk=5,warp_keys=24", NULL, "16, 32"},
         {"indexer_scores:heads=64,dim=128,topk=5,block_keys=96", NULL, "64, 128"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        smelt_indexer_scores_spec spec = SMELT_INDEXER_SCORES_SPEC_INIT;
-        char *knobs = NULL, *text = NULL;
-        const smelt_status status = smelt_indexer_scores_spec_parse(cases[i].text, &spec, &knobs);
-        if (cases[i].canonical) {
-            assert_int_equal(status, SMELT_OK);
-            assert_int_equal(smelt_indexer_scores_spec_print(&spec, &text), SMELT_OK);
-            assert_string_equal(text, cases[i].canonical);
-        } else {
-            assert_int_equal(status, SMELT_ERROR_INVALID_SPEC);
-            assert_non_null(strstr(smelt_last_error(), cases[i].part));
-        }
-        smelt_free(text);
-        smelt_free(knobs);
-    }
-}
-
-/* 0, or -1 with a message. */
-static int make_plan(const char *text, const char *arch, struct smelt__plan *plan,
-                     struct smelt__message *message) {
-    struct smelt__spec spec;
-    assert_int_equal(smelt__spec_parse(text, &spec, message), 0);
-    return smelt__plan_make(&spec, smelt__arch_find(arch, message), plan, message);
+    check_specs(cases, sizeof cases / sizeof *cases, round_trip);
 }
 
 /* The rings take what the queries leave. */

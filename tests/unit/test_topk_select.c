@@ -1,16 +1,9 @@
 /* Which kernels a call of topk_select takes, its workspace, and its specs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "codegen/families/topk_select_rows.h"
 #include "ops/topk_select_rows.h"
 #include "random.h"
 #include "smelt/topk_select.h"
+#include "spec_cases.h"
 
 enum { LARGEST = 64 << 20 /* bytes of workspace */ };
 
@@ -57,12 +50,11 @@ static void long_rows_are_shared(void **state) {
     assert_int_equal(smelt__topk_workspace(&kernels, 3, 32767), 0);
 }
 
+SPEC_ROUND_TRIP(topk_select, SMELT_TOPK_SELECT_SPEC_INIT)
+
 static void specs(void **state) {
     (void)state;
-    static const struct {
-        const char *text, *canonical; /* NULL: refused, */
-        const char *part;             /* with this in the message */
-    } cases[] = {
+    static const struct spec_case cases[] = {
         {"topk_select:topk=2048", "topk_select:topk=2048", NULL},
         {"topk_select:topk=1,order=index", "topk_select:topk=1", NULL},
         {"topk_select:order=score,topk=4096", "topk_select:topk=4096,order=score", NULL},
@@ -75,21 +67,7 @@ static void specs(void **state) {
         {"topk_select:topk=5,samples=300", NULL, "256, 512, 1024, 2048"},
         {"topk_select:topk=5,heads=3", NULL, "heads"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        smelt_topk_select_spec spec = SMELT_TOPK_SELECT_SPEC_INIT;
-        char *knobs = NULL, *text = NULL;
-        const smelt_status status = smelt_topk_select_spec_parse(cases[i].text, &spec, &knobs);
-        if (cases[i].canonical) {
-            assert_int_equal(status, SMELT_OK);
-            assert_int_equal(smelt_topk_select_spec_print(&spec, &text), SMELT_OK);
-            assert_string_equal(text, cases[i].canonical);
-        } else {
-            assert_int_equal(status, SMELT_ERROR_INVALID_SPEC);
-            assert_non_null(strstr(smelt_last_error(), cases[i].part));
-        }
-        smelt_free(text);
-        smelt_free(knobs);
-    }
+    check_specs(cases, sizeof cases / sizeof *cases, round_trip);
 }
 
 int main(void) {

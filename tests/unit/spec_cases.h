@@ -1,0 +1,61 @@
+/* What the tests of an operator's specs share: from text to the spec's struct and back, from text
+ * to a kernel's plan. */
+#ifndef SMELT_TESTS_SPEC_CASES_H
+#define SMELT_TESTS_SPEC_CASES_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/arch.h"
+#include "codegen/family.h"
+#include "smelt/status.h"
+
+struct spec_case {
+    const char *text, *canonical; /* NULL: refused, */
+    const char *part;             /* with this in the message */
+};
+
+/* Defines round_trip(): reads a text by an operator's own functions and prints what was read. */
+#define SPEC_ROUND_TRIP(stem, init)                                                                \
+    static smelt_status round_trip(const char *text, char **printed) {                             \
+        smelt_##stem##_spec spec = init;                                                           \
+        char *knobs = NULL;                                                                        \
+        smelt_status status = smelt_##stem##_spec_parse(text, &spec, &knobs);                      \
+        if (status == SMELT_OK)                                                                    \
+            status = smelt_##stem##_spec_print(&spec, printed);                                    \
+        smelt_free(knobs);                                                                         \
+        return status;                                                                             \
+    }
+
+static inline void check_specs(const struct spec_case *cases, size_t count,
+                               smelt_status (*round_trip)(const char *text, char **printed)) {
+    for (size_t i = 0; i < count; i++) {
+        char *printed = NULL;
+        const smelt_status status = round_trip(cases[i].text, &printed);
+        if (cases[i].canonical && status != SMELT_OK)
+            fail_msg("'%s' was refused: %s", cases[i].text, smelt_last_error());
+        if (cases[i].canonical) {
+            assert_string_equal(printed, cases[i].canonical);
+        } else {
+            assert_int_equal(status, SMELT_ERROR_INVALID_SPEC);
+            if (!strstr(smelt_last_error(), cases[i].part))
+                fail_msg("'%s' gave '%s'", cases[i].text, smelt_last_error());
+        }
+        smelt_free(printed);
+    }
+}
+
+/* 0, or -1 with a message. */
+static inline int make_plan(const char *text, const char *arch, struct smelt__plan *plan,
+                            struct smelt__message *message) {
+    struct smelt__spec spec;
+    assert_int_equal(smelt__spec_parse(text, &spec, message), 0);
+    return smelt__plan_make(&spec, smelt__arch_find(arch, message), plan, message);
+}
+
+#endif
