@@ -148,13 +148,13 @@ static void print_shared_memory(const struct smelt__plan *plan, struct smelt__te
                       plan->arch->name);
 }
 
-/* The grid, where it follows from items; otherwise the family's launch has a rule of its own. */
+/* How many blocks there are stands in the plan where that follows from items; otherwise the
+ * family's launch has a rule of its own. */
 static void print_grid(const struct smelt__plan *plan, struct smelt__text *text) {
-    if (!plan->item)
-        return;
-    smelt__text_print(text, "  grid: %d block%s a %s%s\n", plan->blocks_per_item,
-                      plan->blocks_per_item == 1 ? "" : "s", plan->item,
-                      plan->persistent ? ", but no more than are resident at once" : "");
+    if (plan->item)
+        smelt__text_print(text, "  grid: %d block%s a %s%s\n", plan->blocks_per_item,
+                          plan->blocks_per_item == 1 ? "" : "s", plan->item,
+                          plan->persistent ? ", but no more than are resident at once" : "");
     if (plan->cluster)
         smelt__text_print(text, "  clusters of %d blocks\n", plan->cluster);
     if (plan->persistent)
