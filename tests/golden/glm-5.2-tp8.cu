@@ -9,7 +9,7 @@
  * knobs (by the spec, or by rule)
  *   BLOCK_KEYS                      64  rule     KV rows of a key block
  *   STAGES                           2  rule     whole key blocks in the ring
- *   PART_TILES                       4  rule     tiles of a key block that come and go together
+ *   PART_TILES                       4  rule     tiles of a key block that are filled and freed together
  *   GATHER_REGISTERS                88  rule     of a thread, gather
  *   COMPACT                          1  rule     1: masked slots are dropped before the gather
  *   BLOCKS_PER_MULTIPROCESSOR        1  rule     resident at once
@@ -40,7 +40,7 @@ enum {
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     BLOCK_KEYS = 64,                /* KV rows of a key block */
     STAGES = 2,                     /* whole key blocks in the ring */
-    PART_TILES = 4,                 /* tiles of a key block that come and go together */
+    PART_TILES = 4,                 /* tiles of a key block that are filled and freed together */
     GATHER_REGISTERS = 88,          /* of a thread, gather */
     COMPACT = 1,                    /* 1: masked slots are dropped before the gather */
     BLOCKS_PER_MULTIPROCESSOR = 1,  /* resident at once */

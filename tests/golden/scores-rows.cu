@@ -8,7 +8,7 @@
  * kernel   smelt_sparse_scores_fwd_sm90_h64_qk576_v512
  * knobs (by the spec, or by rule)
  *   RING_TILES                      13  rule     of 64 columns of a key block, in flight
- *   QUERY_BUFFERS                    2  rule     queries whose Q is there
+ *   QUERY_BUFFERS                    2  rule     queries whose Q is in shared memory at once
  *   RACECHECK                        0  rule     1: every lane of a warp arrives at barriers
  * shared memory (offset, bytes)
  *   KEYS_OFFSET                      0   212992  tiles of key blocks
@@ -34,7 +34,7 @@ enum {
     TURNS_AHEAD = 32,               /* entries of a query list that a warp holds */
     DEPENDENT_LAUNCH = 1,           /* 1: a kernel may begin before the one ahead of it has ended */
     RING_TILES = 13,                /* of 64 columns of a key block, in flight */
-    QUERY_BUFFERS = 2,              /* queries whose Q is there */
+    QUERY_BUFFERS = 2,              /* queries whose Q is in shared memory at once */
     RACECHECK = 0,                  /* 1: every lane of a warp arrives at barriers */
     STAGES = 1,                     /* whole key blocks in the ring */
     QUERY_IN_RING = 1,              /* 1: heads are the rows; Q goes by way of the ring into registers */

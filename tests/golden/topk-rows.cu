@@ -10,7 +10,7 @@
  *   THREADS                        256  rule     of a thread block
  *   BLOCKS_PER_MULTIPROCESSOR        4  rule     resident at once, at least
  *   LEAST_SAMPLES                  512  rule     of a short window
- *   PREFETCH_BYTES               65536  rule     of a window that are asked for at once
+ *   PREFETCH_BYTES               65536  rule     of a window that are prefetched at once
  * shared memory (offset, bytes)
  *   LIST_OFFSET                      0    32768  samples, entries, elements
  *   HISTOGRAM_OFFSET             32768     4096  entries of each bin
@@ -40,7 +40,7 @@ enum {
     DEPENDENT_LAUNCH = 1,           /* 1: may begin before the kernel ahead of it has ended */
     MERGE = 0,                      /* 1: behind the pass parts */
     MAP_BLOCKS = 128,               /* of 1024 elements that the map of bits has */
-    PREFETCH_BYTES = 65536,         /* of a window that are asked for at once */
+    PREFETCH_BYTES = 65536,         /* of a window that are prefetched at once */
     MAP_OFFSET = 16384,             /* bytes to the map, over the list's end */
 };
 

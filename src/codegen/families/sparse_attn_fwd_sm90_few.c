@@ -90,7 +90,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"STAGES", choice->ring_tiles / choice->tiles, smelt__plan_origin(spec, "stages"),
          "whole key blocks in the ring"},
         {"PART_TILES", choice->part_tiles, smelt__plan_origin(spec, "part_tiles"),
-         "tiles of a key block that come and go together"},
+         "tiles of a key block that are filled and freed together"},
         {"GATHER_REGISTERS", choice->gather_registers, smelt__plan_origin(spec, "gather_registers"),
          "of a thread, gather"},
         {"COMPACT", 1, smelt__plan_origin(spec, "compact"),

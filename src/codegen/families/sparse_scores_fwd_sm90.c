@@ -158,7 +158,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"RING_TILES", choice->ring_tiles, smelt__plan_origin(spec, "ring_tiles"),
          "of 64 columns of a key block, in flight"},
         {"QUERY_BUFFERS", choice->query_buffers, smelt__plan_origin(spec, "query_buffers"),
-         "queries whose Q is there"},
+         "queries whose Q is in shared memory at once"},
         {"RACECHECK", smelt__spec_knob(spec, "racecheck", 0), smelt__plan_origin(spec, "racecheck"),
          "1: every lane of a warp arrives at barriers"},
         {"STAGES", choice->ring_tiles / choice->tiles, SMELT__DERIVED,

@@ -198,7 +198,7 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
                         "of 1024 elements that the map of bits has");
         smelt__plan_add(
             plan, "PREFETCH_BYTES", merge || !arch->dependent_launch ? 0 : prefetch * 1024,
-            smelt__plan_origin(spec, "prefetch"), "of a window that are asked for at once");
+            smelt__plan_origin(spec, "prefetch"), "of a window that are prefetched at once");
     }
     add_regions(plan, list, map);
     return 0;
