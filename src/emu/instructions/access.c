@@ -62,15 +62,25 @@ EMU_EXPORT void emu_access(const void *pointer, unsigned bytes, int write, int a
         look_at(pointer, bytes, write != 0, at);
 }
 
-/* A local that nobody wrote: its words are large numbers, as ints, floats and bf16, one above 0 and
- * the next below, or the other way round by turns. Never a NaN. Lanes of a warp that came the same
- * way have the same, so that what they compare or add up stays on one side. */
+/* A number whose bits hang on all of this one's, as good as at random. */
+static u32 scatter(u32 number) {
+    number = (number ^ number >> 16) * 0x7feb352du;
+    number = (number ^ number >> 15) * 0x846ca68bu;
+    return number ^ number >> 16;
+}
+
+/* A local that nobody wrote: its words are large numbers, as ints, floats and bf16, of two one
+ * above 0 and one below, which of them is as good as random: two arrays of a struct are not the
+ * same. Never a NaN. Lanes of a warp that came the same way have the same, so that what they
+ * compare or add up stays on one side. */
 EMU_EXPORT void emu_leave_unwritten(void *local, unsigned long bytes) {
-    enum { ABOVE = 0x7f, BELOW = 0xfe, WORD = 4 };
-    const u32 turn = emu.self->unwritten++ + (u32)emu.settings.seed;
-    u32 below = turn * 0x9e3779b9u >> 31; /* 2^32 by the golden ratio */
-    for (unsigned long i = 0; i < bytes; i += WORD, below ^= 1)
-        memset((u8 *)local + i, below ? BELOW : ABOVE, bytes - i < WORD ? bytes - i : WORD);
+    enum { PAIR = 8 };
+    static const u8 pairs[2][PAIR] = {{0x7f, 0x7f, 0x7f, 0x7f, 0xfe, 0xfe, 0xfe, 0xfe},
+                                      {0xfe, 0xfe, 0xfe, 0xfe, 0x7f, 0x7f, 0x7f, 0x7f}};
+    const u32 turn = scatter(emu.self->unwritten++ + (u32)emu.settings.seed);
+    for (unsigned long i = 0; i < bytes; i += PAIR)
+        memcpy((u8 *)local + i, pairs[scatter(turn + (u32)i) & 1],
+               bytes - i < PAIR ? bytes - i : PAIR);
 }
 
 /* Errors of arithmetic and arrays. */

@@ -1,8 +1,12 @@
 #define KERNEL_NAME unwritten
-enum { TURNS = 8, KINDS = 7 };
+enum { TURNS = 8, KINDS = 9 };
 struct __align__(8) pair { /* of numbers */
     int first;
     int second;
+};
+
+struct arrays {
+    int first[4], second[4];
 };
 
 /* What locals hold that nobody wrote, each turn anew, of lanes 0 and 31. */
@@ -11,6 +15,7 @@ __global__ void KERNEL_NAME(int *data) {
         for (int turn = 0; turn < TURNS; ++turn) {
             int alone; /* a comment; and int more; */
             struct pair pair;
+            struct arrays arrays;
             float value;
             const int *first, *second;
             int rows[2][3], last[KINDS / 4];
@@ -22,7 +27,9 @@ __global__ void KERNEL_NAME(int *data) {
             to[4] = rows[1][2];
             to[5] = last[0];
             to[6] = pair.first;
-            alone = pair.second = rows[1][2] = last[0] = 0;
+            to[7] = arrays.first[2];
+            to[8] = arrays.second[2];
+            alone = pair.second = rows[1][2] = last[0] = arrays.first[2] = arrays.second[2] = 0;
             value = 0.0f;
             first = second = data;
         }
