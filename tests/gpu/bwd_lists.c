@@ -21,9 +21,10 @@ enum {
     SCHEDULES = 3,
     DEFAULT_CASES = 10,
     POISON = 0xA5,
-    MOST_FAILURES = 1, /* after which no further case is run */
-    FAR = 1 << 30,     /* elements from a row to the next: the third lies past 2^31 */
-    ZERO_FLOATS = 4,   /* of a vector of the zeros; behind the last is one that stays as it is */
+    COPY_POISON = 0x5A, /* of a list's other copies: what is copied too far shows */
+    MOST_FAILURES = 1,  /* after which no further case is run */
+    FAR = 1 << 30,      /* elements from a row to the next: the third lies past 2^31 */
+    ZERO_FLOATS = 4,    /* of a vector of the zeros; behind the last is one that stays as it is */
     ZERO_BYTES = ZERO_FLOATS * sizeof(float),
     MOST_ZEROS = 3000
 };
@@ -92,6 +93,7 @@ static const struct shape shapes[] = {
 static const struct shape far_shapes[] = {
     {"far, ascending", 2, 3, 500, 150, 100, 1, 1, 0, 0, 0, ANY, ALL_QUERIES},
     {"far, fours", 1, 17, 300, 70, 70, 4, 0, 0, 0, 0, FEW, ALL_QUERIES},
+    {"far, slot order", 2, 3, 500, 150, 100, 1, 0, 0, 0, 0, ANY, ALL_QUERIES},
 };
 
 /* Beyond the emulator's patience. */
@@ -258,6 +260,9 @@ static void make_problem(struct random *random, const struct shape *shape,
     memset(host->zeros, 0, (size_t)host->zero_vectors * ZERO_BYTES);
     memset((char *)host->zeros + host->zero_vectors * ZERO_BYTES, POISON, ZERO_BYTES);
     memset(host->keys, POISON, (size_t)list_slots(problem) * sizeof(int));
+    for (int64_t group = 0; group < host->groups; group++)
+        memset(host->keys + group * host->key_stride + host->copy_stride, COPY_POISON,
+               (size_t)(host->key_stride - host->copy_stride) * sizeof(int));
     memset(host->masks, POISON, (size_t)list_slots(problem));
 }
 
@@ -380,13 +385,22 @@ static void place_problem(struct test *test, struct problem *problem) {
         smelt__emulator()->forbid((uint64_t)(uintptr_t)indices, (size_t)shape->past * sizeof(int));
 }
 
-static int poison(struct test *test, void *device, struct rows rows) {
+static int poison(struct test *test, void *device, struct rows rows, int value) {
     int good = 1;
-    for (int64_t row = 0; row < rows.count && good && device; row++)
+    for (int64_t row = 0; row < rows.count && rows.length > 0 && good && device; row++)
         good = works(smelt_device_fill(test->context, row_at(device, row, rows.stride, rows.bytes),
-                                       POISON, (size_t)rows.length * rows.bytes),
+                                       value, (size_t)rows.length * rows.bytes),
                      "fill");
     return good;
+}
+
+static int poison_keys(struct test *test, const struct problem *problem) {
+    const int first = problem->host.copy_stride;
+    struct rows rows = list_rows(problem, sizeof(int));
+    if (!poison(test, problem->device.keys, rows, POISON))
+        return 0;
+    rows.length -= first;
+    return poison(test, problem->device.keys + first, rows, COPY_POISON);
 }
 
 /* Poisons what is written, runs. */
@@ -402,8 +416,8 @@ static int run_kernel(struct test *test, const struct problem *problem, uint32_t
            works(smelt_device_fill(test->context, params->zeros, POISON,
                                    (size_t)(params->zero_vectors + 1) * ZERO_BYTES),
                  "fill") &&
-           poison(test, params->keys, list_rows(problem, sizeof(int))) &&
-           poison(test, params->masks, list_rows(problem, 1)) &&
+           poison_keys(test, problem) &&
+           poison(test, params->masks, list_rows(problem, 1), POISON) &&
            works(smelt_stream_synchronize(test->context, NULL), "synchronize") &&
            works(smelt__kernel_launch(test->context, test->group, &launch, NULL), "launch") &&
            works(smelt_stream_synchronize(test->context, NULL), "synchronize");

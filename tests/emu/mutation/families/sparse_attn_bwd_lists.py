@@ -15,8 +15,6 @@ def lists(name, program, which, *arguments, **more):
 SEED = {"SMELT_TEST_SEED": "70"}
 ONE_SCHEDULE = {"schedules": 1, "variables": dict(SEED, SMELT_TEST_SCHEDULES="1")}
 
-UNSETTLED = "of the 494 mutants of the pass `turn`, written anew since, 315 were not tried; nor copies of lists"
-
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("group", "turn-chunks")
 
