@@ -98,6 +98,8 @@ static int judge(const struct sample *sample, struct smelt__metric_result *resul
     const size_t size = sizeof result->message;
     for (int i = 0; i < how->metric_count; i++)
         collect(sample, i, &results[i], &worst[i]);
+    for (int i = 0; i < how->metric_count && !how->judge; i++)
+        results[i].bar = 0;
     if (how->judge)
         how->judge(sample->placed->problem, sample->count, results);
     for (int64_t i = 0; i < sample->count; i++)

@@ -89,8 +89,8 @@ struct smelt__comparison {
     void (*release)(void *prepared);
     void (*compare)(const struct smelt__placed *placed, const void *prepared, int64_t unit,
                     struct smelt__finding *finding);
-    /* Sets the bars of results[metric_count], whose values are known; `compared` units. NULL: they
-     * stay 0, so that each value must be the reference's. */
+    /* Sets the bars of results[metric_count], whose values are known; `compared` units. NULL: all
+     * are 0, so that each value must be the reference's. */
     void (*judge)(const struct smelt__problem *problem, int64_t compared,
                   struct smelt__metric_result *results);
 };

@@ -184,6 +184,30 @@ reported bounds sink 'params->sink[head]' 'params->sink[head + HEADS]' --lists r
 reported forbidden indices 'batch * params->indices_batch_stride' \
     '(int)(batch * params->indices_batch_stride)' --lists random --far
 
+# ---- results that must be the reference's own ------------------------------------------------------
+# exact OPERATOR KERNEL FROM TO OPTION...: numbers that are compared one for one are refused when they
+# are others.
+exact() {
+    exactly=$1 title="$1: $4"
+    run emit --arch sm_80 "$2"
+    cp "$work/out" "$work/kernel.cu"
+    edit "$3" "$4"
+    shift 4
+    run check --emulate --arch sm_80 --schedules 1 "$@" "$exactly"
+    if [ "$status" -eq 1 ] && grep -q ', bar 0$' "$work/err"; then
+        passed "$title"
+    else
+        failed "$title" "exit status $status; $(cat "$work/out" "$work/err")"
+    fi
+}
+
+exact indexer_clean indexer_clean_fill 'i + fours * 4] = LOWEST_LOGIT' 'i + fours * 4] = 0.0f' \
+    --lists random --queries 20 --rows 301
+exact indexer_quantize:dim=64 indexer_quantize_rows:dim=64 '24 & 0x80u)' '24 & 0x7fu)' \
+    --lists adversarial --queries 30
+exact indexer_windows indexer_windows_build 'window_end[token] = window.end' \
+    'window_end[token] = window.end + 1' --lists random --queries 20
+
 # ---- what an overlapped launch wrote --------------------------------------------------------------
 # The bucket of bound 9 runs beside the largest one and does not wait for the lists: it reads them past
 # L1. All queries are in it.
