@@ -5,7 +5,7 @@ that most mutants are caught by the first; FILES there: beginnings of the names 
 mutated in them, unless a configuration names its own; SAMPLE: how many of the family's mutants a
 full run tries in place of FULL (mutate.py); UNSETTLED: why the sample of `make test` leaves the
 family out, where its survivors were not yet settled one by one; COVERAGE: the names of the few that reach every
-statement, which coverage.py runs first. A new family is a new file: nothing here names one.
+statement, which coverage.py runs first, and fails without. A new family is a new file: nothing here names one.
 """
 
 import dataclasses
