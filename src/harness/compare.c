@@ -98,10 +98,10 @@ static int judge(const struct sample *sample, struct smelt__metric_result *resul
     const size_t size = sizeof result->message;
     for (int i = 0; i < how->metric_count; i++)
         collect(sample, i, &results[i], &worst[i]);
-    for (int i = 0; i < how->metric_count && !how->judge; i++)
-        results[i].bar = 0;
     if (how->judge)
         how->judge(sample->placed->problem, sample->count, results);
+    for (int i = 0; i < how->metric_count && !how->judge; i++)
+        results[i].bar = 0; /* until now: not judged */
     for (int64_t i = 0; i < sample->count; i++)
         if (sample->findings[i].wrong) {
             snprintf(message, size, "%s %lld %s %lld: %s", how->unit, (long long)sample->units[i],

@@ -205,6 +205,8 @@ exact indexer_clean indexer_clean_fill 'i + fours * 4] = LOWEST_LOGIT' 'i + four
     --lists random --queries 20 --rows 301
 exact indexer_quantize:dim=64 indexer_quantize_rows:dim=64 '24 & 0x80u)' '24 & 0x7fu)' \
     --lists adversarial --queries 30
+exact topk_select:topk=16 topk_select_rows:topk=16,pass=rows 'element + target->offset)' \
+    'element + target->offset + 1)' --queries 20 --rows 301
 exact indexer_windows indexer_windows_build 'window_end[token] = window.end' \
     'window_end[token] = window.end + 1' --lists random --queries 20
 
