@@ -533,6 +533,33 @@ class Coverage(unittest.TestCase):
         wanted = {k for k, _ in coverage.Items(template, FILE).marks}
         self.assertEqual(wanted, {k for k, _ in coverage.Items(emitted).marks})
 
+    class Reaching:
+        """A configuration that passes all that is in its text."""
+
+        def __init__(self, name, keys):
+            self.name, self.keys, self.passed, self.ran, self.found = name, keys, set(), False, 0
+
+        def reaches(self, keys):
+            return not self.keys.isdisjoint(keys)
+
+        def run(self, _):
+            self.ran, self.passed = True, self.keys
+
+    def found(self, first, every=False):
+        """{name: of how many places it was the first} of those that ran."""
+        runs = [self.Reaching("dear", {1, 2, 3}), self.Reaching("cheap", {1, 2}),
+                self.Reaching("other", {3}), self.Reaching("needless", {9})]
+        coverage.run_needed(runs, first, {1, 2, 3}, 2, every)
+        return {run.name: run.found for run in runs if run.ran}
+
+    def test_those_listed_run_first_and_others_for_what_is_left(self):
+        self.assertEqual(self.found({"cheap", "other"}), {"cheap": 2, "other": 1})
+        self.assertEqual(self.found({"cheap"})["cheap"], 2)
+        self.assertEqual(sum(self.found({"cheap"}).values()), 3)
+        self.assertEqual(self.found({"dear"}), {"dear": 3})
+        self.assertEqual(set(self.found({"cheap"}, every=True)),
+                         {"dear", "cheap", "other", "needless"})
+
 
 if __name__ == "__main__":
     unittest.main()
