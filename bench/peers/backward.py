@@ -2,7 +2,9 @@
 """Times the backward pass beside cuDNN Frontend's, in turn, in one process (README.md, "Backward").
 
     python3 bench/peers/backward.py [--shapes NAME,...] [--rounds N] [--deterministic] [--smelt-only]
+                                    [--knobs K]... [--library PATH]...
 
+Several --knobs, or builds of the library, are several contenders, named by what tells them apart.
 A row's name says its shape: h64-8192 is 64 heads, 8192 queries, as many KV rows. Then, in any
 order: s131072 (KV rows), k640 (topk, else 2048), d512 (Dqk, else 576), sink, buckets (smelt's own
 buckets=auto), and the kind of its lists, random unless said:
@@ -40,6 +42,7 @@ LISTS = ("random", "ascending", "drift", "causal", "half", "documents")
 DOCUMENT = 512  # tokens
 RENEWED = 10  # drift: one slot in so many, a query
 WARM_UPS = 3
+MODES = (("smelt", ""), ("smelt-det", ",deterministic=1"))
 DIFFERENT = 1e-2  # of the norm: two bf16 gradients from bf16 inputs differ by 3e-3 to 6e-3
 # What cuDNN's own training wrapper takes; other numbers of heads are padded to the next.
 CUDNN_HEADS = (16, 32, 64, 128)
@@ -375,19 +378,32 @@ def first_launch(contender, data):
     torch.cuda.synchronize()
 
 
-def make_contenders(library, wrapper, row, data, options):
+def smelt_contenders(libraries, row, options):
+    """Names of smelt's contenders, and what makes each."""
+    makers = {}
+    for path, library in libraries.items():
+        for knobs in options.knobs:
+            text = f",bwd.variant={options.variant}" if options.variant else ""
+            text += f",{knobs}" if knobs else ""
+            text += ",buckets=auto" if row.buckets else ""
+            marks = ([path] if len(libraries) > 1 else []) + (
+                [knobs or "plain"] if len(options.knobs) > 1 else []
+            )
+            for kind, more in MODES[: 1 + options.deterministic]:
+                name = " ".join([kind] + marks)
+                makers[name] = lambda library=library, name=name, text=text + more: Smelt(
+                    library, row, name, text
+                )
+    return makers
+
+
+def make_contenders(libraries, wrapper, row, data, options):
     """Those that ran once; smelt's own forward pass, or torch, has filled out and lse."""
-    knobs = f",bwd.variant={options.variant}" if options.variant else ""
-    knobs += f",{options.knobs}" if options.knobs else ""
-    knobs += ",buckets=auto" if row.buckets else ""
-    wanted = [("smelt", knobs)]
-    if options.deterministic:
-        wanted.append(("smelt-det", knobs + ",deterministic=1"))
-    makers = [lambda name=name, text=text: Smelt(library, row, name, text) for name, text in wanted]
+    makers = smelt_contenders(libraries, row, options)
     if wrapper:
-        makers.append(lambda: Cudnn(wrapper))
+        makers["cudnn"] = lambda: Cudnn(wrapper)
     contenders, filled = [], False
-    for make, name in zip(makers, [name for name, _ in wanted] + ["cudnn"]):
+    for name, make in makers.items():
         try:
             made = make()
             if not filled and isinstance(made, Smelt):
@@ -440,25 +456,26 @@ def compare(contenders, data, with_reference):
     return found
 
 
-def measure(row, library, wrapper, options):
+def measure(row, libraries, wrapper, options):
     data = Data(row, options.seed)
-    contenders = make_contenders(library, wrapper, row, data, options)
+    contenders = make_contenders(libraries, wrapper, row, data, options)
     result = {"shape": row.name, "pairs": data.pairs, "rounds": options.rounds}
     if not contenders:
         return {**result, "failed": True}
     errors = compare(contenders, data, options.reference)
+    result["contenders"] = [contender.name for contender in contenders]
     for name, times in time_contenders(contenders, options.rounds).items():
         median = statistics.median(times)
         result[f"{name}_ms"] = round(median, 4)
         result[f"{name}_tflops"] = round(row.flops(data.pairs) / median / 1e9, 1)
         result[f"{name}_min_ms"] = round(min(times), 4)
-    for name in ("smelt", "smelt-det"):
-        if f"{name}_ms" in result and "cudnn_ms" in result:
+    for name in result["contenders"]:
+        if name != "cudnn" and "cudnn_ms" in result:
             result[f"{name}_ratio"] = round(result["cudnn_ms"] / result[f"{name}_ms"], 3)
     result["errors"] = errors
     # Written so that a NaN is a failure, too.
     result["wrong"] = not all(error["all"] <= DIFFERENT for error in errors.values())
-    expected = 1 + options.deterministic + bool(wrapper)
+    expected = len(smelt_contenders(libraries, row, options)) + bool(wrapper)
     result["failed"] = len(contenders) < expected
     result["kernels"] = {
         contender.name: contender.kernels
@@ -471,9 +488,9 @@ def measure(row, library, wrapper, options):
 
 
 def print_table(results):
-    names = ["cudnn", "smelt", "smelt-det"]
-    names = [name for name in names if any(f"{name}_ms" in result for result in results)]
-    heads = [f"{name} ms (TFLOP/s)" for name in names]
+    names = {name: None for result in results for name in result.get("contenders", [])}
+    names = sorted(names, key=lambda name: name != "cudnn")
+    heads = [f"{name} ms, least (TFLOP/s)" for name in names]
     ratios = [name for name in names if name != "cudnn" and "cudnn" in names]
     print("\n| shape | " + " | ".join(heads + [f"cudnn / {name}" for name in ratios]), end="")
     print(" | differences |\n|" + "---|" * (2 + len(heads) + len(ratios)))
@@ -481,7 +498,8 @@ def print_table(results):
         cells = [result["shape"]]
         for name in names:
             ms, rate = result.get(f"{name}_ms"), result.get(f"{name}_tflops")
-            cells.append(f"{ms:.3f} ({rate:.0f})" if ms else "failed")
+            least = result.get(f"{name}_min_ms")
+            cells.append(f"{ms:.3f}, {least:.3f} ({rate:.0f})" if ms else "failed")
         cells += [str(result.get(f"{name}_ratio", "")) for name in ratios]
         errors = result.get("errors", {})
         cells.append(
@@ -512,12 +530,12 @@ def parse_arguments():
         "--deterministic", action="store_true", help="smelt's deterministic mode as a third"
     )
     parser.add_argument("--variant", help="smelt's: sm90, mma")
-    parser.add_argument("--knobs", help="more of smelt's, bwd.group=1,...")
+    parser.add_argument("--knobs", action="append", help="more of smelt's, bwd.group=1,...")
     parser.add_argument("--smelt-only", action="store_true", help="without cuDNN")
     parser.add_argument(
         "--reference", action="store_true", help="differences from fp32 (some seconds a row)"
     )
-    parser.add_argument("--library", default=str(ROOT / "build" / "libsmelt.so.1"), metavar="FILE")
+    parser.add_argument("--library", action="append", metavar="FILE")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="JSON lines go there, not to the output")
     parser.add_argument("--list", action="store_true", help="the rows' names, and go")
@@ -526,6 +544,8 @@ def parse_arguments():
         options.rounds = min(options.rounds, options.limit)
     if options.rounds < 1:
         parser.error("--rounds: at least 1")
+    options.knobs = options.knobs or [""]
+    options.library = options.library or [str(ROOT / "build" / "libsmelt.so.1")]
     return options
 
 
@@ -538,10 +558,11 @@ def start(options):
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.zeros(1, device="cuda")  # makes the device's primary context, and makes it current
     print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}")
-    library = smelt_library.Library(options.library)
-    library.make_context()
+    libraries = {path: smelt_library.Library(path) for path in options.library}
+    for library in libraries.values():
+        library.make_context()
     print(f"# smelt {library.version}")
-    return library, None if options.smelt_only else open_cudnn()
+    return libraries, None if options.smelt_only else open_cudnn()
 
 
 def main():
@@ -549,13 +570,13 @@ def main():
     if options.list:
         print("\n".join(row.name for row in options.shapes))
         return 0
-    library, wrapper = start(options)
+    libraries, wrapper = start(options)
     results, status = [], 0
     sink = open(options.json, "w", encoding="utf-8") if options.json else sys.stdout
     try:
         for row in options.shapes:
             try:
-                result = measure(row, library, wrapper, options)
+                result = measure(row, libraries, wrapper, options)
             except Exception:
                 complain(row.name)
                 result = {"shape": row.name, "failed": True}
