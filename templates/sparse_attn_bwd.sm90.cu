@@ -15,7 +15,8 @@
  *
  * An item is a group and BLOCK_HEADS (64) of its rows, a row being a head of one of the group's
  * queries: 64 heads of one query or, with few heads, QUERY_ROWS rows of each of GROUP_QUERIES
- * queries, one after the other. Its list of keys is taken in blocks of 64. Of each block:
+ * queries, one after the other. Its list of keys is taken in blocks of 64, upwards or downwards
+ * ("In step", sparse_attn_bwd.sm90_blocks.cuh). Of each block:
  *
  *   S = Q K^T, dP = dO K^T    [rows, keys]
  *   P = 2^(scale log2(e) S - base), dS = scale P (dP - delta)

@@ -60,6 +60,9 @@ enum {
  * least, right ahead of the copies that bring it thread blocks begin these at the same moment,
  * which is worth more where a wave's rows hardly fit into the L2 cache (sparse_attn_bwd.lost.md).
  * They fit after all where neighbouring groups have most of their keys in common: then it is loose.
+ *
+ * And they go through the list of their first item upwards, of the next one downwards, and so on:
+ * the rows where one sweep over the table ends are in the L2 cache when the next begins there.
  */
 enum {
     LOOSE_STEP = 2,
@@ -221,7 +224,6 @@ enum {
     LAST_BLOCK = 512,
     MORE_BLOCKS = 1024,
     ODD_ITEM = 2048,
-    SLICE_UNIT = 4096,
     BLOCK_UNIT = 4096 /* times the block's number % BLOCKS_AHEAD */
 };
 
@@ -253,9 +255,14 @@ DEVICE u64 *block_addresses(u32 block) {
 /* A block of the lists that the thread block goes through. */
 struct cursor {
     int item;  /* -1: none */
-    int first; /* keys before it */
+    int first; /* keys before it in the list */
     int count; /* of the item, or up to the end of the slice */
-    int marks; /* ODD_ITEM, FIRST_BLOCK, and SLICE_UNIT times the slices opened */
+    int marks; /* ODD_ITEM, FIRST_BLOCK, DOWNWARDS, and SLICE_UNIT times the slices opened */
+};
+
+enum {
+    DOWNWARDS = 4096, /* the item's last block comes first */
+    SLICE_UNIT = 8192
 };
 
 /* Where block number `block` is, from when the one before it is announced until it is: the gather's
@@ -295,13 +302,24 @@ DEVICE void find_slices(const struct sparse_attn_bwd_params *params) {
     }
 }
 
-/* Goes on to the beginning of an item, or of a slice where `item` is -1. */
+/* Whether a whole item's list is gone through from its end: every second turn of the grid. */
+DEVICE bool goes_down(const struct sparse_attn_bwd_params *params, int item) {
+    const int end = (params->first_group + params->groups) * HEAD_BLOCKS;
+    return params->step != STEP_NONE && (u32)(end - 1 - item) / gridDim.x % 2;
+}
+
+/* Goes on to the block that comes first of an item, or of a slice where `item` is -1. */
 DEVICE void open_item(struct cursor *cursor, const struct sparse_attn_bwd_params *params,
                       int item) {
     cursor->item = item;
     cursor->first = 0;
+    cursor->marks &= ~DOWNWARDS;
     if (item >= 0) {
         cursor->count = params->counts[item_group(item)];
+        if (goes_down(params, item)) {
+            cursor->first = (cursor->count - 1) / BLOCK_KEYS * BLOCK_KEYS;
+            cursor->marks |= DOWNWARDS;
+        }
     } else if (!DETERMINISTIC) {
         const int marks = cursor->marks;
         *cursor = own_slices()[marks / SLICE_UNIT];
@@ -346,17 +364,17 @@ DEVICE u64 key_address(const struct sparse_attn_bwd_params *params, int key) {
 DEVICE void write_word(const struct sparse_attn_bwd_params *params, u32 block) {
     struct cursor cursor = *cursor_at(block);
     struct block_word word = {cursor.item, 0, 0, 0};
-    word.flags =
-        minimum(cursor.count - cursor.first, BLOCK_KEYS) | (cursor.marks & (SLICE_UNIT - 1));
+    word.flags = minimum(cursor.count - cursor.first, BLOCK_KEYS) |
+                 (cursor.marks & (ODD_ITEM | FIRST_BLOCK));
     word.flags |= (int)(block % BLOCKS_AHEAD) * BLOCK_UNIT;
     if (DETERMINISTIC) {
         const u32 item = (u32)(cursor.item - params->first_group * HEAD_BLOCKS);
         word.place = ((int)(item / HEAD_BLOCKS) * params->key_stride + cursor.first) * KEY_ROWS +
                      (int)(item % HEAD_BLOCKS / SIDES);
     }
-    cursor.first += BLOCK_KEYS;
+    cursor.first += cursor.marks & DOWNWARDS ? -BLOCK_KEYS : BLOCK_KEYS;
     cursor.marks &= ~FIRST_BLOCK;
-    if (cursor.first >= cursor.count) {
+    if (cursor.first < 0 || cursor.first >= cursor.count) {
         word.flags |= LAST_BLOCK;
         cursor.marks ^= ODD_ITEM;
         open_item(&cursor, params, next_item(params, cursor.item - (int)gridDim.x));

@@ -539,7 +539,8 @@ struct sparse_attn_bwd_params {
     int side_stride; /* with sm90: from the list of a group's item to its next item's, the same
                         once more; 0: all of them have one */
     int step;        /* how thread blocks keep in step, of the enum above: STEP_CLOSE where lists do
-                        not tell otherwise */
+                        not tell otherwise. With sm90, unless STEP_NONE, every second item of a
+                        thread block is gone through from its list's end */
     float scale;     /* softmax scale, natural units */
 };
 

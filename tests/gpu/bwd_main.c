@@ -7,7 +7,8 @@
  *
  * Launches of one group and of two read nothing that is another one's, either: how thread blocks
  * keep in step is found out from neighbouring groups. With `steps`: whether they keep in step as
- * they should, which no result shows, but how often they have counted themselves in does.
+ * they should, which no result shows, but how often they have counted themselves in does; and
+ * whether they go through every second list downwards then, which the order of a sum shows.
  *
  * On the emulator, whose pages exist when touched.
  *
@@ -29,8 +30,8 @@
 
 enum {
     GROUPS = 6,
-    ROWS = 520,
-    WIDTH = 128, /* of a list, at most */
+    ROWS = 780,
+    WIDTH = 192, /* of a list, at most */
     BLOCK_KEYS = 64,
     SHORT = 61,     /* keys of a list: an odd number, and odd when halved */
     LOOSE_STEP = 2, /* key blocks: how often a thread block counts itself in */
@@ -62,7 +63,7 @@ struct sharing {
     const int *counts; /* NULL: of SHORT keys each */
 };
 
-static const int two_blocks[GROUPS] = {WIDTH, WIDTH, WIDTH, WIDTH, WIDTH, WIDTH};
+static const int whole_lists[GROUPS] = {WIDTH, WIDTH, WIDTH, WIDTH, WIDTH, WIDTH};
 static const int few_keys[GROUPS] = {7, 7, 7, 7, 7, 7};
 static const int long_and_short[GROUPS] = {WIDTH, 9, WIDTH, 9, WIDTH, 9};
 /* What stands where an empty list would begin is no key of it. */
@@ -70,9 +71,9 @@ static const int empty_before[GROUPS] = {0, 1, 0, 1, 1, 1},
                  empty_behind[GROUPS] = {1, 1, 0, 1, 0, 1};
 
 static const struct sharing sharings[] = {
-    {"all keys shared", 0, WIDTH, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, two_blocks},
-    {"no key shared", 0, 0, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, two_blocks},
-    {"no key shared, four groups", 0, 0, 0, GROUPS, 2, STEP_CLOSE, STEP_CLOSE, two_blocks},
+    {"all keys shared", 0, WIDTH, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, whole_lists},
+    {"no key shared", 0, 0, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, whole_lists},
+    {"no key shared, four groups", 0, 0, 0, GROUPS, 2, STEP_CLOSE, STEP_CLOSE, whole_lists},
     {"the first half shared", 0, 30, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
     {"the last half shared", 30, SHORT, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, NULL},
     {"the first three quarters shared", 0, 45, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, NULL},
@@ -91,6 +92,22 @@ static const struct sharing sharings[] = {
     {"lists ahead of empty ones", 0, SHORT, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, empty_behind},
     {"three quarters of few keys", 0, 5, 0, GROUPS, 0, STEP_CLOSE, STEP_LOOSE, few_keys},
     {"lists of two lengths", 0, WIDTH, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, long_and_short},
+};
+
+/* Of launches whose lists' order is looked at: groups left out at the front, how thread blocks are
+ * to keep in step, and lengths of lists, all of which end in the last block. */
+struct order {
+    const char *name;
+    int left_out, step;
+    int counts[GROUPS];
+};
+
+static const struct order orders[] = {
+    {"loose", 0, STEP_LOOSE, {WIDTH, 130, 191, WIDTH, 129, WIDTH}},
+    {"close", 0, STEP_CLOSE, {WIDTH, 130, 191, WIDTH, 129, WIDTH}},
+    {"not in step", 0, STEP_NONE, {WIDTH, 130, 191, WIDTH, 129, WIDTH}},
+    {"some left out", 3, STEP_LOOSE, {WIDTH, 130, 191, WIDTH, 129, WIDTH}},
+    {"an empty list between", 0, STEP_LOOSE, {150, 130, 191, 0, 129, WIDTH}},
 };
 
 /* Of the kernel's plan. */
@@ -413,6 +430,85 @@ static int check_steps(struct test *test, struct problem *problem) {
     return good;
 }
 
+/* ---- upwards and downwards ------------------------------------------------------------------- */
+
+enum { FIRST_ROW, LAST_ROW = 2 };
+
+/* Rows of kv that take LARGE from, add it to and add 1 to every column of dq but the first, all
+ * with the same slope, scale / 2^base: scores are 0, and grad_out meets the first column alone,
+ * where all rows have 1. A list's blocks are of one kind each, so that what the last adds is there
+ * in the end when it came last, and was cut off beside LARGE when it came first. */
+static void oppose_rows(struct problem *problem) {
+    static const float LARGE = 1073741824.0F; /* 2^30: 64 rows of 1 are less than its last bit */
+    const float values[] = {-LARGE, LARGE, 1.0F};
+    const struct shape *const shape = &problem->shape;
+    const int heads = problem->tokens * shape->heads;
+    memset(problem->q, 0, (size_t)(heads * shape->dqk) * sizeof *problem->q);
+    memset(problem->grad_out, 0, (size_t)(heads * shape->dv) * sizeof *problem->grad_out);
+    for (int i = 0; i < heads; i++)
+        problem->grad_out[i * shape->dv] = smelt__bf16_from_float(1.0F);
+    for (int i = 0; i < ROWS * shape->dqk; i++)
+        problem->kv[i] = smelt__bf16_from_float(
+            i % shape->dqk && i / shape->dqk <= LAST_ROW ? values[i / shape->dqk] : 1.0F);
+    for (int i = 0; i < problem->tokens * shape->query_rows; i++)
+        problem->statistics[2 * i + 1] = 0.0F;
+}
+
+static void list_rows(struct problem *problem, const int *counts) {
+    for (int group = 0; group < GROUPS; group++) {
+        problem->counts[group] = counts[group];
+        for (int i = 0; i < WIDTH; i++) {
+            const int there = i < counts[group];
+            problem->keys[group * WIDTH + i] = there ? FIRST_ROW + i / BLOCK_KEYS : -1;
+            problem->masks[group * WIDTH + i] =
+                (unsigned char)(there ? (1 << problem->shape.group_queries) - 1 : 0);
+        }
+    }
+}
+
+/* What dq of a group's first query and head has in a column: how often its last block's rows. */
+static float times_small(const struct problem *problem, const struct results *results, int group,
+                         int column) {
+    const struct shape *const shape = &problem->shape;
+    const int query = problem->members[group * shape->group_queries];
+    const float slope = ldexpf(
+        0.125F, -(int)problem->statistics[2 * group * shape->group_queries * shape->query_rows]);
+    return smelt__bf16_to_float(results->dq[query * shape->heads * shape->dqk + column]) / slope;
+}
+
+/* Returns 0 when a list was not gone through as it should. */
+static int check_order(struct test *test, struct problem *problem, const struct order *order) {
+    const struct layout layout = {0, WIDTH, order->left_out, order->step};
+    const int columns[] = {1, problem->shape.dqk - 1}; /* of two warpgroups */
+    struct results results = {0};
+    list_rows(problem, order->counts);
+    int good = run(test, problem, &layout, &results);
+    for (int group = order->left_out; group < GROUPS && good; group++) {
+        const int turn = (GROUPS - 1 - group) * problem->shape.head_blocks / BLOCKS;
+        const int down = order->step != STEP_NONE && turn % 2;
+        const int wanted =
+            down || order->counts[group] == 0 ? 0 : order->counts[group] - (WIDTH - BLOCK_KEYS);
+        for (int i = 0; i < 2 && good; i++) {
+            const float got = times_small(problem, &results, group, columns[i]);
+            good = got == (float)wanted;
+            if (!good)
+                printf("    %s: group %d has %g times its last rows in column %d, not %d\n",
+                       order->name, group, (double)got, columns[i], wanted);
+        }
+    }
+    free(results.dq);
+    free(results.partials);
+    return good;
+}
+
+static int check_orders(struct test *test, struct problem *problem) {
+    int good = 1;
+    oppose_rows(problem);
+    for (size_t i = 0; i < sizeof orders / sizeof *orders && good; i++)
+        good = check_order(test, problem, &orders[i]);
+    return good;
+}
+
 int main(int argc, char **argv) {
     static const char arch[] = "sm_90a";
     struct random random = random_begin("gpu_bwd_main");
@@ -432,7 +528,8 @@ int main(int argc, char **argv) {
                get_kernel(test.context, argv[1], &test.kernel);
     if (good) {
         make_problem(&random, &plan, &problem);
-        good = steps ? check_steps(&test, &problem) : check(&test, &problem);
+        good = steps ? check_steps(&test, &problem) && check_orders(&test, &problem)
+                     : check(&test, &problem);
         free_problem(&problem);
     }
     smelt_context_destroy(&test.context);

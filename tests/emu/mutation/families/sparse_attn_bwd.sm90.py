@@ -76,6 +76,11 @@ CONFIGURATIONS = (
     # Closely, but that the lists share their keys.
     check("bwd-sm90-drift", "heads=64,dqk=512,dv=512,topk=70", "--queries 2 --rows 50000 --lists drift",
           schedules=1),
+    # Lists of a large table are gone through upwards, downwards and upwards again; the same of pairs.
+    check("bwd-sm90-turns", "heads=64,dqk=512,dv=512,topk=200", "--queries 6 --rows 13000 --width 200 --lists random",
+          schedules=1),
+    check("bwd-sm90-turns-pairs", "heads=128,dqk=576,dv=512,topk=140", "--queries 4 --rows 13000 --width 140 --lists random",
+          schedules=1),
     # Two items for five thread blocks, one of which has a slice of each, behind whole ones; the same of pairs,
     # without.
     check("bwd-sm90-slices", "heads=64,dqk=512,dv=512,topk=300", "--queries 7 --rows 400 --width 300 --lists random",
@@ -94,7 +99,7 @@ CONFIGURATIONS = (
     Program("bwd-sm90-by-itself", "gpu_bwd_main", (BY_ITSELF,),
             emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
             report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1),
-    # How thread blocks keep in step, and whether they say when they end.
+    # How thread blocks keep in step, whether they say when they end, and which lists they take downwards.
     Program("bwd-sm90-in-step", "gpu_bwd_main", (BY_ITSELF, "steps"),
             emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
             report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1,
