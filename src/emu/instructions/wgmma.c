@@ -20,6 +20,10 @@
 enum {
     REMEMBERED = 64, /* products of a warpgroup whose operands are compared between warps */
     ROWS = 64,
+    TILE_STEPS = 4,     /* products of a tile, each 16 of depth */
+    STEP_REGISTERS = 4, /* of A, a lane */
+    STEP = 32 / 16,     /* in a descriptor, within lines of 128 bytes */
+    TRANSPOSED_STEP = 16 * 128 / 16,
     SMALLEST_REGISTERS = 24,
     LARGEST_REGISTERS = 256
 };
@@ -241,20 +245,47 @@ static void check_warpgroup(const char *name, site at) {
                   name);
 }
 
+static void issue(struct issued *issued, site at) {
+    check_warpgroup("wgmma", at);
+    if (issued->columns < 8 || issued->columns > EMU_WGMMA_COLUMNS || issued->columns % 8 != 0 ||
+        (issued->element != EMU_BF16 && (issued->a_transposed || issued->b_transposed)))
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a wgmma of %d columns%s {1}", emu_who(emu.self),
+                  issued->columns,
+                  issued->element != EMU_BF16 ? ", transposed although not of 16-bit elements"
+                                              : "");
+    emu_meet_whole("wgmma", execute_wgmma, issued, at);
+}
+
+/* In a descriptor, from 16 of depth to the next, swizzled by 128 bytes. */
+static u64 tile_step(int transposed) {
+    return transposed ? TRANSPOSED_STEP : STEP;
+}
+
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 EMU_EXPORT void emu_wgmma(float *d, int columns, const unsigned *a_registers, unsigned long long a,
                           unsigned long long b, int a_transposed, int b_transposed, int accumulate,
                           int element) {
-    site at = EMU_SITE;
     struct issued issued = {
         d, a_registers, a, b, columns, a_transposed, b_transposed, accumulate != 0, element};
-    check_warpgroup("wgmma", at);
-    if (columns < 8 || columns > EMU_WGMMA_COLUMNS || columns % 8 != 0 ||
-        (element != EMU_BF16 && (a_transposed || b_transposed)))
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a wgmma of %d columns%s {1}", emu_who(emu.self), columns,
-                  element != EMU_BF16 ? ", transposed although not of 16-bit elements" : "");
-    emu_meet_whole("wgmma", execute_wgmma, &issued, at);
+    issue(&issued, EMU_SITE);
+}
+
+EMU_EXPORT void emu_wgmma_tile(float *d, int columns, const unsigned *a_registers,
+                               unsigned long long a, unsigned long long b, int a_transposed,
+                               int b_transposed, int accumulate) {
+    for (unsigned k = 0; k < TILE_STEPS; k++) {
+        struct issued issued = {d,
+                                a_registers ? a_registers + k * STEP_REGISTERS : NULL,
+                                a_registers ? 0 : a + k * tile_step(a_transposed),
+                                b + k * tile_step(b_transposed),
+                                columns,
+                                a_transposed,
+                                b_transposed,
+                                k > 0 || accumulate,
+                                EMU_BF16};
+        issue(&issued, EMU_SITE);
+    }
 }
 
 static void execute_fence(struct warp *warp, u32 mask, void **arguments, site at) {

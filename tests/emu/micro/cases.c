@@ -112,10 +112,29 @@ static void add_fragments(void) {
 
 /* ---- products.cu ----------------------------------------------------------------------------- */
 
-enum form { SS_00, SS_01, SS_10, SS_11, RS_00, RS_01, FP8_SS, FORMS };
+/* The tiles' come behind the others; they are of one swizzle. */
+enum form {
+    SS_00,
+    SS_01,
+    SS_10,
+    SS_11,
+    RS_00,
+    RS_01,
+    FP8_SS,
+    FORMS,
+    SS_TILE_00 = FORMS,
+    SS_TILE_01,
+    SS_TILE_10,
+    SS_TILE_11,
+    RS_TILE_00,
+    RS_TILE_01,
+    ALL_FORMS
+};
 
-static const char *const form_names[FORMS] = {"ss_t00", "ss_t01", "ss_t10", "ss_t11",
-                                              "rs_t00", "rs_t01", "fp8_ss"};
+static const char *const form_names[ALL_FORMS] = {
+    "ss_t00",      "ss_t01",      "ss_t10",      "ss_t11",      "rs_t00",
+    "rs_t01",      "fp8_ss",      "ss_tile_t00", "ss_tile_t01", "ss_tile_t10",
+    "ss_tile_t11", "rs_tile_t00", "rs_tile_t01"};
 
 enum numbers { INTEGERS, RANDOM, EXTREMES };
 
@@ -125,16 +144,18 @@ static void add_product(int columns, int form, int swizzle, enum numbers numbers
                                          {FILL_RANDOM_BF16, FILL_RANDOM_E4M3},
                                          {FILL_EXTREME_BF16, FILL_EXTREME_E4M3}};
     int fp8 = form == FP8_SS;
-    int b_transposed = form == SS_01 || form == SS_11 || form == RS_01;
-    /* A swizzled line of a transposed B holds swizzle / 2 columns: all of them exist. */
-    if (b_transposed && 2 * columns % (swizzle ? swizzle : 16) != 0)
+    int b_transposed = form == SS_01 || form == SS_11 || form == RS_01 || form == SS_TILE_01 ||
+                       form == SS_TILE_11 || form == RS_TILE_01;
+    /* A swizzled line of a transposed B holds swizzle / 2 columns: all of them exist, but of a
+     * tile's last one, of which products may take a part. */
+    if (form < FORMS && b_transposed && 2 * columns % (swizzle ? swizzle : 16) != 0)
         return;
     struct micro_case *one = add("products", "wgmma n%d %s swizzle %d %s", columns,
                                  form_names[form], swizzle, names[numbers]);
     one->constants[0].name = "N";
     one->constants[0].value = columns;
     set_region(one, 0, "A", 8192);
-    set_region(one, 1, "B", 128 * columns);
+    set_region(one, 1, "B", 128 * ((columns + 63) / 64 * 64));
     one->threads = 128;
     one->params.form = form;
     one->params.swizzle = swizzle;
@@ -169,6 +190,13 @@ static void add_products(void) {
             if (n == 64)
                 add_product(n, form, 128, EXTREMES);
         }
+    }
+    for (int form = FORMS; form < ALL_FORMS; form++) {
+        for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+            add_product(more[i], form, 128, INTEGERS);
+        for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+            add_product(columns[i], form, 128, INTEGERS);
+        add_product(64, form, 128, RANDOM);
     }
 }
 

@@ -4,16 +4,22 @@
 //@use ptx/wgmma_fp8_ss.cuh n = N
 //@use ptx/wgmma_rs.cuh n = N, tb = 0
 //@use ptx/wgmma_rs.cuh n = N, tb = 1
+//@use ptx/wgmma_rs_tile.cuh n = N, tb = 0
+//@use ptx/wgmma_rs_tile.cuh n = N, tb = 1
 //@use ptx/wgmma_ss.cuh n = N, ta = 0, tb = 0
 //@use ptx/wgmma_ss.cuh n = N, ta = 0, tb = 1
 //@use ptx/wgmma_ss.cuh n = N, ta = 1, tb = 0
 //@use ptx/wgmma_ss.cuh n = N, ta = 1, tb = 1
+//@use ptx/wgmma_ss_tile.cuh n = N, ta = 0, tb = 0
+//@use ptx/wgmma_ss_tile.cuh n = N, ta = 0, tb = 1
+//@use ptx/wgmma_ss_tile.cuh n = N, ta = 1, tb = 0
+//@use ptx/wgmma_ss_tile.cuh n = N, ta = 1, tb = 1
 /*
- * D [64][N] = A B^T by one warpgroup: four instructions, a group each, of 32 bytes of depth (64
- * bf16 or 128 e4m3 values in all). a is A [64][depth], b is B [N][depth], both plain; the kernel
- * lays them out in shared memory, transposed or not and with any swizzle, element by element.
- * `count`: 0, the first instruction ignores what D holds; 1, it adds to the values 0, 1, 2... that
- * D begins with.
+ * D [64][N] = A B^T by one warpgroup: four instructions, a group each or one statement, of 32 bytes
+ * of depth (64 bf16 or 128 e4m3 values in all). a is A [64][depth], b is B [N][depth], both plain;
+ * the kernel lays them out in shared memory, transposed or not and with any swizzle, element by
+ * element. `count`: 0, the first instruction ignores what D holds; 1, it adds to the values 0,
+ * 1, 2... that D begins with.
  *
  * Shared memory: A, 8192 bytes; B, 128 * N, N rounded up to 64.
  */
@@ -26,6 +32,12 @@ enum {
     RS_00 = 4,
     RS_01 = 5,
     FP8_SS = 6,
+    SS_TILE_00 = 7, /* the four in one statement */
+    SS_TILE_01 = 8,
+    SS_TILE_10 = 9,
+    SS_TILE_11 = 10,
+    RS_TILE_00 = 11,
+    RS_TILE_01 = 12,
 
     ROWS = 64,
     DEPTH_BYTES = 128, /* of a row of A or B */
@@ -33,6 +45,15 @@ enum {
     STEPS = DEPTH_BYTES / STEP_BYTES,
     THREADS = 128
 };
+
+DEVICE bool is_a_transposed(int form) {
+    return form == SS_10 || form == SS_11 || form == SS_TILE_10 || form == SS_TILE_11;
+}
+
+DEVICE bool is_b_transposed(int form) {
+    return form == SS_01 || form == SS_11 || form == RS_01 || form == SS_TILE_01 ||
+           form == SS_TILE_11 || form == RS_TILE_01;
+}
 
 /* How an operand lies in shared memory: blocks of `lines` lines of `span` bytes; a line holds
  * `span` bytes of depth of one row or, transposed, of rows at one depth. */
@@ -115,6 +136,22 @@ DEVICE void multiply(float *d, int form, const u32 *fragment, u64 a, u64 b, int 
         wgmma_fp8_ss_n${n}(d, a, b, accumulate);
     }
 }
+
+DEVICE void multiply_tile(float *d, int form, const u32 *fragments, u64 a, u64 b, int accumulate) {
+    if (form == SS_TILE_00) {
+        wgmma_ss_tile_n${n}_t00(d, a, b, accumulate);
+    } else if (form == SS_TILE_01) {
+        wgmma_ss_tile_n${n}_t01(d, a, b, accumulate);
+    } else if (form == SS_TILE_10) {
+        wgmma_ss_tile_n${n}_t10(d, a, b, accumulate);
+    } else if (form == SS_TILE_11) {
+        wgmma_ss_tile_n${n}_t11(d, a, b, accumulate);
+    } else if (form == RS_TILE_00) {
+        wgmma_rs_tile_n${n}_t00(d, fragments, b, accumulate);
+    } else {
+        wgmma_rs_tile_n${n}_t01(d, fragments, b, accumulate);
+    }
+}
 //@end
 // clang-format on
 
@@ -128,14 +165,13 @@ DEVICE void store_result(float *out, const float *d) {
 
 KERNEL void __launch_bounds__(128, 1)
     KERNEL_NAME(const __grid_constant__ struct micro_params params) {
-    const int form = params.form, element_bytes = form >= FP8_SS ? 1 : 2;
+    const int form = params.form, element_bytes = form == FP8_SS ? 1 : 2;
     const struct arrangement a =
-        arrange(A_OFFSET, ROWS, form == SS_10 || form == SS_11, params.swizzle, element_bytes);
+        arrange(A_OFFSET, ROWS, is_a_transposed(form), params.swizzle, element_bytes);
     const struct arrangement b =
-        arrange(B_OFFSET, N, form == SS_01 || form == SS_11 || form == RS_01, params.swizzle,
-                element_bytes);
+        arrange(B_OFFSET, N, is_b_transposed(form), params.swizzle, element_bytes);
     float d[N / 2];
-    u32 fragments[STEPS][4];
+    u32 fragments[STEPS * 4];
     lay_out(&a, params.a);
     lay_out(&b, params.b);
 #pragma unroll
@@ -144,16 +180,22 @@ KERNEL void __launch_bounds__(128, 1)
     }
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-        load_fragment(fragments[step], params.a, step);
+        load_fragment(&fragments[4 * step], params.a, step);
     }
     fence_proxy_async();
     __syncthreads();
     wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-        multiply(d, form, fragments[step], step_descriptor(&a, step), step_descriptor(&b, step),
-                 params.count || step > 0);
+    if (form >= SS_TILE_00) {
+        multiply_tile(d, form, fragments, step_descriptor(&a, 0), step_descriptor(&b, 0),
+                      params.count);
         wgmma_commit();
+    } else {
+#pragma unroll
+        for (int step = 0; step < STEPS; ++step) {
+            multiply(d, form, &fragments[4 * step], step_descriptor(&a, step),
+                     step_descriptor(&b, step), params.count || step > 0);
+            wgmma_commit();
+        }
     }
     wgmma_wait_3();
     wgmma_wait_2();
