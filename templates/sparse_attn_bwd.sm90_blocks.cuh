@@ -25,9 +25,7 @@ enum {
     TILE_COLUMNS = 64,
     TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
     TILE_BYTES = 64 * TILE_PITCH,
-    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
-    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step along columns */
-    ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
+    ATOM_BYTES = 8 * TILE_PITCH, /* eight rows of a tile */
     TILES = DQK / TILE_COLUMNS,
     VALUE_TILES = DV / TILE_COLUMNS,
     MEMBER_ROWS = BLOCK_HEADS / GROUP_QUERIES, /* rows of an item that a query has */

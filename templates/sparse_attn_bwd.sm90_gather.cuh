@@ -7,8 +7,8 @@
 //@use ptx/registers.cuh
 //@use ptx/thread.cuh
 //@use ptx/wgmma.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 1
-//@use ptx/wgmma_ss.cuh n = 128, ta = 0, tb = 1
+//@use ptx/wgmma_ss_tile.cuh n = 8, ta = 0, tb = 1
+//@use ptx/wgmma_ss_tile.cuh n = 128, ta = 0, tb = 1
 //@use sparse_attn_bwd.params.h
 //@use sparse_attn_bwd.sm90_blocks.cuh
 //@use sparse_attn_bwd.sm90_rows.cuh
@@ -24,16 +24,10 @@ DEVICE void issue_last_columns(float *dq, float *rest, bool first) {
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < LAST_GROUPS; ++i) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            const u64 a = descriptor_advance(ds, (u32)(k * STEP_BYTES));
-            const u32 at = (u32)(k * ROW_STEP_BYTES);
-            wgmma_ss_n128_t01(&dq[i * WIDE_VALUES], a,
-                              descriptor_advance(keys, (u32)(i * 2 * TILE_BYTES) + at),
-                              k > 0 || !first);
-            if (DIVIDES_TILE && i == LAST_GROUPS - 1) {
-                wgmma_ss_n8_t01(rest, a, descriptor_advance(eight, at), k > 0 || !first);
-            }
+        wgmma_ss_tile_n128_t01(&dq[i * WIDE_VALUES], ds,
+                               descriptor_advance(keys, (u32)(i * 2 * TILE_BYTES)), !first);
+        if (DIVIDES_TILE && i == LAST_GROUPS - 1) {
+            wgmma_ss_tile_n8_t01(rest, ds, eight, !first);
         }
         wgmma_commit();
     }

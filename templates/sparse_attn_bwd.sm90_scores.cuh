@@ -9,9 +9,9 @@
 //@use ptx/registers.cuh
 //@use ptx/thread.cuh
 //@use ptx/wgmma.cuh
-//@use ptx/wgmma_rs.cuh n = 56, tb = 1
-//@use ptx/wgmma_rs.cuh n = 128, tb = 1
-//@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
+//@use ptx/wgmma_rs_tile.cuh n = 56, tb = 1
+//@use ptx/wgmma_rs_tile.cuh n = 128, tb = 1
+//@use ptx/wgmma_ss_tile.cuh n = 64, ta = 0, tb = 0
 //@use sparse_attn_bwd.params.h
 //@use sparse_attn_bwd.sm90_blocks.cuh
 //@use sparse_attn_bwd.sm90_rows.cuh
@@ -42,20 +42,15 @@ DEVICE void issue_products(float *s, float *dp, int flags, u32 block) {
         mbarrier_wait(barrier_at(KEYS_FULL + tile), block & 1);
         fence_proxy_async();
         wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            const u32 at = (u32)(tile * TILE_BYTES + k * STEP_BYTES);
-            wgmma_ss_n64_t00(s, descriptor_advance(query, at), descriptor_advance(keys, at),
-                             i + k > 0);
-        }
+        const u32 at = (u32)(tile * TILE_BYTES);
+        wgmma_ss_tile_n64_t00(s, descriptor_advance(query, at), descriptor_advance(keys, at),
+                              i > 0);
         if (i == TILES - 1) {
             wgmma_commit();
         }
-#pragma unroll
-        for (int k = 0; k < 4 && tile < VALUE_TILES; ++k) {
-            const u32 at = (u32)(tile * TILE_BYTES + k * STEP_BYTES);
-            wgmma_ss_n64_t00(dp, descriptor_advance(grad_out, at), descriptor_advance(keys, at),
-                             i + k > 0);
+        if (tile < VALUE_TILES) {
+            wgmma_ss_tile_n64_t00(dp, descriptor_advance(grad_out, at),
+                                  descriptor_advance(keys, at), i > 0);
         }
     }
     wgmma_commit();
@@ -133,15 +128,11 @@ DEVICE void drop_absent(float *values, int count) {
 DEVICE void issue_first_columns(float *dq, float *rest, const u32 *ds, bool first) {
     const u64 keys = columns_descriptor(KEYS_OFFSET);
     wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
-        wgmma_rs_n128_t01(dq, &ds[4 * k], b, k > 0 || !first);
-        if (DIVIDES_TILE) {
-            wgmma_rs_n56_t01(rest, &ds[4 * k], descriptor_advance(b, DIVIDED_TILE * TILE_BYTES),
-                             k > 0 || !first);
-        }
+    if (DIVIDES_TILE) { /* first: else ptxas spills in deterministic pairs */
+        wgmma_rs_tile_n56_t01(rest, ds, descriptor_advance(keys, DIVIDED_TILE * TILE_BYTES),
+                              !first);
     }
+    wgmma_rs_tile_n128_t01(dq, ds, keys, !first);
     wgmma_commit();
 }
 

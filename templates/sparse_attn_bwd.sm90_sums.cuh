@@ -7,7 +7,7 @@
 //@use ptx/registers.cuh
 //@use ptx/thread.cuh
 //@use ptx/wgmma.cuh
-//@use ptx/wgmma_rs.cuh n = 32, tb = 1
+//@use ptx/wgmma_rs_tile.cuh n = 32, tb = 1
 //@use sparse_attn_bwd.params.h
 //@use sparse_attn_bwd.sm90_blocks.cuh
 //@use sparse_attn_bwd.sm90_exchange.cuh
@@ -29,15 +29,9 @@ DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int tile, u32 
     const u64 grad_out = columns_descriptor(GRAD_OUT_OFFSET);
     const u32 at = (u32)(tile * TILE_BYTES) + half * (SUM_COLUMNS * 2);
     wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        wgmma_rs_n32_t01(sums, &ds[4 * k],
-                         descriptor_advance(query, at + (u32)(k * ROW_STEP_BYTES)), k > 0);
-    }
-#pragma unroll
-    for (int k = 0; k < 4 && tile < VALUE_TILES; ++k) {
-        wgmma_rs_n32_t01(sums, &p[4 * k],
-                         descriptor_advance(grad_out, at + (u32)(k * ROW_STEP_BYTES)), 1);
+    wgmma_rs_tile_n32_t01(sums, ds, descriptor_advance(query, at), 0);
+    if (tile < VALUE_TILES) {
+        wgmma_rs_tile_n32_t01(sums, p, descriptor_advance(grad_out, at), 1);
     }
     wgmma_commit();
 }

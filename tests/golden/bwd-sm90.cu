@@ -657,9 +657,7 @@ enum {
     TILE_COLUMNS = 64,
     TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
     TILE_BYTES = 64 * TILE_PITCH,
-    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
-    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step along columns */
-    ROW_STEP_BYTES = 2 * ATOM_BYTES, /* 16 rows of a tile: a k-step along rows */
+    ATOM_BYTES = 8 * TILE_PITCH, /* eight rows of a tile */
     TILES = DQK / TILE_COLUMNS,
     VALUE_TILES = DV / TILE_COLUMNS,
     MEMBER_ROWS = BLOCK_HEADS / GROUP_QUERIES, /* rows of an item that a query has */
@@ -1043,9 +1041,9 @@ DEVICE void write_block(const struct entry *entry, const struct sparse_attn_bwd_
  * (ARCHITECTURE.md, "Tests"). Of several queries functions that are called: inlined, they cost the
  * roles behind them a register that they do not have.
  */
-#line 417 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#line 415 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 #define DEVICE_ONCE DEVICE
-#line 419 "templates/sparse_attn_bwd.sm90_blocks.cuh"
+#line 417 "templates/sparse_attn_bwd.sm90_blocks.cuh"
 DEVICE_ONCE void find_first_block(const struct sparse_attn_bwd_params *params) {
     if (thread_number() % WARPGROUP < 32) {
         const int step = find_step(params);
@@ -1639,206 +1637,494 @@ DEVICE void wgmma_wait_3(void) {
     asm volatile("wgmma.wait_group.sync.aligned 3;" : : : "memory");
 }
 
-#line 4 "templates/ptx/wgmma_rs.cuh"
+#line 4 "templates/ptx/wgmma_rs_tile.cuh"
 
-/* As wgmma_ss_n56, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
- * (PTX ISA, "wgmma.mma_async"). */
+/* The four wgmma_rs_n56_t01 of 64 of depth, as in ptx/wgmma_ss_tile.cuh; four words of a for
+ * each (PTX ISA, "wgmma.mma_async"). */
 // clang-format off
-DEVICE void wgmma_rs_n56_t01(float *d, const u32 *a, u64 b, int accumulate) {
+DEVICE void wgmma_rs_tile_n56_t01(float *d, const u32 *a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %33, 0;\n\t"
+                 ".reg .b64 b;\n\t"
+                 "setp.ne.s32 p, %45, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %44, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%0, %1, %2, %3, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%4, %5, %6, %7, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%8, %9, %10, %11, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%12, %13, %14, %15, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%16, %17, %18, %19, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%20, %21, %22, %23, "
-#line 15 "templates/ptx/wgmma_rs.cuh"
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
                  "%24, %25, %26, %27}, "
-                 "{%28, %29, %30, %31}, "
-                 "%32, p, 1, 1, 1;}"
+                 "{%28, %29, "
+                 "%30, %31}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %44, 128;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%24, %25, %26, %27}, "
+                 "{%32, %33, "
+                 "%34, %35}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %44, 256;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%24, %25, %26, %27}, "
+                 "{%36, %37, "
+                 "%38, %39}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %44, 384;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n56k16.f32.bf16.bf16 {"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%24, %25, %26, %27}, "
+                 "{%40, %41, "
+                 "%42, %43}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 24 "templates/ptx/wgmma_rs_tile.cuh"
+                 "}"
                  :
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[0]), "+f"(d[1]),
                  "+f"(d[2]), "+f"(d[3]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[4]), "+f"(d[5]),
                  "+f"(d[6]), "+f"(d[7]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[8]), "+f"(d[9]),
                  "+f"(d[10]), "+f"(d[11]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[12]), "+f"(d[13]),
                  "+f"(d[14]), "+f"(d[15]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[16]), "+f"(d[17]),
                  "+f"(d[18]), "+f"(d[19]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[20]), "+f"(d[21]),
                  "+f"(d[22]), "+f"(d[23]),
-#line 23 "templates/ptx/wgmma_rs.cuh"
+#line 30 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[24]), "+f"(d[25]),
                  "+f"(d[26]), "+f"(d[27])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+                 :
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[8]), "r"(a[9]), "r"(a[10]), "r"(a[11]),
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15]),
+#line 36 "templates/ptx/wgmma_rs_tile.cuh"
+                 "l"(b), "r"(accumulate));
 }
 // clang-format on
 
-#line 4 "templates/ptx/wgmma_rs.cuh"
+#line 4 "templates/ptx/wgmma_rs_tile.cuh"
 
-/* As wgmma_ss_n128, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
- * (PTX ISA, "wgmma.mma_async"). */
+/* The four wgmma_rs_n128_t01 of 64 of depth, as in ptx/wgmma_ss_tile.cuh; four words of a for
+ * each (PTX ISA, "wgmma.mma_async"). */
 // clang-format off
-DEVICE void wgmma_rs_n128_t01(float *d, const u32 *a, u64 b, int accumulate) {
+DEVICE void wgmma_rs_tile_n128_t01(float *d, const u32 *a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %69, 0;\n\t"
+                 ".reg .b64 b;\n\t"
+                 "setp.ne.s32 p, %81, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %80, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%0, %1, %2, %3, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%4, %5, %6, %7, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%8, %9, %10, %11, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%12, %13, %14, %15, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%16, %17, %18, %19, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%20, %21, %22, %23, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%24, %25, %26, %27, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%28, %29, %30, %31, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%32, %33, %34, %35, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%36, %37, %38, %39, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%40, %41, %42, %43, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%44, %45, %46, %47, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%48, %49, %50, %51, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%52, %53, %54, %55, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%56, %57, %58, %59, "
-#line 15 "templates/ptx/wgmma_rs.cuh"
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
                  "%60, %61, %62, %63}, "
-                 "{%64, %65, %66, %67}, "
-                 "%68, p, 1, 1, 1;}"
+                 "{%64, %65, "
+                 "%66, %67}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %80, 128;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%24, %25, %26, %27, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%28, %29, %30, %31, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%32, %33, %34, %35, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%36, %37, %38, %39, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%40, %41, %42, %43, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%44, %45, %46, %47, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%48, %49, %50, %51, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%52, %53, %54, %55, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%56, %57, %58, %59, "
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%60, %61, %62, %63}, "
+                 "{%68, %69, "
+                 "%70, %71}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %80, 256;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%24, %25, %26, %27, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%28, %29, %30, %31, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%32, %33, %34, %35, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%36, %37, %38, %39, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%40, %41, %42, %43, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%44, %45, %46, %47, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%48, %49, %50, %51, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%52, %53, %54, %55, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%56, %57, %58, %59, "
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%60, %61, %62, %63}, "
+                 "{%72, %73, "
+                 "%74, %75}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %80, 384;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%24, %25, %26, %27, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%28, %29, %30, %31, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%32, %33, %34, %35, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%36, %37, %38, %39, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%40, %41, %42, %43, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%44, %45, %46, %47, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%48, %49, %50, %51, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%52, %53, %54, %55, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%56, %57, %58, %59, "
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%60, %61, %62, %63}, "
+                 "{%76, %77, "
+                 "%78, %79}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 24 "templates/ptx/wgmma_rs_tile.cuh"
+                 "}"
                  :
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[0]), "+f"(d[1]),
                  "+f"(d[2]), "+f"(d[3]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[4]), "+f"(d[5]),
                  "+f"(d[6]), "+f"(d[7]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[8]), "+f"(d[9]),
                  "+f"(d[10]), "+f"(d[11]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[12]), "+f"(d[13]),
                  "+f"(d[14]), "+f"(d[15]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[16]), "+f"(d[17]),
                  "+f"(d[18]), "+f"(d[19]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[20]), "+f"(d[21]),
                  "+f"(d[22]), "+f"(d[23]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[24]), "+f"(d[25]),
                  "+f"(d[26]), "+f"(d[27]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[28]), "+f"(d[29]),
                  "+f"(d[30]), "+f"(d[31]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[32]), "+f"(d[33]),
                  "+f"(d[34]), "+f"(d[35]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[36]), "+f"(d[37]),
                  "+f"(d[38]), "+f"(d[39]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[40]), "+f"(d[41]),
                  "+f"(d[42]), "+f"(d[43]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[44]), "+f"(d[45]),
                  "+f"(d[46]), "+f"(d[47]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[48]), "+f"(d[49]),
                  "+f"(d[50]), "+f"(d[51]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[52]), "+f"(d[53]),
                  "+f"(d[54]), "+f"(d[55]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[56]), "+f"(d[57]),
                  "+f"(d[58]), "+f"(d[59]),
-#line 23 "templates/ptx/wgmma_rs.cuh"
+#line 30 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[60]), "+f"(d[61]),
                  "+f"(d[62]), "+f"(d[63])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+                 :
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[8]), "r"(a[9]), "r"(a[10]), "r"(a[11]),
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15]),
+#line 36 "templates/ptx/wgmma_rs_tile.cuh"
+                 "l"(b), "r"(accumulate));
 }
 // clang-format on
 
-#line 4 "templates/ptx/wgmma_ss.cuh"
+#line 4 "templates/ptx/wgmma_ss_tile.cuh"
 
 /*
- * d = a * b, or d += a * b when `accumulate`: 64 x 64, depth 16, bf16 in, fp32 accumulation, by
- * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
- * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
- * and at column 8 * (i / 4) + 2 * t + i % 2.
+ * The four wgmma_ss_n64_t00 of 64 of depth, one behind the other: the first one sets d
+ * or, when `accumulate`, adds to it, the others add (PTX ISA, "wgmma.mma_async"). a and b are
+ * swizzled by 128 bytes: 16 of depth are 32 bytes of a line or, transposed, 16 lines, which is 2 or
+ * 128 in a descriptor. One statement, since the compiler's time goes by statements times their
+ * values.
  */
 // clang-format off
-DEVICE void wgmma_ss_n64_t00(float *d, u64 a, u64 b, int accumulate) {
+DEVICE void wgmma_ss_tile_n64_t00(float *d, u64 a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
+                 ".reg .b64 a, b;\n\t"
                  "setp.ne.s32 p, %34, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %32, 0;\n\t"
+                 "add.s64 b, %33, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%0, %1, %2, %3, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%4, %5, %6, %7, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%8, %9, %10, %11, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%12, %13, %14, %15, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%16, %17, %18, %19, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%20, %21, %22, %23, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%24, %25, %26, %27, "
-#line 19 "templates/ptx/wgmma_ss.cuh"
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
                  "%28, %29, %30, %31}, "
-                 "%32, %33, p, 1, 1, 0, 0;}"
+                 "a, b, p, 1, 1, 0, 0;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %32, 2;\n\t"
+                 "add.s64 b, %33, 2;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%24, %25, %26, %27, "
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%28, %29, %30, %31}, "
+                 "a, b, p, 1, 1, 0, 0;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %32, 4;\n\t"
+                 "add.s64 b, %33, 4;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%24, %25, %26, %27, "
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%28, %29, %30, %31}, "
+                 "a, b, p, 1, 1, 0, 0;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %32, 6;\n\t"
+                 "add.s64 b, %33, 6;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%24, %25, %26, %27, "
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%28, %29, %30, %31}, "
+                 "a, b, p, 1, 1, 0, 0;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 28 "templates/ptx/wgmma_ss_tile.cuh"
+                 "}"
                  :
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[0]), "+f"(d[1]),
                  "+f"(d[2]), "+f"(d[3]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[4]), "+f"(d[5]),
                  "+f"(d[6]), "+f"(d[7]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[8]), "+f"(d[9]),
                  "+f"(d[10]), "+f"(d[11]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[12]), "+f"(d[13]),
                  "+f"(d[14]), "+f"(d[15]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[16]), "+f"(d[17]),
                  "+f"(d[18]), "+f"(d[19]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[20]), "+f"(d[21]),
                  "+f"(d[22]), "+f"(d[23]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[24]), "+f"(d[25]),
                  "+f"(d[26]), "+f"(d[27]),
-#line 26 "templates/ptx/wgmma_ss.cuh"
+#line 34 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[28]), "+f"(d[29]),
                  "+f"(d[30]), "+f"(d[31])
                  : "l"(a), "l"(b), "r"(accumulate));
@@ -1873,20 +2159,15 @@ DEVICE void issue_products(float *s, float *dp, int flags, u32 block) {
         mbarrier_wait(barrier_at(KEYS_FULL + tile), block & 1);
         fence_proxy_async();
         wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            const u32 at = (u32)(tile * TILE_BYTES + k * STEP_BYTES);
-            wgmma_ss_n64_t00(s, descriptor_advance(query, at), descriptor_advance(keys, at),
-                             i + k > 0);
-        }
+        const u32 at = (u32)(tile * TILE_BYTES);
+        wgmma_ss_tile_n64_t00(s, descriptor_advance(query, at), descriptor_advance(keys, at),
+                              i > 0);
         if (i == TILES - 1) {
             wgmma_commit();
         }
-#pragma unroll
-        for (int k = 0; k < 4 && tile < VALUE_TILES; ++k) {
-            const u32 at = (u32)(tile * TILE_BYTES + k * STEP_BYTES);
-            wgmma_ss_n64_t00(dp, descriptor_advance(grad_out, at), descriptor_advance(keys, at),
-                             i + k > 0);
+        if (tile < VALUE_TILES) {
+            wgmma_ss_tile_n64_t00(dp, descriptor_advance(grad_out, at),
+                                  descriptor_advance(keys, at), i > 0);
         }
     }
     wgmma_commit();
@@ -1964,15 +2245,11 @@ DEVICE void drop_absent(float *values, int count) {
 DEVICE void issue_first_columns(float *dq, float *rest, const u32 *ds, bool first) {
     const u64 keys = columns_descriptor(KEYS_OFFSET);
     wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
-        wgmma_rs_n128_t01(dq, &ds[4 * k], b, k > 0 || !first);
-        if (DIVIDES_TILE) {
-            wgmma_rs_n56_t01(rest, &ds[4 * k], descriptor_advance(b, DIVIDED_TILE * TILE_BYTES),
-                             k > 0 || !first);
-        }
+    if (DIVIDES_TILE) { /* first: else ptxas spills in deterministic pairs */
+        wgmma_rs_tile_n56_t01(rest, ds, descriptor_advance(keys, DIVIDED_TILE * TILE_BYTES),
+                              !first);
     }
+    wgmma_rs_tile_n128_t01(dq, ds, keys, !first);
     wgmma_commit();
 }
 
@@ -2076,123 +2353,277 @@ DEVICE void run_scores(const struct sparse_attn_bwd_params *params) {
     } while (flags & MORE_BLOCKS);
 }
 
-#line 4 "templates/ptx/wgmma_ss.cuh"
+#line 4 "templates/ptx/wgmma_ss_tile.cuh"
 
 /*
- * d = a * b, or d += a * b when `accumulate`: 64 x 8, depth 16, bf16 in, fp32 accumulation, by
- * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
- * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
- * and at column 8 * (i / 4) + 2 * t + i % 2.
+ * The four wgmma_ss_n8_t01 of 64 of depth, one behind the other: the first one sets d
+ * or, when `accumulate`, adds to it, the others add (PTX ISA, "wgmma.mma_async"). a and b are
+ * swizzled by 128 bytes: 16 of depth are 32 bytes of a line or, transposed, 16 lines, which is 2 or
+ * 128 in a descriptor. One statement, since the compiler's time goes by statements times their
+ * values.
  */
 // clang-format off
-DEVICE void wgmma_ss_n8_t01(float *d, u64 a, u64 b, int accumulate) {
+DEVICE void wgmma_ss_tile_n8_t01(float *d, u64 a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
+                 ".reg .b64 a, b;\n\t"
                  "setp.ne.s32 p, %6, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %4, 0;\n\t"
+                 "add.s64 b, %5, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
-#line 19 "templates/ptx/wgmma_ss.cuh"
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
                  "%0, %1, %2, %3}, "
-                 "%4, %5, p, 1, 1, 0, 1;}"
+                 "a, b, p, 1, 1, 0, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %4, 2;\n\t"
+                 "add.s64 b, %5, 128;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%0, %1, %2, %3}, "
+                 "a, b, p, 1, 1, 0, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %4, 4;\n\t"
+                 "add.s64 b, %5, 256;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%0, %1, %2, %3}, "
+                 "a, b, p, 1, 1, 0, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %4, 6;\n\t"
+                 "add.s64 b, %5, 384;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {"
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%0, %1, %2, %3}, "
+                 "a, b, p, 1, 1, 0, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 28 "templates/ptx/wgmma_ss_tile.cuh"
+                 "}"
                  :
-#line 26 "templates/ptx/wgmma_ss.cuh"
+#line 34 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[0]), "+f"(d[1]),
                  "+f"(d[2]), "+f"(d[3])
                  : "l"(a), "l"(b), "r"(accumulate));
 }
 // clang-format on
 
-#line 4 "templates/ptx/wgmma_ss.cuh"
+#line 4 "templates/ptx/wgmma_ss_tile.cuh"
 
 /*
- * d = a * b, or d += a * b when `accumulate`: 64 x 128, depth 16, bf16 in, fp32 accumulation, by
- * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
- * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
- * and at column 8 * (i / 4) + 2 * t + i % 2.
+ * The four wgmma_ss_n128_t01 of 64 of depth, one behind the other: the first one sets d
+ * or, when `accumulate`, adds to it, the others add (PTX ISA, "wgmma.mma_async"). a and b are
+ * swizzled by 128 bytes: 16 of depth are 32 bytes of a line or, transposed, 16 lines, which is 2 or
+ * 128 in a descriptor. One statement, since the compiler's time goes by statements times their
+ * values.
  */
 // clang-format off
-DEVICE void wgmma_ss_n128_t01(float *d, u64 a, u64 b, int accumulate) {
+DEVICE void wgmma_ss_tile_n128_t01(float *d, u64 a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
+                 ".reg .b64 a, b;\n\t"
                  "setp.ne.s32 p, %66, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %64, 0;\n\t"
+                 "add.s64 b, %65, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%0, %1, %2, %3, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%4, %5, %6, %7, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%8, %9, %10, %11, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%12, %13, %14, %15, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%16, %17, %18, %19, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%20, %21, %22, %23, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%24, %25, %26, %27, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%28, %29, %30, %31, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%32, %33, %34, %35, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%36, %37, %38, %39, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%40, %41, %42, %43, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%44, %45, %46, %47, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%48, %49, %50, %51, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%52, %53, %54, %55, "
-#line 17 "templates/ptx/wgmma_ss.cuh"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
                  "%56, %57, %58, %59, "
-#line 19 "templates/ptx/wgmma_ss.cuh"
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
                  "%60, %61, %62, %63}, "
-                 "%64, %65, p, 1, 1, 0, 1;}"
+                 "a, b, p, 1, 1, 0, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %64, 2;\n\t"
+                 "add.s64 b, %65, 128;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%24, %25, %26, %27, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%28, %29, %30, %31, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%32, %33, %34, %35, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%36, %37, %38, %39, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%40, %41, %42, %43, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%44, %45, %46, %47, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%48, %49, %50, %51, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%52, %53, %54, %55, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%56, %57, %58, %59, "
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%60, %61, %62, %63}, "
+                 "a, b, p, 1, 1, 0, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %64, 4;\n\t"
+                 "add.s64 b, %65, 256;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%24, %25, %26, %27, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%28, %29, %30, %31, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%32, %33, %34, %35, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%36, %37, %38, %39, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%40, %41, %42, %43, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%44, %45, %46, %47, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%48, %49, %50, %51, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%52, %53, %54, %55, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%56, %57, %58, %59, "
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%60, %61, %62, %63}, "
+                 "a, b, p, 1, 1, 0, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 18 "templates/ptx/wgmma_ss_tile.cuh"
+                 "add.s64 a, %64, 6;\n\t"
+                 "add.s64 b, %65, 384;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%12, %13, %14, %15, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%16, %17, %18, %19, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%20, %21, %22, %23, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%24, %25, %26, %27, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%28, %29, %30, %31, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%32, %33, %34, %35, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%36, %37, %38, %39, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%40, %41, %42, %43, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%44, %45, %46, %47, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%48, %49, %50, %51, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%52, %53, %54, %55, "
+#line 22 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%56, %57, %58, %59, "
+#line 24 "templates/ptx/wgmma_ss_tile.cuh"
+                 "%60, %61, %62, %63}, "
+                 "a, b, p, 1, 1, 0, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 28 "templates/ptx/wgmma_ss_tile.cuh"
+                 "}"
                  :
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[0]), "+f"(d[1]),
                  "+f"(d[2]), "+f"(d[3]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[4]), "+f"(d[5]),
                  "+f"(d[6]), "+f"(d[7]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[8]), "+f"(d[9]),
                  "+f"(d[10]), "+f"(d[11]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[12]), "+f"(d[13]),
                  "+f"(d[14]), "+f"(d[15]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[16]), "+f"(d[17]),
                  "+f"(d[18]), "+f"(d[19]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[20]), "+f"(d[21]),
                  "+f"(d[22]), "+f"(d[23]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[24]), "+f"(d[25]),
                  "+f"(d[26]), "+f"(d[27]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[28]), "+f"(d[29]),
                  "+f"(d[30]), "+f"(d[31]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[32]), "+f"(d[33]),
                  "+f"(d[34]), "+f"(d[35]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[36]), "+f"(d[37]),
                  "+f"(d[38]), "+f"(d[39]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[40]), "+f"(d[41]),
                  "+f"(d[42]), "+f"(d[43]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[44]), "+f"(d[45]),
                  "+f"(d[46]), "+f"(d[47]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[48]), "+f"(d[49]),
                  "+f"(d[50]), "+f"(d[51]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[52]), "+f"(d[53]),
                  "+f"(d[54]), "+f"(d[55]),
-#line 23 "templates/ptx/wgmma_ss.cuh"
+#line 31 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[56]), "+f"(d[57]),
                  "+f"(d[58]), "+f"(d[59]),
-#line 26 "templates/ptx/wgmma_ss.cuh"
+#line 34 "templates/ptx/wgmma_ss_tile.cuh"
                  "+f"(d[60]), "+f"(d[61]),
                  "+f"(d[62]), "+f"(d[63])
                  : "l"(a), "l"(b), "r"(accumulate));
@@ -2212,16 +2643,10 @@ DEVICE void issue_last_columns(float *dq, float *rest, bool first) {
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < LAST_GROUPS; ++i) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            const u64 a = descriptor_advance(ds, (u32)(k * STEP_BYTES));
-            const u32 at = (u32)(k * ROW_STEP_BYTES);
-            wgmma_ss_n128_t01(&dq[i * WIDE_VALUES], a,
-                              descriptor_advance(keys, (u32)(i * 2 * TILE_BYTES) + at),
-                              k > 0 || !first);
-            if (DIVIDES_TILE && i == LAST_GROUPS - 1) {
-                wgmma_ss_n8_t01(rest, a, descriptor_advance(eight, at), k > 0 || !first);
-            }
+        wgmma_ss_tile_n128_t01(&dq[i * WIDE_VALUES], ds,
+                               descriptor_advance(keys, (u32)(i * 2 * TILE_BYTES)), !first);
+        if (DIVIDES_TILE && i == LAST_GROUPS - 1) {
+            wgmma_ss_tile_n8_t01(rest, ds, eight, !first);
         }
         wgmma_commit();
     }
@@ -2378,39 +2803,101 @@ DEVICE void send_sums(char *to, const float *four, bool partial) {
     }
 }
 
-#line 4 "templates/ptx/wgmma_rs.cuh"
+#line 4 "templates/ptx/wgmma_rs_tile.cuh"
 
-/* As wgmma_ss_n32, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
- * (PTX ISA, "wgmma.mma_async"). */
+/* The four wgmma_rs_n32_t01 of 64 of depth, as in ptx/wgmma_ss_tile.cuh; four words of a for
+ * each (PTX ISA, "wgmma.mma_async"). */
 // clang-format off
-DEVICE void wgmma_rs_n32_t01(float *d, const u32 *a, u64 b, int accumulate) {
+DEVICE void wgmma_rs_tile_n32_t01(float *d, const u32 *a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"
-                 "setp.ne.s32 p, %21, 0;\n\t"
+                 ".reg .b64 b;\n\t"
+                 "setp.ne.s32 p, %33, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %32, 0;\n\t"
                  "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%0, %1, %2, %3, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%4, %5, %6, %7, "
-#line 13 "templates/ptx/wgmma_rs.cuh"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
                  "%8, %9, %10, %11, "
-#line 15 "templates/ptx/wgmma_rs.cuh"
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
                  "%12, %13, %14, %15}, "
-                 "{%16, %17, %18, %19}, "
-                 "%20, p, 1, 1, 1;}"
+                 "{%16, %17, "
+                 "%18, %19}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %32, 128;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%12, %13, %14, %15}, "
+                 "{%20, %21, "
+                 "%22, %23}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %32, 256;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%12, %13, %14, %15}, "
+                 "{%24, %25, "
+                 "%26, %27}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 13 "templates/ptx/wgmma_rs_tile.cuh"
+                 "add.s64 b, %32, 384;\n\t"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%0, %1, %2, %3, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%4, %5, %6, %7, "
+#line 16 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%8, %9, %10, %11, "
+#line 18 "templates/ptx/wgmma_rs_tile.cuh"
+                 "%12, %13, %14, %15}, "
+                 "{%28, %29, "
+                 "%30, %31}, "
+                 "b, p, 1, 1, 1;\n\t"
+                 "setp.eq.s32 p, 0, 0;\n\t"
+#line 24 "templates/ptx/wgmma_rs_tile.cuh"
+                 "}"
                  :
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[0]), "+f"(d[1]),
                  "+f"(d[2]), "+f"(d[3]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[4]), "+f"(d[5]),
                  "+f"(d[6]), "+f"(d[7]),
-#line 20 "templates/ptx/wgmma_rs.cuh"
+#line 27 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[8]), "+f"(d[9]),
                  "+f"(d[10]), "+f"(d[11]),
-#line 23 "templates/ptx/wgmma_rs.cuh"
+#line 30 "templates/ptx/wgmma_rs_tile.cuh"
                  "+f"(d[12]), "+f"(d[13]),
                  "+f"(d[14]), "+f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+                 :
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[4]), "r"(a[5]), "r"(a[6]), "r"(a[7]),
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[8]), "r"(a[9]), "r"(a[10]), "r"(a[11]),
+#line 34 "templates/ptx/wgmma_rs_tile.cuh"
+                 "r"(a[12]), "r"(a[13]), "r"(a[14]), "r"(a[15]),
+#line 36 "templates/ptx/wgmma_rs_tile.cuh"
+                 "l"(b), "r"(accumulate));
 }
 // clang-format on
 
@@ -2433,15 +2920,9 @@ DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int tile, u32 
     const u64 grad_out = columns_descriptor(GRAD_OUT_OFFSET);
     const u32 at = (u32)(tile * TILE_BYTES) + half * (SUM_COLUMNS * 2);
     wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        wgmma_rs_n32_t01(sums, &ds[4 * k],
-                         descriptor_advance(query, at + (u32)(k * ROW_STEP_BYTES)), k > 0);
-    }
-#pragma unroll
-    for (int k = 0; k < 4 && tile < VALUE_TILES; ++k) {
-        wgmma_rs_n32_t01(sums, &p[4 * k],
-                         descriptor_advance(grad_out, at + (u32)(k * ROW_STEP_BYTES)), 1);
+    wgmma_rs_tile_n32_t01(sums, ds, descriptor_advance(query, at), 0);
+    if (tile < VALUE_TILES) {
+        wgmma_rs_tile_n32_t01(sums, p, descriptor_advance(grad_out, at), 1);
     }
     wgmma_commit();
 }
