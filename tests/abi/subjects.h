@@ -1,0 +1,41 @@
+/* What the tests of structs of another version are made of: a call with one struct that is the
+ * caller's. See structs.c. */
+#ifndef SMELT_TESTS_ABI_SUBJECTS_H
+#define SMELT_TESTS_ABI_SUBJECTS_H
+
+#include <stddef.h>
+
+#include "smelt/smelt.h"
+
+enum {
+    TAIL = 32, /* bytes more than this program's structs have */
+    CANARY = 0xA5,
+    POISON = 0xEE
+};
+
+/* The struct stands in `memory`, 0 but for `size` and what `fill` put there. */
+struct subject {
+    const char *type;     /* as its header names it */
+    const char *argument; /* as messages name it */
+    size_t size;
+    int is_input;
+    void (*fill)(void *memory);
+    smelt_status (*call)(void *memory);
+};
+
+#define SUBJECT(type, argument, is_input, fill, call)                                              \
+    { #type, argument, sizeof(type), is_input, fill, call }
+
+void fill_nothing(void *memory);
+
+/* The operators' subjects, on operators made from a context with a device. */
+extern const struct subject operator_subjects[];
+extern const int operator_subject_count;
+smelt_status make_operators(smelt_context *context);
+void destroy_operators(void);
+
+/* Tests: a bucketed operator's structs, and what every operator says of its kernels. */
+void operators_work(void **state);
+void kernel_infos(void **state);
+
+#endif
