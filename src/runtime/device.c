@@ -106,6 +106,14 @@ smelt_status smelt_device_free(const smelt_context *context, void *pointer) {
     return leave(context, pushed, "cuMemFree", context->driver->cuMemFree(address(pointer)));
 }
 
+/* Waits for what the driver's call on the default stream, named *call, may have left under way. */
+static CUresult finish(const smelt_context *context, CUresult result, const char **call) {
+    if (result != CUDA_SUCCESS)
+        return result;
+    *call = "cuStreamSynchronize";
+    return context->driver->cuStreamSynchronize(NULL);
+}
+
 smelt_status smelt_device_upload(const smelt_context *context, void *device, const void *host,
                                  size_t bytes) {
     int pushed;
@@ -114,8 +122,12 @@ smelt_status smelt_device_upload(const smelt_context *context, void *device, con
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
-    return leave(context, pushed, "cuMemcpyHtoD",
-                 context->driver->cuMemcpyHtoD(address(device), host, bytes));
+    /* Of pageable memory it may return when the host's bytes are staged, before they have arrived.
+     */
+    const char *call = "cuMemcpyHtoD";
+    CUresult result = context->driver->cuMemcpyHtoD(address(device), host, bytes);
+    result = finish(context, result, &call);
+    return leave(context, pushed, call, result);
 }
 
 smelt_status smelt_device_download(const smelt_context *context, void *host, const void *device,
@@ -137,14 +149,11 @@ smelt_status smelt_device_fill(const smelt_context *context, void *device, int b
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
-    /* A fill of device memory may return before it is done; the header promises otherwise. */
+    /* It may return before it is done. */
     const char *call = "cuMemsetD8";
     CUresult result =
         context->driver->cuMemsetD8(address(device), (unsigned char)(byte & 0xFF), bytes);
-    if (result == CUDA_SUCCESS) {
-        call = "cuStreamSynchronize";
-        result = context->driver->cuStreamSynchronize(NULL);
-    }
+    result = finish(context, result, &call);
     return leave(context, pushed, call, result);
 }
 
@@ -158,8 +167,11 @@ smelt_status smelt_stream_create(const smelt_context *context, struct CUstream_s
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
-    return leave(context, pushed, "cuStreamCreate",
-                 context->driver->cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
+    CUstream made = NULL;
+    CUresult result = context->driver->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS)
+        *stream = made;
+    return leave(context, pushed, "cuStreamCreate", result);
 }
 
 smelt_status smelt_stream_synchronize(const smelt_context *context, struct CUstream_st *stream) {
@@ -189,8 +201,11 @@ smelt_status smelt_event_create(const smelt_context *context, struct CUevent_st 
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
-    return leave(context, pushed, "cuEventCreate",
-                 context->driver->cuEventCreate(event, CU_EVENT_DEFAULT));
+    CUevent made = NULL;
+    CUresult result = context->driver->cuEventCreate(&made, CU_EVENT_DEFAULT);
+    if (result == CUDA_SUCCESS)
+        *event = made;
+    return leave(context, pushed, "cuEventCreate", result);
 }
 
 smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st *event,
@@ -207,6 +222,9 @@ smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st 
 smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st *begin,
                                  struct CUevent_st *end, float *milliseconds) {
     int pushed;
+    float elapsed = 0;
+    if (milliseconds)
+        *milliseconds = 0;
     if (!begin || !end || !milliseconds)
         return null_argument(!begin ? "begin" : !end ? "end" : "milliseconds");
     smelt_status status = enter(context, &pushed);
@@ -216,8 +234,10 @@ smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st
     CUresult result = context->driver->cuEventSynchronize(end);
     if (result == CUDA_SUCCESS) {
         call = "cuEventElapsedTime";
-        result = context->driver->cuEventElapsedTime(milliseconds, begin, end);
+        result = context->driver->cuEventElapsedTime(&elapsed, begin, end);
     }
+    if (result == CUDA_SUCCESS)
+        *milliseconds = elapsed;
     return leave(context, pushed, call, result);
 }
 

@@ -309,6 +309,7 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
 }
 
 EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
+    *stream = (CUstream)(void *)&state; /* what a call that fails may leave there, as with others */
     BEGIN_WORK();
     if (flags != CU_STREAM_NON_BLOCKING)
         abort();
@@ -331,6 +332,7 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
 
 EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     (void)flags;
+    *event = (CUevent)(void *)&state;
     BEGIN_WORK();
     *event = (CUevent)(void *)&handle;
     state.events++;
@@ -353,6 +355,7 @@ EXPORT CUresult cuEventSynchronize(CUevent event) {
 EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
     (void)start;
     (void)end;
+    *milliseconds = -1;
     BEGIN_WORK();
     *milliseconds = 1.5F;
     return CUDA_SUCCESS;

@@ -546,6 +546,58 @@ static void context_destroyed_under_us(void **unused) {
     driver->modules = 0;
 }
 
+/* ---- what calls that fail leave in the caller's pointers ---- */
+
+static int unset; /* what these hold before */
+
+static void make_nothing(const smelt_context *context, smelt_status expected) {
+    void *memory = &unset;
+    struct CUstream_st *stream = (void *)&unset;
+    struct CUevent_st *event = (void *)&unset;
+    float milliseconds = 7;
+    assert_int_equal(smelt_device_alloc(context, 64, &memory), expected);
+    assert_null(memory);
+    assert_int_equal(smelt_stream_create(context, &stream), expected);
+    assert_null(stream);
+    assert_int_equal(smelt_event_create(context, &event), expected);
+    assert_null(event);
+    event = (void *)&unset;
+    assert_int_equal(smelt_event_elapsed(context, event, event, &milliseconds), expected);
+    assert_true(milliseconds == 0);
+}
+
+/* Lets the driver's next call but `after` fail. */
+static void fail_after(int after) {
+    driver->calls = 0;
+    driver->fail_at = after + 1;
+}
+
+static void outputs_of_failed_calls(void **unused) {
+    (void)unused;
+    smelt_context *context = make_context();
+    struct CUstream_st *stream;
+    struct CUevent_st *event;
+    float milliseconds;
+    make_nothing(NULL, SMELT_ERROR_INVALID_ARGUMENT);
+    driver->context_id = 2;
+    make_nothing(context, SMELT_ERROR_DRIVER);
+    driver->context_id = 1;
+    driver->fail_with = FAKE_UNKNOWN_ERROR;
+    for (int after = 0; fail_after(after), smelt_stream_create(context, &stream); after++)
+        assert_null(stream);
+    for (int after = 0; fail_after(after), smelt_event_create(context, &event); after++)
+        assert_null(event);
+    for (int after = 0;
+         fail_after(after), smelt_event_elapsed(context, event, event, &milliseconds); after++)
+        assert_true(milliseconds == 0);
+    driver->fail_at = 0;
+    assert_true(milliseconds > 0);
+    assert_int_equal(smelt_event_destroy(context, event), SMELT_OK);
+    assert_int_equal(smelt_stream_destroy(context, stream), SMELT_OK);
+    smelt_context_destroy(&context);
+    assert_nothing_alive();
+}
+
 int main(void) {
 #define TEST(function) cmocka_unit_test_setup(function, fresh_fakes)
     const struct CMUnitTest tests[] = {
@@ -561,6 +613,7 @@ int main(void) {
         TEST(unsupported_architecture),
         TEST(bad_options),
         TEST(context_destroyed_under_us),
+        TEST(outputs_of_failed_calls),
     };
     return cmocka_run_group_tests_name("runtime on fakes", tests, NULL, NULL);
 }

@@ -3,8 +3,13 @@
  * themselves: the examples, the `smelt` command, tests. A trainer uses its framework's.
  *
  * Every function makes the context's CUDA context current while it runs and restores what was
- * there. All return NO_DEVICE for a compile-only context, INVALID_ARGUMENT for a null argument and
- * DRIVER for what the driver refuses. Any thread.
+ * there. All return NO_DEVICE for a compile-only context, INVALID_ARGUMENT for a null argument (and
+ * in a forked child) and DRIVER for what the driver refuses: also for what earlier work on the
+ * device did wrong, which the driver may report at any later call. Any thread.
+ *
+ * Memory, streams and events that they make are the caller's, who frees each once, through the same
+ * context and before that is destroyed: the device's primary CUDA context may go with it, and all
+ * that was made in it. A call that fails makes nothing and leaves NULL in the caller's pointer.
  */
 #ifndef SMELT_DEVICE_H
 #define SMELT_DEVICE_H
@@ -27,22 +32,26 @@ typedef struct smelt_device_info {
     const char *name; /* "NVIDIA H200"; lives as long as the context */
     int capability_major, capability_minor;
     int multiprocessors;
-    int driver_version; /* 13000 for CUDA 13.0 */
-    uint64_t memory_bytes;
-    uint64_t free_bytes;
+    int driver_version;    /* 13000 for CUDA 13.0 */
+    uint64_t memory_bytes; /* of device memory, */
+    uint64_t free_bytes;   /* and how many of them are free now, of all processes */
 } smelt_device_info;
 
 #define SMELT_DEVICE_INFO_INIT SMELT_INIT(smelt_device_info)
 
-/* The context's device, into *info, whose `size` the caller has set. */
+/* The context's device, into *info, whose `size` the caller has set. On failure *info is as it was.
+ */
 SMELT_API smelt_status smelt_device_get_info(const smelt_context *context, smelt_device_info *info);
 
-/* Device memory. Freed by smelt_device_free, which takes NULL. `bytes` 0 is refused. */
+/* Device memory, at a multiple of 256 bytes and with any contents. Freed by smelt_device_free,
+ * which may wait for work on the device, and takes NULL. `bytes` 0 is refused. */
 SMELT_API smelt_status smelt_device_alloc(const smelt_context *context, size_t bytes,
                                           void **pointer);
 SMELT_API smelt_status smelt_device_free(const smelt_context *context, void *pointer);
 
-/* Copies between host and device and fills, synchronous with the host. */
+/* Copies between host and device, and fills: done when they return. They go through the default
+ * stream, which does not wait for streams of smelt_stream_create, nor these for it: wait for such a
+ * stream before its results are downloaded or its inputs written over. */
 SMELT_API smelt_status smelt_device_upload(const smelt_context *context, void *device,
                                            const void *host, size_t bytes);
 SMELT_API smelt_status smelt_device_download(const smelt_context *context, void *host,
@@ -50,7 +59,9 @@ SMELT_API smelt_status smelt_device_download(const smelt_context *context, void 
 SMELT_API smelt_status smelt_device_fill(const smelt_context *context, void *device, int byte,
                                          size_t bytes);
 
-/* A non-blocking stream, and waiting for one (NULL: the default stream). */
+/* A stream that the default stream does not wait for (non-blocking). smelt_stream_synchronize waits
+ * until all work on a stream is done (NULL: on the default stream). smelt_stream_destroy refuses
+ * NULL; work that is still on the stream is done nevertheless. */
 SMELT_API smelt_status smelt_stream_create(const smelt_context *context,
                                            struct CUstream_st **stream);
 SMELT_API smelt_status smelt_stream_synchronize(const smelt_context *context,
@@ -58,8 +69,10 @@ SMELT_API smelt_status smelt_stream_synchronize(const smelt_context *context,
 SMELT_API smelt_status smelt_stream_destroy(const smelt_context *context,
                                             struct CUstream_st *stream);
 
-/* Events for timing: record on a stream, then milliseconds between two recorded and reached ones
- * (waits for `end`). */
+/* Events for timing. An event is recorded on a stream (NULL: the default stream), again if need be:
+ * the last time counts. *milliseconds: from `begin` to `end`, both recorded, to about half a
+ * microsecond, or 0 on failure; it waits for `end`, and fails (DRIVER) where `begin` is not reached
+ * by then. smelt_event_destroy refuses NULL. */
 SMELT_API smelt_status smelt_event_create(const smelt_context *context, struct CUevent_st **event);
 SMELT_API smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st *event,
                                           struct CUstream_st *stream);
