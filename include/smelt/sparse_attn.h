@@ -6,7 +6,7 @@
  * Shapes are in C order, last index fastest:
  *   B batches, T query tokens of each, S KV rows of each, H query heads on this rank.
  *   q [B,T,H,dqk] bf16      kv [B,S,dqk] bf16      indices [B,T,width] int32
- *   out [B,T,H,dv] bf16     lse [B,T,H] fp32
+ *   out [B,T,H,dv] bf16     lse [B,T,H,1] fp32
  *
  * For query (b,t), slot i is valid when i < topk_length[b,t] (if given) and 0 <= indices[b,t,i] <
  * S; every other slot is masked and its row never read. With s[h,i] = scale * <q[b,t,h,:],

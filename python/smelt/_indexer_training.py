@@ -120,7 +120,7 @@ def sparse_scores(
 
     All but lse as sparse_attention has it; lse [.., T, H] is its own, natural and without the sink, which is in
     the denominator where `sink` is given. Masked slots are 0. What the indexer learns to predict; the sums of
-    other ranks' heads are the caller's to add. Without gradients.
+    other ranks' heads are the caller's to add. `queries` names each query once. Without gradients.
     """
     said = (scale, dv, topk, free_multiprocessors, backend)
     if not torch.compiler.is_compiling():

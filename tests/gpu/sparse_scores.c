@@ -25,8 +25,15 @@ static int64_t pick(struct smelt__random *random, const int64_t *values, int cou
     return values[smelt__random_below(random, count)];
 }
 
-static void draw_problem(const struct suite *suite, int number, int topk,
+enum {
+    ONE_PART =
+        16, /* heads that a block of any variant takes at once: a query may be repeated then */
+    QUERY_LISTS = SMELT__QUERY_LIST_REPEATED /* others than this last one */
+};
+
+static void draw_problem(const struct suite *suite, int number, int topk, int heads,
                          struct smelt__problem_options *problem) {
+    const int lists = heads <= ONE_PART ? QUERY_LISTS + 1 : QUERY_LISTS;
     struct smelt__random random = smelt__random_at(suite->seed, 9, (uint64_t)number);
     problem->seed = suite->seed * 1000 + (uint64_t)number;
     problem->batches = pick(&random, (const int64_t[]){1, 1, 2, 3}, 4);
@@ -34,7 +41,8 @@ static void draw_problem(const struct suite *suite, int number, int topk,
     problem->rows = pick(&random, (const int64_t[]){topk / 2 + 3, topk + 1, 4096, 10007}, 4);
     problem->width = number % 3 == 0 ? 1 + smelt__random_below(&random, topk) : topk;
     problem->lists = (enum smelt__lists)((number + number / 4) % 4);
-    problem->query_list = (enum smelt__query_list)(number % 9 < 5 ? number % 9 : 0);
+    const int list = (number + QUERY_LISTS) % 9;
+    problem->query_list = (enum smelt__query_list)(list < lists ? list : 0);
     problem->spiky = number % 4 == 1;
     problem->topk_length = smelt__random_below(&random, 3) == 0;
     problem->strided = smelt__random_below(&random, 3) == 0;
@@ -61,7 +69,7 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
              : other ? head > HEADS_AS_COLUMNS ? ",orientation=keys" : ",orientation=heads"
                      : "");
     one->sample = suite->quick ? 4 : 24;
-    draw_problem(suite, number, topk, &one->problem);
+    draw_problem(suite, number, topk, head, &one->problem);
     return 1;
 }
 

@@ -39,8 +39,7 @@ typedef struct smelt_device_info {
 
 #define SMELT_DEVICE_INFO_INIT SMELT_INIT(smelt_device_info)
 
-/* The context's device, into *info, whose `size` the caller has set. On failure *info is as it was.
- */
+/* The context's device, into *info, whose `size` the caller has set; untouched on failure. */
 SMELT_API smelt_status smelt_device_get_info(const smelt_context *context, smelt_device_info *info);
 
 /* Device memory, at a multiple of 256 bytes and with any contents. Freed by smelt_device_free,

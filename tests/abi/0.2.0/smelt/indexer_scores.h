@@ -5,7 +5,7 @@
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys, H indexer heads, D their width, `width` slots a query has.
  *   q [T,H,D] bf16   k [S,D] bf16   weights [T,H] fp32   indices [T,width] int32
- *   topk_length [T] int32   logits [T,width] fp32
+ *   topk_length [T,1] int32   logits [T,width] fp32
  *
  * Slot i of query t is valid when i < topk_length[t] (where that is given) and
  * 0 <= indices[t,i] < S. Any other, wherever it stands and whatever it holds, is masked: no key is

@@ -5,8 +5,8 @@
  *
  * Shapes are in C order, last index fastest:
  *   B batches, T query tokens of each, S KV rows of each, H query heads on this rank.
- *   q [B,T,H,dqk] bf16      kv [B,S,dqk] bf16      indices [B,T,width] int32      lse [B,T,H] fp32
- *   target [B,T,width] fp32
+ *   q [B,T,H,dqk] bf16      kv [B,S,dqk] bf16      indices [B,T,width] int32
+ *   lse [B,T,H,1] fp32      target [B,T,width] fp32
  *
  * With slots, valid ones and s[h,i] as in smelt/sparse_attn.h:
  *   p[h,i]         = exp(s[h,i]) / exp(lse[b,t,h])                            without a sink
@@ -76,7 +76,10 @@ typedef struct smelt_sparse_scores_args {
     smelt_const_tensor lse;         /* [B,T,H,1] fp32 */
     smelt_tensor target; /* [B,T,width] fp32, every element of a computed query is written */
     /* Query list: compute only these, each named once. queries[i] = b * T + t; entries outside
-     * [0, B*T) are skipped; the target of queries not listed stays untouched. NULL: all queries. */
+     * [0, B*T) are skipped; the target of queries not listed stays untouched. A query listed
+     * several times is computed as often: with the same bits where a thread block takes all heads
+     * at once (variant sm90; mma with up to 16 heads, with more if BLOCK_HEADS of `smelt emit` says
+     * so); else its own target, and no other, means nothing. NULL: all queries. */
     smelt_const_tensor queries;     /* [query_capacity] int32 */
     smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
     int64_t query_capacity;         /* length of `queries` */
