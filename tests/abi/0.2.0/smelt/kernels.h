@@ -113,9 +113,10 @@ typedef struct smelt_kernel_info {
     const char *arch;   /* "sm_90a" */
     const char *kernel; /* the function's name in the module */
     const char *key;    /* cache key, 32 hex digits */
-    const char *error;  /* message of a failure; why a kernel is not kept */
+    const char *error;  /* of a failed one the message; of one that was compiled and is well, but is
+                           not in the cache, why not (kept is 0 then, status OK); else "" */
     smelt_kernel_state state;
-    smelt_status status;    /* why it failed */
+    smelt_status status;    /* why it failed, else OK */
     double seconds;         /* of this call: compiling, or reading the cache */
     double compile_seconds; /* what its compilation took when it happened */
     /* Of a kernel compiled now: the assembler's part of compile_seconds, as it reports it itself
@@ -129,7 +130,7 @@ typedef struct smelt_kernel_info {
     int serialised; /* of a kernel compiled now: the assembler's warning (C7510 to C7518) that it
                        makes products wait for one another, which is slow; 0: none */
     size_t cubin_bytes;
-    int kept;     /* it is in the cache; of one that was compiled and is not, `error` says why */
+    int kept;     /* 1: it is in the cache */
     int emulated; /* it runs on the emulator, not on a GPU: that was the compiler (SMELT_NVRTC) */
 } smelt_kernel_info;
 
