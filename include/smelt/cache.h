@@ -79,8 +79,9 @@ typedef struct smelt_cache_pruned {
  * `older_than_seconds` (0: age does not matter; ages are known to ten minutes, since a hit renews
  * an entry's time no more often), then the oldest until at most `max_bytes` are left (0: the cap).
  * An entry that is used meanwhile stays. Other processes may go on storing and looking up. *pruned
- * may be NULL; its `size` is set by the caller. Errors: INVALID_ARGUMENT, CACHE (a folder that
- * cannot be used, read or written).
+ * may be NULL; its `size` is set by the caller; on failure it says how far the call came, as the
+ * results of export and import do. Errors: INVALID_ARGUMENT, CACHE (a folder that cannot be used,
+ * read or written), OUT_OF_MEMORY.
  */
 SMELT_API smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
                                          uint64_t older_than_seconds, smelt_cache_pruned *pruned);

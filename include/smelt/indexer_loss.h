@@ -142,8 +142,8 @@ SMELT_API smelt_status smelt_indexer_loss_forward_workspace(const smelt_indexer_
 
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
- * takes no lock, does not synchronise; may be captured in a CUDA graph. Errors, before anything is
- * launched: INVALID_ARGUMENT naming the argument; DRIVER.
+ * takes no lock, does not synchronise; may be captured in a CUDA graph. Graphs, the CUDA context
+ * and errors: as smelt_sparse_attn_forward.
  */
 SMELT_API smelt_status smelt_indexer_loss_forward(const smelt_indexer_loss *loss,
                                                   const smelt_indexer_loss_args *args,

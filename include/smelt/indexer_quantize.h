@@ -93,8 +93,8 @@ SMELT_API smelt_status smelt_indexer_quantize_get_kernel_info(
 
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
- * takes no lock, does not synchronise; may be captured in a CUDA graph. Errors, before anything is
- * launched: INVALID_ARGUMENT naming the argument; DRIVER.
+ * takes no lock, does not synchronise; may be captured in a CUDA graph. Graphs, the CUDA context
+ * and errors: as smelt_sparse_attn_forward.
  */
 SMELT_API smelt_status smelt_indexer_quantize_forward(const smelt_indexer_quantize *quantize,
                                                       const smelt_indexer_quantize_args *args,

@@ -5,6 +5,7 @@
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys, H indexer heads, D their width.
  *   q [T,H,D]    k [S,D]    weights [T,H] fp32    indices [T,topk] int32    values [T,topk] fp32
+ *   lengths [T] int32
  *
  * The result is that of smelt/indexer_logits.h followed by smelt/topk_select.h, bit for bit: of
  * query t exactly min(topk, keys of its window) keys, those with the largest logits; equal ones by
@@ -62,7 +63,7 @@ typedef struct smelt_indexer_topk_args {
     size_t size;                     /* sizeof, set by SMELT_INDEXER_TOPK_ARGS_INIT */
     int64_t tokens;                  /* T, 0..2^31 - 1; 0 launches nothing */
     int64_t rows;                    /* S, 0..2^20 */
-    int index_offset;                /* added to all indices that are written */
+    int index_offset;                /* added to the indices of chosen keys, modulo 2^32 */
     int free_multiprocessors;        /* left to other streams by the logits' kernels, not by the
                                         selection's; 0: none */
     smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
@@ -139,8 +140,9 @@ SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_
  * copied at the call; the memory they point to is read at each replay). Makes the operator's CUDA
  * context current for the call if this thread has none or another, and restores what was there.
  *
- * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
- * driver refuses (an unknown stream, for one).
+ * Errors: INVALID_ARGUMENT naming the argument, before anything is launched; DRIVER for what the
+ * driver refuses (an unknown stream, for one): earlier kernels of the chain may be on their way
+ * then, and what the call writes means nothing.
  */
 SMELT_API smelt_status smelt_indexer_topk_forward(const smelt_indexer_topk *indexer,
                                                   const smelt_indexer_topk_args *args,

@@ -117,7 +117,7 @@ typedef struct smelt_kernel_info {
                            not in the cache, why not (kept is 0 then, status OK); else "" */
     smelt_kernel_state state;
     smelt_status status;    /* why it failed, else OK */
-    double seconds;         /* of this call: compiling, or reading the cache */
+    double seconds;         /* of the call that made it: compiling, or reading the cache */
     double compile_seconds; /* what its compilation took when it happened */
     /* Of a kernel compiled now: the assembler's part of compile_seconds, as it reports it itself
      * (the rest is NVRTC's front end and optimiser); 0: it reported none. */
@@ -160,7 +160,8 @@ typedef int (*smelt_progress_function)(void *user, size_t done, size_t total,
  *
  * requests[count] and infos[count], which may be NULL, are arrays of the caller's structs: of each
  * the first element's `size` counts for all, and no byte is written beyond count times that. A
- * kernel that fails does not stop the others: the call then returns the first failure's status.
+ * kernel that fails does not stop the others: the call then returns the first failure's status. An
+ * info of one that was not begun is FAILED with the status CANCELLED.
  *
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY (nothing is begun then), CANCELLED, a kernel's own.
  */

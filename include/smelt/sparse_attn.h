@@ -113,7 +113,8 @@ typedef struct smelt_sparse_attn_args {
     smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
     int64_t query_capacity;         /* length of `queries` */
     /* With buckets: memory that the call may write until its work on the stream is done, at a
-     * multiple of 16 bytes. Its contents before and after mean nothing. Not looked at without. */
+     * multiple of 16 bytes. Its contents before mean nothing, and after to a backward call alone,
+     * that is given it as `partition`. Not looked at without. */
     void *workspace;
     size_t workspace_bytes; /* at least what smelt_sparse_attn_forward_workspace says */
 } smelt_sparse_attn_args;
@@ -182,7 +183,7 @@ typedef struct smelt_sparse_attn_grad_args {
     size_t workspace_bytes; /* at least what smelt_sparse_attn_backward_workspace says */
     size_t workspace_limit; /* of deterministic operators: what their partial rows may take
                                at most, in bytes, unless those of one tile of queries alone are
-                               more; 0: 1.5 GB. Less takes longer */
+                               more; 0: 1.5 GiB. Less takes longer */
 } smelt_sparse_attn_grad_args;
 
 #define SMELT_SPARSE_ATTN_GRAD_ARGS_INIT SMELT_INIT(smelt_sparse_attn_grad_args)
@@ -218,8 +219,8 @@ SMELT_API void smelt_sparse_attn_destroy(smelt_sparse_attn **attn);
 
 /* The figures of one of a pass's kernels into *info, whose `size` the caller has set. `pass`: one
  * of enum smelt_pass, that the operator was made for. `index`: in launch order, as
- * smelt_spec_expand has them; 0 alone without buckets. Errors: INVALID_ARGUMENT, also for an index
- * past the last (that is how a caller finds the end). */
+ * smelt_spec_expand has them; of the forward pass without buckets 0 alone. Errors:
+ * INVALID_ARGUMENT, also for an index past the last (that is how a caller finds the end). */
 SMELT_API smelt_status smelt_sparse_attn_get_kernel_info(const smelt_sparse_attn *attn,
                                                          unsigned pass, int index,
                                                          smelt_kernel_info *info);
@@ -240,8 +241,9 @@ SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_at
  * operator's CUDA context current for the call if this thread has none or another, and restores
  * what was there.
  *
- * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
- * driver refuses (an unknown stream, for one).
+ * Errors: INVALID_ARGUMENT naming the argument, before anything is launched; DRIVER for what the
+ * driver refuses (an unknown stream, for one): of a chain earlier kernels may be on their way then,
+ * and what the call writes means nothing.
  */
 SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
                                                  const smelt_sparse_attn_args *args,
@@ -261,8 +263,9 @@ SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_a
 /*
  * Launches the backward pass on `stream` (NULL: the default stream) and returns without waiting: a
  * chain of kernels, which may be captured in a CUDA graph; a replay works on whatever the
- * arguments' memory then holds. Everything else as smelt_sparse_attn_forward. The operator must
- * have been made with SMELT_PASS_BACKWARD among its passes.
+ * arguments' memory then holds. Without queries dkv and dsink are zeros, and dkv_sum is what it
+ * was. Everything else as smelt_sparse_attn_forward. The operator must have been made with
+ * SMELT_PASS_BACKWARD among its passes.
  */
 SMELT_API smelt_status smelt_sparse_attn_backward(const smelt_sparse_attn *attn,
                                                   const smelt_sparse_attn_grad_args *args,

@@ -5,6 +5,10 @@
  * code. On failure the library leaves one message, naming the offending value and the remedy, for
  * the calling thread; a call that succeeds leaves the previous message untouched. The library never
  * prints, aborts or exits.
+ *
+ * What holds for all: NULL where it is not said to be legal is INVALID_ARGUMENT, also where a
+ * function's list of errors does not name it. A pointer that a call was to hand out (a string, a
+ * cubin, a context, an operator, memory) is NULL when the call fails, whatever stood there.
  */
 #ifndef SMELT_STATUS_H
 #define SMELT_STATUS_H

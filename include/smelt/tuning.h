@@ -65,10 +65,10 @@ SMELT_API smelt_status smelt_tuning_walk(const smelt_context *context, smelt_tun
  * through this context from then on use it; operators that exist keep their kernels; other contexts
  * see it when they are made. The file is replaced whole, under a lock, other lines kept.
  *
- * Errors: INVALID_ARGUMENT (no device, a device or knobs of more than 255 bytes, microseconds not
- * above 0), INVALID_SPEC (not a kernel, or knobs that are none), UNSUPPORTED (they are not legal
- * together for this kernel on this context's architecture), CACHE (there is no file, or it cannot
- * be written; the message says why).
+ * Errors: INVALID_ARGUMENT (no device, a device or knobs of more than 255 bytes, microseconds that
+ * are not in 0.01..1e12), INVALID_SPEC (not a kernel, or knobs that are none), UNSUPPORTED (they
+ * are not legal together for this kernel on this context's architecture), CACHE (there is no file,
+ * or it cannot be written; the message says why).
  */
 SMELT_API smelt_status smelt_tuning_store(smelt_context *context, const smelt_tuning_entry *entry);
 

@@ -142,8 +142,9 @@ SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_indexer_
  * operator's CUDA context current for the call if this thread has none or another, and restores
  * what was there. With T = 0 dk is zeros, or dk_sum what it was.
  *
- * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
- * driver refuses (an unknown stream, for one).
+ * Errors: INVALID_ARGUMENT naming the argument, before anything is launched; DRIVER for what the
+ * driver refuses (an unknown stream, for one): earlier kernels of the chain may be on their way
+ * then, and what the call writes means nothing.
  */
 SMELT_API smelt_status smelt_indexer_bwd_backward(const smelt_indexer_bwd *indexer,
                                                   const smelt_indexer_bwd_args *args,

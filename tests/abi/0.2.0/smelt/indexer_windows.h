@@ -53,7 +53,7 @@ typedef struct smelt_indexer_windows_spec {
  * counts as 0.
  */
 typedef struct smelt_indexer_windows_args {
-    size_t size;
+    size_t size;                          /* sizeof, set by SMELT_INDEXER_WINDOWS_ARGS_INIT */
     int64_t tokens;                       /* T queries, 0..2^31 - 1 */
     int64_t rows;                         /* S keys, 0..2^31 - 1 */
     int64_t documents;                    /* D, 0..2^30 */
@@ -101,8 +101,8 @@ SMELT_API smelt_status smelt_indexer_windows_get_kernel_info(const smelt_indexer
 
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
- * takes no lock, does not synchronise; may be captured in a CUDA graph. Errors, before anything is
- * launched: INVALID_ARGUMENT naming the argument; DRIVER.
+ * takes no lock, does not synchronise; may be captured in a CUDA graph. Graphs, the CUDA context
+ * and errors: as smelt_sparse_attn_forward.
  */
 SMELT_API smelt_status smelt_indexer_windows_forward(const smelt_indexer_windows *windows,
                                                      const smelt_indexer_windows_args *args,

@@ -63,7 +63,7 @@ typedef struct smelt_topk_select_args {
     size_t size;                     /* sizeof, set by SMELT_TOPK_SELECT_ARGS_INIT */
     int64_t tokens;                  /* T, rows of the matrix, 0..2^31 - 1; 0 launches nothing */
     int64_t rows;                    /* S, its columns (rows of keys), 0..2^30 */
-    int index_offset;                /* added to all indices; sums are taken modulo 2^32 */
+    int index_offset;                /* added to selected indices; sums are taken modulo 2^32 */
     int reserved;                    /* 0 */
     smelt_const_tensor logits;       /* [T,S] fp32; NULL if S is 0 */
     smelt_const_tensor window_begin; /* [T] int32, any values; NULL with window_end: 0 */
@@ -107,16 +107,16 @@ SMELT_API smelt_status smelt_topk_select_get_kernel_info(const smelt_topk_select
                                                          smelt_kernel_info *info);
 
 /* Bytes of workspace that a call with these arguments needs on the operator's GPU into *bytes: 0
- * for many rows or short ones, else at most 64 MB, and more or less for more rows. Of *args, tokens
- * and rows count: no other field need be set. Any thread. Errors: INVALID_ARGUMENT. */
+ * for many rows or short ones, else at most 64 MiB, and more or less for more rows. Of *args,
+ * tokens and rows count: no other field need be set. Any thread. Errors: INVALID_ARGUMENT. */
 SMELT_API smelt_status smelt_topk_select_forward_workspace(const smelt_topk_select *select,
                                                            const smelt_topk_select_args *args,
                                                            size_t *bytes);
 
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
- * takes no lock, does not synchronise; may be captured in a CUDA graph. Errors, before anything is
- * launched: INVALID_ARGUMENT naming the argument; DRIVER.
+ * takes no lock, does not synchronise; may be captured in a CUDA graph. Graphs, the CUDA context
+ * and errors: as smelt_sparse_attn_forward.
  */
 SMELT_API smelt_status smelt_topk_select_forward(const smelt_topk_select *select,
                                                  const smelt_topk_select_args *args,
