@@ -50,13 +50,13 @@ SMELT_API smelt_status smelt_cache_get_stats(const smelt_context *context,
 
 /* Called once per entry: what its header says, valid during the call. state: CACHED for a sound
  * entry, FAILED (with `error`) for one that is not: status UNSUPPORTED for an entry of another
- * version of smelt, CACHE for the rest. A value other than 0 ends the walk, which then returns OK.
- */
+ * version of smelt, CACHE for the rest. A value other than 0 ends the walk, which then returns
+ * CANCELLED, as enumerations of kernels.h and tuning.h do. */
 typedef int (*smelt_cache_entry_function)(void *user, const char *file,
                                           const smelt_kernel_info *info);
 
 /* Walks the writable layer, reading every entry completely and checking it. Errors:
- * INVALID_ARGUMENT, CACHE (a folder that cannot be used or read), OUT_OF_MEMORY. */
+ * INVALID_ARGUMENT, CACHE (a folder that cannot be used or read), CANCELLED, OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_cache_walk(const smelt_context *context,
                                         smelt_cache_entry_function each, void *user);
 

@@ -131,10 +131,15 @@ smelt_status smelt__cache_stat(struct smelt__cache *cache,
 struct walk {
     smelt_cache_entry_function each;
     void *user;
+    int ended; /* by the caller's function */
 };
 
-static int give_sound(const struct walk *walk, const char *path,
-                      const struct smelt__cache_entry *entry) {
+static int give(struct walk *walk, const char *path, const smelt_kernel_info *info) {
+    walk->ended = walk->each(walk->user, path, info) != 0;
+    return walk->ended;
+}
+
+static int give_sound(struct walk *walk, const char *path, const struct smelt__cache_entry *entry) {
     const struct smelt__compiled *compiled = &entry->compiled;
     char key[33];
     const smelt_kernel_info info = {.size = sizeof info,
@@ -154,10 +159,10 @@ static int give_sound(const struct walk *walk, const char *path,
                                     .kept = 1,
                                     .emulated = entry->key.output == SMELT__OUTPUT_EMULATED};
     smelt__cache_key_hex(&entry->key, key);
-    return walk->each(walk->user, path, &info) != 0;
+    return give(walk, path, &info);
 }
 
-static int give_unsound(const struct walk *walk, const struct smelt__found *found,
+static int give_unsound(struct walk *walk, const struct smelt__found *found,
                         enum smelt__read_state state, const char *why) {
     char key[33], error[4096 + 512]; /* a path and a reason */
     const smelt_kernel_info info = {.size = sizeof info,
@@ -171,11 +176,11 @@ static int give_unsound(const struct walk *walk, const struct smelt__found *foun
                                                                            : SMELT_ERROR_CACHE};
     snprintf(key, sizeof key, "%.32s", found->name);
     snprintf(error, sizeof error, "%s: %s", found->path, why);
-    return walk->each(walk->user, found->path, &info) != 0;
+    return give(walk, found->path, &info);
 }
 
 static int walk_found(void *user, const struct smelt__found *found) {
-    const struct walk *walk = user;
+    struct walk *walk = user;
     struct smelt__cache_entry entry;
     enum smelt__read_state state;
     const char *why;
@@ -195,11 +200,14 @@ static int walk_found(void *user, const struct smelt__found *found) {
 
 smelt_status smelt__cache_walk(struct smelt__cache *cache, smelt_cache_entry_function each,
                                void *user) {
-    struct walk walk = {each, user};
+    struct walk walk = {each, user, 0};
 
     if (!each)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
-    return maintenance_walk(cache, walk_found, &walk);
+    smelt_status status = maintenance_walk(cache, walk_found, &walk);
+    return status == SMELT_OK && walk.ended
+               ? smelt__fail(SMELT_ERROR_CANCELLED, "the caller's function ended the walk")
+               : status;
 }
 
 struct verification {
