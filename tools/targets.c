@@ -48,6 +48,10 @@ static int add_argument(struct tool_targets *targets, const struct tool_options 
     const int takes_presets = (options->verb->options & TOOL_BIT(TOOL_PRESET)) != 0;
     char *canonical = NULL;
     smelt_status status = smelt_spec_canonical(text, &canonical);
+    /* What is not legal for the passes that it names may be for those that --passes does. */
+    if (status && options->passes && !takes_presets && strchr(text, ':') &&
+        smelt__harness_find(text))
+        status = tool_spec_with_passes(text, options->passes, &canonical);
     if (status && smelt_list_presets(is_same, &text) == SMELT_ERROR_CANCELLED)
         return tool_fail(options, TOOL_USAGE, "'%s' is a preset, not a spec: %s%s", text,
                          takes_presets ? "write --preset " : "`smelt list` has its specs",

@@ -12,9 +12,6 @@
 #include "codegen/plan/plan.h"
 #include "codegen/spec/spec.h"
 
-/* Passes: a set. The values are the public SMELT_PASS_...s. */
-enum { SMELT__FORWARD = 1, SMELT__BACKWARD = 2, SMELT__PASSES = 2 };
-
 enum {
     SMELT__MAX_TRIES = 8,
     SMELT__MAX_KERNELS = 64 /* an operator expands to at most so many, all passes together */

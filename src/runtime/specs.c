@@ -179,7 +179,7 @@ smelt_status smelt_family_get_key(const char *name, int index, smelt_family_key 
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no key number %d: legal are 0..%d",
                            name, index, key_count(family) - 1);
     const smelt_family_key found = {.name = from->name,
-                                    .legal = from->legal,
+                                    .legal = smelt__schema_knob_legal(&family->schema, from),
                                     .meaning = from->meaning,
                                     .required = from->required,
                                     .knob = from->knob};

@@ -78,6 +78,18 @@ for knobs in '' ,passes=both ,passes=both,stages=2; do
     document 'emit --passes' spec=$operator${knobs#,passes=both} source:string
 done
 
+# A knob for all kernels is one for those of the passes that are asked for.
+gives 0 '' emit --arch sm_80 "$operator,stages=4"
+prints 'a knob that the forward pass alone takes' 'sparse_attn_fwd:.*,stages=4'
+gives 0 '' emit --arch sm_80 "$operator,passes=backward,stages=1"
+prints 'a knob that the backward pass alone takes' 'sparse_attn_bwd:.*,stages=1'
+gives 0 '' emit --arch sm_80 --passes backward "$operator,stages=1"
+prints 'and with --passes' 'sparse_attn_bwd:.*,stages=1'
+gives 2 'stages=9 is not legal; legal: auto, 1\.\.3' emit --arch sm_80 --passes backward "$operator,stages=9"
+gives 2 'bwd alone takes it as bwd\.stages=1' emit --arch sm_80 "$operator,passes=both,stages=1"
+run list
+prints 'list says what each pass takes' '^  stages +knob +fwd: auto, 2\.\.4; bwd: auto, 1\.\.3 '
+
 # ---- tuning, as far as it needs no GPU ------------------------------------------------------------
 wide=sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048
 gives 0 '' tune --dry-run --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512,topk=2048

@@ -182,7 +182,14 @@ static void supported(void **state) {
     spec.knobs = "fwd.stages=4,fwd.block_keys=128"; /* more shared memory than there is */
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_UNSUPPORTED);
     assert_non_null(strstr(why, "shared memory"));
-    spec.knobs = NULL, spec.reserved = 5;
+    spec.passes = SMELT_PASS_FORWARD, spec.knobs = "stages=4"; /* no bwd would take it */
+    assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_OK);
+    spec.passes = SMELT_PASS_BACKWARD, spec.knobs = "stages=1"; /* nor a fwd this */
+    assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_OK);
+    spec.passes |= SMELT_PASS_FORWARD;
+    assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_INVALID_SPEC);
+    assert_non_null(strstr(why, "bwd alone takes it as bwd.stages=1"));
+    spec.passes = 0, spec.knobs = NULL, spec.reserved = 5;
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_INVALID_SPEC);
     assert_non_null(strstr(why, "reserved = 5 is not legal; it must be 0"));
     spec.reserved = 0, spec.heads = 129;

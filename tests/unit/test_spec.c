@@ -68,6 +68,10 @@ static void canonical(void **state) {
          "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=1/2/3/4/5/6/7/1048576"},
         {"sparse_attn:stages=3,fwd.stages=2,heads=64,dqk=576,dv=512,topk=2048,variant=sm90",
          "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,stages=3,fwd.stages=2"},
+        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048,stages=4,block_keys=128",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,block_keys=128,stages=4"},
+        {"sparse_attn:stages=1,heads=64,dqk=576,dv=512,topk=2048,passes=backward",
+         "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,passes=backward,stages=1"},
         {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048,stages=auto,passes=forward",
          "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"},
         {"sparse_attn:passes=both,heads=64,dqk=576,dv=512,topk=2048,buckets=auto",
@@ -138,11 +142,23 @@ static const struct {
     {"sparse_attn:" GOOD ",variant=0", "variant=0 is not legal", NULL},
     {"sparse_attn:" GOOD ",block_keys=17", "block_keys=17 is not legal", "16, 32, 64, 128"},
     {"sparse_attn:" GOOD ",block_keys=80", "block_keys=80 is not legal", "16, 32, 64"},
-    {"sparse_attn:" GOOD ",block_keys=128",
+    {"sparse_attn:" GOOD ",block_keys=128,passes=both",
      "block_keys=128 is not legal for bwd; legal there: auto",
      "fwd alone takes it as fwd.block_keys=128"},
-    {"sparse_attn:" GOOD ",stages=4", "stages=4 is not legal for bwd; legal there: auto, 1..3",
+    {"sparse_attn:" GOOD ",stages=4,passes=both",
+     "stages=4 is not legal for bwd; legal there: auto, 1..3",
      "fwd alone takes it as fwd.stages=4"},
+    {"sparse_attn:" GOOD ",passes=both,stages=1",
+     "stages=1 is not legal for fwd; legal there: auto, 2..4",
+     "bwd alone takes it as bwd.stages=1"},
+    {"sparse_attn:" GOOD ",stages=1", "stages=1 is not legal; legal: auto, 2..4", NULL},
+    {"sparse_attn:" GOOD ",stages=4,passes=backward", "stages=4 is not legal; legal: auto, 1..3",
+     NULL},
+    {"sparse_attn:" GOOD ",stages=x,passes=backward", "stages=x is not legal; legal: auto, 1..3",
+     NULL},
+    {"sparse_attn:" GOOD ",stages=,passes=backward", "stages has no value; legal: auto, 1..3",
+     NULL},
+    {"sparse_attn:" GOOD ",block_heads=65", "block_heads=65 is not legal", NULL},
     {"sparse_attn_bwd:heads=64,dqk=576,dv=512,stages=4", "stages=4 is not legal; legal: auto, 1..3",
      NULL},
     {"sparse_attn_bwd:heads=64,dqk=576,dv=512,block_keys=128", "block_keys=128 is not legal",
@@ -279,6 +295,79 @@ static void knobs_of_one_kernel(void **state) {
                         "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=512,block_keys=32,stages=3");
     for (int i = 0; i < expansion.count; i++)
         assert_int_equal(expansion.pass[i], SMELT__FORWARD);
+}
+
+/* Whether each member of these passes that has the knob takes the value; -1: none has it. */
+static int all_take(const struct smelt__schema *schema, unsigned passes, const char *name,
+                    int64_t value) {
+    int taken = -1;
+    for (int i = 0; i < schema->member_count; i++) {
+        const struct smelt__member *member = &schema->members[i];
+        const int index = smelt__spec_key(member->schema, name);
+        if (index < 0 || (member->passes && !(member->passes & passes)))
+            continue;
+        const struct smelt__key *key = &member->schema->keys[index];
+        taken = (taken != 0) & (value >= key->minimum && value <= key->maximum);
+    }
+    return taken;
+}
+
+/* A knob for all is held against the kernels of the passes that are asked for, against no other. */
+static void check_knob_of_passes(const struct smelt__spec *base, const char *name) {
+    const unsigned passes = smelt__spec_passes(base);
+    for (int value = 0; value < 300; value++) {
+        char text[64];
+        struct smelt__message message = {0};
+        struct smelt__spec spec = *base;
+        snprintf(text, sizeof text, "%s=%d", name, value);
+        const int taken = all_take(base->schema, passes, name, value);
+        const int legal = !smelt__spec_parse_keys(text, 1, &spec, &message) &&
+                          !smelt__spec_check(&spec, &message);
+        if (taken >= 0 && legal != taken)
+            fail_msg("%s, passes %u: %s is %s: %s", base->schema->name, passes, text,
+                     legal ? "legal" : "refused", message.text);
+    }
+}
+
+static void knobs_of_passes(void **state) {
+    (void)state;
+    struct random random = random_begin("knobs_of_passes");
+    const struct smelt__family *family;
+    for (int f = 0; (family = smelt__family_at(f)) && smelt__is_operator(family); f++)
+        for (int64_t passes = 0; passes < 3; passes++) {
+            struct smelt__spec spec = random_spec(&random, family);
+            const struct smelt__key *key;
+            spec.knob_count = 0;
+            smelt__spec_set(&spec, "passes", passes);
+            for (int k = 0; (key = smelt__schema_knob(&family->schema, k)) != NULL; k++)
+                if (!key->choices)
+                    check_knob_of_passes(&spec, key->name);
+        }
+}
+
+/* What lists say of a knob holds for each member that has it; names mean the same to all. */
+static void shared_knobs(void **state) {
+    (void)state;
+    const struct smelt__family *family;
+    for (int f = 0; (family = smelt__family_at(f)) && smelt__is_operator(family); f++) {
+        const struct smelt__key *key;
+        for (int k = 0; (key = smelt__schema_knob(&family->schema, k)) != NULL; k++) {
+            const char *const legal = smelt__schema_knob_legal(&family->schema, key);
+            for (int i = 0; i < family->schema.member_count; i++) {
+                const struct smelt__member *member = &family->schema.members[i];
+                const int index = smelt__spec_key(member->schema, key->name);
+                if (index < 0)
+                    continue;
+                if (!strstr(legal, member->schema->keys[index].legal))
+                    fail_msg("%s: %s: '%s' lacks '%s'", family->schema.name, key->name, legal,
+                             member->schema->keys[index].legal);
+                const char *const *names = member->schema->keys[index].choices;
+                assert_int_equal(names != NULL, key->choices != NULL);
+                for (int n = 0; names && (names[n] || key->choices[n]); n++)
+                    assert_string_equal(names[n], key->choices[n]);
+            }
+        }
+    }
 }
 
 /* Kernels stand pass after pass, those of a pass that was not asked for nowhere. A pass that the
@@ -427,7 +516,8 @@ int main(void) {
         cmocka_unit_test(knobs_only),   cmocka_unit_test(random_bytes),
         cmocka_unit_test(nearest_name), cmocka_unit_test(buckets),
         cmocka_unit_test(auto_buckets), cmocka_unit_test(knobs_of_one_kernel),
-        cmocka_unit_test(passes),
+        cmocka_unit_test(passes),       cmocka_unit_test(knobs_of_passes),
+        cmocka_unit_test(shared_knobs),
     };
     return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 enum { MAIN }; /* members by number */
 
 static const struct smelt__member members[] = {
-    [MAIN] = {"main", &smelt__indexer_bwd_main.schema},
+    [MAIN] = {"main", &smelt__indexer_bwd_main.schema, 0},
 };
 
 static const struct smelt__family *const kernels[] = {

@@ -6,7 +6,8 @@
 
 enum { ROWS }; /* members by number */
 
-static const struct smelt__member members[] = {[ROWS] = {"rows", &smelt__indexer_loss_rows.schema}};
+static const struct smelt__member members[] = {
+    [ROWS] = {"rows", &smelt__indexer_loss_rows.schema, 0}};
 
 static const struct smelt__family *const kernels[] = {&smelt__indexer_loss_rows,
                                                       &smelt__indexer_loss_sum, NULL};

@@ -6,7 +6,7 @@
 enum { ROWS }; /* members by number */
 
 static const struct smelt__member members[] = {
-    [ROWS] = {"rows", &smelt__indexer_quantize_rows.schema},
+    [ROWS] = {"rows", &smelt__indexer_quantize_rows.schema, 0},
 };
 
 static const struct smelt__family *const kernels[] = {&smelt__indexer_quantize_rows, NULL};

@@ -8,7 +8,7 @@ extern const struct smelt__family smelt__indexer_scores; /* as registry.c declar
 enum { FWD }; /* members by number */
 
 static const struct smelt__member members[] = {
-    [FWD] = {"fwd", &smelt__indexer_scores_fwd.schema},
+    [FWD] = {"fwd", &smelt__indexer_scores_fwd.schema, 0},
 };
 
 static const struct smelt__family *const kernels[] = {&smelt__indexer_scores_fwd, NULL};

@@ -11,8 +11,8 @@
 enum { FWD, SELECT }; /* members by number */
 
 static const struct smelt__member members[] = {
-    [FWD] = {"fwd", &smelt__indexer_logits_fwd.schema},
-    [SELECT] = {"rows", &smelt__topk_select_rows.schema},
+    [FWD] = {"fwd", &smelt__indexer_logits_fwd.schema, 0},
+    [SELECT] = {"rows", &smelt__topk_select_rows.schema, 0},
 };
 
 static const struct smelt__family *const kernels[] = {&smelt__indexer_logits_fwd,

@@ -45,8 +45,14 @@ int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
 enum { FWD, BWD }; /* members by number */
 
 static const struct smelt__member members[] = {
-    [FWD] = {"fwd", &smelt__sparse_attn_fwd.schema},
-    [BWD] = {"bwd", &smelt__sparse_attn_bwd.schema},
+    [FWD] = {"fwd", &smelt__sparse_attn_fwd.schema, SMELT__FORWARD},
+    [BWD] = {"bwd", &smelt__sparse_attn_bwd.schema, SMELT__BACKWARD},
+};
+
+static const struct smelt__differing differing[] = {
+    {"block_keys", "fwd: auto, 16, 32, 64, 128; bwd: auto, 16, 32, 64"},
+    {"stages", "fwd: auto, 2..4; bwd: auto, 1..3"},
+    {NULL, NULL},
 };
 
 static const struct smelt__family *const kernels[] = {
@@ -148,6 +154,7 @@ const struct smelt__family smelt__sparse_attn = {
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members,
+               .differing = differing,
                .check = smelt__sparse_attn_check},
     .summary = "sparse attention: each query attends to its own list of KV rows",
     .passes = SMELT__FORWARD | SMELT__BACKWARD,

@@ -7,7 +7,8 @@
 
 enum { ROWS }; /* members by number */
 
-static const struct smelt__member members[] = {[ROWS] = {"rows", &smelt__topk_select_rows.schema}};
+static const struct smelt__member members[] = {
+    [ROWS] = {"rows", &smelt__topk_select_rows.schema, 0}};
 
 static const struct smelt__family *const kernels[] = {&smelt__topk_select_rows, NULL};
 

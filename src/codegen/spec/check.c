@@ -85,7 +85,7 @@ static void explain_members(const struct smelt__spec *spec, const struct smelt__
     for (int i = 0; knob->for_all && i < spec->schema->member_count; i++) {
         struct smelt__spec kernel;
         struct smelt__message ignored;
-        const int key = smelt__knob_for(spec->schema, knob, i);
+        const int key = smelt__knob_for(spec, knob, i);
         if (i == refusing || key < 0)
             continue;
         smelt__spec_init(&kernel, members[i].schema);
@@ -93,7 +93,7 @@ static void explain_members(const struct smelt__spec *spec, const struct smelt__
         if (smelt__spec_check(&kernel, &ignored))
             continue;
         const char *const name = members[i].schema->keys[key].name;
-        const int other = smelt__knob_for(spec->schema, knob, refusing);
+        const int other = smelt__knob_for(spec, knob, refusing);
         smelt__message_set(message,
                            "%s: %s=%d is not legal for %s; legal there: %s; %s alone takes it as "
                            "%s.%s=%d",
@@ -108,7 +108,7 @@ static void explain_members(const struct smelt__spec *spec, const struct smelt__
 static int check_knob(const struct smelt__spec *spec, const struct smelt__knob *knob,
                       struct smelt__message *message) {
     for (int i = 0; i < spec->schema->member_count; i++) {
-        const int key = smelt__knob_for(spec->schema, knob, i);
+        const int key = smelt__knob_for(spec, knob, i);
         const struct smelt__schema *member = spec->schema->members[i].schema;
         if (key >= 0 && check_key(spec->schema->name, &member->keys[key], knob->value, message)) {
             explain_members(spec, knob, i, message);

@@ -9,7 +9,7 @@ void smelt__spec_hand_on(const struct smelt__spec *spec, int member, struct smel
     }
     /* Those for all come first, so that one for this member wins. */
     for (int i = 0; i < spec->knob_count; i++) {
-        const int key = smelt__knob_for(spec->schema, &spec->knobs[i], member);
+        const int key = smelt__knob_for(spec, &spec->knobs[i], member);
         if (key >= 0)
             kernel->values[key] = spec->knobs[i].value;
     }

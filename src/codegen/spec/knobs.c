@@ -67,11 +67,22 @@ void smelt__knob_name(const struct smelt__schema *schema, const struct smelt__kn
         snprintf(text, size, "%s.%s", schema->members[knob->member].prefix, name);
 }
 
-int smelt__knob_for(const struct smelt__schema *schema, const struct smelt__knob *knob,
-                    int member) {
-    if (knob->for_all)
-        return find_in(&schema->members[member], smelt__knob_key(schema, knob)->name);
-    return knob->member == member ? knob->key : -1;
+/* Whether the spec asks for a pass that the member's kernels are of. */
+static int is_asked_for(const struct smelt__spec *spec, const struct smelt__member *member) {
+    const int64_t passes = smelt__spec_get(spec, "passes");
+    return passes == SMELT__AUTO || !member->passes || (member->passes & ((unsigned)passes + 1));
+}
+
+int smelt__knob_for(const struct smelt__spec *spec, const struct smelt__knob *knob, int member) {
+    const struct smelt__member *const members = spec->schema->members;
+    if (!knob->for_all)
+        return knob->member == member ? knob->key : -1;
+    const char *const name = smelt__knob_key(spec->schema, knob)->name;
+    if (!is_asked_for(spec, &members[member]))
+        for (int i = 0; i < spec->schema->member_count; i++)
+            if (is_asked_for(spec, &members[i]) && find_in(&members[i], name) >= 0)
+                return -1;
+    return find_in(&members[member], name);
 }
 
 /* Whether a member before this one has a knob of the name. */
@@ -90,4 +101,12 @@ const struct smelt__key *smelt__schema_knob(const struct smelt__schema *schema, 
                 return key;
         }
     return NULL;
+}
+
+const char *smelt__schema_knob_legal(const struct smelt__schema *schema,
+                                     const struct smelt__key *knob) {
+    for (const struct smelt__differing *at = schema->differing; at && at->name; at++)
+        if (strcmp(at->name, knob->name) == 0)
+            return at->legal;
+    return knob->legal;
 }

@@ -6,7 +6,7 @@
 
 #include "codegen/spec/spec.h"
 
-/* The key that a knob is of. */
+/* The key that a knob is of; of one for all, the first member's that has it. */
 const struct smelt__key *smelt__knob_key(const struct smelt__schema *schema,
                                          const struct smelt__knob *knob);
 
@@ -25,11 +25,17 @@ int smelt__knob_insert(struct smelt__spec *spec, const struct smelt__knob *knob)
 void smelt__knob_name(const struct smelt__schema *schema, const struct smelt__knob *knob,
                       char *text, size_t size);
 
-/* Whether a knob is one that the member has, and its index among the member's keys; else -1. */
-int smelt__knob_for(const struct smelt__schema *schema, const struct smelt__knob *knob, int member);
+/* Whether a knob of the spec is for the member, and its index among the member's keys; else -1. One
+ * for all is for the members that have it and are of a pass that the spec asks for; where there is
+ * none, for all that have it. */
+int smelt__knob_for(const struct smelt__spec *spec, const struct smelt__knob *knob, int member);
 
 /* The knobs an operator takes for all its members, each name once: number `index`, NULL past the
  * last. */
 const struct smelt__key *smelt__schema_knob(const struct smelt__schema *schema, int index);
+
+/* What is legal of such a knob, of every member that has it. */
+const char *smelt__schema_knob_legal(const struct smelt__schema *schema,
+                                     const struct smelt__key *knob);
 
 #endif

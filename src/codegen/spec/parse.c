@@ -87,29 +87,68 @@ static int parse_list(const struct smelt__key *key, char *text, struct smelt__sp
     return 0;
 }
 
-static int parse_value(const char *name, const struct smelt__key *key, const char *text,
-                       int64_t *value, struct smelt__message *message) {
+/* Whether the text is a value of the key. */
+static int read_value(const struct smelt__key *key, const char *text, int64_t *value) {
     if (key->choices) {
         for (int i = 0; key->choices[i]; i++) {
             if (strcmp(key->choices[i], text) == 0) {
                 *value = i;
-                return 0;
+                return 1;
             }
         }
     } else if (!parse_number(text, value) && *value >= key->minimum && *value <= key->maximum) {
-        return 0;
+        return 1;
     }
-    if (key->knob && strcmp(text, "auto") == 0) {
-        *value = SMELT__AUTO;
+    *value = SMELT__AUTO;
+    return key->knob && strcmp(text, "auto") == 0;
+}
+
+static int parse_value(const char *name, const struct smelt__key *key, const char *text,
+                       int64_t *value, struct smelt__message *message) {
+    if (read_value(key, text, value))
         return 0;
-    }
     smelt__spec_bad_value(name, key, text, message);
     return -1;
 }
 
-/* What was given so far: a bit per key, and the knobs that were given as auto. */
+static int refuse_empty(const char *name, const char *key, const char *legal,
+                        struct smelt__message *message) {
+    smelt__message_set(message, "%s: %s has no value; legal: %s", name, key, legal);
+    return -1;
+}
+
+/* A value that one member takes which the knob is for; whether the others do says the check. */
+static int parse_knob_value(const struct smelt__spec *spec, const struct smelt__knob *knob,
+                            const char *name, const char *text, int64_t *value,
+                            struct smelt__message *message) {
+    const struct smelt__key *first = NULL;
+    for (int i = 0; i < spec->schema->member_count; i++) {
+        const int index = smelt__knob_for(spec, knob, i);
+        if (index < 0)
+            continue;
+        const struct smelt__key *const key = &spec->schema->members[i].schema->keys[index];
+        if (read_value(key, text, value))
+            return 0;
+        first = first ? first : key;
+    }
+    if (!*text)
+        return refuse_empty(spec->schema->name, name, first->legal, message);
+    smelt__spec_bad_value(spec->schema->name, first, text, message);
+    return -1;
+}
+
+/* A knob of an operator that the text names, and what it says of it. */
+struct named_knob {
+    struct smelt__knob knob;
+    const char *name, *text;
+};
+
+/* What was given so far: a bit per key; knobs, which are read behind the keys, since who they are
+ * for follows from the key `passes`; those of them that were given as auto. */
 struct seen {
     uint32_t keys;
+    struct named_knob knobs[SMELT__SPEC_TEXT / 3]; /* "k=," each, at least */
+    int knob_count;
     struct smelt__knob autos[SMELT__MAX_KNOBS];
     int auto_count;
 };
@@ -120,17 +159,17 @@ static int refuse_twice(const struct smelt__schema *schema, const char *name,
     return -1;
 }
 
-/* A knob of an operator. */
-static int parse_knob(const char *name, const char *text, struct smelt__knob *knob,
-                      struct smelt__spec *spec, struct seen *seen, struct smelt__message *message) {
+static int parse_knob(struct named_knob *named, struct smelt__spec *spec, struct seen *seen,
+                      struct smelt__message *message) {
+    struct smelt__knob *const knob = &named->knob;
     int64_t value;
     for (int i = 0; i < seen->auto_count; i++)
         if (seen->autos[i].for_all == knob->for_all && seen->autos[i].member == knob->member &&
             seen->autos[i].key == knob->key)
-            return refuse_twice(spec->schema, name, message);
+            return refuse_twice(spec->schema, named->name, message);
     if (smelt__knob_at(spec, knob))
-        return refuse_twice(spec->schema, name, message);
-    if (parse_value(spec->schema->name, smelt__knob_key(spec->schema, knob), text, &value, message))
+        return refuse_twice(spec->schema, named->name, message);
+    if (parse_knob_value(spec, knob, named->name, named->text, &value, message))
         return -1;
     if (value == SMELT__AUTO) {
         if (seen->auto_count < SMELT__MAX_KNOBS)
@@ -150,11 +189,8 @@ static int parse_key(int index, char *text, struct smelt__spec *spec, struct see
     if (seen->keys & UINT32_C(1) << index)
         return refuse_twice(spec->schema, key->name, message);
     seen->keys |= UINT32_C(1) << index;
-    if (!*text) {
-        smelt__message_set(message, "%s: %s has no value; legal: %s", spec->schema->name, key->name,
-                           key->legal);
-        return -1;
-    }
+    if (!*text)
+        return refuse_empty(spec->schema->name, key->name, key->legal, message);
     if (!key->list)
         return parse_value(spec->schema->name, key, text, &spec->values[index], message);
     if (strcmp(text, "auto") != 0)
@@ -163,7 +199,7 @@ static int parse_key(int index, char *text, struct smelt__spec *spec, struct see
     return 0;
 }
 
-/* One `key=value`, NUL-terminated. */
+/* One `key=value`, NUL-terminated; an operator's knob is only noted. */
 static int parse_item(char *item, int knobs_only, struct smelt__spec *spec, struct seen *seen,
                       struct smelt__message *message) {
     const struct smelt__schema *schema = spec->schema;
@@ -189,11 +225,8 @@ static int parse_item(char *item, int knobs_only, struct smelt__spec *spec, stru
     if (index >= 0)
         return parse_key(index, equals + 1, spec, seen, message);
     if (smelt__knob_find(schema, item, &knob) == 0) {
-        if (equals[1])
-            return parse_knob(item, equals + 1, &knob, spec, seen, message);
-        smelt__message_set(message, "%s: %s has no value; legal: %s", schema->name, item,
-                           smelt__knob_key(schema, &knob)->legal);
-        return -1;
+        seen->knobs[seen->knob_count++] = (struct named_knob){knob, item, equals + 1};
+        return 0;
     }
     if (strchr(item, '.'))
         unknown_member_knob(schema, item, message);
@@ -240,5 +273,8 @@ int smelt__spec_parse_keys(const char *text, int knobs_only, struct smelt__spec 
             return -1;
         item = comma ? comma + 1 : NULL;
     }
+    for (int i = 0; i < seen.knob_count; i++)
+        if (parse_knob(&seen.knobs[i], spec, &seen, message))
+            return -1;
     return 0;
 }

@@ -3,8 +3,9 @@
  * `family:key=value,...` (defaults left out, keys in the schema's order). Pure; any thread.
  *
  * A schema says which keys a family has. An operator's names beside its own keys the kernels it
- * hands knobs to, its members: a knob is then given to all of them that have it (`stages=2`) or to
- * one (`fwd.stages=2`), and stands behind the operator's keys.
+ * hands knobs to, its members: a knob is then given to all of them that have it and are of a pass
+ * that the spec asks for (`stages=2`) or to one (`fwd.stages=2`), and stands behind the operator's
+ * keys.
  */
 #ifndef SMELT_CODEGEN_SPEC_H
 #define SMELT_CODEGEN_SPEC_H
@@ -20,6 +21,9 @@ enum {
     SMELT__SPEC_TEXT = 256, /* longest canonical text, NUL included */
     SMELT__ALL_MEMBERS = -1
 };
+
+/* Passes: a set. The values are the public SMELT_PASS_...s. */
+enum { SMELT__FORWARD = 1, SMELT__BACKWARD = 2, SMELT__PASSES = 2 };
 
 /* A knob that was not given: the plan chooses. Never a legal value of a key. */
 #define SMELT__AUTO INT64_MIN
@@ -46,6 +50,13 @@ struct smelt__spec;
 struct smelt__member {
     const char *prefix; /* "fwd" */
     const struct smelt__schema *schema;
+    unsigned passes; /* whose kernels are of it; 0: of all that the operator has */
+};
+
+/* What lists say is legal of a knob whose members differ in it: "fwd: auto, 2..4; bwd: ...". */
+struct smelt__differing {
+    const char *name; /* NULL ends the table */
+    const char *legal;
 };
 
 struct smelt__schema {
@@ -54,6 +65,7 @@ struct smelt__schema {
     int key_count;
     const struct smelt__member *members; /* an operator's; a kernel has none */
     int member_count;
+    const struct smelt__differing *differing; /* knobs of its members, or NULL */
     /* What ranges cannot say, for example which pairs of widths are legal. 0 or -1 with a message.
      */
     int (*check)(const struct smelt__spec *spec, struct smelt__message *message);
@@ -112,8 +124,9 @@ void smelt__spec_strip_knobs(const struct smelt__spec *spec, struct smelt__spec 
  * plan tells. */
 int smelt__spec_tune(struct smelt__spec *spec, const char *knobs, struct smelt__message *message);
 
-/* What an operator's spec gives one of its members: keys of the same name, and knobs for all and
- * for this member, which win. *kernel: initialised with the member's schema. */
+/* What an operator's spec gives one of its members: keys of the same name, and knobs for all, if it
+ * is of a pass that is asked for, and for this member, which win. *kernel: initialised with the
+ * member's schema. */
 void smelt__spec_hand_on(const struct smelt__spec *spec, int member, struct smelt__spec *kernel);
 
 /* The index of a key, or -1; a key's value, SMELT__AUTO when there is no such key; and setting one,

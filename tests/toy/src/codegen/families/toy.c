@@ -57,8 +57,8 @@ static const struct smelt__family toy_scale = {
 enum { FWD, BWD }; /* members by number */
 
 static const struct smelt__member members[] = {
-    [FWD] = {"fwd", &toy_scale.schema},
-    [BWD] = {"bwd", &toy_scale.schema},
+    [FWD] = {"fwd", &toy_scale.schema, SMELT__FORWARD},
+    [BWD] = {"bwd", &toy_scale.schema, SMELT__BACKWARD},
 };
 
 static const struct smelt__family *const kernels[] = {&toy_scale, NULL};
