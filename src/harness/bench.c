@@ -118,6 +118,14 @@ static smelt_status open_spec(struct entry *entry) {
     return SMELT_OK;
 }
 
+static smelt_status look_over(struct entry *entry) {
+    struct smelt__bench_result *result = entry->result;
+    if (smelt__problem_refused(entry->spec.op, entry->pass, entry->spec.spec, &entry->item->problem,
+                               entry->object, result->message, sizeof result->message))
+        result->status = SMELT_ERROR_INVALID_ARGUMENT;
+    return result->status;
+}
+
 /* `earlier`: so many entries of the group before it. */
 static smelt_status entry_open(struct entry *entry, smelt_context *context,
                                const struct smelt__bench_item *item,
@@ -135,6 +143,8 @@ static smelt_status entry_open(struct entry *entry, smelt_context *context,
     if (status == SMELT_OK)
         status = note(entry, "making the operator",
                       entry->spec.op->create(&entry->object, context, entry->spec.spec));
+    if (status == SMELT_OK)
+        status = look_over(entry);
     if (status == SMELT_OK && !share(entry, earlier, count))
         status = place(entry, context);
     if (status == SMELT_OK)

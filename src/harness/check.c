@@ -156,6 +156,36 @@ static void run_spec(smelt_context *context, const struct smelt__harness_spec *s
     smelt__problem_destroy(&problem);
 }
 
+static int spec_refused(smelt_context *context, const struct smelt__harness_spec *spec,
+                        const struct smelt__check_options *options,
+                        struct smelt__check_result *result) {
+    const struct smelt__harness_pass *pass = smelt__harness_spec_pass(spec, options->pass);
+    const char *why = "";
+    void *object = NULL;
+    result->status = spec->op->supported(context, spec->spec, &why);
+    if (result->status != SMELT_OK) {
+        snprintf(result->message, sizeof result->message, "%s", why);
+        return 1;
+    }
+    if (pass && spec->op->create(&object, context, spec->spec) == SMELT_OK &&
+        smelt__problem_refused(spec->op, pass, spec->spec, &options->problem, object,
+                               result->message, sizeof result->message))
+        result->status = SMELT_ERROR_INVALID_ARGUMENT;
+    spec->op->destroy(&object);
+    return result->status != SMELT_OK;
+}
+
+int smelt__check_refused(smelt_context *context, const struct smelt__check_options *options,
+                         struct smelt__check_result *result) {
+    struct smelt__harness_spec spec;
+    memset(result, 0, sizeof *result);
+    snprintf(result->spec, sizeof result->spec, "%s", options->spec);
+    const int refused = smelt__harness_spec_parse(&spec, options->spec) == SMELT_OK &&
+                        spec_refused(context, &spec, options, result);
+    smelt__harness_spec_free(&spec);
+    return refused;
+}
+
 int smelt__check_run(smelt_context *context, const struct smelt__check_options *options,
                      struct smelt__check_result *result) {
     const double begin = seconds_now();

@@ -40,6 +40,13 @@ struct smelt__check_result {
 int smelt__check_run(smelt_context *context, const struct smelt__check_options *options,
                      struct smelt__check_result *result);
 
+/* Whether a check is of what cannot be: a spec that is not supported on the context's architecture,
+ * a problem that its call refuses. Nothing is filled or run for it. 1 with the result's spec,
+ * status and message, which names no command; 0: it can be run, and that says what else is wrong.
+ */
+int smelt__check_refused(smelt_context *context, const struct smelt__check_options *options,
+                         struct smelt__check_result *result);
+
 /* The comparison alone, for a problem that was run and downloaded (overwrites the copy). Fills the
  * metrics, `passed` and `message`. */
 int smelt__check_compare(struct smelt__placed *placed, int sample,

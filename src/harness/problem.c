@@ -1,6 +1,8 @@
 /* See problem.h. */
 #include "harness/problem.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -85,23 +87,63 @@ void smelt__problem_defaults(const struct smelt__harness_operator *op, const voi
     op->defaults(spec, options);
 }
 
-int smelt__problem_create(struct smelt__problem *problem, const struct smelt__harness_operator *op,
-                          const struct smelt__harness_pass *pass, const void *spec,
-                          const struct smelt__problem_options *options) {
+/* What needs none of its tensors' memory: all extents, in *args too. */
+static int begin(struct smelt__problem *problem, const struct smelt__harness_operator *op,
+                 const struct smelt__harness_pass *pass, const void *spec,
+                 const struct smelt__problem_options *options) {
     memset(problem, 0, sizeof *problem);
     problem->op = op;
     problem->pass = pass;
     problem->options = *options;
     problem->args = calloc(1, pass->tensors->args_bytes);
-    if (problem->args && copy_spec(problem, spec) == 0) {
-        smelt__problem_defaults(op, spec, &problem->options);
-        pass->shape(problem);
+    if (!problem->args || copy_spec(problem, spec) != 0)
+        return -1;
+    smelt__problem_defaults(op, spec, &problem->options);
+    pass->shape(problem);
+    return 0;
+}
+
+int smelt__problem_create(struct smelt__problem *problem, const struct smelt__harness_operator *op,
+                          const struct smelt__harness_pass *pass, const void *spec,
+                          const struct smelt__problem_options *options) {
+    if (begin(problem, op, pass, spec, options) == 0) {
         smelt__layout_make(problem);
         if (allocate_all(problem) == 0 && pass->fill(problem) == 0)
             return 0;
     }
     smelt__problem_destroy(problem);
     return -1;
+}
+
+static int valid_refused(const struct smelt__problem_options *options, char *message, size_t size) {
+    const int64_t most = options->width < options->rows ? options->width : options->rows;
+    if (options->valid <= most || options->lists != SMELT__LISTS_RANDOM)
+        return 0;
+    snprintf(message, size,
+             "valid = %" PRId64 " is out of range; legal: 1..%" PRId64 ", what %" PRId64
+             " slots (--width) can name of %" PRId64 " rows",
+             options->valid, most, options->width, options->rows);
+    return 1;
+}
+
+int smelt__problem_refused(const struct smelt__harness_operator *op,
+                           const struct smelt__harness_pass *pass, const void *spec,
+                           const struct smelt__problem_options *options, const void *object,
+                           char *message, size_t size) {
+    struct smelt__problem problem;
+    int refused = 0;
+    if (begin(&problem, op, pass, spec, options) == 0) {
+        refused = valid_refused(&problem.options, message, size);
+        /* Calls check their extents before their tensors, none of which is here: legal extents are
+         * refused for a tensor that is NULL. */
+        if (!refused && pass->launch(object, problem.args, NULL) == SMELT_ERROR_INVALID_ARGUMENT &&
+            !strstr(smelt_last_error(), " is NULL")) {
+            snprintf(message, size, "%s", smelt_last_error());
+            refused = 1;
+        }
+    }
+    smelt__problem_destroy(&problem);
+    return refused;
 }
 
 void smelt__problem_destroy(struct smelt__problem *problem) {

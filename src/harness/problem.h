@@ -47,6 +47,14 @@ int smelt__problem_create(struct smelt__problem *problem, const struct smelt__ha
                           const struct smelt__problem_options *options);
 void smelt__problem_destroy(struct smelt__problem *problem);
 
+/* Whether a problem would be none, told before any of its memory is there: more valid slots than
+ * lists have, or extents that the pass's call of `object` refuses. 1 with the reason in `message`;
+ * 0: nothing is wrong with it, or memory ran out. */
+int smelt__problem_refused(const struct smelt__harness_operator *op,
+                           const struct smelt__harness_pass *pass, const void *spec,
+                           const struct smelt__problem_options *options, const void *object,
+                           char *message, size_t size);
+
 /* The host memory of a tensor, by its row in the table. */
 static inline void *smelt__problem_data(const struct smelt__problem *problem, int tensor) {
     return problem->buffers[tensor].host;

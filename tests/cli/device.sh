@@ -15,6 +15,11 @@ document 'check --json' results.0.spec=$operator results.0.arch=stand-in results
 gives 0 '' check --json --lists window "$operator,passes=both" "$operator,buckets=auto,passes=both"
 document 'check of both passes' results.3.passed=true passed=4
 
+# What cannot be is one message, and nothing is run.
+refuses 'on stand-in: width: refused by the stand-in$' check "$operator" --width 65
+refuses 'valid = 65 is out of range; legal: 1\.\.64' check "$operator" --valid 65
+gives 2 'valid = 65 is out of range' bench --queries 8 --rows 64 --repeat 3 --valid 65 "$operator"
+
 # Defect 1 drops the last slot; 4 makes the lse of an empty query infinite, which JSON cannot write.
 export STAND_IN_DEFECT=1
 gives 1 'reproduce: smelt check|smelt check sparse_attn' check --seed 11 --lists random "$operator"

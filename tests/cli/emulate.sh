@@ -43,6 +43,27 @@ else
     failed 'a kernel is compiled once' "$(ls "$work/made")"
 fi
 
+# ---- what cannot be -------------------------------------------------------------------------------
+# One message, before gigabytes are filled for it, each of which would take the emulator seconds.
+refuses 'topk_select:topk=20 on sm_90a: rows = 2000000000 is out of range; legal: 0\.\.1073741824$' \
+    check --emulate topk_select:topk=20 --rows 2000000000 --queries 1 --schedules 1
+refuses 'width = 4096 is out of range; this operator was made for topk=70' \
+    check --emulate "$operator" --width 4096
+refuses 'rows = 2000000 is out of range; legal: 0\.\.1048576$' \
+    check --emulate indexer_topk:heads=8,dim=64,dtype=bf16,topk=20 --rows 2000000
+refuses 'fp8.* on sm_80: .*fp8' check --emulate --arch sm_80 indexer_logits:heads=8,dim=64,dtype=fp8
+refuses 'valid = 4096 is out of range; legal: 1\.\.70, what 70 slots \(--width\) can name of [0-9]+ rows' \
+    check --emulate "$operator" --lists random --valid 4096
+refuses 'valid = 9 is out of range; legal: 1\.\.8, what 70 slots .* of 8 rows' \
+    check --emulate "$operator" --rows 8 --valid 9
+for any in "$operator,passes=both" "$operator,buckets=auto" topk_select:topk=20 indexer_windows indexer_clean \
+    indexer_quantize:dim=64 indexer_logits:heads=8,dim=64,dtype=bf16 indexer_scores:heads=8,dim=64,topk=20 \
+    indexer_topk:heads=8,dim=64,dtype=bf16,topk=20 indexer_bwd:heads=8,dim=64,topk=20 indexer_loss:topk=20 \
+    sparse_scores:heads=9,dqk=128,dv=64,topk=70; do
+    gives 2 'tokens = |tokens exceed|rows = ' check --emulate "$any" --batches 65536 --queries 2147483647 \
+        --rows 2147483647
+done
+
 # ---- what the machine lacks -----------------------------------------------------------------------
 gives 2 'say --arch sm_90a' check --emulate --arch sm_90 "$operator"
 SMELT_EMULATOR=$work/nothing.so

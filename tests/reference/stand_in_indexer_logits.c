@@ -148,6 +148,8 @@ smelt_status smelt_indexer_logits_forward(const smelt_indexer_logits *indexer,
                                           const smelt_indexer_logits_args *given,
                                           struct CUstream_st *stream) {
     (void)stream;
+    if (!given->q.data)
+        return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, "q is NULL");
     smelt_indexer_logits_args args = *given;
     smelt_indexer_logits_spec spec = indexer->spec;
     const struct smelt__tensor_table *table = &smelt__indexer_logits_tensors[spec.dtype];

@@ -104,7 +104,9 @@ static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_
         return "width";
     if (!(a->scale > 0) || isinf(a->scale))
         return "scale";
-    if (!a->q.data || off(a->q.data) || a->q.strides[2] % 8 || a->q.strides[1] % 8)
+    if (!a->q.data)
+        return "q is NULL";
+    if (off(a->q.data) || a->q.strides[2] % 8 || a->q.strides[1] % 8)
         return "q, q.strides[1] or q.strides[2]";
     if ((!a->kv.data && a->rows > 0) || off(a->kv.data) || a->kv.strides[1] % 8)
         return "kv or kv.strides[1]";

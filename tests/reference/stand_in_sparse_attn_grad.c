@@ -282,6 +282,8 @@ smelt_status smelt_sparse_attn_backward(const smelt_sparse_attn *attn,
                                         struct CUstream_st *stream) {
     (void)stream;
     struct call call = {.spec = &attn->spec, .args = *args};
+    if (!args->q.data)
+        return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, "q is NULL");
     if (!args->workspace || args->workspace_bytes < 4096)
         return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, "workspace");
     smelt_status status = stand_in_launch(attn->knobs);

@@ -128,6 +128,19 @@ static json_t *take_reports(int count) {
     return reports;
 }
 
+/* What cannot be is refused before anything is filled for any check. */
+static int refuse_checks(const struct checks *checks, smelt_context *context,
+                         const struct tool_options *options) {
+    struct smelt__check_result *result = tool_allocate(NULL, 1, sizeof *result);
+    int status = TOOL_OK;
+    for (size_t i = 0; i < checks->per_arch && status == TOOL_OK; i++)
+        if (smelt__check_refused(context, &checks->asked[i], result))
+            status = tool_fail(options, tool_exit_of(result->status), "%s on %s: %s", result->spec,
+                               smelt_context_arch(context), result->message);
+    free(result);
+    return status;
+}
+
 /* The checks of architecture number `arch`. */
 static void run_checks(struct checks *checks, size_t arch, smelt_context *context) {
     size_t begin = arch * checks->per_arch;
@@ -146,6 +159,8 @@ static int run_on_device(struct checks *checks, const struct tool_options *optio
     smelt_context *context = NULL;
     int status = tool_open_device(options, &context);
     if (status == TOOL_OK)
+        status = refuse_checks(checks, context, options);
+    if (status == TOOL_OK)
         run_checks(checks, 0, context);
     smelt_context_destroy(&context);
     return status;
@@ -157,6 +172,8 @@ static int run_emulated(struct checks *checks, const struct tool_list *archs,
     for (size_t i = 0; i < archs->count && status == TOOL_OK; i++) {
         smelt_context *context = NULL;
         status = tool_open_emulated_device(options, archs->items[i], &context);
+        if (status == TOOL_OK)
+            status = refuse_checks(checks, context, options);
         if (status == TOOL_OK)
             run_checks(checks, i, context);
         smelt_context_destroy(&context);
