@@ -1,10 +1,11 @@
 /*
  * The command line of `smelt`: one table of options, from which parsing, help and error messages
- * follow. What describes a problem (check, bench) is read by harness/options.h's tables.
+ * follow. What describes a problem (check, bench) follows from the operators' (harness/options.h).
  */
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,8 +39,6 @@ static const char *const pass_sets[] = {"forward", "backward", "both", NULL};
     { #name, letter, NULL, help, FLAG, FIELD(name), 0, 0, NULL }
 #define NUMBER_OPTION(name, letter, minimum, maximum, help)                                        \
     { #name, letter, "N", help, NUMBER, FIELD(name), minimum, maximum, NULL }
-#define PROBLEM_OPTION(name, value, help)                                                          \
-    { name, 0, value, help, PROBLEM, 0, 0, 0, NULL }
 
 static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_ARCH] = {"arch", 0, "ARCH", "architecture, such as sm_90a; default: the GPU's", VALUES,
@@ -58,41 +57,9 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_DEVICE] = NUMBER_OPTION(device, 0, 0, 1023, "number of the GPU; default 0"),
     [TOOL_CACHE] = FLAG_OPTION(cache, 0, "list what is cached instead"),
     [TOOL_EMULATE] = FLAG_OPTION(emulate, 0, "run on the emulator instead of a GPU"),
-    [TOOL_SEED] = PROBLEM_OPTION("seed", "N", "seed of the random input; default 0"),
-    [TOOL_QUERIES] = PROBLEM_OPTION("queries", "N", "query tokens of each batch"),
-    [TOOL_ROWS] = PROBLEM_OPTION("rows", "N", "KV rows of each batch"),
-    [TOOL_BATCHES] = PROBLEM_OPTION("batches", "N", "batches; default 1"),
-    [TOOL_WIDTH] = PROBLEM_OPTION("width", "N", "index slots of a query; default: topk"),
-    [TOOL_VALID] =
-        PROBLEM_OPTION("valid", "N", "valid slots of a query, random lists; default all"),
-    [TOOL_LISTS] = PROBLEM_OPTION("lists", "KIND",
-                                  "random, causal, window, adversarial, packed, log, drift, full"),
-    [TOOL_DOCUMENTS] =
-        PROBLEM_OPTION("documents", "N", "documents of a batch, causal and packed lists"),
-    [TOOL_QUERY_LIST] =
-        PROBLEM_OPTION("query-list", "KIND", "none, partial, clamped, whole, empty, repeated"),
-    [TOOL_SCALE] = PROBLEM_OPTION("scale", "X", "softmax scale; default 1/sqrt(dqk)"),
-    [TOOL_SPIKY] = PROBLEM_OPTION("spiky", NULL, "inputs whose scores pass 100"),
-    [TOOL_TOPK_LENGTH] = PROBLEM_OPTION("topk-length", NULL, "give topk_length too"),
-    [TOOL_STRIDED] = PROBLEM_OPTION("strided", NULL, "tensors with gaps"),
-    [TOOL_MAX_LOGITS] = PROBLEM_OPTION("max-logits", NULL, "ask for max_logits too"),
-    [TOOL_DKV] =
-        PROBLEM_OPTION("dkv", "KIND", "what a backward pass gives: bf16, fp32, add (to fp32)"),
-    [TOOL_DATA] = PROBLEM_OPTION("data", "KIND",
-                                 "topk_select: the scores, gaussian or one of 15 that are hard"),
-    [TOOL_WINDOWS] =
-        PROBLEM_OPTION("windows", "KIND", "topk_select: of its rows: whole, causal, random"),
-    [TOOL_VALUES] =
-        PROBLEM_OPTION("values", NULL, "topk_select, indexer_topk: ask for the values too"),
-    [TOOL_SCORES] = PROBLEM_OPTION(
-        "scores", "KIND", "indexer_loss: beside its target: far-off, trained, odd, certain"),
-    [TOOL_WEIGHTED] =
-        PROBLEM_OPTION("weighted", NULL, "indexer_loss: give weights and grad_loss too"),
-    [TOOL_OUTPUTS] =
-        PROBLEM_OPTION("outputs", "KIND", "indexer_loss: what is asked for: grad, losses, loss"),
+    [TOOL_PROBLEM] = {.name = NULL}, /* add_problem_rows puts theirs in its place */
     [TOOL_SAMPLE] =
         NUMBER_OPTION(sample, 0, 1, INT32_MAX, "queries compared with the reference; default 32"),
-    [TOOL_FAR] = PROBLEM_OPTION("far", NULL, "strides of billions; with --emulate"),
     [TOOL_SCHEDULES] =
         NUMBER_OPTION(schedules, 0, 1, 1000000, "emulated runs of each check; default 4"),
     [TOOL_SCHEDULE] = {"schedule", 0, "NAME", "one such run by its name; may be repeated", VALUES,
@@ -123,26 +90,117 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
 /* clang-format on */
 
 /* getopt_long's code of a long option; above every letter. */
-enum { FIRST_CODE = 512, LONGEST_SHORT = 2 * TOOL_OPTION_COUNT + 2 };
+enum {
+    MOST_PROBLEM_OPTIONS = 64, /* bits of problem_given */
+    MOST_ROWS = TOOL_OPTION_COUNT + MOST_PROBLEM_OPTIONS,
+    FIRST_CODE = 512,
+    LONGEST_SHORT = 2 * TOOL_OPTION_COUNT + 2
+};
+
+/* A verb's options: those of the table that it has, those of problems in their place. */
+struct rows {
+    struct row {
+        struct option_description is;
+        const struct smelt__option *problem; /* NULL: none of a problem's; else its number, too */
+        int number;
+    } list[MOST_ROWS];
+    int count;
+};
 
 static int has(const struct tool_verb *verb, int option) {
     return (verb->options & TOOL_BIT(option)) != 0;
 }
 
+static const char *value_of(const struct smelt__option *option) {
+    static const char *const names[] = {[SMELT__OPTION_INTEGER] = "N",
+                                        [SMELT__OPTION_FLAG] = NULL,
+                                        [SMELT__OPTION_CHOICE] = "KIND",
+                                        [SMELT__OPTION_SEED] = "N",
+                                        [SMELT__OPTION_NUMBER] = "X"};
+    return names[option->kind];
+}
+
+static void add_problem_rows(struct rows *rows, const struct tool_verb *verb) {
+    const struct smelt__option *option;
+    for (int i = 0; i < MOST_PROBLEM_OPTIONS && (option = smelt__option_number(i)) != NULL; i++)
+        if (!(option->traits & SMELT__OPTION_EMULATED) || has(verb, TOOL_EMULATE))
+            rows->list[rows->count++] = (struct row){.is = {.name = option->name,
+                                                            .value = value_of(option),
+                                                            .help = option->help,
+                                                            .kind = PROBLEM,
+                                                            .choices = option->choices},
+                                                     .problem = option,
+                                                     .number = i};
+}
+
+static void list_rows(struct rows *rows, const struct tool_verb *verb) {
+    rows->count = 0;
+    for (int i = 0; i < TOOL_OPTION_COUNT; i++)
+        if (has(verb, i) && i == TOOL_PROBLEM)
+            add_problem_rows(rows, verb);
+        else if (has(verb, i))
+            rows->list[rows->count++] = (struct row){.is = descriptions[i]};
+}
+
 /* ---- help ------------------------------------------------------------------------------------ */
 
+enum { HELP_LEFT = 26, HELP_WIDTH = 98, HELP_LONGEST = 1024 };
+
+__attribute__((format(printf, 2, 3))) static void add_text(char text[HELP_LONGEST],
+                                                           const char *format, ...) {
+    const size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, HELP_LONGEST - used, format, arguments);
+    va_end(arguments);
+}
+
+/* Of an operator's own option whose it is, then what it means, then its choices. */
+static void describe(const struct row *row, char text[HELP_LONGEST]) {
+    int owners = 0;
+    text[0] = '\0';
+    for (int i = 0; row->problem && smelt__harness_operators[i]; i++)
+        if (!smelt__option_is_common(row->problem) &&
+            smelt__option_find(smelt__harness_operators[i], row->is.name))
+            add_text(text, "%s%s", owners++ ? ", " : "", smelt__harness_operators[i]->name);
+    add_text(text, "%s%s", owners ? ": " : "", row->is.help);
+    for (int i = 0; row->problem && row->is.choices && row->is.choices[i]; i++)
+        add_text(text, "%s%s", i ? ", " : ": ", row->is.choices[i]);
+}
+
+/* A text from column HELP_LEFT on, in lines of at most HELP_WIDTH. */
+static void print_wrapped(const char *text) {
+    size_t column = HELP_LEFT;
+    for (const char *word = text; *word;) {
+        const size_t length = strcspn(word, " ");
+        if (word > text && column + 1 + length > HELP_WIDTH) {
+            printf("\n%*s", HELP_LEFT, "");
+            column = HELP_LEFT;
+        } else if (word > text) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", (int)length, word);
+        column += length;
+        word += length + (word[length] == ' ');
+    }
+    putchar('\n');
+}
+
 void tool_print_verb_help(const struct tool_verb *verb) {
+    struct rows rows;
+    list_rows(&rows, verb);
     printf("usage: smelt %s [OPTION]...%s%s\n\n%s\noptions:\n", verb->name,
            *verb->arguments ? " " : "", verb->arguments, verb->details);
-    for (int i = 0; i < TOOL_OPTION_COUNT; i++) {
-        const struct option_description *option = &descriptions[i];
-        char left[40];
-        if (!has(verb, i))
-            continue;
+    for (int i = 0; i < rows.count; i++) {
+        const struct option_description *option = &rows.list[i].is;
+        char left[40], help[HELP_LONGEST];
         snprintf(left, sizeof left, "%c%c%s --%s%s%s", option->letter ? '-' : ' ',
                  option->letter ? option->letter : ' ', option->letter ? "," : " ", option->name,
                  option->value ? " " : "", option->value ? option->value : "");
-        printf("  %-22s  %s\n", left, option->help);
+        describe(&rows.list[i], help);
+        printf("  %-22s  ", left);
+        print_wrapped(help);
     }
 }
 
@@ -192,22 +250,46 @@ static int read_name(struct tool_options *options, const struct option_descripti
                      legal);
 }
 
-static int read_problem_option(struct tool_options *options,
-                               const struct option_description *option, const char *text) {
+static int read_problem_option(struct tool_options *options, const struct row *row,
+                               const char *text) {
     char message[512] = "";
-    options->problem_given |= TOOL_BIT(option - descriptions);
-    if (smelt__problem_option_set(NULL, &options->problem, option->name, text, message,
+    options->problem_given |= TOOL_BIT(row->number);
+    if (smelt__problem_option_set(NULL, &options->problem, row->is.name, text, message,
                                   sizeof message) == 1)
         return TOOL_OK;
     return tool_fail(options, TOOL_USAGE, "%s", message);
 }
 
+/* Option number `number` of problems, if it was given; else NULL. */
+static const struct smelt__option *given_option(const struct tool_options *options, int number) {
+    return options->problem_given & TOOL_BIT(number) ? smelt__option_number(number) : NULL;
+}
+
+int tool_problem_given(const struct tool_options *options, const char *name) {
+    for (int i = 0; i < MOST_PROBLEM_OPTIONS; i++) {
+        const struct smelt__option *option = given_option(options, i);
+        if (option && !strcmp(option->name, name))
+            return 1;
+    }
+    return 0;
+}
+
+int tool_inputs_given(const struct tool_options *options) {
+    for (int i = 0; i < MOST_PROBLEM_OPTIONS; i++) {
+        const struct smelt__option *option = given_option(options, i);
+        if (option && (option->traits & SMELT__OPTION_INPUTS))
+            return 1;
+    }
+    return 0;
+}
+
 int tool_options_fit(const struct tool_options *options, const char *spec) {
     const struct smelt__harness_operator *op = smelt__harness_find(spec);
-    for (int i = 0; op && i < TOOL_OPTION_COUNT; i++)
-        if ((options->problem_given & TOOL_BIT(i)) && !smelt__option_find(op, descriptions[i].name))
-            return tool_fail(options, TOOL_USAGE, "%s has no option --%s", op->name,
-                             descriptions[i].name);
+    for (int i = 0; op && i < MOST_PROBLEM_OPTIONS; i++) {
+        const struct smelt__option *option = given_option(options, i);
+        if (option && !smelt__option_find(op, option->name))
+            return tool_fail(options, TOOL_USAGE, "%s has no option --%s", op->name, option->name);
+    }
     return TOOL_OK;
 }
 
@@ -217,8 +299,8 @@ static void add_value(struct tool_values *values, const char *text) {
     values->items[values->count++] = text;
 }
 
-static int read_value(struct tool_options *options, const struct option_description *option,
-                      const char *text) {
+static int read_value(struct tool_options *options, const struct row *row, const char *text) {
+    const struct option_description *option = &row->is;
     void *field = (char *)options + option->field;
     switch (option->kind) {
     case FLAG:
@@ -229,7 +311,7 @@ static int read_value(struct tool_options *options, const struct option_descript
     case NAME:
         return read_name(options, option, text);
     case PROBLEM:
-        return read_problem_option(options, option, text);
+        return read_problem_option(options, row, text);
     default:
         add_value(field, text);
         return TOOL_OK;
@@ -239,77 +321,76 @@ static int read_value(struct tool_options *options, const struct option_descript
 /* ---- the command line ------------------------------------------------------------------------ */
 
 /* An option the verb does not have, or an abbreviation of several it has. */
-static int refuse_name(const struct tool_options *options, const char *word) {
-    const struct tool_verb *verb = options->verb;
-    const char *names[TOOL_OPTION_COUNT];
+static int refuse_name(const struct tool_options *options, const struct rows *rows,
+                       const char *word) {
+    const char *names[MOST_ROWS];
     char given[80];
     size_t count = 0;
     snprintf(given, sizeof given, "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    for (int i = 0; i < TOOL_OPTION_COUNT; i++)
-        if (has(verb, i))
-            names[count++] = descriptions[i].name;
+    for (int i = 0; i < rows->count; i++)
+        names[count++] = rows->list[i].is.name;
     const char *nearest = tool_nearest(given, names, count);
     if (nearest)
         return tool_fail(options, TOOL_USAGE, "no option --%s, did you mean --%s?", given, nearest);
     return tool_fail(options, TOOL_USAGE, "no option --%s; `smelt %s --help` lists them", given,
-                     verb->name);
+                     options->verb->name);
 }
 
 /* What getopt_long refused: ':' for a missing value, '?' for the rest; `culprit` is its optopt. */
-static int refuse(const struct tool_options *options, int code, int culprit, const char *word) {
+static int refuse(const struct tool_options *options, const struct rows *rows, int code,
+                  int culprit, const char *word) {
     if (code == ':')
         return tool_fail(options, TOOL_USAGE, "%s needs a value", word);
     if (!culprit)
-        return refuse_name(options, word);
+        return refuse_name(options, rows, word);
     if (culprit >= FIRST_CODE)
         return tool_fail(options, TOOL_USAGE, "--%s takes no value",
-                         descriptions[culprit - FIRST_CODE].name);
+                         rows->list[culprit - FIRST_CODE].is.name);
     return tool_fail(options, TOOL_USAGE, "no option -%c; `smelt %s --help` lists them", culprit,
                      options->verb->name);
 }
 
-/* getopt_long's two tables for a verb. */
-static void list_options(const struct tool_verb *verb,
-                         struct option long_options[TOOL_OPTION_COUNT + 1],
+/* getopt_long's two tables. */
+static void list_options(const struct rows *rows, struct option long_options[MOST_ROWS + 1],
                          char short_options[LONGEST_SHORT]) {
-    size_t count = 0, length = 0;
+    size_t length = 0;
     short_options[length++] = ':'; /* tell a missing value from an unknown option */
-    for (int i = 0; i < TOOL_OPTION_COUNT; i++) {
-        const struct option_description *option = &descriptions[i];
-        if (!has(verb, i))
-            continue;
-        long_options[count++] = (struct option){
+    for (int i = 0; i < rows->count; i++) {
+        const struct option_description *option = &rows->list[i].is;
+        long_options[i] = (struct option){
             option->name, option->value ? required_argument : no_argument, NULL, FIRST_CODE + i};
         if (option->letter)
             short_options[length++] = option->letter;
         if (option->letter && option->value)
             short_options[length++] = ':';
     }
-    long_options[count] = (struct option){0};
+    long_options[rows->count] = (struct option){0};
     short_options[length] = '\0';
 }
 
-static const struct option_description *option_of_code(int code) {
+static const struct row *row_of_code(const struct rows *rows, int code) {
     if (code >= FIRST_CODE)
-        return &descriptions[code - FIRST_CODE];
-    for (int i = 0; i < TOOL_OPTION_COUNT; i++)
-        if (descriptions[i].letter == code)
-            return &descriptions[i];
+        return &rows->list[code - FIRST_CODE];
+    for (int i = 0; i < rows->count; i++)
+        if (rows->list[i].is.letter == code)
+            return &rows->list[i];
     return NULL;
 }
 
 /* argv[0] is the verb. */
 static int read_all(struct tool_options *options, int argc, char **argv) {
-    struct option long_options[TOOL_OPTION_COUNT + 1];
+    struct rows rows;
+    struct option long_options[MOST_ROWS + 1];
     char short_options[LONGEST_SHORT];
     int code, status;
-    list_options(options->verb, long_options, short_options);
+    list_rows(&rows, options->verb);
+    list_options(&rows, long_options, short_options);
     opterr = 0;
     while ((code = getopt_long(argc, argv, short_options, long_options, NULL)) != -1) {
-        const struct option_description *option = option_of_code(code);
-        if (!option)
-            return refuse(options, code, optopt, argv[optind - 1]);
-        if ((status = read_value(options, option, optarg)) != TOOL_OK)
+        const struct row *row = row_of_code(&rows, code);
+        if (!row)
+            return refuse(options, &rows, code, optopt, argv[optind - 1]);
+        if ((status = read_value(options, row, optarg)) != TOOL_OK)
             return status;
     }
     while (optind < argc)

@@ -45,8 +45,8 @@ static const struct tool_verb verbs[] = {
      "schedules (when copies land, which warp goes first), and races, missing waits, bad\n"
      "addresses and deadlocks are reported by name. Problems are small unless --queries,\n"
      "--rows and --width say otherwise.\n",
-     TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(EMULATE) | TOOL_PROBLEM |
-         OPTION(SAMPLE) | OPTION(FAR) | OPTION(SCHEDULES) | OPTION(SCHEDULE) | TOOL_COMMON,
+     TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(EMULATE) | OPTION(PROBLEM) |
+         OPTION(SAMPLE) | OPTION(SCHEDULES) | OPTION(SCHEDULE) | TOOL_COMMON,
      tool_run_check},
     {"bench", "[SPEC]...", "time kernels on the GPU",
      "Times each operator on the GPU, in turn with the others: median time, TFLOP/s, gathered\n"
@@ -54,7 +54,8 @@ static const struct tool_verb verbs[] = {
      "own --queries and --rows unless they are given (attention 4096 and 8192); --shapes peers\n"
      "runs the shapes at which the forward is compared with FlashMLA's (bench/peers times both\n"
      "in turn).\n",
-     TOOL_TARGETS | OPTION(DEVICE) | TOOL_PROBLEM | OPTION(SHAPES) | OPTION(REPEAT) | TOOL_COMMON,
+     TOOL_TARGETS | OPTION(DEVICE) | OPTION(PROBLEM) | OPTION(SHAPES) | OPTION(REPEAT) |
+         TOOL_COMMON,
      tool_run_bench},
     {"tune", "[SPEC]...", "find a kernel's fastest knobs on the GPU",
      "Tries the legal knobs of every kernel the specs need: compiles the candidates, checks\n"
@@ -65,8 +66,8 @@ static const struct tool_verb verbs[] = {
      "rule's plan, which takes part four times, lie apart, or three of their standard errors.\n"
      "Knobs that a spec names stay as they are; --knobs names those to vary. --dry-run lists\n"
      "the candidates.\n",
-     TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | TOOL_PROBLEM | OPTION(REPEAT) |
-         OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
+     TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | OPTION(PROBLEM) |
+         OPTION(REPEAT) | OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
      tool_run_tune},
     {"cache", "stat|verify|prune|clear|export FILE|import FILE",
      "look after the cache of compiled kernels",

@@ -40,29 +40,8 @@ enum tool_option {
     TOOL_DEVICE,
     TOOL_CACHE,
     TOOL_EMULATE,
-    TOOL_SEED,
-    TOOL_QUERIES,
-    TOOL_ROWS,
-    TOOL_BATCHES,
-    TOOL_WIDTH,
-    TOOL_VALID,
-    TOOL_LISTS,
-    TOOL_DOCUMENTS,
-    TOOL_QUERY_LIST,
-    TOOL_SCALE,
-    TOOL_SPIKY,
-    TOOL_TOPK_LENGTH,
-    TOOL_STRIDED,
-    TOOL_MAX_LOGITS,
-    TOOL_DKV,
-    TOOL_DATA,
-    TOOL_WINDOWS,
-    TOOL_VALUES,
-    TOOL_SCORES,
-    TOOL_WEIGHTED,
-    TOOL_OUTPUTS,
+    TOOL_PROBLEM, /* all that operators have (harness/options.h): a row each */
     TOOL_SAMPLE,
-    TOOL_FAR,
     TOOL_SCHEDULES,
     TOOL_SCHEDULE,
     TOOL_SHAPES,
@@ -85,8 +64,6 @@ enum tool_option {
 #define TOOL_BIT(option) (UINT64_C(1) << (option))
 /* Every verb has these. */
 #define TOOL_COMMON (TOOL_BIT(TOOL_JSON) | TOOL_BIT(TOOL_VERBOSE) | TOOL_BIT(TOOL_HELP))
-/* What check and bench ask of a problem: seed to outputs. */
-#define TOOL_PROBLEM (TOOL_BIT(TOOL_SAMPLE) - TOOL_BIT(TOOL_SEED))
 /* What says which specs are meant. */
 #define TOOL_TARGETS                                                                               \
     (TOOL_BIT(TOOL_PRESET) | TOOL_BIT(TOOL_TP) | TOOL_BIT(TOOL_PASSES) | TOOL_BIT(TOOL_MANIFEST))
@@ -119,7 +96,7 @@ struct tool_options {
     int64_t tp, jobs, device, sample, repeat, schedules, limit, kernel;
     int64_t cache, tuned, dry_run, emulate, json, verbose, help; /* how often a flag was given */
     struct smelt__problem_options problem;                       /* 0 where not given */
-    uint64_t problem_given; /* a set: TOOL_BIT of the options of `problem` that were given */
+    uint64_t problem_given; /* which options of `problem` were: bits by smelt__option_number's */
 };
 
 /* Reads argv[2..] by the verb's table. TOOL_OK, or TOOL_USAGE with the error printed. Free with
@@ -127,6 +104,10 @@ struct tool_options {
 int tool_options_read(struct tool_options *options, const struct tool_verb *verb, int argc,
                       char **argv);
 void tool_options_free(struct tool_options *options);
+/* Whether an option of problems was given: the one of that name; one that says what kind of inputs
+ * there are. */
+int tool_problem_given(const struct tool_options *options, const char *name);
+int tool_inputs_given(const struct tool_options *options);
 /* Refuses options of problems that the operator of a spec does not have. Exit status, with the
  * error printed. */
 int tool_options_fit(const struct tool_options *options, const char *spec);

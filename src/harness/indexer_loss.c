@@ -48,9 +48,11 @@ static const char *const options[] = {"width", "valid", "documents", "lists", "t
 
 #define OWN(number) offsetof(struct smelt__problem_options, own[number])
 static const struct smelt__option own_options[] = {
-    {"scores", SMELT__OPTION_CHOICE, OWN(SCORES), 0, 0, scores_names},
-    {"weighted", SMELT__OPTION_FLAG, OWN(WEIGHTED), 0, 0, NULL},
-    {"outputs", SMELT__OPTION_CHOICE, OWN(OUTPUTS), 0, 0, outputs_names},
+    {"scores", SMELT__OPTION_CHOICE, OWN(SCORES), 0, 0, scores_names,
+     "how the logits stand to the target", SMELT__OPTION_INPUTS},
+    {"weighted", SMELT__OPTION_FLAG, OWN(WEIGHTED), 0, 0, NULL, "give weights and grad_loss too",
+     0},
+    {"outputs", SMELT__OPTION_CHOICE, OWN(OUTPUTS), 0, 0, outputs_names, "what is asked for", 0},
 };
 
 static int64_t count_queries(const struct smelt__problem_options *given) {

@@ -17,22 +17,32 @@ static const char *const dkv_kinds[] = {"bf16", "fp32", "add", NULL};
 
 /* The vocabulary. The first COMMON are every operator's. */
 static const struct smelt__option vocabulary[] = {
-    {"seed", SMELT__OPTION_SEED, FIELD(seed), 0, 0, NULL},
-    {"batches", SMELT__OPTION_INTEGER, FIELD(batches), 1, 65536, NULL},
-    {"queries", SMELT__OPTION_INTEGER, FIELD(tokens), 1, INT32_MAX, NULL},
-    {"rows", SMELT__OPTION_INTEGER, FIELD(rows), 1, INT32_MAX, NULL},
-    {"strided", SMELT__OPTION_FLAG, FIELD(strided), 0, 0, NULL},
-    {"far", SMELT__OPTION_FLAG, FIELD(far), 0, 0, NULL},
-    {"width", SMELT__OPTION_INTEGER, FIELD(width), 1, 1 << 24, NULL},
-    {"valid", SMELT__OPTION_INTEGER, FIELD(valid), 1, 1 << 24, NULL},
-    {"documents", SMELT__OPTION_INTEGER, FIELD(documents), 1, 1 << 20, NULL},
-    {"lists", SMELT__OPTION_CHOICE, FIELD(lists), 0, 0, smelt__lists_names},
-    {"query-list", SMELT__OPTION_CHOICE, FIELD(query_list), 0, 0, query_lists},
-    {"scale", SMELT__OPTION_NUMBER, FIELD(scale), 0, 0, NULL},
-    {"spiky", SMELT__OPTION_FLAG, FIELD(spiky), 0, 0, NULL},
-    {"topk-length", SMELT__OPTION_FLAG, FIELD(topk_length), 0, 0, NULL},
-    {"max-logits", SMELT__OPTION_FLAG, FIELD(max_logits), 0, 0, NULL},
-    {"dkv", SMELT__OPTION_CHOICE, FIELD(dkv), 0, 0, dkv_kinds},
+    {"seed", SMELT__OPTION_SEED, FIELD(seed), 0, 0, NULL, "seed of the random input; default 0", 0},
+    {"batches", SMELT__OPTION_INTEGER, FIELD(batches), 1, 65536, NULL, "batches; default 1", 0},
+    {"queries", SMELT__OPTION_INTEGER, FIELD(tokens), 1, INT32_MAX, NULL,
+     "query tokens of each batch", 0},
+    {"rows", SMELT__OPTION_INTEGER, FIELD(rows), 1, INT32_MAX, NULL, "KV rows of each batch", 0},
+    {"strided", SMELT__OPTION_FLAG, FIELD(strided), 0, 0, NULL, "tensors with gaps", 0},
+    {"far", SMELT__OPTION_FLAG, FIELD(far), 0, 0, NULL, "strides of billions; with --emulate",
+     SMELT__OPTION_EMULATED},
+    {"width", SMELT__OPTION_INTEGER, FIELD(width), 1, 1 << 24, NULL,
+     "index slots of a query; default: topk", 0},
+    {"valid", SMELT__OPTION_INTEGER, FIELD(valid), 1, 1 << 24, NULL,
+     "valid slots of a query, random lists; default: all", 0},
+    {"documents", SMELT__OPTION_INTEGER, FIELD(documents), 1, 1 << 20, NULL,
+     "documents of a batch, causal and packed lists", 0},
+    {"lists", SMELT__OPTION_CHOICE, FIELD(lists), 0, 0, smelt__lists_names,
+     "index lists, or windows of keys", SMELT__OPTION_INPUTS},
+    {"query-list", SMELT__OPTION_CHOICE, FIELD(query_list), 0, 0, query_lists,
+     "compute listed queries only", 0},
+    {"scale", SMELT__OPTION_NUMBER, FIELD(scale), 0, 0, NULL, "softmax scale; default 1/sqrt(dqk)",
+     0},
+    {"spiky", SMELT__OPTION_FLAG, FIELD(spiky), 0, 0, NULL, "inputs whose scores pass 100", 0},
+    {"topk-length", SMELT__OPTION_FLAG, FIELD(topk_length), 0, 0, NULL, "give topk_length too", 0},
+    {"max-logits", SMELT__OPTION_FLAG, FIELD(max_logits), 0, 0, NULL,
+     "ask for max_logits, or the values, too", 0},
+    {"dkv", SMELT__OPTION_CHOICE, FIELD(dkv), 0, 0, dkv_kinds,
+     "how the gradient by keys is given (add: to fp32)", 0},
 };
 
 enum { WORDS = sizeof vocabulary / sizeof vocabulary[0], COMMON = 6 };
@@ -63,6 +73,31 @@ const struct smelt__option *smelt__option_find(const struct smelt__harness_opera
     for (int i = 0; !op && smelt__harness_operators[i] && !option; i++)
         option = smelt__option_find(smelt__harness_operators[i], name);
     return option;
+}
+
+int smelt__option_is_common(const struct smelt__option *option) {
+    return option >= vocabulary && option < vocabulary + WORDS;
+}
+
+/* Whether no operator before number `before` has an own option of the name. */
+static int is_first(int before, const char *name) {
+    for (int i = 0; i < before; i++)
+        if (smelt__option_find(smelt__harness_operators[i], name))
+            return 0;
+    return 1;
+}
+
+const struct smelt__option *smelt__option_number(int number) {
+    for (int word = 0; word < WORDS; word++)
+        if (smelt__option_find(NULL, vocabulary[word].name) && number-- == 0)
+            return &vocabulary[word];
+    for (int i = 0; smelt__harness_operators[i]; i++) {
+        const struct smelt__harness_operator *op = smelt__harness_operators[i];
+        for (int k = 0; k < op->own_option_count; k++)
+            if (is_first(i, op->own_options[k].name) && number-- == 0)
+                return &op->own_options[k];
+    }
+    return NULL;
 }
 
 __attribute__((format(printf, 3, 4))) static int fail(char *message, size_t size,

@@ -67,7 +67,21 @@ struct smelt__option {
     size_t field; /* its offset in struct smelt__problem_options */
     int64_t least, most;
     const char *const *choices; /* ended by NULL */
+    const char *help;           /* one line; choices, and who has an own option, are said for it */
+    unsigned traits;            /* a set of enum smelt__option_trait */
 };
+
+enum smelt__option_trait {
+    SMELT__OPTION_INPUTS = 1,  /* what kind of inputs: where it is given check tries no others */
+    SMELT__OPTION_EMULATED = 2 /* for the emulator alone */
+};
+
+/* Option number `number` of all that operators have, each name once, those of the vocabulary first;
+ * NULL past the last. */
+const struct smelt__option *smelt__option_number(int number);
+
+/* Whether it is one of the vocabulary, which several operators may have; not an operator's own. */
+int smelt__option_is_common(const struct smelt__option *option);
 
 /* The option that an operator has under a command-line name, without its dashes; NULL: none. `op`
  * NULL: any operator's. */

@@ -37,9 +37,11 @@ static const char *const options[] = {NULL};
 
 #define OWN(number) offsetof(struct smelt__problem_options, own[number])
 static const struct smelt__option own_options[] = {
-    {"data", SMELT__OPTION_CHOICE, OWN(DATA), 0, 0, smelt__topk_data_names},
-    {"windows", SMELT__OPTION_CHOICE, OWN(WINDOWS), 0, 0, window_kinds},
-    {"values", SMELT__OPTION_FLAG, OWN(VALUES), 0, 0, NULL},
+    {"data", SMELT__OPTION_CHOICE, OWN(DATA), 0, 0, smelt__topk_data_names,
+     "the scores to select from", SMELT__OPTION_INPUTS},
+    {"windows", SMELT__OPTION_CHOICE, OWN(WINDOWS), 0, 0, window_kinds, "of its rows",
+     SMELT__OPTION_INPUTS},
+    {"values", SMELT__OPTION_FLAG, OWN(VALUES), 0, 0, NULL, "ask for the values too", 0},
 };
 
 static int64_t count_tokens(const struct smelt__problem_options *given) {

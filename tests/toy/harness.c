@@ -58,6 +58,26 @@ static void is_registered(void **state) {
     assert_null(smelt__option_find(&smelt__harness_toy, "lists"));
 }
 
+/* An option's name means one thing: the command reads it before it knows for whom. */
+static void options_agree(void **state) {
+    (void)state;
+    const struct smelt__option *option;
+    int own = 0;
+    for (int n = 0; (option = smelt__option_number(n)) != NULL; n++) {
+        own += strcmp(option->name, "sign") == 0;
+        assert_true(n < 64 && strlen(option->help) > 0);
+        assert_int_equal(option->kind == SMELT__OPTION_CHOICE, option->choices != NULL);
+        for (int i = 0; smelt__harness_operators[i]; i++) {
+            const struct smelt__option *its =
+                smelt__option_find(smelt__harness_operators[i], option->name);
+            if (its && (its->kind != option->kind || its->field != option->field ||
+                        its->choices != option->choices))
+                fail_msg("%s has another --%s", smelt__harness_operators[i]->name, option->name);
+        }
+    }
+    assert_int_equal(own, 1);
+}
+
 static void both_passes(void **state) {
     (void)state;
     static const unsigned passes[] = {SMELT_PASS_FORWARD, SMELT_PASS_BACKWARD};
@@ -149,6 +169,7 @@ static void wrong_passes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_registered),
+        cmocka_unit_test(options_agree),
         cmocka_unit_test(both_passes),
         cmocka_unit_test(not_made_for),
         cmocka_unit_test_teardown(wrong_passes, restore),

@@ -33,7 +33,7 @@ static int add_operator(struct benchmarks *benchmarks, const char *text,
             item.problem.tokens = spec.op->bench.tokens;
         if (spec.op && !item.problem.rows)
             item.problem.rows = spec.op->bench.rows;
-        if (spec.op && !(options->problem_given & TOOL_BIT(TOOL_LISTS)))
+        if (spec.op && !tool_problem_given(options, "lists"))
             item.problem.lists = spec.op->bench.lists;
         benchmarks->items = tool_allocate(benchmarks->items, (size_t)benchmarks->count + 1,
                                           sizeof *benchmarks->items);

@@ -34,10 +34,7 @@ static int plan_check(struct checks *checks, const struct smelt__harness_spec *s
                                          .sample = options->sample > 0 ? (int)options->sample : 0,
                                          .schedules = checks->schedules,
                                          .schedule_count = checks->schedule_count};
-    const uint64_t kinds =
-        TOOL_BIT(TOOL_LISTS) | TOOL_BIT(TOOL_DATA) | TOOL_BIT(TOOL_WINDOWS) | TOOL_BIT(TOOL_SCORES);
-    const int given = (options->problem_given & kinds) != 0;
-    if (given ? kind > 0 : !op->variation(kind, &asked.problem))
+    if (tool_inputs_given(options) ? kind > 0 : !op->variation(kind, &asked.problem))
         return 0;
     if (options->emulate)
         op->small(spec->spec, &asked.problem);

@@ -255,7 +255,7 @@ static void tune(const struct tune_run *tuning, struct tune_subject *subject,
         problem.tokens = op->bench.tokens;
     if (op && !problem.rows)
         problem.rows = op->bench.rows;
-    if (op && !(options->problem_given & TOOL_BIT(TOOL_LISTS)))
+    if (op && !tool_problem_given(options, "lists"))
         problem.lists = op->bench.lists;
     compile(tuning, subject, options);
     check(tuning, subject, options);

@@ -27,7 +27,15 @@ static smelt_status backward(const void *object, const void *args, struct CUstre
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
+enum { SIGN }; /* own options by number */
+enum sign { ANY_SIGN, POSITIVE };
+
+static const char *const signs[] = {"any", "positive", NULL};
 static const char *const options[] = {NULL};
+static const struct smelt__option own_options[] = {
+    {"sign", SMELT__OPTION_CHOICE, offsetof(struct smelt__problem_options, own[SIGN]), 0, 0, signs,
+     "of the rows' elements", 0},
+};
 
 static void defaults(const void *spec, struct smelt__problem_options *given) {
     (void)spec;
@@ -51,7 +59,7 @@ static int variation(int number, struct smelt__problem_options *given) {
 }
 
 static const char *inputs(const struct smelt__problem_options *given) {
-    return given->strided ? "strided" : "packed";
+    return given->own[SIGN] == POSITIVE ? "positive" : given->strided ? "strided" : "packed";
 }
 
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {
@@ -79,9 +87,11 @@ static void fill_rows(struct smelt__problem *problem, int tensor, uint64_t strea
     for (int64_t row = 0; row < count_rows(problem); row++) {
         struct smelt__random random =
             smelt__random_at(problem->options.seed, stream, (uint64_t)row);
-        for (int64_t i = 0; i < problem->extents[SMELT__TOY_WIDTH]; i++)
+        for (int64_t i = 0; i < problem->extents[SMELT__TOY_WIDTH]; i++) {
+            const float drawn = (float)(smelt__random_below(&random, 2001) - 1000) / 64.0F;
             to[smelt__problem_at(problem, tensor, row, 0, 0) + i] =
-                (float)(smelt__random_below(&random, 2001) - 1000) / 64.0F;
+                problem->options.own[SIGN] == POSITIVE ? fabsf(drawn) : drawn;
+        }
     }
 }
 
@@ -197,6 +207,8 @@ const struct smelt__harness_operator smelt__harness_toy = {
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
     .options = options,
+    .own_options = own_options,
+    .own_option_count = sizeof own_options / sizeof own_options[0],
     .defaults = defaults,
     .small = small,
     .same_problems = same_problems,
