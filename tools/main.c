@@ -52,8 +52,9 @@ static const struct tool_verb verbs[] = {
      "Times each operator on the GPU, in turn with the others: median time, TFLOP/s, gathered\n"
      "TB/s, CPU time of a launch, and the share of an H200's ceilings. Each operator has its\n"
      "own --queries and --rows unless they are given (attention 4096 and 8192); --shapes peers\n"
-     "runs the shapes at which the forward is compared with FlashMLA's (bench/peers times both\n"
-     "in turn).\n",
+     "runs every operator at the shapes where it is compared with other libraries: attention's\n"
+     "forward with FlashMLA, its backward with cuDNN, the indexer's operators with DeepGEMM,\n"
+     "cuDNN and PyTorch (bench/peers times them in turn).\n",
      TOOL_TARGETS | OPTION(DEVICE) | OPTION(PROBLEM) | OPTION(SHAPES) | OPTION(REPEAT) |
          TOOL_COMMON,
      tool_run_bench},

@@ -3,6 +3,47 @@
 . "$(dirname "$0")/cases.sh"
 documents=$3 # the folder of the man page and the completion
 
+# completes WORD...: what bash offers for the last word, one a line, with this command in the path.
+completes() {
+    PATH=$(cd "$(dirname "$smelt")" && pwd):$PATH bash -c '. "$0"; COMP_WORDS=("$@")
+        COMP_CWORD=$(($# - 1)); _smelt; printf "%s\n" "${COMPREPLY[@]}"' \
+        "$documents/smelt.bash-completion" smelt "$@" >"$work/out" 2>"$work/err"
+}
+
+# manual OPTION: what the man page says of it, without troff's backslashes.
+manual() {
+    sed 's/\\-/-/g' "$documents/smelt.1" |
+        awk -v option="$1" '/^\.(TP|S[HS])/ { getline; on = ($0 " ") ~ (option "[ ,\"]") } on'
+}
+
+# same_values VERB OPTION: the choices that a wrong value is refused with (they come from the table)
+# are those of the man page, the help and the completion.
+same_values() {
+    run "$1" "$2" '?'
+    values=$(sed -n "s/.*\('?' is none of\|legal:\) //p" "$work/err" | tr -d ,)
+    manual "$2" >"$work/manual"
+    "$smelt" "$1" --help | tr -s ' \n,:;' ' ' | sed "s/.* $2 [A-Z]* //; s/ --.*//" >"$work/said"
+    wrong=$([ -n "$values" ] || echo ' no values')
+    for value in $values; do
+        grep -qw -- "$value" "$work/manual" || wrong="$wrong, no $value in smelt.1"
+        grep -qw -- "$value" "$work/said" || wrong="$wrong, no $value in --help"
+    done
+    # What stands out in the man page beside values: verbs, and operators by their underscore.
+    for bold in $(sed -n 's/^\.BR\{0,1\} \([a-z][a-z0-9-]*\)\( .*\)\{0,1\}$/\1/p' "$work/manual"); do
+        case " $values check bench tune show emit " in
+        *" $bold "*) ;;
+        *) wrong="$wrong, $bold in smelt.1 is none" ;;
+        esac
+    done
+    completes "$1" "$2" ''
+    [ "$(echo $values)" = "$(echo $(cat "$work/out"))" ] || wrong="$wrong, others complete"
+    if [ -z "$wrong" ]; then
+        passed "values of $2"
+    else
+        failed "values of $2" "$wrong"
+    fi
+}
+
 # ---- help -----------------------------------------------------------------------------------------
 run
 if [ "$status" -eq 2 ] && grep -q '^usage: smelt' "$work/err"; then
@@ -15,6 +56,7 @@ prints 'the version' '^smelt [0-9]+\.[0-9]+\.[0-9]+$'
 gives 0 '' --help
 prints 'general help has the exit statuses' '^  3  the machine lacks'
 cp "$work/out" "$work/help"
+compared=
 for verb in warm list show emit check bench tune cache doctor; do
     gives 0 '' "$verb" --help
     prints "$verb has a usage line" "^usage: smelt $verb"
@@ -26,6 +68,13 @@ for verb in warm list show emit check bench tune cache doctor; do
         else
             failed "smelt.1 knows $option ($verb)" 'not in the man page'
         fi
+    done
+    for option in $(sed -n 's/^ .* \(--[a-z-]*\) \(KIND\|SET\|TABLE\) .*/\1/p' "$work/out"); do
+        case " $compared " in
+        *" $option "*) ;;
+        *) same_values "$verb" "$option" ;;
+        esac
+        compared="$compared $option"
     done
     grep -q "^  $verb " "$work/help" || failed "$verb in --help" 'not there'
     grep -q "fB$verb" "$documents/smelt.1" || failed "$verb in smelt.1" 'not there'
@@ -40,12 +89,6 @@ for verb in prune export import; do
         passed "$verb is not advertised"
     fi
 done
-# completes WORD...: what bash offers for the last word, one a line, with this command in the path.
-completes() {
-    PATH=$(cd "$(dirname "$smelt")" && pwd):$PATH bash -c '. "$0"; COMP_WORDS=("$@")
-        COMP_CWORD=$(($# - 1)); _smelt; printf "%s\n" "${COMPREPLY[@]}"' \
-        "$documents/smelt.bash-completion" smelt "$@" >"$work/out" 2>"$work/err"
-}
 completes tune --knobs ''
 knobs=$(cat "$work/out")
 prints 'knobs complete' '^turn_steps$'
@@ -73,6 +116,20 @@ completes emit --arch sm_90
 prints 'architectures complete' '^sm_90a$'
 completes show --passes b
 prints 'passes complete' '^backward$'
+completes check --rows ''
+if [ -z "$(cat "$work/out")" ]; then
+    passed 'a number does not complete'
+else
+    failed 'a number does not complete' 'it does'
+fi
+completes check --strided --que
+prints 'options complete behind a flag' '^--queries$'
+for option in --lists --query-list --dkv --data --windows --scores --outputs --passes --shapes; do
+    case " $compared " in
+    *" $option "*) passed "$option was compared" ;;
+    *) failed "$option was compared" 'no' ;;
+    esac
+done
 if bash -n "$documents/smelt.bash-completion" 2>"$work/err"; then
     passed 'the completion is bash'
 else
