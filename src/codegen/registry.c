@@ -47,28 +47,16 @@ const struct smelt__family *smelt__family_find(const char *name, struct smelt__m
     return NULL;
 }
 
-/* Whether a name alone is a spec: of a family that has no key which must be given. */
-static int is_whole(const char *name) {
-    struct smelt__message message;
-    const struct smelt__family *family = smelt__family_find(name, &message);
-    for (int i = 0; family && i < family->schema.key_count; i++)
-        if (family->schema.keys[i].required)
-            return 0;
-    return family != NULL;
-}
-
 int smelt__spec_parse(const char *text, struct smelt__spec *spec, struct smelt__message *message) {
     char copy[SMELT__SPEC_TEXT];
     if (smelt__spec_copy_text(text, copy, message))
         return -1;
     char *colon = strchr(copy, ':');
-    if (!colon && !is_whole(copy)) {
-        smelt__message_set(message, "'%s' has no ':': write family:key=value,...", copy);
-        return -1;
-    }
     if (colon)
         *colon = '\0';
     const struct smelt__family *family = smelt__family_find(copy, message);
+    if (!family && !colon)
+        smelt__message_set(message, "'%s' has no ':': write family:key=value,...", copy);
     if (!family)
         return -1;
     smelt__spec_init(spec, &family->schema);

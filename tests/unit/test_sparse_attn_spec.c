@@ -138,7 +138,7 @@ static void spec_parse_refusals(void **state) {
         const char *text, *message;
     } cases[] = {
         {"", ""},
-        {"sparse_attn", "has no ':'"},
+        {"sparse_attn", "heads is missing"},
         {"sparse_atn:heads=8,dqk=64,dv=64,topk=7", "sparse_attn"},
         {"sparse_attn:heads=8,dqk=64,dv=64", "topk"},
         {"sparse_attn:heads=8,dqk=64,dv=64,topk=x", "topk"},

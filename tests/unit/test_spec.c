@@ -96,7 +96,8 @@ static const struct {
     const char *text, *part, *second_part;
 } bad[] = {
     {"", "has no ':'", "family:key=value"},
-    {"sparse_attn", "'sparse_attn' has no ':'", NULL},
+    {"sparse_attn", "sparse_attn: heads is missing; legal: 1..128 and", NULL},
+    {"topk_select", "topk_select: topk is missing; legal: 1..4096", NULL},
     {"indexer_windows:topk=1", "unknown key 'topk'", NULL},
     {"indexer_window", "'indexer_window' has no ':'", NULL},
     {":" GOOD, "unknown family ''", "known: sparse_attn, sparse_attn_fwd"},
@@ -195,7 +196,7 @@ static const struct {
     {" sparse_attn:" GOOD, "byte 0x20 at position 1", NULL},
     {"sparse_attn:heads= 64", "byte 0x20 at position 19", NULL},
     {"sparse_attn:" GOOD "\n", "byte 0x0a", NULL},
-    {"sparse_attn:heads=\xc3\xa9", "byte 0xc3", NULL},
+    {"sparse_attn:heads=\xc3\xa9", "byte 0xc3", "letters, digits and _ : = , . / alone"},
 };
 
 static void bad_input(void **state) {

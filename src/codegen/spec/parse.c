@@ -248,7 +248,7 @@ int smelt__spec_copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
         if (byte <= ' ' || byte >= 0x7f) {
             smelt__message_set(message,
                                "spec has byte 0x%02x at position %zu: no blanks, letters, digits "
-                               "and _ : = , . alone",
+                               "and _ : = , . / alone",
                                byte, i + 1);
             return -1;
         }
