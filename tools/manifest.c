@@ -109,6 +109,28 @@ static int refuse(const struct manifest *manifest, const char *key, long index,
                      find_line(manifest, key, index), message);
 }
 
+/* The same for a value that is none of those: "WHAT, not VALUE". */
+static int refuse_value(const struct manifest *manifest, const char *key, long index,
+                        const char *what, json_t *value) {
+    enum { MOST = 60 };
+    char message[256];
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    snprintf(message, sizeof message, "%s, not %.*s%s", what, MOST, text ? text : "this",
+             text && strlen(text) > MOST ? "..." : "");
+    free(text);
+    return refuse(manifest, key, index, message);
+}
+
+/* The same, where NULL is a value that is not there. */
+static int refuse_missing(const struct manifest *manifest, const char *key, long index,
+                          const char *what, json_t *value) {
+    char message[256];
+    if (value)
+        return refuse_value(manifest, key, index, what, value);
+    snprintf(message, sizeof message, "%s, and is not there", what);
+    return refuse(manifest, key, index, message);
+}
+
 /* Refuses a key of `object` that is not one of `known`. */
 static int check_keys(const struct manifest *manifest, json_t *object, const char *const *known,
                       size_t count, const char *array, long index) {
@@ -138,14 +160,15 @@ static int add_preset(const struct manifest *manifest, json_t *object, long inde
     if (status)
         return status;
     if (!json_is_string(preset))
-        return refuse(manifest, "specs", index, "\"preset\" must be a name");
+        return refuse_missing(manifest, "specs", index, "\"preset\" must be a name", preset);
     if (tp &&
         (!json_is_integer(tp) || json_integer_value(tp) < 1 || json_integer_value(tp) > INT32_MAX))
-        return refuse(manifest, "specs", index, "\"tp\" must be a whole number, 1 or more");
+        return refuse_value(manifest, "specs", index, "\"tp\" must be a whole number, 1 or more",
+                            tp);
     const unsigned set = json_is_string(passes) ? tool_passes(json_string_value(passes)) : 0;
     if (passes && !set)
-        return refuse(manifest, "specs", index,
-                      "\"passes\" must be \"forward\", \"backward\" or \"both\"");
+        return refuse_value(manifest, "specs", index,
+                            "\"passes\" must be \"forward\", \"backward\" or \"both\"", passes);
     if (smelt_preset_expand(json_string_value(preset), tp ? (int)json_integer_value(tp) : 1, set,
                             tool_list_collect, manifest->specs))
         return refuse(manifest, "specs", index, smelt_last_error());
@@ -157,9 +180,10 @@ static int add_spec(const struct manifest *manifest, json_t *value, long index) 
     if (json_is_object(value))
         return add_preset(manifest, value, index);
     if (!json_is_string(value))
-        return refuse(
+        return refuse_value(
             manifest, "specs", index,
-            "a spec is a string, or an object {\"preset\": NAME, \"tp\": N, \"passes\": SET}");
+            "a spec is a string, or an object {\"preset\": NAME, \"tp\": N, \"passes\": SET}",
+            value);
     if (smelt_spec_canonical(json_string_value(value), &canonical))
         return refuse(manifest, "specs", index, smelt_last_error());
     tool_list_add(manifest->specs, canonical);
@@ -177,7 +201,8 @@ static int has(const struct tool_list *list, const char *text) {
 static int add_arch(const struct manifest *manifest, json_t *value, long index) {
     char where[4200];
     if (!json_is_string(value))
-        return refuse(manifest, "archs", index, "an architecture is a string, \"sm_90a\"");
+        return refuse_value(manifest, "archs", index, "an architecture is a string, \"sm_90a\"",
+                            value);
     if (has(manifest->archs, json_string_value(value)))
         return TOOL_OK; /* a long list of one name is not worth its lines */
     snprintf(where, sizeof where, "%s:%d: ", manifest->path, find_line(manifest, "archs", index));
@@ -193,16 +218,17 @@ static int add_all(const struct manifest *manifest, json_t *root) {
     size_t index;
     json_t *value;
     if (!json_is_object(root))
-        return refuse(manifest, NULL, -1, "a manifest is an object {\"specs\": [...], ...}");
+        return refuse_value(manifest, NULL, -1, "a manifest is an object {\"specs\": [...], ...}",
+                            root);
     json_t *specs = json_object_get(root, "specs");
     json_t *archs = json_object_get(root, "archs");
     int status = check_keys(manifest, root, known, 2, NULL, -1);
     if (status)
         return status;
     if (!json_is_array(specs))
-        return refuse(manifest, "specs", -1, "\"specs\" must be there and be an array");
+        return refuse_missing(manifest, "specs", -1, "\"specs\" must be an array", specs);
     if (archs && !json_is_array(archs))
-        return refuse(manifest, "archs", -1, "\"archs\" must be an array");
+        return refuse_value(manifest, "archs", -1, "\"archs\" must be an array", archs);
     json_array_foreach(specs, index, value) {
         if ((status = add_spec(manifest, value, (long)index)) != TOOL_OK)
             return status;

@@ -169,6 +169,7 @@ done
 # ---- specs ----------------------------------------------------------------------------------------
 for verb in warm show emit; do
     refuses 'name a spec' "$verb" --arch sm_90a
+    refuses "topk_select: topk is missing; legal: 1" "$verb" --arch sm_90a topk_select
     refuses "sparse_atn.*sparse_attn" "$verb" --arch sm_90a sparse_atn:heads=64,dqk=576,dv=512,topk=8
     refuses "heads=0" "$verb" --arch sm_90a sparse_attn:heads=0,dqk=576,dv=512,topk=8
     refuses "heads=-1" "$verb" --arch sm_90a sparse_attn:heads=-1,dqk=576,dv=512,topk=8
@@ -257,15 +258,22 @@ manifest() {
 manifest '{"specs": [\n  "sparse_attn"\n' '[0-9]+: not JSON'
 manifest 'heads = 64\n' '1: not JSON'
 manifest '' '1: not JSON'
-manifest '[]\n' '1: a manifest is an object'
+manifest '[]\n' '1: a manifest is an object .*, not \[\]'
 manifest '{\n  "spec": []}\n' '2: no key "spec" here; did you mean "specs"'
-manifest '{}\n' '1: "specs" must be there'
-manifest '{"specs": 7}\n' '1: "specs" must be there and be an array'
-manifest '{\n "specs": [\n  7]}\n' '3: a spec is a string'
+manifest '{}\n' '1: "specs" must be an array, and is not there'
+manifest '{"specs": 7}\n' '1: "specs" must be an array, not 7'
+manifest '{"specs": "x"}\n' '1: "specs" must be an array, not "x"'
+manifest '{"specs": [],\n "archs": {"sm_90a": 1}}\n' '2: "archs" must be an array, not \{"sm_90a":1\}'
+manifest '{"specs": [{"preset": 5}]}\n' '1: "preset" must be a name, not 5'
+manifest '{"specs": [{"tp": 5}]}\n' '1: "preset" must be a name, and is not there'
+manifest '{"specs": [{"preset": "glm-5.2", "passes": "back"}]}\n' '1: "passes" must be .*, not "back"'
+manifest '{"specs": [[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27]]}\n' \
+    '1: a spec is a string, .* not \[1,2,3,.*\.\.\.$'
+manifest '{\n "specs": [\n  7]}\n' '3: a spec is a string, .*, not 7'
 manifest '{\n "specs": [\n  "'$operator'",\n  "sparse_attn:heads=0"]}\n' '4: .*heads=0'
 manifest '{"specs": [\n {"preset": "glm-5.2"},\n {"preset": "glm"}]}\n' "3: unknown preset 'glm'"
 manifest '{"specs": [{"preset": "glm-5.2",\n "tp": 3}]}\n' '1: .*tp=3'
-manifest '{"specs": [{"preset": "glm-5.2", "tp": "8"}]}\n' '1: "tp" must be a whole number'
+manifest '{"specs": [{"preset": "glm-5.2", "tp": "8"}]}\n' '1: "tp" must be a whole number, 1 or more, not "8"'
 manifest '{"specs": [{"preste": "glm-5.2"}]}\n' '1: no key "preste" here; did you mean "preset"'
 manifest '{"specs": [], "specs": []}\n' '1: not JSON: duplicate'
 printf '{"specs": ["%s"],\n "archs": [\n  "sm_90a",\n  "sm_9"]}\n' "$operator" >"$work/archs.json"
@@ -273,6 +281,7 @@ refuses "archs.json:4: no architecture 'sm_9'" warm --manifest "$work/archs.json
 refuses 'nowhere.json: No such file' warm --arch sm_90a --manifest "$work/nowhere.json"
 refuses 'Is a directory' warm --arch sm_90a --manifest "$work"
 printf '{"specs": []}' >"$work/empty.json"
-refuses 'name a spec' warm --arch sm_90a --manifest "$work/empty.json"
+refuses 'empty.json: "specs" is empty, and no spec is named beside it' warm --arch sm_90a --manifest "$work/empty.json"
+refuses 'empty.json: "specs" is empty' warm --manifest "$work/empty.json"
 
 finish
