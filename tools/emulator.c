@@ -11,6 +11,15 @@ enum { PATH = 4096 };
 
 /* ---- a C compiler ---------------------------------------------------------------------------- */
 
+static int is_file(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+static int is_program(const char *path) {
+    return is_file(path) && access(path, X_OK) == 0;
+}
+
 /* Whether a program of this name (the first word of it) lies in PATH, or where the name says. */
 static int can_run(const char *name) {
     const char *folders = getenv("PATH");
@@ -20,28 +29,37 @@ static int can_run(const char *name) {
         return 0;
     snprintf(path, sizeof path, "%.*s", length, name);
     if (strchr(path, '/'))
-        return access(path, X_OK) == 0;
+        return is_program(path);
     while (folders && *folders) {
         int folder = (int)strcspn(folders, ":");
         snprintf(path, sizeof path, "%.*s/%.*s", folder, folders, length, name);
-        if (access(path, X_OK) == 0)
+        if (is_program(path))
             return 1;
         folders += folder + (folders[folder] == ':');
     }
     return 0;
 }
 
-static int compiler_is_there(void) {
+/* The one that CC names, and no other in its place; else any. */
+static int need_compiler(const struct tool_options *options) {
     const char *named = getenv("CC");
-    return (named && can_run(named)) || can_run("cc") || can_run("gcc") || can_run("clang");
+    if (named)
+        named += strspn(named, " ");
+    if (named && *named)
+        return can_run(named) ? TOOL_OK
+                              : tool_fail(options, TOOL_MISSING,
+                                          "CC names the C compiler \"%s\", and there is no such "
+                                          "program that can be run",
+                                          named);
+    return can_run("cc") || can_run("gcc") || can_run("clang")
+               ? TOOL_OK
+               : tool_fail(
+                     options, TOOL_MISSING,
+                     "--emulate compiles kernels with the C compiler, and none of cc, gcc and "
+                     "clang is there: install gcc or clang, or name one in CC");
 }
 
 /* ---- the library ----------------------------------------------------------------------------- */
-
-static int is_file(const char *path) {
-    struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
-}
 
 /* `relative` to the folder of the command that runs. */
 static void path_from_command(const char *relative, char path[PATH]) {
@@ -82,11 +100,9 @@ static int find_library(const struct tool_options *options, char path[PATH]) {
 
 int tool_open_emulator(const struct tool_options *options) {
     char path[PATH];
-    if (!compiler_is_there())
-        return tool_fail(options, TOOL_MISSING,
-                         "--emulate compiles kernels with the C compiler, and neither $CC nor cc, "
-                         "gcc or clang is there: install gcc or clang");
-    int status = find_library(options, path);
+    int status = need_compiler(options);
+    if (status == TOOL_OK)
+        status = find_library(options, path);
     if (status != TOOL_OK)
         return status;
     setenv("SMELT_CUDA", path, 1);

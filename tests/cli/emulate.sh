@@ -97,6 +97,14 @@ if [ $? -eq 0 ] && grep -q 'install gcc or clang' "$work/err"; then
 else
     failed 'no C compiler' 'not said, or another exit status'
 fi
+for named in /nope nope "$work" 'nope -m64'; do
+    CC=$named
+    export CC
+    gives 3 "CC names the C compiler \"$named\"" check --emulate --lists causal --schedules 1 "$operator"
+    unset CC
+done
+CC=' ' gives 0 '' check --emulate --lists causal --schedules 1 "$operator"
+unset CC
 
 # ---- objects that are kept ------------------------------------------------------------------------
 printf '#!/bin/sh\ncase " $* " in *" -c "*) echo . >>"%s" ;; esac\nexec cc "$@"\n' "$work/compiled" \

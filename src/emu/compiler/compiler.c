@@ -83,16 +83,22 @@ static int run(char *const *arguments, const char *output) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* The compilers to try, best first. */
-static int list_compilers(const char *names[4]) {
+/* What CC names, or NULL. */
+static const char *named_compiler(void) {
     const char *named = getenv("CC");
-    int count = 0;
-    if (named && *named)
-        names[count++] = named;
-    names[count++] = "cc";
-    names[count++] = "gcc";
-    names[count++] = "clang";
-    return count;
+    return named && named[strspn(named, " ")] ? named : NULL;
+}
+
+/* The compilers to try, best first: the one that CC names and no other, else those that there may
+ * be. */
+static int list_compilers(const char *names[3]) {
+    names[0] = named_compiler();
+    if (names[0])
+        return 1;
+    names[0] = "cc";
+    names[1] = "gcc";
+    names[2] = "clang";
+    return 3;
 }
 
 /* Splits at blanks, in place, after what is there. */
@@ -239,7 +245,7 @@ static int make_key(const char *compiler, const char *text, struct emu_object_ke
 /* Compiles with the first compiler that can be run. status: run's, -1 or 127 where none can. */
 static int compile(const char *text, const char *folder, const char *output, unsigned char **object,
                    size_t *bytes, char *log, size_t log_size) {
-    const char *compilers[4];
+    const char *compilers[3];
     int status = -1;
     if (write_text(folder, text)) {
         snprintf(log, log_size, "%s/kernel.c cannot be written: %s", folder, strerror(errno));
@@ -249,9 +255,12 @@ static int compile(const char *text, const char *folder, const char *output, uns
     for (int i = 0; i < count && (status == -1 || status == 127); i++)
         status = compile_with(compilers[i], folder, output);
     read_log(output, log, log_size);
-    if (status == -1 || status == 127)
+    if ((status == -1 || status == 127) && named_compiler())
+        snprintf(log, log_size, "CC names the C compiler \"%s\", and that cannot be run",
+                 compilers[0]);
+    else if (status == -1 || status == 127)
         snprintf(log, log_size,
-                 "the emulator needs a C compiler, and none of CC, cc, gcc and clang can be run: "
+                 "the emulator needs a C compiler, and none of cc, gcc and clang can be run: "
                  "install gcc or clang, or name one in CC");
     else if (status == 0 && read_object(folder, object, bytes)) {
         snprintf(log, log_size, "%s/kernel.so cannot be read", folder);
@@ -266,7 +275,7 @@ int emu_compile(const char *text, int edited, unsigned char **object, size_t *by
     const char *base = kept && *kept ? kept : getenv("TMPDIR");
     const char *objects = objects_folder(edited);
     char folder[256], output[512];
-    const char *compilers[4];
+    const char *compilers[3];
     struct emu_object_key key;
     log[0] = '\0';
     list_compilers(compilers);
