@@ -124,6 +124,7 @@ static void print_long_help(void) {
         "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
         "  SMELT_EMULATOR            the emulator's library for check --emulate\n"
         "  CC                        the C compiler for check --emulate\n"
+        "  SMELT_EMU_...             settings of the emulator, in smelt(1)\n"
         "  SMELT_LOG                 error, warning, info or debug\n"
         "  NO_COLOR                  no colour and no progress bar\n\n"
         "The man page smelt(1) has them all, and examples.\n",

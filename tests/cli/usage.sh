@@ -89,6 +89,21 @@ for verb in prune export import; do
         passed "$verb is not advertised"
     fi
 done
+# Environment variables: those that the sources read.
+sed 's/\\f[BRI]//g' "$documents/smelt.1" >"$work/manual"
+for variable in $(grep -rhoE '"SMELT_[A-Z_]+"' "$documents/../src/runtime" "$documents/../src/emu" \
+    "$documents/../tools" | tr -d '"' | sort -u); do
+    case $variable in
+    SMELT_ERROR_* | SMELT_OK | *_INIT) ;; # of the interface
+    *)
+        if grep -qw "$variable" "$work/manual"; then
+            passed "smelt.1 knows $variable"
+        else
+            failed "smelt.1 knows $variable" 'not in the man page'
+        fi
+        ;;
+    esac
+done
 completes tune --knobs ''
 knobs=$(cat "$work/out")
 prints 'knobs complete' '^turn_steps$'
