@@ -126,6 +126,11 @@ static int valid_refused(const struct smelt__problem_options *options, char *mes
     return 1;
 }
 
+/* By how the operators' calls say it. */
+static int is_about_extents(const char *error) {
+    return strstr(error, " is out of range") || strstr(error, " exceed");
+}
+
 int smelt__problem_refused(const struct smelt__harness_operator *op,
                            const struct smelt__harness_pass *pass, const void *spec,
                            const struct smelt__problem_options *options, const void *object,
@@ -134,10 +139,10 @@ int smelt__problem_refused(const struct smelt__harness_operator *op,
     int refused = 0;
     if (begin(&problem, op, pass, spec, options) == 0) {
         refused = valid_refused(&problem.options, message, size);
-        /* Calls check their extents before their tensors, none of which is here: legal extents are
-         * refused for a tensor that is NULL. */
+        /* Calls check their extents before their tensors, none of which is here: what they say of
+         * legal extents is about a tensor that is missing. */
         if (!refused && pass->launch(object, problem.args, NULL) == SMELT_ERROR_INVALID_ARGUMENT &&
-            !strstr(smelt_last_error(), " is NULL")) {
+            is_about_extents(smelt_last_error())) {
             snprintf(message, size, "%s", smelt_last_error());
             refused = 1;
         }

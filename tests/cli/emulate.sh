@@ -63,6 +63,10 @@ for any in "$operator,passes=both" "$operator,buckets=auto" topk_select:topk=20 
     gives 2 'tokens = |tokens exceed|rows = ' check --emulate "$any" --batches 65536 --queries 2147483647 \
         --rows 2147483647
 done
+# And nothing else is: passes whose calls say otherwise what of their tensors is missing.
+for any in "$operator,passes=both" indexer_bwd:heads=8,dim=64,topk=20; do
+    gives 0 '' check --emulate "$any" --queries 2 --rows 40 --lists random --schedules 1
+done
 
 # ---- what the machine lacks -----------------------------------------------------------------------
 gives 2 'say --arch sm_90a' check --emulate --arch sm_90 "$operator"
