@@ -24,7 +24,8 @@ static int is_output(const struct smelt__placed *placed, int tensor) {
 
 /* Bytes of a tensor's allocation. */
 static size_t all_bytes(const struct smelt__placed *placed, int tensor) {
-    return placed->buffers[tensor].bytes + (is_output(placed, tensor) ? 2 * GUARD : 0);
+    const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
+    return buffer->front + buffer->bytes + (is_output(placed, tensor) ? GUARD : 0);
 }
 
 /* Device memory; `far`: the emulator's, whose pages exist when touched and are zero. */
@@ -37,6 +38,13 @@ static smelt_status allocate(const struct smelt__placed *placed, int far, size_t
     return *pointer ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 
+/* Bytes before an output: its guard, and with gaps as few more as may be. */
+static size_t front_of(const struct smelt__placed *placed, int tensor) {
+    const struct smelt__tensor_row *row = row_of(placed, tensor);
+    const size_t least = row->whole_rows ? SMELT__ROW_BYTES : smelt__element_bytes(row->element);
+    return is_output(placed, tensor) ? GUARD + (placed->problem->options.strided ? least : 0) : 0;
+}
+
 static smelt_status place(struct smelt__placed *placed, int tensor) {
     struct smelt__device_buffer *buffer = &placed->buffers[tensor];
     smelt_tensor *argument = smelt__tensor_of(row_of(placed, tensor), placed->args);
@@ -45,10 +53,11 @@ static smelt_status place(struct smelt__placed *placed, int tensor) {
     argument->data = NULL;
     if (buffer->bytes == 0)
         return SMELT_OK;
+    buffer->front = front_of(placed, tensor);
     smelt_status status = allocate(placed, placed->far, all_bytes(placed, tensor), &pointer);
     buffer->allocation = pointer;
     if (status == SMELT_OK)
-        argument->data = buffer->allocation + (is_output(placed, tensor) ? GUARD : 0);
+        argument->data = buffer->allocation + buffer->front;
     return status;
 }
 
@@ -60,7 +69,7 @@ static void forbid_rest(const struct emu_interface *emulator, const struct smelt
                         int tensor) {
     const struct smelt__footprint *footprint = &placed->footprints.tensors[tensor];
     const uint64_t begin = (uint64_t)(uintptr_t)placed->buffers[tensor].allocation;
-    const uint64_t first = begin + (is_output(placed, tensor) ? GUARD : 0);
+    const uint64_t first = begin + placed->buffers[tensor].front;
     uint64_t at = begin, end = begin + all_bytes(placed, tensor);
     if (!begin)
         return;
@@ -268,7 +277,7 @@ void smelt__placed_destroy(struct smelt__placed *placed) {
         struct smelt__device_buffer *buffer = &placed->buffers[i];
         if (buffer->allocation)
             smelt_device_free(placed->context, buffer->allocation);
-        smelt__host_free(buffer->host, buffer->bytes + 2 * GUARD, placed->far);
+        smelt__host_free(buffer->host, all_bytes(placed, i), placed->far);
     }
     if (placed->workspace.allocation)
         smelt_device_free(placed->context, placed->workspace.allocation);
@@ -293,9 +302,9 @@ static smelt_status download(const struct smelt__placed *placed, unsigned char *
 static smelt_status whole_output(const struct smelt__placed *placed, int tensor,
                                  piece_function each) {
     const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
-    return placed->far ? each_interval(placed, tensor, buffer->allocation + GUARD,
-                                       buffer->host ? buffer->host + GUARD : NULL, each)
-                       : each(placed, buffer->allocation, buffer->host, buffer->bytes + 2 * GUARD);
+    return placed->far ? each_interval(placed, tensor, buffer->allocation + buffer->front,
+                                       buffer->host ? buffer->host + buffer->front : NULL, each)
+                       : each(placed, buffer->allocation, buffer->host, all_bytes(placed, tensor));
 }
 
 smelt_status smelt__placed_poison(struct smelt__placed *placed) {
@@ -305,8 +314,9 @@ smelt_status smelt__placed_poison(struct smelt__placed *placed) {
             continue;
         status = whole_output(placed, i, poison);
         if (status == SMELT_OK && row_of(placed, i)->role == SMELT__ACCUMULATED)
-            status = each_interval(placed, i, placed->buffers[i].allocation + GUARD,
-                                   smelt__problem_data(placed->problem, i), upload);
+            status =
+                each_interval(placed, i, placed->buffers[i].allocation + placed->buffers[i].front,
+                              smelt__problem_data(placed->problem, i), upload);
     }
     return status;
 }
@@ -318,7 +328,7 @@ smelt_status smelt__placed_download(struct smelt__placed *placed) {
         if (!is_output(placed, i) || !buffer->allocation)
             continue;
         if (!buffer->host)
-            buffer->host = smelt__host_allocate(buffer->bytes + 2 * GUARD, placed->far);
+            buffer->host = smelt__host_allocate(all_bytes(placed, i), placed->far);
         status = buffer->host ? whole_output(placed, i, download) : SMELT_ERROR_OUT_OF_MEMORY;
     }
     return status;
@@ -347,7 +357,7 @@ const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, in
                               int64_t l) {
     const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
     const int64_t bytes = (int64_t)smelt__element_bytes(row_of(placed, tensor)->element);
-    return buffer->host
-               ? buffer->host + GUARD + smelt__problem_at(placed->problem, tensor, i, k, l) * bytes
-               : NULL;
+    return buffer->host ? buffer->host + buffer->front +
+                              smelt__problem_at(placed->problem, tensor, i, k, l) * bytes
+                        : NULL;
 }

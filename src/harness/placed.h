@@ -1,7 +1,8 @@
 /*
  * A problem placed on the device: inputs uploaded, outputs with guard zones and filled with NaN
  * before each run, so that what a kernel did not write, or should not have written, is seen.
- * Outputs that are added to hold the problem's start values instead.
+ * Outputs that are added to hold the problem's start values instead. Where tensors have gaps,
+ * outputs begin at addresses that are no rounder than they must be.
  */
 #ifndef SMELT_HARNESS_PLACED_H
 #define SMELT_HARNESS_PLACED_H
@@ -12,6 +13,7 @@
 struct smelt__device_buffer {
     unsigned char *allocation; /* device: of an output guard, tensor, guard; NULL: not there */
     size_t bytes;              /* of the tensor, gaps included */
+    size_t front;              /* bytes of the allocation before the tensor */
     unsigned char *host;       /* an output, downloaded with its guards; NULL before */
 };
 

@@ -77,14 +77,15 @@ static void erase_computed(struct scan *scan) {
 
 static void scan_bytes(void *user, int64_t begin, int64_t end) {
     struct scan *scan = user;
-    const unsigned char *bytes = scan->host - GUARD;
+    const int64_t front = (int64_t)scan->placed->buffers[scan->tensor].front;
+    const unsigned char *bytes = scan->host - front;
     /* All equal to the first, and the first is poison: one fast pass. */
     if (bytes[begin] == POISON &&
         memcmp(bytes + begin, bytes + begin + 1, (size_t)(end - begin - 1)) == 0)
         return;
     for (int64_t i = begin; i < end; i++)
         if (bytes[i] != POISON) {
-            atomic_store(&scan->stray, i - GUARD);
+            atomic_store(&scan->stray, i - front);
             return;
         }
 }
@@ -121,12 +122,13 @@ static int verify_output(struct smelt__placed *placed, int tensor, char *message
     struct scan scan = {.placed = placed,
                         .tensor = tensor,
                         .row = &placed->pass->tensors->rows[tensor],
-                        .host = buffer->host + GUARD};
+                        .host = buffer->host + buffer->front};
     atomic_init(&scan.nan, -1);
     atomic_init(&scan.stray, INT64_MIN);
     erase_computed(&scan);
     if (!placed->far) /* there the emulator watches */
-        smelt__parallel_for((int64_t)buffer->bytes + 2 * GUARD, PIECE, scan_bytes, &scan);
+        smelt__parallel_for((int64_t)(buffer->front + buffer->bytes + GUARD), PIECE, scan_bytes,
+                            &scan);
     const int64_t stray = atomic_load(&scan.stray), nan = atomic_load(&scan.nan);
     if (nan >= 0) {
         print_element(&scan, nan, name, sizeof name);
@@ -187,7 +189,9 @@ uint64_t smelt__placed_digest(const struct smelt__placed *placed) {
     for (int i = 0; i < placed->pass->tensors->count; i++) {
         const struct smelt__footprint *footprint = &placed->footprints.tensors[i];
         for (size_t k = 0; is_reproducible(placed, i) && k < footprint->count; k++)
-            hash = mix(hash, placed->buffers[i].host + GUARD + footprint->intervals[k].begin,
+            hash = mix(hash,
+                       placed->buffers[i].host + placed->buffers[i].front +
+                           footprint->intervals[k].begin,
                        (size_t)(footprint->intervals[k].end - footprint->intervals[k].begin));
     }
     return hash;
@@ -199,8 +203,8 @@ const char *smelt__placed_difference(const struct smelt__placed *first,
         const struct smelt__footprint *footprint = &first->footprints.tensors[i];
         for (size_t k = 0; is_reproducible(first, i) && k < footprint->count; k++) {
             const int64_t begin = footprint->intervals[k].begin;
-            if (memcmp(first->buffers[i].host + GUARD + begin,
-                       second->buffers[i].host + GUARD + begin,
+            if (memcmp(first->buffers[i].host + first->buffers[i].front + begin,
+                       second->buffers[i].host + second->buffers[i].front + begin,
                        (size_t)(footprint->intervals[k].end - begin)) != 0)
                 return first->pass->tensors->rows[i].name;
         }

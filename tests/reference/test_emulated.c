@@ -263,8 +263,11 @@ static void expect_forbidden(const struct smelt__placed *placed) {
             continue;
         assert_true(tensor != 0);
         if (rows[i].role != SMELT__INPUT) { /* named with its guards */
-            assert_true(is_forbidden(tensor) && is_forbidden(tensor + 4095));
-            tensor += 4096;
+            const size_t front = placed->buffers[i].front;
+            assert_true(front >= 4096 && front - 4096 <= 16);
+            assert_true((front > 4096) == problem->options.strided);
+            assert_true(is_forbidden(tensor) && is_forbidden(tensor + front - 1));
+            tensor += front;
             assert_true(is_forbidden(tensor + touched.sizes[i]) &&
                         is_forbidden(tensor + touched.sizes[i] + 4095));
         }
