@@ -5,6 +5,7 @@
 //@use common/warp_arrival.cuh
 //@use ptx/grid.cuh
 //@use ptx/mbarrier.cuh
+//@use ptx/named_barrier.cuh
 //@use ptx/registers.cuh
 //@use ptx/shared.cuh
 //@use ptx/wgmma.cuh
@@ -55,6 +56,9 @@
  *   WINDOWS [QUERY_BUFFERS][BLOCK_QUERIES] struct key_range
  *   RUNS    [QUERY_BUFFERS] struct run: the block's slabs that are this thread block's
  *   COSTS   [COARSE + 2 * 34] i64: of blocks, COARSE groups of them; find_run
+ *   STAGING [GROUPS][STAGED_SETS * 4][STAGED_ROW] fp32, with STAGES_LOGITS: a part's logits
+ *
+ * Named barriers, with STAGES_LOGITS: 1 + group, of that warpgroup's threads.
  *
  * Barriers (parity counts uses; stages and buffers are used in turn):
  *   barrier        count       who arrives                                  who waits
@@ -75,13 +79,14 @@ enum { CHAINS = FP8 || SETS >= 4 ? 2 : 1 };
 
 /* What a thread is at, of the slab: its query of each set is number `column` of the four. */
 struct cursor {
-    int buffer;  /* the block's */
-    int column;  /* lane % 4 */
-    int key;     /* this thread's first; the second is 8 further on */
-    bool inner;  /* all keys of the slab are in the windows of all queries of the block, which are
-                    all there */
-    float *row;  /* of the first set's query, at the first key */
-    int queries; /* that are there, from the first set's on */
+    int buffer;   /* the block's */
+    int column;   /* lane % 4 */
+    int key;      /* this thread's first; the second is 8 further on */
+    bool inner;   /* all keys of the slab are in the windows of all queries of the block, which are
+                     all there */
+    bool aligned; /* rows of logits begin at multiples of 16 bytes */
+    float *row;   /* of the first set's query, at the first key */
+    int queries;  /* that are there, from the first set's on */
     float scale[2], next_scale[2];
 };
 
@@ -173,11 +178,41 @@ DEVICE void write_edge(const struct indexer_logits_fwd_params *params, const str
     }
 }
 
+/* Writes those of a warpgroup by whole lines, through shared memory: a warp's stores reach two
+ * queries' keys of the slab each, where out of the products' registers they would reach four
+ * queries' lines in pieces of 32 bytes, which the L2 cache may write to memory before the line is
+ * whole. By the whole warpgroup; rows of logits begin at multiples of 16 bytes. */
+DEVICE void write_lines(const struct indexer_logits_fwd_params *params, const struct cursor *at,
+                        int first_set, float logits[PART_SETS][2]) {
+    const int thread = (int)threadIdx.x % WARPGROUP, warp = thread / 32, lane = thread % 32;
+    const int group = (int)threadIdx.x / WARPGROUP, line = warp * 16 + lane / 4;
+    float *const staged =
+        (float *)(arena + STAGING_OFFSET) + group * (STAGED_SETS * SET_QUERIES * STAGED_ROW);
+    float *const own = staged + at->column * STAGED_ROW + line;
+    barrier_sync(1 + group, WARPGROUP); /* all have read the part before */
+#pragma unroll
+    for (int i = 0; i < STAGED_SETS; ++i) {
+        own[i * SET_QUERIES * STAGED_ROW] = logits[i][0];
+        own[i * SET_QUERIES * STAGED_ROW + 8] = logits[i][1];
+    }
+    barrier_sync(1 + group, WARPGROUP);
+    const int first = warp * STAGED_SETS + lane / 16, key = lane % 16 * 4;
+    const float *const from = staged + first * STAGED_ROW + key;
+#pragma unroll
+    for (int i = 0; i < STAGED_SETS; i += 2) {
+        const int query = first_set * SET_QUERIES + first + i - at->column;
+        float *const to = at->row + query * params->logits_token_stride + key - line;
+        *(float4 *)to = *(const float4 *)(from + i * STAGED_ROW);
+    }
+}
+
 /* Writes the logits of the sets that a part completes. One test for all of them: their arithmetic
  * is then one run of instructions. */
 DEVICE void write_sets(const struct indexer_logits_fwd_params *params, const struct cursor *at,
                        struct key_range sets, float logits[PART_SETS][2]) {
-    if (at->inner) {
+    if (STAGES_LOGITS && at->inner && at->aligned) {
+        write_lines(params, at, sets.begin, logits);
+    } else if (at->inner) {
 #pragma unroll
         for (int i = 0; i < sets.end - sets.begin; ++i) {
             const int query = (sets.begin + i) * SET_QUERIES;
@@ -309,6 +344,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
     int slab = group; /* the next own one, of the run */
     bool landed = false;
     at.column = lane % 4;
+    at.aligned = (((u64)params->logits | (u64)params->logits_token_stride * 4) & 15) == 0;
     for (;;) {
         at.buffer = buffer.index;
         mbarrier_wait(barrier_at(QUERY_FULL + buffer.index), buffer.parity);

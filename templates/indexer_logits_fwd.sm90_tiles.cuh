@@ -39,7 +39,8 @@ enum {
     PART_SETS = PART_EIGHTS / SET_EIGHTS + 1,               /* that end in a part, at most */
     VALUES = PART_COLUMNS / 2,                              /* of D, a thread's */
     WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1, /* whose weights a thread holds */
-    HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2
+    HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2,
+    STAGED_SETS = PART_EIGHTS / SET_EIGHTS /* that end in a part, with STAGES_LOGITS */
 };
 
 /* Places in BARRIERS. */

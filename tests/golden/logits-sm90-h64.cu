@@ -19,6 +19,7 @@
  *   WINDOWS_OFFSET              207872       96  buffers: a block's windows
  *   RUNS_OFFSET                 207968       72  buffers: which slabs of the block
  *   COSTS_OFFSET                208048     2592  of groups of batches, while the run is found
+ *   STAGING_OFFSET              210640        0  warpgroups: a part's logits on their way to whole lines
  *   BARRIERS_OFFSET             210640      240  mbarriers
  *   SHARED_BYTES                210880  of 232448 that a block may have on sm_90a
  * launch
@@ -42,6 +43,8 @@ enum {
     BLOCK_START = 5,                /* what a block costs before its first slab, in slabs */
     MOST_WEIGHTS = 64,              /* weights that a thread keeps */
     SCALES_AHEAD = 1,               /* 1: keys' scales are loaded a slab ahead; with 17 to 32 heads that was slower */
+    STAGES_LOGITS = 0,              /* 1: logits go to memory by whole lines, through shared memory */
+    STAGED_ROW = 72,                /* fp32 of a query's logits there */
     COARSE = 256,                   /* groups of batches whose costs are kept */
     TOGETHER = 4,                   /* batches whose windows are loaded at once */
     ROW_BYTES = 128,                /* of a key, and of a head of a query */
@@ -67,6 +70,7 @@ enum {
     WINDOWS_OFFSET = 207872,        /* buffers: a block's windows */
     RUNS_OFFSET = 207968,           /* buffers: which slabs of the block */
     COSTS_OFFSET = 208048,          /* of groups of batches, while the run is found */
+    STAGING_OFFSET = 210640,        /* warpgroups: a part's logits on their way to whole lines */
     BARRIERS_OFFSET = 210640,       /* mbarriers */
     SHARED_BYTES = 210880,          /* the arena's size */
 };
@@ -351,6 +355,36 @@ DEVICE void grid_launch_dependents(void) {
 /* Waits until the kernels before this one in the stream are complete and their results visible. */
 DEVICE void grid_wait(void) {
     asm volatile("griddepcontrol.wait;" : : : "memory");
+}
+
+#line 2 "templates/ptx/named_barrier.cuh"
+/*
+ * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
+ * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
+ * `id` reserves that barrier alone, a variable one all 16.
+ */
+
+/* Comes and waits for the others. */
+DEVICE void barrier_sync(int id, int threads) {
+    asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes and goes on; others wait with barrier_sync. */
+DEVICE void barrier_arrive(int id, int threads) {
+    asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+/* Comes, waits, and tells whether any thread's condition holds. */
+DEVICE bool barrier_or(int id, int threads, bool condition) {
+    u32 any;
+    asm volatile("{.reg .pred p, q;\n\t"
+                 "setp.ne.u32 p, %1, 0;\n\t"
+                 "barrier.cta.red.or.aligned.pred q, %2, %3, p;\n\t"
+                 "selp.u32 %0, 1, 0, q;}"
+                 : "=r"(any)
+                 : "r"((u32)condition), "r"(id), "r"(threads)
+                 : "memory");
+    return any != 0;
 }
 
 #line 2 "templates/ptx/registers.cuh"
@@ -872,7 +906,8 @@ enum {
     PART_SETS = PART_EIGHTS / SET_EIGHTS + 1,               /* that end in a part, at most */
     VALUES = PART_COLUMNS / 2,                              /* of D, a thread's */
     WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1, /* whose weights a thread holds */
-    HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2
+    HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2,
+    STAGED_SETS = PART_EIGHTS / SET_EIGHTS /* that end in a part, with STAGES_LOGITS */
 };
 
 /* Places in BARRIERS. */
@@ -1300,7 +1335,7 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
     bulk_wait_read_0();
 }
 
-#line 15 "templates/indexer_logits_fwd.sm90.cu"
+#line 16 "templates/indexer_logits_fwd.sm90.cu"
 /*
  * The lightning indexer's logits with wgmma: every query's rows against every key in its window,
  * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
@@ -1344,6 +1379,9 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
  *   WINDOWS [QUERY_BUFFERS][BLOCK_QUERIES] struct key_range
  *   RUNS    [QUERY_BUFFERS] struct run: the block's slabs that are this thread block's
  *   COSTS   [COARSE + 2 * 34] i64: of blocks, COARSE groups of them; find_run
+ *   STAGING [GROUPS][STAGED_SETS * 4][STAGED_ROW] fp32, with STAGES_LOGITS: a part's logits
+ *
+ * Named barriers, with STAGES_LOGITS: 1 + group, of that warpgroup's threads.
  *
  * Barriers (parity counts uses; stages and buffers are used in turn):
  *   barrier        count       who arrives                                  who waits
@@ -1364,13 +1402,14 @@ enum { CHAINS = FP8 || SETS >= 4 ? 2 : 1 };
 
 /* What a thread is at, of the slab: its query of each set is number `column` of the four. */
 struct cursor {
-    int buffer;  /* the block's */
-    int column;  /* lane % 4 */
-    int key;     /* this thread's first; the second is 8 further on */
-    bool inner;  /* all keys of the slab are in the windows of all queries of the block, which are
-                    all there */
-    float *row;  /* of the first set's query, at the first key */
-    int queries; /* that are there, from the first set's on */
+    int buffer;   /* the block's */
+    int column;   /* lane % 4 */
+    int key;      /* this thread's first; the second is 8 further on */
+    bool inner;   /* all keys of the slab are in the windows of all queries of the block, which are
+                     all there */
+    bool aligned; /* rows of logits begin at multiples of 16 bytes */
+    float *row;   /* of the first set's query, at the first key */
+    int queries;  /* that are there, from the first set's on */
     float scale[2], next_scale[2];
 };
 
@@ -1383,13 +1422,13 @@ DEVICE void issue_product(float *d, u64 keys, u64 queries) {
         const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
         const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
         // clang-format off
-#line 98 "templates/indexer_logits_fwd.sm90.cu"
+#line 103 "templates/indexer_logits_fwd.sm90.cu"
         if (FP8) {
             wgmma_fp8_ss_n128(d, a, b, k > 0);
         } else {
             wgmma_ss_n128_t00(d, a, b, k > 0);
         }
-#line 104 "templates/indexer_logits_fwd.sm90.cu"
+#line 109 "templates/indexer_logits_fwd.sm90.cu"
         // clang-format on
     }
     wgmma_commit();
@@ -1462,11 +1501,41 @@ DEVICE void write_edge(const struct indexer_logits_fwd_params *params, const str
     }
 }
 
+/* Writes those of a warpgroup by whole lines, through shared memory: a warp's stores reach two
+ * queries' keys of the slab each, where out of the products' registers they would reach four
+ * queries' lines in pieces of 32 bytes, which the L2 cache may write to memory before the line is
+ * whole. By the whole warpgroup; rows of logits begin at multiples of 16 bytes. */
+DEVICE void write_lines(const struct indexer_logits_fwd_params *params, const struct cursor *at,
+                        int first_set, float logits[PART_SETS][2]) {
+    const int thread = (int)threadIdx.x % WARPGROUP, warp = thread / 32, lane = thread % 32;
+    const int group = (int)threadIdx.x / WARPGROUP, line = warp * 16 + lane / 4;
+    float *const staged =
+        (float *)(arena + STAGING_OFFSET) + group * (STAGED_SETS * SET_QUERIES * STAGED_ROW);
+    float *const own = staged + at->column * STAGED_ROW + line;
+    barrier_sync(1 + group, WARPGROUP); /* all have read the part before */
+#pragma unroll
+    for (int i = 0; i < STAGED_SETS; ++i) {
+        own[i * SET_QUERIES * STAGED_ROW] = logits[i][0];
+        own[i * SET_QUERIES * STAGED_ROW + 8] = logits[i][1];
+    }
+    barrier_sync(1 + group, WARPGROUP);
+    const int first = warp * STAGED_SETS + lane / 16, key = lane % 16 * 4;
+    const float *const from = staged + first * STAGED_ROW + key;
+#pragma unroll
+    for (int i = 0; i < STAGED_SETS; i += 2) {
+        const int query = first_set * SET_QUERIES + first + i - at->column;
+        float *const to = at->row + query * params->logits_token_stride + key - line;
+        *(float4 *)to = *(const float4 *)(from + i * STAGED_ROW);
+    }
+}
+
 /* Writes the logits of the sets that a part completes. One test for all of them: their arithmetic
  * is then one run of instructions. */
 DEVICE void write_sets(const struct indexer_logits_fwd_params *params, const struct cursor *at,
                        struct key_range sets, float logits[PART_SETS][2]) {
-    if (at->inner) {
+    if (STAGES_LOGITS && at->inner && at->aligned) {
+        write_lines(params, at, sets.begin, logits);
+    } else if (at->inner) {
 #pragma unroll
         for (int i = 0; i < sets.end - sets.begin; ++i) {
             const int query = (sets.begin + i) * SET_QUERIES;
@@ -1598,6 +1667,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
     int slab = group; /* the next own one, of the run */
     bool landed = false;
     at.column = lane % 4;
+    at.aligned = (((u64)params->logits | (u64)params->logits_token_stride * 4) & 15) == 0;
     for (;;) {
         at.buffer = buffer.index;
         mbarrier_wait(barrier_at(QUERY_FULL + buffer.index), buffer.parity);

@@ -20,13 +20,14 @@ enum {
     MATH_BESIDE = 24,     /* registers of a thread beside products, weights and sums */
     KEYS = 64,            /* of a slab */
     SET_QUERIES = 4,
-    PAIR = 2,            /* heads of a box */
-    BLOCK_COLUMNS = 256, /* at most, while heads allow */
-    MOST_SETS = 8,       /* a batch of 32 queries' windows is looked at together */
-    MOST_WEIGHTS = 64,   /* a thread keeps */
-    SWIZZLE = 128,       /* bytes at most */
-    ALIGNMENT = 1024,    /* the swizzle repeats every 1024 bytes */
-    FILL_BYTES = 8192,   /* of -inf, one bulk store */
+    PAIR = 2,              /* heads of a box */
+    BLOCK_COLUMNS = 256,   /* at most, while heads allow */
+    MOST_SETS = 8,         /* a batch of 32 queries' windows is looked at together */
+    MOST_WEIGHTS = 64,     /* a thread keeps */
+    SWIZZLE = 128,         /* bytes at most */
+    ALIGNMENT = 1024,      /* the swizzle repeats every 1024 bytes */
+    STAGED_ROW = KEYS + 8, /* fp32: writing and reading meet no bank twice */
+    FILL_BYTES = 8192,     /* of -inf, one bulk store */
     RUN_BYTES = 24,
     RANGE_BYTES = 8,
     BARRIER_BYTES = 8,
@@ -63,6 +64,18 @@ static void choose_columns(struct choice *choice, int most) {
     choice->part_columns = eights / parts * 8;
 }
 
+/* Where so many logits are written for each product that the pieces they are written in weigh. A
+ * warp writes queries by twos there, so a part has to end whole sets, an even number of them. */
+static int stages_logits(const struct choice *choice) {
+    return choice->fp8 && choice->sets == MOST_SETS &&
+           choice->part_columns % (2 * SET_QUERIES * choice->padded_heads) == 0;
+}
+
+static int staging_bytes(const struct choice *choice) {
+    const int part_queries = choice->part_columns / choice->padded_heads;
+    return stages_logits(choice) ? choice->groups * part_queries * STAGED_ROW * 4 : 0;
+}
+
 static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
     const int queries = choice->sets * SET_QUERIES, buffers = choice->query_buffers;
     const int columns = queries * choice->padded_heads;
@@ -80,6 +93,8 @@ static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "buffers: which slabs of the block");
     smelt__plan_add_region(plan, "COSTS_OFFSET", (COARSE + 2 * 34) * 8, 16,
                            "of groups of batches, while the run is found");
+    smelt__plan_add_region(plan, "STAGING_OFFSET", staging_bytes(choice), 16,
+                           "warpgroups: a part's logits on their way to whole lines");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (choice->stages + buffers) * BARRIER_BYTES,
                            8, "mbarriers");
     return plan->shared_bytes;
@@ -134,6 +149,9 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"MOST_WEIGHTS", NULL, MOST_WEIGHTS, "weights that a thread keeps"},
         {"SCALES_AHEAD", NULL, choice->sets != 2,
          "1: keys' scales are loaded a slab ahead; with 17 to 32 heads that was slower"},
+        {"STAGES_LOGITS", NULL, stages_logits(choice),
+         "1: logits go to memory by whole lines, through shared memory"},
+        {"STAGED_ROW", NULL, STAGED_ROW, "fp32 of a query's logits there"},
         {"COARSE", NULL, COARSE, "groups of batches whose costs are kept"},
         {"TOGETHER", NULL, TOGETHER, "batches whose windows are loaded at once"},
         {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},

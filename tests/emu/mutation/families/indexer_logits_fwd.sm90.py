@@ -18,7 +18,8 @@ def check(name, keys, options, knobs="", **more):
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("logits-sm90-parts", "logits-sm90-many", "logits-sm90-sets", "logits-sm90-long",
-            "logits-sm90-own", "logits-sm90-near", "logits-sm90-coarse")
+            "logits-sm90-own", "logits-sm90-near", "logits-sm90-coarse",
+            "logits-sm90-lines")
 
 CONFIGURATIONS = (
     # Blocks of 32 queries, the second not whole; an odd number of heads; windows that are empty,
@@ -30,6 +31,15 @@ CONFIGURATIONS = (
     # only block.
     check("logits-sm90-late", "heads=2,dim=64,dtype=fp8", "--queries 33 --rows 705 --lists full",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "8"}),
+    # Whole lines: several slabs of all warpgroups in all windows of a whole block, in two parts.
+    check("logits-sm90-lines", "heads=8,dim=64,dtype=fp8", "--queries 32 --rows 640 --lists full"),
+    # Slabs as there, but rows that begin at no multiple of 16 bytes: by their stride, by the first one's address.
+    check("logits-sm90-lines-odd", "heads=8,dim=64,dtype=fp8", "--queries 32 --rows 305 --lists full", schedules=1),
+    check("logits-sm90-lines-shifted", "heads=8,dim=64,dtype=fp8", "--strided --queries 32 --rows 455 --lists full",
+          schedules=1),
+    # Parts that end within a set, whose logits are not staged.
+    check("logits-sm90-lines-split", "heads=6,dim=64,dtype=fp8", "--queries 32 --rows 140 --lists full",
+          knobs="columns=64", schedules=1),
     # Weights a part at a time.
     check("logits-sm90-parts", "heads=67,dim=64,dtype=bf16", "--queries 7 --rows 140 --lists log", schedules=2),
     # Several sets and parts; whole blocks, whose inner slabs need no tests, and one that is not.
@@ -74,6 +84,8 @@ CONFIGURATIONS = (
     check("logits-sm90-far", "heads=20,dim=64,dtype=bf16", "--far --queries 11 --rows 140 --lists full",
           schedules=1),
     check("logits-sm90-far-sets", "heads=3,dim=64,dtype=fp8", "--far --queries 40 --rows 140 --lists full",
+          schedules=1),
+    check("logits-sm90-far-pieces", "heads=3,dim=64,dtype=bf16", "--far --queries 40 --rows 140 --lists full",
           schedules=1),
     check("logits-sm90-far-fills", "heads=3,dim=64,dtype=fp8", "--far --queries 40 --rows 140 --lists causal",
           schedules=1),
