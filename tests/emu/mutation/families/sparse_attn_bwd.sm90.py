@@ -82,14 +82,17 @@ CONFIGURATIONS = (
           schedules=1),
     check("bwd-sm90-turns-pairs", "heads=128,dqk=576,dv=512,topk=140", "--queries 4 --rows 13000 --width 140 --lists random",
           schedules=1),
-    # Two items for five thread blocks, one of which has a slice of each, behind whole ones; the same of pairs,
-    # without.
-    check("bwd-sm90-slices", "heads=64,dqk=512,dv=512,topk=300", "--queries 7 --rows 400 --width 300 --lists random",
+    # Two items for five thread blocks, one of which has a slice of each, behind whole ones, with gaps between dq's heads
+    # and one key in a list's last block; the same of pairs, without.
+    check("bwd-sm90-slices", "heads=64,dqk=512,dv=512,topk=300", "--queries 7 --rows 400 --width 257 --strided --lists random",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
     check("bwd-sm90-slices-pairs", "heads=128,dqk=512,dv=512,topk=300", "--queries 2 --rows 400 --width 300 --lists random",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "10"}),
     # An item with room for three key blocks and two of them, for five thread blocks: three have no slice.
     check("bwd-sm90-slices-few", "heads=64,dqk=512,dv=512,topk=130", "--queries 6 --rows 200 --valid 128 --lists random",
+          schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
+    # An item of three key blocks, which three of five thread blocks share.
+    check("bwd-sm90-slices-none", "heads=64,dqk=512,dv=512,topk=130", "--queries 6 --rows 200 --width 130 --lists random",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
     check("bwd-sm90-far", "heads=64,dqk=512,dv=512,topk=70",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
