@@ -12,6 +12,7 @@
 #include "harness/windows.h"
 #include "reference/bf16.h"
 #include "reference/e4m3.h"
+#include "reference/indexer_logits.h"
 #include "smelt/indexer_logits.h"
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -252,8 +253,9 @@ const struct smelt__metric smelt__logits_metrics[SMELT__LOGITS_METRICS] = {
                                 SMELT__LARGEST},
 };
 
-/* What fp32 may lose where numbers are small: 2^-149, its least number, for each of 128 heads. */
-static const double LEAST = 0x1p-142;
+double smelt__logits_error(double got, double expected) {
+    return fmax(fabs(got - expected) - SMELT__LOGIT_UNDERFLOW, 0);
+}
 
 const char *smelt__logits_compare(float got, double expected, double terms, int64_t place,
                                   struct smelt__finding *finding) {
@@ -265,7 +267,7 @@ const char *smelt__logits_compare(float got, double expected, double terms, int6
         return (double)got == expected || (isfinite(expected) && isfinite(got))
                    ? NULL
                    : "a logit of infinities or NaN is wrong";
-    const double error = fmax(fabs((double)got - expected) - LEAST, 0);
+    const double error = smelt__logits_error((double)got, expected);
     smelt__finding_enlarge(finding, SMELT__LOGITS_ABSOLUTE, error, place);
     smelt__finding_enlarge(finding, SMELT__LOGITS_RELATIVE, error > 0 ? error / terms : 0, place);
     return NULL;

@@ -47,6 +47,9 @@ extern const struct smelt__metric smelt__logits_metrics[SMELT__LOGITS_METRICS];
 /* Relative error that logits of bf16 may have: fp32 sums of bf16 products. */
 #define SMELT__LOGITS_TOLERANCE 1e-5
 
+/* How far a finite logit is off, beyond what fp32 may lose where numbers are small. */
+double smelt__logits_error(double got, double expected);
+
 /* Compares one logit, at `place` of its row, with the reference's; `terms`: what its error is
  * relative to, -inf where either infinity is right. NULL, or what is wrong. */
 const char *smelt__logits_compare(float got, double expected, double terms, int64_t place,

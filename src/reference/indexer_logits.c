@@ -41,17 +41,19 @@ void smelt__indexer_query_close(struct smelt__indexer_query *opened) {
     free(opened->q);
 }
 
-/* Whether cutting a sum off may make it 0 or turn its sign, and `factor` makes that an infinity. */
+/* Whether cutting a sum off, or rounding `products` numbers of it to what fp32 has near 0, may make
+ * it 0 or turn its sign, and `factor` makes that an infinity. */
 static int is_undecided(const struct smelt__indexer_query *query, double sum, double terms,
-                        double factor) {
+                        int products, double factor) {
     return query->dtype == SMELT_INDEXER_FP8 && isinf(factor) && terms > 0 &&
-           fabs(sum) <= SMELT__E4M3_SUM_TOLERANCE * terms;
+           fabs(sum) <= SMELT__E4M3_SUM_TOLERANCE * terms + products * SMELT__FP32_UNDERFLOW;
 }
 
 double smelt__indexer_logit(const struct smelt__indexer_query *query, const smelt_const_tensor *k,
                             int64_t key, double scale, double *terms) {
     double sum = 0, decided = 0; /* decided: of the heads that no cutting off can change */
     double counted = 0;          /* terms of those that are not below 0 for sure */
+    int products = 0;            /* how many these are: the others add a 0, which is exact */
     int undecided = 0;
     *terms = 0;
     widen(query, k->data, key * k->strides[0], query->key);
@@ -61,14 +63,17 @@ double smelt__indexer_logit(const struct smelt__indexer_query *query, const smel
         const double dot = smelt__dot(row, query->key, query->dim);
         const double sizes = smelt__dot_of_sizes(row, query->key, query->dim);
         const double term = weight * (dot < 0 ? 0 : dot); /* NaN stays */
-        const int open = is_undecided(query, dot, sizes, weight);
+        const int below = dot < -SMELT__E4M3_SUM_TOLERANCE * sizes;
+        /* A product of e4m3 is a multiple of 2^-18: no sum of them is too small for fp32. */
+        const int open = is_undecided(query, dot, sizes, 0, weight);
         sum += term;
         decided += open ? 0 : term;
         undecided |= open;
-        counted += dot < -SMELT__E4M3_SUM_TOLERANCE * sizes ? 0 : fabs(weight) * sizes;
+        counted += below ? 0 : fabs(weight) * sizes;
+        products += !below;
         *terms += fabs(weight) * sizes;
     }
-    undecided |= is_undecided(query, sum, counted, scale);
+    undecided |= is_undecided(query, sum, counted, products, scale);
     *terms = undecided && !isnan(decided) && !isnan(scale) ? -INFINITY : *terms * fabs(scale);
     sum *= scale;
     return isnan(sum) ? -INFINITY : sum;

@@ -10,6 +10,14 @@
  * the products' sizes. */
 #define SMELT__E4M3_SUM_TOLERANCE 5e-4
 
+/* Below 2^-126 fp32 has the multiples of 2^-149 alone: what rounding to the nearest of them may
+ * take of a product, however small that is. Sums of such multiples are exact. */
+#define SMELT__FP32_UNDERFLOW 0x1p-150
+
+/* What that may take of a logit: of each of its at most 128 heads' products, which are added as
+ * they are rounded (an fma a head), and of the product of their sum with a scale of at most 1. */
+#define SMELT__LOGIT_UNDERFLOW ((128 + 1) * SMELT__FP32_UNDERFLOW)
+
 /* A query's rows and weights, widened; the keys that it meets. */
 struct smelt__indexer_query {
     int heads, dim, dtype; /* dtype: of enum smelt_indexer_dtype */
@@ -26,9 +34,9 @@ int smelt__indexer_query_open(struct smelt__indexer_query *opened, int heads, in
 void smelt__indexer_query_close(struct smelt__indexer_query *opened);
 
 /*
- * Its logit for row `key` of k, times `scale`; -inf for NaN. *terms: as below; -inf where a sum of
- * e4m3 products that cutting it off may make 0 or turn to the other sign meets an infinite weight
- * or scale: then any infinity is right.
+ * Its logit for row `key` of k, times `scale`; -inf for NaN. *terms: as below; -inf where a sum
+ * that may become 0 or of the other sign, by cutting e4m3 products off or as fp32 has no smaller
+ * numbers, meets an infinite weight or scale: then any infinity is right.
  */
 double smelt__indexer_logit(const struct smelt__indexer_query *query, const smelt_const_tensor *k,
                             int64_t key, double scale, double *terms);

@@ -1,4 +1,5 @@
-/* The reference of indexer_logits: sums of e4m3 products, which may be cut off, meet infinities. */
+/* The reference of indexer_logits: sums of e4m3 products, which may be cut off or be too small for
+ * fp32, meet infinities. What fp32 loses near 0 is no error. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,6 +85,41 @@ static void sums_that_stay(void **state) {
     one_infinity(CANCELLED, INFINITY, 1, NAN, -INFINITY);
 }
 
+/* A dot product of 2^-9. */
+static const float LITTLE[DIM] = {0, 0, 0.001953125F};
+
+/* Times 2^-141 that is half of fp32's least number, which a kernel rounds to 0, and again when it
+ * adds the other head; times the next larger weight it is rounded up. */
+static void sums_too_small_for_fp32(void **state) {
+    const float half = 0x1p-141F, more = 0x1.01p-141F, least = 0x1p-149F;
+    (void)state;
+    assert_true((float)(half * LITTLE[2]) == 0 && (float)(more * LITTLE[2]) > 0);
+    either_infinity(LITTLE, half, half, INFINITY);
+    either_infinity(LITTLE, half, half, -INFINITY);
+    either_infinity(LITTLE, -least, -least, -INFINITY);
+    either_infinity(LITTLE, 1, -1, INFINITY);
+    one_infinity(LITTLE, more, more, INFINITY, INFINITY);
+    one_infinity(LITTLE, more, more, -INFINITY, -INFINITY);
+    one_infinity(LITTLE, -more, -more, INFINITY, -INFINITY);
+    one_infinity(CLEAR, least, least, INFINITY, INFINITY);
+    one_infinity(BELOW, least, least, INFINITY, -INFINITY); /* two zeros, which are exact */
+    one_infinity(LITTLE, 0, 0, INFINITY, -INFINITY);
+    one_infinity(LITTLE, half, half, NAN, -INFINITY);
+    one_infinity(LITTLE, INFINITY, half, 1, INFINITY); /* 2^-9 itself is not too small */
+}
+
+/* 128 heads' products and one with the scale, each by half of fp32's least number at most. */
+static void what_fp32_loses(void **state) {
+    const double most = 129 * 0x1p-150;
+    (void)state;
+    assert_true(smelt__logits_error(0, most) == 0);
+    assert_true(smelt__logits_error(most, 0) == 0);
+    assert_true(smelt__logits_error(0, -most) == 0);
+    assert_true(smelt__logits_error(0, 2 * most) == most);
+    assert_true(smelt__logits_error(-0x1p-149, 0x1p-140) == 0x1p-140 + 0x1p-149 - most);
+    assert_true(smelt__logits_error(2, 1) == 1);
+}
+
 static void finite_logits(void **state) {
     double terms;
     (void)state;
@@ -95,8 +131,8 @@ static void finite_logits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_that_may_vanish),
-        cmocka_unit_test(sums_that_stay),
+        cmocka_unit_test(sums_that_may_vanish),    cmocka_unit_test(sums_that_stay),
+        cmocka_unit_test(sums_too_small_for_fp32), cmocka_unit_test(what_fp32_loses),
         cmocka_unit_test(finite_logits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
