@@ -245,7 +245,7 @@ static const char *look_at_values(const struct row *row, int64_t wanted,
             return "values do not descend, or equal ones' indices do not ascend";
         if (!isfinite(expected) || !isfinite(row->terms[key]))
             continue;
-        const double error = fabs(got - expected);
+        const double error = smelt__logits_error(got, expected);
         smelt__finding_enlarge(finding, VALUES, error > 0 ? error / row->terms[key] : 0, i);
     }
     return NULL;

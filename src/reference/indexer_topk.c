@@ -35,7 +35,8 @@ double smelt__indexer_topk_error(const double *logits, const double *terms, cons
         if (!chosen[s] && (best < 0 || logits[s] > logits[best]))
             best = s;
     }
-    if (best < 0 || worst < 0 || logits[best] <= logits[worst])
+    if (best < 0 || worst < 0)
         return 0;
-    return (logits[best] - logits[worst]) / (terms[best] + terms[worst]);
+    const double error = logits[best] - logits[worst] - 2 * SMELT__LOGIT_UNDERFLOW;
+    return error > 0 ? error / (terms[best] + terms[worst]) : 0;
 }

@@ -15,10 +15,11 @@ int smelt__indexer_topk_reference(const smelt_indexer_topk_spec *spec,
                                   double *logits, double *terms);
 
 /*
- * How wrong a choice is. Logits that were computed with an error of at most e * terms are chosen
- * from rightly only if no key that was left out is better than one that was chosen by more than e
- * times the two's terms: the least such e, of the best left out and the worst chosen. `chosen[s]`:
- * whether key s is among them. Keys whose logits or terms are not finite are not looked at.
+ * How wrong a choice is. Logits that were computed with an error of at most e * terms, and what
+ * fp32 loses near 0 (SMELT__LOGIT_UNDERFLOW), are chosen from rightly only if no key that was left
+ * out is better than one that was chosen by more than e times the two's terms and twice that loss:
+ * the least such e, of the best left out and the worst chosen. `chosen[s]`: whether key s is among
+ * them. Keys whose logits or terms are not finite are not looked at.
  */
 double smelt__indexer_topk_error(const double *logits, const double *terms, const uint8_t *chosen,
                                  int64_t begin, int64_t end);
