@@ -21,9 +21,6 @@ def check(name, keys, options, knobs="", **more):
                  options, **more)
 
 
-UNSETTLED = ("88 of 2,040 were not tried since slices, pairs and steps changed; of 458 that were drawn with them none is open "
-             "(bench/log/sparse_attn_bwd-2026-11-24b.md)")
-
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("bwd-sm90", "bwd-sm90-halves", "bwd-sm90-groups", "bwd-sm90-partial-blocks", "bwd-sm90-slices",
             "bwd-sm90-in-step", "bwd-sm90-racecheck")
