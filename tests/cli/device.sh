@@ -16,7 +16,7 @@ gives 0 '' check --json --lists window "$operator,passes=both" "$operator,bucket
 document 'check of both passes' results.3.passed=true passed=4
 
 # What cannot be is one message, and nothing is run.
-refuses 'on stand-in: width: refused by the stand-in$' check "$operator" --width 65
+refuses 'on stand-in: width is out of range: refused by the stand-in$' check "$operator" --width 65
 refuses 'valid = 65 is out of range; legal: 1\.\.64' check "$operator" --valid 65
 gives 2 'valid = 65 is out of range' bench --queries 8 --rows 64 --repeat 3 --valid 65 "$operator"
 

@@ -101,7 +101,7 @@ static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_
     if (a->rows < 0 || a->rows > INT32_MAX)
         return "rows";
     if (a->width < 1 || (a->width > spec->topk && !spec->buckets[0]))
-        return "width";
+        return "width is out of range";
     if (!(a->scale > 0) || isinf(a->scale))
         return "scale";
     if (!a->q.data)
