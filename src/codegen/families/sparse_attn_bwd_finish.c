@@ -7,7 +7,9 @@
 
 enum {
     THREADS = 256,
-    BLOCKS = 6 /* of a multiprocessor: bound by memory, so that many loads are under way */
+    BLOCKS = 6, /* of a multiprocessor: bound by memory, so that many loads are under way */
+    /* From this capability on, major, the compiler needs more than the 40 registers of so many. */
+    FEWER_BLOCKS_FROM = 12
 };
 
 static const struct smelt__key keys[] = {
@@ -17,10 +19,11 @@ static const struct smelt__key keys[] = {
 static int plan_finish(const struct smelt__spec *spec, const struct smelt__arch *arch,
                        struct smelt__plan *plan, struct smelt__message *message) {
     const int most = arch->threads_per_multiprocessor / THREADS;
+    const int wanted = arch->capability_major >= FEWER_BLOCKS_FROM ? BLOCKS - 1 : BLOCKS;
     (void)message; /* every architecture has it */
     plan->variant = "finish";
     plan->template_name = "sparse_attn_bwd_finish.cu";
-    smelt__plan_set_threads(plan, THREADS, most < BLOCKS ? most : BLOCKS);
+    smelt__plan_set_threads(plan, THREADS, most < wanted ? most : wanted);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_finish_qk%d",
              (int)smelt__spec_get(spec, "dqk"));
     smelt__plan_add(plan, "DQK", (int)smelt__spec_get(spec, "dqk"), SMELT__FROM_SPEC,
