@@ -66,7 +66,8 @@ typedef struct smelt_indexer_logits_args {
     smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
     smelt_const_tensor k;            /* [S,D] likewise */
     smelt_const_tensor weights;      /* [T,H] fp32 */
-    smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8 */
+    smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8; one below 2^-125
+                                        in size may lose its last bit, worth 2^-149 */
     smelt_const_tensor window_begin; /* [T] int32: the window's first key */
     smelt_const_tensor window_end;   /* [T] int32: the one behind its last */
     smelt_tensor logits;             /* [T,S] fp32 */
