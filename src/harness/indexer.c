@@ -261,12 +261,10 @@ const char *smelt__logits_compare(float got, double expected, double terms, int6
                                   struct smelt__finding *finding) {
     if (isnan(got) || (got == 0 && signbit(got)))
         return "a logit is NaN, not written, or -0";
-    if (terms < 0 && isinf(got)) /* either infinity: see reference/indexer_logits.h */
-        return NULL;
+    if (!smelt__indexer_logit_fits((double)got, expected, terms))
+        return "a logit of infinities or NaN is wrong, or a finite one infinite";
     if (!isfinite(expected) || !isfinite(terms))
-        return (double)got == expected || (isfinite(expected) && isfinite(got))
-                   ? NULL
-                   : "a logit of infinities or NaN is wrong";
+        return NULL;
     const double error = smelt__logits_error((double)got, expected);
     smelt__finding_enlarge(finding, SMELT__LOGITS_ABSOLUTE, error, place);
     smelt__finding_enlarge(finding, SMELT__LOGITS_RELATIVE, error > 0 ? error / terms : 0, place);

@@ -243,6 +243,12 @@ static const char *look_at_values(const struct row *row, int64_t wanted,
             (row->values[i] > row->values[i - 1] ||
              (row->values[i] == row->values[i - 1] && row->indices[i] < row->indices[i - 1])))
             return "values do not descend, or equal ones' indices do not ascend";
+        if (!smelt__indexer_logit_fits(got, expected, row->terms[key]))
+            return "a value of infinities or NaN is wrong, or a finite one infinite";
+        if (!isfinite(expected)) { /* decided now, if it was not: the choice has to go with it */
+            row->logits[key] = got;
+            row->terms[key] = INFINITY;
+        }
         if (!isfinite(expected) || !isfinite(row->terms[key]))
             continue;
         const double error = smelt__logits_error(got, expected);
@@ -251,12 +257,26 @@ static const char *look_at_values(const struct row *row, int64_t wanted,
     return NULL;
 }
 
+/* Where infinities decide. */
+static const char *look_at_choice(const struct row *row, int64_t wanted, int64_t *place) {
+    const int64_t key =
+        smelt__indexer_topk_misplaced(row->logits, row->terms, row->chosen, row->begin, row->end);
+    if (key < 0)
+        return NULL;
+    for (*place = 0; *place < wanted && key_in(row, *place) != key;)
+        ++*place;
+    return "a key is chosen before one that was left out: +inf comes first, -inf last, of each the "
+           "lowest index";
+}
+
 static void judge_row(const struct row *row, struct smelt__finding *finding) {
     const int64_t window = row->end - row->begin;
     const int64_t wanted = window < row->spec->topk ? window : row->spec->topk;
     finding->wrong = look_at_indices(row, wanted, &finding->wrong_place);
     if (!finding->wrong)
         finding->wrong = look_at_values(row, wanted, finding, &finding->wrong_place);
+    if (!finding->wrong)
+        finding->wrong = look_at_choice(row, wanted, &finding->wrong_place);
     smelt__finding_enlarge(
         finding, CHOICE,
         smelt__indexer_topk_error(row->logits, row->terms, row->chosen, row->begin, row->end), 0);

@@ -79,6 +79,12 @@ double smelt__indexer_logit(const struct smelt__indexer_query *query, const smel
     return isnan(sum) ? -INFINITY : sum;
 }
 
+int smelt__indexer_logit_fits(double got, double logit, double terms) {
+    if (isinf(logit) && !(terms < 0))
+        return got == logit;
+    return isinf(logit) ? isinf(got) : isfinite(got);
+}
+
 int smelt__indexer_logits_reference(const smelt_indexer_logits_spec *spec,
                                     const smelt_indexer_logits_args *args, int64_t query,
                                     double *logits, double *terms) {

@@ -41,6 +41,10 @@ void smelt__indexer_query_close(struct smelt__indexer_query *opened);
 double smelt__indexer_logit(const struct smelt__indexer_query *query, const smelt_const_tensor *k,
                             int64_t key, double scale, double *terms);
 
+/* Whether `got` is the infinity that such a logit is, either one where terms are -inf; or finite,
+ * if it is, whatever its error. */
+int smelt__indexer_logit_fits(double got, double logit, double terms);
+
 /*
  * One query's row: logits[rows], -inf outside its window, and in `terms` (may be NULL) the sum of
  * the sizes of what each is made of, |k_scale * weight * q[d] * k[d]| over heads and elements, by

@@ -40,3 +40,31 @@ double smelt__indexer_topk_error(const double *logits, const double *terms, cons
     const double error = logits[best] - logits[worst] - 2 * SMELT__LOGIT_UNDERFLOW;
     return error > 0 ? error / (terms[best] + terms[worst]) : 0;
 }
+
+/* An infinity that is not decided: above all if it was chosen, below all if it was left out. */
+static double suiting(double logit, double terms, int chosen) {
+    if (isinf(logit) && terms < 0)
+        return chosen ? INFINITY : -INFINITY;
+    return logit;
+}
+
+int64_t smelt__indexer_topk_misplaced(const double *logits, const double *terms,
+                                      const uint8_t *chosen, int64_t begin, int64_t end) {
+    int64_t highest = end; /* the first of +inf that was left out */
+    int64_t lowest = -1;   /* the last of -inf that was chosen */
+    for (int64_t s = begin; s < end; s++) {
+        const double logit = suiting(logits[s], terms[s], chosen[s]);
+        if (!chosen[s] && logit == INFINITY && highest == end)
+            highest = s;
+        if (chosen[s] && logit == -INFINITY)
+            lowest = s;
+    }
+    for (int64_t s = begin; s < end; s++) {
+        const double logit = suiting(logits[s], terms[s], chosen[s]);
+        if (chosen[s] && highest < end && (logit < INFINITY || s > highest))
+            return s;
+        if (!chosen[s] && lowest >= 0 && (logit > -INFINITY || s < lowest))
+            return lowest;
+    }
+    return -1;
+}

@@ -24,4 +24,13 @@ int smelt__indexer_topk_reference(const smelt_indexer_topk_spec *spec,
 double smelt__indexer_topk_error(const double *logits, const double *terms, const uint8_t *chosen,
                                  int64_t begin, int64_t end);
 
+/*
+ * Of a choice among infinite logits, or between them and finite ones, a chosen key that a key left
+ * out comes before: +inf comes before all, -inf (also NaN's) behind all, the lower index before
+ * the higher of one infinity. -1 when there is none. Where terms are -inf either infinity is right
+ * (reference/indexer_logits.h): it is taken for the one that suits the choice.
+ */
+int64_t smelt__indexer_topk_misplaced(const double *logits, const double *terms,
+                                      const uint8_t *chosen, int64_t begin, int64_t end);
+
 #endif

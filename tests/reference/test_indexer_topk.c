@@ -1,4 +1,5 @@
-/* How wrong a choice of keys is: by more than their logits' errors and what fp32 loses near 0. */
+/* How wrong a choice of keys is: by more than their logits' errors and what fp32 loses near 0; and
+ * which choices and values are wrong where logits are infinite. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "reference/indexer_logits.h"
 #include "reference/indexer_topk.h"
 
 enum { KEYS = 4 };
@@ -45,11 +47,97 @@ static void of_logits_too_small_for_fp32(void **state) {
     assert_true(error((const double[]){0, 0, 0x1p-126, 0}, TERMS) > 0);
 }
 
+/* ---- infinities ------------------------------------------------------------------------------ */
+
+/* Of such keys, the one that is misplaced. Letters: P +inf, M -inf, f finite, u either infinity
+ * (the reference gives -inf, U +inf for it); a finite one's terms may be infinite: t. */
+static int64_t misplaced(const char *keys, const char *choice) {
+    enum { MOST = 8 };
+    double logits[MOST], terms[MOST];
+    uint8_t chosen[MOST];
+    int64_t count = 0;
+    for (; keys[count]; count++) {
+        const char key = keys[count];
+        logits[count] = key == 'P' || key == 'U'   ? INFINITY
+                        : key == 'M' || key == 'u' ? -INFINITY
+                                                   : 1;
+        terms[count] = key == 'u' || key == 'U' ? -INFINITY : key == 'f' ? 1 : INFINITY;
+        chosen[count] = choice[count] == 'x';
+    }
+    return smelt__indexer_topk_misplaced(logits, terms, chosen, 0, count);
+}
+
+static void right_choices_among_infinities(void **state) {
+    static const char *const right[][2] = {
+        {"fPfM", "xx.."}, {"fPtM", ".xx."}, {"PfPP", "x.x."}, {"PMMf", "xx.x"}, {"MMMM", "xx.."},
+        {"PPPP", "xx.."}, {"tfMP", "xx.x"}, {"ffff", "..xx"}, {"MPMP", ".x.x"}, {"ffff", "...."},
+        {"fMPP", "xxxx"}, {"", ""}, /* no choice at all, or no key */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
+        assert_int_equal(misplaced(right[i][0], right[i][1]), -1);
+}
+
+static void wrong_choices_among_infinities(void **state) {
+    (void)state;
+    assert_int_equal(misplaced("fPff", "x..."), 0); /* a finite one before +inf */
+    assert_int_equal(misplaced("fPtf", "..x."), 2);
+    assert_int_equal(misplaced("MffP", "x..."), 0); /* -inf before it */
+    assert_int_equal(misplaced("fPfP", "...x"), 3); /* a later +inf before it */
+    assert_int_equal(misplaced("PPPP", "x.x."), 2);
+    assert_int_equal(misplaced("fMff", "xx.x"), 1); /* -inf before a finite one */
+    assert_int_equal(misplaced("tMtf", "xx.x"), 1);
+    assert_int_equal(misplaced("fMMf", "x.xx"), 2); /* a later -inf before another */
+    assert_int_equal(misplaced("MMMM", "x..x"), 3);
+}
+
+/* Chosen, it is +inf; left out, -inf. The order of the indices has to suit both nonetheless. */
+static void choices_among_undecided_infinities(void **state) {
+    static const char undecided[] = {'u', 'U'};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char u = undecided[i];
+        assert_int_equal(misplaced((const char[]){u, 'f', 'P', 'M', 0}, "x.x."), -1);
+        assert_int_equal(misplaced((const char[]){u, 'f', 'P', 'M', 0}, ".xx."), -1);
+        assert_int_equal(misplaced((const char[]){u, u, u, 'f', 0}, "..x."), -1);
+        assert_int_equal(misplaced((const char[]){'M', u, 'f', 0}, "x.x"), -1);
+        assert_int_equal(misplaced((const char[]){u, 'M', 'f', 0}, ".xx"), 1);
+        assert_int_equal(misplaced((const char[]){'P', u, 'f', 0}, ".x."), 1);
+        assert_int_equal(misplaced((const char[]){u, 'P', 'f', 0}, "x.."), -1);
+        assert_int_equal(misplaced((const char[]){u, 'P', 'f', 0}, "x.x"), 2);
+    }
+}
+
+static void values(void **state) {
+    (void)state;
+    assert_true(smelt__indexer_logit_fits(INFINITY, INFINITY, INFINITY));
+    assert_true(smelt__indexer_logit_fits(-INFINITY, -INFINITY, INFINITY));
+    assert_true(smelt__indexer_logit_fits(-INFINITY, -INFINITY, NAN));
+    assert_true(smelt__indexer_logit_fits(INFINITY, -INFINITY, -INFINITY)); /* either */
+    assert_true(smelt__indexer_logit_fits(-INFINITY, INFINITY, -INFINITY));
+    assert_true(smelt__indexer_logit_fits(3, 4, 1));
+    assert_true(smelt__indexer_logit_fits(3, 4, INFINITY));
+    assert_false(smelt__indexer_logit_fits(-INFINITY, INFINITY, INFINITY));
+    assert_false(smelt__indexer_logit_fits(INFINITY, -INFINITY, INFINITY));
+    assert_false(smelt__indexer_logit_fits(INFINITY, -INFINITY, NAN));
+    assert_false(smelt__indexer_logit_fits(3, INFINITY, INFINITY));
+    assert_false(smelt__indexer_logit_fits(3, -INFINITY, NAN));
+    assert_false(smelt__indexer_logit_fits(3, -INFINITY, -INFINITY));
+    assert_false(smelt__indexer_logit_fits(INFINITY, 4, 1));
+    assert_false(smelt__indexer_logit_fits(-INFINITY, 4, INFINITY));
+    assert_false(smelt__indexer_logit_fits(NAN, 4, 1));
+    assert_false(smelt__indexer_logit_fits(NAN, -INFINITY, -INFINITY));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_large_logits),
         cmocka_unit_test(not_finite),
         cmocka_unit_test(of_logits_too_small_for_fp32),
+        cmocka_unit_test(right_choices_among_infinities),
+        cmocka_unit_test(wrong_choices_among_infinities),
+        cmocka_unit_test(choices_among_undecided_infinities),
+        cmocka_unit_test(values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
