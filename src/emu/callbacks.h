@@ -49,6 +49,24 @@ EMU_CALLBACK void *__tsan_memset(void *to, int value, unsigned long bytes) {
     return __builtin_memset(to, value, bytes);
 }
 
+/* Until its version 15 clang calls the C library's in their place, structs' copies among them. */
+#if defined(__clang__) && __clang_major__ < 15
+EMU_CALLBACK void *memcpy(void *to, const void *from, unsigned long bytes) {
+    emu_access(from, (unsigned)bytes, 0, 0, EMU_FROM);
+    emu_access(to, (unsigned)bytes, 1, 0, EMU_FROM);
+    for (unsigned long i = 0; i < bytes; i++)
+        ((volatile char *)to)[i] = ((const volatile char *)from)[i];
+    return to;
+}
+
+EMU_CALLBACK void *memset(void *to, int value, unsigned long bytes) {
+    emu_access(to, (unsigned)bytes, 1, 0, EMU_FROM);
+    for (unsigned long i = 0; i < bytes; i++)
+        ((volatile char *)to)[i] = (char)value;
+    return to;
+}
+#endif
+
 EMU_CALLBACK void __tsan_init(void) {}
 
 EMU_CALLBACK void __tsan_func_entry(void *caller) {

@@ -68,6 +68,15 @@ for any in "$operator,passes=both" indexer_bwd:heads=8,dim=64,topk=20; do
     gives 0 '' check --emulate "$any" --queries 2 --rows 40 --lists random --schedules 1
 done
 
+# With clang for the emulator's compiler, where it is: a kernel that copies structs in shared memory.
+if command -v clang >/dev/null; then
+    CC=clang
+    export CC
+    gives 0 '' check --emulate sparse_attn:heads=64,dqk=512,dv=512,topk=64,passes=backward --queries 3 --rows 60 \
+        --lists random --schedules 1
+    unset CC
+fi
+
 # ---- what the machine lacks -----------------------------------------------------------------------
 gives 2 'say --arch sm_90a' check --emulate --arch sm_90 "$operator"
 SMELT_EMULATOR=$work/nothing.so
