@@ -95,7 +95,8 @@ static const struct sharing sharings[] = {
 };
 
 /* Of launches whose lists' order is looked at: groups left out at the front, how thread blocks are
- * to keep in step, and lengths of lists, all of which end in the last block. */
+ * to keep in step, and lengths of lists, which are empty or end in the last of their three blocks.
+ */
 struct order {
     const char *name;
     int left_out, step;
