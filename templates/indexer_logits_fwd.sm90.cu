@@ -74,7 +74,7 @@
  */
 
 /* Heads of a query that are added up apart: even and odd ones, or 1: all together. Which is faster
- * was measured (bench/log/indexer_logits-2026-11-23b.md). */
+ * was measured (templates/indexer_logits_fwd.lost.md). */
 enum { CHAINS = FP8 || SETS >= 4 ? 2 : 1 };
 
 /* What a thread is at, of the slab: its query of each set is number `column` of the four. */

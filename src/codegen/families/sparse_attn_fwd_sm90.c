@@ -41,7 +41,7 @@ enum {
     LEAST_SCORES = 144, /* measured: with 136 some spill */
     MOST_SCORES = ALL_REGISTERS - 2 * LEAST_OUTPUT - LEAST_GATHER,
     WIDE_SPARE = 30, /* beside wgmma's operands with fewer for the scores: with 26 some spill */
-    TURN_STEPS = 10, /* measured: 4 and 18 are as fast (bench/LOG.md) */
+    TURN_STEPS = 10, /* measured: 4 and 18 are as fast (bench/log/sparse_attn_fwd.md) */
     LEAST_STAGES = 2,
     MOST_STAGES = 3,
     SHARED_LIMIT = 227 * 1024,

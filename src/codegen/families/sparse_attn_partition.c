@@ -13,7 +13,8 @@ enum {
     COUNT_THREADS = SMELT__PARTITION_COUNT_THREADS,
     PLACE_THREADS = SMELT__PARTITION_PLACE_THREADS,
     /* Count: LOADS times 16 bytes of each thread under way hide the memory's latency, and a block
-     * is small enough for four on a multiprocessor, since its end idles. Measured: bench/LOG.md. */
+     * is small enough for four on a multiprocessor, since its end idles. Measured:
+     * templates/sparse_attn_partition.lost.md. */
     COUNT_RESIDENT = 1024, /* threads of a multiprocessor */
     LOADS = 8,
     /* Place: its blocks are to be resident beside the last ones of the first pass, so that they
