@@ -7,6 +7,11 @@
  *
  * One launch runs at a time; the interface is called from the thread that launches, or between
  * launches.
+ *
+ * SMELT_EMU_DEVICES of the environment is the number of devices, 1 to 8, by default 1. Each has its
+ * primary context. Memory belongs to a device; a kernel that touches another device's memory is
+ * reported (EMU_BOUNDS). Functions, streams and events belong to a context: a call that mixes two
+ * contexts is refused (CUDA_ERROR_INVALID_HANDLE).
  */
 #ifndef SMELT_EMU_EMULATOR_H
 #define SMELT_EMU_EMULATOR_H
@@ -32,7 +37,8 @@ struct emu_settings {
     size_t size;         /* of this struct */
     int major, minor;    /* compute capability of the device; default 9.0 */
     int multiprocessors; /* default SMELT_EMU_MULTIPROCESSORS of the environment, or 2, so that a
-                            persistent kernel goes round */
+                            persistent kernel goes round; device n has n more, so that a program
+                            that asks the wrong device is seen */
     enum emu_timing timing;
     enum emu_order order;
     uint64_t seed;
@@ -108,6 +114,11 @@ struct emu_interface {
      * lies in, in any order: results of an item that the launch has several times. Otherwise, and
      * where one reads what another writes, that is a race. */
     void (*rewritable)(uint64_t pointer, int may);
+
+    /* As `reserve` and `lend`, which mean the device of the calling thread's current context, and
+     * device 0 without one. Memory lent on one device cannot be lent on another as well (0). */
+    uint64_t (*reserve_on)(int device, size_t bytes);
+    int (*lend_on)(int device, uint64_t pointer, size_t bytes, const char *name);
 };
 
 typedef const struct emu_interface *(*emu_get_function)(void);

@@ -20,6 +20,7 @@
 
 enum {
     INVALID_VALUE = 1,
+    INVALID_HANDLE = 400,
     LAUNCH_FAILED = 719,
     NOT_SUPPORTED = 801,
     INVALID_CLUSTER_SIZE = 912,
@@ -33,7 +34,17 @@ static const struct emu_interface *emulator;
 #define FUNCTIONS(X)                                                                               \
     X(cuInit, (unsigned))                                                                          \
     X(cuGetErrorString, (int, const char **))                                                      \
+    X(cuDeviceGetCount, (int *))                                                                   \
+    X(cuDeviceGet, (CUdevice *, int))                                                              \
     X(cuDeviceGetAttribute, (int *, int, int))                                                     \
+    X(cuCtxGetCurrent, (CUcontext *))                                                              \
+    X(cuCtxGetDevice, (CUdevice *))                                                                \
+    X(cuCtxGetId, (CUcontext, unsigned long long *))                                               \
+    X(cuStreamCreate, (CUstream *, unsigned))                                                      \
+    X(cuStreamDestroy_v2, (CUstream))                                                              \
+    X(cuEventCreate, (CUevent *, unsigned))                                                        \
+    X(cuEventRecord, (CUevent, CUstream))                                                          \
+    X(cuEventDestroy_v2, (CUevent))                                                                \
     X(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                           \
     X(cuCtxPushCurrent_v2, (CUcontext))                                                            \
     X(cuCtxPopCurrent_v2, (CUcontext *))                                                           \
@@ -448,7 +459,122 @@ static void test_launch_refused(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
+/* ---- several devices ------------------------------------------------------------------------- */
+
+/* Makes device 1's context current on top of device 0's. */
+static void enter_second(void) {
+    CUcontext context;
+    assert_int_equal(setenv("SMELT_EMU_DEVICES", "2", 1), 0);
+    assert_int_equal(cuda.cuDevicePrimaryCtxRetain(&context, 1), 0);
+    assert_int_equal(cuda.cuCtxPushCurrent_v2(context), 0);
+}
+
+static void leave_second(void) {
+    assert_int_equal(cuda.cuCtxPopCurrent_v2(NULL), 0);
+    assert_int_equal(unsetenv("SMELT_EMU_DEVICES"), 0);
+}
+
+static void test_device_numbers(void **state) {
+    (void)state;
+    static const int attribute = CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    int number = 0;
+    unsigned long long first = 0, second = 0;
+    CUcontext context;
+    CUdevice device;
+    use_capability(9, 0);
+    assert_int_equal(cuda.cuDeviceGetCount(&number), 0);
+    assert_int_equal(number, 1);
+    assert_int_equal(cuda.cuDeviceGet(&device, 1), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(cuda.cuDevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(cuda.cuCtxGetCurrent(&context), 0);
+    assert_int_equal(cuda.cuCtxGetId(context, &first), 0);
+    enter_second();
+    assert_int_equal(cuda.cuDeviceGetCount(&number), 0);
+    assert_int_equal(number, 2);
+    assert_int_equal(cuda.cuCtxGetDevice(&device), 0);
+    assert_int_equal(device, 1);
+    assert_int_equal(cuda.cuCtxGetCurrent(&context), 0);
+    assert_int_equal(cuda.cuCtxGetId(context, &second), 0);
+    assert_true(first != second);
+    assert_int_equal(cuda.cuDeviceGetAttribute(&number, attribute, 1), 0);
+    assert_int_equal(number, 3); /* one more than device 0 */
+    assert_int_equal(cuda.cuDeviceGetAttribute(&number, attribute, 2), CUDA_ERROR_INVALID_DEVICE);
+    leave_second();
+}
+
+/* Functions, streams and events belong to the context that was current when they were made. */
+static void test_contexts_not_mixed(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUlaunchConfig config = shape(1, 1, 1);
+    CUstream first, second;
+    CUevent event;
+    assert_int_equal(launch("where", &config, data), 0); /* loads it on device 0 */
+    assert_int_equal(cuda.cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(cuda.cuEventCreate(&event, CU_EVENT_DEFAULT), 0);
+    enter_second();
+    assert_int_equal(launch("where", &config, data), INVALID_HANDLE);
+    assert_int_equal(cuda.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 1, first), INVALID_HANDLE);
+    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 1, second), INVALID_VALUE); /* its memory */
+    assert_int_equal(cuda.cuEventRecord(event, second), INVALID_HANDLE);
+    leave_second();
+    config.hStream = second;
+    assert_int_equal(launch("where", &config, data), INVALID_HANDLE);
+    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 1, second), INVALID_HANDLE);
+    assert_int_equal(cuda.cuEventRecord(event, second), INVALID_HANDLE);
+    assert_int_equal(cuda.cuEventRecord(event, first), 0);
+    assert_int_equal(read_words(data)[0], 0);
+    config.hStream = first;
+    assert_int_equal(launch("where", &config, data), 0);
+    assert_int_equal(cuda.cuStreamDestroy_v2(first), 0);
+    assert_int_equal(cuda.cuStreamDestroy_v2(second), 0);
+    assert_int_equal(launch("where", &config, data), INVALID_HANDLE); /* destroyed */
+    assert_int_equal(cuda.cuEventDestroy_v2(event), 0);
+    cuda.cuMemFree_v2(data);
+}
+
+/* A kernel reaches the memory of its own device alone: what was allocated, reserved and lent. */
+static void test_memory_of_devices(void **state) {
+    (void)state;
+    static int words[4], others[4];
+    const uint64_t host = (uint64_t)(uintptr_t)words, other = (uint64_t)(uintptr_t)others;
+    CUdeviceptr first = make_words(), second[3], data;
+    enter_second();
+    assert_int_equal(cuda.cuMemAlloc_v2(&data, 64), 0);
+    leave_second();
+    second[0] = data;
+    second[1] = emulator->reserve_on(1, 64);
+    second[2] = host;
+    assert_true(emulator->lend_on(1, host, sizeof words, "lent to device 1"));
+    assert_true(emulator->lend(other, sizeof others, "lent to device 0"));
+    assert_false(emulator->lend(host + 4, sizeof words, "lent to both"));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(launch_chained(first + 4, second[i], 0, 0), LAUNCH_FAILED);
+        assert_int_equal(emulator->report(0).kind, EMU_BOUNDS);
+        assert_non_null(strstr(emulator->report(0).text, "which device 1 holds"));
+        emulator->clear();
+        assert_int_equal(launch_chained(second[i], first, 0, 0), LAUNCH_FAILED);
+        emulator->clear();
+    }
+    assert_int_equal(launch_chained(other, first, 0, 0), 0);
+    emulator->take_back();
+    assert_int_equal(cuda.cuMemFree_v2(second[0]), 0);
+    assert_int_equal(cuda.cuMemFree_v2(second[1]), 0);
+    cuda.cuMemFree_v2(first);
+}
+
 /* ---- settings -------------------------------------------------------------------------------- */
+
+static void test_bad_device_count(void **state) {
+    (void)state;
+    const char *text = NULL;
+    assert_int_equal(setenv("SMELT_EMU_DEVICES", "9", 1), 0);
+    assert_int_equal(cuda.cuInit(0), INVALID_VALUE);
+    assert_int_equal(cuda.cuGetErrorString(INVALID_VALUE, &text), 0);
+    assert_non_null(strstr(text, "SMELT_EMU_DEVICES is \"9\"; legal: 1 to 8"));
+    assert_int_equal(unsetenv("SMELT_EMU_DEVICES"), 0);
+}
 
 /* A number of multiprocessors that is none is refused, by name, with what is legal. */
 static void test_multiprocessors(void **state) {
@@ -607,6 +733,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_beyond_shared_memory),
         cmocka_unit_test(test_launch_refused),
+        cmocka_unit_test(test_device_numbers),
+        cmocka_unit_test(test_contexts_not_mixed),
+        cmocka_unit_test(test_memory_of_devices),
+        cmocka_unit_test(test_bad_device_count),
         cmocka_unit_test(test_multiprocessors),
         cmocka_unit_test(test_rewritable),
         cmocka_unit_test(test_unwritten),

@@ -1,35 +1,37 @@
-/* The driver's contexts: the device's primary one. */
+/* The driver's contexts: each device's primary one. */
 #include "emu/driver/driver.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 enum { STACK = 16 };
 
-struct CUctx_st {
-    int unused;
-};
-
-static struct CUctx_st primary;
+static struct CUctx_st primary[MOST_DEVICES];
 static _Thread_local CUcontext stack[STACK];
 static _Thread_local int depth;
 
-bool emu_context_is_current(void) {
-    return depth > 0;
+CUcontext emu_context_current(void) {
+    return depth ? stack[depth - 1] : NULL;
+}
+
+CUdevice emu_device_current(void) {
+    const CUcontext context = emu_context_current();
+    return context ? context->device : 0;
 }
 
 EMU_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-    (void)device;
-    *context = &primary;
+    if (device < 0 || device >= emu_device_count())
+        return CUDA_ERROR_INVALID_DEVICE;
+    primary[device].device = device;
+    *context = &primary[device];
     return CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    (void)device;
-    return CUDA_SUCCESS;
+    return device < 0 || device >= emu_device_count() ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuCtxGetCurrent(CUcontext *context) {
-    *context = depth ? stack[depth - 1] : NULL;
+    *context = emu_context_current();
     return CUDA_SUCCESS;
 }
 
@@ -50,12 +52,11 @@ EMU_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context) {
 }
 
 EMU_EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
-    *device = 0;
-    return depth ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    *device = emu_device_current();
+    return emu_context_current() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 EMU_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long *id) {
-    (void)context;
-    *id = 1;
+    *id = 1 + (unsigned long long)(context ? context->device : emu_device_current());
     return CUDA_SUCCESS;
 }

@@ -1,4 +1,4 @@
-/* The driver's device. */
+/* The driver's devices. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,12 +14,15 @@ enum {
 
 pthread_mutex_t emu_driver_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- its settings ---------------------------------------------------------------------------- */
+/* ---- their settings -------------------------------------------------------------------------- */
 
-const char emu_multiprocessors_variable[] = "SMELT_EMU_MULTIPROCESSORS";
+static const struct emu_variable devices = {"SMELT_EMU_DEVICES", MOST_DEVICES};
+static const struct emu_variable multiprocessors = {"SMELT_EMU_MULTIPROCESSORS",
+                                                    1024}; /* more than any GPU has */
 
-int emu_named_multiprocessors(void) {
-    const char *text = secure_getenv(emu_multiprocessors_variable);
+/* 0: the environment does not set it, -1: its text is not a legal number. */
+static int read_variable(const struct emu_variable *variable) {
+    const char *text = secure_getenv(variable->name);
     int number = 0;
     if (!text || !*text)
         return 0;
@@ -27,10 +30,21 @@ int emu_named_multiprocessors(void) {
         if (*digit < '0' || *digit > '9')
             return -1;
         number = number * 10 + *digit - '0';
-        if (number > MOST_MULTIPROCESSORS)
+        if (number > variable->most)
             return -1;
     }
     return number > 0 ? number : -1;
+}
+
+const struct emu_variable *emu_bad_variable(void) {
+    return read_variable(&multiprocessors) < 0 ? &multiprocessors
+           : read_variable(&devices) < 0       ? &devices
+                                               : NULL;
+}
+
+int emu_device_count(void) {
+    const int named = read_variable(&devices);
+    return named > 0 ? named : 1;
 }
 
 void emu_default_settings(void) {
@@ -40,18 +54,22 @@ void emu_default_settings(void) {
         settings->minor = 0;
     }
     if (settings->multiprocessors == 0) {
-        const int named = emu_named_multiprocessors();
+        const int named = read_variable(&multiprocessors);
         settings->multiprocessors = named > 0 ? named : DEFAULT_MULTIPROCESSORS;
     }
     if (settings->seconds <= 0)
         settings->seconds = 60;
 }
 
-/* ---- what it is ------------------------------------------------------------------------------ */
+/* ---- what they are --------------------------------------------------------------------------- */
+
+static bool is_device(CUdevice device) {
+    return device >= 0 && device < emu_device_count();
+}
 
 EMU_EXPORT CUresult cuInit(unsigned int flags) {
     (void)flags;
-    return emu_named_multiprocessors() < 0 ? ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return emu_bad_variable() ? ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuDriverGetVersion(int *version) {
@@ -60,17 +78,18 @@ EMU_EXPORT CUresult cuDriverGetVersion(int *version) {
 }
 
 EMU_EXPORT CUresult cuDeviceGetCount(int *count) {
-    *count = 1;
+    *count = emu_device_count();
     return CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
     *device = ordinal;
-    return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return is_device(ordinal) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 EMU_EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
-    (void)device;
+    if (!is_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
     emu_default_settings();
     snprintf(name, (size_t)length, "smelt's emulator of compute capability %d.%d",
              emu.settings.major, emu.settings.minor);
@@ -78,7 +97,8 @@ EMU_EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
 }
 
 EMU_EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
-    (void)device;
+    if (!is_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
     emu_default_settings();
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
@@ -88,7 +108,7 @@ EMU_EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev
         *value = emu.settings.minor;
         return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        *value = emu.settings.multiprocessors;
+        *value = emu.settings.multiprocessors + device; /* see emulator.h */
         return CUDA_SUCCESS;
     default:
         *value = 0;
@@ -97,7 +117,8 @@ EMU_EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev
 }
 
 EMU_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
-    (void)device;
+    if (!is_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
     *bytes = emu_memory_total();
     return CUDA_SUCCESS;
 }

@@ -1,7 +1,8 @@
 /*
- * The CUDA driver's entry points over the emulator: one device, one context, streams and events
- * that are always done. Values of the driver API's reference manual. Calls may come from several
- * threads; one lock makes them one after another.
+ * The CUDA driver's entry points over the emulator: devices of one kind, each with its primary
+ * context; streams and events that are always done. Memory, modules, streams and events belong to
+ * the context that was current when they were made. Values of the driver API's reference manual.
+ * Calls may come from several threads; one lock makes them one after another.
  */
 #ifndef SMELT_EMU_DRIVER_H
 #define SMELT_EMU_DRIVER_H
@@ -13,6 +14,7 @@
 
 enum { /* of cuda.h, beside those the library uses */
        ERROR_INVALID_VALUE = 1,
+       ERROR_INVALID_HANDLE = 400,
        ERROR_NOT_FOUND = 500,
        ERROR_LAUNCH_FAILED = 719,
        ERROR_NOT_SUPPORTED = 801,
@@ -23,23 +25,40 @@ extern pthread_mutex_t emu_driver_lock;
 
 /* ---- the device (device.c) ------------------------------------------------------------------- */
 
-enum { MOST_MULTIPROCESSORS = 1024 }; /* more than any GPU has */
+enum { MOST_DEVICES = 8 };
 
-extern const char emu_multiprocessors_variable[];
-/* How many multiprocessors the environment asks for; 0: it does not, -1: its text is no such
- * number. */
-int emu_named_multiprocessors(void);
+/* A number that the environment sets. */
+struct emu_variable {
+    const char *name;
+    int most; /* legal: 1 to this, or unset */
+};
+/* The first variable whose text is not a legal number, or NULL. */
+const struct emu_variable *emu_bad_variable(void);
+int emu_device_count(void);
 /* Fills in what the settings leave open. */
 void emu_default_settings(void);
 
 /* ---- contexts (context.c) -------------------------------------------------------------------- */
 
-/* Whether the calling thread has a current one. */
-bool emu_context_is_current(void);
+struct CUctx_st {
+    CUdevice device;
+};
+
+/* The calling thread's, or NULL. */
+CUcontext emu_context_current(void);
+/* The device of the calling thread's context; without one, device 0. */
+CUdevice emu_device_current(void);
+
+/* ---- streams (stream.c) ---------------------------------------------------------------------- */
+
+/* The stream that a handle names in the current context; NULL: it belongs to another context, or
+ * does not exist. */
+const void *emu_stream_find(CUstream stream);
 
 /* ---- modules (module.c) ---------------------------------------------------------------------- */
 
 struct CUmod_st { /* a function handle is its module's */
+    CUcontext context;
     void *library;
     int memory; /* the file the object lies in */
     struct kernel kernel;

@@ -12,6 +12,8 @@ EMU_EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
             : error == CUDA_ERROR_OUT_OF_MEMORY   ? "CUDA_ERROR_OUT_OF_MEMORY"
             : error == ERROR_INVALID_VALUE        ? "CUDA_ERROR_INVALID_VALUE"
             : error == CUDA_ERROR_INVALID_IMAGE   ? "CUDA_ERROR_INVALID_IMAGE"
+            : error == CUDA_ERROR_INVALID_DEVICE  ? "CUDA_ERROR_INVALID_DEVICE"
+            : error == ERROR_INVALID_HANDLE       ? "CUDA_ERROR_INVALID_HANDLE"
             : error == ERROR_NOT_FOUND            ? "CUDA_ERROR_NOT_FOUND"
             : error == ERROR_NOT_SUPPORTED        ? "CUDA_ERROR_NOT_SUPPORTED"
             : error == CUDA_ERROR_INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
@@ -29,12 +31,12 @@ void emu_note_refusal(CUresult result) {
 
 /* A launch's failure is described by its first report. */
 EMU_EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
-    if (error == ERROR_INVALID_VALUE && emu_named_multiprocessors() < 0) {
+    const struct emu_variable *bad = emu_bad_variable();
+    if (error == ERROR_INVALID_VALUE && bad) {
         snprintf(
             error_text, sizeof error_text,
             "the emulator: the environment variable %s is \"%.200s\"; legal: 1 to %d, or unset",
-            emu_multiprocessors_variable, secure_getenv(emu_multiprocessors_variable),
-            MOST_MULTIPROCESSORS);
+            bad->name, secure_getenv(bad->name), bad->most);
         *text = error_text;
         return CUDA_SUCCESS;
     }

@@ -14,15 +14,26 @@ static void configure(const struct emu_settings *settings) {
     emu_default_settings();
 }
 
+static u64 reserve_on(int device, size_t bytes) {
+    pthread_mutex_lock(&emu_driver_lock);
+    const u64 pointer = emu_memory_allocate(device, bytes, true);
+    pthread_mutex_unlock(&emu_driver_lock);
+    return pointer;
+}
+
 static u64 reserve(size_t bytes) {
-    return emu_memory_allocate(bytes, true);
+    return reserve_on(emu_device_current(), bytes);
+}
+
+static int lend_on(int device, u64 pointer, size_t bytes, const char *name) {
+    pthread_mutex_lock(&emu_driver_lock);
+    const int lent = emu_memory_lend(device, pointer, bytes, name);
+    pthread_mutex_unlock(&emu_driver_lock);
+    return lent;
 }
 
 static int lend(u64 pointer, size_t bytes, const char *name) {
-    pthread_mutex_lock(&emu_driver_lock);
-    const int lent = emu_memory_lend(pointer, bytes, name);
-    pthread_mutex_unlock(&emu_driver_lock);
-    return lent;
+    return lend_on(emu_device_current(), pointer, bytes, name);
 }
 
 static void take_back(void) {
@@ -49,6 +60,8 @@ static const struct emu_interface interface = {
     .lend = lend,
     .take_back = take_back,
     .rewritable = emu_memory_rewritable,
+    .reserve_on = reserve_on,
+    .lend_on = lend_on,
 };
 
 EMU_EXPORT const struct emu_interface *emu_get(void) {

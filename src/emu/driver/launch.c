@@ -82,16 +82,21 @@ static CUresult check_launch(const struct CUmod_st *module, const CUlaunchConfig
 EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
                                      void **parameters, void **extra) {
     struct CUmod_st *module = (struct CUmod_st *)function;
-    if (!emu_context_is_current())
+    const CUcontext context = emu_context_current();
+    if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!config || !module || extra || !parameters || (config->numAttrs > 0 && !config->attrs))
         return ERROR_INVALID_VALUE;
+    const void *stream = emu_stream_find(config->hStream);
+    if (module->context != context || !stream)
+        return ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&emu_driver_lock);
     emu_default_settings();
     memcpy(emu.grid, &config->gridDimX, sizeof emu.grid);
     memcpy(emu.block, &config->blockDimX, sizeof emu.block);
     emu.shared_bytes = config->sharedMemBytes;
-    emu.stream = config->hStream;
+    emu.stream = stream;
+    emu.device = context->device;
     if (module->kernel.region_count == 0) { /* no map in the text: all of it is one region */
         struct region *region = &module->kernel.regions[0];
         snprintf(region->name, sizeof region->name, "shared memory");

@@ -11,12 +11,12 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 EMU_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
-    if (!emu_context_is_current())
+    if (!emu_context_current())
         return CUDA_ERROR_INVALID_CONTEXT;
     if (bytes == 0)
         return ERROR_INVALID_VALUE;
     pthread_mutex_lock(&emu_driver_lock);
-    *pointer = emu_memory_allocate(bytes, false);
+    *pointer = emu_memory_allocate(emu_device_current(), bytes, false);
     pthread_mutex_unlock(&emu_driver_lock);
     return *pointer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -66,13 +66,17 @@ EMU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size
 
 /* A fill that belongs to a stream: after its launches so far, before those to come, which overlap
  * none of these. */
-static CUresult fill(CUdeviceptr pointer, size_t bytes, CUstream stream) {
+static CUresult fill(CUdeviceptr pointer, size_t bytes, CUstream handle) {
     CUresult result = CUDA_SUCCESS;
-    if (!emu_context_is_current())
+    if (!emu_context_current())
         return CUDA_ERROR_INVALID_CONTEXT;
+    const void *stream = emu_stream_find(handle);
+    if (!stream)
+        return ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&emu_driver_lock);
     emu_reports_begin();
-    if (bytes > 0 && !emu_memory_holds(pointer, bytes))
+    if (bytes > 0 &&
+        (!emu_memory_holds(pointer, bytes) || emu_memory_device(pointer) != emu_device_current()))
         result = ERROR_INVALID_VALUE;
     else if (bytes > 0 && !emu_memory_fill_begins(pointer, bytes, stream))
         result = ERROR_LAUNCH_FAILED;
@@ -109,7 +113,7 @@ EMU_EXPORT CUresult cuTensorMapEncodeTiled(void *map, int type, unsigned rank, v
                                            const uint32_t *box, const uint32_t *element_strides,
                                            int interleave, int swizzle, int promotion, int fill) {
     char why[256];
-    if (!emu_context_is_current()) /* as a driver for CUDA 13 has it, though no device takes part */
+    if (!emu_context_current()) /* as a driver for CUDA 13 has it, though no device takes part */
         return CUDA_ERROR_INVALID_CONTEXT;
     if (emu_tensor_map_encode(map, type, rank, (u64)(uintptr_t)address, dimensions, strides, box,
                               element_strides, interleave, swizzle, promotion, fill, why,

@@ -82,11 +82,12 @@ static size_t object_bytes(const unsigned char *image) {
 EMU_EXPORT CUresult cuModuleLoadData(CUmodule *out, const void *image) {
     size_t bytes = object_bytes(image);
     CUresult result = CUDA_ERROR_INVALID_IMAGE;
-    if (!emu_context_is_current())
+    if (!emu_context_current())
         return CUDA_ERROR_INVALID_CONTEXT;
     struct CUmod_st *module = calloc(1, sizeof *module);
     if (!module)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    module->context = emu_context_current();
     module->memory = memfd_create("smelt-emu-kernel", MFD_CLOEXEC);
     if (bytes == 0 || module->memory < 0 || write(module->memory, image, bytes) != (ssize_t)bytes)
         goto out;

@@ -6,33 +6,86 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-static char handle; /* what streams point to */
+struct CUstream_st {
+    CUcontext context;
+    struct CUstream_st *next;
+};
+
+struct CUevent_st {
+    CUcontext context;
+    struct timespec time;
+};
+
+/* Handles that cuda.h gives streams of the current context: CU_STREAM_LEGACY, which NULL is, too,
+ * and CU_STREAM_PER_THREAD. */
+enum { LEGACY = 1, PER_THREAD = 2 };
+static char named[MOST_DEVICES][PER_THREAD + 1];
+
+static struct CUstream_st *streams; /* those that exist */
+
+const void *emu_stream_find(CUstream stream) {
+    const CUcontext context = emu_context_current();
+    const uintptr_t handle = (uintptr_t)(void *)stream;
+    const void *found = NULL;
+    if (handle <= PER_THREAD)
+        return context ? &named[context->device][handle ? handle : LEGACY] : NULL;
+    pthread_mutex_lock(&emu_driver_lock);
+    for (const struct CUstream_st *one = streams; one && !found; one = one->next)
+        if (one == stream && one->context == context)
+            found = one;
+    pthread_mutex_unlock(&emu_driver_lock);
+    return found;
+}
 
 EMU_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
     (void)flags;
-    *stream = (CUstream)(void *)&handle;
+    if (!emu_context_current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    struct CUstream_st *made = calloc(1, sizeof *made);
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    made->context = emu_context_current();
+    pthread_mutex_lock(&emu_driver_lock);
+    made->next = streams;
+    streams = made;
+    pthread_mutex_unlock(&emu_driver_lock);
+    *stream = made;
     return CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
-    (void)stream;
-    return CUDA_SUCCESS;
+    return emu_stream_find(stream) ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
 }
 
 EMU_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
-    (void)stream;
-    return CUDA_SUCCESS;
+    CUresult result = ERROR_INVALID_HANDLE;
+    pthread_mutex_lock(&emu_driver_lock);
+    for (struct CUstream_st **link = &streams; *link; link = &(*link)->next)
+        if (*link == stream) {
+            *link = stream->next;
+            free(stream);
+            result = CUDA_SUCCESS;
+            break;
+        }
+    pthread_mutex_unlock(&emu_driver_lock);
+    return result;
 }
 
 EMU_EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     (void)flags;
-    *event = calloc(1, sizeof(struct timespec));
-    return *event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!emu_context_current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *event = calloc(1, sizeof **event);
+    if (!*event)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    (*event)->context = emu_context_current();
+    return CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
-    (void)stream;
-    clock_gettime(CLOCK_MONOTONIC, (struct timespec *)(void *)event);
+    if (event->context != emu_context_current() || !emu_stream_find(stream))
+        return ERROR_INVALID_HANDLE;
+    clock_gettime(CLOCK_MONOTONIC, &event->time);
     return CUDA_SUCCESS;
 }
 
@@ -42,13 +95,13 @@ EMU_EXPORT CUresult cuEventSynchronize(CUevent event) {
 }
 
 EMU_EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
-    const struct timespec *a = (void *)begin, *b = (void *)end;
+    const struct timespec *a = &begin->time, *b = &end->time;
     *milliseconds =
         (float)((double)(b->tv_sec - a->tv_sec) * 1e3 + (double)(b->tv_nsec - a->tv_nsec) * 1e-6);
     return CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuEventDestroy_v2(CUevent event) {
-    free((void *)event);
+    free(event);
     return CUDA_SUCCESS;
 }

@@ -239,6 +239,7 @@ struct machine {
     u32 shared_bytes;
     bool early;         /* may begin before the launch ahead of it has ended */
     const void *stream; /* it is on */
+    int device;         /* it runs on */
 
     int ctas, cta_threads, thread_count, warp_count, slots; /* of the gang */
     u32 gang, first_gang; /* running number of the gang, and of this launch's first; from 1 */

@@ -50,6 +50,7 @@ struct granule {
 
 struct allocation {
     u64 begin, bytes;
+    int device;
     void *mapping; /* NULL: the host's, lent */
     size_t mapped;
     size_t counted; /* of `held` */
@@ -87,7 +88,7 @@ static size_t shadow_bytes(size_t bytes) {
 }
 
 /* Adds an allocation, with nothing known of who wrote and read it. */
-static bool remember(void *mapping, size_t mapped, u64 begin, size_t bytes) {
+static bool remember(int device, void *mapping, size_t mapped, u64 begin, size_t bytes) {
     if (count == capacity) {
         size_t more = capacity ? 2 * capacity : 64;
         struct allocation *larger = realloc(allocations, more * sizeof *larger);
@@ -100,8 +101,12 @@ static bool remember(void *mapping, size_t mapped, u64 begin, size_t bytes) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shadow == MAP_FAILED)
         return false;
-    allocations[count++] = (struct allocation){
-        .begin = begin, .bytes = bytes, .mapping = mapping, .mapped = mapped, .granules = shadow};
+    allocations[count++] = (struct allocation){.begin = begin,
+                                               .bytes = bytes,
+                                               .device = device,
+                                               .mapping = mapping,
+                                               .mapped = mapped,
+                                               .granules = shadow};
     return true;
 }
 
@@ -118,7 +123,7 @@ size_t emu_memory_left(void) {
     return held < total ? total - held : 0;
 }
 
-u64 emu_memory_allocate(size_t bytes, bool sparse) {
+u64 emu_memory_allocate(int device, size_t bytes, bool sparse) {
     size_t mapped = (bytes + PAGE - 1) / PAGE * PAGE;
     if (bytes == 0 || mapped < bytes || (!sparse && bytes > emu_memory_left()))
         return 0;
@@ -133,7 +138,7 @@ u64 emu_memory_allocate(size_t bytes, bool sparse) {
     }
     if (!sparse)
         memset(begin, 0xff, bytes); /* what was never written is NaN, or an index out of range */
-    if (!remember(mapping, mapped + 2 * (size_t)GUARD, (u64)(uintptr_t)begin, bytes)) {
+    if (!remember(device, mapping, mapped + 2 * (size_t)GUARD, (u64)(uintptr_t)begin, bytes)) {
         munmap(mapping, mapped + 2 * (size_t)GUARD);
         return 0;
     }
@@ -152,7 +157,7 @@ static void forget(struct allocation *allocation) {
     *allocation = allocations[--count];
 }
 
-int emu_memory_lend(u64 pointer, size_t bytes, const char *name) {
+int emu_memory_lend(int device, u64 pointer, size_t bytes, const char *name) {
     /* With what is lent already and overlaps it: one range. */
     u64 begin = pointer, end = pointer + bytes;
     char kept[NAME];
@@ -165,13 +170,15 @@ int emu_memory_lend(u64 pointer, size_t bytes, const char *name) {
             i++;
             continue;
         }
+        if (other->device != device)
+            return 0;
         memcpy(kept, other->name, sizeof kept);
         begin = other->begin < begin ? other->begin : begin;
         end = other->begin + other->bytes > end ? other->begin + other->bytes : end;
         forget(other);
         i = 0; /* what is lent by now may meet one that was passed */
     }
-    if (!remember(NULL, 0, begin, (size_t)(end - begin)))
+    if (!remember(device, NULL, 0, begin, (size_t)(end - begin)))
         return 0;
     memcpy(allocations[count - 1].name, kept, sizeof kept);
     return 1;
@@ -194,6 +201,11 @@ bool emu_memory_free(u64 pointer) {
 bool emu_memory_holds(u64 pointer, size_t bytes) {
     const struct allocation *allocation = find(pointer);
     return allocation && bytes <= allocation->bytes - (pointer - allocation->begin);
+}
+
+int emu_memory_device(u64 pointer) {
+    const struct allocation *allocation = find(pointer);
+    return allocation ? allocation->device : -1;
 }
 
 void emu_memory_name(u64 pointer, const char *name) {
@@ -504,6 +516,12 @@ void emu_global_access(const void *pointer, size_t bytes, enum emu_access access
     if (!allocation)
         outside(address, bytes, what, at);
     u64 offset = address - allocation->begin;
+    if (allocation->device != emu.device)
+        emu_fatal(EMU_BOUNDS, at, 0,
+                  "%s: %s of %zu bytes at byte %llu of %s, which device %d holds: the kernel runs "
+                  "on device %d {1}",
+                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation),
+                  allocation->device, emu.device);
     if (bytes > allocation->bytes - offset)
         emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at byte %llu of %s, which has %llu {1}",
                   emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation),

@@ -9,15 +9,16 @@
 #include "emu/machine/machine.h"
 
 /* 0: there is no room for it. One that is sparse takes room as it is used, and is not counted. */
-u64 emu_memory_allocate(size_t bytes, bool sparse);
+u64 emu_memory_allocate(int device, size_t bytes, bool sparse);
 /* What the device has, and how much of that nobody holds: no more than the machine has, since
  * allocations take their memory at once. */
 size_t emu_memory_total(void);
 size_t emu_memory_left(void);
-int emu_memory_lend(u64 pointer, size_t bytes, const char *name);
+int emu_memory_lend(int device, u64 pointer, size_t bytes, const char *name);
 void emu_memory_take_back(void);
 bool emu_memory_free(u64 pointer);
 bool emu_memory_holds(u64 pointer, size_t bytes);
+int emu_memory_device(u64 pointer); /* that the memory belongs to; -1: it is no device memory */
 void emu_memory_name(u64 pointer, const char *name);
 void emu_memory_forbid(u64 pointer, size_t bytes);
 void emu_memory_rewritable(u64 pointer, int may);
