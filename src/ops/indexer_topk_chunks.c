@@ -121,17 +121,13 @@ static struct smelt__indexer_chunk causal_chunk(const struct smelt__indexer_exte
     return largest(extent, first, extent->limit > select ? extent->limit - select : 0);
 }
 
+/* Several chunks have all the bytes there are: each takes as many queries as fit. To find the
+ * largest one would take a walk over all of them, of which there may be millions. */
 static void make_causal(struct smelt__indexer_chunks *chunks, int64_t causal_limit) {
-    chunks->extent.causal_limit = causal_limit;
-    chunks->count = 0;
-    chunks->bytes = 0;
-    for (int64_t first = 0; first < chunks->extent.tokens; chunks->count++) {
-        const struct smelt__indexer_chunk chunk = smelt__indexer_chunk_at(chunks, first);
-        const size_t bytes = chunk_bytes(&chunks->extent, &chunk);
-        if (bytes > chunks->bytes)
-            chunks->bytes = bytes;
-        first += chunk.count;
-    }
+    struct smelt__indexer_extent *extent = &chunks->extent;
+    extent->causal_limit = causal_limit;
+    const struct smelt__indexer_chunk chunk = causal_chunk(extent, 0);
+    chunks->bytes = chunk.count == extent->tokens ? chunk_bytes(extent, &chunk) : extent->limit;
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */

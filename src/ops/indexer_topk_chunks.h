@@ -31,10 +31,11 @@ struct smelt__indexer_chunk {
 
 struct smelt__indexer_chunks {
     struct smelt__indexer_extent extent;
-    int64_t even;    /* queries of all chunks but the last, where all have the same columns */
-    size_t reserved; /* bytes that each of those leaves to the selection */
+    /* Of chunks that all have the same columns (no causal_limit): */
+    int64_t even;    /* queries of each but the last */
+    size_t reserved; /* bytes that each leaves to the selection */
     int64_t count;
-    size_t bytes; /* of workspace */
+    size_t bytes; /* of workspace, for any chunks */
 };
 
 /* 0, or -1 when one query has no room; chunks->bytes is then what it needs. */

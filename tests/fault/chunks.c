@@ -1,16 +1,19 @@
-/* The deterministic backward pass on a fake driver: its main kernel is launched chunk by chunk, the
- * sums of the chunk before beside it, and leaves the multiprocessors free that the caller wants for
- * other streams, and those of the sums. */
+/* Calls in chunks, on a fake driver. The deterministic backward pass: its main kernel is launched
+ * chunk by chunk, the sums of the chunk before beside it, and leaves the multiprocessors free that
+ * the caller wants for other streams, and those of the sums. And what the workspace of millions of
+ * indexer_topk's chunks costs the host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "fakes.h"
+#include "smelt/indexer_topk.h"
 #include "smelt/sparse_attn.h"
 
 enum { HEADS = 64, TOPK = 64, TOKENS = 1000, MULTIPROCESSORS = 132 };
@@ -90,8 +93,33 @@ static void multiprocessors_that_stay_free(void **unused) {
     }
 }
 
+/* The workspace is found at once, however many chunks there are. */
+static void workspace_of_many_chunks(void **unused) {
+    (void)unused;
+    static const struct {
+        int64_t tokens, rows;
+        size_t limit;
+    } calls[] = {{INT32_MAX, 131072, 0}, {INT32_MAX, 131072, 4 << 20}, {1 << 20, 1 << 20, 8 << 20}};
+    smelt_indexer_topk_spec spec = SMELT_INDEXER_TOPK_SPEC_INIT;
+    smelt_indexer_topk *indexer = NULL;
+    spec.heads = 1, spec.dim = 64, spec.topk = 512;
+    assert_int_equal(smelt_indexer_topk_create(&indexer, context, &spec), SMELT_OK);
+    const clock_t begin = clock();
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        smelt_indexer_topk_args args = SMELT_INDEXER_TOPK_ARGS_INIT;
+        size_t bytes = 0;
+        args.tokens = calls[i].tokens, args.rows = calls[i].rows;
+        args.workspace_limit = calls[i].limit, args.causal_limit = 1;
+        assert_int_equal(smelt_indexer_topk_forward_workspace(indexer, &args, &bytes), SMELT_OK);
+        assert_int_equal(bytes, calls[i].limit ? calls[i].limit : SMELT_INDEXER_TOPK_WORKSPACE);
+    }
+    assert_true(clock() - begin < CLOCKS_PER_SEC / 20);
+    smelt_indexer_topk_destroy(&indexer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(workspace_of_many_chunks, open_operator, close_operator),
         cmocka_unit_test_setup_teardown(multiprocessors_that_stay_free, open_operator,
                                         close_operator),
     };
