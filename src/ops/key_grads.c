@@ -1,26 +1,17 @@
 /* See key_grads.h. */
 #include "ops/key_grads.h"
 
+#include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/operator.h"
 #include "ops/sparse_attn_segments.h"
 
 enum {
-    WAVE_ITEMS = 132, /* of the largest Hopper GPUs: chunks are whole waves where they can. No
-                         device is asked, since the order of sums must not depend on it */
-    FEWEST_CHUNKS =
-        6, /* where sums run beside the next chunk's main kernel: the last ones do not */
-    /* Partial rows a key, below which chunks of half the size cost more than that brings: each
-     * chunk reads and writes the sums of every key. (Measured: 21 bring a little, 5 cost 9 %.) */
-    FEWEST_ROWS = 16,
     FINISH_COLUMNS = 8, /* that a thread of the last step makes at a time */
     SUM_COLUMNS = 8,    /* that a thread of a team of the sums adds */
     SUM_WAVES = 16      /* of sums beside another kernel: how many of their blocks are resident
                            is not known */
 };
-
-/* What partial rows may take when the caller does not say. */
-static const size_t DEFAULT_LIMIT = 1536UL << 20;
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
@@ -40,18 +31,18 @@ static int64_t up_to(int64_t value, int64_t step) {
  * table is too large. */
 static int64_t half_chunk(const struct smelt__key_grads_shape *shape,
                           const struct smelt__key_grads_layout *layout, int64_t most) {
-    const int64_t wave = (WAVE_ITEMS - shape->sums_beside) / shape->group_items;
+    const int64_t wave = (SMELT__CUT_WAVE - shape->sums_beside) / shape->group_items;
     if (shape->sums_beside == 0 || wave == 0 || most / 2 < wave || layout->groups <= wave)
         return 0;
-    const int64_t wanted = up_to(smelt__divide_up(layout->groups, FEWEST_CHUNKS), wave);
+    const int64_t wanted = up_to(smelt__divide_up(layout->groups, SMELT__CUT_FEWEST_CHUNKS), wave);
     const int64_t chunk = wanted <= most / 2 ? wanted : most / 2 / wave * wave;
-    return chunk * layout->key_stride < FEWEST_ROWS * layout->key_count ? 0 : chunk;
+    return chunk * layout->key_stride < SMELT__CUT_FEWEST_ROWS * layout->key_count ? 0 : chunk;
 }
 
 /* Groups whose partial rows stay below the limit, one at the least. */
 static int64_t whole_chunk(const struct smelt__key_grads_shape *shape,
                            const struct smelt__key_grads_layout *layout, int64_t most) {
-    const int64_t wave = smelt__divide_up(WAVE_ITEMS, shape->group_items);
+    const int64_t wave = smelt__divide_up(SMELT__CUT_WAVE, shape->group_items);
     if (most >= layout->groups)
         return layout->groups;
     if (most > wave)
@@ -65,7 +56,7 @@ static void cut_chunks(const struct smelt__key_grads_shape *shape, size_t limit,
     const size_t group =
         (size_t)layout->key_stride * (size_t)shape->columns * 2 * (size_t)shape->key_rows;
     const int64_t numbered = INT32_MAX / layout->key_stride / shape->key_rows; /* by an int */
-    int64_t most = (int64_t)((limit ? limit : DEFAULT_LIMIT) / group);
+    int64_t most = (int64_t)((limit ? limit : (size_t)SMELT__CUT_PARTIALS) / group);
     if (most > numbered)
         most = numbered;
     layout->chunk = half_chunk(shape, layout, most);

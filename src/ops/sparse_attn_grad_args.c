@@ -7,6 +7,7 @@
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "ops/arguments.h"
+#include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/abi.h"
@@ -70,7 +71,7 @@ static int lists_are_their_items(const struct smelt__sparse_attn_backward *backw
                                  const struct smelt__sparse_attn_call *call) {
     const int whole = backward->block_heads * backward->head_blocks == backward->shape.heads;
     return !backward->deterministic && !backward->shape.buckets && backward->group_queries == 1 &&
-           call->query_capacity == 0 && call->rows <= SMELT__GRAD_LOOSE_ROWS &&
+           call->query_capacity == 0 && call->rows <= SMELT__CUT_LOOSE_ROWS &&
            (backward->head_blocks == 1 || (backward->tensor_maps && whole));
 }
 

@@ -6,12 +6,6 @@
 #include "ops/key_grads.h"
 #include "ops/sparse_attn_backward.h"
 
-/* Up to so many rows of kv the thread blocks' waits for each other cost more than they bring when
- * they stand right ahead of the copies (measured at 32768 and 65536:
- * templates/sparse_attn_bwd.lost.md). Above, a thread block of the main kernel asks lists that are
- * not its own how near to stand. */
-enum { SMELT__GRAD_LOOSE_ROWS = 49152 };
-
 /* Where each array lies in the workspace, bytes from its start, and what follows from the call. */
 struct smelt__grad_layout {
     size_t partition, members, masks, statistics, dsink_parts;

@@ -3,14 +3,11 @@
 
 #include <string.h>
 
+#include "ops/cuts.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/context.h"
 
 enum { TENSOR_MAP_COLUMNS = 64 /* of a box */ };
-
-/* Rows of KV above which lists are put into ascending order: from there on dkv's sums and kv no
- * longer stay in the L2 cache together, and neighbours in a list come by together. */
-static const int64_t ASCENDING_ROWS = 12288;
 
 enum { ZERO_WORDS = 4 /* that are filled at a time */ };
 
@@ -43,7 +40,7 @@ prepare_lists(const struct smelt__sparse_attn_backward *backward,
         .copies = layout->dq_side_stride ? backward->head_blocks : 1,
         .copy_stride = (int)layout->dq_side_stride,
         .topk = backward->shape.topk,
-        .ascending = call->rows > ASCENDING_ROWS,
+        .ascending = call->rows > SMELT__CUT_ASCENDING_ROWS,
     };
 }
 
@@ -68,9 +65,9 @@ prepare_rows(const struct smelt__sparse_attn_backward *backward,
 /* Whether thread blocks of the main kernel are to keep in step: where lists are ascending because
  * the table is large, and its rows are added to. */
 static int step_of(const struct smelt__sparse_attn_backward *backward, int64_t rows) {
-    if (rows <= ASCENDING_ROWS || backward->deterministic)
+    if (rows <= SMELT__CUT_ASCENDING_ROWS || backward->deterministic)
         return STEP_NONE;
-    return rows <= SMELT__GRAD_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
+    return rows <= SMELT__CUT_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
 }
 
 static struct sparse_attn_bwd_params

@@ -4,14 +4,14 @@
 #include <limits.h>
 
 #include "codegen/families/sparse_attn_partition.h"
+#include "ops/cuts.h"
 
 enum {
     WARP = 32,
     SHORTEST_RUN = SMELT__PARTITION_COUNT_THREADS / WARP, /* each warp has a row at the least */
-    /* Runs that are resident at once on a large GPU: up to LONG_RUN entries a run, no more. */
-    RESIDENT_RUNS = 512,
-    LONG_RUN = 64,
-    MOST_RUNS = 2048,   /* each block of the second pass sums their histograms */
+    RESIDENT_RUNS = SMELT__CUT_RESIDENT_RUNS,
+    LONG_RUN = SMELT__CUT_LONG_RUN,
+    MOST_RUNS = SMELT__CUT_MOST_RUNS,
     SLOTS_A_LOAD = 4,   /* of 16 bytes */
     LOADS_A_THREAD = 4, /* of a row, before more threads share it */
     LEAST_LANES = 4,    /* that share a row: 64 bytes side by side */

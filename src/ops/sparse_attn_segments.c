@@ -2,20 +2,15 @@
 #include "ops/sparse_attn_segments.h"
 
 #include "codegen/families/sparse_attn_bwd.h"
+#include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/operator.h"
 
-enum {
-    /* Of a round, at most 16 MB, but for one chunk's that are more: entries are written here and
-     * there in a range's, and stay in the L2 cache until they are all there. */
-    ROUND_ENTRIES = 1 << 22,
-    ROUND_STARTS = 1 << 22, /* likewise */
-    RANGE = SMELT__BWD_TURN_RANGE
-};
+enum { RANGE = SMELT__BWD_TURN_RANGE };
 
 int64_t smelt__segments_round(int64_t chunk, int64_t key_stride, int64_t key_count) {
-    const int64_t by_entries = ROUND_ENTRIES / (chunk * key_stride);
-    const int64_t by_starts = ROUND_STARTS / (key_count ? key_count : 1);
+    const int64_t by_entries = SMELT__CUT_ROUND_ENTRIES / (chunk * key_stride);
+    const int64_t by_starts = SMELT__CUT_ROUND_STARTS / (key_count ? key_count : 1);
     const int64_t chunks = by_entries < by_starts ? by_entries : by_starts;
     return chunks > 1 ? chunks : 1;
 }

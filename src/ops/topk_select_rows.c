@@ -2,9 +2,7 @@
 #include "ops/topk_select_rows.h"
 
 #include "codegen/families/topk_select_rows.h"
-
-/* Shorter rows are faster with a block each, however few they are. */
-enum { LEAST_COLUMNS = 32768 };
+#include "ops/cuts.h"
 
 struct smelt__topk_kernels smelt__topk_kernels_from(const struct smelt__kernel *const *kernels,
                                                     int topk) {
@@ -15,9 +13,9 @@ struct smelt__topk_kernels smelt__topk_kernels_from(const struct smelt__kernel *
 /* Blocks that share a row, so that all of them are resident at once; 1: a block takes it alone. */
 static int64_t count_parts(const struct smelt__topk_kernels *kernels, int64_t rows,
                            int64_t columns) {
-    const int64_t most = columns / SMELT__TOPK_LEAST_PART;
+    const int64_t most = columns / SMELT__CUT_TOPK_LEAST_PART;
     int64_t parts = rows > 0 ? kernels->parts->resident_blocks / rows : 1;
-    if (columns < LEAST_COLUMNS)
+    if (columns < SMELT__CUT_TOPK_COLUMNS)
         return 1;
     if (parts > most)
         parts = most;
@@ -40,7 +38,7 @@ size_t smelt__topk_workspace(const struct smelt__topk_kernels *kernels, int64_t 
 }
 
 size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int64_t columns) {
-    const int64_t blocks = columns < LEAST_COLUMNS ? 0 : kernels->parts->resident_blocks;
+    const int64_t blocks = columns < SMELT__CUT_TOPK_COLUMNS ? 0 : kernels->parts->resident_blocks;
     return list_bytes(kernels, blocks) + (size_t)blocks * sizeof(struct topk_select_rows_header);
 }
 

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "ops/cuts.h"
 #include "ops/sparse_attn_backward.h"
 #include "ops/sparse_attn_grad_params.h"
 #include "smelt/status.h"
@@ -317,7 +318,7 @@ static void lists(void **state) {
     args.queries.data = address(10, 0), args.query_capacity = 6;
     assert_int_equal(lists_in_dq(&plain, &args), 0);
     args = legal_args();
-    args.rows = SMELT__GRAD_LOOSE_ROWS;
+    args.rows = SMELT__CUT_LOOSE_ROWS;
     assert_int_equal(lists_in_dq(&plain, &args), PACKED);
     args.rows++;
     assert_int_equal(lists_in_dq(&plain, &args), 0);

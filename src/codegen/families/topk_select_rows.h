@@ -33,9 +33,8 @@ extern const char *const smelt__topk_orders[];
 void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,
                                int member, unsigned pass);
 
-/* Entries of a list that a part leaves; the most parts a row can have; the elements of a window
- * that a part has at least, unless windows are short. */
+/* Entries of a list that a part leaves; the most parts a row can have. */
 int smelt__topk_select_part_list(int topk);
-enum { SMELT__TOPK_MOST_PARTS = 512, SMELT__TOPK_LEAST_PART = 4096 };
+enum { SMELT__TOPK_MOST_PARTS = 512 };
 
 #endif
