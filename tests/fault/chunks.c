@@ -99,7 +99,8 @@ static void workspace_of_many_chunks(void **unused) {
     static const struct {
         int64_t tokens, rows;
         size_t limit;
-    } calls[] = {{INT32_MAX, 131072, 0}, {INT32_MAX, 131072, 4 << 20}, {1 << 20, 1 << 20, 8 << 20}};
+    } calls[] = {
+        {INT32_MAX, 131072, 0}, {INT32_MAX, 131072, 16 << 20}, {1 << 20, 1 << 20, 16 << 20}};
     smelt_indexer_topk_spec spec = SMELT_INDEXER_TOPK_SPEC_INIT;
     smelt_indexer_topk *indexer = NULL;
     spec.heads = 1, spec.dim = 64, spec.topk = 512;
