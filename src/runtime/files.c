@@ -1,15 +1,24 @@
 /*
  * Folders that are trusted, and bytes into and out of files.
  *
- * What is trusted. A cubin runs with the user's rights over the user's data, so:
- *   - the writable layer's folders and entries belong to us or to root. Its folders may be writable
- *     by others only under the sticky bit, which keeps others from renaming what is ours; entries
- *     are writable by nobody else, not even a group;
- *   - the read-only layer is trusted because the user named it, whoever owns it, but nothing in it
- *     may be writable by just anyone, sticky or not: what others can add there would be run;
- *   - a folder may be reached through a symbolic link only where nobody else could have put it: the
- *     link is ours or root's and its parent is not writable by others. Below the folder no link is
- *     ever followed.
+ * A cubin runs with the user's rights over the user's data. So a path is walked from the root (a
+ * relative one from the working directory), component by component, and everything on the way is
+ * checked. "Others can write" means: writable by everyone, or by a group that is not the process's
+ * own effective group (a umask of 002 makes folders of that one).
+ *
+ *   The writable layer, and the folder of a tuning file that is written:
+ *     - each folder from the root on belongs to us or to root, and others can write it only under
+ *       the sticky bit, which keeps them from renaming what is ours;
+ *     - each symbolic link belongs to us or to root, and others cannot write the folder it lies in,
+ *       sticky or not;
+ *     - below the layer's folder no link is followed, and entries are writable by nobody else, not
+ *       even a group.
+ *   The read-only layer, an exported file, a tuning file that is read: the user named it, so anyone
+ *   may own it, and a group may write it. But
+ *     - no folder on the way is writable by everyone without the sticky bit;
+ *     - a link in a folder that everyone can write belongs to us or to root;
+ *     - the layer's folder, the folders and the files in it are not writable by everyone, sticky or
+ *       not: what others can add there would be run.
  *
  * A process may have a limit on the size of files (RLIMIT_FSIZE). To write past it is an error like
  * any other for us, but the system also sends SIGXFSZ, which by default ends the process: no
@@ -20,6 +29,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,95 +42,187 @@ bool smelt__is_ours(const struct stat *status) {
 
 /* ---- folders ------------------------------------------------------------------------------- */
 
-int smelt__folder_make(const char *path) {
-    char *copy = strdup(path);
-    int error = 0;
-
-    if (!copy)
-        return -1;
-    for (char *at = copy + 1; error == 0; at++) {
-        char end = *at;
-        if (end != '/' && end != '\0')
-            continue;
-        *at = '\0';
-        if (mkdir(copy, 0700) != 0)
-            error = errno;
-        /* EACCES, EROFS and the like do not matter where the folder exists all the same. */
-        if (error != 0 && access(copy, F_OK) == 0)
-            error = 0;
-        if (end == '\0')
-            break;
-        *at = end;
-    }
-    free(copy);
-    errno = error;
-    return error ? -1 : 0;
-}
-
-/* Whether the symbolic link at `path` may be followed. */
-static bool link_is_trusted(const char *path) {
-    struct stat link, parent;
-    char *copy = strdup(path), *slash;
-    bool trusted = false;
-
-    if (!copy)
-        return false;
-    slash = strrchr(copy, '/');
-    if (slash) {
-        slash[slash == copy ? 1 : 0] = '\0';
-        trusted = lstat(path, &link) == 0 && smelt__is_ours(&link) && stat(copy, &parent) == 0 &&
-                  (parent.st_mode & S_IWOTH) == 0;
-    }
-    free(copy);
-    return trusted;
+/* Whether others than we and root can write what a stat describes. */
+static bool others_write(const struct stat *status) {
+    return (status->st_mode & S_IWOTH) != 0 ||
+           ((status->st_mode & S_IWGRP) != 0 && status->st_gid != getegid());
 }
 
 const char *smelt__folder_fault(const struct stat *status, bool readonly) {
-    bool open_to_all = (status->st_mode & S_IWOTH) != 0;
-
     if (readonly)
-        return open_to_all ? "is writable by everyone" : NULL;
+        return status->st_mode & S_IWOTH ? "is writable by everyone" : NULL;
     if (!smelt__is_ours(status))
         return "belongs to another user";
-    if (open_to_all && (status->st_mode & S_ISVTX) == 0)
-        return "is writable by everyone (chmod o-w would do)";
-    return NULL;
+    if (status->st_mode & S_ISVTX || !others_write(status))
+        return NULL;
+    return status->st_mode & S_IWOTH ? "is writable by everyone (chmod o-w would do)"
+                                     : "is writable by a group (chmod g-w would do)";
+}
+
+enum { MOST_LINKS = 40, PATH = 4096 };
+
+/* A walk along a path. */
+struct walk {
+    const char *path; /* the whole of it */
+    bool readonly, make, wants_file;
+    int folder;         /* where it has come to, open by O_PATH */
+    struct stat status; /* of that folder */
+    int file;           /* what the path ends in, when that is no folder; -1 before */
+    int links;          /* followed so far */
+    char at[PATH];      /* the folder's path, for messages */
+    char *why;
+    size_t why_bytes;
+};
+
+static int fail_at(struct walk *walk, const char *name, const char *fault, int error) {
+    const char *slash = *name && strcmp(walk->at, "/") != 0 ? "/" : "";
+    char at[PATH + NAME_MAX + 2];
+
+    snprintf(at, sizeof at, "%s%s%s", walk->at, slash, name);
+    if (strcmp(at, walk->path) == 0)
+        snprintf(walk->why, walk->why_bytes, "%s %s", at, fault);
+    else
+        snprintf(walk->why, walk->why_bytes, "%s, on the way to %s, %s", at, walk->path, fault);
+    errno = error;
+    return -1;
+}
+
+/* Takes over the folder, which lies at `name` in the present one ("": at `at`). */
+static int enter(struct walk *walk, int folder, const char *name) {
+    const char *fault = NULL;
+    size_t length = strlen(walk->at);
+
+    if (walk->folder >= 0)
+        close(walk->folder);
+    walk->folder = folder;
+    if (*name)
+        snprintf(walk->at + length, sizeof walk->at - length, "%s%s",
+                 length && walk->at[length - 1] == '/' ? "" : "/", name);
+    if (fstat(folder, &walk->status) != 0)
+        fault = strerror(errno);
+    else if (!walk->readonly)
+        fault = smelt__folder_fault(&walk->status, false);
+    else if ((walk->status.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH)
+        fault = "is writable by everyone";
+    return fault ? fail_at(walk, "", fault, EPERM) : 0;
+}
+
+static int open_folder_in(const struct walk *walk, const char *name) {
+    /* O_DIRECTORY has an automounter mount what lies there, which O_PATH alone does not. */
+    const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int folder = openat(walk->folder, name, flags);
+
+    if (folder < 0 && errno == ENOENT && walk->make) {
+        if (mkdirat(walk->folder, name, 0700) != 0 && errno != EEXIST)
+            return -1;
+        folder = openat(walk->folder, name, flags);
+    }
+    return folder;
+}
+
+static int follow(struct walk *walk, const char *path);
+
+/* What is no folder: a link, which is followed if it is trusted, or a file. */
+static int pass_other(struct walk *walk, const char *name) {
+    const bool open_folder =
+        walk->readonly ? (walk->status.st_mode & S_IWOTH) != 0 : others_write(&walk->status);
+    char target[PATH];
+    struct stat status;
+    ssize_t length;
+
+    if (fstatat(walk->folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return -1;
+    if (!S_ISLNK(status.st_mode)) {
+        errno = ENOTDIR;
+        if (walk->wants_file) /* O_NONBLOCK: a FIFO must not stop us */
+            walk->file = openat(walk->folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        return walk->file >= 0 ? 0 : -1;
+    }
+    if (walk->readonly ? open_folder && !smelt__is_ours(&status)
+                       : open_folder || !smelt__is_ours(&status))
+        return fail_at(walk, name, "is a symbolic link that somebody else may have put there",
+                       ELOOP);
+    length = readlinkat(walk->folder, name, target, sizeof target);
+    if (length < 0 || length == (ssize_t)sizeof target || ++walk->links > MOST_LINKS) {
+        errno = length < 0 ? errno : length < (ssize_t)sizeof target ? ELOOP : ENAMETOOLONG;
+        return -1;
+    }
+    target[length] = '\0';
+    return follow(walk, target);
+}
+
+/* Walks on along a path: the caller's, or a link's. 0; -1 with errno, and a sentence where a fault
+ * was found. */
+static int follow(struct walk *walk, const char *path) {
+    char name[NAME_MAX + 1];
+    size_t length;
+
+    if (path[0] == '/' || walk->folder < 0) {
+        int start = open(path[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        snprintf(walk->at, sizeof walk->at, "%s", path[0] == '/' ? "/" : ".");
+        if (start < 0 || enter(walk, start, "") != 0)
+            return -1;
+    }
+    for (; *(path += strspn(path, "/")); path += length) {
+        length = strcspn(path, "/");
+        errno = walk->file >= 0 ? ENOTDIR : ENAMETOOLONG;
+        if (walk->file >= 0 || length > NAME_MAX)
+            return -1;
+        snprintf(name, sizeof name, "%.*s", (int)length, path);
+        int folder = open_folder_in(walk, name);
+        if (folder >= 0 ? enter(walk, folder, name) != 0
+                        : (errno != ELOOP && errno != ENOTDIR) || pass_other(walk, name) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* What the path names, opened for reading: a folder, or a file if one is wanted. */
+static int open_path(struct walk *walk) {
+    int result = -1, error;
+
+    walk->folder = walk->file = -1;
+    snprintf(walk->why, walk->why_bytes, "%s", "");
+    if (follow(walk, walk->path) == 0) {
+        result = walk->file;
+        if (result < 0)
+            result = openat(walk->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+    }
+    error = errno;
+    if (walk->folder >= 0)
+        close(walk->folder);
+    if (result < 0 && walk->file >= 0)
+        close(walk->file);
+    if (result < 0 && error != ENOENT && walk->why[0] == '\0')
+        snprintf(walk->why, walk->why_bytes, "%s: %s", walk->path, strerror(error));
+    errno = error;
+    return result;
 }
 
 int smelt__folder_open(const char *path, bool readonly, char *why, size_t why_bytes) {
-    const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK;
-    struct stat status;
-    const char *fault;
-    int folder = open(path, flags | O_NOFOLLOW);
+    struct walk walk = {.path = path, .readonly = readonly, .why = why, .why_bytes = why_bytes};
+    int folder = open_path(&walk);
 
-    snprintf(why, why_bytes, "%s", "");
-    /* O_DIRECTORY on a link itself says ENOTDIR, or ELOOP. */
-    if (folder < 0 && (errno == ELOOP || errno == ENOTDIR)) {
-        if (lstat(path, &status) == 0 && S_ISLNK(status.st_mode)) {
-            if (!readonly && !link_is_trusted(path)) {
-                snprintf(why, why_bytes,
-                         "%s is a symbolic link that somebody else may have put there", path);
-                errno = ELOOP;
-                return -1;
-            }
-            folder = open(path, flags);
-        } else {
-            errno = ENOTDIR;
-        }
-    }
-    if (folder < 0) {
-        if (errno != ENOENT)
-            snprintf(why, why_bytes, "%s: %s", path, strerror(errno));
-        return -1;
-    }
-    fault = fstat(folder, &status) == 0 ? smelt__folder_fault(&status, readonly) : strerror(errno);
-    if (fault) {
-        snprintf(why, why_bytes, "%s %s", path, fault);
+    if (folder >= 0 && readonly && smelt__folder_fault(&walk.status, true)) {
+        snprintf(why, why_bytes, "%s %s", path, smelt__folder_fault(&walk.status, true));
         close(folder);
         errno = EPERM;
         return -1;
     }
     return folder;
+}
+
+int smelt__folder_make(const char *path, char *why, size_t why_bytes) {
+    struct walk walk = {.path = path, .make = true, .why = why, .why_bytes = why_bytes};
+
+    return open_path(&walk);
+}
+
+int smelt__file_open(const char *path, char *why, size_t why_bytes) {
+    struct walk walk = {
+        .path = path, .readonly = true, .wants_file = true, .why = why, .why_bytes = why_bytes};
+
+    return open_path(&walk);
 }
 
 /* ---- bytes --------------------------------------------------------------------------------- */

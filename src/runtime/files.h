@@ -11,10 +11,14 @@
 bool smelt__is_ours(const struct stat *status);
 /* NULL, or what is wrong with a folder: "is writable by everyone". */
 const char *smelt__folder_fault(const struct stat *status, bool readonly);
-/* Creates the folder and its missing parents, 0700. 0 or -1 with errno. */
-int smelt__folder_make(const char *path);
-/* Opens and checks a layer's folder. -1: errno and a sentence in `why` ("" for ENOENT). */
+/* Opens a layer's folder, after a check of every component of its path: the rules are in files.c.
+ * -1: errno and a sentence in `why` ("" for ENOENT). */
 int smelt__folder_open(const char *path, bool readonly, char *why, size_t why_bytes);
+/* The same of a writable folder, which is made with its missing parents, 0700. */
+int smelt__folder_make(const char *path, char *why, size_t why_bytes);
+/* Opens a file that the user named, for reading and without blocking, by the read-only layer's
+ * rules. Result as above; the caller checks what it is and who can write it. */
+int smelt__file_open(const char *path, char *why, size_t why_bytes);
 /* All `count` bytes at `offset`; 0 or -1 with errno (EIO for a file that ends early). */
 int smelt__read_at(int file, uint64_t offset, void *bytes, size_t count);
 /* All bytes, however many writes it takes. 0 or -1 with errno; EFBIG above the process's limit on

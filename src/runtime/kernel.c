@@ -100,13 +100,14 @@ static int lock_job(struct job *job, struct smelt__cache_lock *lock,
 
     if (job->patience == SMELT__COMPILE_TOO)
         return 0;
-    if (job->patience == SMELT__DO_ELSE)
+    if (job->patience != SMELT__WAIT)
         return smelt__cache_try_lock(cache, &job->key, compiler_id(job), lock, compiled);
     return smelt__cache_lock(cache, &job->key, compiler_id(job), lock, compiled);
 }
 
-/* Cache, then lock, cache again and compiler (the lock looks into the cache while it waits).
- * `fresh`: what the cache holds was refused by the driver, so it is not asked. */
+/* Cache, then lock, cache again and compiler (the lock looks into the cache while it waits; a
+ * kernel that was busy before needs no look but that one). `fresh`: the driver refused what the
+ * cache holds, so the cache is not asked. */
 static smelt_status produce(struct job *job, int fresh, struct outcome *outcome) {
     struct smelt__cache *cache = job->context->cache;
     struct smelt__compiled *compiled = &outcome->compiled;
@@ -117,14 +118,17 @@ static smelt_status produce(struct job *job, int fresh, struct outcome *outcome)
     job->compiler = smelt__context_compiler(job->context);
     outcome->state = SMELT_KERNEL_CACHED;
     outcome->kept = 1;
-    if (!fresh && smelt__cache_lookup(cache, &job->key, compiler_id(job), compiled))
+    if (!fresh && job->patience != SMELT__POLL &&
+        smelt__cache_lookup(cache, &job->key, compiler_id(job), compiled))
         return SMELT_OK;
-    if (!job->compiler)
-        return smelt__context_compiler_problem(job->context);
-    int locked = fresh ? 0 : lock_job(job, &lock, compiled);
+    int locked = fresh || !job->compiler ? 0 : lock_job(job, &lock, compiled);
     outcome->busy = locked < 0;
     if (locked)
         goto out;
+    if (!fresh)
+        smelt__cache_missed(cache);
+    if (!job->compiler)
+        return smelt__context_compiler_problem(job->context);
     outcome->state = SMELT_KERNEL_COMPILED;
     status = compile_job(job, compiled);
     if (!status)
@@ -224,7 +228,8 @@ static smelt_status compile_once(struct job *job, struct outcome *outcome) {
     smelt_status status;
     do
         status = fly(job, outcome);
-    while (!status && outcome->busy && job->patience != SMELT__DO_ELSE);
+    while (!status && outcome->busy &&
+           (job->patience == SMELT__WAIT || job->patience == SMELT__COMPILE_TOO));
     return status;
 }
 

@@ -46,6 +46,7 @@ smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__p
 enum smelt__patience {
     SMELT__WAIT,       /* wait for it, until the cache's time-out */
     SMELT__DO_ELSE,    /* come back with *busy set and nothing else */
+    SMELT__POLL,       /* the same, of a kernel that was busy before */
     SMELT__COMPILE_TOO /* compile it here as well */
 };
 /* smelt__kernel_compile, which waits, with a choice. *busy is always set. */

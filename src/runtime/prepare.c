@@ -187,9 +187,10 @@ static void *work(void *user) {
         smelt_kernel_info info;
         int busy;
         pthread_mutex_unlock(&all->mutex);
-        int patient = !item.deadline_ns || monotonic_ns() < item.deadline_ns;
-        smelt_status status = prepare_one(
-            all, item.index, patient ? SMELT__DO_ELSE : SMELT__COMPILE_TOO, &info, &busy);
+        enum smelt__patience patience = !item.deadline_ns                   ? SMELT__DO_ELSE
+                                        : monotonic_ns() < item.deadline_ns ? SMELT__POLL
+                                                                            : SMELT__COMPILE_TOO;
+        smelt_status status = prepare_one(all, item.index, patience, &info, &busy);
         if (status)
             fill_failure(all, item.index, status, smelt_last_error(), &info);
         pthread_mutex_lock(&all->mutex);

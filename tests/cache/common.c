@@ -121,8 +121,10 @@ int hits(struct smelt__cache *cache, int n, const struct smelt__compiler_id *com
     struct smelt__cache_key key = key_number(n);
     struct smelt__compiled found, stored;
 
-    if (!smelt__cache_lookup(cache, &key, compiler, &found))
+    if (!smelt__cache_lookup(cache, &key, compiler, &found)) {
+        smelt__cache_missed(cache);
         return 0;
+    }
     stored = compiled_number(n, bytes);
     assert_compiled_equal(&found, &stored);
     free(found.cubin);

@@ -63,6 +63,7 @@ static int obtain(const struct scratch *scratch, struct smelt__cache *cache, int
 
     if (!smelt__cache_lookup(cache, &key, &compiler_new, &compiled) &&
         !smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled)) {
+        smelt__cache_missed(cache);
         result = fake_compile(scratch, n);
         compiled = compiled_number(n, BYTES);
         char why[SMELT__CACHE_WHY];
@@ -161,10 +162,23 @@ static int obtain_all(struct scratch *scratch, struct smelt__cache *cache, int n
     return 0;
 }
 
+/* Each request is counted once, however often a process polled for the lock meanwhile. */
+static void expect_counts(struct scratch *scratch, uint64_t requests, uint64_t misses) {
+    char problem[SMELT__CACHE_PROBLEM];
+    struct smelt__cache *cache = cache_begin(scratch);
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
+
+    assert_int_equal(smelt__cache_stat(cache, problem, &stats), SMELT_OK);
+    assert_int_equal(stats.misses, misses);
+    assert_int_equal(stats.hits, requests - misses);
+    smelt__cache_close(cache);
+}
+
 static void test_processes_and_keys(void **state) {
     struct scratch *scratch = *state;
 
     run_children(scratch, obtain_all, PROCESSES);
+    expect_counts(scratch, PROCESSES * KEYS, KEYS);
     for (int n = 0; n < KEYS; n++)
         assert_int_equal(compiles(scratch, n), 1);
     assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);

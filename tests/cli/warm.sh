@@ -56,6 +56,13 @@ else
         "$(compiles) compilations, $compiled reported, $entries entries, $kernels kernels, $unhappy unhappy"
 fi
 
+hits=$(field "$work/out" hits) misses=$(field "$work/out" misses) asked=$((warmers * kernels))
+if [ "$misses" -eq $kernels ] && [ $((hits + misses)) -eq $asked ]; then
+    passed "each of $asked requests is counted once, however often it was polled for"
+else
+    failed 'each request is counted once' "$hits hits and $misses misses of $asked requests"
+fi
+
 # ---- without locks --------------------------------------------------------------------------------
 # As on nodes that share a folder and no locks: a kernel is seldom compiled twice at the same time.
 export SMELT_CACHE_DIR=$work/unlocked FAKE_NVRTC_COMPILES=$work/compiles.unlocked

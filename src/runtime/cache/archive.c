@@ -133,14 +133,9 @@ int smelt__archive_open(const char *path, struct smelt__archive *archive, char *
                         size_t why_bytes) {
     const char *fault;
 
-    snprintf(why, why_bytes, "%s", "");
-    /* O_NONBLOCK: a FIFO here must not stop us. */
-    archive->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (archive->file < 0) {
-        if (errno != ENOENT)
-            snprintf(why, why_bytes, "%s: %s", path, strerror(errno));
+    archive->file = smelt__file_open(path, why, why_bytes);
+    if (archive->file < 0)
         return -1;
-    }
     fault = file_fault(archive);
     if (!fault)
         return 0;

@@ -38,12 +38,8 @@ static void check_folder(struct smelt__cache *cache) {
                  "set");
         return;
     }
-    if (!cache->disabled && smelt__folder_make(cache->folder) != 0) {
-        snprintf(cache->problem, sizeof cache->problem, "%.400s cannot be created: %s",
-                 cache->folder, strerror(errno));
-        return;
-    }
-    folder = smelt__folder_open(cache->folder, false, why, sizeof why);
+    folder = cache->disabled ? smelt__folder_open(cache->folder, false, why, sizeof why)
+                             : smelt__folder_make(cache->folder, why, sizeof why);
     if (folder >= 0)
         close(folder);
     else if (errno != ENOENT)

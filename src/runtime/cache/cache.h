@@ -61,10 +61,15 @@ void smelt__cache_key_hex(const struct smelt__cache_key *key, char hex[33]);
  * writable one: this compiler's entry, or, when `compiler` is NULL (no NVRTC was found), any
  * compiler's newest. 1: hit, *compiled filled; 0: miss. Damaged entries are misses, counted as
  * errors, and will be renamed over by the next store.
+ *
+ * The cache counts requests, not looks: a hit is counted here or where waiting for the lock ends in
+ * one, a miss by smelt__cache_missed, which the caller calls once it knows that the cache will not
+ * serve the request.
  */
 int smelt__cache_lookup(struct smelt__cache *cache, const struct smelt__cache_key *key,
                         const struct smelt__compiler_id *compiler,
                         struct smelt__compiled *compiled);
+void smelt__cache_missed(struct smelt__cache *cache);
 
 /* Writes an entry: temporary, fsync, rename. 0; -1: `why` says why it is not kept, which is logged
  * and never fatal. Evicts afterwards when over the cap. */

@@ -268,7 +268,7 @@ void smelt__cache_refuse(struct smelt__cache *cache, const struct smelt__cache_k
 int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cache_entry *entry,
                              char *why, size_t why_bytes);
 
-/* One look through both layers. `polling`: neither counted nor warned of. */
+/* One look through both layers. `polling`: damage is neither counted nor warned of. */
 int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key *key,
                       const struct smelt__compiler_id *compiler, bool polling,
                       struct smelt__compiled *compiled);

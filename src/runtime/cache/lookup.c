@@ -241,8 +241,6 @@ int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key 
     }
     if (hit)
         smelt__cache_count_hit(cache, lookup.readonly, compiled->compile_seconds);
-    else if (!polling)
-        smelt__cache_count(cache, SMELT__COUNT_MISSES, 1);
     return hit;
 }
 
@@ -254,12 +252,16 @@ int smelt__cache_lookup(struct smelt__cache *cache, const struct smelt__cache_ke
 
     if (!cache || cache->disabled)
         return 0;
-    if (cache->recompile)
-        smelt__cache_count(cache, SMELT__COUNT_MISSES, 1);
-    else
+    if (!cache->recompile)
         hit = smelt__cache_look(cache, key, compiler, false, compiled);
     smelt__cache_key_hex(key, hex);
     smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: %s %s", hit ? "hit" : "miss", hex);
-    smelt__counters_record_when_due(cache);
     return hit;
+}
+
+void smelt__cache_missed(struct smelt__cache *cache) {
+    if (!cache || cache->disabled)
+        return;
+    smelt__cache_count(cache, SMELT__COUNT_MISSES, 1);
+    smelt__counters_record_when_due(cache);
 }

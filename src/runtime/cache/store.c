@@ -9,10 +9,8 @@
 
 /* Opens the layer for writing, making it again should it have been deleted since. */
 static int open_for_store(struct smelt__cache *cache, char *why, size_t why_bytes) {
-    int folder = smelt__folder_open(cache->folder, false, why, why_bytes);
+    int folder = smelt__folder_make(cache->folder, why, why_bytes);
 
-    if (folder < 0 && errno == ENOENT && smelt__folder_make(cache->folder) == 0)
-        folder = smelt__folder_open(cache->folder, false, why, why_bytes);
     if (folder < 0 && why[0] == '\0')
         snprintf(why, why_bytes, "%s: %s", cache->folder, strerror(errno));
     return folder;

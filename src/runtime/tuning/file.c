@@ -53,15 +53,9 @@ static int find_place(const char *path, struct place *place, struct smelt__messa
 static int open_folder(const struct place *place, enum smelt__tuning_trust trust, bool writing,
                        struct smelt__message *message) {
     char why[512];
-    /* A folder the user named is only ever read as he likes; whoever writes looks closer. */
-    if (trust == SMELT__TUNING_NAMED && !writing) {
-        int folder = open(place->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-        if (folder < 0)
-            fail_errno(message, place->folder);
-        return folder;
-    }
-    int folder =
-        smelt__folder_open(place->folder, trust == SMELT__TUNING_READONLY, why, sizeof why);
+    int folder = writing ? smelt__folder_make(place->folder, why, sizeof why)
+                         : smelt__folder_open(place->folder, trust == SMELT__TUNING_READONLY, why,
+                                              sizeof why);
     if (folder < 0)
         smelt__message_set(message, "%s", why);
     return folder;
@@ -105,18 +99,11 @@ static int load(int file, size_t size, char **text, size_t *bytes) {
     return 0;
 }
 
-static int read_in(int folder, const char *name, const char *path, enum smelt__tuning_trust trust,
-                   char **text, size_t *bytes, struct smelt__message *message) {
-    const int follow = trust == SMELT__TUNING_NAMED ? 0 : O_NOFOLLOW;
+/* Reads and closes an open file. */
+static int read_file(int file, const char *path, enum smelt__tuning_trust trust, char **text,
+                     size_t *bytes, struct smelt__message *message) {
     struct stat status;
     int result = -1;
-    /* O_NONBLOCK: a FIFO must not stop us. */
-    int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | follow);
-
-    if (file < 0)
-        return errno == ENOENT  ? 0
-               : errno == ELOOP ? fail(message, path, "is a symbolic link")
-                                : fail_errno(message, path);
     const char *fault = fstat(file, &status) == 0 ? file_fault(&status, trust) : strerror(errno);
     if (fault)
         fail(message, path, fault);
@@ -128,6 +115,32 @@ static int read_in(int folder, const char *name, const char *path, enum smelt__t
     return result;
 }
 
+static int read_in(int folder, const char *name, const char *path, enum smelt__tuning_trust trust,
+                   char **text, size_t *bytes, struct smelt__message *message) {
+    /* O_NONBLOCK: a FIFO must not stop us. */
+    int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+
+    if (file < 0)
+        return errno == ENOENT  ? 0
+               : errno == ELOOP ? fail(message, path, "is a symbolic link")
+                                : fail_errno(message, path);
+    return read_file(file, path, trust, text, bytes, message);
+}
+
+/* A file that the user named, links followed. */
+static int read_named(const char *path, char **text, size_t *bytes,
+                      struct smelt__message *message) {
+    char why[512];
+    int file = smelt__file_open(path, why, sizeof why);
+
+    if (file >= 0)
+        return read_file(file, path, SMELT__TUNING_NAMED, text, bytes, message);
+    if (errno == ENOENT)
+        return 0;
+    smelt__message_set(message, "%s", why);
+    return -1;
+}
+
 int smelt__tuning_file_read(const char *path, enum smelt__tuning_trust trust, char **text,
                             size_t *bytes, struct smelt__message *message) {
     struct place place;
@@ -135,6 +148,8 @@ int smelt__tuning_file_read(const char *path, enum smelt__tuning_trust trust, ch
     *bytes = 0;
     if (find_place(path, &place, message))
         return -1;
+    if (trust == SMELT__TUNING_NAMED)
+        return read_named(path, text, bytes, message);
     int folder = open_folder(&place, trust, false, message);
     if (folder < 0)
         return errno == ENOENT ? 0 : -1;
@@ -217,7 +232,8 @@ static int edit_in(int folder, const char *name, const char *path, enum smelt__t
     char *text = NULL;
     size_t bytes = 0;
 
-    if (read_in(folder, name, path, trust, &text, &bytes, message) < 0)
+    if (check_target(folder, name, path, message) != 0 ||
+        read_in(folder, name, path, trust, &text, &bytes, message) < 0)
         return -1;
     int result = edit(user, text ? text : "", bytes, edited, message);
     free(text);
@@ -225,8 +241,6 @@ static int edit_in(int folder, const char *name, const char *path, enum smelt__t
         result = fail(message, path, "is not written: out of memory");
     if (result == 0 && edited->length > SMELT__TUNING_MAX_BYTES)
         result = fail(message, path, "would be longer than 1 MiB");
-    if (result == 0)
-        result = check_target(folder, name, path, message);
     if (result == 0)
         result = replace(folder, name, path, edited, message);
     return result;
@@ -240,8 +254,6 @@ int smelt__tuning_file_edit(const char *path, enum smelt__tuning_trust trust,
 
     if (find_place(path, &place, message))
         return -1;
-    if (smelt__folder_make(place.folder))
-        return fail_errno(message, place.folder);
     int folder = open_folder(&place, trust, true, message);
     if (folder < 0) {
         if (errno == ENOENT)
