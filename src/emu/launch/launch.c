@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "emu/instructions/counter.h"
 #include "emu/launch/gang.h"
 #include "emu/launch/watch.h"
 #include "emu/machine/report.h"
@@ -88,7 +87,6 @@ bool emu_launch(struct kernel *kernel, void **parameters) {
     emu.statistics.launches++;
     emu.first_gang = emu.gang + 1;
     emu_chain_begin(emu.early, emu.stream);
-    emu_counters_begin();
     emu_reports_begin();
     int threads = emu.ctas * emu.cta_threads;
     if (!make_arenas() || !emu_stacks_make(threads)) {

@@ -154,10 +154,6 @@ void emu_poll(const char *name, site at) {
     emu_block(POLLS, name, NULL, at);
 }
 
-void emu_progress(void) {
-    fruitless = 0;
-}
-
 static bool wake_pollers(void) {
     enum { FRUITLESS_ROUNDS = 200 };
     if (pollers == 0 || fruitless++ > FRUITLESS_ROUNDS)

@@ -17,8 +17,6 @@ void emu_wake(struct thread *thread);
 void emu_yield(void);
 /* After a fruitless test: other threads go first. */
 void emu_poll(const char *name, site at);
-/* A test that threads poll may come out otherwise from here on. */
-void emu_progress(void);
 /* It has left the kernel: once its body returns it does not run again. */
 void emu_gone(void);
 /* Ends the launch from inside a fibre. */

@@ -9,7 +9,6 @@
 
 #include "emu/machine/report.h"
 #include "emu/memory/chain.h"
-#include "emu/memory/view.h"
 
 enum { PAGE = 4096, GUARD = 1 << 20, NAME = 48 };
 
@@ -370,9 +369,7 @@ static bool happened(u32 gang, u16 slot, u32 clock) {
     const struct thread *self = emu.self;
     if (gang < emu.first_gang)
         return emu_chain_is_complete(gang, self);
-    if (gang != emu.gang)
-        return emu_view_orders(gang, slot, clock, self);
-    return slot == self->number || self->clock[slot] >= clock;
+    return gang == emu.gang && (slot == self->number || self->clock[slot] >= clock);
 }
 
 static bool writes(enum emu_access access) {

@@ -33,7 +33,7 @@ enum emu_access {
     EMU_CACHED,    /* a plain read: through L1, which does not follow what other SMs write */
     EMU_READ_ONLY, /* ld.global.nc: of what nobody writes as long as the kernel runs */
     EMU_WRITE,
-    EMU_ATOMIC /* a reduction or another atomic operation; or a counter's read */
+    EMU_ATOMIC /* a reduction or another atomic operation, or a hint's read */
 };
 void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at);
 

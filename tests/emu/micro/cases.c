@@ -227,7 +227,6 @@ static void add_copies(void) {
         {"append to shared memory", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
         {"atomics", FILL_WORDS, FILL_ZERO, FILL_POISON, TILE, 0},
         {"hint", FILL_NOTHING, FILL_NOTHING, FILL_ZERO, 12, THREADS * (THREADS - 1) / 2},
-        {"counter", FILL_NOTHING, FILL_NOTHING, FILL_ZERO, 4, THREADS * (THREADS + 1) / 2},
     };
     for (int form = 0; form < (int)(sizeof forms / sizeof forms[0]); form++) {
         struct micro_case *one = add("copies", "%s", forms[form].name);

@@ -2,7 +2,6 @@
 //@use ptx/append.cuh
 //@use ptx/atomic.cuh
 //@use ptx/bulk.cuh
-//@use ptx/counter.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/hint.cuh
@@ -38,7 +37,6 @@ enum {
     APPENDED = 14,  /* pairs of words to shared memory, if the second is odd */
     ATOMICS = 15,   /* on words of each thread's own and of all */
     HINT = 16,
-    COUNTER = 17,
 
     THREADS = 64
 };
@@ -234,11 +232,7 @@ KERNEL void KERNEL_NAME(const __grid_constant__ struct micro_params params) {
         append(&params);
     } else if (params.form == ATOMICS) {
         change_words(&params);
-    } else if (params.form == HINT) {
-        hint(&params);
     } else {
-        counter_add((u32 *)params.out, threadIdx.x + 1u);
-        while (counter_read((const u32 *)params.out) < (u32)params.count) {
-        }
+        hint(&params);
     }
 }
