@@ -16,8 +16,7 @@ ROOMS = "src tests tools templates include bench docs scripts examples python".s
 TEXT = "c h cu cuh md sh py build txt 1 bash-completion".split()
 NAMED = "c|h|cu|cuh|md|sh|py|txt|results|build|diff|dict|inc"
 # Trees that tests make up for themselves, and texts that are recorded.
-FOREIGN = ("tests/unit/embed", "tests/golden/", "tests/fuzz/corpus", "tests/abi/", "tests/emu/mutation/",
-           "tests/docs/")
+FOREIGN = ("tests/unit/embed", "tests/fuzz/corpus", "tests/abi/", "tests/emu/mutation/", "tests/docs/")
 ELSEWHERE = ("tests/test_flash_mla_sparse_prefill.py",)  # FlashMLA's
 IN_TEXT = re.compile(r"(?<![\w./$\"'-])((?:%s)/[\w./*<>-]*)" % "|".join(ROOMS))
 IN_QUOTES = re.compile(r"`(\w[\w./*<>-]*\.(?:%s))`" % NAMED)

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Goldens: what the generator writes for chosen specs.
+
+    golden.py SMELT ROOT            compare; print the first line that differs
+    golden.py SMELT ROOT --renew    write today's text
+
+SMELT is the command, ROOT the repository. tests/golden/<family>.txt holds a family's goldens, each
+headed by a line `@ NAME ARCHITECTURE SPEC`: the source's banner, its prologue less the enumerators
+that repeat a row of the banner, and the parts with their arguments, in order. To add one, write its
+head line and renew.
+
+The parts' text is in no golden. Instead, this file carries out a template's directives a second
+time (engine.h in src/codegen/template has the rules) and the emitted source must hold exactly that
+text. So a golden changes when the generator, a plan or the list of parts does, and not when the
+text of a template does.
+
+Every kernel family has goldens, and every template is a part of at least one.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+MARK = re.compile(r"\s*//@(\w+)\s*(.*?)\s*$")
+ENUMERATOR = re.compile(r"^    (\w+) = (-?\d+), +/\* (.*) \*/$", re.MULTILINE)
+BANNER_ROW = re.compile(r"^ \*   ([A-Z]\w*) +(-?\d+) +\S+ +(.*)$", re.MULTILINE)
+PART = re.compile(r'^#line \d+ "templates/(.+)"$', re.MULTILINE)
+
+
+class Failure(Exception):
+    """What is wrong with one golden."""
+
+
+# ---- templates -----------------------------------------------------------------------------------
+
+
+def evaluate(expression, names):
+    """C's value of an expression, whose divisions have no negative operand."""
+    text = re.sub(r"!(?!=)\s*(\w+|\([^()]*\))", r"(not \1)", expression)
+    text = text.replace("&&", " and ").replace("||", " or ").replace("/", "//")
+    return int(eval(text.strip(), {"__builtins__": {}}, names))  # the repository's own templates
+
+
+def substitute(line, names):
+    return re.sub(r"\$(?:\{([^}]*)\}|([A-Za-z_]\w*))",
+                  lambda match: str(evaluate(match[1] or match[2], names)), line)
+
+
+def block_end(lines, at):
+    """The indices of the //@else, or None, and of the //@end of the block that begins at `at`."""
+    depth, middle = 0, None
+    for i in range(at, len(lines)):
+        mark = MARK.match(lines[i])
+        kind = mark[1] if mark else ""
+        depth += (kind in ("for", "if")) - (kind == "end")
+        if kind == "else" and depth == 1:
+            middle = i
+        if depth == 0:
+            return middle, i
+    raise Failure(f"line {at + 1}: no //@end")
+
+
+def expand(lines, first, last, names):
+    """Yields the lines that stay, each with its number, with the directives carried out."""
+    i = first
+    while i < last:
+        mark = MARK.match(lines[i])
+        if not mark:
+            yield i + 1, substitute(lines[i], names)
+        elif mark[1] == "if":
+            middle, end = block_end(lines, i)
+            if evaluate(mark[2], names):
+                yield from expand(lines, i + 1, end if middle is None else middle, names)
+            elif middle is not None:
+                yield from expand(lines, middle + 1, end, names)
+            i = end
+        elif mark[1] == "for":
+            end = block_end(lines, i)[1]
+            variable, bounds = re.split(r"\s+in\s+", mark[2], maxsplit=1)
+            low, high = (evaluate(bound, names) for bound in bounds.split(".."))
+            for value in range(low, high):
+                yield from expand(lines, i + 1, end, {**names, variable: value})
+            i = end
+        i += 1
+
+
+class Parts:
+    """A template and the parts it uses, as text and as a list."""
+
+    def __init__(self, templates, root, constants):
+        self.templates = templates
+        self.constants = constants
+        self.text = ""
+        self.list = []
+        self.add(root, {})
+
+    def add(self, name, arguments):
+        """The parts that this one uses come first, and each comes once for each set of arguments."""
+        entry = name + "".join(f"{',' if i else ''} {key} = {value}"
+                               for i, (key, value) in enumerate(arguments.items()))
+        if entry in self.list:
+            return
+        if name not in self.templates:
+            raise Failure(f"templates/{name} does not exist")
+        lines = self.templates[name].split("\n")
+        names = {**self.constants, **arguments}
+        for mark in filter(None, map(MARK.match, lines)):
+            if mark[1] == "use":
+                used, _, given = mark[2].partition(" ")
+                values = dict(re.split(r"\s*=\s*", one.strip(), maxsplit=1)
+                              for one in given.split(",") if one.strip())
+                takes = re.search(r"^//@takes (.*)$", self.templates[used], re.MULTILINE)
+                self.add(used, {key: evaluate(values[key], names)
+                                for key in (takes[1].split() if takes else [])})
+        self.list.append(entry)
+        if self.text and not self.text.endswith("\n\n"):
+            self.text += "\n"
+        expected = None
+        for number, line in expand(lines, 0, len(lines) - 1, names):
+            if number != expected:
+                self.text += f'#line {number} "templates/{name}"\n'
+            self.text += line + "\n"
+            expected = number + 1
+
+
+# ---- goldens -------------------------------------------------------------------------------------
+
+
+def first_difference(expected, found, what):
+    """A message with the first line that differs."""
+    old, new = expected.split("\n"), found.split("\n")
+    for number in range(max(len(old), len(new))):
+        a = old[number] if number < len(old) else "(its end)"
+        b = new[number] if number < len(new) else "(its end)"
+        if a != b:
+            return f"line {number + 1} differs\n  {what}: {a}\n  emitted: {b}"
+    return "no difference"
+
+
+def shorten(head):
+    """The head without the enumerators that say what a row of the banner says. Every row must have
+    its enumerator."""
+    enumerators = {name: (value, meaning) for name, value, meaning in ENUMERATOR.findall(head)}
+    for name, value, meaning in BANNER_ROW.findall(head):
+        if enumerators.get(name, ("none",))[0] != value:
+            raise Failure(f"{name} is {value} in the banner, {enumerators.get(name)} in the prologue")
+        if enumerators[name][1] == meaning:
+            head = re.sub(rf"^    {name} = .*\n", "", head, flags=re.MULTILINE)
+    return head
+
+
+def split_source(source, templates):
+    """The source's head and its list of parts; the rest must be the parts' text."""
+    roots = PART.findall(source)
+    if not roots:
+        raise Failure("no part in the source")
+    head = source[:source.index("#line ")]
+    parts = Parts(templates, roots[-1], {name: int(value)
+                                         for name, value, _ in ENUMERATOR.findall(head)})
+    body = source[len(head):]
+    if body != parts.text:
+        raise Failure("the parts' text: " + first_difference(parts.text, body, "templates"))
+    return shorten(head), parts.list
+
+
+def golden_text(head, parts, earlier):
+    """`earlier`: name by list of parts, of the goldens above it in its file."""
+    same = earlier.get(tuple(parts))
+    if same:
+        return f"{head.rstrip()}\n\nparts: as {same}\n\n"
+    return f"{head.rstrip()}\n\nparts:\n" + "".join(f"  {part}\n" for part in parts) + "\n"
+
+
+def split_file(text):
+    """What is above the first golden, and [head line, text] of each."""
+    pieces = re.split(r"^(@ .*\n)", text, flags=re.MULTILINE)
+    return pieces[0], list(zip(pieces[1::2], pieces[2::2]))
+
+
+class Check:
+    def __init__(self, smelt, root, renew):
+        self.smelt, self.renew = smelt, renew
+        self.folder = root / "tests/golden"
+        self.templates = {str(file.relative_to(root / "templates")): file.read_text("ascii")
+                          for suffix in ("cu", "cuh", "h")
+                          for file in sorted((root / "templates").glob(f"**/*.{suffix}"))}
+        self.used = set()
+        self.count = self.failures = 0
+
+    def fail(self, where, message):
+        print(f"{where}: {message}", file=sys.stderr)
+        self.failures += 1
+
+    def run_smelt(self, *arguments):
+        done = subprocess.run([self.smelt, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Failure(done.stderr.strip())
+        return done.stdout
+
+    def check_one(self, head_line, earlier):
+        """Today's text of the golden."""
+        fields = head_line.split()
+        if len(fields) != 4:
+            raise Failure("write @ NAME ARCHITECTURE SPEC")
+        name, arch, spec = fields[1:]
+        head, parts = split_source(self.run_smelt("emit", spec, "--arch", arch), self.templates)
+        self.used.update(part.split(" ")[0] for part in parts)
+        text = golden_text(head, parts, earlier)
+        earlier.setdefault(tuple(parts), name)
+        return text
+
+    def check_file(self, path):
+        above, goldens = split_file(path.read_text("ascii"))
+        today, earlier = above, {}
+        for head_line, text in goldens:
+            self.count += 1
+            try:
+                new = self.check_one(head_line, earlier)
+                if new.rstrip() != text.rstrip() and not self.renew:
+                    self.fail(f"{path}: {head_line.strip()}", first_difference(text, new, "golden"))
+            except Failure as failure:
+                self.fail(f"{path}: {head_line.strip()}", failure)
+                new = text
+            today += head_line + new
+        if self.renew:
+            path.write_text(today.rstrip() + "\n", "ascii")
+        return {head_line.split()[-1].split(":")[0] for head_line, _ in goldens}
+
+    def check_all(self):
+        for path in sorted(self.folder.glob("*.txt")):
+            if self.check_file(path) != {path.stem}:
+                self.fail(path, f"a file of goldens holds those of one family, {path.stem}")
+        for family in json.loads(self.run_smelt("list", "--json"))["families"]:
+            if family["kind"] == "kernel" and not (self.folder / f"{family['name']}.txt").exists():
+                self.fail(family["name"], f"a family without goldens: write {family['name']}.txt")
+        for name in sorted(set(self.templates) - self.used):
+            self.fail(f"templates/{name}", "a part of no golden: remove it, or add a spec that has it")
+        print(f"{self.count} goldens, {len(self.templates)} templates, {self.failures} failures")
+        if self.failures and not self.renew:
+            print("If the change is meant: ninja -C build renew-goldens, and review it.")
+        return 1 if self.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(Check(sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:] == ["--renew"]).check_all())
