@@ -207,9 +207,7 @@ DEVICE void begin_item(const struct indexer_bwd_main_params *params) {
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The item's rows land with the first. */
 DEVICE void wait_for_block(void) {
-    //@for pending in STAGES - 2..STAGES - 1
-    cp_async_wait_$pending();
-    //@end
+    cp_async_wait_${STAGES - 2}();
     __syncthreads();
 }
 

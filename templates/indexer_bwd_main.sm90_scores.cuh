@@ -98,9 +98,7 @@ DEVICE void issue_slopes(float *dq, const u32 *dx, u32 stage) {
     for (int k = 0; k < BLOCK_KEYS / 16; ++k) {
         const u64 b = descriptor_advance(keys, (u32)(k * ROW_STEP_BYTES));
         // clang-format off
-        //@for n in DIM..DIM + 1
-        wgmma_rs_n${n}_t01(dq, &dx[4 * k], b, 1);
-        //@end
+        wgmma_rs_n${DIM}_t01(dq, &dx[4 * k], b, 1);
         // clang-format on
     }
     wgmma_commit();

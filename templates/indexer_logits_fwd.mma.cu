@@ -298,9 +298,7 @@ DEVICE void fill_others(const struct indexer_logits_fwd_params *params, const st
 /* Waits until the oldest part under way has landed, everybody's share of it, and everybody has come
  * so far. */
 DEVICE void wait_for_part(void) {
-    //@for pending in STAGES - 2..STAGES - 1
-    cp_async_wait_$pending();
-    //@end
+    cp_async_wait_${STAGES - 2}();
     __syncthreads();
 }
 

@@ -99,13 +99,11 @@ DEVICE void issue_product(float *d, u64 keys, u64 queries) {
         const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
         const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
         // clang-format off
-        //@for n in PART_COLUMNS..PART_COLUMNS + 1
         if (FP8) {
-            wgmma_fp8_ss_n$n(d, a, b, k > 0);
+            wgmma_fp8_ss_n${PART_COLUMNS}(d, a, b, k > 0);
         } else {
-            wgmma_ss_n${n}_t00(d, a, b, k > 0);
+            wgmma_ss_n${PART_COLUMNS}_t00(d, a, b, k > 0);
         }
-        //@end
         // clang-format on
     }
     wgmma_commit();

@@ -296,9 +296,7 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
 
 /* The product's shape: as many columns as heads. */
 // clang-format off
-//@for n in BLOCK_HEADS..BLOCK_HEADS + 1
-#define multiply wgmma_ss_n${n}_t00
-//@end
+#define multiply wgmma_ss_n${BLOCK_HEADS}_t00
 // clang-format on
 
 /* A query's last block's, as a warpgroup of math has it. */

@@ -232,9 +232,7 @@ DEVICE void wait_for_block(void) {
     //@if STAGES == 1
     cp_async_wait_all();
     //@else
-    //@for pending in STAGES - 2..STAGES - 1
-    cp_async_wait_$pending();
-    //@end
+    cp_async_wait_${STAGES - 2}();
     //@end
     __syncthreads();
 }

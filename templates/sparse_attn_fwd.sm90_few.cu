@@ -99,10 +99,8 @@ enum {
 
 /* The products' shapes: as many columns as heads. */
 // clang-format off
-//@for n in BLOCK_HEADS..BLOCK_HEADS + 1
-#define multiply_scores wgmma_ss_n${n}_t00
-#define multiply_output wgmma_ss_n${n}_t10
-//@end
+#define multiply_scores wgmma_ss_n${BLOCK_HEADS}_t00
+#define multiply_output wgmma_ss_n${BLOCK_HEADS}_t10
 // clang-format on
 
 DEVICE void initialise(void) {

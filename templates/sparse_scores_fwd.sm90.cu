@@ -31,9 +31,7 @@ enum {
 
 /* The product's shape: as many columns as heads. */
 // clang-format off
-//@for n in BLOCK_HEADS..BLOCK_HEADS + 1
-#define multiply_scores wgmma_ss_n${n}_t00
-//@end
+#define multiply_scores wgmma_ss_n${BLOCK_HEADS}_t00
 // clang-format on
 
 /* S of a key block whose first tile, at `first`, is there; gives its tiles back. `query`: Q's

@@ -236,8 +236,6 @@ DEVICE void begin_block(struct block_scan *scan, const char *kv, u32 row_bytes, 
 /* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
  * come so far. The query tile lands with the first. */
 DEVICE void wait_for_block(void) {
-    //@for pending in STAGES - 2..STAGES - 1
-    cp_async_wait_$pending();
-    //@end
+    cp_async_wait_${STAGES - 2}();
     __syncthreads();
 }

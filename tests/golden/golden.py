@@ -234,7 +234,8 @@ class Check:
         for family in json.loads(self.run_smelt("list", "--json"))["families"]:
             if family["kind"] == "kernel" and not (self.folder / f"{family['name']}.txt").exists():
                 self.fail(family["name"], f"a family without goldens: write {family['name']}.txt")
-        for name in sorted(set(self.templates) - self.used):
+        known = not self.failures  # what each golden uses
+        for name in sorted(set(self.templates) - self.used) if known else ():
             self.fail(f"templates/{name}", "a part of no golden: remove it, or add a spec that has it")
         print(f"{self.count} goldens, {len(self.templates)} templates, {self.failures} failures")
         if self.failures and not self.renew:

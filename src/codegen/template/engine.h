@@ -9,8 +9,8 @@
  *     //@for i in EXPR..EXPR       repeat up to the matching //@end with i from first to last - 1
  *     //@if EXPR  //@else  //@end  keep or drop
  *
- * Inside a //@for, and anywhere in a part with parameters, `$i` and `${EXPR}` in ordinary lines are
- * replaced by their value in decimal; elsewhere a `$` is an error.
+ * `${EXPR}` in an ordinary line is replaced by its value in decimal, and so is `$i` where i is a
+ * loop variable or a parameter; any other `$` is an error.
  * EXPR: integers, names of plan constants, parameters and loop variables,
  * ( ) ! - * / % + < <= > >= == != && || with C's precedence.
  */

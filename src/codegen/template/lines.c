@@ -122,16 +122,14 @@ static int same_name(const struct smelt__line *line, const char *name, size_t le
     return line->name_length == length && memcmp(line->text, name, length) == 0;
 }
 
-/* Whether a parameter or a loop variable of that name is in scope; with length 0, whether any is.
- */
+/* Whether a parameter or a loop variable of that name is in scope. */
 static int is_variable(const struct smelt__lines *lines, const struct open_blocks *open,
                        const char *name, size_t length) {
-    if (length ? smelt__parameter_find(&lines->parameters, name, length) >= 0
-               : lines->parameters.count > 0)
+    if (smelt__parameter_find(&lines->parameters, name, length) >= 0)
         return 1;
     for (int i = 0; i < open->count; i++) {
         const struct smelt__line *line = &lines->items[open->lines[i]];
-        if (line->kind == SMELT__FOR && (!length || same_name(line, name, length)))
+        if (line->kind == SMELT__FOR && same_name(line, name, length))
             return 1;
     }
     return 0;
@@ -161,10 +159,6 @@ static int check_ordinary(const struct smelt__lines *lines, const struct open_bl
     }
     const char *at = line->text, *end = line->text + line->length;
     while ((at = memchr(at, '$', (size_t)(end - at)))) {
-        if (!is_variable(lines, open, NULL, 0)) {
-            smelt__message_set(message, "'$' outside of //@for");
-            return -1;
-        }
         struct smelt__substitution substitution = smelt__substitution_read(at, (size_t)(end - at));
         if (!substitution.used) {
             smelt__message_set(message, "'$' is not followed by a name or {EXPR}");
@@ -174,9 +168,11 @@ static int check_ordinary(const struct smelt__lines *lines, const struct open_bl
             if (smelt__expression_check(substitution.text, substitution.length, message))
                 return -1;
         } else if (!is_variable(lines, open, substitution.text, substitution.length)) {
-            smelt__message_set(message, "$%.*s is no loop variable here",
-                               (int)(substitution.length < 60 ? substitution.length : 60),
-                               substitution.text);
+            int shown = (int)(substitution.length < 60 ? substitution.length : 60);
+            smelt__message_set(message,
+                               "$%.*s: no loop variable or parameter of that name here; a constant "
+                               "is ${%.*s}",
+                               shown, substitution.text, shown, substitution.text);
             return -1;
         }
         at += substitution.used;

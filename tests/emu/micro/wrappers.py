@@ -12,7 +12,7 @@ PLACEHOLDER = re.compile(r"\$\{\w+\}|\$\w")  # wgmma_ss_n${n}_t${ta}${tb}, bulk_
 
 def called(name, texts):
     parts = [re.escape(part) for part in PLACEHOLDER.split(name)]
-    pattern = re.compile(r"(?<!\w)" + r"[\w${}]+".join(parts) + r"\(")
+    pattern = re.compile(r"(?<!\w)" + r"(?:[\w$]|\$\{[^}]*\})+".join(parts) + r"\(")
     return any(pattern.search(text) for text in texts)
 
 
