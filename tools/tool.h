@@ -18,6 +18,7 @@
 #include <jansson.h>
 
 #include "harness/operator.h"
+#include "harness/option_text.h"
 #include "smelt/smelt.h"
 
 /* The exit status scripts rely on. */

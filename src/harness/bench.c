@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "harness/option_text.h"
 #include "harness/placed.h"
 #include "smelt/device.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "harness/option_text.h"
 #include "smelt/kernels.h"
 
 static double seconds_now(void) {

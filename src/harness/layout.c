@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "harness/problem.h"
+
 static int64_t extent(const struct smelt__problem *problem, const struct smelt__tensor_row *row,
                       int dimension) {
     return problem->extents[row->shape[dimension]];

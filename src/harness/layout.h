@@ -2,7 +2,7 @@
 #ifndef SMELT_HARNESS_LAYOUT_H
 #define SMELT_HARNESS_LAYOUT_H
 
-#include "harness/problem.h"
+struct smelt__problem;
 
 /* Fills problem->layout and the `elements` of the buffers, from extents and options, and puts the
  * strides of tensors that are not packed into *args. Optional tensors that are not given have no

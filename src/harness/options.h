@@ -76,31 +76,4 @@ enum smelt__option_trait {
     SMELT__OPTION_EMULATED = 2 /* for the emulator alone */
 };
 
-/* Option number `number` of all that operators have, each name once, those of the vocabulary first;
- * NULL past the last. */
-const struct smelt__option *smelt__option_number(int number);
-
-/* Whether it is one of the vocabulary, which several operators may have; not an operator's own. */
-int smelt__option_is_common(const struct smelt__option *option);
-
-/* The option that an operator has under a command-line name, without its dashes; NULL: none. `op`
- * NULL: any operator's. */
-const struct smelt__option *smelt__option_find(const struct smelt__harness_operator *op,
-                                               const char *name);
-
-/* Sets an option from text (`value` NULL for a flag). 1: set; 0: the operator has no such option;
- * -1: bad value. Messages name the option, and what is legal. */
-int smelt__problem_option_set(const struct smelt__harness_operator *op,
-                              struct smelt__problem_options *options, const char *name,
-                              const char *value, char *message, size_t message_size);
-
-/* Whether two sets of options, defaults filled in, make the same problem of one shape. */
-int smelt__problem_same(const struct smelt__harness_operator *op,
-                        const struct smelt__problem_options *a,
-                        const struct smelt__problem_options *b);
-
-/* The command that makes this problem again: "smelt VERB SPEC --seed N ...". */
-void smelt__problem_command(const char *verb, const char *spec,
-                            const struct smelt__problem_options *options, char *text, size_t size);
-
 #endif

@@ -36,30 +36,6 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
                                   const int64_t *extents, void *args,
                                   const struct smelt__memory *others, int count);
 
-/* A call's tensors that were checked, by which another's are known to be legal that are the same
- * but for their addresses. */
-struct smelt__checked {
-    int count, absent_count; /* count 0: one is odd, and says nothing of others */
-    unsigned short absent[SMELT__MOST_TENSORS]; /* offsets in the args struct */
-    struct smelt__checked_tensor {
-        unsigned short field, written;
-        unsigned mask; /* bits of its address that are 0 */
-        int64_t bytes;
-        int64_t strides[SMELT_TENSOR_STRIDES]; /* as they were given */
-    } tensors[SMELT__MOST_TENSORS];
-};
-
-/* Of a call that smelt__check_tensors found legal: `args` as that left it, `given` as it was. */
-void smelt__remember_tensors(const struct smelt__tensor_table *table, unsigned pass,
-                             const int64_t *extents, const void *given, void *args,
-                             struct smelt__checked *checked);
-
-/* Whether tensors are legal because those that are remembered are, of a call of the same extents,
- * and whether they overlap no other memory. If not, they still may be legal: smelt__check_tensors
- * says that, or why they are not. */
-int smelt__check_again(const struct smelt__checked *checked, const void *given,
-                       const struct smelt__memory *others, int count);
-
 /* That the copy engine takes a step of so many elements, tensor `name`'s strides[number]. `knob`:
  * how the operator is told to use kernels that take it. */
 smelt_status smelt__check_map_stride(const char *name, int number, int64_t stride, size_t element,

@@ -4,6 +4,7 @@
 #include "ops/operator.h"
 #include "ops/sparse_attn_args.h"
 #include "ops/sparse_attn_backward.h"
+#include "ops/sparse_attn_grad_args.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/log.h"
 #include "smelt/sparse_attn.h"
@@ -65,7 +66,7 @@ smelt_status smelt_sparse_attn_supported(const smelt_context *context,
 /* ---- the operator ---------------------------------------------------------------------------- */
 
 /* What is kept besides the kernels. */
-static smelt_status keep_shape(smelt_sparse_attn *made, const struct smelt__spec *spec) {
+static void keep_shape(smelt_sparse_attn *made, const struct smelt__spec *spec) {
     made->shape = (struct smelt__sparse_attn_shape){
         .heads = (int)smelt__spec_get(spec, "heads"),
         .dqk = (int)smelt__spec_get(spec, "dqk"),
@@ -76,9 +77,8 @@ static smelt_status keep_shape(smelt_sparse_attn *made, const struct smelt__spec
     };
     made->backward = (struct smelt__sparse_attn_backward){
         .kernels = &made->kernels, .shape = made->shape, .bounds = made->bounds};
-    if (!(made->kernels.passes & SMELT_PASS_BACKWARD))
-        return SMELT_OK;
-    return smelt__sparse_attn_backward_make(spec, &made->backward);
+    if (made->kernels.passes & SMELT_PASS_BACKWARD)
+        smelt__sparse_attn_backward_make(spec, &made->backward);
 }
 
 smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *context,
@@ -86,15 +86,11 @@ smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *c
     struct smelt__spec spec;
     smelt_status status = smelt__operator_create(&spec_table, attn, context, given, &spec);
     if (status == SMELT_OK)
-        status = keep_shape(*attn, &spec);
-    if (status != SMELT_OK)
-        smelt_sparse_attn_destroy(attn);
+        keep_shape(*attn, &spec);
     return status;
 }
 
 void smelt_sparse_attn_destroy(smelt_sparse_attn **attn) {
-    if (attn && *attn)
-        smelt__sparse_attn_backward_free(&(*attn)->backward);
     smelt__operator_destroy(attn);
 }
 
@@ -181,8 +177,7 @@ smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_attn *attn,
     if (!attn || !bytes)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", attn ? "bytes" : "attn");
     smelt_status status = smelt__operator_need_pass(&attn->kernels, SMELT_PASS_BACKWARD);
-    return status == SMELT_OK ? smelt__sparse_attn_backward_bytes(&attn->backward, args, bytes)
-                              : status;
+    return status == SMELT_OK ? smelt__grad_workspace(&attn->backward, args, bytes) : status;
 }
 
 smelt_status smelt_sparse_attn_backward(const smelt_sparse_attn *attn,

@@ -3,153 +3,14 @@
 
 #include <inttypes.h>
 #include <stdint.h>
-#include <string.h>
 
-#include "codegen/families/sparse_attn_bwd.h"
 #include "ops/arguments.h"
-#include "ops/cuts.h"
-#include "ops/divide.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/abi.h"
 #include "runtime/log.h"
 
-enum {
-    KEY_STEP = 64, /* lists are padded to whole blocks of it */
-    /* Key blocks that an item must be longer than its longest slice: about what a slice's beginning
-     * and end take, and adding up its dq. */
-    LEAST_SAVED = 2
-};
-
-/* ---- workspace ------------------------------------------------------------------------------- */
-
-struct smelt__key_grads_shape
-smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
-    return (struct smelt__key_grads_shape){
-        .columns = backward->shape.dqk,
-        .deterministic = backward->deterministic,
-        .group_items = backward->head_blocks,
-        .key_rows = backward->head_blocks / backward->sides,
-        .sums_beside = backward->sums_beside,
-    };
-}
-
-/* Slices that there may be, of any grid: more for more items and keys. */
-static int64_t most_slices(const struct smelt__sparse_attn_backward *backward,
-                           const struct smelt__key_grads_layout *dkv) {
-    const int64_t items = dkv->groups * backward->head_blocks, most = backward->main_blocks;
-    const int64_t blocks = items * (dkv->key_stride / KEY_STEP);
-    if (backward->slice_blocks == 0)
-        return 0;
-    return (items < most ? items : most) + (blocks < most ? blocks : most);
-}
-
-struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_backward *backward,
-                                              const struct smelt__grad_layout *layout,
-                                              int64_t most) {
-    const int64_t items = layout->dkv.groups * backward->head_blocks;
-    const int64_t sliced = items % most, length = layout->dkv.key_stride / KEY_STEP;
-    const int64_t takers = sliced * length < most ? sliced * length : most;
-    struct smelt__grad_grid grid = {.blocks = items < most ? items : most};
-    if (backward->slice_blocks == 0 || sliced == 0 ||
-        length - smelt__divide_up(length * sliced, takers) < LEAST_SAVED ||
-        length * takers > UINT32_MAX)
-        return grid;
-    grid.blocks = items < most ? takers : most;
-    grid.sliced = sliced;
-    grid.takers = takers / backward->slice_blocks;
-    return grid;
-}
-
-/*
- * Whether nobody but its item reads a list before dq is complete. Not so where lists are turned
- * around by keys; with a query list, which may name a query twice; where items of several queries
- * look at each other's; of an item that has rows of several queries. An item that is cut into
- * slices is written when all of them are done; and of several items of a query each has a list of
- * its own, if the main kernel can have that.
- */
-static int lists_are_their_items(const struct smelt__sparse_attn_backward *backward,
-                                 const struct smelt__sparse_attn_call *call) {
-    const int whole = backward->block_heads * backward->head_blocks == backward->shape.heads;
-    return !backward->deterministic && !backward->shape.buckets && backward->group_queries == 1 &&
-           call->query_capacity == 0 && call->rows <= SMELT__CUT_LOOSE_ROWS &&
-           (backward->head_blocks == 1 || (backward->tensor_maps && whole));
-}
-
-/*
- * How many keys apart lists lie that are put into dq, or 0 where they are not. A thread block reads
- * an item's list up to the item's last key block and then writes its rows of dq, so that the list
- * may stand in these rows, if nobody else reads it and group g is query g, whose rows lie evenly
- * and without gaps.
- */
-static int64_t dq_list_stride(const struct smelt__sparse_attn_backward *backward,
-                              const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
-                              int key_stride) {
-    const int64_t row = backward->shape.dqk, query = row * backward->shape.heads;
-    const int64_t item = backward->head_blocks > 1 ? row * backward->block_heads : query;
-    const int64_t *const strides = dq->strides;
-    const int packed = !(strides[0] | strides[1] | strides[2] | strides[3]);
-    const int64_t stride = packed ? query : call->tokens > 1 ? strides[1] : strides[0];
-    if (!dq->data || !lists_are_their_items(backward, call))
-        return 0;
-    if (key_stride * (int64_t)sizeof(int) > item * (int64_t)sizeof(uint16_t) || stride < query ||
-        stride > INT32_MAX || stride % (SMELT__ROW_BYTES / (int64_t)sizeof(uint16_t)) != 0)
-        return 0;
-    if (!packed && backward->shape.heads > 1 && strides[2] != row)
-        return 0;
-    if (!packed && call->tokens > 1 && call->batches > 1 && strides[0] != call->tokens * stride)
-        return 0;
-    return stride * (int64_t)sizeof(uint16_t) / (int64_t)sizeof(int);
-}
-
-struct smelt__grad_layout
-smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
-                        const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
-                        size_t limit) {
-    const struct smelt__sparse_attn_shape *shape = &backward->shape;
-    const int64_t slots = call->width < shape->topk ? call->width : shape->topk;
-    const int64_t key_count = call->batches * call->rows;
-    const struct smelt__key_grads_shape dkv = smelt__grad_shape(backward);
-    struct smelt__grad_layout layout = {.queries = smelt__sparse_attn_count_queries(call)};
-    const int64_t groups = smelt__divide_up(layout.queries, backward->group_queries);
-    layout.entries = groups * backward->group_queries;
-    layout.parts = smelt__divide_up(layout.entries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
-    layout.dkv.groups = groups;
-    layout.dkv.key_count = key_count;
-    layout.dkv.key_stride =
-        (int)(smelt__divide_up(slots * backward->group_queries, KEY_STEP) * KEY_STEP);
-    if (shape->buckets && layout.queries > 0) {
-        const size_t bytes = smelt__partition_layout(layout.queries, shape->buckets).bytes;
-        layout.partition = smelt__workspace_place(&layout.bytes, (int64_t)bytes, 1);
-    }
-    const int64_t keys = groups * layout.dkv.key_stride;
-    layout.members = smelt__workspace_place(&layout.bytes, layout.entries, sizeof(int));
-    layout.dkv.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
-    layout.dkv.firsts =
-        smelt__workspace_place(&layout.bytes, backward->deterministic ? groups : 0, sizeof(int));
-    layout.dq_list_stride = dq_list_stride(backward, call, dq, layout.dkv.key_stride);
-    if (layout.dq_list_stride && backward->head_blocks > 1)
-        layout.dq_side_stride = (int64_t)backward->block_heads * shape->dqk *
-                                (int64_t)sizeof(uint16_t) / (int64_t)sizeof(int);
-    layout.dkv.keys =
-        smelt__workspace_place(&layout.bytes, layout.dq_list_stride ? 0 : keys, sizeof(int));
-    layout.masks = smelt__workspace_place(&layout.bytes, backward->group_queries > 1 ? keys : 0, 1);
-    layout.statistics = smelt__workspace_place(&layout.bytes, layout.entries * backward->query_rows,
-                                               2 * sizeof(float));
-    layout.dsink_parts = smelt__workspace_place(
-        &layout.bytes, shape->sink ? layout.parts * shape->heads : 0, sizeof(float));
-    layout.slices =
-        smelt__workspace_place(&layout.bytes, most_slices(backward, &layout.dkv),
-                               (size_t)(backward->block_heads * shape->dqk) * sizeof(uint16_t));
-    layout.progress =
-        smelt__workspace_place(&layout.bytes, key_count > 0, SMELT__BACKWARD_ALIGNMENT);
-    smelt__key_grads_place(&dkv, limit, &layout.bytes, &layout.dkv);
-    return layout;
-}
-
-/* ---- arguments ------------------------------------------------------------------------------- */
-
-smelt_status smelt__grad_read_args(const smelt_sparse_attn_grad_args *given,
-                                   smelt_sparse_attn_grad_args *args) {
+static smelt_status read_args(const smelt_sparse_attn_grad_args *given,
+                              smelt_sparse_attn_grad_args *args) {
     smelt_status status =
         smelt__struct_read(SMELT__STRUCT(smelt_sparse_attn_grad_args, "args",
                                          "SMELT_SPARSE_ATTN_GRAD_ARGS_INIT", workspace_limit),
@@ -159,7 +20,8 @@ smelt_status smelt__grad_read_args(const smelt_sparse_attn_grad_args *given,
     return status;
 }
 
-smelt_status smelt__grad_check_rows(const struct smelt__sparse_attn_call *call) {
+/* The kernels number the rows of all batches by an int. */
+static smelt_status check_rows(const struct smelt__sparse_attn_call *call) {
     smelt_status status = smelt__check_extent("rows", call->rows, 0, INT32_MAX);
     if (status != SMELT_OK || call->batches == 0 || call->rows <= INT32_MAX / call->batches)
         return status;
@@ -167,6 +29,24 @@ smelt_status smelt__grad_check_rows(const struct smelt__sparse_attn_call *call) 
                        "batches = %" PRId64 " times rows = %" PRId64
                        " exceeds 2^31 - 1, the most rows of dkv; split the call",
                        call->batches, call->rows);
+}
+
+smelt_status smelt__grad_workspace(const struct smelt__sparse_attn_backward *backward,
+                                   const smelt_sparse_attn_grad_args *given, size_t *bytes) {
+    smelt_sparse_attn_grad_args args;
+    *bytes = 0;
+    smelt_status status = read_args(given, &args);
+    if (status != SMELT_OK)
+        return status;
+    const struct smelt__sparse_attn_call call = SMELT__SPARSE_ATTN_CALL(&args);
+    status = smelt__sparse_attn_check_queries(&call);
+    if (status == SMELT_OK)
+        status = check_rows(&call);
+    if (status == SMELT_OK)
+        status = smelt__sparse_attn_check_width(&backward->shape, call.width);
+    if (status == SMELT_OK)
+        *bytes = smelt__grad_find_layout(backward, &call, &args.dq, args.workspace_limit).bytes;
+    return status;
 }
 
 /* Exactly one kind of dkv, dsink with a sink alone. */
@@ -186,7 +66,7 @@ static smelt_status check_outputs(const struct smelt__sparse_attn_backward *back
     return SMELT_OK;
 }
 
-/* The forward's workspace, whose partition is used again. */
+/* The partition that the forward pass left in its workspace. */
 static smelt_status check_partition(const struct smelt__sparse_attn_backward *backward,
                                     const smelt_sparse_attn_grad_args *args, int64_t queries) {
     if (!args->partition)
@@ -208,51 +88,48 @@ static smelt_status check_partition(const struct smelt__sparse_attn_backward *ba
     return SMELT_OK;
 }
 
-/* What a call's memory is besides tensors. */
-static void list_memory(const smelt_sparse_attn_grad_args *args,
-                        struct smelt__memory memory[SMELT__MOST_MEMORY]) {
-    memory[0] = (struct smelt__memory){"workspace", args->workspace, args->workspace_bytes, 1};
-    memory[1] = (struct smelt__memory){"partition", args->partition,
-                                       args->partition ? args->partition_bytes : 0, 0};
-}
-
-smelt_status smelt__grad_check_memory(const struct smelt__sparse_attn_backward *backward,
-                                      const struct smelt__sparse_attn_call *call,
-                                      const struct smelt__grad_layout *layout,
-                                      smelt_sparse_attn_grad_args *args,
-                                      struct smelt__checked *checked) {
-    const struct smelt__tensor_table *const table = &smelt__sparse_attn_grad_tensors;
-    const smelt_sparse_attn_grad_args given = *args;
+/* Tensors, partition and workspace. Fills in packed strides. */
+static smelt_status check_memory(struct smelt__grad_call *call,
+                                 const struct smelt__sparse_attn_call *extents_of) {
+    const struct smelt__sparse_attn_backward *backward = call->backward;
+    smelt_sparse_attn_grad_args *args = &call->args;
+    const struct smelt__memory memory[] = {
+        {"workspace", args->workspace, args->workspace_bytes, 1},
+        {"partition", args->partition, args->partition ? args->partition_bytes : 0, 0},
+    };
     int64_t extents[SMELT__SPARSE_ATTN_SYMBOLS];
-    struct smelt__memory memory[SMELT__MOST_MEMORY];
-    list_memory(args, memory);
     smelt_status status = check_outputs(backward, args);
     if (status == SMELT_OK)
-        status = check_partition(backward, args, layout->queries);
-    smelt__sparse_attn_extents(&backward->shape, call, extents);
+        status = check_partition(backward, args, call->layout.queries);
+    smelt__sparse_attn_extents(&backward->shape, extents_of, extents);
     if (status == SMELT_OK)
-        status = smelt__check_tensors(table, SMELT_PASS_BACKWARD, extents, args, memory,
-                                      SMELT__MOST_MEMORY);
-    if (status == SMELT_OK)
-        smelt__remember_tensors(table, SMELT_PASS_BACKWARD, extents, &given, args, checked);
-    return status == SMELT_OK ? smelt__check_workspace(args->workspace, args->workspace_bytes,
-                                                       layout->bytes, SMELT__BACKWARD_ALIGNMENT,
-                                                       "smelt_sparse_attn_backward_workspace")
-                              : status;
+        status = smelt__check_tensors(&smelt__sparse_attn_grad_tensors, SMELT_PASS_BACKWARD,
+                                      extents, args, memory, sizeof memory / sizeof memory[0]);
+    return status == SMELT_OK
+               ? smelt__check_workspace(args->workspace, args->workspace_bytes, call->layout.bytes,
+                                        SMELT__BACKWARD_ALIGNMENT,
+                                        "smelt_sparse_attn_backward_workspace")
+               : status;
 }
 
-int smelt__grad_check_again(const smelt_sparse_attn_grad_args *was,
-                            const struct smelt__checked *checked,
-                            const smelt_sparse_attn_grad_args *given) {
-    struct smelt__memory memory[SMELT__MOST_MEMORY];
-    const uintptr_t aligned = (uintptr_t)given->workspace % SMELT__BACKWARD_ALIGNMENT |
-                              (uintptr_t)given->partition % SMELT__PARTITION_ALIGNMENT;
-    list_memory(given, memory);
-    /* All that is ahead of the tensors, and all behind them. */
-    return memcmp(was, given, offsetof(smelt_sparse_attn_grad_args, q)) == 0 &&
-           was->query_capacity == given->query_capacity && !was->partition == !given->partition &&
-           was->partition_bytes == given->partition_bytes && !was->workspace == !given->workspace &&
-           was->workspace_bytes == given->workspace_bytes &&
-           was->workspace_limit == given->workspace_limit && aligned == 0 &&
-           smelt__check_again(checked, given, memory, SMELT__MOST_MEMORY);
+smelt_status smelt__grad_check(const struct smelt__sparse_attn_backward *backward,
+                               const smelt_sparse_attn_grad_args *given, struct CUstream_st *stream,
+                               struct smelt__grad_call *call) {
+    smelt_sparse_attn_grad_args *args = &call->args;
+    smelt_status status = read_args(given, args);
+    if (status != SMELT_OK)
+        return status;
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    call->backward = backward;
+    call->stream = stream;
+    status = smelt__sparse_attn_check_call(&backward->shape, &fields);
+    if (status == SMELT_OK)
+        status = check_rows(&fields);
+    if (status != SMELT_OK)
+        return status;
+    call->layout = smelt__grad_find_layout(backward, &fields, &args->dq, args->workspace_limit);
+    status = check_memory(call, &fields);
+    return status == SMELT_OK ? smelt__operator_check_grid(backward->kernels, SMELT_PASS_BACKWARD,
+                                                           call->layout.dkv.groups)
+                              : status;
 }

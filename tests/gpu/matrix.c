@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/option_text.h"
 #include "suite.h"
 
 enum { MOST_CASES = 700 /* of one operator */, SCHEDULES = 4 };

@@ -11,6 +11,7 @@
 
 #include "harness/bench.h"
 #include "harness/check.h"
+#include "harness/option_text.h"
 #include "harness/sparse_attn.h"
 #include "stand_in.h"
 

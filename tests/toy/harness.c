@@ -13,6 +13,7 @@
 
 #include "harness/bench.h"
 #include "harness/check.h"
+#include "harness/option_text.h"
 #include "ops/toy_tensors.h"
 #include "smelt/toy.h"
 

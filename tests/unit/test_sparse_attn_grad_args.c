@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "ops/cuts.h"
-#include "ops/sparse_attn_backward.h"
 #include "ops/sparse_attn_grad_params.h"
 #include "smelt/status.h"
 
@@ -61,8 +60,8 @@ static smelt_sparse_attn_grad_args legal_args(void) {
 
 static void expect_refusal(const struct smelt__sparse_attn_backward *backward,
                            const smelt_sparse_attn_grad_args *args, const char *message) {
-    struct smelt__grad_prepared prepared;
-    const smelt_status status = smelt__grad_prepare(backward, args, &prepared);
+    struct smelt__grad_call call;
+    const smelt_status status = smelt__grad_check(backward, args, NULL, &call);
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), message))
         fail_msg("expected '%s', got status %d '%s'", message, (int)status, smelt_last_error());
 }
@@ -197,7 +196,7 @@ static void overlaps(void **state) {
 static size_t bytes_of(const struct smelt__sparse_attn_backward *backward,
                        const smelt_sparse_attn_grad_args *args) {
     size_t bytes = 77;
-    if (smelt__sparse_attn_backward_bytes(backward, args, &bytes) != SMELT_OK)
+    if (smelt__grad_workspace(backward, args, &bytes) != SMELT_OK)
         fail_msg("refused: %s", smelt_last_error());
     return bytes;
 }
@@ -237,8 +236,7 @@ static void workspace(void **state) {
     args.width = 1;
     assert_int_equal(bytes_of(&backward, &args), 0); /* neither queries nor rows */
     args.tokens = args.rows = 1, args.width = 0;
-    assert_int_equal(smelt__sparse_attn_backward_bytes(&backward, &args, &bytes),
-                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt__grad_workspace(&backward, &args, &bytes), SMELT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(bytes, 0);
 }
 
@@ -398,11 +396,31 @@ static void limits(void **state) {
     assert_true(most - least <= (1536U << 20) + (1U << 20) * 64);
 }
 
+/* What the copy engine does not take is refused before anything is launched. */
+static void map_strides(void **state) {
+    struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
+    const struct smelt__grad_grid grid = {.blocks = 1};
+    struct sparse_attn_bwd_params params;
+    smelt_sparse_attn_grad_args args = legal_args();
+    struct smelt__grad_call call;
+    (void)state;
+    backward.tensor_maps = 1;
+    args.batches = 1;
+    args.q.strides[1] = INT64_C(1) << 39;
+    args.q.strides[0] = 3 * args.q.strides[1];
+    args.q.strides[2] = DQK;
+    args.kv.data = address(200, 0); /* beyond q */
+    assert_int_equal(smelt__grad_check(&backward, &args, NULL, &call), SMELT_OK);
+    assert_int_equal(smelt__grad_main(&call, &grid, &params), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "q.strides[1]"));
+    assert_non_null(strstr(smelt_last_error(), "bwd.variant=mma"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(single_fields), cmocka_unit_test(combinations), cmocka_unit_test(overlaps),
         cmocka_unit_test(workspace),     cmocka_unit_test(slices),       cmocka_unit_test(limits),
-        cmocka_unit_test(lists),
+        cmocka_unit_test(lists),         cmocka_unit_test(map_strides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

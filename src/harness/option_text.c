@@ -1,5 +1,5 @@
-/* See options.h. */
-#include "harness/options.h"
+/* See option_text.h. */
+#include "harness/option_text.h"
 
 #include <errno.h>
 #include <stdarg.h>
