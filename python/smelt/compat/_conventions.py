@@ -52,27 +52,125 @@ def to_base2_with_sink(lse: Tensor, sink: Tensor) -> Tensor:
     return torch.logaddexp(lse, sink.float().expand_as(lse)) * LOG2E
 
 
-def need_dimensions(**given: tuple[Tensor, int]) -> None:
-    """Each tensor has at least so many dimensions: what follows counts on them."""
-    for name, (tensor, least) in given.items():
+def need_dimensions(**given: tuple) -> None:
+    """Each is a tensor and the numbers of dimensions that it may have."""
+    for name, (tensor, *legal) in given.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(tensor).__name__}")
-        if tensor.dim() < least:
+        if tensor.dim() not in legal:
             raise ValueError(
-                f"smelt: {name} must have {least} dimensions or more, not {tensor.dim()}"
+                f"smelt: {name} must have {' or '.join(map(str, legal))} dimensions, not "
+                f"{tensor.dim()}"
             )
 
 
-def one_group(kv: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
-    """kv [.., S, 1, D] and indices [.., T, 1, W] without the dimension of KV heads, int32 indices."""
-    need_dimensions(kv=(kv, 3), indices=(indices, 3))
+def without_heads(name: str, keys: Tensor, dimensions: int) -> Tensor:
+    """Keys of so many dimensions, from these or from [.., S, 1, D]."""
+    need_dimensions(**{name: (keys, dimensions, dimensions + 1)})
+    if keys.dim() == dimensions:
+        return keys
+    if keys.shape[-2] != 1:
+        raise ValueError(f"smelt: one KV head is supported, not {keys.shape[-2]} ({name})")
+    return keys.squeeze(-2)
+
+
+def one_group(q: Tensor, kv: Tensor, indices: Tensor, *legal: int) -> tuple[Tensor, Tensor]:
+    """kv [.., S, 1, D] and indices [.., T, 1, W] without the dimension of KV heads, int32 indices. `legal`: how many
+    dimensions q may have; kv and indices have as many as q."""
+    need_dimensions(q=(q, *legal))
+    need_dimensions(kv=(kv, q.dim()), indices=(indices, q.dim()))
     if kv.shape[-2] != 1 or indices.shape[-2] != 1:
         raise ValueError(
             f"smelt: one KV head is supported, not {kv.shape[-2]} (kv {tuple(kv.shape)}, "
             f"indices {tuple(indices.shape)})"
         )
-    return kv.squeeze(-2), int32(indices.squeeze(-2))
+    return kv.squeeze(-2), slots("indices", indices.squeeze(-2))
 
 
-def int32(indices: Tensor) -> Tensor:
-    return indices if indices.dtype is torch.int32 else indices.to(torch.int32)
+def equal_heads(qhead_per_kv_head: int | None, q: Tensor) -> None:
+    """All query heads share the one KV head."""
+    if qhead_per_kv_head not in (None, q.shape[-2]):
+        raise ValueError(
+            f"smelt: qhead_per_kv_head must be None or {q.shape[-2]}, the number of q's heads, not "
+            f"{qhead_per_kv_head}"
+        )
+
+
+# ---- integers ------------------------------------------------------------------------------------
+
+_LEAST, _MOST = torch.iinfo(torch.int32).min, torch.iinfo(torch.int32).max
+_INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+
+
+def bounds(name: str, given: Tensor | None) -> Tensor | None:
+    """Lengths, and where rows begin and end, as int32: what is beyond int32 is its least or its largest number.
+    On the device, as everything here."""
+    if given is None or given.dtype is torch.int32:
+        return given
+    if given.dtype not in _INTEGERS:
+        raise TypeError(f"smelt: {name} must be of an integer type, not {given.dtype}")
+    return (given.clamp(_LEAST, _MOST) if given.dtype is torch.int64 else given).to(torch.int32)
+
+
+def slots(name: str, given: Tensor) -> Tensor:
+    """Lists of rows as int32: what is beyond int32 is masked, as -1."""
+    small = bounds(name, given)
+    return small.masked_fill(small != given, -1) if given.dtype is torch.int64 else small
+
+
+# ---- tensors to write into -----------------------------------------------------------------------
+
+
+def _span(tensor: Tensor) -> tuple[int, int]:
+    """The bytes of a contiguous tensor."""
+    begin = tensor.data_ptr()
+    return begin, begin + tensor.numel() * tensor.element_size()
+
+
+def check_outputs(device: torch.device, **outputs: tuple) -> None:
+    """Of tensors that results are written into, before anything is computed: each is a tensor or None, its shape and
+    the types that it may have. Strides are free, but no two elements share memory."""
+    spans = {}
+    for name, (given, shape, *types) in outputs.items():
+        if given is None:
+            continue
+        if not isinstance(given, Tensor):
+            raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(given).__name__}")
+        if given.shape != shape or given.dtype not in types or given.device != device:
+            raise ValueError(
+                f"smelt: {name} must be {' or '.join(dict.fromkeys(map(str, types)))} {list(shape)} on {device}, not "
+                f"{given.dtype} {list(given.shape)} on {given.device}"
+            )
+        if any(step == 0 and size > 1 for step, size in zip(given.stride(), given.shape)):
+            raise ValueError(f"smelt: {name} is expanded: some of its elements share memory")
+        if torch.compiler.is_compiling() or given.is_meta or not given.is_contiguous():
+            continue
+        begin, end = _span(given)
+        for other, (first, last) in spans.items():
+            if begin < last and first < end:
+                raise ValueError(f"smelt: {name} and {other} share memory")
+        spans[name] = begin, end
+
+
+def room(given: Tensor | None, shape: tuple, *read: Tensor) -> Tensor:
+    """An fp32 matrix that is filled part by part while `read` is read: `given`, unless it shares memory with these."""
+    if given is not None:
+        mine = given.untyped_storage().data_ptr()
+        if all(mine != tensor.untyped_storage().data_ptr() for tensor in read):
+            return given
+    return read[0].new_empty(shape, dtype=torch.float32)
+
+
+def into(given: Tensor | None, made: Tensor) -> Tensor:
+    """A result in the caller's tensor, which check_outputs has seen, where there is one."""
+    return made if given is None or given is made else given.copy_(made)
+
+
+def of_type(given: Tensor | None, like: Tensor) -> torch.dtype:
+    """In which type a gradient is wanted."""
+    return like.dtype if given is None else given.dtype
+
+
+def fp32_for(given: Tensor | None) -> torch.dtype | None:
+    """fp32 where a gradient is wanted so: it is not rounded on the way."""
+    return torch.float32 if given is not None and given.dtype is torch.float32 else None

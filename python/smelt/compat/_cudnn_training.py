@@ -14,7 +14,8 @@ from .._indexer_training import sparse_scores
 from .._reference import valid_slots
 from .._sparse_attention import sparse_attention as attend
 from ._conventions import TupleDict, need_dimensions, of_heads_that_count, to_flash_mla
-from ._mla import scale_of, values_of
+from ._cudnn_common import normalised
+from ._mla import scale_of
 
 
 def sparse_attention(
@@ -39,7 +40,6 @@ def sparse_attention(
         kv,
         indices,
         scale_of(q, softmax_scale),
-        dv=values_of(q),
         sink=attn_sink,
         topk_length=topk_length,
         return_lse=True,
@@ -63,7 +63,6 @@ def sparse_attention_score_recompute(
     need_dimensions(q=(q, 3), kv=(kv, 2), lse=(lse, 2), indices=(indices, 2))
     scale, sums = scale_of(q, softmax_scale), of_heads_that_count(lse)
     given = {"topk_length": topk_length, "backend": "smelt"}
-    target = sparse_scores(q, kv, indices, sums, scale, dv=values_of(q), **given)
-    target = target / target.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+    target = normalised(sparse_scores(q, kv, indices, sums, scale, **given))
     valid = valid_slots(indices, kv.shape[0], topk_length)
     return TupleDict(target=target, indices=indices.masked_fill(~valid, -1))

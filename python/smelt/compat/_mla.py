@@ -10,14 +10,7 @@ from ._conventions import from_base2, need_dimensions, one_group, to_base2, to_f
 
 
 def scale_of(q: Tensor, sm_scale: float | None) -> float:
-    need_dimensions(q=(q, 3))
     return q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
-
-
-def values_of(q: Tensor) -> int | None:
-    """How wide DeepSeek's values are; None: as sparse_attention has it."""
-    need_dimensions(q=(q, 3))
-    return 512 if q.shape[-1] in (512, 576) else None
 
 
 def first_slots(
@@ -51,10 +44,16 @@ def first_slots(
 
 
 def attend(
-    q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None, d_v: int | None, buckets=None
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    sm_scale: float | None,
+    d_v: int | None,
+    *legal: int,
+    buckets=None,
 ) -> tuple[Tensor, Tensor]:
-    """out, differentiable, and lse."""
-    rows, lists = one_group(kv, indices)
+    """out, differentiable, and lse; `legal`: how many dimensions q may have."""
+    rows, lists = one_group(q, kv, indices, *legal)
     out, lse = sparse_attention(
         q,
         rows,
@@ -68,18 +67,37 @@ def attend(
     return out, to_base2(lse)
 
 
+def output_of(delta: Tensor, do: Tensor) -> Tensor:
+    """An output whose products with do sum up to delta [.., T, H]: gradients take nothing else from an output. Of a
+    query whose do is 0 delta is 0. Scaled by the largest of do, so that no square of it underflows."""
+    largest = do.float().abs().amax(-1, keepdim=True)
+    unit = (do.float() / largest).nan_to_num(0.0)
+    share = delta.float().unsqueeze(-1) / largest / unit.square().sum(-1, keepdim=True)
+    return (unit * share.masked_fill(largest == 0, 0.0)).to(do.dtype)
+
+
 def gradients(
     q: Tensor,
     kv: Tensor,
-    o: Tensor,
+    o: Tensor | None,
     do: Tensor,
     indices: Tensor,
     lse: Tensor,
     sm_scale: float | None,
+    *legal: int,
+    delta: Tensor | None = None,
     buckets=None,
 ) -> tuple[Tensor, Tensor]:
-    """dq and dkv, of the shapes of q and kv."""
-    rows, lists = one_group(kv, indices)
+    """dq and dkv, of the shapes of q and kv. delta [.., T, H] stands for the sums of o * do where it is given."""
+    rows, lists = one_group(q, kv, indices, *legal)
+    need_dimensions(do=(do, q.dim()), lse=(lse, q.dim() - 1))
+    if delta is not None:
+        if delta.shape != lse.shape or not delta.is_floating_point():
+            raise ValueError(
+                f"smelt: delta must be of a floating type and {list(lse.shape)}, as lse is, not "
+                f"{delta.dtype} {list(delta.shape)}"
+            )
+        o = output_of(delta, do)
     dq, dkv, _ = sparse_attention_backward(
         do, q, rows, lists, o, from_base2(lse), scale_of(q, sm_scale), buckets=buckets
     )

@@ -61,7 +61,7 @@ def fp8_mqa_logits(
             f"smelt: logits_dtype must be torch.float32 or bfloat16, not {logits_dtype}"
         )
     k, k_scale = _pair("kv", kv)
-    need_dimensions(q=(q, 3), k=(k, 2))
+    need_dimensions(q=(q, 3), k=(k, 2), k_scale=(k_scale, 1), weights=(weights, 2))
     q, k, weights = _wide(q), _wide(k), weights.float()
     if not max_seqlen_k and logits_dtype is torch.float32:
         windows = cu_seq_len_k_start, cu_seq_len_k_end

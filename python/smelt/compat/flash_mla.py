@@ -33,7 +33,7 @@ def flash_mla_sparse_fwd(
     [T, H] fp32"""
     if integer(indexer_topk, "indexer_topk") < 0:
         raise ValueError(f"smelt: indexer_topk must be 0 or more, not {indexer_topk}")
-    rows, lists = one_group(kv, indices)
+    rows, lists = one_group(q, kv, indices, 3)
     out, lse, max_logits = sparse_attention(
         q,
         rows,

@@ -16,8 +16,9 @@ from .._indexer import indexer_logits, indexer_topk
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention
-from ._conventions import NEVER, int32, need_dimensions
-from ._mla import attend, gradients, values_of
+from ._conventions import NEVER, bounds, need_dimensions, slots
+from ._mla import attend, gradients
+from .slime import seen_slots
 
 # ---- attention ----------------------------------------------------------------------------------
 
@@ -38,7 +39,7 @@ def sparse_mla_fwd_interface(
     threads: int = 256,
 ) -> tuple[Tensor, Tensor]:
     """(out [.., T, H, d_v] bf16, lse [.., T, H] fp32 in base 2)"""
-    out, lse = attend(q, kv, indices, sm_scale, d_v)
+    out, lse = attend(q, kv, indices, sm_scale, d_v, 3, 4)
     return out, _full(lse)
 
 
@@ -53,14 +54,10 @@ def sparse_mla_bwd(
     sm_scale: float | None = None,
     delta: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(dq, dkv), of the shapes of q and kv. Without o, of which delta is all that theirs needs, the forward pass
-    runs again."""
-    if o is None:
-        if delta is None:
-            raise ValueError("smelt: sparse_mla_bwd needs o or delta")
-        need_dimensions(do=(do, 3))
-        o, _ = attend(q, kv, indices, sm_scale, do.shape[-1])
-    return gradients(q, kv, o, do, indices, lse, sm_scale)
+    """(dq, dkv), of the shapes of q and kv. delta, sparse_mla_delta's, stands for o where it is given."""
+    if o is None and delta is None:
+        raise ValueError("smelt: sparse_mla_bwd needs o or delta")
+    return gradients(q, kv, o, do, indices, lse, sm_scale, 3, 4, delta=delta)
 
 
 def sparse_mla_delta(o: Tensor, do: Tensor) -> Tensor:
@@ -74,7 +71,7 @@ class SparseMLA:
     @staticmethod
     def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
         """(out, lse in base 2), out differentiable."""
-        out, lse = attend(q, kv, indices, scaling, values_of(q))
+        out, lse = attend(q, kv, indices, scaling, None, 3, 4)
         return out, _full(lse)
 
 
@@ -111,8 +108,9 @@ def indexer_fwd_interface(
     use_relu: bool = True,
 ) -> Tensor:
     """logits [T, S] fp32, -inf outside the windows whatever clean_logits says."""
-    need_dimensions(q=(q, 3), kv=(kv, 2))
-    begin, end = int32(cu_seqlen_ks), int32(cu_seqlen_ke)
+    need_dimensions(q=(q, 3), kv=(kv, 2), weights=(weights, 2))
+    need_dimensions(cu_seqlen_ks=(cu_seqlen_ks, 1), cu_seqlen_ke=(cu_seqlen_ke, 1))
+    begin, end = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     if not use_relu:
         return _windowed(_folded(q, kv, weights), begin, end)
     return indexer_logits(q, kv, weights.float(), begin, end)
@@ -128,8 +126,9 @@ def indexer_bwd_interface(
     use_relu: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(grad_q, grad_w fp32, grad_k), of the shapes of index_q, weights and index_k."""
-    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2), topk_indices=(topk_indices, 2))
-    lists = int32(topk_indices)
+    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2), weights=(weights, 2))
+    need_dimensions(topk_indices=(topk_indices, 2), grad_scores=(grad_scores, 2))
+    lists = slots("topk_indices", topk_indices)
     if use_relu:
         dq, dk, dw = indexer_backward(grad_scores, index_q, index_k, weights.float(), lists)
         return dq, dw, dk
@@ -153,20 +152,20 @@ def lighting_indexer(
 ) -> tuple[Tensor, Tensor]:
     """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score, or the
     scores of topk_indices; scores are differentiable in index_q, index_k and weights. topk is at most S."""
-    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2))
-    begin, end = int32(cu_seqlen_ks), int32(cu_seqlen_ke)
+    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2), weights=(weights, 2))
+    need_dimensions(cu_seqlen_ks=(cu_seqlen_ks, 1), cu_seqlen_ke=(cu_seqlen_ke, 1))
+    begin, end = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     topk = min(topk, index_k.shape[0])
     if topk_indices is None and not topk:
         nothing = index_q.new_empty((index_q.shape[0], 0))
         return nothing.float(), nothing.int()
     if topk_indices is not None:
-        seen = (topk_indices >= begin[:, None]) & (topk_indices < end[:, None])
-        lists = int32(topk_indices.masked_fill(~seen, -1))
+        lists = seen_slots(topk_indices, begin, end)
     if not use_relu:
         logits = _windowed(_folded(index_q, index_k, weights), begin, end)
         if topk_indices is None:
             best, chosen = logits.detach().topk(topk, dim=-1)
-            lists = topk_indices = int32(chosen).masked_fill(best.isneginf(), -1)
+            lists = topk_indices = chosen.int().masked_fill(best.isneginf(), -1)
         return _at(logits, lists), topk_indices
     if topk_indices is not None:
         return indexer_scores(index_q, index_k, weights.float(), lists), topk_indices
@@ -200,7 +199,8 @@ def sparse_indexer_target_interface(
 ) -> Tensor:
     """Attention's probabilities at each query's slots, summed over heads, [T, topk] fp32; query [T, H, D],
     key [S, D]."""
-    lists = int32(topk_indices)
+    need_dimensions(query=(query, 3), key=(key, 2), topk_indices=(topk_indices, 2))
+    lists = slots("topk_indices", topk_indices)
     _, lse = sparse_attention(query, key, lists, softmax_scale, return_lse=True, backend="smelt")
     return sparse_scores(query, key, lists, lse, softmax_scale, backend="smelt")
 
@@ -213,6 +213,8 @@ class SparseIndexerKLLoss:
         """The sum over queries of the divergence of index_logits' softmax over the valid slots from target, which
         is normalised here; differentiable in index_logits."""
         need_dimensions(valid_mask=(valid_mask, 2))
+        if valid_mask.dtype is not torch.bool:
+            raise TypeError(f"smelt: valid_mask must be torch.bool, not {valid_mask.dtype}")
         slots = torch.arange(valid_mask.shape[1], device=valid_mask.device, dtype=torch.int32)
         return indexer_loss(
             index_logits, target, slots.masked_fill(~valid_mask, -1), backend="smelt"

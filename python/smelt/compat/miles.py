@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .._indexer import indexer_logits
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import LOG2E, from_base2, int32, need_dimensions, to_base2_with_sink
+from ._conventions import LOG2E, bounds, from_base2, need_dimensions, slots, to_base2_with_sink
 from ._mla import scale_of
 from .slime import indexer_bwd_interface, lighting_indexer
 
@@ -51,11 +51,12 @@ def sparse_mqa_bwd_interface(
     With the whole denominator at hand the kernel needs no sink; taking the sink out of it first would lose
     all digits where it dominates. Its own gradient is a sum over queries.
     """
+    need_dimensions(q=(q, 4), kv=(kv, 3), topk_idxs=(topk_idxs, 3), lse=(lse, 3))
     dq, dkv, _ = sparse_attention_backward(
         do,
         q,
         kv,
-        int32(topk_idxs),
+        slots("topk_idxs", topk_idxs),
         o,
         from_base2(lse),
         scale_of(q, sm_scale),
@@ -77,11 +78,11 @@ def sparse_attn_tilelang(
     return_lse: bool = False,
 ):
     """out [B, T, H, D], differentiable; with return_lse also lse, as sparse_mqa_fwd_interface gives it."""
-    need_dimensions(q=(q, 4))
+    need_dimensions(q=(q, 4), kv=(kv, 3), topk_idxs=(topk_idxs, 3), attn_sink=(attn_sink, 1))
     out, lse = sparse_attention(
         q,
         kv,
-        int32(topk_idxs),
+        slots("topk_idxs", topk_idxs),
         scale_of(q, sm_scale),
         dv=q.shape[-1],
         sink=attn_sink,
@@ -145,7 +146,7 @@ def batched_indexer_fwd(
 ) -> Tensor:
     """logits [B, T, S] fp32, -inf outside the windows."""
     need_dimensions(q=(q, 4), k=(k, 3), weights=(weights, 3))
-    windows = int32(cu_seqlen_ks), int32(cu_seqlen_ke).clamp(max=k.shape[0])
+    windows = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     return torch.stack(
         [
             indexer_logits(
@@ -190,18 +191,21 @@ def v4_lighting_indexer(
     """(scores [B, T, topk] fp32, indices [B, T, topk] int32), differentiable in the three; topk is at most S."""
     need_dimensions(index_q=(index_q, 4), index_k=(index_k, 3), weights=(weights, 3))
     rows = index_k.shape[0]
-    if cu_seqlen_ks is None or cu_seqlen_ke is None:
+    if (cu_seqlen_ks is None) != (cu_seqlen_ke is None):
+        raise ValueError("smelt: cu_seqlen_ks and cu_seqlen_ke go together")
+    if topk_indices is not None:
+        need_dimensions(topk_indices=(topk_indices, 3))
+    if cu_seqlen_ks is None:
         cu_seqlen_ks, cu_seqlen_ke = _make_causal_cu_seqlens(
             index_q.shape[0], rows, compress_ratio, index_q.device
         )
-    end = cu_seqlen_ke.clamp(max=rows)
     parts = [
         lighting_indexer(
             index_q[:, batch],
             index_k[:, batch],
             weights[:, batch],
             cu_seqlen_ks,
-            end,
+            cu_seqlen_ke,
             min(topk, rows),
             None if topk_indices is None else topk_indices[batch],
         )

@@ -8,7 +8,7 @@ from torch import Tensor
 from .. import _runtime
 from .._indexer import indexer_topk, indexer_windows
 from .._project import project_values
-from ._conventions import int32, need_dimensions
+from ._conventions import bounds, need_dimensions
 from .slime import SparseMLA
 
 _KERNELS = ("indexer", "sparse_attn")
@@ -72,13 +72,15 @@ def tilelang_indexer_topk(
     the padded layout. The host waits for nothing. A query that pads selects nothing (the original gives it
     its document's keys, and nobody looks at it).
     """
-    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2))
+    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2), head_weights=(head_weights, 2))
     begin, end = indexer_windows(
-        int32(cu_seqlens),
+        bounds("cu_seqlens", cu_seqlens),
         index_q.shape[0],
         index_k.shape[0],
-        cu_seqlens_padded=None if cu_seqlens_padded is None else int32(cu_seqlens_padded),
-        query_indices=None if query_indices is None else int32(query_indices.flatten()),
+        cu_seqlens_padded=bounds("cu_seqlens_padded", cu_seqlens_padded),
+        query_indices=None
+        if query_indices is None
+        else bounds("query_indices", query_indices.flatten()),
         backend="smelt",
     )
     indices, _, _ = indexer_topk(
@@ -104,7 +106,8 @@ def _generate_padded_varlen_mask_params(
             f"smelt: cu_seqlens and cu_seqlens_padded must be [documents + 1], not "
             f"{tuple(cu_seqlens.shape)} and {tuple(cu_seqlens_padded.shape)}"
         )
-    sizes, places = int32(cu_seqlens).diff(), int32(cu_seqlens_padded)
+    sizes = bounds("cu_seqlens", cu_seqlens).diff()
+    places = bounds("cu_seqlens_padded", cu_seqlens_padded)
     row = torch.arange(int(places[-1]), device=places.device, dtype=torch.int32)
     document = (torch.bucketize(row, places, right=True) - 1).clamp(0, sizes.shape[0] - 1)
     starts = places[document]

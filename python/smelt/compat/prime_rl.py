@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._indexer import indexer_topk, quantize
-from ._conventions import int32, need_dimensions, one_group
+from ._conventions import bounds, need_dimensions, one_group
 from ._mla import attend, gradients
 from .miles import sparse_attn_tilelang
 
@@ -26,7 +26,7 @@ def _keys(kv: Tensor) -> Tensor:
 
 
 def _backward(q, kv, o, do, indices, lse, sm_scale, buckets):
-    dq, dkv = gradients(q, _keys(kv), o, do, indices, lse, sm_scale, buckets)
+    dq, dkv = gradients(q, _keys(kv), o, do, indices, lse, sm_scale, 4, buckets=buckets)
     return dq, torch.nn.functional.pad(dkv, (0, 0, 0, 0, 0, 1))  # nothing for the sentinel
 
 
@@ -42,7 +42,7 @@ def sparse_mla_fwd_interface(
     threads: int = 256,
 ) -> tuple[Tensor, Tensor]:
     """(out [1, T, H, d_v] bf16, lse [1, T, H] fp32 in base 2)"""
-    return attend(q, _keys(kv), indices, sm_scale, d_v)
+    return attend(q, _keys(kv), indices, sm_scale, d_v, 4)
 
 
 @torch.no_grad()
@@ -69,7 +69,7 @@ def sparse_mla_fwd_bucketed(
     bucket_sizes: tuple[int, ...] = DEFAULT_BUCKET_SIZES,
 ) -> tuple[Tensor, Tensor]:
     """As sparse_mla_fwd_interface."""
-    return attend(q, _keys(kv), indices, sm_scale, d_v, bucket_sizes)
+    return attend(q, _keys(kv), indices, sm_scale, d_v, 4, buckets=bucket_sizes)
 
 
 @torch.no_grad()
@@ -107,7 +107,7 @@ def dsv4_sparse_attn(
 ) -> tuple[Tensor, Tensor]:
     """(out [B, T, H, D], differentiable, and lse [B, T, H]: log2 of the denominator, the sink in it) of q
     [B, T, H, D], kv [B, S + 1, 1, D] with the sentinel's row, indices [B, T, 1, topk], sinks [H]."""
-    rows, lists = one_group(_keys(kv), indices)
+    rows, lists = one_group(q, _keys(kv), indices, 4)
     return sparse_attn_tilelang(q, rows, sinks, lists, sm_scale, return_lse=True)
 
 
@@ -122,16 +122,18 @@ def fp8_indexer(
     weight_scale: float = 1.0,
     chunk_size: int | None = None,
 ) -> Tensor:
-    """[T, topk] int32 by descending score, of bf16 q [T, H, D] and k [S, D] rounded to e4m3 row by row; S, the
-    sentinel's row, where a window has no more keys. chunk_size, which older ones have, has no effect."""
-    q_rows, weights = quantize(q, factor=w.float() * weight_scale, backend="smelt")
-    k_rows, k_scale = quantize(k, backend="smelt")
+    """[T, topk] int32 by descending score, of bf16 q [T, H, D] and k [S, D] rounded to e4m3 row by row, with scales that
+    are powers of two; S, the sentinel's row, where a window has no more keys. weight_scale has no effect, as in theirs,
+    nor has chunk_size, which older ones have."""
+    need_dimensions(q=(q, 3), k=(k, 2), w=(w, 2))
+    q_rows, weights = quantize(q, factor=w.float(), scale="power_of_two", backend="smelt")
+    k_rows, k_scale = quantize(k, scale="power_of_two", backend="smelt")
     indices, _, _ = indexer_topk(
         q_rows,
         k_rows,
         weights,
-        int32(ks),
-        int32(ke),
+        bounds("ks", ks),
+        bounds("ke", ke),
         topk,
         k_scale=k_scale,
         order="score",

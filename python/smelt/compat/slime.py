@@ -1,7 +1,8 @@
 """slime's GLM-5 kernels, which NeMo AutoModel, Megatron and others vendor: packed layout.
 
 Their contract: q [T, H, 576], kv [S, 1, 576], indices [T, 1, topk], -1 is masked; lse [T, H] in base 2.
-Causality is in the lists. What only tunes their kernels (block_I, num_stages, threads) has no effect.
+Causality is in the lists. delta of the backward pass stands for the sums of o * do, which o is read for otherwise.
+What only tunes their kernels (block_I, num_stages, threads) has no effect.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from torch import Tensor
 from .._indexer import indexer_logits, indexer_topk, indexer_windows
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores
-from ._conventions import int32
-from ._mla import attend, gradients, values_of
+from ._conventions import bounds, need_dimensions, slots, without_heads
+from ._mla import attend, gradients
 
 
 @torch.no_grad()
@@ -31,7 +32,7 @@ def sparse_mla_fwd_interface(
     """(out [T, H, d_v] bf16, lse [T, H] fp32 in base 2)"""
     if return_p_sum:
         raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not there")
-    return attend(q, kv, indices, sm_scale, d_v)
+    return attend(q, kv, indices, sm_scale, d_v, 3)
 
 
 @torch.no_grad()
@@ -50,7 +51,9 @@ def sparse_mla_bwd(
     """(dq, dkv), of the shapes of q and kv."""
     if not is_casual or return_kernel:
         raise NotImplementedError("smelt: sparse_mla_bwd is causal, and has no kernel to return")
-    return gradients(q, kv, o, do, indices, lse, sm_scale)
+    if delta is not None and delta.dim() == 3 and delta.shape[0] == 1:  # theirs has a batch in front
+        delta = delta.squeeze(0)
+    return gradients(q, kv, o, do, indices, lse, sm_scale, 3, delta=delta)
 
 
 class SparseMLA:
@@ -59,20 +62,15 @@ class SparseMLA:
     @staticmethod
     def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
         """(out, lse in base 2), out differentiable."""
-        return attend(q, kv, indices, scaling, values_of(q))
+        return attend(q, kv, indices, scaling, None, 3)
 
 
 def generate_varlen_mask_params(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:
     """Each packed query's window of keys: (starts, ends). Waits for the device, which knows how many there
     are; smelt.indexer_windows, told so, does not."""
     tokens = int(cu_seqlens[-1])
-    starts, ends = indexer_windows(int32(cu_seqlens), tokens, tokens, backend="smelt")
+    starts, ends = indexer_windows(bounds("cu_seqlens", cu_seqlens), tokens, tokens, backend="smelt")
     return starts.to(cu_seqlens.dtype), ends.long()
-
-
-def _keys(index_k: Tensor) -> Tensor:
-    """[S, D] of [S, D] or [S, 1, D]."""
-    return index_k.squeeze(1) if index_k.dim() == 3 else index_k
 
 
 @torch.no_grad()
@@ -86,13 +84,10 @@ def indexer_fwd_interface(
 ) -> Tensor:
     """logits [T, S] fp32 of q [T, H, D] and the keys kv [S, D], -inf outside the windows whatever clean_logits
     says."""
+    need_dimensions(q=(q, 3), weights=(weights, 2))
+    windows = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     return indexer_logits(
-        q,
-        _keys(kv),
-        weights.float(),
-        int32(cu_seqlen_ks),
-        int32(cu_seqlen_ke),
-        backend="smelt",
+        q, without_heads("kv", kv, 2), weights.float(), *windows, backend="smelt"
     )
 
 
@@ -101,12 +96,13 @@ def indexer_bwd_interface(
     index_q: Tensor, weights: Tensor, index_k: Tensor, topk_indices: Tensor, grad_scores: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(grad_q, grad_w fp32, grad_k fp32), of the shapes of index_q, weights and index_k."""
+    need_dimensions(index_q=(index_q, 3), topk_indices=(topk_indices, 2))
     dq, dk, dw = indexer_backward(
         grad_scores,
         index_q,
-        _keys(index_k),
+        without_heads("index_k", index_k, 2),
         _weights(weights),
-        int32(topk_indices),
+        slots("topk_indices", topk_indices),
         dk_dtype=torch.float32,
         backend="smelt",
     )
@@ -115,7 +111,15 @@ def indexer_bwd_interface(
 
 def _weights(weights: Tensor) -> Tensor:
     """[T, H] fp32 of [T, H] or [T, H, 1]."""
+    need_dimensions(weights=(weights, 2, 3))
     return (weights.squeeze(-1) if weights.dim() == 3 else weights).float()
+
+
+def seen_slots(topk_indices: Tensor, begin: Tensor, end: Tensor) -> Tensor:
+    """Given slots as int32, -1 outside each query's window."""
+    need_dimensions(topk_indices=(topk_indices, 2), cu_seqlen_ks=(begin, 1), cu_seqlen_ke=(end, 1))
+    lists = slots("topk_indices", topk_indices)
+    return lists.masked_fill((lists < begin[:, None]) | (lists >= end[:, None]), -1)
 
 
 def lighting_indexer(
@@ -129,11 +133,11 @@ def lighting_indexer(
 ) -> tuple[Tensor, Tensor]:
     """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score, or the
     scores of topk_indices; scores are differentiable in index_q, index_k and weights."""
-    begin, end = int32(cu_seqlen_ks), int32(cu_seqlen_ke)
-    keys, factors = _keys(index_k), _weights(weights)
+    need_dimensions(index_q=(index_q, 3))
+    begin, end = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
+    keys, factors = without_heads("index_k", index_k, 2), _weights(weights)
     if topk_indices is not None:
-        seen = (topk_indices >= begin[:, None]) & (topk_indices < end[:, None])
-        lists = int32(topk_indices.masked_fill(~seen, -1))
+        lists = seen_slots(topk_indices, begin, end)
         return indexer_scores(index_q, keys, factors, lists, backend="smelt"), topk_indices
     indices, scores, _ = indexer_topk(
         index_q, keys, factors, begin, end, topk, order="score", backend="smelt"

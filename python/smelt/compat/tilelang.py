@@ -2,8 +2,9 @@
 
 Their contract: q [B, T, H, 576], kv [B, S, 1, 576], indices [B, T, 1, topk] int32; a slot counts when its
 index is at most the query's own number (causal, queries and keys counted from the same start); lse in
-base 2. Here a slot below 0 is masked as well, and an empty row gives zeros, not NaN. What only tunes their
-kernels (block_I, num_stages, threads) has no effect.
+base 2. Here a slot below 0 is masked as well, and an empty row gives zeros, not NaN. delta of the
+backward pass stands for the sums of o * do, which o is read for otherwise. What only tunes their kernels (block_I,
+num_stages, threads) has no effect.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._conventions import need_dimensions
+from ._conventions import need_dimensions, slots
 from ._mla import attend, gradients
 
 
 def _causal(indices: Tensor) -> Tensor:
     """Slots beyond the query's own number masked; indices [B, T, 1, topk]."""
     need_dimensions(indices=(indices, 4))
-    query = torch.arange(indices.shape[1], device=indices.device, dtype=indices.dtype)
+    indices = slots("indices", indices)
+    query = torch.arange(indices.shape[1], device=indices.device, dtype=torch.int32)
     return indices.masked_fill(indices > query[:, None, None], -1)
 
 
@@ -37,7 +39,7 @@ def sparse_mla_fwd_interface(
     """(out [B, T, H, d_v] bf16, lse [B, T, H] fp32 in base 2)"""
     if return_p_sum:
         raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not there")
-    return attend(q, kv, _causal(indices), sm_scale, d_v)
+    return attend(q, kv, _causal(indices), sm_scale, d_v, 4)
 
 
 @torch.no_grad()
@@ -56,4 +58,4 @@ def sparse_mla_bwd(
     """(dq, dkv), of the shapes of q and kv."""
     if not is_casual or return_kernel:
         raise NotImplementedError("smelt: sparse_mla_bwd is causal, and has no kernel to return")
-    return gradients(q, kv, o, do, _causal(indices), lse, sm_scale)
+    return gradients(q, kv, o, do, _causal(indices), lse, sm_scale, 4, delta=delta)

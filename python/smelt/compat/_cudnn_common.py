@@ -1,0 +1,162 @@
+"""What the wrappers of `cudnn.DSA` share: streams, batches and documents, masks, the divergence's gradient."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+import torch
+from torch import Tensor
+
+from ._conventions import bounds, need_dimensions, slots, without_heads
+
+# Theirs clips log-probabilities at -100: a key below that is not pulled up, and a target's sum leaves it out.
+CLIPPED = -100.0
+CLIPPED_PROBABILITY = math.exp(CLIPPED)
+LEAST_SUM = 1e-10  # of a target: less counts as none
+
+
+def on_stream(stream):
+    """Work on a stream of the driver's, None: PyTorch's current one."""
+    if stream is None:
+        return contextlib.nullcontext()
+    return torch.cuda.stream(torch.cuda.ExternalStream(int(stream)))
+
+
+def packed(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Batches and tokens as one dimension."""
+    return [None if tensor is None else tensor.flatten(0, 1) for tensor in tensors]
+
+
+def packed_keys(name: str, keys: Tensor) -> Tensor:
+    """[B * S, D] of [B, S, D] or [B, S, 1, D]."""
+    return without_heads(name, keys, 3).flatten(0, 1)
+
+
+def packed_lists(topk_indices: Tensor, rows: int, are_global: bool) -> Tensor:
+    """[B * T, topk] int32 that name rows of all batches, of which each has `rows`; masked slots are below 0."""
+    need_dimensions(topk_indices=(topk_indices, 3))
+    lists = slots("topk_indices", topk_indices)
+    if not are_global:
+        lists = shifted(lists, batch_starts(lists, rows), rows)
+    return lists.flatten(0, 1)
+
+
+def batch_starts(lists: Tensor, rows: int) -> Tensor:
+    """Where each batch's rows begin among all, for lists of three dimensions."""
+    return (torch.arange(lists.shape[0], device=lists.device) * rows)[:, None, None]
+
+
+def shifted(lists: Tensor, first: Tensor, rows: Tensor | int) -> Tensor:
+    """Row numbers of a batch's or document's own as those of all, of which its `rows` begin at `first`; a slot that
+    names none of them is -1. In int64, where nothing wraps."""
+    mine = (lists >= 0) & (lists < rows)
+    return slots("lists", torch.where(mine, lists.long() + first, -1))
+
+
+def ends(tokens: int, rows: int, offset, ratio: int, device) -> Tensor:
+    """Of each of a document's queries, the number of keys that it sees; offset: of the first one, in tokens."""
+    if ratio < 1:
+        raise ValueError(f"smelt: ratio must be positive, not {ratio}")
+    end = torch.arange(1, tokens + 1, device=device)
+    return ((end + offset) // ratio).clamp(0, rows).int()
+
+
+def causal_offsets(q_causal_offsets: Tensor | None, documents: int) -> Tensor | None:
+    """Of each document the offset of its first query, int32."""
+    if q_causal_offsets is None:
+        return None
+    if not isinstance(q_causal_offsets, Tensor) or q_causal_offsets.shape != (documents,):
+        raise ValueError(
+            f"smelt: q_causal_offsets must be [{documents}], not "
+            f"{list(getattr(q_causal_offsets, 'shape', ()))}"
+        )
+    return bounds("q_causal_offsets", q_causal_offsets)
+
+
+def packing(cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None) -> bool:
+    """Whether documents stand in a row, without a dimension of batches."""
+    if (cu_seqlens_q is None) != (cu_seqlens_k is None):
+        raise ValueError("smelt: cu_seqlens_q and cu_seqlens_k go together")
+    if cu_seqlens_q is None:
+        return False
+    need_dimensions(cu_seqlens_q=(cu_seqlens_q, 1), cu_seqlens_k=(cu_seqlens_k, 1))
+    if cu_seqlens_q.shape != cu_seqlens_k.shape or not cu_seqlens_q.shape[0]:
+        raise ValueError(
+            "smelt: cu_seqlens_q and cu_seqlens_k must both be [documents + 1], not "
+            f"{list(cu_seqlens_q.shape)} and {list(cu_seqlens_k.shape)}"
+        )
+    return True
+
+
+def on_host(name: str, cu_seqlens: Tensor, rows: int) -> list[int]:
+    """The numbers, which ascend within 0..rows. The host waits for them."""
+    numbers = cu_seqlens.tolist()
+    if any(a > b for a, b in zip([0, *numbers], [*numbers, rows])):
+        raise ValueError(f"smelt: {name} must ascend within 0 to {rows}, and is {numbers}")
+    return numbers
+
+
+def documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets, **per_head) -> tuple:
+    """How wide a matrix of queries by keys is, and of each document (or batch) its queries, its keys and the offset of
+    its first query. per_head: what has a number for each query and head. The host waits for cu_seqlens."""
+    together = packing(cu_seqlens_q, cu_seqlens_k)
+    need_dimensions(q=(q, 3 if together else 4))
+    need_dimensions(**{name: (each, q.dim() - 1) for name, each in per_head.items()})
+    keys = without_heads("k", k, 2 if together else 3)
+    if together:
+        first, mine = (
+            on_host(name, each, tensor.shape[0])
+            for name, each, tensor in (
+                ("cu_seqlens_q", cu_seqlens_q, q),
+                ("cu_seqlens_k", cu_seqlens_k, k),
+            )
+        )
+        longest = max((b - a for a, b in zip(mine, mine[1:])), default=0)
+        width = longest if max_seqlen_k is None else max_seqlen_k
+        if width < longest:
+            raise ValueError(
+                f"smelt: max_seqlen_k must be {longest} or more, as cu_seqlens_k says, not {width}"
+            )
+        parts = [
+            (slice(*first[i : i + 2]), slice(*mine[i : i + 2])) for i in range(len(first) - 1)
+        ]
+    else:
+        if k.shape[0] != q.shape[0]:
+            raise ValueError(f"smelt: k has {k.shape[0]} batches, q {q.shape[0]}")
+        width, parts = k.shape[1], [(batch, batch) for batch in range(q.shape[0])]
+    offsets = causal_offsets(q_causal_offsets, len(parts))
+    offsets = [0] * len(parts) if offsets is None else offsets
+    return width, keys, [(*part, offset) for part, offset in zip(parts, offsets)]
+
+
+def need_bf16(name: str, precision: str, sf_vec_size: int = 32, **scales: Tensor | None) -> None:
+    if precision.lower() != "bf16" or sf_vec_size != 32:
+        raise NotImplementedError(f"smelt: {name} takes bf16 alone, without scales")
+    for scale, given in scales.items():
+        if given is not None:
+            raise NotImplementedError(
+                f"smelt: {name} takes bf16 alone, without scales: {scale} must be None"
+            )
+
+
+def share(grad_loss: Tensor | float, factor: float, queries: int) -> Tensor | float:
+    """What a query's divergence is multiplied by. grad_loss stays on the device, for graphs."""
+    if isinstance(grad_loss, Tensor):
+        if grad_loss.numel() != 1:
+            raise ValueError(f"smelt: grad_loss must be one number, not {list(grad_loss.shape)}")
+        grad_loss = grad_loss.float().reshape(())
+    return grad_loss * (factor / max(1, queries))
+
+
+def of_divergence(predict: Tensor, target: Tensor, counts: Tensor) -> Tensor:
+    """The gradient by the logits of the sum of target * (log target - log predict) over the slots that count, where
+    predict is their softmax."""
+    target = target.masked_fill(~counts, 0.0)
+    return predict * target.sum(-1, keepdim=True) - target
+
+
+def normalised(scores: Tensor) -> Tensor:
+    """Divided by their sum, 0 where that is nothing."""
+    whole = scores.sum(-1, keepdim=True)
+    return torch.where(whole > LEAST_SUM, scores / whole, 0.0)

@@ -1,0 +1,293 @@
+"""cuDNN Frontend's wrappers that take or make matrices of queries by keys: the indexer's logits, and what warms the
+indexer up with every key instead of lists. Contract: cudnn.py."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .._indexer import indexer_logits
+from .._indexer_gradients import indexer_backward
+from .._indexer_training import sparse_scores
+from ._conventions import (
+    NEVER,
+    TupleDict,
+    check_outputs,
+    equal_heads,
+    fp32_for,
+    into,
+    of_heads_that_count,
+    of_type,
+    room,
+)
+from ._cudnn_common import (
+    CLIPPED,
+    LEAST_SUM,
+    documents,
+    ends,
+    need_bf16,
+    of_divergence,
+    on_stream,
+    share,
+)
+
+
+@torch.no_grad()
+def indexer_forward_wrapper(
+    q: Tensor,
+    k: Tensor,
+    w: Tensor,
+    ratio: int = 4,
+    qhead_per_kv_head: int | None = None,
+    m_block_size: int = 128,
+    n_block_size: int = 128,
+    q_stage: int = 2,
+    kv_stage: int = 4,
+    sm_scale: float = 1.0,
+    out: Tensor | None = None,
+    stream=None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16",
+    q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    cu_seqlens_q_scale_padded: Tensor | None = None,
+    cu_seqlens_k_scale_padded: Tensor | None = None,
+    sf_vec_size: int = 32,
+    return_lse: bool = False,
+    lse_out: Tensor | None = None,
+) -> TupleDict:
+    """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on; or of packed documents
+    [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens). With
+    return_lse also "lse", the log-sum-exp of each query's, which lse_out takes in either case."""
+    need_bf16(
+        "indexer_forward_wrapper",
+        precision,
+        sf_vec_size,
+        q_scale=q_scale,
+        k_scale=k_scale,
+        cu_seqlens_q_scale_padded=cu_seqlens_q_scale_padded,
+        cu_seqlens_k_scale_padded=cu_seqlens_k_scale_padded,
+    )
+    with on_stream(stream):
+        packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
+        width, keys, parts = documents(q, k, *packing, w=w)
+        equal_heads(qhead_per_kv_head, q)
+        shape = (*q.shape[:-2], width)
+        check_outputs(
+            q.device, out=(out, shape, torch.float32), lse_out=(lse_out, shape[:-1], torch.float32)
+        )
+        weights = w.float() * sm_scale
+        scores = room(out, shape, q, k, weights)
+        if cu_seqlens_q is not None:
+            scores.fill_(NEVER)
+        for mine, theirs, offset in parts:
+            some = keys[theirs]
+            end = ends(q[mine].shape[0], some.shape[0], offset, ratio, q.device)
+            scores[mine][..., : some.shape[0]] = indexer_logits(
+                q[mine], some, weights[mine], torch.zeros_like(end), end, backend="smelt"
+            )
+        result = TupleDict(scores=into(out, scores))
+        if return_lse or lse_out is not None:
+            lse = into(lse_out, scores.logsumexp(-1))
+            if return_lse:
+                result["lse"] = lse
+    return result
+
+
+# ---- every key instead of lists: what warms the indexer up ------------------------------------------
+
+
+def _seen(tokens: int, keys: Tensor, offset, ratio: int) -> Tensor:
+    """Every key that a query of a document sees as its list, [T, S] int32."""
+    key = torch.arange(keys.shape[0], device=keys.device, dtype=torch.int32)
+    end = ends(tokens, keys.shape[0], offset, ratio, keys.device)
+    return key.expand(tokens, -1).masked_fill(key >= end[:, None], -1)
+
+
+@torch.no_grad()
+def dense_attn_score_recompute_wrapper(
+    q: Tensor,
+    k: Tensor,
+    lse: Tensor,
+    softmax_scale: float,
+    qhead_per_kv_head: int | None = None,
+    out: Tensor | None = None,
+    denom_out: Tensor | None = None,
+    ratio: int = 1,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16",
+    q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    cu_seqlens_q_scale_padded: Tensor | None = None,
+    cu_seqlens_k_scale_padded: Tensor | None = None,
+    sf_vec_size: int = 32,
+    stream=None,
+) -> TupleDict:
+    """{"out", "denom"}: attention's probabilities summed over heads, [B, S_q, S_k] fp32, 0 where a query does not see
+    a key, and each query's sum of them; of packed documents [T, max_seqlen_k] and [T]."""
+    need_bf16(
+        "dense_attn_score_recompute_wrapper",
+        precision,
+        sf_vec_size,
+        q_scale=q_scale,
+        k_scale=k_scale,
+        cu_seqlens_q_scale_padded=cu_seqlens_q_scale_padded,
+        cu_seqlens_k_scale_padded=cu_seqlens_k_scale_padded,
+    )
+    with on_stream(stream):
+        packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
+        width, keys, parts = documents(q, k, *packing, lse=lse)
+        equal_heads(qhead_per_kv_head, q)
+        shape, wide = (*q.shape[:-2], width), torch.float32
+        check_outputs(q.device, out=(out, shape, wide), denom_out=(denom_out, shape[:-1], wide))
+        sums = of_heads_that_count(lse)
+        scores = room(out, shape, q, k, sums).zero_()
+        for mine, theirs, offset in parts:
+            some = keys[theirs]
+            lists = _seen(q[mine].shape[0], some, offset, ratio)
+            scores[mine][..., : some.shape[0]] = sparse_scores(
+                q[mine], some, lists, sums[mine], softmax_scale, backend="smelt"
+            )
+        return TupleDict(out=into(out, scores), denom=into(denom_out, scores.sum(-1)))
+
+
+@torch.no_grad()
+def dense_indexer_score_recompute_wrapper(
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    qhead_per_kv_head: int | None = None,
+    out: Tensor | None = None,
+    denom_out: Tensor | None = None,
+    sm_scale: float = 1.0,
+    ratio: int = 1,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16",
+    q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None,
+    cu_seqlens_q_scale_padded: Tensor | None = None,
+    cu_seqlens_k_scale_padded: Tensor | None = None,
+    sf_vec_size: int = 32,
+    stream=None,
+) -> TupleDict:
+    """{"out", "denom"}: indexer_forward_wrapper's scores and the log-sum-exp of each query's."""
+    scores, lse = indexer_forward_wrapper(
+        q,
+        k,
+        weights,
+        ratio,
+        qhead_per_kv_head,
+        sm_scale=sm_scale,
+        out=out,
+        stream=stream,
+        cu_seqlens_q=cu_seqlens_q,
+        cu_seqlens_k=cu_seqlens_k,
+        max_seqlen_k=max_seqlen_k,
+        q_causal_offsets=q_causal_offsets,
+        precision=precision,
+        q_scale=q_scale,
+        k_scale=k_scale,
+        cu_seqlens_q_scale_padded=cu_seqlens_q_scale_padded,
+        cu_seqlens_k_scale_padded=cu_seqlens_k_scale_padded,
+        sf_vec_size=sf_vec_size,
+        return_lse=True,
+        lse_out=denom_out,
+    )
+    return TupleDict(out=scores, denom=lse)
+
+
+def _check_scores(shape: tuple, **given: Tensor) -> None:
+    """Matrices of this shape, and what has a number for each of their rows."""
+    for name, each in given.items():
+        wanted = shape if name.endswith("score") else shape[:-1]
+        if tuple(each.shape) != wanted:
+            raise ValueError(f"smelt: {name} must be {list(wanted)}, not {list(each.shape)}")
+
+
+@torch.no_grad()
+def dense_indexer_backward_wrapper(
+    index_q: Tensor,
+    weights: Tensor,
+    index_k: Tensor,
+    attn_score: Tensor,
+    attn_l1norm: Tensor,
+    index_score: Tensor,
+    index_lse: Tensor,
+    grad_loss: Tensor | float = 1.0,
+    sm_scale: float = 1.0,
+    loss_coeff: float = 1.0,
+    block_I: int = 128,
+    ratio: int = 1,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None,
+    d_index_q: Tensor | None = None,
+    d_weights: Tensor | None = None,
+    d_index_k: Tensor | None = None,
+    stream=None,
+    workspace: Tensor | None = None,
+    *,
+    deterministic: bool = False,
+) -> TupleDict:
+    """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
+    exp(index_score - index_lse) from attn_score / attn_l1norm, over every key that a query sees. attn_score and
+    index_score are left as they are."""
+    with on_stream(stream):
+        packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
+        width, keys, parts = documents(index_q, index_k, *packing, weights=weights)
+        _check_scores(
+            (*index_q.shape[:-2], width),
+            attn_score=attn_score,
+            attn_l1norm=attn_l1norm,
+            index_score=index_score,
+            index_lse=index_lse,
+        )
+        outputs = {
+            "d_index_q": (d_index_q, index_q, index_q.dtype),
+            "d_weights": (d_weights, weights, weights.dtype, torch.float32),
+            "d_index_k": (d_index_k, index_k, index_k.dtype, torch.float32),
+        }
+        check_outputs(
+            index_q.device,
+            **{name: (given, like.shape, *types) for name, (given, like, *types) in outputs.items()},
+        )
+        made = [
+            torch.zeros_like(like, dtype=of_type(given, like)) for given, like, *_ in outputs.values()
+        ]
+        factor = share(grad_loss, loss_coeff * sm_scale, index_lse.numel())
+        for mine, theirs, offset in parts:
+            some = keys[theirs]
+            lists = _seen(index_q[mine].shape[0], some, offset, ratio)
+            log_predict = index_score[mine] - index_lse[mine].unsqueeze(-1)
+            target = attn_score[mine] / (attn_l1norm[mine].unsqueeze(-1) + LEAST_SUM)
+            log_predict, target = (each[:, : some.shape[0]] for each in (log_predict, target))
+            predict = log_predict.exp().masked_fill(lists < 0, 0.0)
+            counts = (lists >= 0) & (log_predict >= CLIPPED)
+            dq, dk, dw = indexer_backward(
+                of_divergence(predict, target, counts) * factor,
+                index_q[mine],
+                some,
+                weights[mine].float(),
+                lists,
+                deterministic=deterministic or None,
+                dk_dtype=fp32_for(d_index_k),
+                backend="smelt",
+            )
+            made[0][mine], made[1][mine] = dq, dw
+            made[2][theirs] = dk.view(index_k[theirs].shape)
+        made = [into(given, each) for (given, *_), each in zip(outputs.values(), made)]
+        return TupleDict(zip(outputs, made))
