@@ -57,12 +57,7 @@ static void keep_plan(smelt_indexer_bwd *made, const struct smelt__spec *spec) {
     made->topk = (int)smelt__spec_get(spec, "topk");
     made->deterministic = (int)smelt__spec_get(spec, "deterministic");
     const int main = smelt__indexer_bwd_place(made, SMELT__INDEXER_BWD_MAIN);
-    const struct smelt__plan *plan = &made->kernels.kernels[main]->plan;
-    made->group_queries = smelt__plan_constant(plan, "GROUP_QUERIES", NULL);
-    made->block_heads = smelt__plan_constant(plan, "BLOCK_HEADS", NULL);
-    made->group_tiles = smelt__plan_constant(plan, "GROUP_TILES", NULL);
-    made->tensor_maps = smelt__plan_constant(plan, "TENSOR_MAPS", NULL);
-    made->exact_groups = smelt__plan_constant(plan, "EXACT_GROUPS", NULL);
+    made->main = *smelt__indexer_bwd_main_launch(&made->kernels.kernels[main]->plan);
 }
 
 smelt_status smelt_indexer_bwd_create(smelt_indexer_bwd **indexer, smelt_context *context,
@@ -108,16 +103,16 @@ static smelt_status read_args(const smelt_indexer_bwd *indexer, const smelt_inde
 static struct smelt__indexer_bwd_layout find_layout(const smelt_indexer_bwd *indexer,
                                                     const smelt_indexer_bwd_args *args) {
     const struct smelt__key_grads_shape shape = smelt__indexer_bwd_shape(indexer);
-    const int64_t groups = smelt__divide_up(args->tokens, indexer->group_queries);
-    const int64_t entries = groups * indexer->group_queries;
+    const int64_t groups = smelt__divide_up(args->tokens, indexer->main.group_queries);
+    const int64_t entries = groups * indexer->main.group_queries;
     struct smelt__indexer_bwd_layout layout = {0};
     layout.dk.groups = groups;
     layout.dk.key_count = args->rows;
     layout.dk.key_stride =
-        (int)(smelt__divide_up(args->width * indexer->group_queries, KEY_STEP) * KEY_STEP);
+        (int)(smelt__divide_up(args->width * indexer->main.group_queries, KEY_STEP) * KEY_STEP);
     layout.members = smelt__workspace_place(&layout.bytes, entries, sizeof(int));
     layout.dk.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
-    layout.runs = smelt__workspace_place(&layout.bytes, indexer->group_tiles > 1 ? groups : 0,
+    layout.runs = smelt__workspace_place(&layout.bytes, indexer->main.group_tiles > 1 ? groups : 0,
                                          2 * sizeof(int));
     layout.dk.keys =
         smelt__workspace_place(&layout.bytes, groups * layout.dk.key_stride, sizeof(int));
@@ -128,7 +123,7 @@ static struct smelt__indexer_bwd_layout find_layout(const smelt_indexer_bwd *ind
         layout.tops = smelt__workspace_place(&layout.bytes, SMELT__INDEXER_BWD_TOPS, sizeof(float));
         layout.grains = smelt__workspace_place(&layout.bytes, args->rows, sizeof(float));
         layout.totals = smelt__workspace_place(
-            &layout.bytes, groups > indexer->exact_groups ? args->rows * indexer->dim : 0,
+            &layout.bytes, groups > indexer->main.exact_groups ? args->rows * indexer->dim : 0,
             sizeof(float));
     }
     layout.bounds = smelt__workspace_place(&layout.bytes, indexer->deterministic ? args->rows : 0,

@@ -54,7 +54,7 @@ static smelt_status launch_lists(const struct smelt__indexer_bwd_call *call) {
         .grad = args->grad.data,
         .members = at(call, layout->members),
         .counts = at(call, layout->dk.counts),
-        .runs = indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
+        .runs = indexer->main.group_tiles > 1 ? at(call, layout->runs) : NULL,
         .keys = at(call, layout->dk.keys),
         .grads = at(call, layout->grads),
         .zeros = at(call, layout->bounds),
@@ -66,7 +66,7 @@ static smelt_status launch_lists(const struct smelt__indexer_bwd_call *call) {
         .rows = (int)args->rows,
         .width = (int)args->width,
         .groups = (int)layout->dk.groups,
-        .group_queries = indexer->group_queries,
+        .group_queries = indexer->main.group_queries,
         .key_stride = layout->dk.key_stride,
     };
     const struct smelt__kernel *kernel = kernel_of(indexer, SMELT__INDEXER_BWD_LISTS);
@@ -108,7 +108,7 @@ static struct indexer_bwd_grains_params grains_params(const struct smelt__indexe
     const smelt_indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const struct smelt__indexer_bwd_layout *layout = &call->layout;
-    const int64_t place = chunk.first * indexer->group_queries, stride = layout->dk.key_stride;
+    const int64_t place = chunk.first * indexer->main.group_queries, stride = layout->dk.key_stride;
     return (struct indexer_bwd_grains_params){
         .q = args->q.data,
         .weights = args->weights.data,
@@ -129,7 +129,7 @@ static struct indexer_bwd_grains_params grains_params(const struct smelt__indexe
         .dim = indexer->dim,
         .rows = (int)args->rows,
         .groups = (int)chunk.groups,
-        .group_queries = indexer->group_queries,
+        .group_queries = indexer->main.group_queries,
         .key_stride = layout->dk.key_stride,
         .top_count = (int)resident_for(call, SMELT__INDEXER_BWD_REACH, chunk.groups,
                                        SMELT__INDEXER_BWD_TOPS),
@@ -169,7 +169,8 @@ static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct 
         .element = SMELT__MAP_BF16,
         .swizzle = SMELT__MAP_SWIZZLE_128,
         .dimensions = 3,
-        .box = {TENSOR_MAP_COLUMNS, (uint32_t)(indexer->block_heads / indexer->group_queries), 1},
+        .box = {TENSOR_MAP_COLUMNS,
+                (uint32_t)(indexer->main.block_heads / indexer->main.group_queries), 1},
         .entered = 1,
     };
     for (int i = 0; i < 3; i++)
@@ -195,7 +196,7 @@ static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
         .weights = args->weights.data,
         .members = at(call, layout->members),
         .counts = at(call, layout->dk.counts),
-        .runs = call->indexer->group_tiles > 1 ? at(call, layout->runs) : NULL,
+        .runs = call->indexer->main.group_tiles > 1 ? at(call, layout->runs) : NULL,
         .keys = at(call, layout->dk.keys),
         .grads = at(call, layout->grads),
         .dq = args->dq.data,
@@ -213,7 +214,7 @@ static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
         .rows = (int)args->rows,
         .key_stride = layout->dk.key_stride,
     };
-    return call->indexer->tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
+    return call->indexer->main.tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
 }
 
 /* *params: all but what is the chunk's. */
@@ -241,7 +242,7 @@ static smelt_status launch_totals(const struct smelt__indexer_bwd_call *call, st
 static smelt_status launch_exact(const struct smelt__indexer_bwd_call *call,
                                  struct indexer_bwd_main_params *params) {
     const int64_t groups = call->layout.dk.groups;
-    const int64_t chunks = smelt__divide_up(groups, call->indexer->exact_groups);
+    const int64_t chunks = smelt__divide_up(groups, call->indexer->main.exact_groups);
     struct chunk chunk = {.groups = smelt__divide_up(groups, chunks)};
     smelt_status status = SMELT_OK;
     for (; chunk.first < groups && status == SMELT_OK; chunk.first += chunk.groups) {

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "codegen/families/indexer_bwd.h"
+#include "codegen/families/indexer_bwd_main.h"
 #include "ops/key_grads.h"
 #include "ops/operator.h"
 #include "smelt/indexer_bwd.h"
@@ -15,12 +16,11 @@ enum {
     SMELT__INDEXER_BWD_UNIT_KINDS = 2 /* of a row's bound */
 };
 
-/* Constants of the main kernel's plan (codegen/families/indexer_bwd_main.h says what they mean),
- * and what else a call must know. */
+/* What a call must know of the spec, and of the main kernel's plan. */
 struct smelt_indexer_bwd {
     struct smelt__operator kernels;
     int heads, dim, topk, deterministic;
-    int group_queries, block_heads, group_tiles, tensor_maps, exact_groups;
+    struct smelt__indexer_bwd_main_launch main;
 };
 
 /* Number `kernel` of the operator's expansion. */

@@ -23,13 +23,7 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *conte
         .heads = (int)smelt__spec_get(&plan->spec, "heads"),
         .dim = (int)smelt__spec_get(&plan->spec, "dim"),
         .dtype = (int)smelt__spec_get(&plan->spec, "dtype"),
-        .block_queries = smelt__plan_constant(plan, "BLOCK_QUERIES", NULL),
-        .block_keys = smelt__plan_constant(plan, "BLOCK_KEYS", NULL),
-        .tensor_maps = smelt__plan_constant(plan, "TENSOR_MAPS", NULL),
-        .map_queries = smelt__plan_constant(plan, "MAP_QUERIES", NULL),
-        .map_heads = smelt__plan_constant(plan, "MAP_HEADS", NULL),
-        .map_pairs = smelt__plan_constant(plan, "MAP_PAIRS", NULL),
-        .map_keys = smelt__plan_constant(plan, "MAP_KEYS", NULL),
+        .launch = *smelt__indexer_logits_launch(plan),
     };
 }
 
@@ -89,14 +83,16 @@ static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const c
 static smelt_status make_maps(const struct smelt__indexer_scorer *scorer,
                               const smelt_indexer_logits_args *args,
                               struct indexer_logits_fwd_params *params) {
-    const int pairs = scorer->map_pairs > 0;
+    const int pairs = scorer->launch.map_pairs > 0;
     const int64_t head = args->q.strides[1];
     const struct map_step q_steps[] = {
-        {pairs ? scorer->map_heads : scorer->heads, head, scorer->map_heads, 1},
-        {args->tokens, args->q.strides[0], scorer->map_queries, 0},
-        {scorer->heads / scorer->map_heads, head * scorer->map_heads, scorer->map_pairs, 1},
+        {pairs ? scorer->launch.map_heads : scorer->heads, head, scorer->launch.map_heads, 1},
+        {args->tokens, args->q.strides[0], scorer->launch.map_queries, 0},
+        {scorer->heads / scorer->launch.map_heads, head * scorer->launch.map_heads,
+         scorer->launch.map_pairs, 1},
     };
-    const struct map_step k_steps[] = {{args->rows, args->k.strides[0], scorer->map_keys, 0}};
+    const struct map_step k_steps[] = {
+        {args->rows, args->k.strides[0], scorer->launch.map_keys, 0}};
     smelt_status status =
         make_map(scorer, "q", args->q.data, q_steps, pairs ? 3 : 2, &params->q_map);
     return status == SMELT_OK ? make_map(scorer, "k", args->k.data, k_steps, 1, &params->k_map)
@@ -122,7 +118,7 @@ static smelt_status fill(const struct smelt__indexer_scorer *scorer,
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
     };
-    return scorer->tensor_maps ? make_maps(scorer, args, params) : SMELT_OK;
+    return scorer->launch.tensor_maps ? make_maps(scorer, args, params) : SMELT_OK;
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -139,8 +135,8 @@ smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *sc
     params.fills = !chain->inner_only;
     params.early = chain->early;
     params.chained = chain->chained;
-    const int64_t items = smelt__divide_up(args->tokens, scorer->block_queries) *
-                          smelt__divide_up(args->rows, scorer->block_keys);
+    const int64_t items = smelt__divide_up(args->tokens, scorer->launch.block_queries) *
+                          smelt__divide_up(args->rows, scorer->launch.block_keys);
     const int64_t most = smelt__blocks_beside(scorer->kernel, args->free_multiprocessors);
     const struct smelt__launch launch = {.blocks = {smelt__blocks_for(scorer->kernel, items, most)},
                                          .early = chain->early,

@@ -5,18 +5,18 @@
 #ifndef SMELT_OPS_INDEXER_LOGITS_LAUNCH_H
 #define SMELT_OPS_INDEXER_LOGITS_LAUNCH_H
 
+#include "codegen/families/indexer_logits_fwd.h"
 #include "runtime/kernel.h"
 #include "smelt/indexer_logits.h"
 
 struct CUstream_st;
 
-/* The kernel, and what of its spec and plan a launch goes by; see families/indexer_logits_fwd.h. */
+/* The kernel, and what a launch must know of its spec and plan. */
 struct smelt__indexer_scorer {
     const smelt_context *context;
     const struct smelt__kernel *kernel; /* the context's */
     int heads, dim, dtype;
-    int block_queries, block_keys;
-    int tensor_maps, map_queries, map_heads, map_pairs, map_keys;
+    struct smelt__indexer_logits_launch launch;
 };
 
 /* Of a kernel of the family indexer_logits_fwd. */

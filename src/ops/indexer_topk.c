@@ -118,7 +118,8 @@ static smelt_status find_chunks(const smelt_indexer_topk *indexer,
     const struct smelt__indexer_extent extent = {.tokens = args->tokens,
                                                  .rows = args->rows,
                                                  .causal_limit = args->causal_limit,
-                                                 .block_queries = indexer->scorer.block_queries,
+                                                 .block_queries =
+                                                     indexer->scorer.launch.block_queries,
                                                  .select = &indexer->select,
                                                  .limit = limit};
     *chunks = (struct smelt__indexer_chunks){

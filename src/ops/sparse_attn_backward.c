@@ -21,15 +21,8 @@ void smelt__sparse_attn_backward_make(const struct smelt__spec *spec,
     backward->chain = backward->kernels->kernels +
                       smelt__operator_pass(backward->kernels, SMELT_PASS_BACKWARD, &count);
     const struct smelt__kernel *main = smelt__grad_kernel(backward, SMELT__BACKWARD_MAIN);
-    const struct smelt__plan *plan = &main->plan;
-    backward->group_queries = smelt__plan_constant(plan, "GROUP_QUERIES", NULL);
-    backward->query_rows = smelt__plan_constant(plan, "QUERY_ROWS", NULL);
-    backward->head_blocks = smelt__plan_constant(plan, "HEAD_BLOCKS", NULL);
-    backward->block_heads = smelt__plan_constant(plan, "BLOCK_HEADS", NULL);
-    backward->tensor_maps = smelt__plan_constant(plan, "TENSOR_MAPS", NULL);
-    backward->sums_beside = smelt__plan_constant(plan, "SUMS_BESIDE", NULL);
-    backward->slice_blocks = smelt__plan_constant(plan, "SLICE_BLOCKS", NULL);
-    backward->sides = plan->cluster ? plan->cluster : 1;
+    backward->main = *smelt__sparse_attn_bwd_launch(&main->plan);
+    backward->sides = main->plan.cluster ? main->plan.cluster : 1;
     backward->main_blocks = main->resident_blocks;
 }
 
@@ -84,7 +77,7 @@ static smelt_status launch_groups(void *user, const struct smelt__key_grads_chun
     main->params.partials = chunk->partials;
     return launch(
         call, SMELT__BACKWARD_MAIN,
-        call->backward->slice_blocks
+        call->backward->main.slice_blocks
             ? main->grid.blocks
             : smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
         0, &main->params);

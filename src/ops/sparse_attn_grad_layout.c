@@ -28,18 +28,18 @@ smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
     return (struct smelt__key_grads_shape){
         .columns = backward->shape.dqk,
         .deterministic = backward->deterministic,
-        .group_items = backward->head_blocks,
-        .key_rows = backward->head_blocks / backward->sides,
-        .sums_beside = backward->sums_beside,
+        .group_items = backward->main.head_blocks,
+        .key_rows = backward->main.head_blocks / backward->sides,
+        .sums_beside = backward->main.sums_beside,
     };
 }
 
 /* Slices that there may be, of any grid: more for more items and keys. */
 static int64_t most_slices(const struct smelt__sparse_attn_backward *backward,
                            const struct smelt__key_grads_layout *dkv) {
-    const int64_t items = dkv->groups * backward->head_blocks, most = backward->main_blocks;
+    const int64_t items = dkv->groups * backward->main.head_blocks, most = backward->main_blocks;
     const int64_t blocks = items * (dkv->key_stride / KEY_STEP);
-    if (backward->slice_blocks == 0)
+    if (backward->main.slice_blocks == 0)
         return 0;
     return (items < most ? items : most) + (blocks < most ? blocks : most);
 }
@@ -47,17 +47,17 @@ static int64_t most_slices(const struct smelt__sparse_attn_backward *backward,
 struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_backward *backward,
                                               const struct smelt__grad_layout *layout,
                                               int64_t most) {
-    const int64_t items = layout->dkv.groups * backward->head_blocks;
+    const int64_t items = layout->dkv.groups * backward->main.head_blocks;
     const int64_t sliced = items % most, length = layout->dkv.key_stride / KEY_STEP;
     const int64_t takers = sliced * length < most ? sliced * length : most;
     struct smelt__grad_grid grid = {.blocks = items < most ? items : most};
-    if (backward->slice_blocks == 0 || sliced == 0 ||
+    if (backward->main.slice_blocks == 0 || sliced == 0 ||
         length - smelt__divide_up(length * sliced, takers) < LEAST_SAVED ||
         length * takers > UINT32_MAX)
         return grid;
     grid.blocks = items < most ? takers : most;
     grid.sliced = sliced;
-    grid.takers = takers / backward->slice_blocks;
+    grid.takers = takers / backward->main.slice_blocks;
     return grid;
 }
 
@@ -70,10 +70,12 @@ struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_ba
  */
 static int lists_are_their_items(const struct smelt__sparse_attn_backward *backward,
                                  const struct smelt__sparse_attn_call *call) {
-    const int whole = backward->block_heads * backward->head_blocks == backward->shape.heads;
-    return !backward->deterministic && !backward->shape.buckets && backward->group_queries == 1 &&
-           call->query_capacity == 0 && call->rows <= SMELT__CUT_LOOSE_ROWS &&
-           (backward->head_blocks == 1 || (backward->tensor_maps && whole));
+    const int whole =
+        backward->main.block_heads * backward->main.head_blocks == backward->shape.heads;
+    return !backward->deterministic && !backward->shape.buckets &&
+           backward->main.group_queries == 1 && call->query_capacity == 0 &&
+           call->rows <= SMELT__CUT_LOOSE_ROWS &&
+           (backward->main.head_blocks == 1 || (backward->main.tensor_maps && whole));
 }
 
 /*
@@ -86,7 +88,7 @@ static int64_t dq_list_stride(const struct smelt__sparse_attn_backward *backward
                               const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
                               int key_stride) {
     const int64_t row = backward->shape.dqk, query = row * backward->shape.heads;
-    const int64_t item = backward->head_blocks > 1 ? row * backward->block_heads : query;
+    const int64_t item = backward->main.head_blocks > 1 ? row * backward->main.block_heads : query;
     const int64_t *const strides = dq->strides;
     const int packed = !(strides[0] | strides[1] | strides[2] | strides[3]);
     const int64_t stride = packed ? query : call->tokens > 1 ? strides[1] : strides[0];
@@ -111,13 +113,13 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     const int64_t key_count = call->batches * call->rows;
     const struct smelt__key_grads_shape dkv = smelt__grad_shape(backward);
     struct smelt__grad_layout layout = {.queries = smelt__sparse_attn_count_queries(call)};
-    const int64_t groups = smelt__divide_up(layout.queries, backward->group_queries);
-    layout.entries = groups * backward->group_queries;
+    const int64_t groups = smelt__divide_up(layout.queries, backward->main.group_queries);
+    layout.entries = groups * backward->main.group_queries;
     layout.parts = smelt__divide_up(layout.entries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
     layout.dkv.groups = groups;
     layout.dkv.key_count = key_count;
     layout.dkv.key_stride =
-        (int)(smelt__divide_up(slots * backward->group_queries, KEY_STEP) * KEY_STEP);
+        (int)(smelt__divide_up(slots * backward->main.group_queries, KEY_STEP) * KEY_STEP);
     if (shape->buckets && layout.queries > 0) {
         const size_t bytes = smelt__partition_layout(layout.queries, shape->buckets).bytes;
         layout.partition = smelt__workspace_place(&layout.bytes, (int64_t)bytes, 1);
@@ -128,19 +130,20 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     layout.dkv.firsts =
         smelt__workspace_place(&layout.bytes, backward->deterministic ? groups : 0, sizeof(int));
     layout.dq_list_stride = dq_list_stride(backward, call, dq, layout.dkv.key_stride);
-    if (layout.dq_list_stride && backward->head_blocks > 1)
-        layout.dq_side_stride = (int64_t)backward->block_heads * shape->dqk *
+    if (layout.dq_list_stride && backward->main.head_blocks > 1)
+        layout.dq_side_stride = (int64_t)backward->main.block_heads * shape->dqk *
                                 (int64_t)sizeof(uint16_t) / (int64_t)sizeof(int);
     layout.dkv.keys =
         smelt__workspace_place(&layout.bytes, layout.dq_list_stride ? 0 : keys, sizeof(int));
-    layout.masks = smelt__workspace_place(&layout.bytes, backward->group_queries > 1 ? keys : 0, 1);
-    layout.statistics = smelt__workspace_place(&layout.bytes, layout.entries * backward->query_rows,
-                                               2 * sizeof(float));
+    layout.masks =
+        smelt__workspace_place(&layout.bytes, backward->main.group_queries > 1 ? keys : 0, 1);
+    layout.statistics = smelt__workspace_place(
+        &layout.bytes, layout.entries * backward->main.query_rows, 2 * sizeof(float));
     layout.dsink_parts = smelt__workspace_place(
         &layout.bytes, shape->sink ? layout.parts * shape->heads : 0, sizeof(float));
-    layout.slices =
-        smelt__workspace_place(&layout.bytes, most_slices(backward, &layout.dkv),
-                               (size_t)(backward->block_heads * shape->dqk) * sizeof(uint16_t));
+    layout.slices = smelt__workspace_place(&layout.bytes, most_slices(backward, &layout.dkv),
+                                           (size_t)(backward->main.block_heads * shape->dqk) *
+                                               sizeof(uint16_t));
     layout.progress =
         smelt__workspace_place(&layout.bytes, key_count > 0, SMELT__BACKWARD_ALIGNMENT);
     smelt__key_grads_place(&dkv, limit, &layout.bytes, &layout.dkv);

@@ -4,6 +4,7 @@
 #define SMELT_OPS_SPARSE_ATTN_GRAD_LAYOUT_H
 
 #include "codegen/families/sparse_attn.h"
+#include "codegen/families/sparse_attn_bwd.h"
 #include "ops/key_grads.h"
 #include "ops/operator.h"
 #include "ops/sparse_attn_call.h"
@@ -15,8 +16,7 @@ struct smelt__sparse_attn_backward {
     const int *bounds;                        /* of the buckets */
     const struct smelt__kernel *const *chain; /* the pass's kernels, the partition's first */
     int deterministic;
-    /* Constants of the main kernel's plan; codegen/families/sparse_attn_bwd.h has their meaning. */
-    int group_queries, query_rows, head_blocks, block_heads, tensor_maps, sums_beside, slice_blocks;
+    struct smelt__sparse_attn_bwd_launch main; /* of the main kernel's plan */
     int sides;           /* items of a group whose dkv a cluster sums before it is written: 2 with
                             pairs, else 1 */
     int64_t main_blocks; /* of the main kernel that are resident on the device at once */

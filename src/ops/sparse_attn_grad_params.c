@@ -73,9 +73,9 @@ struct sparse_attn_bwd_lists_params smelt__grad_lists(const struct smelt__grad_c
         .zeros = at(call, layout->progress),
         .zero_vectors = smelt__grad_zeros(call) / ZERO_WORDS,
         .groups = (int)layout->dkv.groups,
-        .group_queries = backward->group_queries,
+        .group_queries = backward->main.group_queries,
         .key_stride = list_stride(layout),
-        .copies = layout->dq_side_stride ? backward->head_blocks : 1,
+        .copies = layout->dq_side_stride ? backward->main.head_blocks : 1,
         .copy_stride = (int)layout->dq_side_stride,
         .topk = backward->shape.topk,
         .ascending = call->args.rows > SMELT__CUT_ASCENDING_ROWS,
@@ -104,7 +104,7 @@ struct sparse_attn_bwd_rows_params smelt__grad_rows(const struct smelt__grad_cal
         .lse_token_stride = args->lse.strides[1],
         .lse_head_stride = args->lse.strides[2],
         .entries = (int)layout->entries,
-        .query_rows = call->backward->query_rows,
+        .query_rows = call->backward->main.query_rows,
     };
     params.work = find_queries(call, &params.last_range);
     params.work.overlaps = 1; /* it reads nothing of the lists kernel's */
@@ -133,8 +133,8 @@ static smelt_status make_map(const struct smelt__grad_call *call, const char *na
         .element = SMELT__MAP_BF16,
         .swizzle = SMELT__MAP_SWIZZLE_128,
         .dimensions = 4,
-        .box = {TENSOR_MAP_COLUMNS, (uint32_t)(backward->block_heads / backward->group_queries), 1,
-                1},
+        .box = {TENSOR_MAP_COLUMNS,
+                (uint32_t)(backward->main.block_heads / backward->main.group_queries), 1, 1},
         .entered = 1,
     };
     for (int i = 0; i < 4; i++)
@@ -191,7 +191,7 @@ smelt_status smelt__grad_main(const struct smelt__grad_call *call,
         .step = step_of(call),
         .scale = args->scale,
     };
-    if (!backward->tensor_maps)
+    if (!backward->main.tensor_maps)
         return SMELT_OK;
     smelt_status status = make_map(call, "q", &args->q, backward->shape.dqk, &params->q_map);
     return status == SMELT_OK ? make_map(call, "grad_out", &args->grad_out, backward->shape.dv,
@@ -214,12 +214,12 @@ static struct dq_slices slices_of(const struct smelt__grad_call *call,
         .dq_batch_stride = args->dq.strides[0],
         .dq_token_stride = args->dq.strides[1],
         .dq_head_stride = args->dq.strides[2],
-        .items = (int)(grid->sliced / backward->slice_blocks),
+        .items = (int)(grid->sliced / backward->main.slice_blocks),
         .takers = (int)grid->takers,
-        .sides = backward->slice_blocks,
-        .group_queries = backward->group_queries,
-        .head_blocks = backward->head_blocks,
-        .member_rows = backward->block_heads / backward->group_queries,
+        .sides = backward->main.slice_blocks,
+        .group_queries = backward->main.group_queries,
+        .head_blocks = backward->main.head_blocks,
+        .member_rows = backward->main.block_heads / backward->main.group_queries,
         .heads = backward->shape.heads,
         .tokens = (int)args->tokens,
     };

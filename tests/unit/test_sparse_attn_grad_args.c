@@ -25,10 +25,7 @@ static struct smelt__sparse_attn_backward backward_of(int sink, int buckets, int
         .shape = {HEADS, DQK, DV, TOPK, sink, buckets},
         .bounds = bounds,
         .deterministic = deterministic,
-        .group_queries = 1,
-        .query_rows = 16,
-        .head_blocks = 1,
-        .block_heads = 16,
+        .main = {.group_queries = 1, .query_rows = 16, .head_blocks = 1, .block_heads = 16},
         .sides = 1,
     };
 }
@@ -209,8 +206,8 @@ static void workspace(void **state) {
             backward_of(kind & 1, kind & 2 ? 2 : 0, kind & 4 ? 1 : 0);
         smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
         size_t before = 0;
-        backward.group_queries = kind & 1 ? 4 : 1;
-        backward.slice_blocks = kind & 4 ? 0 : 1;
+        backward.main.group_queries = kind & 1 ? 4 : 1;
+        backward.main.slice_blocks = kind & 4 ? 0 : 1;
         backward.main_blocks = 132;
         args.rows = 100;
         args.width = TOPK;
@@ -295,9 +292,9 @@ static void lists(void **state) {
     args = legal_args();
     other.deterministic = 1;
     assert_int_equal(lists_in_dq(&other, &args), 0);
-    other = plain, other.head_blocks = 2, other.block_heads = HEADS / 2;
+    other = plain, other.main.head_blocks = 2, other.main.block_heads = HEADS / 2;
     assert_int_equal(lists_in_dq(&other, &args), 0); /* items that have one list */
-    other.tensor_maps = 1;
+    other.main.tensor_maps = 1;
     assert_int_equal(lists_in_dq(&other, &args), PACKED);
     assert_int_equal(layout_of(&other, &args).dq_side_stride, PACKED / 2);
     assert_int_equal(layout_of(&plain, &args).dq_side_stride, 0);
@@ -307,9 +304,9 @@ static void lists(void **state) {
     args.width++; /* longer than an item's rows */
     assert_int_equal(lists_in_dq(&other, &args), 0);
     args = legal_args();
-    other.shape.topk = TOPK, other.block_heads = HEADS; /* the second one has no head */
+    other.shape.topk = TOPK, other.main.block_heads = HEADS; /* the second one has no head */
     assert_int_equal(lists_in_dq(&other, &args), 0);
-    other = plain, other.group_queries = 2;
+    other = plain, other.main.group_queries = 2;
     assert_int_equal(lists_in_dq(&other, &args), 0);
     other = plain, other.shape.buckets = 2;
     assert_int_equal(lists_in_dq(&other, &args), 0);
@@ -338,9 +335,9 @@ static void check_grid(const struct smelt__sparse_attn_backward *backward, int64
     const struct smelt__sparse_attn_call call = SMELT__SPARSE_ATTN_CALL(&args);
     const struct smelt__grad_layout layout = smelt__grad_find_layout(backward, &call, &args.dq, 0);
     const struct smelt__grad_grid grid = smelt__grad_find_grid(backward, &layout, most);
-    const int64_t items = tokens * backward->head_blocks, sides = backward->slice_blocks;
+    const int64_t items = tokens * backward->main.head_blocks, sides = backward->main.slice_blocks;
     const int64_t length = layout.dkv.key_stride / 64;
-    const size_t slice = (size_t)(backward->block_heads * backward->shape.dqk) * 2;
+    const size_t slice = (size_t)(backward->main.block_heads * backward->shape.dqk) * 2;
     assert_in_range(grid.blocks, 1, most);
     if (grid.sliced == 0) {
         assert_int_equal(grid.blocks, items < most ? items : most);
@@ -360,7 +357,7 @@ static void slices(void **state) {
     for (int sides = 1; sides <= 2; sides++) {
         struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
         backward.shape.topk = 4000;
-        backward.slice_blocks = backward.head_blocks = sides;
+        backward.main.slice_blocks = backward.main.head_blocks = sides;
         backward.main_blocks = 132;
         for (int64_t most = sides; most <= 132; most += most < 8 ? sides : 62)
             for (int64_t tokens = 1; tokens < 300; tokens += tokens < 20 ? 1 : 7)
@@ -370,7 +367,7 @@ static void slices(void **state) {
     /* 4096 items of ten key blocks on 132 multiprocessors: four are left, for forty. */
     struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
     const struct smelt__grad_layout layout = {.dkv = {.groups = 4096, .key_stride = 640}};
-    backward.slice_blocks = 1;
+    backward.main.slice_blocks = 1;
     const struct smelt__grad_grid grid = smelt__grad_find_grid(&backward, &layout, 132);
     assert_int_equal(grid.blocks, 132);
     assert_int_equal(grid.sliced, 4);
@@ -404,7 +401,7 @@ static void map_strides(void **state) {
     smelt_sparse_attn_grad_args args = legal_args();
     struct smelt__grad_call call;
     (void)state;
-    backward.tensor_maps = 1;
+    backward.main.tensor_maps = 1;
     args.batches = 1;
     args.q.strides[1] = INT64_C(1) << 39;
     args.q.strides[0] = 3 * args.q.strides[1];

@@ -17,17 +17,23 @@ enum { SMELT__INDEXER_BWD_MOST_EXACT = 1 << 21 };
 /* Values of the knob `variant`. */
 enum smelt__indexer_bwd_main_variant { SMELT__INDEXER_BWD_MMA = 0, SMELT__INDEXER_BWD_SM90 };
 
-/*
- * Each plans its variant or says why it cannot: 0, or -1 with the reason. Constants that all of
- * them have, which the operator reads:
- *   GROUP_QUERIES  queries of an item, 1, 2, 4 or 8
- *   QUERY_ROWS     rows a query has in an item: heads, padded
- *   BLOCK_HEADS    rows of an item: GROUP_QUERIES * QUERY_ROWS
- *   GROUP_TILES    2: the kernel wants lists in three parts, by halves of the members
- *                  (indexer_bwd_main.params.h, runs); 1: it does not
- *   TENSOR_MAPS    1: the kernel reads q_map
- *   EXACT_GROUPS   with DETERMINISTIC: groups of a launch at most
- */
+/* What the host reads of a plan; each is a constant of the kernel, too. */
+struct smelt__indexer_bwd_main_launch {
+    int group_queries; /* of an item: 1, 2, 4 or 8 */
+    int block_heads;   /* rows of an item: group_queries times a query's QUERY_ROWS */
+    int group_tiles;   /* 2: the kernel reads lists in three parts, by halves of the members
+                          (indexer_bwd_main.params.h, runs); 1: it does not */
+    int tensor_maps;   /* 1: the kernel reads q_map */
+    int exact_groups;  /* with deterministic=1: groups of a launch at most */
+};
+
+static inline const struct smelt__indexer_bwd_main_launch *
+smelt__indexer_bwd_main_launch(const struct smelt__plan *plan) {
+    _Static_assert(sizeof(struct smelt__indexer_bwd_main_launch) <= sizeof plan->launch, "room");
+    return (const void *)plan->launch;
+}
+
+/* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message);
 int smelt__indexer_bwd_main_plan_sm90(const struct smelt__spec *spec,

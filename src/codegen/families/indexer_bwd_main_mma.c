@@ -128,19 +128,23 @@ static int choose_rows(struct choice *choice, const struct smelt__spec *spec,
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           const struct smelt__arch *arch, struct smelt__plan *plan) {
+    struct smelt__indexer_bwd_main_launch *const launch = (void *)plan->launch;
+    launch->group_queries = choice->group;
+    launch->block_heads = rows_of(choice);
+    launch->group_tiles = 1;
     const struct smelt__plan_row constants[] = {
-        {"GROUP_QUERIES", "group", choice->group, "queries of an item"},
+        {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"BLOCK_KEYS", NULL, KEYS, "rows of k of one step of the main loop"},
         {"WARPS", NULL, warps_of(choice), "of a thread block"},
         {"QUERY_ROWS", NULL, choice->query_rows, "rows of a query: heads, padded"},
-        {"BLOCK_HEADS", NULL, rows_of(choice), "rows of an item"},
+        {"BLOCK_HEADS", NULL, launch->block_heads, "rows of an item"},
         {"KEY_TILES", NULL, choice->key_tiles, "tiles of 16 keys in a unit of dK"},
         {"UNIT_UNROLL", NULL, rows_of(choice) / TILE,
          "k-steps of a unit of dK that are written out"},
         {"ENTRY_SLOTS", NULL, entry_slots(choice), "key blocks whose keys' numbers are kept"},
-        {"GROUP_TILES", NULL, 1, "its keys are one list, whoever has them"},
-        {"TENSOR_MAPS", NULL, 0, "no rows come by the copy engine"},
+        {"GROUP_TILES", NULL, launch->group_tiles, "its keys are one list, whoever has them"},
+        {"TENSOR_MAPS", NULL, launch->tensor_maps, "no rows come by the copy engine"},
         {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
          "1: four values are added to global memory at once"},
     };

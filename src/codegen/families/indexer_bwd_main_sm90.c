@@ -72,8 +72,13 @@ static int number_stages(int tiles) {
 
 static void add_constants(const struct smelt__spec *spec, int group, int tiles,
                           struct smelt__plan *plan) {
+    struct smelt__indexer_bwd_main_launch *const launch = (void *)plan->launch;
+    launch->group_queries = group;
+    launch->block_heads = tiles * ROWS;
+    launch->group_tiles = tiles > 1 && group > 1 ? 2 : 1;
+    launch->tensor_maps = 1;
     const struct smelt__plan_row constants[] = {
-        {"GROUP_QUERIES", "group", group, "queries of an item"},
+        {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"BLOCK_KEYS", NULL, KEYS, "keys of a key block"},
@@ -81,10 +86,10 @@ static void add_constants(const struct smelt__spec *spec, int group, int tiles,
         {"NUMBER_STAGES", NULL, number_stages(tiles), "key blocks whose numbers are kept"},
         {"QUERY_ROWS", NULL, tiles * ROWS / group, "rows of a query: heads, padded"},
         {"ROW_TILES", NULL, tiles, "of 64 rows of an item"},
-        {"BLOCK_HEADS", NULL, tiles * ROWS, "rows of an item"},
-        {"GROUP_TILES", NULL, tiles > 1 && group > 1 ? 2 : 1,
+        {"BLOCK_HEADS", NULL, launch->block_heads, "rows of an item"},
+        {"GROUP_TILES", NULL, launch->group_tiles,
          "2: lists are in sections: of the first half of the queries, of both, of the second"},
-        {"TENSOR_MAPS", NULL, 1, "1: q is read through its map"},
+        {"TENSOR_MAPS", NULL, launch->tensor_maps, "1: q is read through its map"},
         {"SCORES_REGISTERS", NULL, tiles > 1 ? SCORES_REGISTERS : SCORES_REGISTERS_ALONE,
          "of a thread, X and dQ"},
         {"SUMS_REGISTERS", NULL, tiles > 1 ? SUMS_REGISTERS : SUMS_REGISTERS_ALONE,

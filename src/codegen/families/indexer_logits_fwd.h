@@ -9,15 +9,23 @@ extern const struct smelt__family smelt__indexer_logits_fwd;
 /* Sets the kernel's name and adds what every variant has: HEADS, DIM, FP8. plan->variant is set. */
 void smelt__indexer_logits_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);
 
-/*
- * Each plans its variant or says why it cannot: 0, or -1 with the reason. Constants that the host
- * code reads (src/ops/indexer_logits.c):
- *   BLOCK_QUERIES, BLOCK_KEYS  of an item of the grid: plan->item is "tile", and a launch has
- *                              ceil(tokens / BLOCK_QUERIES) * ceil(rows / BLOCK_KEYS) of them
- *   TENSOR_MAPS                1: the params struct's maps are made, of boxes of
- *   MAP_QUERIES, MAP_HEADS, MAP_KEYS  (with TENSOR_MAPS alone; each at most 256)
- *   MAP_PAIRS                  above 0: q's boxes are of so many pairs of heads
- */
+/* What the host reads of a plan; each is a constant of the kernel, too. */
+struct smelt__indexer_logits_launch {
+    /* Of an item of the grid, a "tile": a launch has ceil(tokens / block_queries) *
+     * ceil(rows / block_keys) of them. */
+    int block_queries, block_keys;
+    int tensor_maps;                      /* 1: the params struct's maps are made, with boxes of */
+    int map_queries, map_heads, map_keys; /* each at most 256 */
+    int map_pairs;                        /* above 0: a box of q holds this many pairs of heads */
+};
+
+static inline const struct smelt__indexer_logits_launch *
+smelt__indexer_logits_launch(const struct smelt__plan *plan) {
+    _Static_assert(sizeof(struct smelt__indexer_logits_launch) <= sizeof plan->launch, "room");
+    return (const void *)plan->launch;
+}
+
+/* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message);

@@ -65,15 +65,18 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
+    struct smelt__indexer_logits_launch *const launch = (void *)plan->launch;
+    launch->block_queries = choice->block_queries;
+    launch->block_keys = choice->warps * choice->warp_keys;
     const struct smelt__plan_row constants[] = {
         {"WARPS", "warps", choice->warps, "of a thread block"},
         {"WARP_KEYS", "warp_keys", choice->warp_keys, "keys that a warp keeps in registers"},
-        {"BLOCK_QUERIES", "block_queries", choice->block_queries, "queries of an item"},
+        {"BLOCK_QUERIES", "block_queries", launch->block_queries, "queries of an item"},
         {"STAGES", "stages", choice->stages, "parts of queries in flight"},
-        {"BLOCK_KEYS", NULL, choice->warps * choice->warp_keys, "keys of an item"},
+        {"BLOCK_KEYS", NULL, launch->block_keys, "keys of an item"},
         {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},
         {"STAGE_HEADS", NULL, choice->stage_heads, "heads of eight queries in one stage"},
-        {"TENSOR_MAPS", NULL, 0, "nothing comes by the copy engine"},
+        {"TENSOR_MAPS", NULL, launch->tensor_maps, "nothing comes by the copy engine"},
         {"DEPENDENT_LAUNCH", NULL, plan->arch->dependent_launch,
          "1: may begin before the kernel ahead of it has ended"},
     };

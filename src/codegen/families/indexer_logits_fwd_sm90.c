@@ -135,6 +135,16 @@ static int registers_needed(const struct choice *choice) {
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
+    struct smelt__indexer_logits_launch *const launch = (void *)plan->launch;
+    *launch = (struct smelt__indexer_logits_launch){
+        .block_queries = choice->sets * SET_QUERIES,
+        .block_keys = KEYS,
+        .tensor_maps = 1,
+        .map_queries = SET_QUERIES,
+        .map_heads = PAIR,
+        .map_keys = KEYS,
+        .map_pairs = choice->heads % PAIR ? 0 : choice->padded_heads / PAIR,
+    };
     const struct smelt__plan_row constants[] = {
         {"GROUPS", "groups", choice->groups, "warpgroups that compute"},
         {"PART_COLUMNS", "columns", choice->part_columns, "columns of a product"},
@@ -143,8 +153,8 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"STAGES", NULL, choice->stages, "slabs of keys in flight"},
         {"QUERY_BUFFERS", NULL, choice->query_buffers, "blocks whose queries are in flight"},
         {"PADDED_HEADS", NULL, choice->padded_heads, "columns of a query"},
-        {"BLOCK_QUERIES", NULL, choice->sets * SET_QUERIES, "queries of a block"},
-        {"BLOCK_KEYS", NULL, KEYS, "keys of a slab"},
+        {"BLOCK_QUERIES", NULL, launch->block_queries, "queries of a block"},
+        {"BLOCK_KEYS", NULL, launch->block_keys, "keys of a slab"},
         {"BLOCK_START", NULL, BLOCK_START, "what a block costs before its first slab, in slabs"},
         {"MOST_WEIGHTS", NULL, MOST_WEIGHTS, "weights that a thread keeps"},
         {"SCALES_AHEAD", NULL, choice->sets != 2,
@@ -160,12 +170,12 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"FILL_BYTES", NULL, FILL_BYTES, "of -inf, one bulk store"},
         {"MATH_REGISTERS", NULL, choice->math_registers, "of a thread that computes"},
         {"OTHER_REGISTERS", NULL, OTHER_REGISTERS, "of a thread that loads or fills"},
-        {"TENSOR_MAPS", NULL, 1, "1: q and k come by the copy engine"},
-        {"MAP_QUERIES", NULL, SET_QUERIES, "queries of a box"},
-        {"MAP_HEADS", NULL, PAIR, "heads of a box, or of a pair"},
-        {"MAP_PAIRS", NULL, choice->heads % PAIR ? 0 : choice->padded_heads / PAIR,
+        {"TENSOR_MAPS", NULL, launch->tensor_maps, "1: q and k come by the copy engine"},
+        {"MAP_QUERIES", NULL, launch->map_queries, "queries of a box"},
+        {"MAP_HEADS", NULL, launch->map_heads, "heads of a box, or of a pair"},
+        {"MAP_PAIRS", NULL, launch->map_pairs,
          "pairs of heads of a box; 0: boxes know of no pairs"},
-        {"MAP_KEYS", NULL, KEYS, "keys of a box"},
+        {"MAP_KEYS", NULL, launch->map_keys, "keys of a box"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }

@@ -29,18 +29,26 @@ enum { SMELT__SPARSE_ATTN_BWD_MOST_GROUP = 8 };
 /* Entries of a block of the kernel sparse_attn_bwd_rows. */
 enum { SMELT__SPARSE_ATTN_BWD_ENTRIES = 16 };
 
-/*
- * The main kernel's plans. Each plans its variant or says why it cannot: 0, or -1 with the reason.
- * Constants that all of them have, which the operator reads:
- *   GROUP_QUERIES  queries of an item, 1, 2, 4 or 8
- *   QUERY_ROWS     rows a query has in the tiles of all its items together: heads, padded
- *   HEAD_BLOCKS    items of a group
- *   BLOCK_HEADS    rows of an item: GROUP_QUERIES * QUERY_ROWS / HEAD_BLOCKS
- *   TENSOR_MAPS    1: the kernel reads q_map and grad_out_map
- *   SUMS_BESIDE    multiprocessors to leave to the sums of partial rows, which it lets begin beside
- *                  it; 0: it does not
- *   SLICE_BLOCKS   thread blocks that take a slice of items side by side, where the last items may
- *                  be cut into slices; 0: they may not
+/* What the host reads of a main kernel's plan; each is a constant of the kernel, too. */
+struct smelt__sparse_attn_bwd_launch {
+    int group_queries; /* of an item: 1, 2, 4 or 8 */
+    int query_rows;    /* of a query in the tiles of all its items together: heads, padded */
+    int head_blocks;   /* items of a group */
+    int block_heads;   /* rows of an item: group_queries * query_rows / head_blocks */
+    int tensor_maps;   /* 1: the kernel reads q_map and grad_out_map */
+    int sums_beside;   /* multiprocessors to leave to the sums of partial rows, which run beside
+                          it; 0: they do not */
+    int slice_blocks;  /* thread blocks that share a slice, where the last items may be cut into
+                          slices; 0: they may not */
+};
+
+static inline const struct smelt__sparse_attn_bwd_launch *
+smelt__sparse_attn_bwd_launch(const struct smelt__plan *plan) {
+    _Static_assert(sizeof(struct smelt__sparse_attn_bwd_launch) <= sizeof plan->launch, "room");
+    return (const void *)plan->launch;
+}
+
+/* The main kernel's plans. Each plans its variant or says why it cannot: 0, or -1 with the reason.
  */
 int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message);

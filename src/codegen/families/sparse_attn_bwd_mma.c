@@ -273,17 +273,24 @@ static int unit_unroll(const struct choice *choice) {
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           const struct smelt__arch *arch, struct smelt__plan *plan) {
+    struct smelt__sparse_attn_bwd_launch *const launch = (void *)plan->launch;
+    *launch = (struct smelt__sparse_attn_bwd_launch){
+        .group_queries = 1,
+        .query_rows = choice->head_blocks * block_heads(choice),
+        .head_blocks = choice->head_blocks,
+        .block_heads = block_heads(choice),
+    };
     const struct smelt__plan_row constants[] = {
         {"BLOCK_KEYS", "block_keys", choice->block_keys, "KV rows of one step of the main loop"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"WARPS", "warps", choice->warps, "of a thread block"},
-        {"BLOCK_HEADS", "block_heads", block_heads(choice), "heads of a thread block"},
-        {"GROUP_QUERIES", NULL, 1, "queries of an item"},
-        {"QUERY_ROWS", NULL, choice->head_blocks * block_heads(choice), "heads, padded"},
-        {"HEAD_BLOCKS", NULL, choice->head_blocks, "items of a query"},
-        {"TENSOR_MAPS", NULL, 0, "no rows come by the copy engine"},
-        {"SUMS_BESIDE", NULL, 0, "sums of partial rows follow it"},
-        {"SLICE_BLOCKS", NULL, 0, "items are not sliced"},
+        {"BLOCK_HEADS", "block_heads", launch->block_heads, "heads of a thread block"},
+        {"GROUP_QUERIES", NULL, launch->group_queries, "queries of an item"},
+        {"QUERY_ROWS", NULL, launch->query_rows, "heads, padded"},
+        {"HEAD_BLOCKS", NULL, launch->head_blocks, "items of a query"},
+        {"TENSOR_MAPS", NULL, launch->tensor_maps, "no rows come by the copy engine"},
+        {"SUMS_BESIDE", NULL, launch->sums_beside, "sums of partial rows follow it"},
+        {"SLICE_BLOCKS", NULL, launch->slice_blocks, "items are not sliced"},
         {"SCORE_HEAD_GROUPS", NULL, choice->score_head_groups,
          "warps side by side over the heads of S"},
         {"SCORE_KEY_GROUPS", NULL, choice->score_key_groups, "over its keys"},

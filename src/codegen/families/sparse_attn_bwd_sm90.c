@@ -120,27 +120,36 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
     const int rows = padded_heads(heads);
     const int group = smelt__spec_knob(spec, "group", rows < ROWS ? ROWS / rows : 1);
     const int query_rows = group > 1 || rows < ROWS ? ROWS / group : rows;
+    struct smelt__sparse_attn_bwd_launch *const launch = (void *)plan->launch;
+    *launch = (struct smelt__sparse_attn_bwd_launch){
+        .group_queries = group,
+        .query_rows = query_rows,
+        .head_blocks = group * query_rows / ROWS,
+        .block_heads = ROWS,
+        .tensor_maps = 1,
+        .sums_beside = sums_beside(spec, plan),
+        .slice_blocks = slice_blocks(spec, plan),
+    };
     const struct smelt__plan_row constants[] = {
-        {"GROUP_QUERIES", "group", group, "queries of an item"},
+        {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
         {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"STAGES", NULL, 1, "key blocks in shared memory, filled tile by tile"},
-        {"QUERY_ROWS", NULL, query_rows, "rows of a query: heads, padded"},
-        {"HEAD_BLOCKS", NULL, group * query_rows / ROWS, "items of a group"},
-        {"BLOCK_HEADS", NULL, ROWS, "rows of an item"},
+        {"QUERY_ROWS", NULL, launch->query_rows, "rows of a query: heads, padded"},
+        {"HEAD_BLOCKS", NULL, launch->head_blocks, "items of a group"},
+        {"BLOCK_HEADS", NULL, launch->block_heads, "rows of an item"},
         {"PAIR", "pairs", plan->cluster > 0, "1: two items side by side add up their dKV"},
-        {"TENSOR_MAPS", NULL, 1, "1: Q and dO are read through their maps"},
-        {"SUMS_BESIDE", NULL, sums_beside(spec, plan),
+        {"TENSOR_MAPS", NULL, launch->tensor_maps, "1: Q and dO are read through their maps"},
+        {"SUMS_BESIDE", NULL, launch->sums_beside,
          "multiprocessors left to the sums of partial rows"},
-        {"SLICE_BLOCKS", NULL, slice_blocks(spec, plan),
-         "thread blocks that take a slice of items"},
+        {"SLICE_BLOCKS", NULL, launch->slice_blocks, "thread blocks that take a slice of items"},
         {"SCORES_REGISTERS", NULL, SCORES_REGISTERS, "of a thread, S, dP and some of dQ"},
         {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "of a thread, the gather and most of dQ"},
         {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "of a thread, dKV"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
-    plan->blocks_per_item = group * query_rows / ROWS;
+    plan->blocks_per_item = launch->head_blocks;
 }
 
 /* Where what the other thread block of a pair sends lands: with less wide keys there is room for

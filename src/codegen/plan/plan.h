@@ -10,7 +10,12 @@
 #include "codegen/spec/spec.h"
 #include "codegen/text.h"
 
-enum { SMELT__MAX_CONSTANTS = 96, SMELT__MAX_REGIONS = 32, SMELT__KERNEL_NAME = 128 };
+enum {
+    SMELT__MAX_CONSTANTS = 96,
+    SMELT__MAX_REGIONS = 32,
+    SMELT__KERNEL_NAME = 128,
+    SMELT__MAX_LAUNCH = 8
+};
 
 enum smelt__origin {
     SMELT__FROM_SPEC,   /* says what is computed */
@@ -57,6 +62,9 @@ struct smelt__plan {
     int persistent; /* 1: no more blocks than are resident at once; each does the work of several,
                        in a grid-stride loop */
     int contiguous; /* 1, of a persistent grid: of neighbours, instead */
+    /* What the host code reads to launch the kernel: a struct of ints that the family's header
+     * defines, with the function that returns it. All 0 in families without one. */
+    int launch[SMELT__MAX_LAUNCH];
     const char *defect; /* a mistake of the plan function: what was added twice or beyond the
                            capacity; NULL: none */
 };
