@@ -1,8 +1,8 @@
 /* The reader of exported archives: the head, the index in order, and finding by bisection. An input
  * is tried as it is, and with its sizes and the index's checksum put right. */
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -26,17 +26,21 @@ static int take_record(void *user, const struct smelt__archive_record *record) {
     return 0;
 }
 
+static char path[] = "/tmp/smelt-fuzz-archive-XXXXXX";
+
+static void remove_file(void) {
+    unlink(path);
+}
+
 static void try_bytes(const unsigned char *bytes, size_t count) {
     static int file = -1;
-    static char path[64];
     struct smelt__archive archive;
     char why[512] = "";
     unsigned char name[32] = {0x80};
 
     if (file < 0) {
-        file = memfd_create("archive", MFD_CLOEXEC);
-        FUZZ_REQUIRE(file >= 0 && fchmod(file, 0600) == 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+        file = mkostemp(path, O_CLOEXEC);
+        FUZZ_REQUIRE(file >= 0 && atexit(remove_file) == 0);
     }
     FUZZ_REQUIRE(ftruncate(file, 0) == 0);
     FUZZ_REQUIRE(pwrite(file, bytes, count, 0) == (ssize_t)count);
