@@ -19,21 +19,18 @@ static void require_printed_again(const struct smelt__tuning_line *line) {
     smelt__text_free(&text);
 }
 
+/* A line alone: what stands before and after it in the file has no effect on it. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const char *at = (const char *)data, *end = at + size;
+    const char *text = (const char *)data, *newline = memchr(text, '\n', size);
+    size_t length = newline ? (size_t)(newline - text) : size;
+    struct smelt__tuning_line line;
+    struct smelt__message message = {0};
 
-    while (at < end) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        size_t length = (size_t)((newline ? newline : end) - at);
-        struct smelt__tuning_line line;
-        struct smelt__message message = {0};
-        int result = smelt__tuning_line_parse(at, length, &line, &message);
-        FUZZ_REQUIRE(result >= -1 && result <= 1);
-        if (result < 0)
-            FUZZ_REQUIRE(message.text[0] != '\0');
-        if (result == 1)
-            require_printed_again(&line);
-        at += length + (newline != NULL);
-    }
+    int result = smelt__tuning_line_parse(text, length, &line, &message);
+    FUZZ_REQUIRE(result >= -1 && result <= 1);
+    if (result < 0)
+        FUZZ_REQUIRE(message.text[0] != '\0');
+    if (result == 1)
+        require_printed_again(&line);
     return 0;
 }
