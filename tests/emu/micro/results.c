@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_A_LINE = 8, MOST_ULPS = 2, LINE = 256 };
+enum { MOST_ULPS = 2 };
 
 struct result {
     char name[CASE_NAME];
@@ -45,15 +45,10 @@ static uint32_t word_at(const void *out, size_t index) {
 void results_write(FILE *file, const struct micro_case *one, const void *out) {
     size_t words = one->out_bytes / 4, kept = words_kept(one);
     size_t stride = words > kept ? (words + kept - 1) / kept : 1;
-    fprintf(file, "= %s\n%016" PRIx64 " %zu %zu\n", one->name, hash_of(out, one->out_bytes),
+    fprintf(file, "%s: %016" PRIx64 " %zu %zu", one->name, hash_of(out, one->out_bytes),
             one->out_bytes, stride);
-    size_t column = 0;
-    for (size_t i = 0; i < words; i += stride, column++)
-        fprintf(file, "%s%x",
-                column == 0             ? ""
-                : column % WORDS_A_LINE ? " "
-                                        : "\n",
-                word_at(out, i));
+    for (size_t i = 0; i < words; i += stride)
+        fprintf(file, " %x", word_at(out, i));
     fprintf(file, "\n");
 }
 
@@ -83,59 +78,52 @@ static int read_words(struct result *result, const char *line) {
     }
 }
 
-/* One line; *heading: the next one holds hash, bytes and stride. */
-static int read_line(struct results *results, struct result **current, int *heading,
-                     const char *line) {
+static int read_line(struct results *results, const char *line) {
+    const char *colon = strchr(line, ':');
+    struct result *result;
+    int used = 0;
     if (line[0] == '#')
         return 0;
-    if (line[0] == '=') {
-        struct result *result = calloc(1, sizeof *result);
-        if (!result)
-            return -1;
-        snprintf(result->name, sizeof result->name, "%.*s", (int)strcspn(line + 2, "\n"), line + 2);
-        *current = *results->last = result;
-        results->last = &result->next;
-        results->count++;
-        *heading = 1;
-        return 0;
-    }
-    if (!*current)
+    result = calloc(1, sizeof *result);
+    if (!result)
         return -1;
-    if (!*heading)
-        return read_words(*current, line);
-    *heading = 0;
-    return sscanf(line, "%" SCNx64 " %zu %zu", &(*current)->hash, &(*current)->bytes,
-                  &(*current)->stride) == 3
-               ? 0
-               : -1;
+    *results->last = result;
+    results->last = &result->next;
+    results->count++;
+    if (!colon || colon - line >= CASE_NAME ||
+        sscanf(colon + 1, "%" SCNx64 " %zu %zu%n", &result->hash, &result->bytes, &result->stride,
+               &used) != 3)
+        return -1;
+    memcpy(result->name, line, (size_t)(colon - line));
+    return read_words(result, colon + 1 + used);
 }
 
 struct results *results_read(const char *path) {
     struct results *results = calloc(1, sizeof *results);
-    struct result *current = NULL;
-    char line[LINE];
-    int heading = 0, number = 0;
+    char *line = NULL;
+    size_t room = 0;
+    int number = 0, status = -1;
     FILE *file = fopen(path, "r");
     if (!file || !results) {
         fprintf(stderr, "micro: %s cannot be read\n", path);
-        goto fail;
+        goto out;
     }
     results->last = &results->first;
-    while (fgets(line, sizeof line, file)) {
+    while (getline(&line, &room, file) > 0) {
         number++;
-        if (read_line(results, &current, &heading, line)) {
+        if (read_line(results, line)) {
             fprintf(stderr, "micro: %s:%d: not a line of recorded results\n", path, number);
-            goto fail;
+            goto out;
         }
     }
-    fclose(file);
-    return results;
-fail:
+    status = 0;
+out:
+    free(line);
     if (file)
         fclose(file);
-    if (results)
+    if (status && results)
         results_free(results);
-    return NULL;
+    return status ? NULL : results;
 }
 
 void results_free(struct results *results) {

@@ -1,11 +1,10 @@
 /*
- * Recorded results: a text file with, for each case,
+ * Recorded results: a text file with a line for each case,
  *
- *     = NAME
- *     HASH BYTES STRIDE       of the whole output, hexadecimal; which words follow: every STRIDE-th
- *     WORD WORD ...           hexadecimal, eight a line
+ *     NAME: HASH BYTES STRIDE WORD WORD ...
  *
- * Lines that begin with # are comments.
+ * HASH, BYTES: of the whole output. The words are every STRIDE-th of it. Hash and words are
+ * hexadecimal. Lines that begin with # are comments.
  */
 #ifndef SMELT_MICRO_RESULTS_H
 #define SMELT_MICRO_RESULTS_H
