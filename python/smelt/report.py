@@ -20,6 +20,7 @@ from typing import NamedTuple
 OURS = "smelt"  # contenders whose first word it is are smelt; of this very name: the one that is compared
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#9c6b4e", "#a463f2")
 ROW_INCHES, GAP, WIDTH_INCHES = 0.14, 0.7, 8.5  # of a bar; between groups, in bars; of a figure
+FONT = "text{font-family: DejaVu Sans, Verdana, Arial, sans-serif}"
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 960px; margin: 2em auto; padding: 0 1em; color: #222 }
 table { border-collapse: collapse; font-size: 13px } td, th { padding: 2px 10px; border-bottom: 1px solid #ddd }
@@ -273,7 +274,22 @@ def svg_of(parts: list[tuple]) -> str:
     figure.savefig(written, format="svg", metadata={"Date": None})
     pyplot.close(figure)
     text = written.getvalue()
-    return text[text.index("<svg") :]
+    return compact(text[text.index("<svg") :])
+
+
+def compact(svg: str) -> str:
+    """The same picture in few lines, one for each axes, axis and legend, and to a tenth of a point."""
+
+    def short(tag):
+        text = " ".join(tag[0].split())
+        return re.sub(r"-?\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", text)
+
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r" font-family: [^;]*;", "", svg)  # once, for all text
+    svg = svg.replace("<style type=\"text/css\">", f"<style type=\"text/css\">{FONT}", 1)
+    svg = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", svg)
+    svg = re.sub(r">\s+<", "><", re.sub(r"<[^>]*>", short, svg))
+    return re.sub(r'(?=<g id="(?:axes|matplotlib|legend))', "\n", svg).strip() + "\n"
 
 
 # ---- the page -----------------------------------------------------------------------------------

@@ -162,8 +162,28 @@ def test_the_page(tmp_path):
     before = picture.read_text()
     names = "".join(tree.fromstring(before).itertext())
     assert "flash_mla" in names and "h64-8192" in names
+    assert len(before.splitlines()) < 100 and "<metadata" not in before
     assert report.main([*arguments, "-o", str(page), "--svg", str(picture)]) == 0
     assert picture.read_text() == before  # the same data, the same file
+
+
+def test_a_compact_picture():
+    """Numbers of tags are rounded, those of labels stay; whatever is drawn stays."""
+    svg = """<svg width="612pt"><metadata><x/></metadata><style type="text/css">*{a: b}</style>
+ <g id="axes_1">
+  <path d="M 1.256789 2
+L -3.04 4.96
+z
+" style="stroke-width: 0.8"/>
+  <text style="font-size: 9px; font-family: 'A', 'B'; text-anchor: end" transform="rotate(-0 1.5 2)">a  1.23456</text>
+ </g>
+</svg>
+"""
+    assert report.compact(svg) == (
+        f'<svg width="612pt"><style type="text/css">{report.FONT}*{{a: b}}</style>\n<g id="axes_1">'
+        '<path d="M 1.3 2 L -3.0 5.0 z " style="stroke-width: 0.8"/>'
+        '<text style="font-size: 9px; text-anchor: end">a  1.23456</text></g></svg>\n'
+    )
 
 
 def test_what_it_cannot_read(tmp_path, capsys):
