@@ -70,8 +70,8 @@ class Counts(unittest.TestCase):
             "181 passed, 0 failed, 2 skipped)"]))
 
     def test_mutants_that_were_not_run(self):
-        text = "382 mutants: 382 caught, 0 equivalent with a proof, 0 unexplained survivors, 0 stale " \
-               "proofs; 6 more did not compile\n1441 of 1829 were not run: the time was over\n"
+        text = "382 mutants: 382 caught, 0 known survivors, 0 new survivors; 6 more did not compile\n" \
+               "1441 of 1829 were not run: the time was over\n"
         status, lines = self.count(result("emu/mutants", stdout=text), of=["emu/mutants"], sums=True)
         self.assertEqual(status, 3)
         self.assertIn("1441 of 1829 were not run", lines[0])

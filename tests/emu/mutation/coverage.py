@@ -17,7 +17,7 @@ that reached something: a list that is out of date costs more with every change,
 
 The wrappers of templates/ptx, which the emulator replaces, count as run when one of these texts or a
 micro-kernel calls them: the replay runs all of those. A branch that never runs is excused when
-proofs/ has one that its condition can be dropped.
+survivors.txt has one that its condition can be dropped.
 
 Exit status: 0 everything ran, by those listed; 1 not; 2 wrong use, or a run failed.
 """
@@ -34,7 +34,7 @@ import tempfile
 import threading
 
 import configurations
-import equivalents
+import survivors
 from mutate import Subject
 from syntax import parse
 from tokens import tokenize
@@ -247,16 +247,16 @@ def called(texts):
 # ---- the command -------------------------------------------------------------------------------
 
 
-def report(want, folded, passed, templates, listed):
+def report(want, folded, passed, templates, known):
     missing = excused = 0
     for file, keys in want.items():
         lines = (templates / file.split("/", 1)[1]).read_text(encoding="utf-8").splitlines()
         in_file = 0
         for key in keys:
-            if key not in passed and folded.get(key) in listed:
+            if key not in passed and key in folded and folded[key] in known:
                 excused += 1
                 print(f"{file}:{key[1]}: a branch never run, and not needed: "
-                      f"{listed[folded[key]].proof}")
+                      f"{survivors.REASONS[known.why(folded[key])]}")
             elif key not in passed:
                 missing += 1
                 in_file += 1
@@ -306,8 +306,9 @@ def main():
     planned = [c for family in families for c in family.configurations if c.runs_with(tools)]
     runs = [Run(Subject(c, tools)) for c in planned]
     want, folded = expected(arguments.templates, "templates")
-    listed = equivalents.read_all()
-    keys = [key for keys in want.values() for key in keys if folded.get(key) not in listed]
+    known = survivors.Known()
+    keys = [key for keys in want.values() for key in keys
+            if key not in folded or folded[key] not in known]
     run_needed(runs, first, keys, arguments.jobs, arguments.suggest)
     problems = [f"{run.name}: {run.problem}" for run in runs if run.problem]
     if problems:
@@ -319,7 +320,7 @@ def main():
         print("COVERAGE of each family:", ", ".join(
             f"{run.subject.configuration.family}: {run.name}" for run in suggest(runs, keys)))
     passed = set().union(*(run.passed for run in runs))
-    missing = report(want, folded, passed, arguments.templates, listed)
+    missing = report(want, folded, passed, arguments.templates, known)
     unlisted = [] if arguments.suggest else \
         [run for run in runs if run.found and run.name not in first]
     for run in unlisted:

@@ -2,27 +2,30 @@
 """The mutation test of the kernels: every small mistake that fits into a template is made, one at a
 time, and each must be caught by the emulator or by the comparison with the reference.
 
-    mutate.py --smelt build/smelt [--emulator SO --program NAME=PATH ...] [--sample N]
+    mutate.py --smelt build/smelt [--emulator SO --program NAME=PATH ...] [--changed-since REV]
 
-A mutant is one change of the emitted text (operators.py), at a line that comes from templates/ or
-from the micro-kernels; templates/ptx is not changed, since the emulator has its own version of it.
-It is compiled and run in each configuration that has the line (configurations.py) until one catches
-it, in their order until it is known which of them catch most for the time that they take. What no
-test can catch is listed with its proof in proofs/; a listed mutant that is caught, or that is no
-longer there, is an error, and so is a survivor that is not listed. A line that an engine directive
-repeats is one site for each time it is emitted.
+A mutant is one change of the emitted text (operators.py) that can matter (harmless.py), at a line
+that comes from templates/ or from the micro-kernels; templates/ptx is not changed, since the emulator
+has its own version of it. It is compiled and run in each configuration that has the line
+(configurations.py) until one catches it, in their order until it is known which of them catch most
+for the time that they take. Survivors that are known (survivors.py) are not run unless --known asks
+for them. A line that an engine directive repeats is one site for each time it is emitted.
 
-Which are run: all (of hours), or with --full of each family as many as its file says, else at most
-FULL, those that are listed under one schedule alone; or with --sample N so many in all. That
-sample's size does not grow with the families: each has an equal share; listed mutants are left out
-of it, for each takes every configuration, and the full run tries them. Either is drawn by the names
-and the seed alone, so that it is the same each time and an edit changes its part alone. Both leave
-out, and name, the families that say why they are not settled yet (UNSETTLED), unless --family asks
-for them; --all takes every mutant of every family after all. With --listed those that are listed
-alone are run, drawn ones under one schedule: a proof that was wrong shows when the problems or the
-emulator have become sharper.
+Which are run: with --changed-since REV those of lines that differ from a commit: what the author of a
+template runs. With --full of each family as many as its file says, else at most FULL. With --sample N
+so many in all, an equal share for each family, however many families there are. Otherwise all, which
+takes hours. Samples are drawn by the names and the seed alone, so that each run has the same ones and
+an edit changes its part alone. Both leave out, and name, the families that say why they are not
+settled yet (UNSETTLED), unless --family asks for them or --all for everything.
 
-Exit status: 0 every mutant is accounted for; 1 not; 2 wrong use, or the kernels fail unchanged.
+A new survivor shows a gap in the tests, or cannot be caught. Either a test is added, or a filter, or
+it becomes a known one: --accept REASON adds the survivors of this run to survivors.txt, and removes
+those known ones that were caught or are gone. A survivor fails the run, but in a --sample, which every
+change of any template has to pass: there RETRIES more of the family are drawn for each survivor, and
+the family fails where most of these survive, too.
+
+Exit status: 0 no new survivors (or few, of a sample); 1 some; 2 wrong use, or the kernels fail
+unchanged.
 """
 
 import argparse
@@ -33,6 +36,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,9 +44,9 @@ import threading
 import time
 
 import configurations
-import equivalents
+import survivors
 from configurations import STILLBORN
-from operators import find_mutants
+from operators import find_all, find_mutants
 
 FULL = 100  # of a family, in a full run: what takes hours grows with families, so it is a sample, too
 SLOWER = 3  # processor time a mutant may take, as a multiple of what the unchanged kernel takes
@@ -50,6 +54,7 @@ LEAST_SECONDS = 4
 WALL = 20  # time until a mutant is ended, as a multiple of that: others run beside it
 COMPILATION = 0.5  # processor time besides what the unchanged kernel takes, which was compiled before
 LONG = 3  # seconds that the unchanged kernel takes; of more, a mutant is run under one schedule first
+RETRIES = 3  # more mutants of a family for each survivor of a sample
 BETWEEN_WRITES = 10  # seconds: a run that is cut leaves what it had found until then
 
 
@@ -270,14 +275,13 @@ def place(mutant):
     return f"{mutant.file}:{mutant.line}:{mutant.column} in {mutant.function}"
 
 
-def table(results, mutants, listed):
+def table(results, mutants):
     """Operator x caught by."""
     counts = collections.defaultdict(collections.Counter)
     for name, (caught, _, _, _) in results.items():
-        column = caught or ("equivalent" if name in listed else "SURVIVED")
-        counts[mutants[name].operator][column] += 1
+        counts[mutants[name].operator][caught or "SURVIVED"] += 1
     total = sum(counts.values(), collections.Counter())
-    columns = sorted(total, key=lambda c: (c in (STILLBORN, "equivalent", "SURVIVED"), -total[c], c))
+    columns = sorted(total, key=lambda c: (c in (STILLBORN, "SURVIVED"), -total[c], c))
     rows = [["operator", *columns, "all"]]
     for operator in sorted(counts, key=lambda o: (-counts[o].total(), o)):
         row = counts[operator]
@@ -291,15 +295,11 @@ def table(results, mutants, listed):
     return "\n".join(lines)
 
 
-def judge(results, mutants, listed):
-    """(survivors without a proof, listed ones that were caught)."""
-    survivors = [n for n, r in results.items() if r[0] == "" and n not in listed]
-    stale = [n for n, r in results.items() if n in listed and r[0] != ""]
-    order = {name: index for index, name in enumerate(mutants)}
-    return sorted(survivors, key=order.get), sorted(stale, key=order.get)
+def survivors_of(results):
+    return [name for name, result in results.items() if not result[0]]
 
 
-def write_json(path, results, mutants, listed, arguments, seconds):
+def write_json(path, results, mutants, arguments, seconds):
     document = {
         "seed": arguments.seed, "sample": arguments.sample, "seconds": round(seconds, 1),
         "sites": len(mutants), "run": len(results),
@@ -308,7 +308,6 @@ def write_json(path, results, mutants, listed, arguments, seconds):
             "function": mutants[n].function, "text": mutants[n].line_text,
             "operator": mutants[n].operator, "change": n[3].split(": ", 1)[1],
             "caught_by": r[0], "configuration": r[1], "words": r[2], "seconds": round(r[3], 2),
-            "equivalent": listed[n].proof if n in listed else None,
         } for n, r in results.items()],
     }
     part = pathlib.Path(f"{path}.part")
@@ -316,25 +315,41 @@ def write_json(path, results, mutants, listed, arguments, seconds):
     part.replace(path)
 
 
-def report(results, mutants, listed, unmatched):
-    survivors, stale = judge(results, mutants, listed)
-    print(table(results, mutants, listed))
-    for name in survivors:
-        print(f"\nsurvived: {place(mutants[name])}; with a proof it goes into "
-              f"proofs/{equivalents.proofs_of(name[0])}:\n"
-              f"{equivalents.write_stanza(mutants[name])}")
-    for name in stale:
-        print(f"\nlisted as equivalent, yet {results[name][0]} ({results[name][1]}): "
-              f"{place(mutants[name])}: {name[3]}\n  {results[name][2][:400]}")
-    for entry in unmatched:
-        print(f"\nproofs/{entry.file}:{entry.line}: no line or change of this kind is left: "
-              f"{' | '.join(entry.name)}")
+def weak_families(again, homes):
+    """{family: (survivors, run)} of those that were drawn again, and most of it survives."""
+    counts = collections.defaultdict(lambda: [0, 0])
+    for name, result in again.items():
+        counts[homes[name]][0] += not result[0]
+        counts[homes[name]][1] += result[0] != STILLBORN
+    return {family: (alive, run) for family, (alive, run) in counts.items() if 2 * alive > run}
+
+
+def report(results, mutants, known):
+    alive = survivors_of(results)
+    print(table(results, mutants))
+    for name in alive:
+        if name not in known:
+            print(f"\nsurvived: {place(mutants[name])}\n  {mutants[name].line_text}\n  {name[3]}")
+    caught_now = [n for n, r in results.items() if n in known and r[0] not in ("", STILLBORN)]
+    for name in caught_now:
+        print(f"\nknown as a survivor, yet {results[name][0]} ({results[name][1]}): "
+              f"{place(mutants[name])}: {name[3]}")
     born = [r for r in results.values() if r[0] != STILLBORN]
-    caught = sum(r[0] != "" for r in born)
-    print(f"\n{len(born)} mutants: {caught} caught, {len(born) - caught - len(survivors)} "
-          f"equivalent with a proof, {len(survivors)} unexplained survivors, {len(stale)} stale "
-          f"proofs; {len(results) - len(born)} more did not compile")
-    return 1 if survivors or stale or unmatched else 0
+    new = [name for name in alive if name not in known]
+    print(f"\n{len(born)} mutants: {len(born) - len(alive)} caught, {len(alive) - len(new)} known "
+          f"survivors, {len(new)} new survivors; {len(results) - len(born)} more did not compile")
+    return new
+
+
+def accept(results, known, gone, why):
+    """survivors.txt with the survivors of these results and without what is caught or gone."""
+    found = {key: words for key, words in known.found.items() if key not in gone}
+    for name, result in results.items():
+        if not result[0]:
+            found.setdefault(survivors.key_of(name), why)
+        elif result[0] != STILLBORN:
+            found.pop(survivors.key_of(name), None)
+    return survivors.write(found)
 
 
 # ---- the command -------------------------------------------------------------------------------
@@ -348,8 +363,11 @@ def parse_arguments():
                         help=f"of each settled family {FULL}, or as many as its file says")
     parser.add_argument("--all", action="store_true",
                         help="all of every family, whatever --sample and --full say")
-    parser.add_argument("--listed", action="store_true",
-                        help="what a proof excuses alone")
+    parser.add_argument("--changed-since", metavar="REV",
+                        help="those of lines of templates that differ from this commit")
+    parser.add_argument("--known", action="store_true", help="the known survivors alone")
+    parser.add_argument("--accept", choices=survivors.REASONS, metavar="REASON",
+                        help="write survivors.txt anew: one of " + ", ".join(survivors.REASONS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shard", metavar="I/N", help="the I-th of N parts of these, from 0")
     parser.add_argument("--seconds", type=float, help="begin no mutant so many seconds after the start")
@@ -358,7 +376,7 @@ def parse_arguments():
     parser.add_argument("--merge", action="append", default=[], metavar="JSON",
                         help="run none: report what these results of --json say together")
     parser.add_argument("--only", help="mutants whose file, function, line or change has this text")
-    parser.add_argument("--again", help="a result of --json: its unexplained survivors alone")
+    parser.add_argument("--again", help="a result of --json: its survivors alone")
     parser.add_argument("--family", action="append",
                         help="of families/, or the beginning of several; may be repeated")
     parser.add_argument("--configuration", action="append", help="this one; may be repeated")
@@ -386,7 +404,32 @@ def merge(paths, chosen):
 
 
 def survived(mutant):
-    return not mutant["caught_by"] and not mutant["equivalent"]
+    return not mutant["caught_by"]
+
+
+HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+
+
+def changed_lines(diff):
+    """{(file, line)} that a `git diff -U0` adds or changes; micro-kernels by their templates' names."""
+    found, file = set(), ""
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            file = re.sub(r"^b/(tests/emu/micro/)?", lambda m: "templates/micro/" if m[1] else "",
+                          line[4:].strip())
+        elif HUNK.match(line):
+            first, count = HUNK.match(line).groups()
+            found |= {(file, int(first) + i) for i in range(int(count or 1))}
+    return found
+
+
+def changed_since(revision):
+    root = pathlib.Path(__file__).resolve().parents[3]
+    done = subprocess.run(["git", "-C", root, "diff", "-U0", revision, "--", "*.cu", "*.cuh"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotTell(f"git diff {revision}: {done.stderr.strip()}")
+    return changed_lines(done.stdout)
 
 
 def shard(names, part):
@@ -395,24 +438,24 @@ def shard(names, part):
     return names[index::count]
 
 
-def choose(homes, families, listed, arguments):
+def choose(homes, families, known, mutants, arguments):
     """The names to run. homes: {name: family}."""
-    names = list(homes)
+    names = [n for n in homes if (n in known) == arguments.known]
     if arguments.again:
         wanted = names_in(arguments.again, survived)
-        names = [n for n in names if n in wanted]
+        names = [n for n in homes if n in wanted]
     for path in arguments.skip:
         done = names_in(path, lambda mutant: True)
         names = [n for n in names if n not in done]
     if arguments.only:
         names = [n for n in names if arguments.only in " | ".join(n)]
-    if arguments.listed:
-        names = [n for n in names if n in listed]
+    if arguments.changed_since:
+        lines = changed_since(arguments.changed_since)
+        names = [n for n in names if (mutants[n].file, mutants[n].line) in lines]
     if drawn(arguments):
         names = [n for n in names if homes[n] not in left_out(families, arguments)]
     if drawn(arguments) and arguments.sample:
-        names = draw_shares({n: homes[n] for n in names if arguments.listed or n not in listed},
-                            arguments.sample, arguments.seed)
+        names = draw_shares({n: homes[n] for n in names}, arguments.sample, arguments.seed)
     elif drawn(arguments):
         sizes = {family.name: family.sample for family in families}
         names = [n for family in sizes
@@ -422,18 +465,28 @@ def choose(homes, families, listed, arguments):
     return shard(names, arguments.shard) if arguments.shard else names
 
 
-def in_turn(names, listed, arguments):
-    """The order in which they begin: those that take longest, which are the listed ones, first. Where
-    the time may be over before all have begun they are last, and the others drawn, so that each
-    family has its share of what is run."""
-    if arguments.seconds:
-        return sorted(names, key=lambda name: (name in listed, ticket(name, arguments.seed)))
-    return sorted(names, key=lambda name: name not in listed)
+def draw_again(results, homes, known, seed):
+    """RETRIES more of its family for each new survivor, as the seed draws them."""
+    counts = collections.Counter(homes[name] for name in survivors_of(results))
+    return [name for family, count in counts.items() for name in draw(
+        [n for n, home in homes.items() if home == family and n not in results and n not in known],
+        RETRIES * count, seed)]
+
+
+def in_turn(names, arguments):
+    """The order in which they begin: where the time may be over before all have begun, the drawn one,
+    so that each family has its share of what is run."""
+    return sorted(names, key=lambda n: ticket(n, arguments.seed)) if arguments.seconds else names
 
 
 def drawn(arguments):
     """Whether a sample is run, of all together or of each family."""
     return (arguments.sample or arguments.full) and not arguments.all
+
+
+def lenient(arguments):
+    """Whether single survivors are no failure."""
+    return bool(arguments.sample) and drawn(arguments) and not arguments.merge
 
 
 def left_out(families, arguments):
@@ -469,7 +522,6 @@ def main():
         return 2
     planned = [c for family in families for c in family.configurations]
     every = [Subject(c, tools) for c in planned if c.runs_with(tools)]
-    known = collect(every)
     # A part that families share is one family's, and still tried in the others' configurations.
     homes = {name: family for name, family in homes_of(every).items()
              if family.startswith(tuple(arguments.family or [""]))}
@@ -478,10 +530,13 @@ def main():
                 not homes.keys().isdisjoint(s.mutants)]
     mutants = {name: mutant for name, mutant in collect(subjects).items() if name in homes}
     homes = {name: homes[name] for name in mutants}
-    listed = equivalents.read_all()
+    known = survivors.Known()
     complete = len(every) == len(planned)
-    unmatched = [e for n, e in listed.items() if n not in known] if complete else []
-    chosen = choose(homes, families, listed, arguments)
+    try:
+        chosen = choose(homes, families, known, mutants, arguments)
+    except CannotTell as failure:
+        print(failure)
+        return 2
     if arguments.list:
         for name in chosen:
             print(f"{place(mutants[name])}: {name[3]}")
@@ -496,24 +551,43 @@ def main():
         shown[name] = result
         if arguments.json and time.monotonic() > written + BETWEEN_WRITES:
             written = time.monotonic()
-            write_json(arguments.json, shown, mutants, listed, arguments, written - begin)
-        if sys.stderr.isatty() or done % 100 == 0 or (not result[0] and name not in listed):
+            write_json(arguments.json, shown, mutants, arguments, written - begin)
+        if sys.stderr.isatty() or done % 100 == 0 or (not result[0] and name not in known):
             print(f"[{done}/{len(chosen)}] {place(mutants[name])}: {name[3]}: "
                   f"{result[0] or 'not caught'}", file=sys.stderr, flush=True)
 
+    def run(names):
+        return run_all(in_turn(names, arguments), subjects, arguments.jobs, show,
+                       begin + (arguments.seconds or float("inf")))
+
     try:
-        results = merge(arguments.merge, set(chosen)) if arguments.merge else run_all(
-            in_turn(chosen, listed, arguments), subjects, arguments.jobs, show,
-            begin + (arguments.seconds or float("inf")),
-            quick=listed if drawn(arguments) else ())
+        results = merge(arguments.merge, set(chosen)) if arguments.merge else run(chosen)
+        results = {name: results[name] for name in chosen if name in results}
+        again = {}
+        if lenient(arguments):
+            more = draw_again(results, homes, known, arguments.seed)
+            again = run(more)
+            chosen += more
+        results.update(again)
     except CannotTell as failure:
         print(failure)
         return 2
-    results = {name: results[name] for name in chosen if name in results}
     seconds = time.monotonic() - begin
     if arguments.json:
-        write_json(arguments.json, results, mutants, listed, arguments, seconds)
-    status = report(results, mutants, listed, unmatched)
+        write_json(arguments.json, results, mutants, arguments, seconds)
+    new = report(results, mutants, known)
+    keys = {survivors.key_of(mutant.name) for subject in every for mutant in
+            find_all(subject.text, "", subject.configuration.files)}
+    gone = [key for key in known.found if complete and key not in keys]
+    if gone:
+        print(f"{len(gone)} known survivors are not there any more (--accept removes them)")
+    if arguments.accept:
+        survivors.FILE.write_text(accept(results, known, gone, arguments.accept), encoding="utf-8")
+        new = []
+    weak = weak_families(again, homes)
+    for family, (alive, count) in weak.items():
+        print(f"{family}: {alive} of {count} more mutants survive: its tests are weak")
+    status = int(bool(weak if lenient(arguments) else new))
     if len(results) < len(chosen):
         print(f"{len(chosen) - len(results)} of {len(chosen)} were not run"
               f"{'' if arguments.merge else ': the time was over'}")

@@ -5,9 +5,12 @@ operator, change, and which of several equal ones), never by a number of a line,
 survives edits elsewhere and is the same in every kernel emitted from the template.
 """
 
+import functools
 import re
 from dataclasses import dataclass, field
 
+import harmless
+import values
 from syntax import parse
 
 # What may not be changed: the emulator has its own version of these.
@@ -35,6 +38,7 @@ class Mutant:
     line: int
     column: int
     edits: list = field(default_factory=list)  # (start, end, new text), ascending
+    harmless: str = ""  # why it cannot matter (harmless.py)
     number: int = 1  # of those equal in all the above
 
     @property
@@ -58,18 +62,29 @@ class Finder:
         self.mutants = []
         self.edited = set()  # changes made so far: of two operators with one result the first counts
         self.function = ""
+        self.path = []  # statements and expressions around the place, the innermost last
+        self.dead = 0  # how many of these are never reached with this text's constants
+        self.constants = values.enumerators(self.syntax)
+        self.values = {}  # of the nodes that were asked for
         names = {t.text for t in self.tokens} | set(re.findall(r"^\s*([A-Z]\w*) =", text, re.M))
         self.stages = "STAGES" if "STAGES" in names else ""
 
     # ---- helpers
+
+    def value(self, node):
+        """What a compiler knows of an expression: an integer, or None."""
+        if id(node) not in self.values:
+            self.values[id(node)] = values.value_of(node, self.constants)
+        return self.values[id(node)]
 
     def wanted(self, at):
         file = self.tokens[at].file
         return file.endswith((".cu", ".cuh")) and REPLACED not in file and \
             file.startswith(self.files)
 
-    def source(self, node):
-        return self.text[self.tokens[node.start].start:self.tokens[node.end - 1].end]
+    def source(self, part):
+        """The text of an expression or a statement."""
+        return self.text[self.tokens[part.start].start:self.tokens[part.end - 1].end]
 
     def span(self, node):
         return self.tokens[node.start].start, self.tokens[node.end - 1].end
@@ -90,7 +105,7 @@ class Finder:
         token = self.tokens[at]
         self.mutants.append(Mutant(operator, token.file, self.function, self.line_of(token.start),
                                    " ".join(change.split()), token.start, token.line, token.column,
-                                   list(edits)))
+                                   list(edits), harmless.reason(self, operator, edits)))
 
     def replace(self, operator, node, new, at=None):
         start, end = self.span(node)
@@ -151,7 +166,20 @@ class Finder:
         if WAIT.search(name):
             self.remove("wait-removed", statement)
 
-    def statements(self, statement, siblings=(), place=0):
+    def enter(self, part, dead=False):
+        self.path.append(part)
+        self.dead += dead
+
+    def leave(self, dead=False):
+        self.dead -= dead
+        self.path.pop()
+
+    def statements(self, statement, siblings=(), place=0, dead=False):
+        self.enter(statement, dead)
+        self.statement(statement, siblings, place)
+        self.leave(dead)
+
+    def statement(self, statement, siblings, place):
         self.synchronization(statement, siblings, place)
         if statement.kind in ("expression", "jump") or (statement.kind == "return" and
                                                         not statement.expressions):
@@ -170,23 +198,30 @@ class Finder:
             self.expression(expression, constant=True)
         for expression in statement.expressions:
             self.expression(expression)
+        dead = harmless.dead_children(statement, self.value)
         for index, child in enumerate(statement.children):
-            self.statements(child, statement.children if statement.kind == "block" else (), index)
+            self.statements(child, statement.children if statement.kind == "block" else (), index,
+                            index in dead)
 
     def condition(self, node):
         if node.kind in ("number", "list"):
             return
+        self.enter(node)
         self.replace("bound-dropped", node, "1")
         self.replace("bound-dropped", node, "0")
+        self.leave()
 
     # ---- expressions
 
-    def expression(self, node, constant=False):
+    def expression(self, node, constant=False, dead=False):
+        self.enter(node, dead)
         handler = getattr(self, "on_" + node.kind, None)
         if handler:
             handler(node, constant)
-        for child in node.children[self.is_changed(node):]:
-            self.expression(child, constant)
+        never = harmless.dead_children(node, self.value)
+        for index in range(self.is_changed(node), len(node.children)):
+            self.expression(node.children[index], constant, index in never)
+        self.leave(dead)
 
     @staticmethod
     def is_changed(node):
@@ -343,6 +378,13 @@ class Finder:
         return self.mutants
 
 
-def find_mutants(text, file="", files=("",)):
-    """Every mutant of a text in files whose names begin so, in the order of the text."""
+@functools.lru_cache(maxsize=None)
+def find_all(text, file="", files=("",)):
+    """Every change that an operator makes of a text in files whose names begin so, in the order of
+    the text, the harmless ones with their reason."""
     return Finder(text, file, files).find()
+
+
+def find_mutants(text, file="", files=("",)):
+    """Those of find_all that can matter."""
+    return [mutant for mutant in find_all(text, file, files) if not mutant.harmless]

@@ -4,6 +4,7 @@ Not a compiler: types are recognised by name alone, which the house style allows
 outside functions and enums is skipped.
 """
 
+import functools
 from dataclasses import dataclass, field
 
 from tokens import TextError, tokenize
@@ -80,6 +81,7 @@ class Parser:
         self.types = set(TYPE_WORDS)
         self.functions = []
         self.enumerators = []  # expressions of enums outside functions
+        self.enums = []  # of every enum, in their order: [(name, expression or None)]
 
     # ---- tokens
 
@@ -150,18 +152,22 @@ class Parser:
             self.functions.append(Function(name, parameters, self.block()))
 
     def enumerator_list(self):
-        expressions = []
+        expressions, definitions = [], []
         self.expect("{")
         while self.peek() != "}":
-            self.at += 1  # the name
+            name, expression = self.peek(), None
+            self.at += 1
             if self.peek() == "=":
                 self.at += 1
-                expressions.append(self.ternary())
+                expression = self.ternary()
+                expressions.append(expression)
+            definitions.append((name, expression))
             if self.peek() == ",":
                 self.at += 1
             elif self.peek() != "}":
                 self.fail("',' or '}'")
         self.expect("}")
+        self.enums.append(definitions)
         return expressions
 
     # ---- statements
@@ -425,3 +431,13 @@ class Parser:
 def parse(text, file="", files=("",)):
     """Functions, enums' expressions and tokens of a text; functions of files that begin so."""
     return Parser(text, file, files).parse()
+
+
+@functools.lru_cache(maxsize=None)
+def parse_expression(text):
+    """The node of an expression's text; its tokens are of that text."""
+    parser = Parser(text + ";")
+    node = parser.expression()
+    if parser.peek() != ";":
+        parser.fail("the end")
+    return node

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests of the mutation test's own parts: tokens, syntax, each operator, the drawing of samples, the
-file of equivalents, the report."""
+file of known survivors, the report. (test_harmless.py: its filters.)"""
 
 import argparse
 import contextlib
@@ -11,8 +11,8 @@ import unittest
 
 import configurations
 import coverage
-import equivalents
 import mutate
+import survivors
 from operators import find_mutants
 from syntax import parse
 from tokens import TextError, tokenize
@@ -251,25 +251,52 @@ class Samples(unittest.TestCase):
         homes = {f"{family}{i}": family for family, count in (("a", 12), ("b", 8))
                  for i in range(count)}
         given = {"again": None, "skip": [], "only": None, "sample": 0, "full": False, "all": False,
-                 "listed": False, "seed": 1, "shard": None, "family": None, **options}
+                 "known": False, "seed": 1, "shard": None, "family": None, "changed_since": None,
+                 **options}
         arguments = argparse.Namespace(**given)
-        chosen = mutate.choose(homes, families, {"a0", "b0"}, arguments)
+        chosen = mutate.choose(homes, families, {"a0", "b0"}, {}, arguments)
         return ([sum(homes[n] == family for n in chosen) for family in "ab"],
                 mutate.left_out(families, arguments))
 
     def test_what_is_not_settled_is_left_out_and_named(self):
-        self.assertEqual(self.choose(), ([12, 8], {}))
+        self.assertEqual(self.choose(), ([11, 7], {}))
         self.assertEqual(self.choose(full=True), ([5, 0], {"b": "two are open"}))
         self.assertEqual(self.choose(sample=20), ([11, 0], {"b": "two are open"}))
-        self.assertEqual(self.choose(full=True, family=["a", "b"]), ([5, 8], {}))
-        self.assertEqual(self.choose(full=True, all=True), ([12, 8], {}))
-        self.assertEqual(self.choose(sample=20, all=True), ([12, 8], {}))
+        self.assertEqual(self.choose(full=True, family=["a", "b"]), ([5, 7], {}))
+        self.assertEqual(self.choose(full=True, all=True), ([11, 7], {}))
+        self.assertEqual(self.choose(sample=20, all=True), ([11, 7], {}))
 
-    def test_what_a_proof_excuses_is_run_by_itself(self):
-        self.assertEqual(self.choose(listed=True), ([1, 1], {}))
-        self.assertEqual(self.choose(listed=True, full=True), ([1, 0], {"b": "two are open"}))
-        self.assertEqual(self.choose(listed=True, sample=20), ([1, 0], {"b": "two are open"}))
-        self.assertEqual(self.choose(listed=True, sample=1, family=["a", "b"])[0], [0, 1])
+    def test_known_survivors_are_run_by_themselves(self):
+        self.assertEqual(self.choose(known=True), ([1, 1], {}))
+        self.assertEqual(self.choose(known=True, full=True), ([1, 0], {"b": "two are open"}))
+        self.assertEqual(self.choose(known=True, sample=1, family=["a", "b"])[0], [0, 1])
+
+    DIFF = ("+++ b/templates/common/a.cuh\n@@ -3,2 +3 @@ DEVICE\n-x\n-y\n+z\n@@ -9 +8,2 @@\n"
+            "+++ b/tests/emu/micro/b.cu\n@@ -1 +1,0 @@\n@@ -4 +4 @@\n+++ /dev/null\n@@ -1 +0,0 @@\n")
+
+    def test_lines_that_changed(self):
+        self.assertEqual(mutate.changed_lines(self.DIFF), {
+            ("templates/common/a.cuh", 3), ("templates/common/a.cuh", 8),
+            ("templates/common/a.cuh", 9), ("templates/micro/b.cu", 4)})
+
+    def test_a_revision_that_is_none(self):
+        with self.assertRaisesRegex(mutate.CannotTell, "no-such-revision"):
+            mutate.changed_since("no-such-revision")
+
+    def test_a_survivor_draws_more_of_its_family(self):
+        homes = {f"{family}{i}": family for family in "ab" for i in range(8)}
+        results = {"a0": ("", "", "", 1), "a1": ("race", "", "", 1), "b0": ("race", "", "", 1)}
+        again = mutate.draw_again(results, homes, {"a2"}, 1)
+        self.assertEqual(len(again), mutate.RETRIES)
+        self.assertLessEqual(set(again), {"a3", "a4", "a5", "a6", "a7"})
+        self.assertEqual(again, mutate.draw_again(results, homes, {"a2"}, 1))
+
+    def test_a_family_fails_where_most_of_them_survive(self):
+        homes = {n: n[0] for n in ("a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2")}
+        fates = {"a1": "", "a2": "", "a3": "race", "b1": "", "b2": "race", "b3": "time", "c1": "",
+                 "c2": mutate.STILLBORN}
+        results = {n: (fate, "", "", 1) for n, fate in fates.items()}
+        self.assertEqual(mutate.weak_families(results, homes), {"a": (2, 3), "c": (1, 1)})
 
     def test_shards_are_a_partition(self):
         names = [str(i) for i in range(11)]
@@ -423,38 +450,37 @@ class Families(unittest.TestCase):
             self.assertLessEqual(set(family.coverage), {c.name for c in family.configurations})
 
 
-class Equivalents(unittest.TestCase):
-    STANZA = "# words\n\na.cu f\n> x = 1;\n- constant: 1 -> 2\n- statement-deleted: x = 1; removed\n" \
-             "Nobody reads\nx.\n"
+class Survivors(unittest.TestCase):
+    TEXT = ("# words\n\n[a_b]\nf :: x = 1; :: constant: 1 -> 2 ;; statement-deleted: x = 1; removed"
+            " :: unread\ng :: return a | b; :: constant: 1 -> 2 #2 :: time\n\n[common]\n"
+            "f :: x = 1; :: constant: 1 -> 2 :: range\n")
 
     def test_reading(self):
-        found = equivalents.read(self.STANZA)
-        self.assertEqual(sorted(found), [
-            ("a.cu", "f", "x = 1;", "constant: 1 -> 2"),
-            ("a.cu", "f", "x = 1;", "statement-deleted: x = 1; removed")])
-        self.assertEqual({e.proof for e in found.values()}, {"Nobody reads x."})
+        known = survivors.Known(survivors.read(self.TEXT))
+        for file in ("templates/a_b.cu", "templates/a_b.sm90_sums.cuh"):
+            name = (file, "f", "x = 1;", "constant: 1 -> 2")
+            self.assertIn(name, known)
+            self.assertEqual(known.why(name), "unread")
+        self.assertIn(("templates/common/c.cuh", "f", "x = 1;", "constant: 1 -> 2"), known)
+        for name in (("templates/a.cu", "f", "x = 1;", "constant: 1 -> 2"),
+                     ("templates/a_b.cu", "g", "x = 1;", "constant: 1 -> 2"),
+                     ("templates/a_b.cu", "f", "x = 2;", "constant: 1 -> 2"),
+                     ("templates/a_b.cu", "g", "return a | b;", "constant: 1 -> 2")):
+            self.assertNotIn(name, known)
 
     def test_mistakes(self):
-        for text in ("a.cu f\n> x\n- y: z\n", "a.cu\n> x\n- y: z\nwhy\n", "a.cu f\n- y\nwhy\nmore\n",
-                     self.STANZA + "\n" + self.STANZA):
-            with self.assertRaises(equivalents.EquivalentsError):
-                equivalents.read(text)
+        for text in ("f :: x :: c :: time\n", "[a]\nf :: x :: c\n", "[a]\nf :: x :: c :: no reason\n",
+                     self.TEXT + "f :: x = 1; :: constant: 1 -> 2 :: time\n"):
+            with self.assertRaises(survivors.SurvivorsError):
+                survivors.read(text)
 
-    def test_a_proof_stands_in_its_templates_file(self):
-        self.assertEqual(equivalents.proofs_of("templates/common/a.cuh"), "common.txt")
-        self.assertEqual(equivalents.proofs_of("templates/a_b.mma.cu"), "a_b.mma.txt")
-        stanza = self.STANZA.replace("a.cu f", "templates/a.cu f")
-        with tempfile.TemporaryDirectory() as folder:
-            pathlib.Path(folder, "a.txt").write_text(stanza, encoding="utf-8")
-            self.assertEqual(len(equivalents.read_all(pathlib.Path(folder))), 2)
-            pathlib.Path(folder, "b.txt").write_text(stanza, encoding="utf-8")
-            with self.assertRaisesRegex(equivalents.EquivalentsError, "belongs into a.txt"):
-                equivalents.read_all(pathlib.Path(folder))
+    def test_what_is_written_is_read(self):
+        found = survivors.read(self.TEXT)
+        self.assertEqual(survivors.read(survivors.write(found)), found)
 
-    def test_written_stanzas_are_read(self):
-        mutant = find_mutants("DEVICE void f(void) {\n    x = 1;\n}\n", FILE)[0]
-        self.assertEqual(list(equivalents.read(equivalents.write_stanza(mutant, "so"))),
-                         [mutant.name])
+    def test_the_file(self):
+        text = survivors.FILE.read_text(encoding="utf-8")
+        self.assertEqual(survivors.write(survivors.read(text)), text)
 
 
 class Report(unittest.TestCase):
@@ -465,32 +491,37 @@ class Report(unittest.TestCase):
         self.mutants = {m.name: m for m in find_mutants(text, FILE)}
         self.names = list(self.mutants)
 
-    def status(self, fates, listed=(), unmatched=()):
-        results = {n: (f, "c", "words", 0.1) for n, f in zip(self.names, fates)}
-        known = {self.names[i]: equivalents.Equivalent(self.names[i], "so", 1) for i in listed}
+    def new(self, fates, known=()):
+        self.results = {n: (f, "c", "words", 0.1) for n, f in zip(self.names, fates)}
+        self.known = survivors.Known({survivors.key_of(self.names[i]): "time" for i in known})
         self.output = io.StringIO()
         with contextlib.redirect_stdout(self.output):
-            return mutate.report(results, self.mutants, known, list(unmatched))
+            return mutate.report(self.results, self.mutants, self.known)
 
     def test_all_caught(self):
-        self.assertEqual(self.status(["race", "bounds", "wrong result", "time"]), 0)
+        self.assertEqual(self.new(["race", "bounds", "wrong result", "time"]), [])
         self.assertIn("4 mutants: 4 caught", self.output.getvalue())
 
     def test_a_survivor(self):
-        self.assertEqual(self.status(["race", "", "race", "race"]), 1)
+        self.assertEqual(self.new(["race", "", "race", "race"]), [self.names[1]])
         self.assertIn("survived: templates/common/part.cuh:2:", self.output.getvalue())
+        self.assertIn("0 known survivors, 1 new survivors", self.output.getvalue())
 
-    def test_a_proved_survivor(self):
-        self.assertEqual(self.status(["race", "", "race", "race"], listed=[1]), 0)
+    def test_a_known_survivor(self):
+        self.assertEqual(self.new(["race", "", "race", "race"], known=[1]), [])
+        self.assertIn("1 known survivors, 0 new survivors", self.output.getvalue())
 
-    def test_a_stale_proof(self):
-        self.assertEqual(self.status(["race", "race", "race", "race"], listed=[1]), 1)
-        self.assertIn("listed as equivalent, yet race", self.output.getvalue())
+    def test_a_known_one_that_is_caught(self):
+        self.assertEqual(self.new(["race", "race", "race", "race"], known=[1]), [])
+        self.assertIn("known as a survivor, yet race", self.output.getvalue())
 
-    def test_a_proof_of_nothing(self):
-        gone = equivalents.Equivalent(("a.cu", "f", "x", "constant: 1 -> 2"), "so", 9)
-        self.assertEqual(self.status(["race"] * 4, unmatched=[gone]), 1)
-        self.assertIn("proofs/:9:", self.output.getvalue())
+    def test_accepting(self):
+        self.new(["race", "", "", mutate.STILLBORN], known=[0, 2, 3])
+        gone = ("common", "g", "z", "constant: 1 -> 2")
+        self.known.found[gone] = "range"
+        found = survivors.read(mutate.accept(self.results, self.known, [gone], "order"))
+        keys = [survivors.key_of(name) for name in self.names]
+        self.assertEqual(found, {keys[1]: "order", keys[2]: "time", keys[3]: "time"})
 
     def test_results_are_merged(self):
         """Shards of --json, each with mutants of its own, and of another text."""
@@ -499,14 +530,14 @@ class Report(unittest.TestCase):
             arguments = argparse.Namespace(seed=1, sample=0)
             for path, part in zip(paths, (self.names[:1], self.names[1:])):
                 fates = {n: ("race", "c", "words", 0.1) for n in part}
-                mutate.write_json(path, fates, self.mutants, {}, arguments, 1)
+                mutate.write_json(path, fates, self.mutants, arguments, 1)
             merged = mutate.merge(paths, set(self.names))
             self.assertEqual(merged, {n: ("race", "c", "words", 0.1) for n in self.names})
             self.assertEqual(list(mutate.merge(paths[:1], set(self.names))), self.names[:1])
             self.assertEqual(list(mutate.merge(paths, {self.names[2]})), [self.names[2]])
 
     def test_one_that_does_not_compile_is_not_caught(self):
-        self.assertEqual(self.status(["race", mutate.STILLBORN, "race", "race"]), 0)
+        self.assertEqual(self.new(["race", mutate.STILLBORN, "race", "race"]), [])
         self.assertIn("3 mutants: 3 caught", self.output.getvalue())
         self.assertIn("1 more did not compile", self.output.getvalue())
 

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Mutants of the templates, with the programs of the build folder: scripts/mutants.sh OPTIONS, those of
+# tests/emu/mutation/mutate.py. BUILD names another folder than build/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${BUILD:-build}
+programs=()
+for path in "$build"/tests/gpu/gpu_*; do
+    [ -x "$path" ] && [ ! -d "$path" ] && programs+=(--program "$(basename "$path")=$path")
+done
+exec python3 tests/emu/mutation/mutate.py --smelt "$build/smelt" \
+    --emulator "$PWD/$build/src/emu/libsmelt_emu.so" --program "micro=$build/tests/emu/micro/micro" \
+    "${programs[@]}" "$@"
