@@ -80,8 +80,9 @@ static const struct tool_verb verbs[] = {
      "export  writes every entry and the tuning file into one file, for a container image or\n"
      "        another machine: there import it, or name it in SMELT_CACHE_READONLY_DIR, or\n"
      "        unpack it with tar and name the folder\n"
-     "import  adds what such a file, or a cache folder, holds\n",
-     OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | TOOL_COMMON, tool_run_cache},
+     "import  adds what such a file, or a cache folder, holds; without a kernel in it that is an\n"
+     "        error, but for --allow-empty\n",
+     OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | OPTION(ALLOW_EMPTY) | TOOL_COMMON, tool_run_cache},
     {"doctor", "", "say what this machine has and lacks",
      "Says what was found (driver, GPUs, NVRTC, cache folder, read-only layer), what is wrong and\n"
      "what to do. Exit status 3 when something is missing, 1 when the cache, or a read-only layer\n"

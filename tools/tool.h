@@ -49,6 +49,7 @@ enum tool_option {
     TOOL_REPEAT,
     TOOL_MAX_SIZE,
     TOOL_OLDER_THAN,
+    TOOL_ALLOW_EMPTY,
     TOOL_TUNED_FOR,
     TOOL_TUNED,
     TOOL_KNOBS,
@@ -95,7 +96,7 @@ struct tool_options {
     struct tool_values arguments, presets, archs, schedule;
     const char *manifest, *passes, *shapes, *max_size, *older_than, *tuned_for, *knobs;
     int64_t tp, jobs, device, sample, repeat, schedules, limit, kernel;
-    int64_t cache, tuned, dry_run, emulate, json, verbose, help; /* how often a flag was given */
+    int64_t cache, tuned, dry_run, allow_empty, emulate, json, verbose, help; /* how often a flag was given */
     struct smelt__problem_options problem;                       /* 0 where not given */
     uint64_t problem_given; /* which options of `problem` were: bits by smelt__option_number's */
 };

@@ -123,4 +123,9 @@ struct emu_interface {
 
 typedef const struct emu_interface *(*emu_get_function)(void);
 
+/* Exported, too: whether SMELT_EMU_SOURCE did what it is for. NULL, or a sentence: it names a kernel
+ * that this process has not compiled, but only others. It is told once; a program that does not ask
+ * has it on standard error when it ends. */
+typedef const char *(*emu_source_problem_function)(void);
+
 #endif

@@ -17,6 +17,7 @@ static const char *const order_names[ORDERS] = {"ascending", "descending", "shuf
 /* ---- the library ----------------------------------------------------------------------------- */
 
 static const struct emu_interface *emulator;
+static emu_source_problem_function source_problem;
 static pthread_once_t emulator_once = PTHREAD_ONCE_INIT;
 
 /* The library is never closed: kernels in it may be loaded until the process ends. */
@@ -30,11 +31,17 @@ static void look_for_emulator(void) {
     memcpy(&get, &symbol,
            sizeof get); /* POSIX: a function's address, for which ISO C has no cast */
     emulator = get();
+    symbol = dlsym(library, "emu_source_problem");
+    memcpy(&source_problem, &symbol, sizeof source_problem);
 }
 
 const struct emu_interface *smelt__emulator(void) {
     pthread_once(&emulator_once, look_for_emulator);
     return emulator;
+}
+
+const char *smelt__emulator_source_problem(void) {
+    return smelt__emulator() && source_problem ? source_problem() : NULL;
 }
 
 void smelt__emulator_use(const struct emu_interface *interface) {

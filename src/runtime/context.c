@@ -160,7 +160,7 @@ static void search_compiler(smelt_context *context) {
      * device serves the same machine with it; but there it is a preference. */
     compiler->status = smelt__nvrtc_find(context->settings.nvrtc_path, smelt__driver_version(),
                                          &context->settings.log, &compiler->file);
-    if (compiler->status && !context->driver)
+    if (compiler->status && !context->driver && !compiler->file.in_doubt)
         compiler->status =
             smelt__nvrtc_find(context->settings.nvrtc_path, 0, NULL, &compiler->file);
     if (!compiler->status && context->driver && context->driver->output != compiler->file.output)
@@ -183,15 +183,23 @@ const struct smelt__nvrtc_file *smelt__context_compiler(smelt_context *context) 
     pthread_mutex_lock(&compiler->mutex);
     if (!compiler->searched)
         search_compiler(context);
-    compiler->searched = 1;
+    compiler->searched = !compiler->file.in_doubt;
+    const struct smelt__nvrtc_file *file = compiler->status ? NULL : &compiler->file;
     pthread_mutex_unlock(&compiler->mutex);
-    return compiler->status ? NULL : &compiler->file;
+    return file;
 }
 
 smelt_status smelt__context_compiler_problem(smelt_context *context) {
+    struct smelt__compiler *compiler = &context->compiler;
+    smelt_status status = SMELT_OK;
+
     if (smelt__context_compiler(context))
         return SMELT_OK;
-    return smelt__fail(context->compiler.status, "%s", context->compiler.problem);
+    pthread_mutex_lock(&compiler->mutex); /* another thread may be searching again */
+    if (compiler->status)
+        status = smelt__fail(compiler->status, "%s", compiler->problem);
+    pthread_mutex_unlock(&compiler->mutex);
+    return status;
 }
 
 enum smelt__output smelt__context_output(smelt_context *context) {

@@ -126,9 +126,13 @@ static smelt_status produce(struct job *job, int fresh, struct outcome *outcome)
     if (locked)
         goto out;
     if (!fresh)
-        smelt__cache_missed(cache);
-    if (!job->compiler)
-        return smelt__context_compiler_problem(job->context);
+        smelt__cache_missed(cache, &job->key);
+    if (!job->compiler) {
+        status = smelt__context_compiler_problem(job->context);
+        if (status)
+            return status;
+        job->compiler = smelt__context_compiler(job->context); /* found by now */
+    }
     outcome->state = SMELT_KERNEL_COMPILED;
     status = compile_job(job, compiled);
     if (!status)

@@ -14,7 +14,7 @@ static smelt_status need(const smelt_context *context) {
 
 smelt_status smelt_cache_get_stats(const smelt_context *context, smelt_cache_stats *stats) {
     const struct smelt__struct *about =
-        SMELT__STRUCT(smelt_cache_stats, "stats", "SMELT_CACHE_STATS_INIT", saved_seconds);
+        SMELT__STRUCT(smelt_cache_stats, "stats", "SMELT_CACHE_STATS_INIT", emulated_bytes);
     char readonly_problem[SMELT__CACHE_PROBLEM];
     smelt_cache_stats found;
 

@@ -174,6 +174,9 @@ static smelt_status resolve_cache(struct smelt__settings *settings,
         status = resolve_flag(options->cache_disable, "SMELT_CACHE_DISABLE", &cache->disable);
     if (!status)
         status = resolve_flag(options->cache_recompile, "SMELT_CACHE_RECOMPILE", &cache->recompile);
+    /* What these make is not the kernel that its key says. */
+    cache->disable_emulated = environment("SMELT_EMU_SOURCE") || environment("SMELT_EMU_CFLAGS") ||
+                              environment("SMELT_EMU_KEEP");
     cache->folder = settings->cache_folder;
     cache->readonly_folder = settings->cache_readonly;
     return status;

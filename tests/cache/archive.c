@@ -125,6 +125,66 @@ static void test_import_of_a_folder(void **state) {
     smelt__cache_close(cache);
 }
 
+/* ---- an export that fails ------------------------------------------------------------------ */
+
+/* Files may grow to so many bytes: what it gives, with a byte that was written before. */
+static int export_limited(struct scratch *scratch, const char *path, rlim_t limit) {
+    const struct rlimit bytes = {limit, limit};
+    smelt_cache_transfer result = SMELT_CACHE_TRANSFER_INIT;
+    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+
+    if (!cache || setrlimit(RLIMIT_FSIZE, &bytes) != 0)
+        return 2;
+    smelt_status status =
+        smelt__cache_export(cache, path, tuning_text, strlen(tuning_text), &result);
+    return status == SMELT_ERROR_CACHE && strstr(smelt_last_error(), "File too large") &&
+                   strstr(smelt_last_error(), path)
+               ? 0
+               : 1;
+}
+
+/* However far it came: its temporary is gone, and the file that was there is as it was. */
+static void test_failed_export_leaves_nothing(void **state) {
+    struct scratch *scratch = *state;
+    char folder[PATH_BYTES], path[PATH_BYTES], inside[PATH_BYTES];
+    struct smelt__cache *cache = make_cache(scratch, ENTRIES);
+    smelt_cache_transfer result = SMELT_CACHE_TRANSFER_INIT;
+    struct stat whole;
+    size_t bytes;
+    int status, failures = 0;
+
+    snprintf(folder, sizeof folder, "%.300s/exports", scratch->folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%.400s/kernels.tar", folder);
+    export_to(cache, path);
+    assert_int_equal(stat(path, &whole), 0);
+    write_file(path, "the last one", 12);
+    for (rlim_t limit = 0; limit < (rlim_t)whole.st_size; limit += 500, failures++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            _exit(export_limited(scratch, path, limit));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_int_equal(count_files(folder, ""), 1);
+        unsigned char *file = read_file(path, &bytes);
+        assert_int_equal(bytes, 12);
+        assert_memory_equal(file, "the last one", 12);
+        free(file);
+    }
+    assert_true(failures > 20);
+    /* Its last step fails: what is there may not be replaced. */
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(inside, sizeof inside, "%.480s/x", path);
+    write_file(inside, "x", 1);
+    assert_int_equal(smelt__cache_export(cache, path, NULL, 0, &result), SMELT_ERROR_CACHE);
+    assert_int_equal(count_files(folder, ""), 1);
+    smelt__cache_close(cache);
+}
+
+/* ---- what an export is ---------------------------------------------------------------------- */
+
 /* Equal contents give equal bytes, whenever and from wherever they are exported. */
 static void test_same_bytes(void **state) {
     struct scratch *scratch = *state;
@@ -588,6 +648,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_there_and_back),
         TEST(test_import_of_a_folder),
+        TEST(test_failed_export_leaves_nothing),
         TEST(test_same_bytes),
         TEST(test_grammar),
         TEST(test_unpacked_by_tar),

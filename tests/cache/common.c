@@ -122,7 +122,7 @@ int hits(struct smelt__cache *cache, int n, const struct smelt__compiler_id *com
     struct smelt__compiled found, stored;
 
     if (!smelt__cache_lookup(cache, &key, compiler, &found)) {
-        smelt__cache_missed(cache);
+        smelt__cache_missed(cache, &key);
         return 0;
     }
     stored = compiled_number(n, bytes);

@@ -102,7 +102,7 @@ static void make_temporary(struct scratch *scratch, int n, char path[PATH_BYTES]
 
     subfolder_path(scratch->cache, 1, subfolder);
     snprintf(path, PATH_BYTES, "%.400s/.tmp-%032d", subfolder, n);
-    write_file(path, "half", 4);
+    write_file(path, "smelt\r\n\032half", 12);
 }
 
 static void test_temporaries(void **state) {
@@ -131,14 +131,65 @@ static void test_temporaries(void **state) {
     smelt__cache_close(cache);
 }
 
+/* ---- another's files ------------------------------------------------------------------------ */
+
+/* Old files of the user's in a cache folder, by names that are nearly or exactly smelt's: the cap,
+ * the sweep, pruning and clearing leave them all. */
+static void test_others_files_stay(void **state) {
+    static const char *const contents[] = {"holiday", "sme", "smelt is a fish", "\177ELF"};
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache;
+    char folder[PATH_BYTES], name[SMELT__FILE_NAME_BYTES], path[PATH_BYTES];
+    struct smelt__cache_key key = key_number(7);
+    uint64_t removed;
+    int files = 0;
+
+    scratch->settings.cap_bytes = 2 * FILE_BYTES;
+    cache = cache_begin(scratch);
+    subfolder_path(scratch->cache, 7, folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    smelt__cache_file_name(&key, &compiler_new, name);
+    for (int i = 0; i < 4; i++) {
+        const char *content = contents[i];
+        const char *const names[] = {"holiday.jpg", "2", ".tmp-7", "counters", "index"};
+        for (int k = 0; k < 5; k++) {
+            snprintf(path, sizeof path, "%.400s/%s.%d", folder, names[k], i);
+            write_file(path, content, strlen(content));
+            set_age(path, -1000000);
+            files++;
+        }
+        if (i == 1) /* "sme" may be the beginning of ours */
+            continue;
+        name[40] = (char)('0' + i); /* an entry's name, a temporary's, an entry's elsewhere */
+        snprintf(path, sizeof path, "%.400s/%s", folder, name);
+        write_file(path, content, strlen(content));
+        set_age(path, -1000000);
+        snprintf(path, sizeof path, "%.400s/.tmp-%032d", folder, i);
+        write_file(path, content, strlen(content));
+        set_age(path, -1000000);
+        snprintf(path, sizeof path, "%.400s/ff%s", folder, name + 2);
+        write_file(path, content, strlen(content));
+        set_age(path, -1000000);
+        files += 3;
+    }
+    for (int n = 0; n < 6; n++)
+        assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
+    assert_int_equal(smelt__cache_prune(cache, 1, 3600, NULL), SMELT_OK);
+    assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
+    assert_int_equal(count_files(folder, ""), files);
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 6); /* those of the user */
+    smelt__cache_close(cache);
+}
+
 /* ---- much to evict ------------------------------------------------------------------------- */
 
-/* Entries as far as their names and sizes go: they are counted and removed, never read. */
+/* Entries as far as their names, sizes and first bytes go: no more of them is read. */
 static void plant(struct scratch *scratch, int first, int count, long oldest_age) {
     char path[PATH_BYTES];
     unsigned char *zeros = calloc(1, FILE_BYTES);
 
     assert_non_null(zeros);
+    memcpy(zeros, "smelt\r\n\032", 8);
     for (int n = first; n < first + count; n++) {
         subfolder_path(scratch->cache, n, path);
         assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
@@ -412,6 +463,7 @@ int main(void) {
         TEST(test_cap_below_one_entry),
         TEST(test_hit_renews_rarely),
         TEST(test_temporaries),
+        TEST(test_others_files_stay),
         TEST(test_much_to_evict),
         TEST(test_prune_to_a_size),
         TEST(test_prune_by_age),

@@ -107,6 +107,7 @@ static void test_forged_kind(void **state) {
         result = (smelt_cache_transfer){.size = sizeof result};
         assert_int_equal(smelt__cache_export(cache, archive, NULL, 0, &result), SMELT_OK);
         assert_int_equal(result.damaged, lie);
+        assert_int_equal(result.entries, 0);
         smelt__cache_close(cache);
         /* The folder and the file as a read-only layer, and imported. */
         scratch->settings.folder = scratch->cache;

@@ -63,7 +63,7 @@ static int obtain(const struct scratch *scratch, struct smelt__cache *cache, int
 
     if (!smelt__cache_lookup(cache, &key, &compiler_new, &compiled) &&
         !smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled)) {
-        smelt__cache_missed(cache);
+        smelt__cache_missed(cache, &key);
         result = fake_compile(scratch, n);
         compiled = compiled_number(n, BYTES);
         char why[SMELT__CACHE_WHY];

@@ -1,6 +1,6 @@
 #!/bin/sh
-# kinds.sh SMELT JSON_HAS FAKE_NVRTC EMULATOR: what the emulator compiled is never taken for a GPU's
-# kernel, whichever way it comes: in the same cache, an export, a read-only layer, without a compiler.
+# kinds.sh SMELT JSON_HAS FAKE_NVRTC EMULATOR: emulated kernels are never taken for a GPU's, and are kept
+# apart: no entries of the cache, and in no export or read-only layer.
 . "$(dirname "$0")/cases.sh"
 gpu=$3
 emulator=$4
@@ -23,34 +23,47 @@ warm /nonexistent
 [ "$status" -eq 3 ] && passed 'without a compiler it is no kernel for a GPU' ||
     failed 'without a compiler it is no kernel for a GPU' "exit status $status"
 
-# A cache of the emulator's alone, as a folder, as a file and imported.
+# ---- apart ----------------------------------------------------------------------------------------
+run cache stat --json
+# The miss is the GPU's kernel's.
+document 'it is no entry of the cache, and no lookup' entries=0 hits=0 misses=1 stores=0 emulated_entries=1 \
+    emulated_bytes:integer
+run list --cache --json
+document 'nor listed' entries:array
+"$has" entries.0:object <"$work/out" 2>/dev/null && failed 'nor listed' 'there is an entry'
+gives 1 'nothing to export' cache export "$work/file.tar"
+gives 1 'holds no kernel' cache import "$work/file.tar"
+
+# Neither a folder with it nor its export is a read-only layer that has it.
 cp -R "$SMELT_CACHE_DIR" "$work/folder"
-gives 0 '' cache export "$work/file.tar"
 for layer in folder file.tar; do
     SMELT_CACHE_DIR=$work/other.$layer
     export SMELT_CACHE_READONLY_DIR=$work/$layer
     warm /nonexistent
     [ "$status" -eq 3 ] && passed "nor in a read-only $layer" || failed "nor in a read-only $layer" "exit status $status"
-    warm "$gpu"
-    document "$layer: the GPU's is compiled" compiled=1 kernels.0.emulated=false kernels.0.kept=true
     warm "$emulator"
-    document "$layer: the emulator's is found" cached=1 kernels.0.emulated=true
+    document "$layer: the emulator compiles anew" compiled=1 kernels.0.emulated=true
     unset SMELT_CACHE_READONLY_DIR
-    SMELT_CACHE_DIR=$work/imported.$layer
-    gives 0 '' cache import "$work/$layer"
-    warm "$gpu"
-    document "$layer, imported: the GPU's is compiled" compiled=1 kernels.0.emulated=false
 done
 
-# And the reverse: the emulator is given no cubin.
-export SMELT_CACHE_DIR=$work/gpu
+# ---- side by side ---------------------------------------------------------------------------------
+SMELT_CACHE_DIR=$work/cache
 warm "$gpu"
+document "the GPU's is compiled" compiled=1 kernels.0.emulated=false kernels.0.kept=true
 warm "$emulator"
-document 'a cubin is no kernel for the emulator' compiled=1 kernels.0.emulated=true
+document "the emulator's is still there" cached=1 kernels.0.emulated=true
 warm /nonexistent
-document 'without a compiler the cubin is taken' cached=1 kernels.0.emulated=false
-run list --cache --json
-document 'both lie side by side' entries.0.emulated:boolean entries.1.emulated:boolean
-run list --cache
-prints 'and are told apart' 'sm_80, emulated'
+document "without a compiler the GPU's is taken" cached=1 kernels.0.emulated=false
+run cache stat --json
+document 'the cache has one' entries=1 emulated_entries=1 stores=1 hits=1
+gives 0 '' cache export "$work/one.tar" --json
+document 'the export, too' entries=1
+gives 0 '' cache verify
+prints 'verify reads both' '^2 sound, 0 damaged'
+gives 0 '' cache prune
+prints 'prune counts both' '^0 removed .*, 2 kept'
+gives 0 '' cache clear
+prints 'clear removes both' '^2 removed$'
+run cache stat --json
+document 'and nothing is left' entries=0 emulated_entries=0
 finish

@@ -144,6 +144,31 @@ SMELT_CACHE_READONLY_DIR=$work/cache SMELT_CACHE_DIR=$work/other run doctor
 prints 'doctor counts what is there' '^layer +.*, read-only, 1 entries$'
 unset SMELT_CACHE_READONLY_DIR
 
+# ---- nothing to import ----------------------------------------------------------------------------
+SMELT_CACHE_DIR=$work/cache
+mkdir -p "$work/pictures/00" "$work/nothing"
+echo mine >"$work/pictures/00/index"
+SMELT_CACHE_DIR=$work/nothing run cache export "$work/nothing.tar"
+for source in pictures nothing.tar; do
+    gives 1 "$source holds no kernel" cache import "$work/$source"
+    gives 0 '' cache import "$work/$source" --allow-empty
+    prints "$source may be empty" '^0 imported \(0 B\), 0 were there$'
+    gives 0 '' cache import "$work/$source" --allow-empty --json
+    document "$source, in JSON" entries=0 present=0
+done
+mkdir "$work/tuned"
+echo "$kernel  NVIDIA H200  stages=2  12.50" >"$work/tuned/tuning"
+gives 0 '' cache import "$work/tuned" # no kernel, but something to import
+
+# ---- another's file in the cache folder -----------------------------------------------------------
+SMELT_CACHE_DIR=$work/notes
+mkdir "$work/notes"
+echo 'rows: 3, columns: 4' | tee "$work/mine" >"$work/notes/counters"
+gives 0 'nothing is counted: .*notes/counters is not a file that smelt' warm --arch sm_80 "$kernel"
+gives 0 '' cache clear
+cmp -s "$work/mine" "$work/notes/counters" && passed "a user's file named counters stays" ||
+    failed "a user's file named counters stays" "$(cat "$work/notes/counters" 2>&1)"
+
 SMELT_CACHE_DIR=$work/file
 gives 1 'cannot be used' cache verify
 gives 1 'cannot be used' cache clear

@@ -174,6 +174,7 @@ refuses 'export takes one file' cache export
 refuses 'import takes one file' cache import one two
 refuses '--max-size belongs to prune, not to stat' cache stat --max-size 1G
 refuses '--older-than belongs to prune, not to clear' cache clear --older-than 1d
+refuses '--allow-empty belongs to import, not to export' cache export x --allow-empty
 for bad in 0 -1 1T 1GB G '' 1.5G 99999999999999999999 17179869184G; do
     refuses "--max-size $bad; legal: a number of bytes above 0" cache prune --max-size "$bad"
 done

@@ -26,15 +26,15 @@ room src/runtime 'runtime/.*|codegen/.*|smelt/.*|common/[a-z_]*\.h'
 room src/ops 'ops/.*|runtime/.*|codegen/.*|smelt/.*|common/[a-z_.]*\.h'
 room src/reference 'reference/.*|smelt/.*'
 room src/harness 'harness/.*|reference/.*|smelt/.*|emu/emulator\.h|ops/[a-z_]*tensors\.h'
-# The emulator's rooms, from the ground up. Of the library it knows the driver's types, and how a
-# library's build is told.
+# The emulator's rooms, from the ground up. Of the library it knows the driver's types, how a
+# library's build is told, and the cache, in which it keeps what it compiled.
 room src/emu/formats 'emu/formats/.*'
 room src/emu/machine 'emu/(machine/.*|emulator\.h|export\.h)'
 room src/emu/memory 'emu/(memory|machine)/.*'
 room src/emu/instructions 'emu/(instructions|memory|machine|formats)/.*'
 room src/emu/launch 'emu/(launch|instructions|memory|machine)/.*'
 room src/emu/driver 'emu/(driver|launch|memory|machine|formats)/.*|runtime/driver/cuda_abi\.h'
-room src/emu/compiler 'emu/(compiler/.*|export\.h)|runtime/(driver/cuda_abi|compiler/library_id)\.h'
+room src/emu/compiler 'emu/(compiler/.*|export\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache)\.h'
 # embed.c checks templates at build time; it is no part of the command.
 room tools '\.\./tool\.h|harness/.*|smelt/.*|codegen/template/engine\.h'
 room include 'smelt/.*'

@@ -92,7 +92,7 @@ static void make_temporary(const char *entry, char digit, long age, char path[2 
     int length = (int)(strrchr(entry, '/') - entry);
     snprintf(path, 2 * TORTURE_PATH, "%.*s/.tmp-%032d", length, entry, digit - '0');
     int file = open(path, O_WRONLY | O_CREAT, 0600);
-    REQUIRE(file >= 0 && write(file, "x", 1) == 1);
+    REQUIRE(file >= 0 && write(file, "smelt", 5) == 5);
     close(file);
     set_age(path, age);
 }

@@ -29,7 +29,8 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
         return tool_fail_status(options, status);
     if (options->json) {
         tool_print_json(tool_pack(
-            "{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}",
+            "{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, "
+            "s:I}",
             "folder", stats.folder, "readonly_folder", stats.readonly, "readonly_problem",
             stats.readonly_problem, "readonly_entries", (json_int_t)stats.readonly_entries,
             "readonly_bytes", (json_int_t)stats.readonly_bytes, "problem", stats.problem, "entries",
@@ -37,7 +38,9 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
             (json_int_t)stats.cap_bytes, "temporaries", (json_int_t)stats.temporaries, "hits",
             (json_int_t)stats.hits, "readonly_hits", (json_int_t)stats.readonly_hits, "misses",
             (json_int_t)stats.misses, "stores", (json_int_t)stats.stores, "errors",
-            (json_int_t)stats.errors, "saved_seconds", stats.saved_seconds));
+            (json_int_t)stats.errors, "saved_seconds", stats.saved_seconds, "emulated_entries",
+            (json_int_t)stats.emulated_entries, "emulated_bytes",
+            (json_int_t)stats.emulated_bytes));
         return TOOL_OK;
     }
     printf("folder       %s\n", *stats.folder ? stats.folder : "none");
@@ -51,6 +54,9 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
     printf("entries      %" PRIu64 "\n", stats.entries);
     printf("size         %s of at most %s\n", tool_size(stats.bytes).text,
            tool_size(stats.cap_bytes).text);
+    if (stats.emulated_entries)
+        printf("emulated     %" PRIu64 " entries besides (%s)\n", stats.emulated_entries,
+               tool_size(stats.emulated_bytes).text);
     if (stats.temporaries)
         printf("unfinished   %" PRIu64 " (swept after an hour)\n", stats.temporaries);
     print_counters(&stats);
@@ -186,6 +192,12 @@ static int import_cache(smelt_context *context, const struct tool_options *optio
     if (status)
         return tool_fail_status(options, status);
     say_passed_over(options, &transfer);
+    if (!options->allow_empty && !(transfer.entries || transfer.present || transfer.foreign ||
+                                   transfer.damaged || transfer.tuning))
+        return tool_fail(options, TOOL_FAILED,
+                         "%s holds no kernel: name a cache's folder, or a file that `smelt cache "
+                         "export` wrote (--allow-empty: it may be empty)",
+                         file);
     if (options->json) {
         json_t *document = transfer_json(file, &transfer);
         json_object_set_new(document, "present",
@@ -248,6 +260,9 @@ static int check_arguments(const struct tool_options *options, const struct acti
                                               : NULL;
     if (stray && action->run != prune_cache)
         return tool_fail(options, TOOL_USAGE, "%s belongs to prune, not to %s", stray,
+                         action->name);
+    if (options->allow_empty && action->run != import_cache)
+        return tool_fail(options, TOOL_USAGE, "--allow-empty belongs to import, not to %s",
                          action->name);
     if (action->takes_file && options->arguments.count != 2)
         return tool_fail(options, TOOL_USAGE, "%s takes one file", action->name);

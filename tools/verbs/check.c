@@ -399,8 +399,10 @@ int tool_run_check(const struct tool_options *options) {
         status = options->emulate ? run_emulated(&checks, &targets.archs, options)
                                   : run_on_device(&checks, options);
     }
+    const char *problem = options->emulate ? smelt__emulator_source_problem() : NULL;
     if (status == TOOL_OK)
-        status = report(&checks, options);
+        status =
+            problem ? tool_fail(options, TOOL_FAILED, "%s", problem) : report(&checks, options);
     free_checks(&checks);
     tool_list_free(&operators);
     tool_targets_free(&targets);

@@ -140,7 +140,7 @@ static int add_entry_row(void *user, const char *file, const smelt_kernel_info *
         return 0;
     }
     tool_table_add(table, TOOL_PLAIN, "%s", info->spec);
-    tool_table_add(table, TOOL_PLAIN, "%s%s", info->arch, info->emulated ? ", emulated" : "");
+    tool_table_add(table, TOOL_PLAIN, "%s", info->arch);
     tool_table_add(table, TOOL_PLAIN, "%d", info->registers);
     tool_table_add(table, TOOL_PLAIN, "%s", tool_size(info->cubin_bytes).text);
     tool_table_add(table, TOOL_PLAIN, "%.3f", info->compile_seconds);

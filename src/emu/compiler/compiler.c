@@ -16,7 +16,13 @@
 
 #include "emu/compiler/objects.h"
 
-enum { MOST_ARGUMENTS = 96, MOST_WORDS = 64 /* of CC and SMELT_EMU_CFLAGS */ };
+enum {
+    MOST_WORDS = 64, /* of CC, and of SMELT_EMU_CFLAGS */
+    MOST_ARGUMENTS = 2 * MOST_WORDS + 48,
+    MOST_COMMAND = 256, /* bytes of CC, */
+    MOST_FLAGS = 1024,  /* of SMELT_EMU_CFLAGS, */
+    MOST_FOLDER = 232   /* of SMELT_EMU_KEEP */
+};
 
 /* Every plain access calls out (thread), and so does what no GPU would notice: an index outside a
  * register array, an overflow. Optimised a little: at -O0 the calls alone would be four times as
@@ -104,10 +110,39 @@ static int list_compilers(const char *names[3]) {
 /* Splits at blanks, in place, after what is there. */
 static int split(char *words, char **arguments, int count) {
     char *rest = NULL;
-    for (char *word = strtok_r(words, " ", &rest); word && count < MOST_WORDS;
-         word = strtok_r(NULL, " ", &rest))
+    for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
         arguments[count++] = word;
     return count;
+}
+
+static int count_words(const char *text) {
+    int count = 0;
+    while (*(text += strspn(text, " "))) {
+        text += strcspn(text, " ");
+        count++;
+    }
+    return count;
+}
+
+/* A variable of which only a part could be used is an error: 0, or -1 with the reason in `log`. */
+static int check_variables(char *log, size_t log_size) {
+    const struct {
+        const char *name, *value;
+        size_t most_bytes, most_words;
+    } variables[] = {
+        {"CC", getenv("CC"), MOST_COMMAND - 1, MOST_WORDS},
+        {"SMELT_EMU_CFLAGS", secure_getenv("SMELT_EMU_CFLAGS"), MOST_FLAGS - 1, MOST_WORDS},
+        {"SMELT_EMU_KEEP", secure_getenv("SMELT_EMU_KEEP"), MOST_FOLDER - 1, SIZE_MAX},
+    };
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        if (variables[i].value &&
+            (strlen(variables[i].value) > variables[i].most_bytes ||
+             (size_t)count_words(variables[i].value) > variables[i].most_words)) {
+            snprintf(log, log_size, "%s is longer than %zu bytes, or has more than %d words",
+                     variables[i].name, variables[i].most_bytes, MOST_WORDS);
+            return -1;
+        }
+    return 0;
 }
 
 /* Whether a compiler takes the quick options: tried once for the first that is asked about. */
@@ -135,7 +170,7 @@ static int takes_quick_options(char *const *compiler, int words) {
 /* Compiles FOLDER/kernel.c to FOLDER/kernel.so with one compiler; run's status. */
 static int compile_with(const char *compiler, const char *folder, const char *output) {
     char *arguments[MOST_ARGUMENTS];
-    char words[256], more[1024], source[512], object[512], library[512];
+    char words[MOST_COMMAND], more[MOST_FLAGS], source[512], object[512], library[512];
     const char *extra = secure_getenv("SMELT_EMU_CFLAGS");
     int coverage = extra && strstr(extra, "--coverage");
     Dl_info self;
@@ -221,25 +256,26 @@ static void remove_folder(const char *folder) {
     rmdir(folder);
 }
 
-/* Where compiled kernels are kept, or NULL: not those of a developer who adds options, or wants to
- * see what is made. Edited texts have a folder of their own. */
-static const char *objects_folder(int edited) {
-    const char *folder = secure_getenv(edited ? "SMELT_EMU_EDITED_OBJECTS" : "SMELT_EMU_OBJECTS");
+/* The variable that names where compiled kernels are kept, or NULL: not those of a developer who
+ * adds options, or wants to see what is made. Edited texts have a folder of their own. */
+static const char *objects_variable(int edited) {
+    const char *variable = edited ? "SMELT_EMU_EDITED_OBJECTS" : "SMELT_EMU_OBJECTS";
+    const char *folder = secure_getenv(variable);
     const char *options_added = secure_getenv("SMELT_EMU_CFLAGS");
     const char *kept = secure_getenv("SMELT_EMU_KEEP");
     if ((options_added && *options_added) || (kept && *kept))
         return NULL;
-    return folder && *folder ? folder : NULL;
+    return folder && *folder ? variable : NULL;
 }
 
 /* The key of a text that this compiler makes an object of. Whether the compiler takes the quick
  * options follows from which it is. */
 static int make_key(const char *compiler, const char *text, struct emu_object_key *key) {
     enum { OPTIONS = sizeof options / sizeof options[0] };
-    const char *all[OPTIONS + QUICK_OPTIONS];
+    const char *all[OPTIONS + QUICK_OPTIONS + 1] = {NULL};
     memcpy(all, options, sizeof options);
     memcpy(all + OPTIONS, quick_options, sizeof quick_options);
-    return emu_object_key(compiler, all, sizeof all / sizeof all[0], text, key);
+    return emu_object_key(compiler, all, text, key);
 }
 
 /* Compiles with the first compiler that can be run. status: run's, -1 or 127 where none can. */
@@ -269,21 +305,11 @@ static int compile(const char *text, const char *folder, const char *output, uns
     return status == 0 ? 0 : -1;
 }
 
-int emu_compile(const char *text, int edited, unsigned char **object, size_t *bytes, char *log,
-                size_t log_size) {
+static int compile_anew(const char *text, unsigned char **object, size_t *bytes, char *log,
+                        size_t log_size) {
     const char *kept = secure_getenv("SMELT_EMU_KEEP"); /* a folder: what is made stays there */
     const char *base = kept && *kept ? kept : getenv("TMPDIR");
-    const char *objects = objects_folder(edited);
     char folder[256], output[512];
-    const char *compilers[3];
-    struct emu_object_key key;
-    log[0] = '\0';
-    list_compilers(compilers);
-    /* A first compiler that is not there: what the second makes is not kept. */
-    if (objects && make_key(compilers[0], text, &key) != 0)
-        objects = NULL;
-    if (objects && emu_object_find(objects, &key, object, bytes) == 0)
-        return 0;
     snprintf(folder, sizeof folder, "%s/smelt-emu-XXXXXX", base && *base ? base : "/tmp");
     if (!mkdtemp(folder)) {
         snprintf(log, log_size, "no folder for temporary files can be made as %s: %s", folder,
@@ -292,9 +318,33 @@ int emu_compile(const char *text, int edited, unsigned char **object, size_t *by
     }
     snprintf(output, sizeof output, "%s/output", folder);
     const int failed = compile(text, folder, output, object, bytes, log, log_size);
-    if (!failed && objects)
-        emu_object_keep(objects, &key, *object, *bytes);
     if (!kept || !*kept)
         remove_folder(folder);
+    return failed;
+}
+
+int emu_compile(const char *text, int edited, unsigned char **object, size_t *bytes, char *log,
+                size_t log_size) {
+    const char *variable = objects_variable(edited), *compilers[3];
+    struct smelt__cache *objects = NULL;
+    struct emu_object_key key;
+    char why[512];
+    int failed = 0;
+    log[0] = '\0';
+    if (check_variables(log, log_size))
+        return -1;
+    if (variable && !(objects = emu_objects_open(secure_getenv(variable), why, sizeof why))) {
+        snprintf(log, log_size, "%s names a folder that cannot be used: %s", variable, why);
+        return -1;
+    }
+    list_compilers(compilers);
+    /* A first compiler that is not there: what the second makes is not kept. */
+    const int keyed = objects && make_key(compilers[0], text, &key) == 0;
+    if (!keyed || emu_object_find(objects, &key, object, bytes) != 0) {
+        failed = compile_anew(text, object, bytes, log, log_size);
+        if (!failed && keyed)
+            emu_object_keep(objects, &key, *object, *bytes);
+    }
+    smelt__cache_close(objects);
     return failed;
 }

@@ -1,9 +1,14 @@
 /* NVRTC's entry points over the emulator's compiler. Programs may be compiled on several threads.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "emu/compiler/compiler.h"
 #include "emu/export.h"
@@ -24,7 +29,8 @@ static const struct {
 
 struct _nvrtcProgram {
     char *source;
-    int edited; /* SMELT_EMU_SOURCE's in place of the caller's */
+    int edited;  /* SMELT_EMU_SOURCE's in place of the caller's */
+    int refused; /* that cannot be used; the log says why */
     unsigned char *object;
     size_t bytes;
     char log[LOG];
@@ -53,28 +59,93 @@ EMU_EXPORT nvrtcResult nvrtcGetSupportedArchs(int *archs) {
     return NVRTC_SUCCESS;
 }
 
-/* The text of the file SMELT_EMU_SOURCE names, when it holds the same kernel: a developer's edited
- * copy, or a mutant. */
-static char *replacement(const char *source) {
-    static const char definition[] = "#define KERNEL_NAME ";
-    const char *path = secure_getenv("SMELT_EMU_SOURCE");
-    const char *name = strstr(source, definition);
-    FILE *file = path && *path && name ? fopen(path, "re") : NULL;
+/* ---- SMELT_EMU_SOURCE: a developer's edited copy of a kernel, or a mutant -----------------------
+ */
+
+enum { NAME = 128 };
+static const char source_variable[] = "SMELT_EMU_SOURCE", definition[] = "#define KERNEL_NAME ";
+
+/* What became of it in this process, of which a program may compile several kernels. */
+static struct {
+    pthread_mutex_t lock;
+    int named, used;
+    char holds[NAME], asked[NAME], problem[1024]; /* asked: the last kernel that it was not */
+} edited = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int kernel_name(const char *source, char name[NAME]) {
+    const char *at = strstr(source, definition);
+    name[0] = '\0';
+    return at && sscanf(at + sizeof definition - 1, "%127s", name) == 1 ? 0 : -1;
+}
+
+/* The whole of a text file, NULL with errno. */
+static char *read_text(const char *path) {
+    struct stat status;
     char *text = NULL;
-    size_t room = 0;
-    if (!file)
+    /* O_NONBLOCK: a FIFO must not stop us. */
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
         return NULL;
-    if (getdelim(&text, &room, '\0', file) < 0) {
+    errno = EINVAL;
+    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode))
+        text = calloc(1, (size_t)status.st_size + 1);
+    if (text && read(file, text, (size_t)status.st_size) != (ssize_t)status.st_size) {
         free(text);
         text = NULL;
     }
-    fclose(file);
-    const char *other = text ? strstr(text, definition) : NULL;
-    size_t length = strcspn(name, "\n") + 1;
-    if (other && strncmp(other, name, length) == 0)
-        return text;
-    free(text);
-    return NULL;
+    close(file);
+    return text;
+}
+
+/* The text that takes the place of a kernel's, or NULL: none is named, it is another kernel's, or,
+ * with the reason in the log, it cannot be used. */
+static char *replacement(const char *source, char log[LOG]) {
+    const char *path = secure_getenv(source_variable);
+    char asked[NAME], holds[NAME];
+    if (!path || !*path)
+        return NULL;
+    char *text = read_text(path);
+    if (!text)
+        snprintf(log, LOG, "%s names %s, which cannot be read: %s", source_variable, path,
+                 strerror(errno));
+    else if (kernel_name(text, holds))
+        snprintf(log, LOG, "%s names %s, which holds no kernel: there is no \"%sNAME\" in it",
+                 source_variable, path, definition);
+    const int wanted = !*log && kernel_name(source, asked) == 0 && strcmp(asked, holds) == 0;
+    pthread_mutex_lock(&edited.lock);
+    edited.named = 1;
+    edited.used = edited.used || wanted || *log; /* the failed compilation says it */
+    if (!*log && !wanted) {
+        snprintf(edited.holds, NAME, "%s", holds);
+        snprintf(edited.asked, NAME, "%s", asked);
+    }
+    pthread_mutex_unlock(&edited.lock);
+    if (!wanted) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+EMU_EXPORT const char *emu_source_problem(void) {
+    const char *problem = NULL;
+    pthread_mutex_lock(&edited.lock);
+    if (edited.named && !edited.used) {
+        snprintf(edited.problem, sizeof edited.problem,
+                 "%s names %.500s, which holds the kernel %s, but that was not compiled: %s was",
+                 source_variable, secure_getenv(source_variable), edited.holds, edited.asked);
+        problem = edited.problem;
+    }
+    edited.used = 1; /* it has been told */
+    pthread_mutex_unlock(&edited.lock);
+    return problem;
+}
+
+/* For programs that do not ask. */
+__attribute__((destructor)) static void tell_problem(void) {
+    const char *problem = emu_source_problem();
+    if (problem)
+        fprintf(stderr, "smelt's emulator: %s\n", problem);
 }
 
 EMU_EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *source,
@@ -87,12 +158,15 @@ EMU_EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram *program, const char *sou
     *program = calloc(1, sizeof **program);
     if (!*program)
         return NVRTC_ERROR_OUT_OF_MEMORY;
-    (*program)->source = replacement(source);
+    (*program)->source = replacement(source, (*program)->log);
     (*program)->edited = (*program)->source != NULL;
+    (*program)->refused = (*program)->log[0] != '\0';
     if (!(*program)->source)
         (*program)->source = strdup(source);
     return (*program)->source ? NVRTC_SUCCESS : NVRTC_ERROR_OUT_OF_MEMORY;
 }
+
+/* ---- programs -------------------------------------------------------------------------------- */
 
 EMU_EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
     free((*program)->source);
@@ -104,10 +178,9 @@ EMU_EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
 
 /* The assembler's report, in its form: what the emulator cannot know is zero. */
 static void write_report(nvrtcProgram program) {
-    char name[128] = "kernel";
-    const char *definition = strstr(program->source, "#define KERNEL_NAME ");
-    if (definition)
-        sscanf(definition, "#define KERNEL_NAME %127s", name);
+    char name[NAME];
+    if (kernel_name(program->source, name))
+        snprintf(name, sizeof name, "kernel");
     snprintf(program->log, LOG,
              "ptxas info    : Compiling entry function '%s' for 'emulator'\n"
              "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
@@ -119,6 +192,8 @@ EMU_EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
                                            const char *const *options) {
     (void)count;
     (void)options;
+    if (program->refused)
+        return NVRTC_ERROR_COMPILATION;
     char *text = emu_translate(program->source, program->log, LOG);
     if (!text)
         return NVRTC_ERROR_COMPILATION;

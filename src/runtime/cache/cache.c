@@ -57,7 +57,9 @@ struct smelt__cache *smelt__cache_open(const struct smelt__cache_settings *setti
         return NULL;
     cache->folder = absolute_path(settings->folder);
     cache->readonly = absolute_path(settings->readonly_folder);
-    if (!cache->folder || !cache->readonly) {
+    if (!cache->folder || !cache->readonly ||
+        (*cache->folder ? asprintf(&cache->emulated, "%s/emulated", cache->folder) < 0
+                        : !(cache->emulated = strdup("")))) {
         smelt__cache_close(cache);
         return NULL;
     }
@@ -68,6 +70,7 @@ struct smelt__cache *smelt__cache_open(const struct smelt__cache_settings *setti
     cache->lock_mode = settings->lock;
     cache->lock_timeout_ms = settings->lock_timeout_ms;
     cache->disabled = settings->disable != 0;
+    cache->disabled_emulated = settings->disable_emulated != 0;
     cache->recompile = settings->recompile != 0;
     check_folder(cache);
     if (cache->problem[0] != '\0' && !cache->disabled)
@@ -82,6 +85,7 @@ void smelt__cache_close(struct smelt__cache *cache) {
     if (cache->folder)
         smelt__counters_record(cache);
     free(cache->folder);
+    free(cache->emulated);
     free(cache->readonly);
     free(cache);
 }
@@ -90,8 +94,17 @@ const char *smelt__cache_folder(const struct smelt__cache *cache) {
     return cache ? cache->folder : "";
 }
 
+const char *smelt__cache_root(const struct smelt__cache *cache, enum smelt__output output) {
+    return output == SMELT__OUTPUT_EMULATED ? cache->emulated : cache->folder;
+}
+
 const char *smelt__cache_problem(const struct smelt__cache *cache) {
     return cache ? cache->problem : "out of memory";
+}
+
+bool smelt__cache_serves(const struct smelt__cache *cache, enum smelt__output output) {
+    return cache && !cache->disabled &&
+           !(cache->disabled_emulated && output == SMELT__OUTPUT_EMULATED);
 }
 
 bool smelt__cache_is_writable(const struct smelt__cache *cache) {

@@ -27,6 +27,7 @@ struct smelt__cache_settings {
     smelt_cache_lock lock;
     int lock_timeout_ms;
     int disable;
+    int disable_emulated; /* neither reads nor stores the emulator's kernels */
     int recompile;
 };
 
@@ -69,7 +70,7 @@ void smelt__cache_key_hex(const struct smelt__cache_key *key, char hex[33]);
 int smelt__cache_lookup(struct smelt__cache *cache, const struct smelt__cache_key *key,
                         const struct smelt__compiler_id *compiler,
                         struct smelt__compiled *compiled);
-void smelt__cache_missed(struct smelt__cache *cache);
+void smelt__cache_missed(struct smelt__cache *cache, const struct smelt__cache_key *key);
 
 /* Writes an entry: temporary, fsync, rename. 0; -1: `why` says why it is not kept, which is logged
  * and never fatal. Evicts afterwards when over the cap. */

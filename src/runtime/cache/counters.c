@@ -4,7 +4,9 @@
  * when a second has passed, at every 64th event, and when it closes the cache. No lock is taken and
  * nothing waits for the disk, but for the record that takes the place of many.
  *
- *   file   := record*                    records that do not check out are passed over
+ *   file   := record*                    records that do not check out are passed over; a file
+ *                                        that does not begin like one is none of ours: it is
+ *                                        neither read, appended to nor removed
  *   record :=  0  magic          8 bytes  "smeltcn1"; another version has another last character
  *              8  counts         u64 * 6  little-endian, in the order of enum smelt__cache_count
  *             56  check          u64      XXH3-64 of the 56 bytes before
@@ -68,16 +70,29 @@ static void add_record(uint64_t counts[SMELT__COUNTS], const unsigned char recor
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* Opens the file if it is one of ours; *bytes is its size. -1 with errno. */
+/* All but the version, of which nothing but the magic's last character is known. */
+bool smelt__counters_begin_with(const unsigned char *bytes, size_t count) {
+    return memcmp(bytes, magic, count < sizeof magic - 1 ? count : sizeof magic - 1) == 0;
+}
+
+static bool is_ours(int file, const struct stat *status) {
+    unsigned char begin[sizeof magic];
+    size_t count = status->st_size < (off_t)sizeof begin ? (size_t)status->st_size : sizeof begin;
+
+    return S_ISREG(status->st_mode) && smelt__is_ours(status) &&
+           (status->st_mode & (S_IWGRP | S_IWOTH)) == 0 &&
+           smelt__read_at(file, 0, begin, count) == 0 && smelt__counters_begin_with(begin, count);
+}
+
+/* Opens the file if it is one of ours; *bytes is its size. -1 with errno, EPERM: it is another's.
+ */
 static int file_open(int folder, int flags, size_t *bytes) {
     struct stat status;
     int file = openat(folder, file_name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
 
     if (file < 0)
         return -1;
-    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) ||
-        (status.st_uid != geteuid() && status.st_uid != 0) ||
-        (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    if (fstat(file, &status) != 0 || !is_ours(file, &status)) {
         close(file);
         errno = EPERM;
         return -1;
@@ -150,10 +165,17 @@ static void compact_when_large(struct smelt__cache *cache, int folder) {
 static void append(struct smelt__cache *cache, int folder, const uint64_t counts[SMELT__COUNTS]) {
     unsigned char bytes[2 * RECORD_BYTES] = {0};
     size_t size, fill;
-    int file = file_open(folder, O_WRONLY | O_CREAT | O_APPEND, &size);
+    int file = file_open(folder, O_RDWR | O_CREAT | O_APPEND, &size);
 
+    if (file < 0 && errno == EPERM)
+        smelt__cache_warn_once(cache, SMELT__WARNED_COUNTERS,
+                               "cache: nothing is counted: %s/%s is not a file that smelt alone "
+                               "wrote; move it away",
+                               cache->folder, file_name);
     if (file < 0)
         return;
+    if (size < sizeof magic && ftruncate(file, 0) == 0)
+        size = 0; /* torn before it was one of ours */
     fill = (RECORD_BYTES - size % RECORD_BYTES) % RECORD_BYTES;
     write_record(bytes + fill, counts);
     if (smelt__write_once(file, bytes, fill + RECORD_BYTES) != 0)
@@ -178,7 +200,8 @@ static bool take_pending(struct smelt__cache *cache, uint64_t pending[SMELT__COU
     uint64_t any = 0;
 
     for (int i = 0; i < SMELT__COUNTS; i++) {
-        uint64_t now = atomic_load_explicit(&cache->counts[i], memory_order_relaxed);
+        uint64_t now =
+            atomic_load_explicit(&cache->counts[SMELT__KIND_GPU][i], memory_order_relaxed);
         pending[i] = now - cache->recorded[i];
         cache->recorded[i] = now;
         any |= pending[i];
@@ -217,5 +240,11 @@ void smelt__counters_record_when_due(struct smelt__cache *cache) {
 }
 
 void smelt__counters_remove(int folder) {
+    size_t bytes;
+    int file = file_open(folder, O_RDONLY, &bytes);
+
+    if (file < 0)
+        return;
+    close(file);
     (void)unlinkat(folder, file_name, 0);
 }

@@ -121,6 +121,10 @@ void smelt__entry_encode(const struct smelt__cache_entry *entry,
     checksum_end(&state, checksum);
 }
 
+bool smelt__entry_begins_with(const unsigned char *bytes, size_t count) {
+    return memcmp(bytes, magic, count < sizeof magic ? count : sizeof magic) == 0;
+}
+
 bool smelt__entry_check_prefix(const unsigned char prefix[SMELT__ENTRY_PREFIX_BYTES],
                                uint64_t file_bytes, const char **why) {
     if (memcmp(prefix, magic, sizeof magic) != 0)

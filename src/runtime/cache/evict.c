@@ -64,7 +64,7 @@ static int consider(void *user, const struct smelt__found *found) {
 
     if (found->temporary) {
         if (pass->now - found->status.st_mtim.tv_sec > TEMPORARY_SECONDS &&
-            unlinkat(found->subfolder, found->name, 0) == 0)
+            smelt__found_remove(found->subfolder, found->name))
             pass->temporaries++;
         return 0;
     }
@@ -141,7 +141,7 @@ static bool remove_unchanged(int folder, const struct candidate *candidate) {
               status.st_ino == candidate->inode &&
               status.st_mtim.tv_sec == candidate->used.tv_sec &&
               status.st_mtim.tv_nsec == candidate->used.tv_nsec &&
-              unlinkat(subfolder, candidate->name, 0) == 0;
+              smelt__found_remove(subfolder, candidate->name);
     close(subfolder);
     return removed;
 }

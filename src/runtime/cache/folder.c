@@ -240,6 +240,29 @@ out:
     return result;
 }
 
+/* ---- removing ------------------------------------------------------------------------------ */
+
+/* Entries and what was to become one; the file of counters, made small, is written there too. */
+static bool begins_like_ours(const unsigned char *bytes, size_t count) {
+    return smelt__entry_begins_with(bytes, count) || smelt__counters_begin_with(bytes, count);
+}
+
+bool smelt__found_remove(int subfolder, const char *name) {
+    unsigned char begin[SMELT__ENTRY_PREFIX_BYTES];
+    struct stat status;
+    bool ours = false;
+    int file = openat(subfolder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+
+    if (file < 0)
+        return false;
+    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
+        size_t count = status.st_size < (off_t)sizeof begin ? (size_t)status.st_size : sizeof begin;
+        ours = smelt__read_at(file, 0, begin, count) == 0 && begins_like_ours(begin, count);
+    }
+    close(file);
+    return ours && unlinkat(subfolder, name, 0) == 0;
+}
+
 /* ---- finding ------------------------------------------------------------------------------- */
 
 /* A stream over a folder's names that leaves the folder's own descriptor to its owner. */
@@ -278,7 +301,8 @@ int smelt__subfolder_each(int folder, const char *digits, bool readonly, smelt__
     }
     while (result == 0 && (name = next_name(names)) != NULL) {
         found.temporary = smelt__cache_name_is_temporary(name);
-        if (!found.temporary && !smelt__cache_name_is_entry(name))
+        if (!found.temporary &&
+            (!smelt__cache_name_is_entry(name) || strncmp(name, digits, 2) != 0))
             continue;
         if (fstatat(found.subfolder, name, &found.status, AT_SYMLINK_NOFOLLOW) != 0)
             continue;

@@ -23,6 +23,8 @@
  *   <folder>/counters          what all processes counted, see counters.c
  *   <folder>/tuning            the tuning file, see tuning/file.h, and tuning.lock beside it
  *   <folder>/lock              lock file, when locks are shared or no node-local place is safe
+ *   <folder>/emulated/ab/…     the emulator's kernels: host code, so apart from the others. They
+ * are not counted in `counters`, walked, exported or in a read-only layer
  *
  * The 256 subfolders, named by the key's first two digits, exist for the policy `any`: it must list
  * the entries of one key, and reads a 256th of the cache for that. A folder per key would list
@@ -65,7 +67,8 @@ enum smelt__cache_warning {
     SMELT__WARNED_STORE = 2,
     SMELT__WARNED_LOCK = 4,
     SMELT__WARNED_READONLY = 8,
-    SMELT__WARNED_EVICT = 16
+    SMELT__WARNED_EVICT = 16,
+    SMELT__WARNED_COUNTERS = 32
 };
 
 /* What is counted, in the order of the counters' file. */
@@ -79,17 +82,21 @@ enum smelt__cache_count {
     SMELT__COUNTS
 };
 
+/* Counted apart: GPU kernels, which the counters' file records, and emulated ones. */
+enum { SMELT__KIND_GPU, SMELT__KIND_EMULATED, SMELT__KINDS };
+
 struct smelt__cache {
     char *folder;   /* absolute, or "" */
+    char *emulated; /* folder/emulated, or "" */
     char *readonly; /* absolute, or "" */
     uint64_t cap_bytes;
     smelt_cache_lock lock_mode;
     int lock_timeout_ms;
-    bool disabled, recompile;
+    bool disabled, disabled_emulated, recompile;
     struct smelt__log log;
     char problem[512];
     atomic_uint warned;
-    atomic_uint_fast64_t counts[SMELT__COUNTS];
+    atomic_uint_fast64_t counts[SMELT__KINDS][SMELT__COUNTS];
     /* For the counters' file. Under `recording`: what was recorded, by which process. */
     atomic_flag recording;
     uint64_t recorded[SMELT__COUNTS];
@@ -141,6 +148,8 @@ enum smelt__entry_state {
 void smelt__entry_encode(const struct smelt__cache_entry *entry,
                          unsigned char header[SMELT__ENTRY_HEADER_BYTES],
                          unsigned char checksum[SMELT__ENTRY_CHECKSUM_BYTES]);
+/* Whether `count` bytes are the beginning of an entry of any version, whole or torn. */
+bool smelt__entry_begins_with(const unsigned char *bytes, size_t count);
 /* Whether an entry of file_bytes may begin with this prefix; *why says why not. */
 bool smelt__entry_check_prefix(const unsigned char prefix[SMELT__ENTRY_PREFIX_BYTES],
                                uint64_t file_bytes, const char **why);
@@ -182,6 +191,10 @@ struct smelt__found {
 };
 typedef int (*smelt__found_function)(void *user, const struct smelt__found *found);
 
+/* Removes what smelt wrote: an entry or a temporary by its name, found by smelt__folder_each, that
+ * begins like one or is empty. False: it is another's, or gone. */
+bool smelt__found_remove(int subfolder, const char *name);
+
 /* Creates a file nobody else can have created or guessed and gives its name. -1 with errno. */
 int smelt__temporary_create(int subfolder, char name[SMELT__FILE_NAME_BYTES]);
 /* The file system's present time, by way of a temporary. -1 with errno: nothing can be written. */
@@ -221,8 +234,11 @@ int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pru
 __attribute__((format(printf, 3, 4))) void smelt__cache_warn_once(struct smelt__cache *cache,
                                                                   enum smelt__cache_warning which,
                                                                   const char *format, ...);
-void smelt__cache_count(struct smelt__cache *cache, enum smelt__cache_count which, uint64_t more);
-void smelt__cache_count_hit(struct smelt__cache *cache, bool readonly, double compile_seconds);
+/* Of a kernel that was to be compiled to `output`. */
+void smelt__cache_count(struct smelt__cache *cache, enum smelt__output output,
+                        enum smelt__cache_count which, uint64_t more);
+void smelt__cache_count_hit(struct smelt__cache *cache, enum smelt__output output, bool readonly,
+                            double compile_seconds);
 
 /* ---- lock.c ---- */
 
@@ -246,16 +262,24 @@ void smelt__counters_record(struct smelt__cache *cache);
 void smelt__counters_record_when_due(struct smelt__cache *cache);
 /* The sum of the file's records; zeros when there is none. */
 void smelt__counters_read(int folder, uint64_t counts[SMELT__COUNTS]);
+/* A file of that name that is none of ours stays. */
 void smelt__counters_remove(int folder);
+/* Whether `count` bytes are the beginning of such a file, whole or torn. */
+bool smelt__counters_begin_with(const unsigned char *bytes, size_t count);
 
 /* ---- maintenance.c ---- */
 
-/* Opens the writable layer for maintenance. *folder -1 with OK: there is none yet, and so nothing
- * in it. */
-smelt_status smelt__maintenance_open(struct smelt__cache *cache, int *folder);
+/* Opens the writable layer's folder of a kind for maintenance. *folder -1 with OK: there is none
+ * yet, and so nothing in it. */
+smelt_status smelt__maintenance_open(struct smelt__cache *cache, enum smelt__output output,
+                                     int *folder);
 
 /* ---- cache.c ---- */
 
+/* The folder of the writable layer that holds kernels compiled to `output`. */
+const char *smelt__cache_root(const struct smelt__cache *cache, enum smelt__output output);
+/* Whether kernels compiled to `output` are looked for and stored. */
+bool smelt__cache_serves(const struct smelt__cache *cache, enum smelt__output output);
 /* Whether the writable layer takes part. */
 bool smelt__cache_is_writable(const struct smelt__cache *cache);
 

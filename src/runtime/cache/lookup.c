@@ -32,14 +32,19 @@ static bool compilers_equal(const struct smelt__compiler_id *a,
            memcmp(a->build_ids, b->build_ids, sizeof a->build_ids) == 0;
 }
 
+/* The folder, or the exported file, that is looked into. */
+static const char *layer_of(const struct lookup *lookup) {
+    return lookup->readonly ? lookup->cache->readonly
+                            : smelt__cache_root(lookup->cache, lookup->key->output);
+}
+
 static void note_bad(const struct lookup *lookup, const char *name, const char *why) {
     struct smelt__cache *cache = lookup->cache;
 
     if (!lookup->polling)
-        smelt__cache_count(cache, SMELT__COUNT_ERRORS, 1);
+        smelt__cache_count(cache, lookup->key->output, SMELT__COUNT_ERRORS, 1);
     smelt__log_write(&cache->log, lookup->polling ? SMELT_LOG_DEBUG : SMELT_LOG_WARNING,
-                     "cache: %s/%.2s/%s is not used: %s",
-                     lookup->readonly ? cache->readonly : cache->folder, name, name, why);
+                     "cache: %s/%.2s/%s is not used: %s", layer_of(lookup), name, name, why);
 }
 
 /* What was read under `name`, if it is what is looked for. */
@@ -154,8 +159,7 @@ static enum smelt__read_state look_at_layer_once(const struct lookup *lookup) {
     char why[512], name[SMELT__FILE_NAME_BYTES];
     int folder, subfolder;
 
-    folder = smelt__folder_open(lookup->readonly ? cache->readonly : cache->folder,
-                                lookup->readonly, why, sizeof why);
+    folder = smelt__folder_open(layer_of(lookup), lookup->readonly, why, sizeof why);
     if (folder < 0) {
         if (errno == ESTALE)
             return SMELT__READ_STALE;
@@ -230,7 +234,8 @@ int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key 
         .cache = cache, .key = key, .compiler = compiler, .compiled = compiled, .polling = polling};
     bool hit = false;
 
-    if (cache->readonly[0] != '\0' && !is_refused(cache, key)) {
+    if (cache->readonly[0] != '\0' && key->output != SMELT__OUTPUT_EMULATED &&
+        !is_refused(cache, key)) {
         lookup.readonly = lookup.any = true;
         hit = look_at_layer(&lookup);
     }
@@ -240,7 +245,7 @@ int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key 
         hit = look_at_layer(&lookup);
     }
     if (hit)
-        smelt__cache_count_hit(cache, lookup.readonly, compiled->compile_seconds);
+        smelt__cache_count_hit(cache, key->output, lookup.readonly, compiled->compile_seconds);
     return hit;
 }
 
@@ -250,7 +255,7 @@ int smelt__cache_lookup(struct smelt__cache *cache, const struct smelt__cache_ke
     char hex[33];
     int hit = 0;
 
-    if (!cache || cache->disabled)
+    if (!smelt__cache_serves(cache, key->output))
         return 0;
     if (!cache->recompile)
         hit = smelt__cache_look(cache, key, compiler, false, compiled);
@@ -259,9 +264,9 @@ int smelt__cache_lookup(struct smelt__cache *cache, const struct smelt__cache_ke
     return hit;
 }
 
-void smelt__cache_missed(struct smelt__cache *cache) {
-    if (!cache || cache->disabled)
+void smelt__cache_missed(struct smelt__cache *cache, const struct smelt__cache_key *key) {
+    if (!smelt__cache_serves(cache, key->output))
         return;
-    smelt__cache_count(cache, SMELT__COUNT_MISSES, 1);
+    smelt__cache_count(cache, key->output, SMELT__COUNT_MISSES, 1);
     smelt__counters_record_when_due(cache);
 }

@@ -1,6 +1,7 @@
 /*
  * Looking after the writable layer: counting, walking, verifying, pruning, clearing. Unlike lookups
- * and stores these fail with a status and a message.
+ * and stores these fail with a status and a message. What removes takes the emulator's kernels,
+ * too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +12,8 @@
 
 #include "runtime/cache/archive.h"
 
-smelt_status smelt__maintenance_open(struct smelt__cache *cache, int *folder) {
+smelt_status smelt__maintenance_open(struct smelt__cache *cache, enum smelt__output output,
+                                     int *folder) {
     char why[512];
 
     *folder = -1;
@@ -19,25 +21,31 @@ smelt_status smelt__maintenance_open(struct smelt__cache *cache, int *folder) {
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     if (cache->problem[0] != '\0')
         return smelt__fail(SMELT_ERROR_CACHE, "the cache cannot be used: %s", cache->problem);
-    *folder = smelt__folder_open(cache->folder, false, why, sizeof why);
+    *folder = smelt__folder_open(smelt__cache_root(cache, output), false, why, sizeof why);
     if (*folder < 0 && errno != ENOENT)
         return smelt__fail(SMELT_ERROR_CACHE, "the cache cannot be used: %s", why);
     return SMELT_OK;
 }
 
-static smelt_status maintenance_walk(struct smelt__cache *cache, smelt__found_function each,
-                                     void *user) {
+static smelt_status maintenance_walk(struct smelt__cache *cache, enum smelt__output output,
+                                     smelt__found_function each, void *user) {
     int folder, result;
-    smelt_status status = smelt__maintenance_open(cache, &folder);
+    smelt_status status = smelt__maintenance_open(cache, output, &folder);
 
     if (status != SMELT_OK || folder < 0)
         return status;
     result = smelt__folder_each(folder, false, each, user);
     if (result == -1)
         status = smelt__fail(SMELT_ERROR_CACHE, "the cache folder %s cannot be read: %s",
-                             cache->folder, strerror(errno));
+                             smelt__cache_root(cache, output), strerror(errno));
     close(folder);
     return status;
+}
+
+static smelt_status walk_both(struct smelt__cache *cache, smelt__found_function each, void *user) {
+    smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, each, user);
+
+    return status ? status : maintenance_walk(cache, SMELT__OUTPUT_EMULATED, each, user);
 }
 
 static int count_found(void *user, const struct smelt__found *found) {
@@ -51,6 +59,16 @@ static int count_found(void *user, const struct smelt__found *found) {
         return 0;
     stats->entries++;
     stats->bytes += (uint64_t)found->status.st_size;
+    return 0;
+}
+
+static int count_emulated(void *user, const struct smelt__found *found) {
+    smelt_cache_stats *stats = user;
+
+    if (found->temporary || !S_ISREG(found->status.st_mode))
+        return 0;
+    stats->emulated_entries++;
+    stats->emulated_bytes += (uint64_t)found->status.st_size;
     return 0;
 }
 
@@ -125,7 +143,8 @@ smelt_status smelt__cache_stat(struct smelt__cache *cache,
     if (cache->problem[0] != '\0')
         return SMELT_OK;
     read_counters(cache, stats);
-    return maintenance_walk(cache, count_found, stats);
+    smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, count_found, stats);
+    return status ? status : maintenance_walk(cache, SMELT__OUTPUT_EMULATED, count_emulated, stats);
 }
 
 struct walk {
@@ -156,8 +175,7 @@ static int give_sound(struct walk *walk, const char *path, const struct smelt__c
                                     .dynamic_shared_bytes = compiled->dynamic_shared_bytes,
                                     .threads = compiled->threads,
                                     .cubin_bytes = compiled->cubin_bytes,
-                                    .kept = 1,
-                                    .emulated = entry->key.output == SMELT__OUTPUT_EMULATED};
+                                    .kept = 1};
     smelt__cache_key_hex(&entry->key, key);
     return give(walk, path, &info);
 }
@@ -193,7 +211,8 @@ static int walk_found(void *user, const struct smelt__found *found) {
         return 0;
     if (state != SMELT__READ_SOUND)
         return give_unsound(walk, found, state, why);
-    result = give_sound(walk, found->path, &entry);
+    /* An emulated kernel here is an older smelt's, which nobody asks for any more. */
+    result = entry.key.output == SMELT__OUTPUT_EMULATED ? 0 : give_sound(walk, found->path, &entry);
     free(entry.compiled.cubin);
     return result;
 }
@@ -204,7 +223,7 @@ smelt_status smelt__cache_walk(struct smelt__cache *cache, smelt_cache_entry_fun
 
     if (!each)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
-    smelt_status status = maintenance_walk(cache, walk_found, &walk);
+    smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, walk_found, &walk);
     return status == SMELT_OK && walk.ended
                ? smelt__fail(SMELT_ERROR_CANCELLED, "the caller's function ended the walk")
                : status;
@@ -244,7 +263,7 @@ static int verify_found(void *user, const struct smelt__found *found) {
 
 smelt_status smelt__cache_verify(struct smelt__cache *cache, uint64_t *sound, uint64_t *removed) {
     struct verification counts = {0, 0};
-    smelt_status status = maintenance_walk(cache, verify_found, &counts);
+    smelt_status status = walk_both(cache, verify_found, &counts);
 
     if (sound)
         *sound = counts.sound;
@@ -256,7 +275,7 @@ smelt_status smelt__cache_verify(struct smelt__cache *cache, uint64_t *sound, ui
 static int clear_found(void *user, const struct smelt__found *found) {
     uint64_t *removed = user;
 
-    if (remove_found(found) && !found->temporary)
+    if (smelt__found_remove(found->subfolder, found->name) && !found->temporary)
         (*removed)++;
     return 0;
 }
@@ -264,13 +283,13 @@ static int clear_found(void *user, const struct smelt__found *found) {
 smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed) {
     uint64_t count = 0;
     int folder;
-    smelt_status status = smelt__maintenance_open(cache, &folder);
+    smelt_status status = smelt__maintenance_open(cache, SMELT__OUTPUT_CUBIN, &folder);
 
     if (status == SMELT_OK && folder >= 0) {
         smelt__counters_record(cache);
         smelt__counters_remove(folder);
         close(folder);
-        status = maintenance_walk(cache, clear_found, &count);
+        status = walk_both(cache, clear_found, &count);
     }
     if (removed)
         *removed = count;
@@ -288,18 +307,21 @@ static void wait_for_evictor(struct smelt__cache *cache, int *lock) {
         (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,
-                                uint64_t older_than_seconds, smelt_cache_pruned *pruned) {
+/* Prunes one kind's folder and adds up what became of it. */
+static smelt_status prune_kind(struct smelt__cache *cache, enum smelt__output output,
+                               uint64_t max_bytes, uint64_t older_than_seconds,
+                               smelt_cache_pruned *pruned) {
+    const char *root = smelt__cache_root(cache, output);
     struct smelt__pruning pruning = {.unused_since = INT64_MIN};
     struct timespec now;
-    int folder, lock = -1;
-    smelt_status status = smelt__maintenance_open(cache, &folder);
+    int folder;
+    smelt_status status = smelt__maintenance_open(cache, output, &folder);
 
     if (status != SMELT_OK || folder < 0)
         return status;
     if (smelt__folder_now(folder, &now) != 0) {
-        status = smelt__fail(SMELT_ERROR_CACHE, "the cache folder %s cannot be written: %s",
-                             cache->folder, strerror(errno));
+        status = smelt__fail(SMELT_ERROR_CACHE, "the cache folder %s cannot be written: %s", root,
+                             strerror(errno));
         goto out;
     }
     pruning.goal_bytes = max_bytes ? max_bytes : cache->cap_bytes;
@@ -307,19 +329,36 @@ smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,
         pruning.goal_bytes = UINT64_MAX;
     if (older_than_seconds > 0 && older_than_seconds < (uint64_t)now.tv_sec)
         pruning.unused_since = now.tv_sec - (int64_t)older_than_seconds;
-    wait_for_evictor(cache, &lock);
     if (smelt__cache_prune_folder(folder, now.tv_sec, &pruning) != 0)
-        status = smelt__fail(SMELT_ERROR_CACHE, "the cache folder %s cannot be read: %s",
-                             cache->folder, strerror(errno));
-    if (pruned) {
-        pruned->removed = pruning.removed;
-        pruned->removed_bytes = pruning.removed_bytes;
-        pruned->temporaries = pruning.temporaries;
-        pruned->kept = pruning.kept;
-        pruned->kept_bytes = pruning.kept_bytes;
-    }
-    smelt__cache_lock_release(lock);
+        status = smelt__fail(SMELT_ERROR_CACHE, "the cache folder %s cannot be read: %s", root,
+                             strerror(errno));
+    pruned->removed += pruning.removed;
+    pruned->removed_bytes += pruning.removed_bytes;
+    pruned->temporaries += pruning.temporaries;
+    pruned->kept += pruning.kept;
+    pruned->kept_bytes += pruning.kept_bytes;
 out:
     close(folder);
+    return status;
+}
+
+smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,
+                                uint64_t older_than_seconds, smelt_cache_pruned *pruned) {
+    smelt_cache_pruned counts = {0};
+    int folder, lock = -1;
+    smelt_status status = smelt__maintenance_open(cache, SMELT__OUTPUT_CUBIN, &folder);
+
+    if (status != SMELT_OK || folder < 0)
+        return status;
+    close(folder);
+    wait_for_evictor(cache, &lock);
+    status = prune_kind(cache, SMELT__OUTPUT_CUBIN, max_bytes, older_than_seconds, &counts);
+    if (!status)
+        status = prune_kind(cache, SMELT__OUTPUT_EMULATED, max_bytes, older_than_seconds, &counts);
+    smelt__cache_lock_release(lock);
+    if (pruned) {
+        counts.size = pruned->size;
+        *pruned = counts;
+    }
     return status;
 }

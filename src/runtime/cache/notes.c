@@ -19,27 +19,32 @@ void smelt__cache_warn_once(struct smelt__cache *cache, enum smelt__cache_warnin
                      "%s", line);
 }
 
-void smelt__cache_count(struct smelt__cache *cache, enum smelt__cache_count which, uint64_t more) {
-    atomic_fetch_add_explicit(&cache->counts[which], more, memory_order_relaxed);
+void smelt__cache_count(struct smelt__cache *cache, enum smelt__output output,
+                        enum smelt__cache_count which, uint64_t more) {
+    const int kind = output == SMELT__OUTPUT_EMULATED ? SMELT__KIND_EMULATED : SMELT__KIND_GPU;
+
+    atomic_fetch_add_explicit(&cache->counts[kind][which], more, memory_order_relaxed);
 }
 
-void smelt__cache_count_hit(struct smelt__cache *cache, bool readonly, double compile_seconds) {
+void smelt__cache_count_hit(struct smelt__cache *cache, enum smelt__output output, bool readonly,
+                            double compile_seconds) {
     enum { MOST_SECONDS = 86400 }; /* the figure is a file's: whatever it says */
 
-    smelt__cache_count(cache, readonly ? SMELT__COUNT_READONLY_HITS : SMELT__COUNT_HITS, 1);
+    smelt__cache_count(cache, output, readonly ? SMELT__COUNT_READONLY_HITS : SMELT__COUNT_HITS, 1);
     if (isfinite(compile_seconds) && compile_seconds > 0 && compile_seconds < MOST_SECONDS)
-        smelt__cache_count(cache, SMELT__COUNT_SAVED_MS, (uint64_t)(1e3 * compile_seconds));
+        smelt__cache_count(cache, output, SMELT__COUNT_SAVED_MS, (uint64_t)(1e3 * compile_seconds));
     smelt__counters_record_when_due(cache);
 }
 
 struct smelt__cache_counts smelt__cache_counts(const struct smelt__cache *cache) {
     struct smelt__cache_counts counts = {0, 0, 0};
-    uint64_t all[SMELT__COUNTS];
+    uint64_t all[SMELT__COUNTS] = {0};
 
     if (!cache)
         return counts;
-    for (int i = 0; i < SMELT__COUNTS; i++)
-        all[i] = atomic_load_explicit(&cache->counts[i], memory_order_relaxed);
+    for (int kind = 0; kind < SMELT__KINDS; kind++)
+        for (int i = 0; i < SMELT__COUNTS; i++)
+            all[i] += atomic_load_explicit(&cache->counts[kind][i], memory_order_relaxed);
     counts.hits = all[SMELT__COUNT_HITS] + all[SMELT__COUNT_READONLY_HITS];
     counts.misses = all[SMELT__COUNT_MISSES];
     counts.errors = all[SMELT__COUNT_ERRORS];

@@ -8,16 +8,17 @@
 #include "runtime/cache/internal.h"
 
 /* Opens the layer for writing, making it again should it have been deleted since. */
-static int open_for_store(struct smelt__cache *cache, char *why, size_t why_bytes) {
-    int folder = smelt__folder_make(cache->folder, why, why_bytes);
+static int open_for_store(const char *root, char *why, size_t why_bytes) {
+    int folder = smelt__folder_make(root, why, why_bytes);
 
     if (folder < 0 && why[0] == '\0')
-        snprintf(why, why_bytes, "%s: %s", cache->folder, strerror(errno));
+        snprintf(why, why_bytes, "%s: %s", root, strerror(errno));
     return folder;
 }
 
 int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cache_entry *entry,
                              char *why, size_t why_bytes) {
+    const char *root = smelt__cache_root(cache, entry->key.output);
     uint64_t bytes = entry->compiled.cubin_bytes;
     char name[SMELT__FILE_NAME_BYTES];
     struct timespec now;
@@ -34,7 +35,7 @@ int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cac
                  smelt__output_name(entry->key.output));
         return -1;
     }
-    folder = open_for_store(cache, why, why_bytes);
+    folder = open_for_store(root, why, why_bytes);
     if (folder < 0)
         return -1;
     smelt__cache_file_name(&entry->key, &entry->compiler, name);
@@ -42,9 +43,9 @@ int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cac
     if (subfolder >= 0)
         result = smelt__file_write(subfolder, name, entry, &now);
     if (result != 0) {
-        snprintf(why, why_bytes, "writing into %.400s: %s", cache->folder, strerror(errno));
+        snprintf(why, why_bytes, "writing into %.400s: %s", root, strerror(errno));
     } else {
-        smelt__cache_count(cache, SMELT__COUNT_STORES, 1);
+        smelt__cache_count(cache, entry->key.output, SMELT__COUNT_STORES, 1);
         smelt__log_write(&cache->log, SMELT_LOG_DEBUG, "cache: stored %s", name);
         smelt__cache_evict(cache, folder, bytes + SMELT__ENTRY_HEADER_BYTES, name, &now);
     }
@@ -61,7 +62,7 @@ int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key
     int result;
 
     snprintf(why, SMELT__CACHE_WHY, "%s", "the cache is switched off");
-    if (!cache || cache->disabled)
+    if (!smelt__cache_serves(cache, key->output))
         return -1;
     snprintf(why, SMELT__CACHE_WHY, "%s", cache->problem);
     if (cache->problem[0] != '\0') /* said when the cache was opened */
@@ -69,7 +70,7 @@ int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key
     entry = (struct smelt__cache_entry){.key = *key, .compiler = *compiler, .compiled = *compiled};
     result = smelt__cache_store_entry(cache, &entry, why, SMELT__CACHE_WHY);
     if (result != 0) {
-        smelt__cache_count(cache, SMELT__COUNT_ERRORS, 1);
+        smelt__cache_count(cache, key->output, SMELT__COUNT_ERRORS, 1);
         smelt__cache_warn_once(cache, SMELT__WARNED_STORE, "cache: a kernel is not kept: %s", why);
     }
     smelt__counters_record(cache);
@@ -87,7 +88,7 @@ void smelt__cache_forget(struct smelt__cache *cache, const struct smelt__cache_k
         smelt__cache_refuse(cache, key);
     if (!smelt__cache_is_writable(cache))
         return;
-    folder = smelt__folder_open(cache->folder, false, why, sizeof why);
+    folder = smelt__folder_open(smelt__cache_root(cache, key->output), false, why, sizeof why);
     smelt__cache_file_name(key, compiler, name);
     if (folder >= 0)
         subfolder = smelt__subfolder_open(folder, name, false, false);

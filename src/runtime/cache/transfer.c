@@ -202,7 +202,9 @@ static int write_entries(struct export *export, struct smelt__archive_writer *wr
                       name, why, export->result);
             continue;
         }
-        result = smelt__archive_add(writer, &entry);
+        /* An older smelt kept the emulator's kernels among the others. */
+        result =
+            entry.key.output == SMELT__OUTPUT_EMULATED ? 0 : smelt__archive_add(writer, &entry);
         free(entry.compiled.cubin);
         if (result != 0)
             return -1;
@@ -243,7 +245,7 @@ static smelt_status write_archive(struct export *export, const char *path, const
 smelt_status smelt__cache_export(struct smelt__cache *cache, const char *path, const char *tuning,
                                  size_t tuning_bytes, smelt_cache_transfer *result) {
     struct export export = {.cache = cache, .readonly = -1, .archive.file = -1, .result = result};
-    smelt_status status = smelt__maintenance_open(cache, &export.folder);
+    smelt_status status = smelt__maintenance_open(cache, SMELT__OUTPUT_CUBIN, &export.folder);
 
     if (status == SMELT_OK)
         status = list_layers(&export);
@@ -357,7 +359,9 @@ static int import_entry(struct import *import, enum smelt__read_state state, con
         pass_over(import->cache, state, import->path, name, why, import->result);
         return 0;
     }
-    if (is_present(import, name)) {
+    if (entry->key.output == SMELT__OUTPUT_EMULATED) {
+        /* host code, which an older smelt exported: not for the user's cache */
+    } else if (is_present(import, name)) {
         import->result->present++;
     } else if (smelt__cache_store_entry(import->cache, entry, failure, sizeof failure) == 0) {
         import->result->entries++;
@@ -446,7 +450,7 @@ smelt_status smelt__cache_import(struct smelt__cache *cache, const char *path, c
     struct import import = {.cache = cache, .path = path, .result = result};
     char why[512];
     int source;
-    smelt_status status = smelt__maintenance_open(cache, &import.folder);
+    smelt_status status = smelt__maintenance_open(cache, SMELT__OUTPUT_CUBIN, &import.folder);
 
     *tuning = NULL;
     *tuning_bytes = 0;

@@ -69,8 +69,8 @@ struct request {
 static bool request_begin(struct request *request) {
     struct smelt__cache *cache = request->cache;
 
-    if (!cache || cache->disabled || cache->recompile || cache->problem[0] != '\0' ||
-        cache->lock_mode == SMELT_CACHE_LOCK_OFF)
+    if (!smelt__cache_serves(cache, request->key->output) || cache->recompile ||
+        cache->problem[0] != '\0' || cache->lock_mode == SMELT_CACHE_LOCK_OFF)
         return false;
     smelt__cache_file_name(request->key, request->compiler, request->name);
     request->file = smelt__lock_file_open(cache, request->name, &request->offset);

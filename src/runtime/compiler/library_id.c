@@ -19,6 +19,7 @@ enum {
     HASHED_END = 64 * 1024 /* bytes hashed at either end of a file without a build-id */
 };
 
+/* All bytes: 0; 1: the file ends before them; -1 with errno. */
 static int read_at(int fd, void *bytes, size_t length, uint64_t offset) {
     size_t done = 0;
     while (done < length) {
@@ -26,7 +27,7 @@ static int read_at(int fd, void *bytes, size_t length, uint64_t offset) {
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return -1;
+            return got < 0 ? -1 : 1;
         done += (size_t)got;
     }
     return 0;
@@ -71,19 +72,27 @@ static void search_notes(const unsigned char *notes, size_t length, struct smelt
     }
 }
 
-static void search_segments(int fd, const Elf64_Ehdr *header, struct smelt__library_id *id) {
+/* Notes that are not where the headers say are as good as none. 0; -1 with errno: the file could
+ * not be read. */
+static int search_segments(int fd, const Elf64_Ehdr *header, struct smelt__library_id *id) {
     unsigned char notes[MAX_NOTES];
     int count = header->e_phnum < MAX_PROGRAM_HEADERS ? header->e_phnum : MAX_PROGRAM_HEADERS;
 
     for (int i = 0; i < count; i++) {
         Elf64_Phdr segment;
-        if (read_at(fd, &segment, sizeof segment, header->e_phoff + (uint64_t)i * sizeof segment))
-            return;
+        int result =
+            read_at(fd, &segment, sizeof segment, header->e_phoff + (uint64_t)i * sizeof segment);
+        if (result)
+            return result < 0 ? -1 : 0;
         if (segment.p_type != PT_NOTE || segment.p_filesz > sizeof notes)
             continue;
-        if (read_at(fd, notes, segment.p_filesz, segment.p_offset) == 0)
+        result = read_at(fd, notes, segment.p_filesz, segment.p_offset);
+        if (result < 0)
+            return -1;
+        if (result == 0)
             search_notes(notes, segment.p_filesz, id);
     }
+    return 0;
 }
 
 static int hash_ends(int fd, uint64_t size, struct smelt__library_id *id) {
@@ -92,8 +101,10 @@ static int hash_ends(int fd, uint64_t size, struct smelt__library_id *id) {
     XXH3_state_t *state = XXH3_createState();
     unsigned char *bytes = malloc(HASHED_END);
 
+    errno = ENOMEM;
     if (!state || !bytes || XXH3_128bits_reset(state) != XXH_OK)
         goto out;
+    errno = EIO; /* should it be shorter by now */
     XXH3_128bits_update(state, &size, sizeof size);
     if (read_at(fd, bytes, end, 0))
         goto out;
@@ -119,7 +130,7 @@ static int is_shared_library(const Elf64_Ehdr *header) {
 }
 
 int smelt__library_id_read(const char *path, struct smelt__library_id *id) {
-    int result = -1;
+    int result = -1, error;
     struct stat status;
     Elf64_Ehdr header;
 
@@ -129,13 +140,16 @@ int smelt__library_id_read(const char *path, struct smelt__library_id *id) {
         return -1;
     if (fstat(fd, &status))
         goto out;
-    result = 1;
-    if (!S_ISREG(status.st_mode) || read_at(fd, &header, sizeof header, 0) ||
-        !is_shared_library(&header))
-        goto out;
-    search_segments(fd, &header, id);
-    result = id->length ? 0 : hash_ends(fd, (uint64_t)status.st_size, id);
+    result = S_ISREG(status.st_mode) ? read_at(fd, &header, sizeof header, 0) : 1;
+    if (result == 0 && !is_shared_library(&header))
+        result = 1;
+    if (result == 0)
+        result = search_segments(fd, &header, id);
+    if (result == 0 && !id->length)
+        result = hash_ends(fd, (uint64_t)status.st_size, id);
 out:
+    error = errno;
     close(fd);
+    errno = error;
     return result;
 }

@@ -18,8 +18,8 @@ struct smelt__library_id {
 enum { SMELT__EMULATOR_NOTE_TYPE = 1 };
 
 /* The file's GNU build-id; of a library linked without one, a hash of its size and its first and
- * last 64 KB. 0; -1 when the file cannot be read, 1 when it is not a shared library of this
- * machine.
+ * last 64 KB. 0; -1 with errno when the file cannot be read, 1 when it is not a shared library of
+ * this machine.
  */
 int smelt__library_id_read(const char *path, struct smelt__library_id *id);
 

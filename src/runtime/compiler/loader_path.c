@@ -3,6 +3,7 @@
  * entries whose key and value are offsets of strings from the header's start. On a C library with
  * another layout the cache is passed over.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -74,26 +75,36 @@ static void walk_cache(const char *cache, size_t bytes, const char *prefix,
     }
 }
 
-static void give_cache(const char *prefix, void (*each)(void *user, const char *folder),
-                       void *user) {
+/* 0; -1 with errno: the cache is there and could not be read. */
+static int give_cache(const char *prefix, void (*each)(void *user, const char *folder),
+                      void *user) {
     struct stat status;
+    int result = 0, error = 0;
     int fd = open(CACHE_FILE, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return;
-    if (fstat(fd, &status) == 0 && status.st_size > 0) {
+        return errno == ENOENT ? 0 : -1;
+    if (fstat(fd, &status) != 0) {
+        error = errno;
+        result = -1;
+    } else if (status.st_size > 0) {
         /* ldconfig replaces the file by rename, so a mapping never shrinks under us. */
         size_t bytes = (size_t)status.st_size;
         char *cache = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (cache != MAP_FAILED) {
+        if (cache == MAP_FAILED) {
+            error = errno;
+            result = -1;
+        } else {
             walk_cache(cache, bytes, prefix, each, user);
             munmap(cache, bytes);
         }
     }
     close(fd);
+    errno = error;
+    return result;
 }
 
-void smelt__loader_folders(const char *prefix, void (*each)(void *user, const char *folder),
-                           void *user) {
+int smelt__loader_folders(const char *prefix, void (*each)(void *user, const char *folder),
+                          void *user) {
     static const char *const defaults[] = {"/lib64",
                                            "/usr/lib64",
                                            "/lib/x86_64-linux-gnu",
@@ -113,7 +124,9 @@ void smelt__loader_folders(const char *prefix, void (*each)(void *user, const ch
         }
         path += length + (path[length] != '\0');
     }
-    give_cache(prefix, each, user);
+    int result = give_cache(prefix, each, user), error = errno;
     for (int i = 0; defaults[i]; i++)
         each(user, defaults[i]);
+    errno = error;
+    return result;
 }

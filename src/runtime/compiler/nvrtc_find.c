@@ -2,6 +2,11 @@
  * Which NVRTC to use, told from files alone: see nvrtc.h. A candidate is a folder that holds a
  * libnvrtc; the builtins library beside it carries major and minor version in its name
  * (libnvrtc-builtins.so.13.0), which libnvrtc's own name often lacks.
+ *
+ * Errors. What cannot be read is not taken for absent, since a kernel would then be stored under an
+ * identity that is not its compiler's: of the chosen NVRTC, any error but ENOENT fails the search.
+ * Among the places to look, one that this process may not read, or that is no folder, is passed
+ * over as the loader does; for want of descriptors or memory the search fails.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,10 +37,22 @@ struct search {
     int max_major;                 /* what the driver runs */
     struct smelt__nvrtc_file best; /* path "" while nothing was found */
     struct smelt__nvrtc_file too_new;
+    int named; /* one folder alone is searched, and has to be readable */
+    int error; /* the first one that fails the search, 0: none, */
+    char where[SMELT__PATH];
 };
 
-static int exists_in(int folder, const char *name) {
-    return faccessat(folder, name, R_OK, 0) == 0;
+/* Whether an error says something of this process rather than of the file. */
+static int is_shortage(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
+/* A place that could not be looked at, with errno. */
+static void note_unread(struct search *search, const char *where) {
+    if (search->error || errno == ENOENT || (!search->named && !is_shortage(errno)))
+        return;
+    search->error = errno;
+    snprintf(search->where, sizeof search->where, "%s", where);
 }
 
 /* "libnvrtc.so.13.0.88" gives 13 and 0, "libnvrtc.so.13" gives 13 and -1. */
@@ -46,30 +63,45 @@ static void version_from_name(const char *name, int *major, int *minor) {
         *major = -1;
 }
 
-/* The builtins library of this major version in a folder, the newest when there are several. */
-static void find_builtins(int folder, const char *folder_name, int major,
-                          struct smelt__nvrtc_file *file) {
+static int exists_in(struct search *search, int folder, const char *where, const char *name) {
+    if (faccessat(folder, name, R_OK, 0) == 0)
+        return 1;
+    note_unread(search, where);
+    return 0;
+}
+
+/* The builtins library of this major version in a folder, the newest when there are several. 0 or
+ * -1 with errno. */
+static int find_builtins(int folder, const char *folder_name, int major,
+                         struct smelt__nvrtc_file *file) {
     char name[64];
     for (int minor = NEWEST_MINOR; minor >= 0; minor--) {
         snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
-        if (!exists_in(folder, name))
+        if (faccessat(folder, name, R_OK, 0) != 0) {
+            if (errno != ENOENT)
+                return -1;
             continue;
+        }
         int length = snprintf(file->builtins, sizeof file->builtins, "%s/%s", folder_name, name);
+        errno = ENAMETOOLONG;
         if (length < 0 || (size_t)length >= sizeof file->builtins)
-            file->builtins[0] = '\0';
+            return -1;
         file->id.major = major;
         file->id.minor = minor;
-        return;
+        return 0;
     }
+    return 0;
 }
 
-/* Fills in what the names say: version and builtins. file->path is set. */
-static void describe(struct smelt__nvrtc_file *file) {
+/* Fills in what the names say: version and builtins. file->path is set. 0 or -1 with errno. */
+static int describe(struct smelt__nvrtc_file *file) {
     char resolved[PATH_MAX];
     char folder_name[SMELT__PATH];
-    int major, minor;
+    int major, minor, result = 0, error;
 
-    const char *name = realpath(file->path, resolved) ? strrchr(resolved, '/') : NULL;
+    if (!realpath(file->path, resolved))
+        return -1;
+    const char *name = strrchr(resolved, '/');
     version_from_name(name ? name : "", &major, &minor);
     if (major < 0 && (name = strrchr(file->path, '/')) != NULL)
         version_from_name(name, &major, &minor);
@@ -77,16 +109,19 @@ static void describe(struct smelt__nvrtc_file *file) {
     char *slash = strrchr(folder_name, '/');
     snprintf(slash ? slash : folder_name, 2, "%s", slash == folder_name ? "/" : slash ? "" : ".");
     int folder = open(folder_name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0) {
-        int last = major < 0 ? OLDEST_MAJOR : major;
-        for (int m = major < 0 ? NEWEST_MAJOR : major; m >= last && !file->builtins[0]; m--)
-            find_builtins(folder, folder_name, m, file);
-        close(folder);
-    }
+    if (folder < 0)
+        return -1;
+    int last = major < 0 ? OLDEST_MAJOR : major;
+    for (int m = major < 0 ? NEWEST_MAJOR : major; m >= last && !file->builtins[0] && !result; m--)
+        result = find_builtins(folder, folder_name, m, file);
+    error = errno;
+    close(folder);
+    errno = error;
     if (!file->builtins[0] && major >= 0) {
         file->id.major = major;
         file->id.minor = minor < 0 ? 0 : minor;
     }
+    return result;
 }
 
 /* Reads both build-ids into the identity. 0, or what smelt__library_id_read says. */
@@ -117,7 +152,10 @@ static void consider(struct search *search, const char *folder, const char *name
     int length = snprintf(file.path, sizeof file.path, "%s/%s", folder, name);
     if (length < 0 || (size_t)length >= sizeof file.path)
         return;
-    describe(&file);
+    if (describe(&file)) {
+        note_unread(search, file.path);
+        return;
+    }
     smelt__log_write(search->log, SMELT_LOG_DEBUG, "NVRTC %d.%d at %s", file.id.major,
                      file.id.minor, file.path);
     if (file.id.major && file.id.major < OLDEST_MAJOR)
@@ -134,24 +172,37 @@ static void try_folder(void *user, const char *name) {
     int found = 0;
 
     int folder = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0)
+    if (folder < 0) {
+        note_unread(search, name);
         return;
+    }
     for (int major = NEWEST_MAJOR; major >= OLDEST_MAJOR; major--) {
         snprintf(library, sizeof library, "libnvrtc.so.%d", major);
-        if (exists_in(folder, library)) {
+        if (exists_in(search, folder, name, library)) {
             consider(search, name, library);
             found = 1;
         }
     }
-    if (!found && exists_in(folder, "libnvrtc.so"))
+    if (!found && exists_in(search, folder, name, "libnvrtc.so"))
         consider(search, name, "libnvrtc.so");
     close(folder);
+}
+
+static int stop_for_shortage(const char *path, int error) {
+    (void)path;
+    errno = error;
+    return is_shortage(error);
 }
 
 /* Every folder matching a pattern, newest name first. */
 static void try_pattern(struct search *search, const char *pattern) {
     glob_t matches;
-    if (glob(pattern, 0, NULL, &matches) == 0)
+    int result = glob(pattern, 0, stop_for_shortage, &matches);
+    if (result == GLOB_NOSPACE)
+        errno = ENOMEM;
+    if (result == GLOB_NOSPACE || result == GLOB_ABORTED)
+        note_unread(search, pattern);
+    if (result == 0)
         for (size_t i = matches.gl_pathc; i > 0; i--)
             try_folder(search, matches.gl_pathv[i - 1]);
     globfree(&matches);
@@ -235,18 +286,47 @@ static void try_toolkit(struct search *search, const char *home) {
     try_printed(search, "%s/lib", home);
 }
 
+static smelt_status unread(const char *path, int error, struct smelt__nvrtc_file *file) {
+    file->in_doubt = 1;
+    return smelt__fail(SMELT_ERROR_NO_COMPILER, "NVRTC cannot be identified: %s: %s%s", path,
+                       strerror(error),
+                       error == EMFILE || error == ENFILE
+                           ? ": close files, or raise the limit on open files (ulimit -n)"
+                           : "");
+}
+
+/* Nothing, where the library or its builtins library could not be read; else what is wrong. */
+static smelt_status identified(int result, struct smelt__nvrtc_file *file) {
+    int error = errno;
+
+    if (result < 0)
+        return unread(file->path, error, file);
+    return result ? smelt__fail(SMELT_ERROR_NO_COMPILER,
+                                "%s, or the builtins library beside it, is not a shared library of "
+                                "this machine: repair the installation, or name another one in "
+                                "SMELT_NVRTC",
+                                file->path)
+                  : SMELT_OK;
+}
+
 static smelt_status find_named(const char *named, struct smelt__nvrtc_file *file) {
     struct stat status;
     struct search search;
+    int result = 0;
 
-    if (stat(named, &status))
+    if (stat(named, &status)) {
+        file->in_doubt = errno != ENOENT;
         return smelt__fail(SMELT_ERROR_NO_COMPILER,
                            "NVRTC was named as \"%s\" (SMELT_NVRTC or the option nvrtc_path), "
                            "which cannot be opened: %s",
                            named, strerror(errno));
+    }
     memset(&search, 0, sizeof search);
     if (S_ISDIR(status.st_mode)) {
+        search.named = 1;
         try_folder(&search, named);
+        if (search.error)
+            return unread(search.where, search.error, file);
         if (!search.best.path[0])
             return smelt__fail(SMELT_ERROR_NO_COMPILER,
                                "NVRTC was named as the folder \"%s\" (SMELT_NVRTC or the option "
@@ -255,14 +335,9 @@ static smelt_status find_named(const char *named, struct smelt__nvrtc_file *file
         *file = search.best;
     } else {
         snprintf(file->path, sizeof file->path, "%s", named);
-        describe(file);
+        result = describe(file);
     }
-    if (identify(file))
-        return smelt__fail(SMELT_ERROR_NO_COMPILER,
-                           "NVRTC was named as \"%s\" (SMELT_NVRTC or the option nvrtc_path), "
-                           "which is not a shared library of this machine",
-                           file->path);
-    return SMELT_OK;
+    return identified(result ? result : identify(file), file);
 }
 
 static smelt_status not_found(const struct search *search) {
@@ -290,19 +365,17 @@ smelt_status smelt__nvrtc_find(const char *named, int driver_version, const stru
     memset(&search, 0, sizeof search);
     search.log = log;
     search.max_major = driver_version / 1000;
-    smelt__loader_folders("libnvrtc.so", try_folder, &search);
+    if (smelt__loader_folders("libnvrtc.so", try_folder, &search))
+        note_unread(&search, "the loader's cache");
     try_toolkit(&search, secure_getenv("CUDA_HOME"));
     try_toolkit(&search, secure_getenv("CUDA_PATH"));
     try_toolkit(&search, "/usr/local/cuda");
     try_pattern(&search, "/usr/local/cuda-*/lib64");
     try_wheels(&search);
+    if (search.error)
+        return unread(search.where, search.error, file);
     if (!search.best.path[0])
         return not_found(&search);
     *file = search.best;
-    if (identify(file))
-        return smelt__fail(SMELT_ERROR_NO_COMPILER,
-                           "NVRTC at %s (or the builtins library beside it) cannot be read: repair "
-                           "the installation, or name another one in SMELT_NVRTC",
-                           file->path);
-    return SMELT_OK;
+    return identified(identify(file), file);
 }
