@@ -151,6 +151,36 @@ compiled 4 'with options added it is compiled'
 unset SMELT_EMU_CFLAGS
 compiled 4 'and found again without'
 
+# ---- variables that cannot be what they are set to ------------------------------------------------
+# with VARIABLE VALUE PATTERN: a check fails and says so.
+with() {
+    export "$1=$2"
+    gives 1 "$3" check --emulate --lists causal --schedules 1 "$operator"
+    unset "$1"
+}
+mkfifo "$work/pipe"
+echo 'int x;' >"$work/no-kernel.cu"
+with SMELT_EMU_SOURCE "$work/none.cu" 'SMELT_EMU_SOURCE names .*none.cu, which cannot be read: No such file'
+with SMELT_EMU_SOURCE "$work/pipe" 'SMELT_EMU_SOURCE names .*pipe, which cannot be read'
+with SMELT_EMU_SOURCE "$work" 'SMELT_EMU_SOURCE names .*, which cannot be read'
+with SMELT_EMU_SOURCE "$work/no-kernel.cu" 'SMELT_EMU_SOURCE names .*, which holds no kernel'
+run emit --arch sm_90a sparse_attn_fwd:heads=8,dqk=64,dv=64,topk=128
+cp "$work/out" "$work/other.cu"
+with SMELT_EMU_SOURCE "$work/other.cu" \
+    'names .*other.cu, which holds the kernel .*_k128, but that was not compiled: smelt_sparse_attn_fwd_.* was$'
+many=$(seq -f '-DX%g' 70 | tr '\n' ' ')
+with SMELT_EMU_CFLAGS "$many" 'SMELT_EMU_CFLAGS is longer than .* or has more than 64 words'
+with SMELT_EMU_CFLAGS --no-such-option 'no-such-option'
+with SMELT_EMU_KEEP "$work/nowhere" "can be made as .*/nowhere/.*: No such file"
+with SMELT_EMU_OBJECTS "$work/other.cu" 'SMELT_EMU_OBJECTS names a folder that cannot be used: .*other.cu: Not a directory'
+mkdir -m 777 "$work/shared"
+chmod 777 "$work/shared"
+with SMELT_EMU_OBJECTS "$work/shared/objects" 'SMELT_EMU_OBJECTS names a folder that cannot be used: .*writable by everyone'
+# Of an operator's kernels one is enough.
+run emit --arch sm_90a sparse_attn_bwd_lists:pass=group
+cp "$work/out" "$work/lists.cu"
+SMELT_EMU_SOURCE=$work/lists.cu gives 0 '' check --emulate --lists causal --schedules 1 "$operator,passes=both"
+
 # ---- kernels with a defect ------------------------------------------------------------------------
 run emit --arch sm_90a "$kernel"
 cp "$work/out" "$work/kernel.cu"

@@ -54,6 +54,29 @@ static int64_t monotonic_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* ---- what is ours -------------------------------------------------------------------------- */
+
+/* Entries and what was to become one; the file of counters, made small, is written there too. */
+static bool begins_like_ours(const unsigned char *bytes, size_t count) {
+    return smelt__entry_begins_with(bytes, count) || smelt__counters_begin_with(bytes, count);
+}
+
+bool smelt__found_remove(int subfolder, const char *name) {
+    unsigned char begin[SMELT__ENTRY_PREFIX_BYTES];
+    struct stat status;
+    bool ours = false;
+    int file = openat(subfolder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+
+    if (file < 0)
+        return false;
+    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
+        size_t count = status.st_size < (off_t)sizeof begin ? (size_t)status.st_size : sizeof begin;
+        ours = smelt__read_at(file, 0, begin, count) == 0 && begins_like_ours(begin, count);
+    }
+    close(file);
+    return ours && unlinkat(subfolder, name, 0) == 0;
+}
+
 /* ---- counting ------------------------------------------------------------------------------ */
 
 /* Counts one file; returns -1 when out of memory. */

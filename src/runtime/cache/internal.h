@@ -191,10 +191,6 @@ struct smelt__found {
 };
 typedef int (*smelt__found_function)(void *user, const struct smelt__found *found);
 
-/* Removes what smelt wrote: an entry or a temporary by its name, found by smelt__folder_each, that
- * begins like one or is empty. False: it is another's, or gone. */
-bool smelt__found_remove(int subfolder, const char *name);
-
 /* Creates a file nobody else can have created or guessed and gives its name. -1 with errno. */
 int smelt__temporary_create(int subfolder, char name[SMELT__FILE_NAME_BYTES]);
 /* The file system's present time, by way of a temporary. -1 with errno: nothing can be written. */
@@ -214,6 +210,10 @@ int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT
                           int limit);
 
 /* ---- evict.c ---- */
+
+/* Removes what smelt wrote: an entry or a temporary by its name, found by smelt__folder_each, that
+ * begins like one or is empty. False: it is another's, or gone. */
+bool smelt__found_remove(int subfolder, const char *name);
 
 /* After a store of `bytes` into the file named `kept` at file system time `now`. Takes some tens of
  * milliseconds at most, however much there is to evict: later stores go on with it. */

@@ -244,8 +244,10 @@ int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key 
         lookup.any = compiler == NULL;
         hit = look_at_layer(&lookup);
     }
-    if (hit)
+    if (hit) {
         smelt__cache_count_hit(cache, key->output, lookup.readonly, compiled->compile_seconds);
+        smelt__counters_record_when_due(cache);
+    }
     return hit;
 }
 

@@ -33,7 +33,6 @@ void smelt__cache_count_hit(struct smelt__cache *cache, enum smelt__output outpu
     smelt__cache_count(cache, output, readonly ? SMELT__COUNT_READONLY_HITS : SMELT__COUNT_HITS, 1);
     if (isfinite(compile_seconds) && compile_seconds > 0 && compile_seconds < MOST_SECONDS)
         smelt__cache_count(cache, output, SMELT__COUNT_SAVED_MS, (uint64_t)(1e3 * compile_seconds));
-    smelt__counters_record_when_due(cache);
 }
 
 struct smelt__cache_counts smelt__cache_counts(const struct smelt__cache *cache) {

@@ -22,6 +22,8 @@ enum {
 /* All bytes: 0; 1: the file ends before them; -1 with errno. */
 static int read_at(int fd, void *bytes, size_t length, uint64_t offset) {
     size_t done = 0;
+    if (offset > INT64_MAX - length)
+        return 1;
     while (done < length) {
         ssize_t got = pread(fd, (char *)bytes + done, length - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR)
