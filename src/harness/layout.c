@@ -33,8 +33,14 @@ static int64_t far_stride(int64_t last) {
     return ((INT64_C(1) << 32) / (last > 0 ? last : 1) / SMELT__ROW_BYTES + 1) * SMELT__ROW_BYTES;
 }
 
-/* Each dimension steps over all that the ones inside it span, and a gap; no two tensors of single
- * elements have the same. */
+/* The stride of a dimension of extent 1, which means nothing: sometimes negative, sometimes more
+ * than any memory, never a multiple of anything. */
+static int64_t meaningless_stride(int64_t number) {
+    return (number % 2 ? INT64_MIN / 3 : INT64_MAX / 3) + 2 * number + 1;
+}
+
+/* Each dimension steps over all that the ones inside it span, and a gap; no two tensors have the
+ * same gaps. */
 static void set_strides(const struct smelt__problem *problem, const struct smelt__tensor_row *row,
                         int64_t *strides) {
     const int far = problem->options.far;
@@ -45,10 +51,14 @@ static void set_strides(const struct smelt__problem *problem, const struct smelt
     for (int i = 0; i < row->dimensions - 1; i++) {
         const int64_t count = extent(problem, row, order[i]);
         const int64_t gap =
-            far ? far_stride(count - 1) : grain * (grain > 1 ? i + 1 : 3 + 2 * i + number);
+            far ? far_stride(count - 1) : grain * ((grain > 1 ? 1 : 3) + 2 * i + number);
         int64_t stride = (span + grain - 1) / grain * grain + gap;
         if (row->most_stride && order[i] == row->dimensions - 2 && stride > row->most_stride)
             stride = row->most_stride / grain * grain; /* a few rows then stay below 2^32 */
+        if (count == 1) {
+            strides[order[i]] = meaningless_stride(number + i);
+            continue;
+        }
         strides[order[i]] = stride;
         span = count * stride;
     }
@@ -62,7 +72,8 @@ static size_t count_elements(const struct smelt__problem *problem,
     for (int i = 0; i < row->dimensions - 1; i++) {
         if (extent(problem, row, i) == 0)
             return 0;
-        last += (extent(problem, row, i) - 1) * strides[i];
+        if (extent(problem, row, i) > 1)
+            last += (extent(problem, row, i) - 1) * strides[i];
     }
     return (size_t)last;
 }

@@ -35,7 +35,9 @@ struct smelt__problem_options {
     int64_t batches; /* default 1 */
     int64_t tokens;  /* of each batch; default 16; the option is called queries */
     int64_t rows;    /* of each batch; the default is the operator's */
-    int strided;     /* gaps in every tensor, outputs transposed and unaligned; gaps hold NaN */
+    int strided;     /* gaps in every tensor, which hold NaN; tensors begin at the least alignment
+                        that is legal; strides of dimensions of extent 1 mean nothing; outputs are
+                        transposed */
     int far;         /* strides of billions, so that every product of an index and a stride passes
                         2^32 elements; on the emulator alone, whose memory exists when touched */
     /* index lists */

@@ -38,11 +38,11 @@ static smelt_status allocate(const struct smelt__placed *placed, int far, size_t
     return *pointer ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 
-/* Bytes before an output: its guard, and with gaps as few more as may be. */
+/* Bytes before a tensor: an output's guard, and with gaps as few more as may be. */
 static size_t front_of(const struct smelt__placed *placed, int tensor) {
     const struct smelt__tensor_row *row = row_of(placed, tensor);
     const size_t least = row->whole_rows ? SMELT__ROW_BYTES : smelt__element_bytes(row->element);
-    return is_output(placed, tensor) ? GUARD + (placed->problem->options.strided ? least : 0) : 0;
+    return (is_output(placed, tensor) ? GUARD : 0) + (placed->problem->options.strided ? least : 0);
 }
 
 static smelt_status place(struct smelt__placed *placed, int tensor) {
@@ -122,11 +122,12 @@ static smelt_status each_input(const struct smelt__placed *placed, piece_functio
     for (int i = 0; i < placed->pass->tensors->count && status == SMELT_OK; i++) {
         const struct smelt__device_buffer *buffer = &placed->buffers[i];
         unsigned char *host = smelt__problem_data(placed->problem, i);
+        unsigned char *const device = buffer->allocation + buffer->front;
         if (!buffer->allocation || is_output(placed, i))
             continue;
         *name = row_of(placed, i)->name;
-        status = placed->far ? each_interval(placed, i, buffer->allocation, host, each)
-                             : each(placed, buffer->allocation, host, buffer->bytes);
+        status = placed->far ? each_interval(placed, i, device, host, each)
+                             : each(placed, device, host, buffer->bytes);
     }
     return status;
 }

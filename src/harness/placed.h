@@ -2,7 +2,7 @@
  * A problem placed on the device: inputs uploaded, outputs with guard zones and filled with NaN
  * before each run, so that what a kernel did not write, or should not have written, is seen.
  * Outputs that are added to hold the problem's start values instead. Where tensors have gaps,
- * outputs begin at addresses that are no rounder than they must be.
+ * they begin at addresses that are no rounder than they must be.
  */
 #ifndef SMELT_HARNESS_PLACED_H
 #define SMELT_HARNESS_PLACED_H
