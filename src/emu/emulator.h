@@ -119,6 +119,12 @@ struct emu_interface {
      * device 0 without one. Memory lent on one device cannot be lent on another as well (0). */
     uint64_t (*reserve_on)(int device, size_t bytes);
     int (*lend_on)(int device, uint64_t pointer, size_t bytes, const char *name);
+
+    /* Lets an operation that is already on the stream (a CUstream that exists) still be reading and
+     * writing the allocation that `pointer` lies in, until something follows it there, or the host
+     * waits for the stream or writes the memory: a slow producer. A kernel that touches it on
+     * another stream is reported as a race, and one that was launched early and did not wait. */
+    void (*produce)(uint64_t pointer, void *stream);
 };
 
 typedef const struct emu_interface *(*emu_get_function)(void);

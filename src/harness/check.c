@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "harness/option_text.h"
+#include "smelt/device.h"
 #include "smelt/kernels.h"
 
 static double seconds_now(void) {
@@ -64,11 +65,12 @@ static void take_reports(struct smelt__check_result *result) {
 
 /* Runs a placed problem once and compares it with the reference. bits: NULL where nobody compares
  * them, since of gigabytes they take seconds. */
-static void run_once(struct smelt__placed *placed, const void *object, int sample, uint64_t *bits,
+static void run_once(struct smelt__placed *placed, const void *object, int sample,
+                     struct CUstream_st *stream, uint64_t *bits,
                      struct smelt__check_result *result) {
     const struct emu_interface *emulator = smelt__emulator();
     result->passed = 0;
-    result->status = smelt__placed_run(placed, object, NULL);
+    result->status = smelt__placed_run(placed, object, stream);
     if (emulator && emulator->report_count() > 0) {
         take_reports(result);
     } else if (result->status != SMELT_OK) {
@@ -87,20 +89,21 @@ static double time_limit(const struct smelt__problem *problem) {
     return 60 + problem->pass->multiplications(problem->spec, &problem->options) / 10e6;
 }
 
-/* Under every schedule asked for, on the emulator; once anywhere else. */
+/* Under every schedule asked for, on the emulator, on `stream` and the default stream in turn; once
+ * anywhere else. */
 static void run_schedules(struct smelt__placed *placed, const void *object,
-                          const struct smelt__check_options *options,
+                          const struct smelt__check_options *options, struct CUstream_st *stream,
                           struct smelt__check_result *result) {
     char name[2][SMELT__SCHEDULE_TEXT];
     uint64_t first = 0, bits = 0;
     if (!result->emulated || !options->schedules) {
-        run_once(placed, object, options->sample, NULL, result);
+        run_once(placed, object, options->sample, NULL, NULL, result);
         return;
     }
     for (int i = 0; i < options->schedule_count; i++) {
         smelt__schedule_print(options->schedules[i], name[i > 0]);
         smelt__emulator_configure(result->arch, options->schedules[i], time_limit(placed->problem));
-        run_once(placed, object, options->sample, &bits, result);
+        run_once(placed, object, options->sample, i % 2 ? NULL : stream, &bits, result);
         if (i == 0)
             first = bits;
         if (result->passed && bits != first) {
@@ -121,18 +124,23 @@ static void run_placed(smelt_context *context, const struct smelt__harness_spec 
                        const struct smelt__check_options *options,
                        struct smelt__check_result *result) {
     struct smelt__placed placed;
+    struct CUstream_st *stream = NULL;
     void *object = NULL;
     result->status = smelt__placed_create(&placed, context, problem);
     if (result->status != SMELT_OK) {
         library_failed(result, "placing the problem on the device");
         return;
     }
-    result->status = spec->op->create(&object, context, spec->spec);
+    result->status = smelt_stream_create(context, &stream);
+    if (result->status == SMELT_OK)
+        result->status = spec->op->create(&object, context, spec->spec);
     if (result->status != SMELT_OK)
         library_failed(result, "making the operator");
     else
-        run_schedules(&placed, object, options, result);
+        run_schedules(&placed, object, options, stream, result);
     spec->op->destroy(&object);
+    if (stream)
+        smelt_stream_destroy(context, stream);
     smelt__placed_destroy(&placed);
 }
 

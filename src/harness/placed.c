@@ -335,6 +335,19 @@ smelt_status smelt__placed_download(struct smelt__placed *placed) {
     return status;
 }
 
+/* On the emulator an operation ahead of the launch may still be working on all of its memory: a
+ * slow producer of its inputs, an earlier call that shares its workspace. */
+static void delay(const struct smelt__placed *placed, struct CUstream_st *stream) {
+    const struct emu_interface *emulator = smelt__emulator();
+    for (int i = 0; i <= placed->pass->tensors->count && emulator; i++) {
+        const unsigned char *memory = i < placed->pass->tensors->count
+                                          ? placed->buffers[i].allocation
+                                          : placed->workspace.allocation;
+        if (memory)
+            emulator->produce((uint64_t)(uintptr_t)memory, stream);
+    }
+}
+
 smelt_status smelt__placed_run(struct smelt__placed *placed, const void *object,
                                struct CUstream_st *stream) {
     if (smelt__emulator())
@@ -345,6 +358,8 @@ smelt_status smelt__placed_run(struct smelt__placed *placed, const void *object,
     /* The fill ran on the default stream, which a non-blocking one does not wait for. */
     if (status == SMELT_OK)
         status = smelt_stream_synchronize(placed->context, NULL);
+    if (status == SMELT_OK)
+        delay(placed, stream);
     if (status == SMELT_OK)
         status = placed->pass->launch(object, placed->args, stream);
     if (status == SMELT_OK)

@@ -41,7 +41,10 @@ static const struct emu_interface *emulator;
     X(cuCtxGetDevice, (CUdevice *))                                                                \
     X(cuCtxGetId, (CUcontext, unsigned long long *))                                               \
     X(cuStreamCreate, (CUstream *, unsigned))                                                      \
+    X(cuStreamSynchronize, (CUstream))                                                             \
     X(cuStreamDestroy_v2, (CUstream))                                                              \
+    X(cuEventSynchronize, (CUevent))                                                               \
+    X(cuMemsetD8_v2, (CUdeviceptr, unsigned char, size_t))                                         \
     X(cuEventCreate, (CUevent *, unsigned))                                                        \
     X(cuEventRecord, (CUevent, CUstream))                                                          \
     X(cuEventDestroy_v2, (CUevent))                                                                \
@@ -297,14 +300,19 @@ static void test_lent_memory(void **state) {
 
 /* ---- fills between launches that overlap ----------------------------------------------------- */
 
-static int launch_chained(CUdeviceptr to, CUdeviceptr from, int wait, int early) {
+static int launch_on(CUstream stream, CUdeviceptr to, CUdeviceptr from, int wait, int early) {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                    .value.programmaticStreamSerializationAllowed = early};
     CUlaunchConfig config = shape(1, 1, 1);
     void *parameters[] = {&to, &from, &wait};
     config.attrs = &attribute;
     config.numAttrs = 1;
+    config.hStream = stream;
     return cuda.cuLaunchKernelEx(&config, kernel("chain"), parameters, NULL);
+}
+
+static int launch_chained(CUdeviceptr to, CUdeviceptr from, int wait, int early) {
+    return launch_on(NULL, to, from, wait, early);
 }
 
 /* The host waits for everything, and what was reported is forgotten. */
@@ -456,6 +464,78 @@ static void test_launch_refused(void **state) {
     assert_int_equal(cuda.cuCtxPushCurrent_v2(context), 0);
     config.numAttrs = 1;
     assert_int_equal(launch("where", &config, data), INVALID_VALUE);
+    cuda.cuMemFree_v2(data);
+}
+
+/* ---- several streams ------------------------------------------------------------------------- */
+
+static void expect_race(int result) {
+    assert_int_equal(result, LAUNCH_FAILED);
+    assert_int_equal(emulator->report(0).kind, EMU_RACE);
+    emulator->clear();
+}
+
+/* What one stream writes another may use when the host has waited for the first. */
+static void test_streams(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUstream one, other, blocking;
+    CUevent event;
+    assert_int_equal(cuda.cuStreamCreate(&one, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(cuda.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(cuda.cuStreamCreate(&blocking, 0), 0);
+    assert_int_equal(cuda.cuEventCreate(&event, CU_EVENT_DEFAULT), 0);
+    assert_int_equal(launch_on(one, data + 4, data, 0, 0), 0);
+    expect_race(launch_on(other, data + 100, data + 4, 1, 0));
+    assert_int_equal(launch_on(one, data + 8, data + 4, 1, 0), 0);
+    expect_race(launch_on(NULL, data + 4, data + 108, 1, 0)); /* which is still read */
+    expect_race(cuda.cuMemsetD32Async(data + 8, 0, 1, other));
+    assert_int_equal(cuda.cuStreamSynchronize(other), 0);
+    expect_race(launch_on(other, data + 104, data + 8, 1, 0));
+    assert_int_equal(cuda.cuStreamSynchronize(one), 0);
+    assert_int_equal(launch_on(other, data + 12, data + 8, 1, 0), 0);
+    assert_int_equal(launch_on(one, data + 40, data + 44, 1, 0), 0); /* apart */
+    assert_int_equal(cuda.cuEventRecord(event, other), 0);
+    assert_int_equal(cuda.cuEventSynchronize(event), 0);
+    assert_int_equal(launch_on(one, data + 16, data + 12, 1, 0), 0);
+    assert_int_equal(cuda.cuStreamSynchronize(one), 0);
+    assert_int_equal(launch_on(blocking, data + 20, data + 16, 1, 0), 0);
+    assert_int_equal(launch_on(NULL, data + 24, data + 20, 1, 0), 0); /* in turn */
+    assert_int_equal(read_words(data)[6], 6);
+    assert_int_equal(emulator->report_count(), 0);
+    cuda.cuStreamDestroy_v2(one);
+    cuda.cuStreamDestroy_v2(other);
+    cuda.cuStreamDestroy_v2(blocking);
+    cuda.cuEventDestroy_v2(event);
+    cuda.cuMemFree_v2(data);
+}
+
+/* A slow operation is ahead of what follows it on its stream alone, and not of an early launch that
+ * does not wait. */
+static void test_slow_producer(void **state) {
+    (void)state;
+    CUdeviceptr data = make_words();
+    CUstream one, other;
+    assert_int_equal(cuda.cuStreamCreate(&one, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(cuda.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), 0);
+    emulator->produce(data, one);
+    expect_race(launch_on(other, data + 4, data, 1, 0));
+    expect_race(cuda.cuMemsetD32Async(data, 0, 1, other));
+    emulator->produce(data, one);
+    expect_race(launch_on(one, data + 4, data, 0, 1));
+    emulator->produce(data, one);
+    assert_int_equal(launch_on(one, data + 4, data, 1, 1), 0);
+    emulator->produce(data, one);
+    assert_int_equal(launch_on(one, data + 8, data + 4, 0, 0), 0);
+    emulator->produce(data, one);
+    assert_int_equal(cuda.cuStreamSynchronize(one), 0);
+    assert_int_equal(launch_on(other, data + 12, data + 8, 0, 0), 0);
+    emulator->produce(data, one);
+    assert_int_equal(cuda.cuMemsetD8_v2(data + 40, 0, 4), 0); /* by the host, which knows */
+    assert_int_equal(launch_on(other, data + 16, data + 12, 0, 0), 0);
+    assert_int_equal(read_words(data)[4], 4);
+    cuda.cuStreamDestroy_v2(one);
+    cuda.cuStreamDestroy_v2(other);
     cuda.cuMemFree_v2(data);
 }
 
@@ -733,6 +813,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_beyond_shared_memory),
         cmocka_unit_test(test_launch_refused),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_slow_producer),
         cmocka_unit_test(test_device_numbers),
         cmocka_unit_test(test_contexts_not_mixed),
         cmocka_unit_test(test_memory_of_devices),

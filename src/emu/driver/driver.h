@@ -54,6 +54,9 @@ CUdevice emu_device_current(void);
 /* The stream that a handle names in the current context; NULL: it belongs to another context, or
  * does not exist. */
 const void *emu_stream_find(CUstream stream);
+/* Likewise of one that exists, whatever context is current; `device`: of handles that mean a stream
+ * of any. */
+const void *emu_stream_of(CUstream stream, CUdevice device);
 
 /* ---- modules (module.c) ---------------------------------------------------------------------- */
 

@@ -36,6 +36,14 @@ static int lend(u64 pointer, size_t bytes, const char *name) {
     return lend_on(emu_device_current(), pointer, bytes, name);
 }
 
+static void produce(u64 pointer, void *stream) {
+    pthread_mutex_lock(&emu_driver_lock);
+    const int device = emu_memory_device(pointer);
+    if (device >= 0)
+        emu_memory_produce(pointer, emu_stream_of(stream, device));
+    pthread_mutex_unlock(&emu_driver_lock);
+}
+
 static void take_back(void) {
     pthread_mutex_lock(&emu_driver_lock);
     emu_memory_take_back();
@@ -62,6 +70,7 @@ static const struct emu_interface interface = {
     .rewritable = emu_memory_rewritable,
     .reserve_on = reserve_on,
     .lend_on = lend_on,
+    .produce = produce,
 };
 
 EMU_EXPORT const struct emu_interface *emu_get(void) {

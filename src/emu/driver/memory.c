@@ -28,12 +28,16 @@ EMU_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
     return freed ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
 }
 
-/* Whether device memory has these bytes; `written` by the host. */
+/* Whether device memory has these bytes; `written` by the host, which waits for the default stream.
+ */
 static bool touch(CUdeviceptr pointer, size_t bytes, bool written) {
     pthread_mutex_lock(&emu_driver_lock);
+    emu_chain_synchronize(emu_stream_of(NULL, emu_device_current()));
     const bool held = emu_memory_holds(pointer, bytes);
-    if (held && written)
+    if (held && written) {
+        emu_memory_produce(pointer, NULL);
         emu_memory_overwritten(pointer, bytes);
+    }
     pthread_mutex_unlock(&emu_driver_lock);
     return held;
 }

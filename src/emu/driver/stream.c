@@ -3,16 +3,19 @@
 #include <time.h>
 
 #include "emu/driver/driver.h"
+#include "emu/memory/chain.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 struct CUstream_st {
     CUcontext context;
+    bool blocking; /* runs in turn with the default stream */
     struct CUstream_st *next;
 };
 
 struct CUevent_st {
     CUcontext context;
+    const void *stream; /* that it was recorded on; NULL: on none */
     struct timespec time;
 };
 
@@ -23,28 +26,31 @@ static char named[MOST_DEVICES][PER_THREAD + 1];
 
 static struct CUstream_st *streams; /* those that exist */
 
+const void *emu_stream_of(CUstream stream, CUdevice device) {
+    const uintptr_t handle = (uintptr_t)(void *)stream;
+    if (handle <= PER_THREAD)
+        return &named[device][handle ? handle : LEGACY];
+    return stream->blocking ? &named[stream->context->device][LEGACY] : (const void *)stream;
+}
+
 const void *emu_stream_find(CUstream stream) {
     const CUcontext context = emu_context_current();
-    const uintptr_t handle = (uintptr_t)(void *)stream;
-    const void *found = NULL;
-    if (handle <= PER_THREAD)
-        return context ? &named[context->device][handle ? handle : LEGACY] : NULL;
+    bool found = (uintptr_t)(void *)stream <= PER_THREAD;
     pthread_mutex_lock(&emu_driver_lock);
     for (const struct CUstream_st *one = streams; one && !found; one = one->next)
-        if (one == stream && one->context == context)
-            found = one;
+        found = one == stream && one->context == context;
     pthread_mutex_unlock(&emu_driver_lock);
-    return found;
+    return found && context ? emu_stream_of(stream, context->device) : NULL;
 }
 
 EMU_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
-    (void)flags;
     if (!emu_context_current())
         return CUDA_ERROR_INVALID_CONTEXT;
     struct CUstream_st *made = calloc(1, sizeof *made);
     if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
     made->context = emu_context_current();
+    made->blocking = !(flags & CU_STREAM_NON_BLOCKING);
     pthread_mutex_lock(&emu_driver_lock);
     made->next = streams;
     streams = made;
@@ -53,8 +59,17 @@ EMU_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
     return CUDA_SUCCESS;
 }
 
+static CUresult wait_for(const void *stream) {
+    if (!stream)
+        return ERROR_INVALID_HANDLE;
+    pthread_mutex_lock(&emu_driver_lock);
+    emu_chain_synchronize(stream);
+    pthread_mutex_unlock(&emu_driver_lock);
+    return CUDA_SUCCESS;
+}
+
 EMU_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
-    return emu_stream_find(stream) ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
+    return wait_for(emu_stream_find(stream));
 }
 
 EMU_EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
@@ -83,15 +98,17 @@ EMU_EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags) {
 }
 
 EMU_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
-    if (event->context != emu_context_current() || !emu_stream_find(stream))
+    const void *found = emu_stream_find(stream);
+    if (event->context != emu_context_current() || !found)
         return ERROR_INVALID_HANDLE;
+    event->stream = found;
     clock_gettime(CLOCK_MONOTONIC, &event->time);
     return CUDA_SUCCESS;
 }
 
+/* What was launched behind it is waited for, too. */
 EMU_EXPORT CUresult cuEventSynchronize(CUevent event) {
-    (void)event;
-    return CUDA_SUCCESS;
+    return event->stream ? wait_for(event->stream) : CUDA_SUCCESS;
 }
 
 EMU_EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {

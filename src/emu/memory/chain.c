@@ -14,21 +14,39 @@ static u32 fresh;                     /* likewise: complete when L1 was last emp
 static u32 ended = 0xffffffff;        /* of the last one: bit 0 itself */
 static bool waited, begun_after_wait; /* some thread waited; every block did before it let go */
 static const void *stream;
+static const void *streams[REMEMBERED]; /* of launch n at n % REMEMBERED */
+static u32 synchronized; /* those that the host waited for: bit 0 the last one itself */
 static bool interrupted; /* what the next launch follows on the stream is none */
 
+/* The launches on a stream, bit 0 the last one itself. */
+static u32 launches_on(const void *on) {
+    u32 found = 0;
+    for (u32 k = 0; k < REMEMBERED && k < number; k++)
+        found |= (u32)(streams[(number - k) % REMEMBERED] == on) << k;
+    return found;
+}
+
+/* What is complete, bit 0 the last launch itself, for a plain operation on a stream: what the host
+ * waited for, and what was ahead of it there. */
+static u32 complete_on(const void *on) {
+    const u32 before = number < REMEMBERED ? ALL << number : 0; /* no launches */
+    const u32 there = launches_on(on);
+    return synchronized | before | (on == stream ? ended & there : there);
+}
+
 void emu_chain_begin(bool early, const void *on) {
-    u32 known = ended; /* by the one before */
+    u32 known = ended = complete_on(on); /* by the one before */
     early = early && on == stream && !interrupted;
     if (early)
-        known = at_start | (begun_after_wait ? after_wait : 0);
-    if (on != stream)
-        known = ended = ALL; /* what orders streams is not looked at */
+        known = at_start | (begun_after_wait ? after_wait : 0) | (ended & ~launches_on(on));
     after_wait = ended << 1;
     at_start = known << 1;
     fresh = early ? fresh << 1 : at_start;
     interrupted = false;
     stream = on;
     number++;
+    synchronized <<= 1;
+    streams[number % REMEMBERED] = on;
     first_gangs[number % REMEMBERED] = emu.first_gang;
     waited = false;
     begun_after_wait = true;
@@ -39,12 +57,23 @@ void emu_chain_interrupt(const void *on) {
 }
 
 bool emu_chain_has_ended(u32 gang, const void *on) {
-    if (on != stream)
-        return true;
+    const u32 complete = complete_on(on);
     for (u32 k = 0; k < REMEMBERED && k < number; k++)
         if (first_gangs[(number - k) % REMEMBERED] <= gang)
-            return ended >> k & 1;
+            return complete >> k & 1;
     return true;
+}
+
+void emu_chain_synchronize(const void *on) {
+    synchronized |= launches_on(on);
+}
+
+u32 emu_chain_produce(const void *on) {
+    emu.first_gang = ++emu.gang;
+    emu_chain_begin(false, on);
+    begun_after_wait = false;
+    emu_chain_end();
+    return emu.gang;
 }
 
 void emu_chain_block_ends(const struct cta *cta) {
@@ -75,7 +104,7 @@ bool emu_chain_is_fresh(u32 gang, const struct thread *thread, bool read_only) {
 }
 
 bool emu_chain_check_ended(void) {
-    if (ended == ALL)
+    if ((launches_on(stream) & ~ended) == 0)
         return true;
     emu_reports_begin();
     emu_report(
@@ -83,7 +112,7 @@ bool emu_chain_check_ended(void) {
         "the host reads device memory when the last launch has ended, but nothing made that "
         "one end after those before it: one of its threads must execute griddepcontrol.wait");
     emu_reports_end();
-    ended = ALL;
+    ended |= launches_on(stream);
     return false;
 }
 

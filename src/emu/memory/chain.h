@@ -2,7 +2,8 @@
  * Launches that may overlap. A kernel launched early (programmatic stream serialisation) may begin
  * when every block of the kernel before it has said launch_dependents or ended. The emulator runs
  * launches one after another all the same, but remembers which of them such a kernel may take for
- * complete, and global.c asks it about what an earlier one wrote.
+ * complete, and global.c asks it about what an earlier one wrote. Launches on other streams are
+ * complete when the host has waited for them.
  *
  * What is complete is a set of launches, bit k of a mask being the k-th before the one it belongs
  * to; older than those of a mask all are.
@@ -34,6 +35,10 @@ bool emu_chain_is_fresh(u32 gang, const struct thread *thread, bool read_only);
 void emu_chain_interrupt(const void *stream);
 /* Whether the launch that the gang was of is complete when the last one on the stream has ended. */
 bool emu_chain_has_ended(u32 gang, const void *stream);
+/* The host waits for the stream. */
+void emu_chain_synchronize(const void *stream);
+/* A launch of another program's on the stream, which lets the next one begin at once; its gang. */
+u32 emu_chain_produce(const void *stream);
 /* Whether all launches are complete when the last one is: reports it when not. */
 bool emu_chain_check_ended(void);
 

@@ -50,6 +50,7 @@ struct granule {
 struct allocation {
     u64 begin, bytes;
     int device;
+    u32 producer;  /* gang of the operation that may still be writing all of it; 0: none */
     void *mapping; /* NULL: the host's, lent */
     size_t mapped;
     size_t counted; /* of `held` */
@@ -322,6 +323,12 @@ static void erase(void *from, size_t bytes) {
     memset(begin, 0, (size_t)(end - begin));
 }
 
+void emu_memory_produce(u64 pointer, const void *stream) {
+    struct allocation *allocation = find(pointer);
+    if (allocation)
+        allocation->producer = stream ? emu_chain_produce(stream) : 0;
+}
+
 void emu_memory_overwritten(u64 pointer, size_t bytes) {
     struct allocation *allocation = find(pointer);
     if (!allocation || bytes == 0)
@@ -343,6 +350,12 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
             EMU_FORBIDDEN, 0, 0,
             "a memset of %zu bytes from byte %llu of %s on, of which some must not be touched",
             bytes, (unsigned long long)offset, name_of(allocation));
+        return false;
+    }
+    if (!has_ended(allocation->producer, stream)) {
+        emu_report(EMU_RACE, 0, 0,
+                   "a memset of %s, which an operation on another stream may still be working on",
+                   name_of(allocation));
         return false;
     }
     for (u64 i = offset / GRANULE; bytes > 0 && i <= (offset + bytes - 1) / GRANULE; i++) {
@@ -519,6 +532,12 @@ void emu_global_access(const void *pointer, size_t bytes, enum emu_access access
                   "on device %d {1}",
                   emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation),
                   allocation->device, emu.device);
+    if (allocation->producer && !emu_chain_is_complete(allocation->producer, emu.self))
+        emu_fatal(EMU_RACE, at, 0,
+                  "%s: %s of %zu bytes at byte %llu of %s {1}, which an operation ahead of the "
+                  "launch may still be working on: the launch is on another stream, or it began "
+                  "early and no griddepcontrol.wait orders the two",
+                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation));
     if (bytes > allocation->bytes - offset)
         emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at byte %llu of %s, which has %llu {1}",
                   emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation),
