@@ -32,8 +32,8 @@ static smelt_status workspace(const void *object, const void *args, size_t *byte
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static const char *const options[] = {"width",       "documents",  "lists",
-                                      "topk-length", "max-logits", NULL};
+static const char *const options[] = {"width",      "documents",       "lists", "topk-length",
+                                      "max-logits", "workspace-limit", NULL};
 
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given) {
@@ -63,15 +63,17 @@ static int is_fp8(const void *spec) {
     return !is_bf16(spec);
 }
 
-/* Small problems are taken in chunks, too, of a third of the queries or so, unless windows are
+/* Small problems are taken in chunks, too, of a fifth of the queries or so, unless windows are
  * full. */
 static size_t limit_of(const struct smelt__problem_options *given) {
     enum { SMALL = 1 << 22, ALIGNMENT = 1024, LONG = 32768 /* whose selection wants workspace */ };
     const size_t queries = (size_t)(given->batches * given->tokens);
     const size_t row = ((size_t)given->rows + 3) * sizeof(float);
+    if (given->workspace_limit)
+        return (size_t)given->workspace_limit;
     if (given->lists == SMELT__LISTS_FULL || queries * row > SMALL || given->rows >= LONG)
         return 0;
-    return (queries / 3 + 1) * row + ALIGNMENT;
+    return (queries / 5 + 1) * row + ALIGNMENT;
 }
 
 static void shape(struct smelt__problem *problem) {

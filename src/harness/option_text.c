@@ -43,6 +43,8 @@ static const struct smelt__option vocabulary[] = {
      "ask for max_logits, or the values, too", 0},
     {"dkv", SMELT__OPTION_CHOICE, FIELD(dkv), 0, 0, dkv_kinds,
      "how the gradient by keys is given (add: to fp32)", 0},
+    {"workspace-limit", SMELT__OPTION_INTEGER, FIELD(workspace_limit), 1, INT64_C(1) << 40, NULL,
+     "bytes of workspace, or of the partial rows in it", 0},
 };
 
 enum { WORDS = sizeof vocabulary / sizeof vocabulary[0], COMMON = 6 };

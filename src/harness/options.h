@@ -51,7 +51,8 @@ struct smelt__problem_options {
     int spiky;      /* scores of 100 and more, of both signs; some rise from row to row */
     int max_logits; /* ask for the optional output */
     enum smelt__dkv dkv;
-    float scale; /* default 1 / sqrt(dqk) */
+    float scale;             /* default 1 / sqrt(dqk) */
+    int64_t workspace_limit; /* of the args struct; default: the operator's choice */
     /* an operator's own, by its table */
     int64_t own[SMELT__OWN_OPTIONS];
 };

@@ -25,9 +25,9 @@ static smelt_status backward(const void *object, const void *args, struct CUstre
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static const char *const options[] = {"width",      "valid", "documents", "lists",
-                                      "query-list", "scale", "spiky",     "topk-length",
-                                      "max-logits", "dkv",   NULL};
+static const char *const options[] = {"width",      "valid", "documents",       "lists",
+                                      "query-list", "scale", "spiky",           "topk-length",
+                                      "max-logits", "dkv",   "workspace-limit", NULL};
 
 void smelt__sparse_attn_defaults(int dqk, int topk, struct smelt__problem_options *given) {
     if (given->rows == 0)

@@ -29,6 +29,7 @@ void smelt__sparse_attn_grad_shape_problem(struct smelt__problem *problem) {
     args->rows = options->rows;
     args->width = options->width;
     args->scale = options->scale;
+    args->workspace_limit = (size_t)options->workspace_limit;
     if (options->far) /* all partial rows at once */
         args->workspace_limit = SIZE_MAX;
 }

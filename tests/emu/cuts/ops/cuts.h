@@ -4,18 +4,18 @@
 #define SMELT_OPS_CUTS_H
 
 enum {
-    SMELT__CUT_WAVE = 26, /* two groups, and the multiprocessors that sums beside want (24) */
+    SMELT__CUT_WAVE = 25, /* a group, and the multiprocessors that sums beside want (24) */
     SMELT__CUT_FEWEST_CHUNKS = 6,
     SMELT__CUT_FEWEST_ROWS = 0,
-    SMELT__CUT_PARTIALS = 1 << 20,
-    SMELT__CUT_ROUND_ENTRIES = 512,
+    SMELT__CUT_PARTIALS = 1 << 18,
+    SMELT__CUT_ROUND_ENTRIES = 256,
     SMELT__CUT_ROUND_STARTS = 1 << 12,
     SMELT__CUT_ASCENDING_ROWS = 90,
     SMELT__CUT_LOOSE_ROWS = 150,
     SMELT__CUT_RESIDENT_RUNS = 2,
     SMELT__CUT_LONG_RUN = 16,
     SMELT__CUT_MOST_RUNS = 6,
-    SMELT__CUT_TOPK_COLUMNS = 100,
+    SMELT__CUT_TOPK_COLUMNS = 600,
     SMELT__CUT_TOPK_LEAST_PART = 32,
 };
 

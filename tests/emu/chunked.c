@@ -1,0 +1,103 @@
+/*
+ * Calls that an operator cuts into chunks, parts and rounds, three at the least, linked with a
+ * library that cuts small (cuts/ops/cuts.h): strides and offsets of later chunks, what is zeroed
+ * anew for each, lists that take turns, a last chunk that is shorter. With odd strides, in several
+ * batches where the operator has them, on a stream of its own and on the second of two devices.
+ *
+ *     emu_chunked        SMELT_TEST_SEED repeats a run
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../unit/random.h"
+#include "harness/check.h"
+#include "second_device.h"
+#include "smelt/smelt.h"
+
+static const struct chunked {
+    const char *arch, *spec;
+    int launches; /* of one call, at the least: what it has in three chunks */
+    int packed;   /* also without gaps, since it takes little time */
+    struct smelt__problem_options problem;
+} cases[] = {
+/* clang-format off */
+#define DETERMINISTIC ",passes=backward,deterministic=1"
+    /* Lists, rows; of a chunk the lists turned around, the main kernel and the sums; the end. */
+    {"sm_80", "sparse_attn:heads=8,dqk=64,dv=64,topk=200" DETERMINISTIC, 12, 1,
+     {.batches = 3, .tokens = 7, .rows = 40, .width = 190, .topk_length = 1}},
+    {"sm_80", "sparse_attn:heads=3,dqk=64,dv=64,topk=130,sink=1,buckets=40/80" DETERMINISTIC, 14, 0,
+     {.batches = 2, .tokens = 13, .rows = 50, .width = 130, .dkv = SMELT__DKV_ADD}},
+    /* Five chunks, two to a round of lists; their sums beside the next chunk. */
+    {"sm_90a", "sparse_attn:heads=24,dqk=512,dv=512,topk=64" DETERMINISTIC, 16, 0,
+     {.batches = 3, .tokens = 6, .rows = 60, .width = 32, .dkv = SMELT__DKV_FP32}},
+    {"sm_90a", "sparse_attn:heads=128,dqk=512,dv=512,topk=64" DETERMINISTIC, 11, 0,
+     {.batches = 2, .tokens = 3, .rows = 30, .width = 64, .workspace_limit = 2 << 16}},
+    /* Buckets; more runs of the partition than are wanted. */
+    {"sm_90a", "sparse_attn:heads=4,dqk=64,dv=64,topk=48,sink=1,buckets=8/16/32", 6, 1,
+     {.batches = 3, .tokens = 29, .rows = 90, .width = 48, .topk_length = 1, .max_logits = 1}},
+    /* Exact sums: lists; of a part three kernels of grains, the main one and the totals; the end. */
+    {"sm_80", "indexer_bwd:heads=4,dim=64,topk=40,deterministic=1,main.exact_groups=2", 17, 1,
+     {.tokens = 21, .rows = 50, .width = 37, .topk_length = 1, .dkv = SMELT__DKV_ADD}},
+    {"sm_90a", "indexer_bwd:heads=64,dim=64,topk=40,deterministic=1,main.exact_groups=2", 17, 0,
+     {.tokens = 11, .rows = 50, .width = 40}},
+    /* Logits and the selection, chunk by chunk; windows that grow, so that chunks shrink. */
+    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=16", 6, 1,
+     {.tokens = 50, .rows = 61, .lists = SMELT__LISTS_CAUSAL, .topk_length = 1}},
+    {"sm_90a", "indexer_topk:heads=8,dim=64,dtype=fp8,topk=20,order=score", 6, 0,
+     {.tokens = 70, .rows = 75, .lists = SMELT__LISTS_CAUSAL, .max_logits = 1, .topk_length = 1}},
+    {"sm_90a", "indexer_topk:heads=8,dim=64,dtype=fp8,topk=20", 6, 1,
+     {.tokens = 40, .rows = 75, .max_logits = 1, .topk_length = 1}},
+    /* Several blocks to a row of the selection and their merge, of the last queries alone. */
+    {"sm_80", "topk_select:topk=40", 2, 1, {.tokens = 2, .rows = 900, .max_logits = 1}},
+    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=12", 10, 0,
+     {.tokens = 136, .rows = 800, .lists = SMELT__LISTS_CAUSAL, .workspace_limit = 208000,
+      .max_logits = 1, .topk_length = 1}},
+    /* clang-format on */
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+static uint64_t count_launches(void) {
+    struct emu_statistics statistics;
+    smelt__emulator()->statistics(&statistics);
+    return statistics.launches;
+}
+
+static int check(smelt_context *context, const struct chunked *one, uint64_t seed, int strided) {
+    const struct smelt__schedule schedule = smelt__schedule_at(seed, strided ? 2 : 0);
+    struct smelt__check_options options = {
+        .spec = one->spec, .problem = one->problem, .schedules = &schedule, .schedule_count = 1};
+    struct smelt__check_result result;
+    options.problem.seed = seed;
+    options.problem.strided = strided;
+    const uint64_t before = count_launches();
+    if (smelt__check_run(context, &options, &result) != 0) {
+        printf("FAILED %s on %s: %s\n", one->spec, one->arch, result.message);
+        return 1;
+    }
+    const int launches = (int)(count_launches() - before);
+    printf("%-7s %-80s %d launches%s, %.1f s\n", one->arch, one->spec, launches,
+           strided ? ", strided" : "", result.seconds);
+    if (launches >= one->launches)
+        return 0;
+    printf("FAILED: a call has fewer than %d launches: it is not in three chunks\n", one->launches);
+    return 1;
+}
+
+int main(void) {
+    struct random random = random_begin("emu_chunked");
+    const int devices = smelt__emulator() ? second_device_begin() : -1;
+    int failures = 0;
+    for (int i = 0; i < CASES && devices > 0; i++) {
+        const uint64_t seed = random_next(&random) >> 32;
+        smelt_context *context = NULL;
+        if (second_device_context(devices, cases[i].arch, &context) != SMELT_OK)
+            break;
+        for (int strided = !cases[i].packed; strided < 2; strided++)
+            failures += check(context, &cases[i], seed, strided);
+        smelt_context_destroy(&context);
+    }
+    if (devices != 2)
+        printf("SMELT_CUDA and SMELT_NVRTC must name the emulator, SMELT_EMU_DEVICES be 2\n");
+    return devices != 2 || failures > 0;
+}
