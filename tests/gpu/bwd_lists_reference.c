@@ -1,8 +1,5 @@
 #include "bwd_lists_reference.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernel_alone.h"
 
 enum { LIST_STEP = 64 };
@@ -122,7 +119,6 @@ void reference_lists(const struct sparse_attn_bwd_lists_params *params, long lon
                 params->masks[place] = 0;
         }
     }
-    free(named);
 }
 
 /* ---- lists by keys --------------------------------------------------------------------------- */
@@ -155,7 +151,6 @@ void reference_segments(const struct sparse_attn_bwd_segments_params *params) {
     int *next = take((size_t)params->key_count * sizeof *next);
     for (int chunk = 0; chunk < params->chunks; chunk++)
         turn_chunk(params, chunk, next);
-    free(next);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */

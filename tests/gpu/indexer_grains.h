@@ -9,14 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../unit/random.h"
 #include "indexer_bwd_grains.params.h"
 
 enum {
     FINER = 12,      /* of a coarse unit's exponent, a fine one's */
     MOST_ADDED = 31, /* bits of a bound */
-    LARGEST_POWER = 127,
-    MEMORIES = 12
+    LARGEST_POWER = 127
 };
 
 /* What the tensors hold. */
@@ -42,15 +40,6 @@ struct shape {
                 exist when touched */
 };
 
-/* A problem's arrays on the host, and the kernels' arguments with pointers to them and to the
- * device's. */
-struct problem {
-    const struct shape *shape;
-    struct indexer_bwd_grains_params host, device;
-    void *memory[MEMORIES]; /* the device's */
-    int memories;
-};
-
 /* Of a row's bounds. */
 enum { COARSE_UNITS, FINE_UNITS, UNIT_KINDS };
 
@@ -64,18 +53,17 @@ static inline size_t sum_count(const struct indexer_bwd_grains_params *host) {
 
 /* ---- indexer_grains_problem.c ---------------------------------------------------------------- */
 
-/* The host's half of a problem; free_arrays frees it. */
-void make_problem(struct random *random, const struct shape *shape, struct problem *problem);
-void free_arrays(const struct problem *problem);
+/* The kernels' arguments with pointers to a problem's arrays on the host. */
+void make_problem(const struct shape *shape, struct indexer_bwd_grains_params *host);
 
 /* Sums of dk before a launch of the pass totals. One row in four was added nothing to. Of the
  * others columns are numbers, infinities and NaN, and zeros of either sign. */
-void draw_sums(struct random *random, const struct indexer_bwd_grains_params *host);
+void draw_sums(const struct indexer_bwd_grains_params *host);
 
 /* ---- indexer_grains_reference.c -------------------------------------------------------------- */
 
 /* Reach, the largest of all, bounds: as the passes leave them to one another. */
-void reference(struct random *random, const struct indexer_bwd_grains_params *host, float *largest);
+void reference(const struct indexer_bwd_grains_params *host, float *largest);
 
 /* The coarse unit's exponent, the least such that `largest` is below 2^bits units; at least that of
  * the largest power's inverse. */

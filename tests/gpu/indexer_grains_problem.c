@@ -3,8 +3,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernel_alone.h"
 #include "reference/bf16.h"
@@ -17,29 +15,29 @@ enum {
 
 static const float PEAK = 63.0F / 64; /* more than any other gradient */
 
-static float draw_sign(struct random *random) {
-    return random_below(random, 2) ? 1.0F : -1.0F;
+static float draw_sign(void) {
+    return below(2) ? 1.0F : -1.0F;
 }
 
 /* A number that is none, or 0, or the largest. */
-static float draw_odd(struct random *random) {
+static float draw_odd(void) {
     const float odd[] = {INFINITY, -INFINITY, NAN, 0.0F, -0.0F};
-    return odd[random_below(random, 5)];
+    return odd[below(5)];
 }
 
-static float draw_q(struct random *random, enum numbers numbers) {
-    const float sign = draw_sign(random);
-    const float coarse = sign * (float)(1 + random_below(random, 7)) / 2;
-    const float fine = sign * (float)(128 + random_below(random, 128));
+static float draw_q(enum numbers numbers) {
+    const float sign = draw_sign();
+    const float coarse = sign * (float)(1 + below(7)) / 2;
+    const float fine = sign * (float)(128 + below(128));
     switch (numbers) {
     case FINE:
-        return ldexpf(fine, random_below(random, 4) - 7);
+        return ldexpf(fine, below(4) - 7);
     case SMALL:
-        return ldexpf(fine, -8 - 2 - random_below(random, 4));
+        return ldexpf(fine, -8 - 2 - below(4));
     case ODD:
-        return random_below(random, 20) ? coarse : draw_odd(random);
+        return below(20) ? coarse : draw_odd();
     case HUGE_NUMBERS:
-        return random_below(random, 3) ? coarse : sign * ldexpf(1.0F, LARGEST_POWER);
+        return below(3) ? coarse : sign * ldexpf(1.0F, LARGEST_POWER);
     case TINY:
         return ldexpf(coarse, -71);
     case ZEROS:
@@ -49,16 +47,16 @@ static float draw_q(struct random *random, enum numbers numbers) {
     }
 }
 
-static float draw_weight(struct random *random, enum numbers numbers) {
-    const float sign = draw_sign(random);
-    const float coarse = sign * (float)(1 + random_below(random, 7)) / 4;
+static float draw_weight(enum numbers numbers) {
+    const float sign = draw_sign();
+    const float coarse = sign * (float)(1 + below(7)) / 4;
     switch (numbers) {
     case FINE:
-        return ldexpf(sign, random_below(random, 3));
+        return ldexpf(sign, below(3));
     case SMALL:
-        return ldexpf(sign, -1 - random_below(random, 3));
+        return ldexpf(sign, -1 - below(3));
     case ODD:
-        return random_below(random, 20) ? coarse : draw_odd(random);
+        return below(20) ? coarse : draw_odd();
     case HUGE_NUMBERS:
         return sign;
     case TINY:
@@ -68,20 +66,14 @@ static float draw_weight(struct random *random, enum numbers numbers) {
     }
 }
 
-static float draw_grad(struct random *random, enum numbers numbers) {
-    const float grad = draw_sign(random) * (float)(1 + random_below(random, 60)) / 64;
-    if (numbers == ODD && random_below(random, 10) == 0)
-        return random_below(random, 8) ? draw_odd(random) : FLT_MAX;
+static float draw_grad(enum numbers numbers) {
+    const float grad = draw_sign() * (float)(1 + below(60)) / 64;
+    if (numbers == ODD && below(10) == 0)
+        return below(8) ? draw_odd() : FLT_MAX;
     return numbers == HUGE_NUMBERS ? grad * 4 : numbers == TINY ? grad * 64 : grad;
 }
 
-static void *filled(size_t bytes, int byte) {
-    return memset(take(bytes), byte, bytes);
-}
-
-static void fill_queries(struct random *random, struct problem *problem) {
-    const struct shape *shape = problem->shape;
-    struct indexer_bwd_grains_params *host = &problem->host;
+static void fill_queries(const struct shape *shape, struct indexer_bwd_grains_params *host) {
     const int row = shape->dim + shape->padding, rows = shape->tokens * shape->heads;
     uint16_t *const q = filled((size_t)rows * (size_t)row * sizeof *q, GAP);
     host->weights_token_stride = shape->heads + shape->padding;
@@ -91,9 +83,9 @@ static void fill_queries(struct random *random, struct problem *problem) {
         filled((size_t)shape->tokens * (size_t)host->weights_token_stride * sizeof *weights, GAP);
     for (int64_t i = 0; i < rows; i++) {
         for (int column = 0; column < shape->dim; column++)
-            q[i * row + column] = smelt__bf16_from_float(draw_q(random, shape->numbers));
+            q[i * row + column] = smelt__bf16_from_float(draw_q(shape->numbers));
         weights[i / shape->heads * host->weights_token_stride + i % shape->heads] =
-            draw_weight(random, shape->numbers);
+            draw_weight(shape->numbers);
     }
     host->q = q;
     host->weights = weights;
@@ -106,13 +98,12 @@ static int common_divisor(int a, int b) {
 /* Of a group's gradients of a key, where none is the PEAK: less by a power of two, so that sums
  * come to both sides of where units become fine ones, and far below. Denormal sums have no digits
  * left for that. */
-static void spread_grads(struct random *random, const struct indexer_bwd_grains_params *host,
-                         float *grads) {
+static void spread_grads(const struct indexer_bwd_grains_params *host, float *grads) {
     static const int exponents[] = {0, 0, 0, FINER - 1, FINER, FINER + 1, FINER + 9, 3 * FINER};
     for (int64_t group = 0; group < host->groups; group++) {
         for (int i = 0; i < host->counts[group]; i++) {
             float *const own = &grads[group * host->group_queries * host->key_stride + i];
-            int power = exponents[random_below(random, 8)];
+            int power = exponents[below(8)];
             for (int member = 0; member < host->group_queries; member++)
                 power = own[member * host->key_stride] == PEAK ? 0 : power;
             for (int member = 0; member < host->group_queries; member++)
@@ -123,9 +114,7 @@ static void spread_grads(struct random *random, const struct indexer_bwd_grains_
 
 /* Lists of any length, the last one of the longest, no key twice in one; what is past their ends
  * must not be looked at. */
-static void fill_lists(struct random *random, struct problem *problem) {
-    const struct shape *shape = problem->shape;
-    struct indexer_bwd_grains_params *host = &problem->host;
+static void fill_lists(const struct shape *shape, struct indexer_bwd_grains_params *host) {
     const size_t slots = (size_t)host->groups * (size_t)host->key_stride;
     const int most = shape->width * shape->group_queries;
     int *members = take((size_t)place_count(host) * sizeof *members);
@@ -133,23 +122,22 @@ static void fill_lists(struct random *random, struct problem *problem) {
         *keys = filled(slots * sizeof *keys, GAP);
     float *grads = filled(slots * (size_t)host->group_queries * sizeof *grads, GAP);
     for (int64_t group = 0; group < host->groups; group++) {
-        int step = 1 + random_below(random, shape->rows);
-        const int first = random_below(random, shape->rows);
+        int step = 1 + below(shape->rows);
+        const int first = below(shape->rows);
         while (common_divisor(shape->rows, step) > 1)
             step--;
         const int longest = most < shape->rows ? most : shape->rows;
-        counts[group] = group == host->groups - 1 ? longest : random_below(random, 1 + longest);
+        counts[group] = group == host->groups - 1 ? longest : below(1 + longest);
         for (int i = 0; i < counts[group]; i++)
             keys[group * host->key_stride + i] = (int)((first + (int64_t)i * step) % shape->rows);
     }
     for (int64_t place = 0; place < place_count(host); place++) {
         const int count = counts[place / host->group_queries];
-        const int peaks[] = {0, 31, 32, count - 1}, peak = peaks[random_below(random, 4)];
+        const int peaks[] = {0, 31, 32, count - 1}, peak = peaks[below(4)];
         members[place] = place < shape->tokens ? (int)place : -1;
         for (int i = 0; i < count; i++)
-            grads[place * host->key_stride + i] = members[place] < 0 || random_below(random, 4) == 0
-                                                      ? 0.0F
-                                                      : draw_grad(random, shape->numbers);
+            grads[place * host->key_stride + i] =
+                members[place] < 0 || below(4) == 0 ? 0.0F : draw_grad(shape->numbers);
         /* The largest where a loop's step may pass it over. */
         if (members[place] >= 0 && peak >= 0 && peak < count && shape->numbers < ODD)
             grads[place * host->key_stride + peak] = PEAK;
@@ -157,15 +145,13 @@ static void fill_lists(struct random *random, struct problem *problem) {
     host->members = members;
     host->counts = counts;
     if (shape->numbers != TINY)
-        spread_grads(random, host, grads);
+        spread_grads(host, grads);
     host->keys = keys;
     host->grads = grads;
 }
 
-void make_problem(struct random *random, const struct shape *shape, struct problem *problem) {
-    struct indexer_bwd_grains_params *host = &problem->host;
-    memset(problem, 0, sizeof *problem);
-    problem->shape = shape;
+void make_problem(const struct shape *shape, struct indexer_bwd_grains_params *host) {
+    *host = (struct indexer_bwd_grains_params){0};
     host->heads = shape->heads;
     host->dim = shape->dim;
     host->rows = shape->rows;
@@ -176,9 +162,9 @@ void make_problem(struct random *random, const struct shape *shape, struct probl
     host->bits = shape->bits;
     while ((int64_t)host->groups << host->bits > INT64_C(1) << MOST_ADDED)
         host->bits--;
-    host->top_count = 1 + random_below(random, random_below(random, 2) ? 9 : MOST_TOPS);
-    fill_queries(random, problem);
-    fill_lists(random, problem);
+    host->top_count = 1 + below(below(2) ? 9 : MOST_TOPS);
+    fill_queries(shape, host);
+    fill_lists(shape, host);
     host->reach = take((size_t)place_count(host) * sizeof(float));
     host->tops = take((size_t)host->top_count * sizeof(float));
     host->bounds = take((size_t)host->rows * UNIT_KINDS * sizeof(unsigned));
@@ -187,22 +173,13 @@ void make_problem(struct random *random, const struct shape *shape, struct probl
     host->totals = take(sum_count(host) * sizeof(float));
 }
 
-void free_arrays(const struct problem *problem) {
-    const struct indexer_bwd_grains_params *host = &problem->host;
-    const void *arrays[] = {host->q,      host->weights, host->members, host->counts,
-                            host->keys,   host->grads,   host->reach,   host->tops,
-                            host->bounds, host->grains,  host->sums,    host->totals};
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        free((void *)(uintptr_t)arrays[i]);
-}
-
-void draw_sums(struct random *random, const struct indexer_bwd_grains_params *host) {
+void draw_sums(const struct indexer_bwd_grains_params *host) {
     for (int64_t row = 0; row < host->rows; row++) {
-        const int nothing = random_below(random, 4) == 0;
+        const int nothing = below(4) == 0;
         for (int column = 0; column < host->dim; column++) {
-            const float number = draw_sign(random) * (float)(1 + random_below(random, 1 << 20));
-            const float sum = random_below(random, 6) ? number : draw_odd(random);
-            host->sums[row * host->dim + column] = nothing || random_below(random, 2) ? 0.0F : sum;
+            const float number = draw_sign() * (float)(1 + below(1 << 20));
+            const float sum = below(6) ? number : draw_odd();
+            host->sums[row * host->dim + column] = nothing || below(2) ? 0.0F : sum;
         }
     }
 }

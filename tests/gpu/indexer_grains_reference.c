@@ -3,8 +3,8 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
+#include "kernel_alone.h"
 #include "reference/bf16.h"
 
 enum {
@@ -99,8 +99,7 @@ static float find_key_grain(const unsigned *bounds, int unit) {
                                 : find_grain(bounds[FINE_UNITS], finer(unit));
 }
 
-void reference(struct random *random, const struct indexer_bwd_grains_params *host,
-               float *largest) {
+void reference(const struct indexer_bwd_grains_params *host, float *largest) {
     *largest = 0;
     for (int64_t place = 0; place < place_count(host); place++)
         host->reach[place] =
@@ -108,8 +107,8 @@ void reference(struct random *random, const struct indexer_bwd_grains_params *ho
     for (int64_t group = 0; group < host->groups; group++)
         *largest = fmaxf(*largest, find_top(host, group));
     for (int i = 0; i < host->top_count; i++)
-        host->tops[i] = *largest / (float)(2 << random_below(random, 20));
-    host->tops[random_below(random, host->top_count)] = *largest;
+        host->tops[i] = *largest / (float)(2 << below(20));
+    host->tops[below(host->top_count)] = *largest;
     find_bounds(host, find_unit(*largest, host->bits));
 }
 

@@ -396,7 +396,7 @@ class Programs(unittest.TestCase):
         return {n[3]: r[:2] for n, r in
                 mutate.run_all(names, [subject], 1, lambda name, result: None).items()}
 
-    # As run_alone of tests/gpu/kernel_alone.h.
+    # As run_alone of tests/gpu/kernel_alone.c.
     COUNTING = ('cases=0; for name in one two; do case $name in *$1*) cases=1;; esac; done\n'
                 'grep -q "x = 1;" $SMELT_EMU_SOURCE || failed=1\n'
                 'echo "$cases cases, ${failed:-0} failed"; test $cases = 1 -a -z "$failed"\n')
