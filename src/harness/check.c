@@ -48,8 +48,10 @@ static int inputs_changed(const struct smelt__placed *placed, struct smelt__chec
     const char *name = smelt__placed_changed_input(placed, &result->status);
     if (result->status != SMELT_OK)
         library_failed(result, "downloading the inputs");
-    else if (name)
+    if (name) {
         snprintf(result->message, sizeof result->message, "the input %s was written to", name);
+        result->culprit = "input_written";
+    }
     return result->status != SMELT_OK || name != NULL;
 }
 
@@ -108,6 +110,7 @@ static void run_schedules(struct smelt__placed *placed, const void *object,
             first = bits;
         if (result->passed && bits != first) {
             result->passed = 0;
+            result->culprit = "other_bits";
             snprintf(result->message, sizeof result->message,
                      "schedule %s gives other bits than %s", name[1], name[0]);
             append(result, "--schedule", name[0]); /* both are needed to see it */

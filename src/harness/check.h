@@ -11,8 +11,9 @@ struct smelt__check_options {
     const char *spec; /* the operator's text, knobs included */
     unsigned pass;    /* SMELT_PASS_...; 0: the first that the spec is made for */
     struct smelt__problem_options problem;
-    int sample; /* units compared of each kind, drawn from those computed, first and last among
-                   them; 0: 32. All outputs are looked over for NaN and stray writes. */
+    int sample; /* at most so many units are compared of each kind, drawn from those computed, first
+                   and last among them; 0: 32. All outputs are looked over for NaN and stray writes.
+                 */
     /* On the emulator: run under each of these, until one fails; all must give the same bits. NULL:
      * one run, as the emulator is set. Not looked at elsewhere. */
     const struct smelt__schedule *schedules;
@@ -27,12 +28,19 @@ struct smelt__check_result {
     char arch[16];
     struct smelt__metric_result metrics[SMELT__MOST_METRICS]; /* of all schedules the largest */
     int metric_count;
-    int64_t units, compared; /* of the pass's first kind: queries, for one */
-    int emulated;            /* run on the emulator */
-    int reports;             /* its reports of the run that failed: smelt__emulator()->report */
-    double seconds;          /* of the whole check */
-    char message[1024];      /* what is wrong, "" when passed; then the command */
-    char command[768];       /* reproduces this check */
+    struct smelt__rule_result rules[SMELT__MOST_RULES]; /* of the last run */
+    int rule_count;
+    const struct smelt__tensor_table *tensors; /* of the pass; NULL: nothing was compared */
+    int64_t elements[SMELT__MOST_TENSORS];     /* of its outputs, compared in the last run */
+    int64_t units, compared;                   /* of the pass's first kind: queries, for one */
+    int emulated;                              /* run on the emulator */
+    int reports;         /* its reports of the run that failed: smelt__emulator()->report */
+    double seconds;      /* of the whole check */
+    const char *culprit; /* name of the metric or rule that failed; or "not_compared",
+                            "unwritten", "stray", "workspace_guard", "input_written",
+                            "other_bits"; NULL: none did */
+    char message[1024];  /* what is wrong, "" when passed; then the command */
+    char command[768];   /* reproduces this check */
 };
 
 /* Runs one check. Returns 0 when it passed, else -1; the result says everything. Errors are the

@@ -89,26 +89,62 @@ static void collect(const struct sample *sample, int number, struct smelt__metri
         result->value = value;
 }
 
-/* The first unit with something that no bar excuses, else the first metric above its bar. */
-static int judge(const struct sample *sample, struct smelt__metric_result *results,
+/* Where in the result a comparison's numbers begin. */
+struct slots {
+    struct smelt__metric_result *metrics;
+    struct smelt__rule_result *rules;
+};
+
+/* Adds up how often each rule was looked at, and the elements of each output. */
+static void count(const struct sample *sample, const struct slots *slots,
+                  struct smelt__check_result *result) {
+    for (int64_t i = 0; i < sample->count; i++) {
+        for (int k = 0; k < sample->how->rule_count; k++)
+            slots->rules[k].applied += sample->findings[i].applied[k];
+        for (int k = 0; k < SMELT__MOST_TENSORS; k++)
+            result->elements[k] += sample->findings[i].elements[k];
+    }
+}
+
+/* The first unit with a rule that does not hold. 0: there is none. */
+static int judge_rules(const struct sample *sample, struct smelt__check_result *result) {
+    const struct smelt__comparison *how = sample->how;
+    for (int64_t i = 0; i < sample->count; i++) {
+        const struct smelt__finding *finding = &sample->findings[i];
+        if (finding->failed)
+            snprintf(result->message, sizeof result->message,
+                     "out of memory while computing the reference");
+        if (finding->failed)
+            return -1;
+        if (!finding->broken)
+            continue;
+        const struct smelt__rule *rule = &how->rules[finding->broken - 1];
+        snprintf(result->message, sizeof result->message, "%s %lld %s %lld: %s", how->unit,
+                 (long long)sample->units[i], how->place, (long long)finding->broken_place,
+                 rule->what);
+        result->culprit = rule->name;
+        return -1;
+    }
+    return 0;
+}
+
+/* The first rule that does not hold, else the first metric above its bar. */
+static int judge(const struct sample *sample, const struct slots *slots,
                  struct smelt__check_result *result) {
     const struct smelt__comparison *how = sample->how;
+    struct smelt__metric_result *const results = slots->metrics;
     struct worst worst[SMELT__MOST_METRICS];
     char *message = result->message;
     const size_t size = sizeof result->message;
     for (int i = 0; i < how->metric_count; i++)
         collect(sample, i, &results[i], &worst[i]);
+    count(sample, slots, result);
     if (how->judge)
         how->judge(sample->placed->problem, sample->count, results);
     for (int i = 0; i < how->metric_count && !how->judge; i++)
         results[i].bar = 0; /* until now: not judged */
-    for (int64_t i = 0; i < sample->count; i++)
-        if (sample->findings[i].wrong) {
-            snprintf(message, size, "%s %lld %s %lld: %s", how->unit, (long long)sample->units[i],
-                     how->place, (long long)sample->findings[i].wrong_place,
-                     sample->findings[i].wrong);
-            return -1;
-        }
+    if (judge_rules(sample, result) != 0)
+        return -1;
     for (int i = 0; i < how->metric_count; i++) {
         const struct smelt__metric *metric = results[i].metric;
         if (within(&results[i]))
@@ -120,20 +156,22 @@ static int judge(const struct sample *sample, struct smelt__metric_result *resul
             snprintf(message, size, "%s %lld %s %lld: %s %.3g, bar %.3g", how->unit,
                      (long long)worst[i].unit, how->place, (long long)worst[i].place, metric->what,
                      results[i].value, results[i].bar);
+        result->culprit = metric->name;
         return -1;
     }
     return 0;
 }
 
-/* Compares units of one kind. 0, or -1 with a message. */
+/* Compares at most `most` units of one kind. 0, or -1 with a message. */
 static int compare_kind(const struct smelt__placed *placed, const struct smelt__comparison *how,
-                        int64_t wanted_units, struct smelt__metric_result *results,
-                        struct smelt__check_result *result, int64_t *compared) {
+                        int64_t most, const struct slots *slots, struct smelt__check_result *result,
+                        int64_t *compared) {
+    const int64_t all = how->count(placed->problem), wanted_units = most < all ? most : all;
     struct sample sample = {.placed = placed, .how = how};
     void *prepared = NULL;
     int failed = -1;
-    sample.units = malloc((size_t)wanted_units * sizeof *sample.units);
-    sample.findings = calloc((size_t)wanted_units, sizeof *sample.findings);
+    sample.units = malloc((size_t)(wanted_units + 1) * sizeof *sample.units);
+    sample.findings = calloc((size_t)(wanted_units + 1), sizeof *sample.findings);
     if (!sample.units || !sample.findings)
         goto out_of_memory;
     sample.count = how->choose ? how->choose(placed, wanted_units, sample.units)
@@ -145,7 +183,7 @@ static int compare_kind(const struct smelt__placed *placed, const struct smelt__
         goto out_of_memory;
     sample.prepared = prepared;
     smelt__parallel_for(sample.count, 1, compare_range, &sample);
-    failed = judge(&sample, results, result);
+    failed = judge(&sample, slots, result);
     goto out;
 out_of_memory:
     snprintf(result->message, sizeof result->message, "out of memory while comparing");
@@ -157,41 +195,66 @@ out:
     return failed;
 }
 
-/* The metrics of all kinds of units, one after another; their values are kept when they are there.
- */
-static void lay_out_metrics(const struct smelt__harness_pass *pass,
-                            struct smelt__check_result *result) {
-    int count = 0;
-    for (int i = 0; i < pass->comparison_count; i++)
-        for (int k = 0; k < pass->comparisons[i].metric_count; k++, count++)
-            if (count >= result->metric_count)
-                result->metrics[count] = (struct smelt__metric_result){
-                    .metric = &pass->comparisons[i].metrics[k], .bar = -1};
-    result->metric_count = count;
+/* The metrics and rules of all kinds of units, one after another. Metrics' values are kept when
+ * they are there; counts begin anew. */
+static void lay_out(const struct smelt__harness_pass *pass, struct smelt__check_result *result) {
+    int metrics = 0, rules = 0;
+    for (int i = 0; i < pass->comparison_count; i++) {
+        const struct smelt__comparison *how = &pass->comparisons[i];
+        for (int k = 0; k < how->metric_count; k++, metrics++)
+            if (metrics >= result->metric_count)
+                result->metrics[metrics] =
+                    (struct smelt__metric_result){.metric = &how->metrics[k], .bar = -1};
+        for (int k = 0; k < how->rule_count; k++)
+            result->rules[rules++] = (struct smelt__rule_result){.rule = &how->rules[k]};
+    }
+    result->metric_count = metrics;
+    result->rule_count = rules;
+    result->tensors = pass->tensors;
+    memset(result->elements, 0, sizeof result->elements);
+}
+
+/* Whether each output of which something is computed was compared. */
+static int covers_outputs(const struct smelt__placed *placed, struct smelt__check_result *result) {
+    for (int i = 0; i < placed->pass->tensors->count; i++) {
+        if (!placed->buffers[i].host || placed->footprints.tensors[i].count == 0 ||
+            result->elements[i] > 0)
+            continue;
+        snprintf(result->message, sizeof result->message,
+                 "the output %s was compared with nothing: no comparison of the %s pass read it",
+                 placed->pass->tensors->rows[i].name, placed->pass->name);
+        result->culprit = "not_compared";
+        return 0;
+    }
+    return 1;
 }
 
 int smelt__check_compare(struct smelt__placed *placed, int sample,
                          struct smelt__check_result *result) {
     const struct smelt__harness_pass *pass = placed->pass;
-    struct smelt__metric_result *metrics = result->metrics;
+    struct slots slots = {result->metrics, result->rules};
     char message[256];
     int failed = 0;
-    lay_out_metrics(pass, result);
+    lay_out(pass, result);
     result->units = pass->comparisons[0].count(placed->problem);
     for (int i = 0; i < pass->comparison_count && !failed; i++) {
         int64_t compared = 0;
         failed = compare_kind(placed, &pass->comparisons[i], sample > 0 ? sample : DEFAULT_SAMPLE,
-                              metrics, result, &compared);
+                              &slots, result, &compared);
         if (i == 0)
             result->compared = compared;
-        metrics += pass->comparisons[i].metric_count;
+        slots.metrics += pass->comparisons[i].metric_count;
+        slots.rules += pass->comparisons[i].rule_count;
     }
-    if (!failed && smelt__placed_verify_extent(placed, message, sizeof message) != 0) {
+    failed = failed || !covers_outputs(placed, result);
+    const char *const touched =
+        failed ? NULL : smelt__placed_verify_extent(placed, message, sizeof message);
+    if (touched) {
         snprintf(result->message, sizeof result->message, "%s", message);
-        failed = -1;
+        result->culprit = touched;
     }
-    result->passed = !failed;
-    return failed;
+    result->passed = !failed && !touched;
+    return result->passed ? 0 : -1;
 }
 
 double smelt__check_value(const struct smelt__check_result *result, const char *group,

@@ -24,12 +24,9 @@ void smelt__grad_row_compare(const double *got, const struct smelt__expected_row
     double different = 0, reference = 0;
     for (int d = 0; d < expected->columns; d++) {
         const double delta = got[d] - expected->grads[d];
-        finding->wrong_place = place;
-        if (!isfinite(got[d]))
-            finding->wrong = "NaN, infinite or not written";
-        else if (expected->none && got[d] != 0)
-            finding->wrong = expected->nothing;
-        if (finding->wrong)
+        if (!smelt__finding_rule(finding, SMELT__GRAD_FINITE, isfinite(got[d]), place) ||
+            (expected->none &&
+             !smelt__finding_rule(finding, SMELT__GRAD_NOTHING, got[d] == 0, place)))
             return;
         different += delta * delta;
         reference += expected->grads[d] * expected->grads[d];
@@ -151,12 +148,23 @@ const float *smelt__key_row_before(const struct smelt__problem *problem,
     return sum_row(problem, rows, key);
 }
 
-double smelt__key_row_read(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
-                           int64_t key, double *got) {
-    const void *const row = smelt__key_row(placed, rows, key);
-    const float *const before = smelt__key_row_before(placed->problem, rows, key), *single = row;
+int smelt__key_row_read(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
+                        int64_t key, struct smelt__expected_row *expected, double *got,
+                        struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const int tensor = tensor_of(problem, rows);
+    const float *const before = smelt__key_row_before(problem, rows, key);
+    double *const whole = malloc((size_t)rows->columns * sizeof *whole), square = 0;
+    if (!whole)
+        return -1;
+    for (int d = 0; d < rows->columns; d++)
+        whole[d] = expected->grads[d] + (before ? (double)before[d] : 0);
+    const int64_t first = smelt__problem_at(problem, tensor, first_index(problem, tensor, key),
+                                            second_index(problem, tensor, key), 0);
+    const void *const row =
+        smelt__compared_row(placed, finding, tensor, first, rows->columns, whole);
     const uint16_t *const half = row;
-    double square = 0;
+    const float *const single = row;
     for (int d = 0; d < rows->columns; d++) {
         got[d] = placed->problem->options.dkv == SMELT__DKV_BF16
                      ? (double)smelt__bf16_to_float(half[d])
@@ -166,5 +174,7 @@ double smelt__key_row_read(const struct smelt__placed *placed, const struct smel
             square += (double)before[d] * (double)before[d];
         }
     }
-    return FP32_ROUNDING * sqrt(square);
+    free(whole);
+    expected->lost += FP32_ROUNDING * sqrt(square);
+    return 0;
 }

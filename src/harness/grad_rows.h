@@ -10,22 +10,29 @@
 /* The metrics of a comparison of rows; an operator's own may follow. */
 enum { SMELT__GRAD_OVERALL, SMELT__GRAD_ROW, SMELT__GRAD_ABSOLUTE, SMELT__GRAD_METRICS };
 
-/* Their descriptions, of the gradient of a name: "dq". */
-#define SMELT__GRAD_METRIC_ROWS(name)                                                              \
-    [SMELT__GRAD_OVERALL] = {"relative_error", name, name ", relative", "relative error of " name, \
-                             SMELT__OVERALL},                                                      \
-    [SMELT__GRAD_ROW] = {"relative_error", name "_row", "worst " name " row",                      \
-                         "relative error of " name, SMELT__LARGEST},                               \
-    [SMELT__GRAD_ABSOLUTE] = {"max_abs_error", name, NULL, "error of " name, SMELT__LARGEST}
+/* Their descriptions, of the gradient of a name: "dq", in the outputs of a set. */
+#define SMELT__GRAD_METRIC_ROWS(name, outputs)                                                     \
+    [SMELT__GRAD_OVERALL] = {"relative_error",          name,           name ", relative",         \
+                             "relative error of " name, SMELT__OVERALL, outputs},                  \
+    [SMELT__GRAD_ROW] = {"relative_error",          name "_row",    "worst " name " row",          \
+                         "relative error of " name, SMELT__LARGEST, outputs},                      \
+    [SMELT__GRAD_ABSOLUTE] = {"max_abs_error",  name,           NULL,                              \
+                              "error of " name, SMELT__LARGEST, outputs}
+
+/* And its rules; `nothing`: what a row is in which nothing has a part. */
+enum { SMELT__GRAD_FINITE, SMELT__GRAD_NOTHING, SMELT__GRAD_RULES };
+
+#define SMELT__GRAD_RULE_ROWS(name, outputs, nothing)                                              \
+    [SMELT__GRAD_FINITE] = {name "_finite", outputs, name " is NaN, infinite or not written"},     \
+    [SMELT__GRAD_NOTHING] = {name "_nothing", outputs, name " of " nothing}
 
 /* A row as it should be, and what its error may be beside the bars. */
 struct smelt__expected_row {
     const double *grads; /* [columns] */
     int columns;
-    double spread;       /* the root of the sum of squares of the vectors that were added up */
-    double lost;         /* of its norm, by rounding other than to bf16 */
-    int none;            /* 1: nothing has a part in it, and it must be exactly 0, or what it was */
-    const char *nothing; /* what is wrong when it is not */
+    double spread; /* the root of the sum of squares of the vectors that were added up */
+    double lost;   /* of its norm, by rounding other than to bf16 */
+    int none;      /* 1: nothing has a part in it, and it must be exactly 0, or what it was */
 };
 
 /* `got`: [columns], less what was added to. `place`: for messages. */
@@ -54,15 +61,19 @@ int smelt__key_rows_fill(struct smelt__problem *problem, const struct smelt__key
 void smelt__key_rows_touch(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
                            struct smelt__footprints *footprints);
 
+#define SMELT__KEY_ROWS(bf16, fp32, sum) (SMELT__OF(bf16) | SMELT__OF(fp32) | SMELT__OF(sum))
+
 /* A key's row in the download; and what it held before the call, NULL: it is overwritten. */
 const void *smelt__key_row(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
                            int64_t key);
 const float *smelt__key_row_before(const struct smelt__problem *problem,
                                    const struct smelt__key_rows *rows, int64_t key);
 
-/* A key's row of the download, [columns], less what it held before; returns what the addition may
- * have lost of its norm. */
-double smelt__key_row_read(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
-                           int64_t key, double *got);
+/* A key's row of the download, [columns], less what it held before, to be compared with `expected`;
+ * what the addition may have lost of its norm is added to expected->lost. 0, or -1 when memory runs
+ * out. */
+int smelt__key_row_read(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
+                        int64_t key, struct smelt__expected_row *expected, double *got,
+                        struct smelt__finding *finding);
 
 #endif

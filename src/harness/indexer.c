@@ -245,28 +245,20 @@ int smelt__indexer_fill(struct smelt__problem *problem,
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-const struct smelt__metric smelt__logits_metrics[SMELT__LOGITS_METRICS] = {
-    [SMELT__LOGITS_RELATIVE] = {"relative_error", "logits", "logits, relative",
-                                "error of a logit, relative to the sum of its terms' sizes,",
-                                SMELT__LARGEST},
-    [SMELT__LOGITS_ABSOLUTE] = {"max_abs_error", "logits", NULL, "error of a logit",
-                                SMELT__LARGEST},
-};
-
 double smelt__logits_error(double got, double expected) {
     return fmax(fabs(got - expected) - SMELT__LOGIT_UNDERFLOW, 0);
 }
 
-const char *smelt__logits_compare(float got, double expected, double terms, int64_t place,
-                                  struct smelt__finding *finding) {
-    if (isnan(got) || (got == 0 && signbit(got)))
-        return "a logit is NaN, not written, or -0";
-    if (!smelt__indexer_logit_fits((double)got, expected, terms))
-        return "a logit of infinities or NaN is wrong, or a finite one infinite";
+void smelt__logits_compare(float got, double expected, double terms, int64_t place,
+                           struct smelt__finding *finding) {
+    if (!smelt__finding_rule(finding, SMELT__LOGITS_NUMBER,
+                             !isnan(got) && !(got == 0 && signbit(got)), place) ||
+        !smelt__finding_rule(finding, SMELT__LOGITS_INFINITE,
+                             smelt__indexer_logit_fits((double)got, expected, terms), place))
+        return;
     if (!isfinite(expected) || !isfinite(terms))
-        return NULL;
+        return;
     const double error = smelt__logits_error((double)got, expected);
     smelt__finding_enlarge(finding, SMELT__LOGITS_ABSOLUTE, error, place);
     smelt__finding_enlarge(finding, SMELT__LOGITS_RELATIVE, error > 0 ? error / terms : 0, place);
-    return NULL;
 }

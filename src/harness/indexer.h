@@ -42,7 +42,23 @@ enum {
     SMELT__LOGITS_ABSOLUTE,
     SMELT__LOGITS_METRICS
 };
-extern const struct smelt__metric smelt__logits_metrics[SMELT__LOGITS_METRICS];
+/* Their descriptions, of an output; and the rules for it, beside which an operator has its own. */
+#define SMELT__LOGITS_METRIC_ROWS(outputs)                                                         \
+    [SMELT__LOGITS_RELATIVE] = {"relative_error",                                                  \
+                                "logits",                                                          \
+                                "logits, relative",                                                \
+                                "error of a logit, relative to the sum of its terms' sizes,",      \
+                                SMELT__LARGEST,                                                    \
+                                outputs},                                                          \
+    [SMELT__LOGITS_ABSOLUTE] = {"max_abs_error",    "logits",       NULL,                          \
+                                "error of a logit", SMELT__LARGEST, outputs}
+
+enum { SMELT__LOGITS_NUMBER, SMELT__LOGITS_INFINITE, SMELT__LOGITS_RULES };
+
+#define SMELT__LOGITS_RULE_ROWS(outputs)                                                           \
+    [SMELT__LOGITS_NUMBER] = {"number", outputs, "a logit is NaN, not written, or -0"},            \
+    [SMELT__LOGITS_INFINITE] = {"infinite", outputs,                                               \
+                                "a logit of infinities or NaN is wrong, or a finite one infinite"}
 
 /* Relative error that logits of bf16 may have: fp32 sums of bf16 products. */
 #define SMELT__LOGITS_TOLERANCE 1e-5
@@ -51,8 +67,8 @@ extern const struct smelt__metric smelt__logits_metrics[SMELT__LOGITS_METRICS];
 double smelt__logits_error(double got, double expected);
 
 /* Compares one logit, at `place` of its row, with the reference's; `terms`: what its error is
- * relative to, -inf where either infinity is right. NULL, or what is wrong. */
-const char *smelt__logits_compare(float got, double expected, double terms, int64_t place,
-                                  struct smelt__finding *finding);
+ * relative to, -inf where either infinity is right. */
+void smelt__logits_compare(float got, double expected, double terms, int64_t place,
+                           struct smelt__finding *finding);
 
 #endif

@@ -52,10 +52,10 @@ static void defaults(const void *spec, struct smelt__problem_options *asked) {
 /* A problem that the emulator is done with in seconds, and still several key blocks wide, the last
  * of them not whole, and several groups of queries, the last of them not full. */
 static void small(const void *spec, struct smelt__problem_options *asked) {
-    enum { TOKENS = 5, WIDTH = 150 };
+    enum { TOKENS = 5, PATTERNS = 10, WIDTH = 150 };
     const smelt_indexer_bwd_spec *indexer = spec;
-    if (asked->tokens == 0)
-        asked->tokens = TOKENS;
+    if (asked->tokens == 0) /* each pattern of adversarial lists */
+        asked->tokens = asked->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
     if (asked->width == 0)
         asked->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
     if (asked->rows == 0)
@@ -79,13 +79,21 @@ static int same_problems(const void *a, const void *b) {
     return x->heads == y->heads && x->dim == y->dim && x->topk == y->topk;
 }
 
-static const enum smelt__lists kinds[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL,
-                                          SMELT__LISTS_DRIFT, SMELT__LISTS_ADVERSARIAL};
+static const struct {
+    enum smelt__lists lists;
+    int topk_length;
+    enum smelt__dkv dk;
+} kinds[] = {
+    {SMELT__LISTS_RANDOM, 0, SMELT__DKV_BF16}, {SMELT__LISTS_CAUSAL, 0, SMELT__DKV_BF16},
+    {SMELT__LISTS_DRIFT, 0, SMELT__DKV_BF16},  {SMELT__LISTS_ADVERSARIAL, 0, SMELT__DKV_BF16},
+    {SMELT__LISTS_CAUSAL, 1, SMELT__DKV_ADD},  {SMELT__LISTS_ADVERSARIAL, 1, SMELT__DKV_FP32}};
 
 static int variation(int number, struct smelt__problem_options *asked) {
     if (number >= (int)(sizeof kinds / sizeof kinds[0]))
         return 0;
-    asked->lists = kinds[number];
+    asked->lists = kinds[number].lists;
+    asked->topk_length = kinds[number].topk_length;
+    asked->dkv = kinds[number].dk;
     return 1;
 }
 
@@ -317,38 +325,28 @@ static void tiny(void *args) {
 
 enum { DWEIGHTS = SMELT__GRAD_METRICS, QUERY_METRICS };
 
+#define DQ SMELT__OF(TENSOR(DQ))
+#define DK SMELT__KEY_ROWS(TENSOR(DK), TENSOR(DK_FP32), TENSOR(DK_SUM))
+
 static const struct smelt__metric query_metrics[QUERY_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("dq"),
+    SMELT__GRAD_METRIC_ROWS("dq", DQ),
     [DWEIGHTS] = {"relative_error", "dweights", "dweights, relative",
-                  "error of dweights, relative to the sum of its terms' sizes,", SMELT__LARGEST},
+                  "error of dweights, relative to the sum of its terms' sizes,", SMELT__LARGEST,
+                  SMELT__OF(TENSOR(DWEIGHTS))},
 };
 
 static const struct smelt__metric key_metrics[SMELT__GRAD_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("dk"),
+    SMELT__GRAD_METRIC_ROWS("dk", DK),
 };
+
+static const struct smelt__rule query_rules[SMELT__GRAD_RULES] = {
+    SMELT__GRAD_RULE_ROWS("dq", DQ, "a head that no key has a part in is not 0")};
+
+static const struct smelt__rule key_rules[SMELT__GRAD_RULES] = {
+    SMELT__GRAD_RULE_ROWS("dk", DK, "a key that no query has a part in is not 0 or what it was")};
 
 /* fp32 sums of fp32 products. */
 static const double DW_TOLERANCE = 1e-5;
-
-static const char OUT_OF_MEMORY[] = "out of memory while computing the reference";
-
-/* The problem's arguments, all strides given. */
-static smelt_indexer_bwd_args inputs_of(const struct smelt__problem *problem) {
-    smelt_indexer_bwd_args args = *(const smelt_indexer_bwd_args *)problem->args;
-    const struct {
-        smelt_const_tensor *tensor;
-        int row;
-    } inputs[] = {{&args.q, TENSOR(Q)},
-                  {&args.k, TENSOR(K)},
-                  {&args.weights, TENSOR(WEIGHTS)},
-                  {&args.indices, TENSOR(INDICES)},
-                  {&args.grad, TENSOR(GRAD)},
-                  {&args.topk_length, TENSOR(TOPK_LENGTH)}};
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-        memcpy(inputs[i].tensor->strides, problem->layout[inputs[i].row].strides,
-               sizeof inputs[i].tensor->strides);
-    return args;
-}
 
 static int64_t count_queries(const struct smelt__problem *problem) {
     return problem->extents[TENSOR(T)];
@@ -366,39 +364,43 @@ static struct smelt__expected_row expected_of(const smelt_indexer_bwd_spec *spec
         .spread = row->spread,
         .lost = row->doubtful,
         .none = row->spread == 0 && row->doubtful == 0,
-        .nothing = "a gradient that nothing has a part in is not 0 or what it was",
     };
 }
 
 /* `memory`: [2 * dim]. */
 static void compare_head(const struct smelt__placed *placed, const smelt_indexer_bwd_args *args,
                          int64_t query, int head, double *memory, struct smelt__finding *finding) {
-    const smelt_indexer_bwd_spec *spec = placed->problem->spec;
-    const uint16_t *const dq = smelt__placed_row(placed, TENSOR(DQ), query, head, 0);
-    const float *const dweights = smelt__placed_row(placed, TENSOR(DWEIGHTS), query, 0, 0);
+    const struct smelt__problem *problem = placed->problem;
+    const smelt_indexer_bwd_spec *spec = problem->spec;
     struct smelt__indexer_bwd_row row = {.grads = memory};
     double *const got = memory + spec->dim, expected_dweights, terms;
     if (smelt__indexer_bwd_head(spec, args, query, head, &row, &expected_dweights, &terms)) {
-        finding->wrong = OUT_OF_MEMORY;
+        finding->failed = 1;
         return;
     }
+    const uint16_t *const dq = smelt__compared_row(
+        placed, finding, TENSOR(DQ), smelt__problem_at(problem, TENSOR(DQ), query, head, 0),
+        spec->dim, row.grads);
+    const float *const dweights = smelt__compared_row(
+        placed, finding, TENSOR(DWEIGHTS),
+        smelt__problem_at(problem, TENSOR(DWEIGHTS), query, 0, 0) + head, 1, &expected_dweights);
     for (int d = 0; d < spec->dim; d++)
         got[d] = (double)smelt__bf16_to_float(dq[d]);
     const struct smelt__expected_row expected = expected_of(spec, &row);
     smelt__grad_row_compare(got, &expected, head, finding);
-    const double error = fabs((double)dweights[head] - expected_dweights);
+    const double error = fabs((double)*dweights - expected_dweights);
     smelt__finding_enlarge(finding, DWEIGHTS, error > 0 || isnan(error) ? error / terms : 0, head);
 }
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const smelt_indexer_bwd_spec *spec = placed->problem->spec;
-    const smelt_indexer_bwd_args args = inputs_of(placed->problem);
     double *const memory = malloc(2 * (size_t)spec->dim * sizeof *memory);
+    smelt_indexer_bwd_args args;
     (void)prepared;
-    if (!memory)
-        finding->wrong = OUT_OF_MEMORY;
-    for (int head = 0; head < spec->heads && !finding->wrong; head++)
+    smelt__problem_arguments(placed->problem, &args);
+    finding->failed = !memory;
+    for (int head = 0; head < spec->heads && !finding->failed && !finding->broken; head++)
         compare_head(placed, &args, query, head, memory, finding);
     free(memory);
 }
@@ -413,17 +415,19 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
 static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
                         struct smelt__finding *finding) {
     const smelt_indexer_bwd_spec *spec = placed->problem->spec;
-    const smelt_indexer_bwd_args args = inputs_of(placed->problem);
     const struct smelt__key_rows rows = dk_rows(placed->problem);
     double *const memory = malloc(2 * (size_t)spec->dim * sizeof *memory);
     struct smelt__indexer_bwd_row row = {.grads = memory};
+    smelt_indexer_bwd_args args;
     (void)prepared;
-    if (!memory || smelt__indexer_bwd_key(spec, &args, key, &row)) {
-        finding->wrong = OUT_OF_MEMORY;
-    } else {
+    smelt__problem_arguments(placed->problem, &args);
+    finding->failed = !memory || smelt__indexer_bwd_key(spec, &args, key, &row) != 0;
+    if (!finding->failed) {
         struct smelt__expected_row expected = expected_of(spec, &row);
-        expected.lost += smelt__key_row_read(placed, &rows, key, memory + spec->dim);
-        smelt__grad_row_compare(memory + spec->dim, &expected, 0, finding);
+        double *const got = memory + spec->dim;
+        finding->failed = smelt__key_row_read(placed, &rows, key, &expected, got, finding) != 0;
+        if (!finding->failed)
+            smelt__grad_row_compare(got, &expected, 0, finding);
     }
     free(memory);
 }
@@ -440,6 +444,8 @@ static const struct smelt__comparison comparisons[] = {
         .place = "head",
         .metrics = query_metrics,
         .metric_count = QUERY_METRICS,
+        .rules = query_rules,
+        .rule_count = SMELT__GRAD_RULES,
         .count = count_queries,
         .compare = compare_query,
         .judge = judge_queries,
@@ -449,6 +455,8 @@ static const struct smelt__comparison comparisons[] = {
         .place = "part",
         .metrics = key_metrics,
         .metric_count = SMELT__GRAD_METRICS,
+        .rules = key_rules,
+        .rule_count = SMELT__GRAD_RULES,
         .count = count_keys,
         .compare = compare_key,
         .judge = judge_keys,

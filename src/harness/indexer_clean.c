@@ -121,31 +121,43 @@ static void tiny(void *args) {
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-static const struct smelt__metric metrics[] = {
-    {"wrong", "elements", "wrong elements", "elements that are not -inf", SMELT__LARGEST}};
+#define LOGITS SMELT__OF(TENSOR(LOGITS))
+
+static const struct smelt__rule rules[] = {
+    {"outside_window", LOGITS, "a logit outside the window is not -inf"}};
 
 static int64_t count_queries(const struct smelt__problem *problem) {
     return problem->extents[TENSOR(T)];
 }
 
+/* Whether anything is outside of the window. */
+static int wanted(const struct smelt__problem *problem, int64_t query) {
+    int32_t begin, end;
+    return smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin,
+                             &end) < problem->extents[TENSOR(S)];
+}
+
 static void compare(const struct smelt__placed *placed, const void *prepared, int64_t query,
                     struct smelt__finding *finding) {
-    const float *const row = smelt__placed_row(placed, TENSOR(LOGITS), query, 0, 0);
-    double wrong = 0;
+    static const double EXPECTED = -INFINITY;
+    const struct smelt__problem *problem = placed->problem;
+    const int64_t first = smelt__problem_at(problem, TENSOR(LOGITS), query, 0, 0);
     (void)prepared;
-    for (int64_t key = 0; key < placed->problem->extents[TENSOR(S)]; key++) {
-        if (!smelt__indexer_clean_reference(placed->problem->args, query, key) ||
-            (isinf(row[key]) && row[key] < 0))
+    for (int64_t key = 0; key < problem->extents[TENSOR(S)]; key++) {
+        if (!smelt__indexer_clean_reference(problem->args, query, key))
             continue;
-        smelt__finding_enlarge(finding, 0, ++wrong, key);
+        const float *const got =
+            smelt__compared_row(placed, finding, TENSOR(LOGITS), first + key, 1, &EXPECTED);
+        smelt__finding_rule(finding, 0, isinf(*got) && *got < 0, key);
     }
 }
 
 static const struct smelt__comparison by_query = {.unit = "query",
                                                   .place = "key",
-                                                  .metrics = metrics,
-                                                  .metric_count = 1,
+                                                  .rules = rules,
+                                                  .rule_count = 1,
                                                   .count = count_queries,
+                                                  .wanted = wanted,
                                                   .compare = compare};
 
 /* ---- the row --------------------------------------------------------------------------------- */

@@ -137,37 +137,41 @@ static int64_t count_queries(const struct smelt__problem *problem) {
     return problem->extents[TENSOR(T)];
 }
 
-static const char *compare_logit(float got, double expected, double terms, int inside, int64_t key,
-                                 struct smelt__finding *finding) {
-    if (!inside)
-        return isinf(got) && got < 0 ? NULL : "a logit outside the window is not -inf";
-    return smelt__logits_compare(got, expected, terms, key, finding);
-}
+enum { OUTSIDE_WINDOW = SMELT__LOGITS_RULES, RULES };
+
+static const struct smelt__metric metrics[SMELT__LOGITS_METRICS] = {
+    SMELT__LOGITS_METRIC_ROWS(SMELT__OF(TENSOR(LOGITS)))};
+
+static const struct smelt__rule rules[RULES] = {
+    SMELT__LOGITS_RULE_ROWS(SMELT__OF(TENSOR(LOGITS))),
+    [OUTSIDE_WINDOW] = {"outside_window", SMELT__OF(TENSOR(LOGITS)),
+                        "a logit outside the window is not -inf"},
+};
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
     const int64_t rows = problem->extents[TENSOR(S)];
-    const float *const got = smelt__placed_row(placed, TENSOR(LOGITS), query, 0, 0);
-    smelt_indexer_logits_args args = *(const smelt_indexer_logits_args *)problem->args;
     double *const expected = malloc((size_t)rows * 2 * sizeof *expected);
-    int32_t begin, end;
+    smelt_indexer_logits_args args;
     (void)prepared;
-    args.q.strides[0] = problem->layout[TENSOR(Q)].strides[0];
-    args.q.strides[1] = problem->layout[TENSOR(Q)].strides[1];
-    args.k.strides[0] = problem->layout[TENSOR(K)].strides[0];
-    args.weights.strides[0] = problem->layout[TENSOR(WEIGHTS)].strides[0];
+    smelt__problem_arguments(problem, &args);
     if (!expected ||
         smelt__indexer_logits_reference(problem->spec, &args, query, expected, expected + rows)) {
-        finding->wrong = "out of memory while computing the reference";
+        finding->failed = 1;
         free(expected);
         return;
     }
+    const float *const got = smelt__compared_row(
+        placed, finding, TENSOR(LOGITS), smelt__problem_at(problem, TENSOR(LOGITS), query, 0, 0),
+        rows, expected);
+    int32_t begin, end;
     smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin, &end);
-    for (int64_t s = 0; s < rows && !finding->wrong; s++) {
-        finding->wrong = compare_logit(got[s], expected[s], expected[rows + s],
-                                       s >= begin && s < end, s, finding);
-        finding->wrong_place = s;
+    for (int64_t s = 0; s < rows && !finding->broken; s++) {
+        if (s >= begin && s < end)
+            smelt__logits_compare(got[s], expected[s], expected[rows + s], s, finding);
+        else
+            smelt__finding_rule(finding, OUTSIDE_WINDOW, isinf(got[s]) && got[s] < 0, s);
     }
     free(expected);
 }
@@ -182,8 +186,10 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
 static const struct smelt__comparison by_query = {
     .unit = "query",
     .place = "key",
-    .metrics = smelt__logits_metrics,
+    .metrics = metrics,
     .metric_count = SMELT__LOGITS_METRICS,
+    .rules = rules,
+    .rule_count = RULES,
     .count = count_queries,
     .compare = compare_query,
     .judge = judge,

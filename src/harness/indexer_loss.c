@@ -94,14 +94,19 @@ static int variation(int number, struct smelt__problem_options *given) {
     static const struct {
         enum scores scores;
         enum smelt__lists lists;
-    } tried[] = {{FAR_OFF, SMELT__LISTS_RANDOM},
-                 {TRAINED, SMELT__LISTS_CAUSAL},
-                 {FAR_OFF, SMELT__LISTS_ADVERSARIAL},
-                 {ODD, SMELT__LISTS_ADVERSARIAL}};
+        int all; /* that is optional */
+    } tried[] = {{FAR_OFF, SMELT__LISTS_RANDOM, 0},
+                 {TRAINED, SMELT__LISTS_CAUSAL, 0},
+                 {FAR_OFF, SMELT__LISTS_ADVERSARIAL, 0},
+                 {ODD, SMELT__LISTS_ADVERSARIAL, 0},
+                 {ODD, SMELT__LISTS_ADVERSARIAL, 1}};
     if (number >= (int)(sizeof tried / sizeof tried[0]))
         return 0;
     given->own[SCORES] = tried[number].scores;
     given->lists = tried[number].lists;
+    given->topk_length = tried[number].all;
+    given->own[WEIGHTED] = tried[number].all;
+    given->own[OUTPUTS] = tried[number].all ? QUERIES : GRAD;
     return 1;
 }
 
@@ -337,16 +342,6 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-/* The problem's arguments with all strides. */
-static smelt_indexer_loss_args arguments(const struct smelt__problem *problem) {
-    smelt_indexer_loss_args args = *(const smelt_indexer_loss_args *)problem->args;
-    for (int i = 0; i < TENSOR(TENSORS); i++)
-        for (int k = 0; k < SMELT_TENSOR_STRIDES; k++)
-            smelt__tensor_of(&problem->pass->tensors->rows[i], &args)->strides[k] =
-                problem->layout[i].strides[k];
-    return args;
-}
-
 /* Relative to `size`; beyond fp32's range what is wanted is an infinity. */
 static double relative(float got, double expected, double size) {
     if (fabs(expected) > (double)FLT_MAX || isinf(got))
@@ -375,41 +370,52 @@ static void compare_grad(const float *got, const double *q, const double *p, con
     }
 }
 
-static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
-                          struct smelt__finding *finding) {
-    const struct smelt__problem *const problem = placed->problem;
-    const smelt_indexer_loss_args args = arguments(problem);
-    const float *const grad = smelt__placed_row(placed, TENSOR(GRAD), query, 0, 0);
-    const float *const losses = smelt__placed_row(placed, TENSOR(LOSSES), 0, 0, 0);
-    const float *const grad_loss = args.grad_loss.data;
-    double *const numbers = malloc((size_t)args.width * 3 * sizeof *numbers);
-    (void)prepared;
-    if (!numbers) {
-        finding->wrong = "out of memory";
-        return;
-    }
-    double *const q = numbers, *const p = q + args.width, *const expected = p + args.width;
-    const struct smelt__indexer_loss_found found =
-        smelt__indexer_loss_reference(&args, query, q, p, expected);
-    if (grad)
-        compare_grad(grad, q, p, expected, found.weight * (grad_loss ? (double)*grad_loss : 1),
-                     args.width, finding);
-    if (losses)
-        smelt__finding_enlarge(finding, METRIC_QUERY,
-                               relative(losses[query], found.loss,
-                                        fabs(found.weight) * (1 + found.terms) + (double)FLT_MIN),
-                               0);
-    free(numbers);
-}
-
 static const struct smelt__metric query_metrics[] = {
-    [METRIC_GRAD] = {"relative_error", "grad", "grad", "relative error of grad", SMELT__OVERALL},
+    [METRIC_GRAD] = {"relative_error", "grad", "grad", "relative error of grad", SMELT__OVERALL,
+                     SMELT__OF(TENSOR(GRAD))},
     [METRIC_SLOT] = {"relative_error", "slot", "slot",
                      "error of a slot's gradient, relative to its "
                      "probabilities",
-                     SMELT__LARGEST},
+                     SMELT__LARGEST, SMELT__OF(TENSOR(GRAD))},
     [METRIC_QUERY] = {"relative_error", "losses", "losses", "relative error of a query's loss",
-                      SMELT__LARGEST}};
+                      SMELT__LARGEST, SMELT__OF(TENSOR(LOSSES))}};
+
+static const struct smelt__rule query_rules[] = {
+    {"masked_slot", SMELT__OF(TENSOR(GRAD)), "the gradient at a masked slot is not 0"}};
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const struct smelt__problem *const problem = placed->problem;
+    const int64_t width = problem->options.width;
+    double *const numbers = malloc((size_t)width * 3 * sizeof *numbers);
+    smelt_indexer_loss_args args;
+    (void)prepared;
+    smelt__problem_arguments(problem, &args);
+    finding->failed = !numbers;
+    if (!numbers)
+        return;
+    double *const q = numbers, *const p = q + width, *const expected = p + width;
+    const float *const grad_loss = args.grad_loss.data;
+    const struct smelt__indexer_loss_found found =
+        smelt__indexer_loss_reference(&args, query, q, p, expected);
+    const float *const grad =
+        smelt__compared_row(placed, finding, TENSOR(GRAD),
+                            smelt__problem_at(problem, TENSOR(GRAD), query, 0, 0), width, expected);
+    const float *const loss =
+        smelt__compared_row(placed, finding, TENSOR(LOSSES), query, 1, &found.loss);
+    for (int64_t i = 0; grad && i < width; i++)
+        if (smelt__slots_row(problem, &slots, query, i) < 0)
+            smelt__finding_rule(finding, 0, grad[i] == 0, i);
+    if (grad)
+        compare_grad(grad, q, p, expected, found.weight * (grad_loss ? (double)*grad_loss : 1),
+                     width, finding);
+    if (loss)
+        smelt__finding_enlarge(
+            finding, METRIC_QUERY,
+            relative(*loss, found.loss, fabs(found.weight) * (1 + found.terms) + (double)FLT_MIN),
+            0);
+    free(numbers);
+}
 
 static void judge_queries(const struct smelt__problem *problem, int64_t compared,
                           struct smelt__metric_result *results) {
@@ -432,7 +438,8 @@ struct total {
 
 static void find_losses(void *user, int64_t begin, int64_t end) {
     struct total *total = user;
-    const smelt_indexer_loss_args args = arguments(total->problem);
+    smelt_indexer_loss_args args;
+    smelt__problem_arguments(total->problem, &args);
     double *const q = malloc((size_t)args.width * 2 * sizeof *q);
     for (int64_t query = begin; query < end; query++)
         total->found[query] =
@@ -449,15 +456,13 @@ static void compare_loss(const struct smelt__placed *placed, const void *prepare
     const double noise = 0.01; /* of a query's divergence: below, its error is not relative to it */
     const struct smelt__problem *const problem = placed->problem;
     const int64_t queries = count_queries(&problem->options);
-    const float *const loss = smelt__placed_row(placed, TENSOR(LOSS), 0, 0, 0);
     const float *const losses = smelt__placed_row(placed, TENSOR(LOSSES), 0, 0, 0);
     double sum = 0, size = (double)FLT_MIN;
     (void)prepared, (void)unit;
     struct total total = {problem, calloc((size_t)queries + 1, sizeof *total.found)};
-    if (!total.found) {
-        finding->wrong = "out of memory";
+    finding->failed = !total.found;
+    if (!total.found)
         return;
-    }
     const int given = losses && queries * problem->options.width > MOST_SLOTS;
     if (!given)
         smelt__parallel_for(queries, GRAIN, find_losses, &total);
@@ -467,12 +472,13 @@ static void compare_loss(const struct smelt__placed *placed, const void *prepare
         size += fabs(one) + noise * fabs(total.found[query].weight);
     }
     free(total.found);
+    const float *const loss = smelt__compared_row(placed, finding, TENSOR(LOSS), 0, 1, &sum);
     smelt__finding_enlarge(finding, METRIC_LOSS, relative(*loss, sum, size), 0);
 }
 
 static const struct smelt__metric loss_metrics[] = {
-    [METRIC_LOSS] = {"relative_error", "loss", "loss", "relative error of the loss",
-                     SMELT__LARGEST}};
+    [METRIC_LOSS] = {"relative_error", "loss", "loss", "relative error of the loss", SMELT__LARGEST,
+                     SMELT__OF(TENSOR(LOSS))}};
 
 static void judge_loss(const struct smelt__problem *problem, int64_t compared,
                        struct smelt__metric_result *results) {
@@ -485,6 +491,8 @@ static const struct smelt__comparison comparisons[] = {
      .place = "slot",
      .metrics = query_metrics,
      .metric_count = 3,
+     .rules = query_rules,
+     .rule_count = 1,
      .count = count_rows,
      .compare = compare_query,
      .judge = judge_queries},

@@ -202,8 +202,12 @@ static void tiny(void *args) {
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-static const struct smelt__metric metrics[] = {
-    {"wrong", "elements", "wrong elements", "elements and scales with other bits", SMELT__LARGEST}};
+enum { CODES, SCALES, RULES };
+
+static const struct smelt__rule rules[RULES] = {
+    [CODES] = {"codes", SMELT__OF(TENSOR(Y)), "an element has another code"},
+    [SCALES] = {"scales", SMELT__OF(TENSOR(SCALE)), "the scale has other bits"},
+};
 
 static int64_t count_rows(const struct smelt__problem *problem) {
     return problem->extents[TENSOR(N)];
@@ -213,29 +217,34 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
                     struct smelt__finding *finding) {
     enum { WIDEST = 128 };
     const struct smelt__problem *problem = placed->problem;
+    const int64_t dim = problem->extents[TENSOR(D)];
     const uint16_t *const x = smelt__problem_data(problem, TENSOR(X));
-    const uint8_t *const y = smelt__placed_row(placed, TENSOR(Y), row, 0, 0);
-    const float *const scales = smelt__placed_row(placed, TENSOR(SCALE), 0, 0, 0);
     const float *const factors = smelt__problem_data(problem, TENSOR(FACTOR));
-    uint8_t expected[WIDEST];
+    uint8_t codes[WIDEST];
+    double expected[WIDEST];
     float scale;
-    double wrong = 0;
     (void)prepared;
     smelt__indexer_quantize_reference(
-        problem->spec, x + smelt__problem_at(problem, TENSOR(X), row, 0, 0), expected, &scale);
+        problem->spec, x + smelt__problem_at(problem, TENSOR(X), row, 0, 0), codes, &scale);
     if (factors)
         scale *= factors[row];
-    for (int64_t d = 0; d < problem->extents[TENSOR(D)]; d++)
-        if (y[d] != expected[d])
-            smelt__finding_enlarge(finding, 0, ++wrong, d);
-    if (memcmp(&scales[row], &scale, sizeof scale) != 0)
-        smelt__finding_enlarge(finding, 0, ++wrong, problem->extents[TENSOR(D)]);
+    for (int64_t d = 0; d < dim; d++)
+        expected[d] = codes[d];
+    const double expected_scale = (double)scale;
+    const uint8_t *const y =
+        smelt__compared_row(placed, finding, TENSOR(Y),
+                            smelt__problem_at(problem, TENSOR(Y), row, 0, 0), dim, expected);
+    const float *const got =
+        smelt__compared_row(placed, finding, TENSOR(SCALE), row, 1, &expected_scale);
+    for (int64_t d = 0; d < dim; d++)
+        smelt__finding_rule(finding, CODES, y[d] == codes[d], d);
+    smelt__finding_rule(finding, SCALES, memcmp(got, &scale, sizeof scale) == 0, dim);
 }
 
 static const struct smelt__comparison by_row = {.unit = "row",
                                                 .place = "element",
-                                                .metrics = metrics,
-                                                .metric_count = 1,
+                                                .rules = rules,
+                                                .rule_count = RULES,
                                                 .count = count_rows,
                                                 .compare = compare};
 

@@ -177,36 +177,38 @@ static int64_t count_queries(const struct smelt__problem *problem) {
     return problem->extents[TENSOR(T)];
 }
 
-static const char *compare_slot(float got, double expected, double terms, int masked, int64_t slot,
-                                struct smelt__finding *finding) {
-    if (masked)
-        return isinf(got) && got < 0 ? NULL : "a masked slot is not -inf";
-    return smelt__logits_compare(got, expected, terms, slot, finding);
-}
+enum { MASKED_SLOT = SMELT__LOGITS_RULES, RULES };
+
+static const struct smelt__metric metrics[SMELT__LOGITS_METRICS] = {
+    SMELT__LOGITS_METRIC_ROWS(SMELT__OF(TENSOR(LOGITS)))};
+
+static const struct smelt__rule rules[RULES] = {
+    SMELT__LOGITS_RULE_ROWS(SMELT__OF(TENSOR(LOGITS))),
+    [MASKED_SLOT] = {"masked_slot", SMELT__OF(TENSOR(LOGITS)), "a masked slot is not -inf"},
+};
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
     const int64_t width = problem->options.width;
-    const float *const got = smelt__placed_row(placed, TENSOR(LOGITS), query, 0, 0);
-    smelt_indexer_scores_args args = *(const smelt_indexer_scores_args *)problem->args;
     double *const expected = malloc((size_t)width * 2 * sizeof *expected);
+    smelt_indexer_scores_args args;
     (void)prepared;
-    for (int tensor = 0; tensor < TENSOR(LOGITS); tensor++) {
-        const struct smelt__tensor_row *const row = &problem->pass->tensors->rows[tensor];
-        for (int i = 0; i < row->dimensions - 1; i++)
-            smelt__tensor_of(row, &args)->strides[i] = problem->layout[tensor].strides[i];
-    }
+    smelt__problem_arguments(problem, &args);
     if (!expected ||
         smelt__indexer_scores_reference(problem->spec, &args, query, expected, expected + width)) {
-        finding->wrong = "out of memory while computing the reference";
+        finding->failed = 1;
         free(expected);
         return;
     }
-    for (int64_t i = 0; i < width && !finding->wrong; i++) {
-        finding->wrong = compare_slot(got[i], expected[i], expected[width + i],
-                                      smelt__slots_row(problem, &slots, query, i) < 0, i, finding);
-        finding->wrong_place = i;
+    const float *const got = smelt__compared_row(
+        placed, finding, TENSOR(LOGITS), smelt__problem_at(problem, TENSOR(LOGITS), query, 0, 0),
+        width, expected);
+    for (int64_t i = 0; i < width && !finding->broken; i++) {
+        if (smelt__slots_row(problem, &slots, query, i) >= 0)
+            smelt__logits_compare(got[i], expected[i], expected[width + i], i, finding);
+        else
+            smelt__finding_rule(finding, MASKED_SLOT, isinf(got[i]) && got[i] < 0, i);
     }
     free(expected);
 }
@@ -221,8 +223,10 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
 static const struct smelt__comparison by_query = {
     .unit = "query",
     .place = "slot",
-    .metrics = smelt__logits_metrics,
+    .metrics = metrics,
     .metric_count = SMELT__LOGITS_METRICS,
+    .rules = rules,
+    .rule_count = RULES,
     .count = count_queries,
     .compare = compare_query,
     .judge = judge,

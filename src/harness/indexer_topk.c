@@ -14,6 +14,7 @@
 #include "ops/indexer_topk_tensors.h"
 #include "reference/indexer_logits.h"
 #include "reference/indexer_topk.h"
+#include "reference/topk_select.h"
 #include "smelt/indexer_topk.h"
 
 extern const struct smelt__harness_operator smelt__harness_indexer_topk; /* as operators.c has it */
@@ -46,6 +47,19 @@ static int same_problems(const void *a, const void *b) {
     const smelt_indexer_topk_spec *x = a, *y = b;
     return x->heads == y->heads && x->dim == y->dim && x->dtype == y->dtype && x->topk == y->topk &&
            x->order == y->order;
+}
+
+/* The last two with all that is optional. */
+static int variation(int number, struct smelt__problem_options *given) {
+    int plain = 0;
+    struct smelt__problem_options last;
+    while (smelt__indexer_variation(plain, &last))
+        plain++;
+    if (number < plain)
+        return smelt__indexer_variation(number, given);
+    given->topk_length = given->max_logits = 1;
+    given->lists = number == plain ? SMELT__LISTS_RANDOM : SMELT__LISTS_ADVERSARIAL;
+    return number < plain + 2;
 }
 
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {
@@ -180,9 +194,43 @@ enum { CHOICE, VALUES, METRICS };
 static const struct smelt__metric metrics[METRICS] = {
     [CHOICE] = {"relative_error", "choice", "choice, relative",
                 "by how much a key left out is better than one chosen, relative to their terms,",
-                SMELT__LARGEST},
+                SMELT__LARGEST, SMELT__OF(TENSOR(INDICES))},
     [VALUES] = {"relative_error", "values", "values, relative",
-                "error of a value, relative to the sum of its terms' sizes,", SMELT__LARGEST},
+                "error of a value, relative to the sum of its terms' sizes,", SMELT__LARGEST,
+                SMELT__OF(TENSOR(VALUES))},
+};
+
+enum {
+    INDEX_BEHIND,
+    VALUE_BEHIND,
+    IN_WINDOW,
+    DISTINCT,
+    ASCENDING,
+    LENGTH,
+    VALUE_NUMBER,
+    DESCENDING,
+    VALUE_INFINITE,
+    INFINITE_CHOICE,
+    RULES
+};
+
+static const struct smelt__rule rules[RULES] = {
+    [INDEX_BEHIND] = {"index_behind", SMELT__OF(TENSOR(INDICES)),
+                      "an index behind the last one is not -1"},
+    [VALUE_BEHIND] = {"value_behind", SMELT__OF(TENSOR(VALUES)),
+                      "a value behind the last one is not -inf"},
+    [IN_WINDOW] = {"in_window", SMELT__OF(TENSOR(INDICES)), "an index is none of the window's"},
+    [DISTINCT] = {"distinct", SMELT__OF(TENSOR(INDICES)), "an index is there twice"},
+    [ASCENDING] = {"ascending", SMELT__OF(TENSOR(INDICES)), "indices do not ascend"},
+    [LENGTH] = {"length", SMELT__OF(TENSOR(LENGTHS)), "the length is wrong"},
+    [VALUE_NUMBER] = {"value_number", SMELT__OF(TENSOR(VALUES)), "a value is NaN"},
+    [DESCENDING] = {"descending", SMELT__OF(TENSOR(INDICES)) | SMELT__OF(TENSOR(VALUES)),
+                    "values do not descend, or equal ones' indices do not ascend"},
+    [VALUE_INFINITE] = {"value_infinite", SMELT__OF(TENSOR(VALUES)),
+                        "a value of infinities or NaN is wrong, or a finite one infinite"},
+    [INFINITE_CHOICE] = {"infinite_choice", SMELT__OF(TENSOR(INDICES)),
+                         "a key is chosen before one that was left out: +inf comes first, -inf "
+                         "last, of each the lowest index"},
 };
 
 /* Of a logit, as in indexer_logits. */
@@ -209,44 +257,50 @@ static int64_t key_in(const struct row *row, int64_t slot) {
     return key >= row->begin && key < row->end ? key : -1;
 }
 
-/* As many keys as are wanted, none twice, and -1 behind them. */
-static const char *look_at_indices(const struct row *row, int64_t wanted, int64_t *place) {
-    for (int64_t i = 0; i < row->spec->topk; i++) {
-        const int64_t key = key_in(row, i);
-        *place = i;
-        if (i >= wanted) {
-            if (row->indices[i] != -1)
-                return "an index behind the last one is not -1";
-            if (row->values && !(isinf(row->values[i]) && row->values[i] < 0))
-                return "a value behind the last one is not -inf";
-            continue;
-        }
-        if (key < 0)
-            return "an index is none of the window's";
-        if (row->chosen[key])
-            return "an index is there twice";
-        row->chosen[key] = 1;
-        if (row->spec->order == SMELT_TOPK_BY_INDEX && i > 0 &&
-            row->indices[i] <= row->indices[i - 1])
-            return "indices do not ascend";
-    }
-    return row->length && *row->length != wanted ? "the length is wrong" : NULL;
+/* -1 behind the last key that is wanted, and -inf. */
+static int obeys_behind(const struct row *row, int64_t i, struct smelt__finding *finding) {
+    return smelt__finding_rule(finding, INDEX_BEHIND, row->indices[i] == -1, i) &&
+           (!row->values || smelt__finding_rule(finding, VALUE_BEHIND,
+                                                isinf(row->values[i]) && row->values[i] < 0, i));
 }
 
-static const char *look_at_values(const struct row *row, int64_t wanted,
-                                  struct smelt__finding *finding, int64_t *place) {
+/* As many keys as are wanted, none twice, and -1 behind them. */
+static void look_at_indices(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
+    for (int64_t i = 0; i < row->spec->topk; i++) {
+        const int64_t key = key_in(row, i);
+        if (i >= wanted) {
+            if (!obeys_behind(row, i, finding))
+                return;
+            continue;
+        }
+        if (!smelt__finding_rule(finding, IN_WINDOW, key >= 0, i) ||
+            !smelt__finding_rule(finding, DISTINCT, !row->chosen[key], i))
+            return;
+        row->chosen[key] = 1;
+        if (row->spec->order == SMELT_TOPK_BY_INDEX && i > 0 &&
+            !smelt__finding_rule(finding, ASCENDING, row->indices[i] > row->indices[i - 1], i))
+            return;
+    }
+    if (row->length)
+        smelt__finding_rule(finding, LENGTH, *row->length == wanted, row->spec->topk);
+}
+
+/* Whether two neighbours stand in the order of their values, equal ones in that of their keys. */
+static int are_in_order(const struct row *row, int64_t i) {
+    return row->values[i] < row->values[i - 1] ||
+           (row->values[i] == row->values[i - 1] && row->indices[i] > row->indices[i - 1]);
+}
+
+static void look_at_values(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
     for (int64_t i = 0; row->values && i < wanted; i++) {
         const int64_t key = key_in(row, i);
         const double got = (double)row->values[i], expected = row->logits[key];
-        *place = i;
-        if (isnan(got))
-            return "a value is NaN";
-        if (row->spec->order == SMELT_TOPK_BY_SCORE && i > 0 &&
-            (row->values[i] > row->values[i - 1] ||
-             (row->values[i] == row->values[i - 1] && row->indices[i] < row->indices[i - 1])))
-            return "values do not descend, or equal ones' indices do not ascend";
-        if (!smelt__indexer_logit_fits(got, expected, row->terms[key]))
-            return "a value of infinities or NaN is wrong, or a finite one infinite";
+        if (!smelt__finding_rule(finding, VALUE_NUMBER, !isnan(got), i) ||
+            (row->spec->order == SMELT_TOPK_BY_SCORE && i > 0 &&
+             !smelt__finding_rule(finding, DESCENDING, are_in_order(row, i), i)) ||
+            !smelt__finding_rule(finding, VALUE_INFINITE,
+                                 smelt__indexer_logit_fits(got, expected, row->terms[key]), i))
+            return;
         if (!isfinite(expected)) { /* decided now, if it was not: the choice has to go with it */
             row->logits[key] = got;
             row->terms[key] = INFINITY;
@@ -256,66 +310,109 @@ static const char *look_at_values(const struct row *row, int64_t wanted,
         const double error = smelt__logits_error(got, expected);
         smelt__finding_enlarge(finding, VALUES, error > 0 ? error / row->terms[key] : 0, i);
     }
-    return NULL;
 }
 
 /* Where infinities decide. */
-static const char *look_at_choice(const struct row *row, int64_t wanted, int64_t *place) {
+static void look_at_choice(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
     const int64_t key =
         smelt__indexer_topk_misplaced(row->logits, row->terms, row->chosen, row->begin, row->end);
-    if (key < 0)
-        return NULL;
-    for (*place = 0; *place < wanted && key_in(row, *place) != key;)
-        ++*place;
-    return "a key is chosen before one that was left out: +inf comes first, -inf last, of each the "
-           "lowest index";
+    int64_t place = 0;
+    while (key >= 0 && place < wanted && key_in(row, place) != key)
+        place++;
+    smelt__finding_rule(finding, INFINITE_CHOICE, key < 0, place);
 }
 
-static void judge_row(const struct row *row, struct smelt__finding *finding) {
-    const int64_t window = row->end - row->begin;
-    const int64_t wanted = window < row->spec->topk ? window : row->spec->topk;
-    finding->wrong = look_at_indices(row, wanted, &finding->wrong_place);
-    if (!finding->wrong)
-        finding->wrong = look_at_values(row, wanted, finding, &finding->wrong_place);
-    if (!finding->wrong)
-        finding->wrong = look_at_choice(row, wanted, &finding->wrong_place);
+static void judge_row(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
+    look_at_indices(row, wanted, finding);
+    if (!finding->broken)
+        look_at_values(row, wanted, finding);
+    if (!finding->broken)
+        look_at_choice(row, wanted, finding);
     smelt__finding_enlarge(
         finding, CHOICE,
         smelt__indexer_topk_error(row->logits, row->terms, row->chosen, row->begin, row->end), 0);
+}
+
+/* The choice from the logits as they are rounded to fp32, one right answer of several: indices,
+ * then values, [2 * topk] malloc'd; NULL when memory runs out. For smelt__compared_row's
+ * `expected`. */
+static double *make_answer(const struct row *row, int64_t rows) {
+    const int topk = row->spec->topk;
+    const int32_t begin = row->begin, end = row->end;
+    float *const logits = malloc((size_t)rows * sizeof *logits);
+    float *const values = malloc((size_t)topk * sizeof *values);
+    int32_t *const indices = malloc((size_t)topk * sizeof *indices);
+    double *answer = malloc(2 * (size_t)topk * sizeof *answer);
+    const smelt_topk_select_spec select = {
+        .size = sizeof select, .topk = topk, .order = row->spec->order};
+    const smelt_topk_select_args args = {.size = sizeof args,
+                                         .tokens = 1,
+                                         .rows = rows,
+                                         .logits.data = logits,
+                                         .window_begin.data = &begin,
+                                         .window_end.data = &end,
+                                         .index_offset = (int32_t)row->added};
+    for (int64_t key = 0; logits && key < rows; key++)
+        logits[key] = (float)row->logits[key];
+    if (!logits || !values || !indices || !answer ||
+        smelt__topk_select_reference(&select, &args, 0, 0, indices, values) < 0) {
+        free(answer);
+        answer = NULL;
+    }
+    for (int i = 0; answer && i < topk; i++) {
+        answer[i] = indices[i];
+        answer[topk + i] = indices[i] == -1 ? -INFINITY : row->logits[indices[i] - row->added];
+    }
+    free(logits);
+    free(values);
+    free(indices);
+    return answer;
+}
+
+static void compare_row(const struct smelt__placed *placed, int64_t query, struct row *row,
+                        struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const int topk = row->spec->topk;
+    const int64_t window = row->end - row->begin, wanted = window < topk ? window : topk;
+    const double length = (double)wanted;
+    double *const answer = placed->answer ? make_answer(row, problem->extents[TENSOR(S)]) : NULL;
+    finding->failed = placed->answer && !answer;
+    if (finding->failed)
+        return;
+    row->indices =
+        smelt__compared_row(placed, finding, TENSOR(INDICES),
+                            smelt__problem_at(problem, TENSOR(INDICES), query, 0, 0), topk, answer);
+    row->values = smelt__compared_row(placed, finding, TENSOR(VALUES),
+                                      smelt__problem_at(problem, TENSOR(VALUES), query, 0, 0), topk,
+                                      answer ? answer + topk : NULL);
+    row->length = smelt__compared_row(placed, finding, TENSOR(LENGTHS), query, 1, &length);
+    judge_row(row, wanted, finding);
+    free(answer);
 }
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
     const size_t rows = (size_t)problem->extents[TENSOR(S)];
-    smelt_indexer_topk_args args = *(const smelt_indexer_topk_args *)problem->args;
-    const int32_t *const offsets = args.offset.data;
-    const int32_t *const lengths = smelt__placed_row(placed, TENSOR(LENGTHS), 0, 0, 0);
+    smelt_indexer_topk_args args;
     double *const memory = calloc(rows * 2 + (rows + 7) / 8, sizeof *memory);
-    struct row row = {
-        .spec = problem->spec,
-        .indices = smelt__placed_row(placed, TENSOR(INDICES), query, 0, 0),
-        .length = lengths ? lengths + query : NULL,
-        .values = smelt__placed_row(placed, TENSOR(VALUES), query, 0, 0),
-        .added = args.index_offset + (offsets ? (int64_t)offsets[query] : 0),
-    };
     (void)prepared;
-    memcpy(args.q.strides, problem->layout[TENSOR(QUERY)].strides, sizeof args.q.strides);
-    memcpy(args.k.strides, problem->layout[TENSOR(KEY)].strides, sizeof args.k.strides);
-    memcpy(args.weights.strides, problem->layout[TENSOR(WEIGHTS)].strides,
-           sizeof args.weights.strides);
-    if (!memory ||
-        smelt__indexer_topk_reference(problem->spec, &args, query, memory, memory + rows)) {
-        finding->wrong = "out of memory while computing the reference";
-        free(memory);
-        return;
+    smelt__problem_arguments(problem, &args);
+    finding->failed = !memory || smelt__indexer_topk_reference(problem->spec, &args, query, memory,
+                                                               memory + rows) != 0;
+    if (!finding->failed) {
+        const int32_t *const offsets = args.offset.data;
+        struct row row = {
+            .spec = problem->spec,
+            .added = args.index_offset + (offsets ? (int64_t)offsets[query] : 0),
+            .logits = memory,
+            .terms = memory + rows,
+            .chosen = (uint8_t *)(memory + 2 * rows),
+        };
+        smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &row.begin,
+                          &row.end);
+        compare_row(placed, query, &row, finding);
     }
-    row.logits = memory;
-    row.terms = memory + rows;
-    row.chosen = (uint8_t *)(memory + 2 * rows);
-    smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &row.begin,
-                      &row.end);
-    judge_row(&row, finding);
     free(memory);
 }
 
@@ -331,6 +428,8 @@ static const struct smelt__comparison by_query = {
     .place = "slot",
     .metrics = metrics,
     .metric_count = METRICS,
+    .rules = rules,
+    .rule_count = RULES,
     .count = count_queries,
     .compare = compare_query,
     .judge = judge,
@@ -382,7 +481,7 @@ const struct smelt__harness_operator smelt__harness_indexer_topk = {
     .small = smelt__indexer_small,
     .draw = draw,
     .same_problems = same_problems,
-    .variation = smelt__indexer_variation,
+    .variation = variation,
     .trial = trial,
     .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},
     .peers = peers,

@@ -226,26 +226,33 @@ static int64_t count_queries(const struct smelt__problem *problem) {
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { PLACE_BEGIN, PLACE_END };
+enum { WINDOW_BEGIN, WINDOW_END, RULES };
 
-static const struct smelt__metric metrics[] = {
-    {"max_abs_error", "windows", "windows", "error of a window's end", SMELT__LARGEST}};
+static const struct smelt__rule rules[RULES] = {
+    [WINDOW_BEGIN] = {"window_begin", SMELT__OF(TENSOR(BEGIN)), "the window begins elsewhere"},
+    [WINDOW_END] = {"window_end", SMELT__OF(TENSOR(END)), "the window ends elsewhere"},
+};
+
+static void compare_one(const struct smelt__placed *placed, int tensor, int rule, int64_t query,
+                        int64_t expected, struct smelt__finding *finding) {
+    const double number = (double)expected;
+    const int32_t *const got = smelt__compared_row(placed, finding, tensor, query, 1, &number);
+    smelt__finding_rule(finding, rule, *got == expected, 0);
+}
 
 static void compare(const struct smelt__placed *placed, const void *prepared, int64_t query,
                     struct smelt__finding *finding) {
-    const int32_t *begin = smelt__placed_row(placed, TENSOR(BEGIN), 0, 0, 0);
-    const int32_t *end = smelt__placed_row(placed, TENSOR(END), 0, 0, 0);
-    int64_t expected_begin, expected_end;
+    int64_t begin, end;
     (void)prepared;
-    smelt__indexer_windows_reference(placed->problem->args, query, &expected_begin, &expected_end);
-    smelt__finding_enlarge(finding, 0, (double)llabs(begin[query] - expected_begin), PLACE_BEGIN);
-    smelt__finding_enlarge(finding, 0, (double)llabs(end[query] - expected_end), PLACE_END);
+    smelt__indexer_windows_reference(placed->problem->args, query, &begin, &end);
+    compare_one(placed, TENSOR(BEGIN), WINDOW_BEGIN, query, begin, finding);
+    compare_one(placed, TENSOR(END), WINDOW_END, query, end, finding);
 }
 
 static const struct smelt__comparison by_query = {.unit = "query",
-                                                  .place = "end",
-                                                  .metrics = metrics,
-                                                  .metric_count = 1,
+                                                  .place = "number",
+                                                  .rules = rules,
+                                                  .rule_count = RULES,
                                                   .count = count_queries,
                                                   .compare = compare};
 

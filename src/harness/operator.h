@@ -24,6 +24,9 @@ struct smelt__random;
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
+/* A set of an operator's outputs, by their rows in the tensor table. */
+#define SMELT__OF(tensor) (1U << (tensor))
+
 /* One number that a comparison comes to: a column of check's table, a field of its JSON. */
 struct smelt__metric {
     const char *group, *name; /* {"max_abs_error": {"lse": …}}; group "": not said */
@@ -33,9 +36,18 @@ struct smelt__metric {
         SMELT__LARGEST, /* the largest of all units' */
         SMELT__OVERALL  /* sqrt(sum of value / sum of weight): a relative error over everything */
     } gathering;
+    unsigned outputs; /* whose error it is; 0: none's, it only sets bars */
 };
 
-enum { SMELT__MOST_METRICS = 12 }; /* of one pass */
+/* What must hold whatever the bars: "a masked slot is exactly 0". */
+struct smelt__rule {
+    const char *name; /* of the JSON field; no metric or other rule of the pass has it */
+    unsigned outputs; /* that it is about */
+    const char *what; /* what is wrong where it does not hold */
+};
+
+/* Of one pass. */
+enum { SMELT__MOST_METRICS = 12, SMELT__MOST_RULES = 12 };
 
 struct smelt__metric_result {
     const struct smelt__metric *metric;
@@ -45,6 +57,11 @@ struct smelt__metric_result {
     double bar; /* it must not be above; negative: it is not judged */
 };
 
+struct smelt__rule_result {
+    const struct smelt__rule *rule;
+    int64_t applied; /* how often it was looked at */
+};
+
 /* What comparing one unit found; zeroed before. */
 struct smelt__finding {
     struct {
@@ -52,8 +69,11 @@ struct smelt__finding {
         double heaviest;      /* of what was added to `weight`, where an operator keeps it */
         int64_t place;        /* of the largest within the unit; see `place` below */
     } metrics[SMELT__MOST_METRICS];
-    const char *wrong; /* what no bar excuses; NULL: nothing */
-    int64_t wrong_place;
+    int64_t applied[SMELT__MOST_RULES];
+    int64_t elements[SMELT__MOST_TENSORS]; /* compared, by output: smelt__compared_row counts */
+    int broken;                            /* 1 + the first rule that does not hold; 0: all do */
+    int64_t broken_place;
+    int failed; /* 1: memory ran out while computing the reference */
 };
 
 /* Makes a metric's value the larger of the two, and `place` where; NaN is larger than any number.
@@ -67,15 +87,30 @@ static inline void smelt__finding_enlarge(struct smelt__finding *finding, int me
     finding->metrics[metric].place = place;
 }
 
+/* Notes whether a rule of the comparison holds at a place; returns it. */
+static inline int smelt__finding_rule(struct smelt__finding *finding, int rule, int holds,
+                                      int64_t place) {
+    finding->applied[rule]++;
+    if (!holds && !finding->broken) {
+        finding->broken = rule + 1;
+        finding->broken_place = place;
+    }
+    return holds;
+}
+
 /*
  * One way to compare what was run with the reference, unit by unit: a query's row of every output,
  * or, of a gradient by keys, one key's. A pass has one for each kind of unit; a sample of the units
- * is compared, on several threads.
+ * is compared, on several threads. Its metrics and rules are all that it can find, and between them
+ * name every output of the pass. tests/reference/test_comparisons.c has each of them refuse what is
+ * just beyond it.
  */
 struct smelt__comparison {
     const char *unit, *place; /* as messages call a unit and a part of it: "query", "head" */
     const struct smelt__metric *metrics;
     int metric_count;
+    const struct smelt__rule *rules;
+    int rule_count;
     int64_t (*count)(const struct smelt__problem *problem);
     /* Whether the unit is computed; NULL: all are. */
     int (*wanted)(const struct smelt__problem *problem, int64_t unit);
@@ -87,6 +122,7 @@ struct smelt__comparison {
      * NULL when memory runs out. */
     void *(*prepare)(const struct smelt__placed *placed, const int64_t *units, int64_t count);
     void (*release)(void *prepared);
+    /* Reads the outputs with smelt__compared_row (placed.h). */
     void (*compare)(const struct smelt__placed *placed, const void *prepared, int64_t unit,
                     struct smelt__finding *finding);
     /* Sets the bars of results[metric_count], whose values are known; `compared` units. NULL: all

@@ -10,7 +10,6 @@
 
 enum {
     GUARD = SMELT__GUARD,
-    POISON = SMELT__POISON,
     MOST_FILLED = 1 << 30 /* bytes of a workspace */
 };
 
@@ -99,8 +98,8 @@ smelt_status smelt__placed_survey(struct smelt__placed *placed) {
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-typedef smelt_status (*piece_function)(const struct smelt__placed *placed, unsigned char *device,
-                                       unsigned char *host, size_t bytes);
+typedef smelt_status (*piece_function)(const struct smelt__placed *placed, int tensor,
+                                       unsigned char *device, unsigned char *host, size_t bytes);
 
 /* What a tensor's footprint holds. */
 static smelt_status each_interval(const struct smelt__placed *placed, int tensor,
@@ -109,7 +108,7 @@ static smelt_status each_interval(const struct smelt__placed *placed, int tensor
     smelt_status status = SMELT_OK;
     for (size_t i = 0; i < footprint->count && status == SMELT_OK; i++) {
         const struct smelt__interval interval = footprint->intervals[i];
-        status = each(placed, device + interval.begin, host ? host + interval.begin : NULL,
+        status = each(placed, tensor, device + interval.begin, host ? host + interval.begin : NULL,
                       (size_t)(interval.end - interval.begin));
     }
     return status;
@@ -127,13 +126,14 @@ static smelt_status each_input(const struct smelt__placed *placed, piece_functio
             continue;
         *name = row_of(placed, i)->name;
         status = placed->far ? each_interval(placed, i, device, host, each)
-                             : each(placed, device, host, buffer->bytes);
+                             : each(placed, i, device, host, buffer->bytes);
     }
     return status;
 }
 
-static smelt_status upload(const struct smelt__placed *placed, unsigned char *device,
+static smelt_status upload(const struct smelt__placed *placed, int tensor, unsigned char *device,
                            unsigned char *host, size_t bytes) {
+    (void)tensor;
     return smelt_device_upload(placed->context, device, host, bytes);
 }
 
@@ -143,8 +143,9 @@ smelt_status smelt__placed_refresh(struct smelt__placed *placed) {
     return status == SMELT_OK ? each_input(placed, upload, &name) : status;
 }
 
-static smelt_status compare(const struct smelt__placed *placed, unsigned char *device,
+static smelt_status compare(const struct smelt__placed *placed, int tensor, unsigned char *device,
                             unsigned char *host, size_t bytes) {
+    (void)tensor;
     void *copy = malloc(bytes);
     if (!copy)
         return SMELT_ERROR_OUT_OF_MEMORY;
@@ -230,23 +231,24 @@ static smelt_status fill_ones(const struct smelt__placed *placed, unsigned char 
  * holds. */
 static smelt_status poison_workspace(struct smelt__placed *placed) {
     enum { LARGE = 1 << 26, ONES = -1, KINDS = 4 };
-    static const int kinds[KINDS] = {POISON, 0, 0x7f, ONES};
-    const struct smelt__device_buffer *workspace = &placed->workspace;
+    static const int kinds[KINDS] = {0xff, 0, 0x7f, ONES};
+    struct smelt__device_buffer *const workspace = &placed->workspace;
     const int kind = kinds[placed->poisonings % KINDS];
     smelt_status status;
     if (!workspace->allocation)
         return SMELT_OK;
-    placed->poisonings++;
-    status = smelt_device_fill(placed->context, workspace->allocation, POISON, GUARD);
+    workspace->poison = smelt__poison_of(SMELT__INT32, placed->poisonings); /* of its guards */
+    status = smelt_device_fill(placed->context, workspace->allocation, workspace->poison, GUARD);
     if (status == SMELT_OK)
-        status = smelt_device_fill(placed->context,
-                                   workspace->allocation + GUARD + workspace->bytes, POISON, GUARD);
+        status =
+            smelt_device_fill(placed->context, workspace->allocation + GUARD + workspace->bytes,
+                              workspace->poison, GUARD);
     if (status != SMELT_OK || is_far_workspace(placed, workspace->bytes))
         return status;
     if (kind == ONES && workspace->bytes < LARGE)
         return fill_ones(placed, workspace->allocation + GUARD, workspace->bytes);
     return smelt_device_fill(placed->context, workspace->allocation + GUARD,
-                             kind == ONES ? POISON : kind, workspace->bytes);
+                             kind == ONES ? kinds[0] : kind, workspace->bytes);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -287,14 +289,15 @@ void smelt__placed_destroy(struct smelt__placed *placed) {
     memset(placed, 0, sizeof *placed);
 }
 
-static smelt_status poison(const struct smelt__placed *placed, unsigned char *device,
+static smelt_status poison(const struct smelt__placed *placed, int tensor, unsigned char *device,
                            unsigned char *host, size_t bytes) {
     (void)host;
-    return smelt_device_fill(placed->context, device, POISON, bytes);
+    return smelt_device_fill(placed->context, device, placed->buffers[tensor].poison, bytes);
 }
 
-static smelt_status download(const struct smelt__placed *placed, unsigned char *device,
+static smelt_status download(const struct smelt__placed *placed, int tensor, unsigned char *device,
                              unsigned char *host, size_t bytes) {
+    (void)tensor;
     return smelt_device_download(placed->context, host, device, bytes);
 }
 
@@ -303,9 +306,10 @@ static smelt_status download(const struct smelt__placed *placed, unsigned char *
 static smelt_status whole_output(const struct smelt__placed *placed, int tensor,
                                  piece_function each) {
     const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
-    return placed->far ? each_interval(placed, tensor, buffer->allocation + buffer->front,
-                                       buffer->host ? buffer->host + buffer->front : NULL, each)
-                       : each(placed, buffer->allocation, buffer->host, all_bytes(placed, tensor));
+    return placed->far
+               ? each_interval(placed, tensor, buffer->allocation + buffer->front,
+                               buffer->host ? buffer->host + buffer->front : NULL, each)
+               : each(placed, tensor, buffer->allocation, buffer->host, all_bytes(placed, tensor));
 }
 
 smelt_status smelt__placed_poison(struct smelt__placed *placed) {
@@ -313,12 +317,15 @@ smelt_status smelt__placed_poison(struct smelt__placed *placed) {
     for (int i = 0; i < placed->pass->tensors->count && status == SMELT_OK; i++) {
         if (!is_output(placed, i) || !placed->buffers[i].allocation)
             continue;
+        placed->buffers[i].poison =
+            smelt__poison_of(row_of(placed, i)->element, placed->poisonings);
         status = whole_output(placed, i, poison);
         if (status == SMELT_OK && row_of(placed, i)->role == SMELT__ACCUMULATED)
             status =
                 each_interval(placed, i, placed->buffers[i].allocation + placed->buffers[i].front,
                               smelt__problem_data(placed->problem, i), upload);
     }
+    placed->poisonings++;
     return status;
 }
 
@@ -369,11 +376,24 @@ smelt_status smelt__placed_run(struct smelt__placed *placed, const void *object,
     return status;
 }
 
-const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, int64_t i, int64_t k,
-                              int64_t l) {
+/* NULL when the output is not there. */
+static const void *element_at(const struct smelt__placed *placed, int tensor, int64_t element) {
     const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
     const int64_t bytes = (int64_t)smelt__element_bytes(row_of(placed, tensor)->element);
-    return buffer->host ? buffer->host + buffer->front +
-                              smelt__problem_at(placed->problem, tensor, i, k, l) * bytes
-                        : NULL;
+    return buffer->host ? buffer->host + buffer->front + element * bytes : NULL;
+}
+
+const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, int64_t i, int64_t k,
+                              int64_t l) {
+    return element_at(placed, tensor, smelt__problem_at(placed->problem, tensor, i, k, l));
+}
+
+const void *smelt__compared_row(const struct smelt__placed *placed, struct smelt__finding *finding,
+                                int tensor, int64_t first, int64_t count, const double *expected) {
+    if (!placed->buffers[tensor].host)
+        return NULL;
+    if (placed->answer)
+        placed->answer(placed->answer_user, placed, tensor, first, count, expected);
+    finding->elements[tensor] += count;
+    return element_at(placed, tensor, first);
 }

@@ -1,8 +1,8 @@
 /*
- * A problem placed on the device: inputs uploaded, outputs with guard zones and filled with NaN
- * before each run, so that what a kernel did not write, or should not have written, is seen.
- * Outputs that are added to hold the problem's start values instead. Where tensors have gaps,
- * they begin at addresses that are no rounder than they must be.
+ * A problem placed on the device: inputs uploaded, outputs with guard zones and filled with values
+ * that no result has before each run, so that what a kernel did not write, or should not have
+ * written, is seen. Outputs that are added to hold the problem's start values instead. Where
+ * tensors have gaps, they begin at addresses that are no rounder than they must be.
  */
 #ifndef SMELT_HARNESS_PLACED_H
 #define SMELT_HARNESS_PLACED_H
@@ -15,7 +15,15 @@ struct smelt__device_buffer {
     size_t bytes;              /* of the tensor, gaps included */
     size_t front;              /* bytes of the allocation before the tensor */
     unsigned char *host;       /* an output, downloaded with its guards; NULL before */
+    int poison;                /* an output's bytes before the last run: see guards.h */
 };
+
+struct smelt__placed;
+
+/* For tests: is told what `count` elements of an output from number `first` on should be, before
+ * they are rounded to its type, and may change the downloaded copy, which is compared next. */
+typedef void (*smelt__answer_function)(void *user, const struct smelt__placed *placed, int tensor,
+                                       int64_t first, int64_t count, const double *expected);
 
 struct smelt__placed {
     smelt_context *context;
@@ -25,8 +33,10 @@ struct smelt__placed {
     void *args; /* the problem's, with device pointers */
     struct smelt__device_buffer buffers[SMELT__MOST_TENSORS]; /* by the table's rows */
     struct smelt__device_buffer workspace; /* the largest asked for so far; never downloaded */
-    unsigned poisonings;                   /* of the workspace */
-    struct smelt__footprints footprints;   /* the inputs' on the emulator alone */
+    unsigned poisonings;
+    struct smelt__footprints footprints; /* the inputs' on the emulator alone */
+    smelt__answer_function answer;       /* NULL: nobody is told */
+    void *answer_user;
 };
 
 /* Uploads; the emulator is told each tensor's name and what of it must not be touched: whoever
@@ -47,7 +57,8 @@ smelt_status smelt__placed_survey(struct smelt__placed *placed);
  * larger one than before takes the place of that; nothing may be running in it. */
 smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *object);
 
-/* Fills all outputs and their guards with NaN patterns, and the workspace. */
+/* Fills all outputs and their guards with what no result holds (guards.h), and the workspace; each
+ * time with other bytes. */
 smelt_status smelt__placed_poison(struct smelt__placed *placed);
 
 /* Copies all outputs to the host; a second call reuses the memory. */
@@ -67,6 +78,12 @@ const char *smelt__placed_changed_input(const struct smelt__placed *placed, smel
 const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, int64_t i, int64_t k,
                               int64_t l);
 
+/* The same for a comparison, by the number of its first element; `count` elements count as
+ * compared. `expected`: what each should be before it is rounded to the output's type; of e4m3 its
+ * code. */
+const void *smelt__compared_row(const struct smelt__placed *placed, struct smelt__finding *finding,
+                                int tensor, int64_t first, int64_t count, const double *expected);
+
 /* The bits of all that was computed and has the same in every run, as a number. */
 uint64_t smelt__placed_digest(const struct smelt__placed *placed);
 
@@ -75,8 +92,9 @@ uint64_t smelt__placed_digest(const struct smelt__placed *placed);
 const char *smelt__placed_difference(const struct smelt__placed *first,
                                      const struct smelt__placed *second);
 
-/* Looks at every byte downloaded: 0 when all computed elements are numbers and nothing else was
- * touched; -1 with a message saying where not. Overwrites the downloaded copy. */
-int smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size);
+/* Looks at every byte downloaded: NULL when all computed elements are numbers and nothing else was
+ * touched, nor the workspace's guards; else the name of what was found ("unwritten", "stray",
+ * "workspace_guard"), with a message saying where. Overwrites the downloaded copy. */
+const char *smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size);
 
 #endif

@@ -41,6 +41,14 @@ int64_t smelt__problem_at(const struct smelt__problem *problem, int tensor, int6
     return at;
 }
 
+void smelt__problem_arguments(const struct smelt__problem *problem, void *args) {
+    const struct smelt__tensor_table *table = problem->pass->tensors;
+    memcpy(args, problem->args, table->args_bytes);
+    for (int i = 0; i < table->count; i++)
+        memcpy(smelt__tensor_of(&table->rows[i], args)->strides, problem->layout[i].strides,
+               sizeof problem->layout[i].strides);
+}
+
 /* Gaps hold NaN; far ones stay zero, since the emulator watches them. */
 static int allocate_all(struct smelt__problem *problem) {
     const struct smelt__tensor_table *table = problem->pass->tensors;

@@ -68,6 +68,9 @@ size_t smelt__problem_bytes(const struct smelt__problem *problem, int tensor);
 int64_t smelt__problem_at(const struct smelt__problem *problem, int tensor, int64_t i, int64_t k,
                           int64_t l);
 
+/* The problem's args struct into `args`, of that size, with all strides given. */
+void smelt__problem_arguments(const struct smelt__problem *problem, void *args);
+
 /* Host memory for a tensor. `far`: its pages exist when touched, and are zero. */
 void *smelt__host_allocate(size_t bytes, int far);
 void smelt__host_free(void *pointer, size_t bytes, int far);

@@ -44,9 +44,9 @@ static void defaults(const void *spec, struct smelt__problem_options *given) {
 }
 
 void smelt__sparse_attn_small(int topk, struct smelt__problem_options *given) {
-    enum { TOKENS = 3, WIDTH = 200 };
-    if (given->tokens == 0)
-        given->tokens = TOKENS;
+    enum { TOKENS = 3, PATTERNS = 10, WIDTH = 200 };
+    if (given->tokens == 0) /* each pattern of adversarial lists */
+        given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
     if (given->width == 0)
         given->width = topk < WIDTH ? topk : WIDTH;
     if (given->rows == 0)
@@ -86,10 +86,17 @@ static int same_problems(const void *a, const void *b) {
            x->sink == y->sink;
 }
 
-/* The other lists are for benchmarks. */
+/* The other lists are for benchmarks. The last two have what is optional. */
 int smelt__sparse_attn_variation(int number, struct smelt__problem_options *given) {
-    given->lists = (enum smelt__lists)number;
-    return number <= SMELT__LISTS_ADVERSARIAL;
+    enum { PLAIN = SMELT__LISTS_ADVERSARIAL + 1, ALL = PLAIN + 2 };
+    given->lists = number < PLAIN    ? (enum smelt__lists)number
+                   : number == PLAIN ? SMELT__LISTS_CAUSAL
+                                     : SMELT__LISTS_ADVERSARIAL;
+    if (number >= PLAIN) {
+        given->topk_length = given->max_logits = 1;
+        given->dkv = number == PLAIN ? SMELT__DKV_ADD : SMELT__DKV_FP32;
+    }
+    return number < ALL;
 }
 
 /* Full lists, then damaged ones: more key blocks than stages, the last not whole. */

@@ -26,16 +26,29 @@ static const double SMALLEST_ROW_NORM = 1e-30;
 
 enum { OUT_OVERALL, OUT_ROW, OUT_ELEMENT, LSE, MAX_LOGITS, OUT_ABSOLUTE, LARGEST_SCORE, METRICS };
 
+#define OUT SMELT__OF(TENSOR(OUT))
+
 static const struct smelt__metric metrics[METRICS] = {
     [OUT_OVERALL] = {"relative_error", "out", "out, relative", "relative error of out",
-                     SMELT__OVERALL},
-    [OUT_ROW] = {"relative_error", "out_row", "worst row", "relative error of out", SMELT__LARGEST},
+                     SMELT__OVERALL, OUT},
+    [OUT_ROW] = {"relative_error", "out_row", "worst row", "relative error of out", SMELT__LARGEST,
+                 OUT},
     [OUT_ELEMENT] = {"relative_error", "out_element", "worst element",
-                     "error of an element of out, relative to its terms,", SMELT__LARGEST},
-    [LSE] = {"max_abs_error", "lse", "lse", "error of lse", SMELT__LARGEST},
-    [MAX_LOGITS] = {"max_abs_error", "max_logits", NULL, "error of max_logits", SMELT__LARGEST},
-    [OUT_ABSOLUTE] = {"max_abs_error", "out", NULL, "error of out", SMELT__LARGEST},
-    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST},
+                     "error of an element of out, relative to its terms,", SMELT__LARGEST, OUT},
+    [LSE] = {"max_abs_error", "lse", "lse", "error of lse", SMELT__LARGEST, SMELT__OF(TENSOR(LSE))},
+    [MAX_LOGITS] = {"max_abs_error", "max_logits", NULL, "error of max_logits", SMELT__LARGEST,
+                    SMELT__OF(TENSOR(MAX_LOGITS))},
+    [OUT_ABSOLUTE] = {"max_abs_error", "out", NULL, "error of out", SMELT__LARGEST, OUT},
+    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
+};
+
+enum { EMPTY_QUERY, FINITE, SINGLE_SLOT, RULES };
+
+static const struct smelt__rule rules[RULES] = {
+    [EMPTY_QUERY] = {"empty_query", OUT, "out of a query without a valid slot is not 0"},
+    [FINITE] = {"finite", OUT, "out is NaN, infinite or not written"},
+    [SINGLE_SLOT] = {"single_slot", OUT,
+                     "out of a query with one valid slot is not that row's value"},
 };
 
 static int64_t count_queries(const struct smelt__problem *problem) {
@@ -60,27 +73,46 @@ struct expected_row {
     int empty;
 };
 
-static const char *wrong_element(double got, const struct expected_row *expected, int d) {
-    if (expected->empty && got != 0)
-        return "out of a query without a valid slot is not 0";
-    if (!isfinite(got))
-        return "out is NaN, infinite or not written";
-    if (expected->exact && got != (double)smelt__bf16_to_float(expected->exact[d]))
-        return "out of a query with one valid slot is not that row's value";
-    return NULL;
+/* Whether the rules hold for element d of a head's row. */
+static int obeys(struct smelt__finding *finding, double got, const struct expected_row *expected,
+                 int d, int head) {
+    if (expected->empty && !smelt__finding_rule(finding, EMPTY_QUERY, got == 0, head))
+        return 0;
+    if (!smelt__finding_rule(finding, FINITE, isfinite(got), head))
+        return 0;
+    return !expected->exact ||
+           smelt__finding_rule(finding, SINGLE_SLOT,
+                               got == (double)smelt__bf16_to_float(expected->exact[d]), head);
+}
+
+/* The element of a tensor at which a query's row of a head begins. */
+static int64_t element_of(const struct smelt__problem *problem, int tensor, int64_t query,
+                          int head) {
+    const int64_t tokens = problem->options.tokens;
+    return smelt__problem_at(problem, tensor, query / tokens, query % tokens, head);
+}
+
+/* One number of a head's, in its tensor of fp32. */
+static void compare_number(const struct smelt__placed *placed, int tensor, int metric,
+                           int64_t query, int head, double expected,
+                           struct smelt__finding *finding) {
+    const float *const got = smelt__compared_row(
+        placed, finding, tensor, element_of(placed->problem, tensor, query, head), 1, &expected);
+    if (got)
+        smelt__finding_enlarge(finding, metric, difference((double)*got, expected), head);
 }
 
 static void compare_row(const struct smelt__placed *placed, int64_t query, int head,
                         const struct expected_row *expected, struct smelt__finding *finding) {
     const smelt_sparse_attn_spec *spec = placed->problem->spec;
-    const uint16_t *out = smelt__placed_out(placed, query, head);
+    const uint16_t *const out = smelt__compared_row(
+        placed, finding, TENSOR(OUT), element_of(placed->problem, TENSOR(OUT), query, head),
+        spec->dv, expected->out);
     double different = 0, reference = 0;
     for (int d = 0; d < spec->dv; d++) {
         const double got = (double)smelt__bf16_to_float(out[d]), delta = got - expected->out[d];
         const double terms = expected->terms[d] + fabs(expected->out[d]);
-        finding->wrong = wrong_element(got, expected, d);
-        finding->wrong_place = head;
-        if (finding->wrong)
+        if (!obeys(finding, got, expected, d, head))
             return;
         different += delta * delta;
         reference += expected->out[d] * expected->out[d];
@@ -115,19 +147,15 @@ static void compare_results(const struct smelt__placed *placed, int64_t query,
     const smelt_sparse_attn_spec *spec = placed->problem->spec;
     struct expected_row row = {.exact = only_value(placed->problem, query, expected->max_abs[0])};
     smelt__finding_enlarge(finding, LARGEST_SCORE, expected->max_abs[0], 0);
-    for (int head = 0; head < spec->heads && !finding->wrong; head++) {
+    for (int head = 0; head < spec->heads && !finding->broken; head++) {
         const double lse = expected->lse[head];
         row.out = expected->out + (int64_t)head * spec->dv;
         row.terms = expected->out_terms + (int64_t)head * spec->dv;
         row.empty = isinf(lse);
         compare_row(placed, query, head, &row, finding);
-        smelt__finding_enlarge(
-            finding, LSE, difference((double)smelt__placed_lse(placed, query, head), lse), head);
-        if (placed->buffers[TENSOR(MAX_LOGITS)].host)
-            smelt__finding_enlarge(finding, MAX_LOGITS,
-                                   difference((double)smelt__placed_max_logit(placed, query, head),
-                                              expected->max_logits[head]),
-                                   head);
+        compare_number(placed, TENSOR(LSE), LSE, query, head, lse, finding);
+        compare_number(placed, TENSOR(MAX_LOGITS), MAX_LOGITS, query, head,
+                       expected->max_logits[head], finding);
     }
 }
 
@@ -138,16 +166,15 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     const size_t heads = (size_t)spec->heads, dv = (size_t)spec->dv;
     double max_abs = 0, *memory = malloc(heads * (2 * dv + 2) * sizeof *memory);
     (void)prepared;
+    finding->failed = 1;
     if (memory) {
         struct smelt__sparse_attn_results expected = {memory, memory + heads * dv,
                                                       memory + heads * (dv + 1), &max_abs,
                                                       memory + heads * (dv + 2)};
-        if (smelt__sparse_attn_reference(spec, problem->args, &query, 1, &expected) == 0)
+        if (smelt__sparse_attn_reference(spec, problem->args, &query, 1, &expected) == 0) {
+            finding->failed = 0;
             compare_results(placed, query, &expected, finding);
-        else
-            finding->wrong = "out of memory while computing the reference";
-    } else {
-        finding->wrong = "out of memory while computing the reference";
+        }
     }
     free(memory);
 }
@@ -170,6 +197,8 @@ const struct smelt__comparison smelt__sparse_attn_by_query = {
     .place = "head",
     .metrics = metrics,
     .metric_count = METRICS,
+    .rules = rules,
+    .rule_count = RULES,
     .count = count_queries,
     .wanted = is_computed,
     .compare = compare_query,

@@ -29,21 +29,37 @@ static const double SMALLEST_TERMS = 1e-30;
 /* Of dq and of dkv: */
 enum { LARGEST_SCORE = SMELT__GRAD_METRICS, ROW_METRICS };
 
+#define DQ SMELT__OF(TENSOR(DQ))
+#define DKV SMELT__KEY_ROWS(TENSOR(DKV), TENSOR(DKV_FP32), TENSOR(DKV_SUM))
+#define DSINK SMELT__OF(TENSOR(DSINK))
+
 static const struct smelt__metric dq_metrics[ROW_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("dq"),
-    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST},
+    SMELT__GRAD_METRIC_ROWS("dq", DQ),
+    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
 };
 
 static const struct smelt__metric dkv_metrics[ROW_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("dkv"),
-    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST},
+    SMELT__GRAD_METRIC_ROWS("dkv", DKV),
+    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
 };
 
 static const struct smelt__metric dsink_metrics[] = {
-    {"relative_error", "dsink", "dsink", "error of dsink, relative to its terms,", SMELT__LARGEST},
+    {"relative_error", "dsink", "dsink", "error of dsink, relative to its terms,", SMELT__LARGEST,
+     DSINK},
 };
 
-static const char OUT_OF_MEMORY[] = "out of memory while computing the reference";
+static const struct smelt__rule dq_rules[SMELT__GRAD_RULES] = {
+    SMELT__GRAD_RULE_ROWS("dq", DQ, "a query without a valid slot, or without weight, is not 0")};
+
+static const struct smelt__rule dkv_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE_ROWS(
+    "dkv", DKV, "a row that nobody selects, or without weight, is not 0 or what it was")};
+
+enum { DSINK_FINITE, DSINK_UNUSED, DSINK_RULES };
+
+static const struct smelt__rule dsink_rules[DSINK_RULES] = {
+    [DSINK_FINITE] = {"dsink_finite", DSINK, "dsink is NaN, infinite or not written"},
+    [DSINK_UNUSED] = {"unused_sink", DSINK, "dsink of a head whose sink takes nothing is not 0"},
+};
 
 static void judge_rows(struct smelt__metric_result *results) {
     smelt__grad_rows_judge(TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value, results);
@@ -65,16 +81,17 @@ static void compare_heads(const struct smelt__placed *placed, int64_t query,
                           struct smelt__finding *finding) {
     const smelt_sparse_attn_spec *spec = placed->problem->spec;
     const int64_t tokens = placed->problem->options.tokens;
-    for (int head = 0; head < spec->heads && !finding->wrong; head++) {
+    for (int head = 0; head < spec->heads && !finding->broken; head++) {
         const struct smelt__expected_row row = {
             .grads = expected->grads + (int64_t)head * spec->dqk,
             .columns = spec->dqk,
             .spread = expected->spread[head],
             .lost = LOST_IN_DIFFERENCE * expected->cancelled[head],
-            .none = !(expected->cancelled[head] > 0),
-            .nothing = "dq of a query without a valid slot, or without weight, is not 0"};
-        const uint16_t *dq =
-            smelt__placed_row(placed, TENSOR(DQ), query / tokens, query % tokens, head);
+            .none = !(expected->cancelled[head] > 0)};
+        const uint16_t *const dq = smelt__compared_row(
+            placed, finding, TENSOR(DQ),
+            smelt__problem_at(placed->problem, TENSOR(DQ), query / tokens, query % tokens, head),
+            spec->dqk, row.grads);
         for (int d = 0; d < spec->dqk; d++)
             got[d] = (double)smelt__bf16_to_float(dq[d]);
         smelt__grad_row_compare(got, &row, head, finding);
@@ -88,12 +105,12 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     const size_t heads = (size_t)spec->heads, dqk = (size_t)spec->dqk;
     double max_abs = 0, *memory = malloc((heads * (dqk + 2) + dqk) * sizeof *memory);
     (void)prepared;
-    finding->wrong = OUT_OF_MEMORY;
+    finding->failed = 1;
     if (memory) {
         struct smelt__sparse_attn_row_grads expected = {memory, memory + heads * dqk,
                                                         memory + heads * (dqk + 1), &max_abs};
         if (smelt__sparse_attn_dq(spec, placed->problem->args, &query, 1, &expected) == 0) {
-            finding->wrong = NULL;
+            finding->failed = 0;
             compare_heads(placed, query, &expected, memory + heads * (dqk + 2), finding);
         }
     }
@@ -264,7 +281,7 @@ static void compare_key(const struct smelt__placed *placed, const void *prepared
     const struct queries *queries = prepared;
     const smelt_sparse_attn_spec *spec = placed->problem->spec;
     double spread, cancelled, max_abs, *memory = malloc(2 * (size_t)spec->dqk * sizeof *memory);
-    finding->wrong = OUT_OF_MEMORY;
+    finding->failed = 1;
     if (memory) {
         double *const got = memory + spec->dqk;
         const struct smelt__sparse_attn_row_grads expected = {memory, &spread, &cancelled,
@@ -272,17 +289,14 @@ static void compare_key(const struct smelt__placed *placed, const void *prepared
         if (smelt__sparse_attn_dkv(spec, placed->problem->args, queries->numbers, queries->count,
                                    &key, 1, &expected) == 0) {
             const struct smelt__key_rows rows = smelt__sparse_attn_dkv_rows(placed->problem);
-            struct smelt__expected_row row = {
-                .grads = memory,
-                .columns = spec->dqk,
-                .spread = spread,
-                .lost = LOST_IN_DIFFERENCE * cancelled,
-                .none = !(cancelled > 0),
-                .nothing = "dkv of a row that nobody selects, or without weight, is not 0 or what "
-                           "it was"};
-            finding->wrong = NULL;
-            row.lost += smelt__key_row_read(placed, &rows, key, got);
-            smelt__grad_row_compare(got, &row, 0, finding);
+            struct smelt__expected_row row = {.grads = memory,
+                                              .columns = spec->dqk,
+                                              .spread = spread,
+                                              .lost = LOST_IN_DIFFERENCE * cancelled,
+                                              .none = !(cancelled > 0)};
+            finding->failed = smelt__key_row_read(placed, &rows, key, &row, got, finding) != 0;
+            if (!finding->failed)
+                smelt__grad_row_compare(got, &row, 0, finding);
             smelt__finding_enlarge(finding, LARGEST_SCORE, max_abs, 0);
         }
     }
@@ -305,17 +319,17 @@ static int64_t count_heads(const struct smelt__problem *problem) {
 static void compare_head(const struct smelt__placed *placed, const void *prepared, int64_t head,
                          struct smelt__finding *finding) {
     const struct queries *queries = prepared;
-    const float *dsink = smelt__placed_row(placed, TENSOR(DSINK), 0, 0, 0);
-    const double got = (double)dsink[head];
     double expected, terms;
     if (smelt__sparse_attn_dsink(placed->problem->spec, placed->problem->args, queries->numbers,
-                                 queries->count, (int)head, &expected, &terms) != 0)
-        finding->wrong = OUT_OF_MEMORY;
-    else if (!isfinite(got))
-        finding->wrong = "dsink is NaN, infinite or not written";
-    else if (!(terms > 0) && got != 0)
-        finding->wrong = "dsink of a head whose sink takes nothing is not 0";
-    else
+                                 queries->count, (int)head, &expected, &terms) != 0) {
+        finding->failed = 1;
+        return;
+    }
+    const float *const dsink =
+        smelt__compared_row(placed, finding, TENSOR(DSINK), head, 1, &expected);
+    const double got = (double)*dsink;
+    if (smelt__finding_rule(finding, DSINK_FINITE, isfinite(got), 0) &&
+        (terms > 0 || smelt__finding_rule(finding, DSINK_UNUSED, got == 0, 0)))
         smelt__finding_enlarge(finding, 0, fabs(got - expected) / fmax(terms, SMALLEST_TERMS), 0);
 }
 
@@ -334,6 +348,8 @@ const struct smelt__comparison
             .place = "head",
             .metrics = dq_metrics,
             .metric_count = ROW_METRICS,
+            .rules = dq_rules,
+            .rule_count = SMELT__GRAD_RULES,
             .count = count_queries,
             .wanted = is_computed,
             .compare = compare_query,
@@ -344,6 +360,8 @@ const struct smelt__comparison
             .place = "part",
             .metrics = dkv_metrics,
             .metric_count = ROW_METRICS,
+            .rules = dkv_rules,
+            .rule_count = SMELT__GRAD_RULES,
             .count = count_keys,
             .choose = choose_keys,
             .prepare = prepare_queries,
@@ -356,6 +374,8 @@ const struct smelt__comparison
             .place = "part",
             .metrics = dsink_metrics,
             .metric_count = 1,
+            .rules = dsink_rules,
+            .rule_count = DSINK_RULES,
             .count = count_heads,
             .prepare = prepare_queries,
             .release = release_queries,

@@ -210,10 +210,19 @@ static void tiny(void *args) {
 
 enum { RELATIVE, LARGEST_SCORE, METRICS };
 
+#define TARGET SMELT__OF(TENSOR(TARGET))
+
 static const struct smelt__metric metrics[METRICS] = {
     [RELATIVE] = {"relative_error", "target", "target, relative",
-                  "error of a slot, relative to the query's sum,", SMELT__LARGEST},
-    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST},
+                  "error of a slot, relative to the query's sum,", SMELT__LARGEST, TARGET},
+    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
+};
+
+enum { NUMBER, MASKED_SLOT, RULES };
+
+static const struct smelt__rule rules[RULES] = {
+    [NUMBER] = {"number", TARGET, "a slot's target is NaN, infinite, negative or not written"},
+    [MASKED_SLOT] = {"masked_slot", TARGET, "the target of a masked slot is not 0"},
 };
 
 /* What is off by a score of s: s itself by what the tensor cores cut off, each of dqk / 16 = 36
@@ -237,12 +246,11 @@ static void compare_row(const float *got, const double *expected, int64_t width,
     double sum = 0;
     for (int64_t i = 0; i < width; i++)
         sum += expected[i];
-    for (int64_t i = 0; i < width && !finding->wrong; i++) {
-        if (!isfinite(got[i]) || got[i] < 0)
-            finding->wrong = "a slot's target is NaN, infinite, negative or not written";
-        else if (expected[i] == 0 && got[i] != 0) /* none other is: exp() of doubles */
-            finding->wrong = "the target of a masked slot is not 0";
-        finding->wrong_place = i;
+    for (int64_t i = 0; i < width; i++) {
+        if (!smelt__finding_rule(finding, NUMBER, isfinite(got[i]) && got[i] >= 0, i) ||
+            (expected[i] == 0 && /* no other slot's is: exp() of doubles */
+             !smelt__finding_rule(finding, MASKED_SLOT, got[i] == 0, i)))
+            return;
         smelt__finding_enlarge(finding, RELATIVE,
                                fabs((double)got[i] - expected[i]) / fmax(sum, SMALLEST_SUM), i);
     }
@@ -256,10 +264,12 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     (void)prepared;
     if (!expected || smelt__sparse_scores_reference(problem->spec, problem->args, query, expected,
                                                     &largest) != 0) {
-        finding->wrong = "out of memory while computing the reference";
+        finding->failed = 1;
     } else {
+        const int64_t first =
+            smelt__problem_at(problem, TENSOR(TARGET), query / tokens, query % tokens, 0);
         smelt__finding_enlarge(finding, LARGEST_SCORE, largest, 0);
-        compare_row(smelt__placed_row(placed, TENSOR(TARGET), query / tokens, query % tokens, 0),
+        compare_row(smelt__compared_row(placed, finding, TENSOR(TARGET), first, width, expected),
                     expected, width, finding);
     }
     free(expected);
@@ -278,6 +288,8 @@ static const struct smelt__comparison by_query = {
     .place = "slot",
     .metrics = metrics,
     .metric_count = METRICS,
+    .rules = rules,
+    .rule_count = RULES,
     .count = count_queries,
     .wanted = is_computed,
     .compare = compare_query,

@@ -236,53 +236,77 @@ static int64_t count_rows(const struct smelt__problem *problem) {
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { METRIC_INDICES, METRIC_VALUES, METRIC_LENGTHS };
+enum { INDICES, VALUES_EXACT, LENGTHS, RULES };
 
-static const struct smelt__metric metrics[] = {
-    {"max_abs_error", "indices", "indices", "error of an index", SMELT__LARGEST},
-    {"max_abs_error", "values", "values", "error of a value", SMELT__LARGEST},
-    {"max_abs_error", "lengths", "lengths", "error of a length", SMELT__LARGEST}};
+static const struct smelt__rule rules[RULES] = {
+    [INDICES] = {"indices", SMELT__OF(TENSOR(INDICES)),
+                 "another index: the best in order, ties to the lowest, then -1"},
+    [VALUES_EXACT] = {"values", SMELT__OF(TENSOR(VALUES)), "a value is not its element's"},
+    [LENGTHS] = {"lengths", SMELT__OF(TENSOR(LENGTHS)), "the length is wrong"},
+};
 
-static double difference(float got, float expected) {
-    return memcmp(&got, &expected, sizeof got) == 0 ? 0
-           : isfinite(got) && isfinite(expected) && got != expected
-               ? fabs((double)got - (double)expected)
-               : INFINITY;
+/* A row as the reference has it, [topk] each; `numbers`: one of the two as they are told to
+ * smelt__compared_row. */
+struct expected {
+    int32_t *indices;
+    float *values;
+    double *numbers;
+};
+
+static void compare_row(const struct smelt__placed *placed, int64_t row, int64_t selected,
+                        const struct expected *expected, struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const int topk = ((const smelt_topk_select_spec *)problem->spec)->topk;
+    const double length = (double)selected;
+    for (int i = 0; i < topk; i++)
+        expected->numbers[i] = expected->indices[i];
+    const int32_t *const indices = smelt__compared_row(
+        placed, finding, TENSOR(INDICES), smelt__problem_at(problem, TENSOR(INDICES), row, 0, 0),
+        topk, expected->numbers);
+    for (int i = 0; i < topk; i++)
+        expected->numbers[i] = (double)expected->values[i];
+    const float *const values = smelt__compared_row(
+        placed, finding, TENSOR(VALUES), smelt__problem_at(problem, TENSOR(VALUES), row, 0, 0),
+        topk, expected->numbers);
+    const int32_t *const lengths =
+        smelt__compared_row(placed, finding, TENSOR(LENGTHS), row, 1, &length);
+    for (int i = 0; i < topk; i++) {
+        smelt__finding_rule(finding, INDICES, indices[i] == expected->indices[i], i);
+        if (values) /* -0 is not 0 */
+            smelt__finding_rule(finding, VALUES_EXACT,
+                                memcmp(&values[i], &expected->values[i], sizeof *values) == 0, i);
+    }
+    if (lengths)
+        smelt__finding_rule(finding, LENGTHS, *lengths == selected, 0);
 }
 
 static void compare(const struct smelt__placed *placed, const void *prepared, int64_t row,
                     struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
     const smelt_topk_select_spec *spec = problem->spec;
-    const int32_t *got = smelt__placed_row(placed, TENSOR(INDICES), row, 0, 0);
-    const float *got_values = smelt__placed_row(placed, TENSOR(VALUES), row, 0, 0);
-    const int32_t *lengths = smelt__placed_row(placed, TENSOR(LENGTHS), 0, 0, 0);
-    int32_t *indices = malloc((size_t)spec->topk * sizeof *indices);
-    float *values = malloc((size_t)spec->topk * sizeof *values);
+    const size_t topk = (size_t)spec->topk;
+    const struct expected expected = {malloc(topk * sizeof *expected.indices),
+                                      malloc(topk * sizeof *expected.values),
+                                      malloc(topk * sizeof *expected.numbers)};
     (void)prepared;
     const int64_t selected =
-        indices && values ? smelt__topk_select_reference(spec, problem->args, row,
-                                                         problem->layout[TENSOR(LOGITS)].strides[0],
-                                                         indices, values)
-                          : -1;
-    if (selected < 0)
-        finding->wrong = "out of memory";
-    for (int i = 0; selected >= 0 && i < spec->topk; i++) {
-        smelt__finding_enlarge(finding, METRIC_INDICES, fabs((double)got[i] - (double)indices[i]),
-                               i);
-        if (got_values)
-            smelt__finding_enlarge(finding, METRIC_VALUES, difference(got_values[i], values[i]), i);
-    }
-    if (lengths && selected >= 0)
-        smelt__finding_enlarge(finding, METRIC_LENGTHS, fabs((double)(lengths[row] - selected)), 0);
-    free(indices);
-    free(values);
+        expected.indices && expected.values && expected.numbers
+            ? smelt__topk_select_reference(spec, problem->args, row,
+                                           problem->layout[TENSOR(LOGITS)].strides[0],
+                                           expected.indices, expected.values)
+            : -1;
+    finding->failed = selected < 0;
+    if (selected >= 0)
+        compare_row(placed, row, selected, &expected, finding);
+    free(expected.indices);
+    free(expected.values);
+    free(expected.numbers);
 }
 
 static const struct smelt__comparison by_row = {.unit = "row",
                                                 .place = "place",
-                                                .metrics = metrics,
-                                                .metric_count = 3,
+                                                .rules = rules,
+                                                .rule_count = RULES,
                                                 .count = count_rows,
                                                 .compare = compare};
 

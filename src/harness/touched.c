@@ -9,19 +9,21 @@
 #include "harness/placed.h"
 #include "smelt/device.h"
 
-enum { GUARD = SMELT__GUARD, POISON = SMELT__POISON };
+enum { GUARD = SMELT__GUARD };
 
 struct scan {
     struct smelt__placed *placed;
     int tensor;
     const struct smelt__tensor_row *row;
     unsigned char *host;   /* the tensor's first byte */
+    int poison;            /* what it was filled with */
     _Atomic int64_t nan;   /* an element that was computed as NaN, or not at all; or -1 */
     _Atomic int64_t stray; /* a byte touched outside, relative to the tensor; INT64_MIN: none */
 };
 
-/* Whether an element is no number. Every int32 is one. */
-static int is_nan(enum smelt__element element, const unsigned char *at) {
+/* Whether an element is NaN or still poison. Half of the runs' poison of e4m3 is legal (guards.h).
+ */
+static int is_unwritten(enum smelt__element element, int poison, const unsigned char *at) {
     uint16_t half;
     float single;
     switch (element) {
@@ -31,10 +33,10 @@ static int is_nan(enum smelt__element element, const unsigned char *at) {
     case SMELT__FP32:
         memcpy(&single, at, sizeof single);
         return isnan(single);
-    case SMELT__E4M3: /* not written: what a conversion makes of NaN is 0x7f, and legal */
-        return *at == POISON;
+    case SMELT__E4M3:
+        return *at == 0xff;
     default:
-        return 0;
+        return at[0] == poison && at[1] == poison && at[2] == poison && at[3] == poison;
     }
 }
 
@@ -43,11 +45,11 @@ static int is_nan(enum smelt__element element, const unsigned char *at) {
 static void erase(struct scan *scan, int64_t begin, int64_t end) {
     const int64_t bytes = (int64_t)smelt__element_bytes(scan->row->element);
     for (int64_t at = begin; at < end; at += bytes)
-        if (is_nan(scan->row->element, scan->host + at)) {
+        if (is_unwritten(scan->row->element, scan->poison, scan->host + at)) {
             atomic_store(&scan->nan, at / bytes);
             break;
         }
-    memset(scan->host + begin, POISON, (size_t)(end - begin));
+    memset(scan->host + begin, scan->poison, (size_t)(end - begin));
 }
 
 enum { PIECE = 1 << 20 }; /* bytes that a thread takes at a time; whole elements */
@@ -80,11 +82,11 @@ static void scan_bytes(void *user, int64_t begin, int64_t end) {
     const int64_t front = (int64_t)scan->placed->buffers[scan->tensor].front;
     const unsigned char *bytes = scan->host - front;
     /* All equal to the first, and the first is poison: one fast pass. */
-    if (bytes[begin] == POISON &&
+    if (bytes[begin] == scan->poison &&
         memcmp(bytes + begin, bytes + begin + 1, (size_t)(end - begin - 1)) == 0)
         return;
     for (int64_t i = begin; i < end; i++)
-        if (bytes[i] != POISON) {
+        if (bytes[i] != scan->poison) {
             atomic_store(&scan->stray, i - front);
             return;
         }
@@ -116,13 +118,15 @@ static void print_element(const struct scan *scan, int64_t element, char *text, 
         snprintf(text + length, size - (size_t)length, "]");
 }
 
-static int verify_output(struct smelt__placed *placed, int tensor, char *message, size_t size) {
+static const char *verify_output(struct smelt__placed *placed, int tensor, char *message,
+                                 size_t size) {
     const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
     char name[128];
     struct scan scan = {.placed = placed,
                         .tensor = tensor,
                         .row = &placed->pass->tensors->rows[tensor],
-                        .host = buffer->host + buffer->front};
+                        .host = buffer->host + buffer->front,
+                        .poison = buffer->poison};
     atomic_init(&scan.nan, -1);
     atomic_init(&scan.stray, INT64_MIN);
     erase_computed(&scan);
@@ -133,15 +137,15 @@ static int verify_output(struct smelt__placed *placed, int tensor, char *message
     if (nan >= 0) {
         print_element(&scan, nan, name, sizeof name);
         snprintf(message, size, "%s: NaN, or not written at all", name);
-        return -1;
+        return "unwritten";
     }
     if (stray == INT64_MIN)
-        return 0;
+        return NULL;
     const int outside = stray < 0 || stray >= (int64_t)buffer->bytes;
     snprintf(message, size, "%s: byte %lld of %zu was written and is none that is computed%s",
              scan.row->name, (long long)stray, buffer->bytes,
              outside ? " (outside the tensor)" : "");
-    return -1;
+    return "stray";
 }
 
 /* Whether both guards of the workspace still hold what they were filled with. */
@@ -154,20 +158,21 @@ static int workspace_kept(const struct smelt__placed *placed) {
                                   sizeof guard) != SMELT_OK)
             return 0;
         for (int k = 0; k < GUARD; k++)
-            if (guard[k] != POISON)
+            if (guard[k] != workspace->poison)
                 return 0;
     }
     return 1;
 }
 
-int smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size) {
-    for (int i = 0; i < placed->pass->tensors->count; i++)
-        if (placed->buffers[i].host && verify_output(placed, i, message, size) != 0)
-            return -1;
-    if (workspace_kept(placed))
-        return 0;
+const char *smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size) {
+    const char *found = NULL;
+    for (int i = 0; i < placed->pass->tensors->count && !found; i++)
+        if (placed->buffers[i].host)
+            found = verify_output(placed, i, message, size);
+    if (found || workspace_kept(placed))
+        return found;
     snprintf(message, size, "a byte before or behind the workspace was written");
-    return -1;
+    return "workspace_guard";
 }
 
 /* FNV-1a. */

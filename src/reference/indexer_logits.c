@@ -76,7 +76,7 @@ double smelt__indexer_logit(const struct smelt__indexer_query *query, const smel
     undecided |= is_undecided(query, sum, counted, products, scale);
     *terms = undecided && !isnan(decided) && !isnan(scale) ? -INFINITY : *terms * fabs(scale);
     sum *= scale;
-    return isnan(sum) ? -INFINITY : sum;
+    return isnan(sum) ? -INFINITY : sum + 0.0; /* never -0 */
 }
 
 int smelt__indexer_logit_fits(double got, double logit, double terms) {

@@ -166,7 +166,7 @@ static void test_one_row_outweighs(void **state) {
     (void)state;
     static const double ROW_BAR = 8e-3, MANY = 4e-3; /* grad_rows.c's */
     for (int even = 0; even < 2; even++) {
-        struct smelt__finding finding = {.wrong = NULL};
+        struct smelt__finding finding = {.failed = 0};
         for (int row = 0; row < 1000; row++) {
             const double grad = even || row == 7 ? 1 : 1e-3, got = grad * (1 + ROW_BAR * 0.99);
             const struct smelt__expected_row expected = {.grads = &grad, .columns = 1};

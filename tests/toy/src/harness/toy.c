@@ -88,7 +88,8 @@ static void fill_rows(struct smelt__problem *problem, int tensor, uint64_t strea
         struct smelt__random random =
             smelt__random_at(problem->options.seed, stream, (uint64_t)row);
         for (int64_t i = 0; i < problem->extents[SMELT__TOY_WIDTH]; i++) {
-            const float drawn = (float)(smelt__random_below(&random, 2001) - 1000) / 64.0F;
+            const float any = (float)(smelt__random_below(&random, 2001) - 1000) / 64.0F;
+            const float drawn = smelt__random_below(&random, 8) ? any : 0.0F;
             to[smelt__problem_at(problem, tensor, row, 0, 0) + i] =
                 problem->options.own[SIGN] == POSITIVE ? fabsf(drawn) : drawn;
         }
@@ -121,8 +122,14 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
+/* What a comparison can find is declared: by which outputs it is about check knows that each is
+ * compared, and comparisons.c has a result just beyond each refused. */
 static const struct smelt__metric metrics[] = {
-    {"max_abs_error", "rows", "rows", "error of a row", SMELT__LARGEST}};
+    {"max_abs_error", "rows", "rows", "error of a row", SMELT__LARGEST,
+     SMELT__OF(SMELT__TOY_OUT) | SMELT__OF(SMELT__TOY_DX)}};
+
+static const struct smelt__rule rules[] = {
+    {"zero", SMELT__OF(SMELT__TOY_OUT), "what a factor makes of 0 is not 0"}};
 
 /* Products of small numbers: what is added rounds once. */
 static const double TOLERANCE = 1e-5;
@@ -130,15 +137,17 @@ static const double TOLERANCE = 1e-5;
 static void compare(const struct smelt__placed *placed, int from, int to, int64_t row,
                     struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const float *got = smelt__placed_row(placed, to, row, 0, 0);
+    const int64_t first = smelt__problem_at(problem, to, row, 0, 0);
     const float *source = smelt__problem_data(problem, from);
     const float *before = smelt__problem_data(problem, to); /* NULL: it is overwritten */
     for (int64_t i = 0; i < problem->extents[SMELT__TOY_WIDTH]; i++) {
-        const double start =
-            before ? (double)before[smelt__problem_at(problem, to, row, 0, 0) + i] : 0;
+        const double start = before ? (double)before[first + i] : 0;
         const double expected = smelt__toy_reference(
             (double)FACTOR, (double)source[smelt__problem_at(problem, from, row, 0, 0) + i], start);
-        smelt__finding_enlarge(finding, 0, fabs((double)got[i] - expected), i);
+        const float *const got = smelt__compared_row(placed, finding, to, first + i, 1, &expected);
+        if (!before && expected == 0)
+            smelt__finding_rule(finding, 0, *got == 0, i);
+        smelt__finding_enlarge(finding, 0, fabs((double)*got - expected), i);
     }
 }
 
@@ -160,14 +169,14 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
     results[0].bar = TOLERANCE;
 }
 
-#define BY_ROW(function)                                                                           \
+#define BY_ROW(function, rules_count)                                                              \
     {                                                                                              \
-        .unit = "row", .place = "element", .metrics = metrics, .metric_count = 1,                  \
-        .count = count_rows, .compare = (function), .judge = judge                                 \
+        .unit = "row", .place = "element", .metrics = metrics, .metric_count = 1, .rules = rules,  \
+        .rule_count = (rules_count), .count = count_rows, .compare = (function), .judge = judge    \
     }
 
-static const struct smelt__comparison forward_by_row = BY_ROW(compare_forward),
-                                      backward_by_row = BY_ROW(compare_backward);
+static const struct smelt__comparison forward_by_row = BY_ROW(compare_forward, 1),
+                                      backward_by_row = BY_ROW(compare_backward, 0);
 
 /* ---- the row --------------------------------------------------------------------------------- */
 

@@ -1,0 +1,269 @@
+/* See compared.h. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compared.h"
+#include "harness/guards.h"
+#include "reference/bf16.h"
+
+static enum smelt__element type_of(const struct bench *bench, int tensor) {
+    return bench->pass.tensors->rows[tensor].element;
+}
+
+int bench_tensor(const struct bench *bench, const char *name) {
+    for (int i = 0; i < bench->pass.tensors->count; i++)
+        if (strcmp(bench->pass.tensors->rows[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+int bench_has(const struct bench *bench, int tensor) {
+    return tensor >= 0 && bench->right[tensor] != NULL;
+}
+
+unsigned char *bench_at(const struct bench *bench, int tensor, int64_t element) {
+    const struct smelt__device_buffer *buffer = &bench->placed.buffers[tensor];
+    return buffer->host + buffer->front +
+           element * (int64_t)smelt__element_bytes(type_of(bench, tensor));
+}
+
+double bench_get(const struct bench *bench, int tensor, int64_t element) {
+    const unsigned char *at = bench_at(bench, tensor, element);
+    uint16_t half;
+    int32_t integer;
+    float single;
+    switch (type_of(bench, tensor)) {
+    case SMELT__BF16:
+        memcpy(&half, at, sizeof half);
+        return (double)smelt__bf16_to_float(half);
+    case SMELT__FP32:
+        memcpy(&single, at, sizeof single);
+        return (double)single;
+    case SMELT__INT32:
+        memcpy(&integer, at, sizeof integer);
+        return integer;
+    default:
+        return *at;
+    }
+}
+
+void bench_set(const struct bench *bench, int tensor, int64_t element, double value) {
+    unsigned char *at = bench_at(bench, tensor, element);
+    const float single = (float)value;
+    const uint16_t half = smelt__bf16_from_float(single);
+    const int32_t integer = type_of(bench, tensor) == SMELT__INT32 ? (int32_t)value : 0;
+    switch (type_of(bench, tensor)) {
+    case SMELT__BF16:
+        memcpy(at, &half, sizeof half);
+        break;
+    case SMELT__FP32:
+        memcpy(at, &single, sizeof single);
+        break;
+    case SMELT__INT32:
+        memcpy(at, &integer, sizeof integer);
+        break;
+    default:
+        *at = (unsigned char)value;
+        break;
+    }
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void take_answer(void *user, const struct smelt__placed *placed, int tensor, int64_t first,
+                        int64_t count, const double *expected) {
+    struct bench *bench = user;
+    int number = 0;
+    (void)placed;
+    assert_non_null(expected);
+    for (int i = bench->piece_count - 1; i >= 0 && bench->pieces[i].unit == bench->unit &&
+                                         bench->pieces[i].comparison == bench->comparison;
+         i--)
+        number += bench->pieces[i].tensor == tensor;
+    if (bench->piece_count == bench->piece_room) {
+        bench->piece_room = 2 * bench->piece_room + 64;
+        bench->pieces = realloc(bench->pieces, (size_t)bench->piece_room * sizeof *bench->pieces);
+        assert_non_null(bench->pieces);
+    }
+    bench->pieces[bench->piece_count] =
+        (struct piece){tensor, first, count, bench->comparison, bench->unit, number};
+    assert_true(count <= MOST_NUMBERS || !bench->about->prepare);
+    for (int64_t i = 0; i < count; i++) {
+        bench->expected[tensor][first + i] = expected[i];
+        bench->piece_of[tensor][first + i] = bench->piece_count;
+        bench_set(bench, tensor, first + i, expected[i]);
+        if (expected[i] < 0 && bench_get(bench, tensor, first + i) == 0)
+            bench_set(bench, tensor, first + i, 0); /* too small for its type: +0 */
+    }
+    bench->piece_count++;
+}
+
+/* Every unit, so that all that is computed is told. */
+static void answer(struct bench *bench, int number) {
+    const struct smelt__comparison *how = &bench->pass.comparisons[number];
+    void *prepared = NULL;
+    const int64_t count = how->count(&bench->problem);
+    struct smelt__finding finding;
+    if (how->prepare) {
+        prepared = how->prepare(&bench->placed, NULL, 0);
+        assert_non_null(prepared);
+    }
+    bench->comparison = number;
+    for (bench->unit = 0; bench->unit < count; bench->unit++) {
+        if (how->wanted && !how->wanted(&bench->problem, bench->unit))
+            continue;
+        memset(&finding, 0, sizeof finding);
+        how->compare(&bench->placed, prepared, bench->unit, &finding);
+        assert_int_equal(finding.failed, 0);
+        bench->compared[number]++;
+    }
+    if (prepared)
+        how->release(prepared);
+}
+
+static size_t all_bytes(const struct bench *bench, int tensor) {
+    return bench->placed.buffers[tensor].front + bench->placed.buffers[tensor].bytes + SMELT__GUARD;
+}
+
+void bench_restore(struct bench *bench) {
+    for (int i = 0; i < bench->pass.tensors->count; i++)
+        if (bench->right[i])
+            memcpy(bench->placed.buffers[i].host, bench->right[i], all_bytes(bench, i));
+}
+
+static void keep_answers(struct bench *bench) {
+    for (int i = 0; i < bench->pass.tensors->count; i++) {
+        if (!bench->placed.buffers[i].host)
+            continue;
+        bench->right[i] = malloc(all_bytes(bench, i));
+        assert_non_null(bench->right[i]);
+        memcpy(bench->right[i], bench->placed.buffers[i].host, all_bytes(bench, i));
+    }
+}
+
+void bench_open(struct bench *bench, smelt_context *context, const struct compared_pass *about,
+                const char *spec, const struct smelt__problem_options *options) {
+    memset(bench, 0, sizeof *bench);
+    bench->about = about;
+    bench->spec_text = spec;
+    if (smelt__harness_spec_parse(&bench->spec, spec) != SMELT_OK)
+        fail_msg("%s: %s", spec, smelt_last_error());
+    const struct smelt__harness_pass *pass = smelt__harness_spec_pass(&bench->spec, about->pass);
+    assert_non_null(pass);
+    bench->pass = *pass;
+    assert_int_equal(
+        smelt__problem_create(&bench->problem, bench->spec.op, pass, bench->spec.spec, options), 0);
+    assert_int_equal(smelt__placed_create(&bench->placed, context, &bench->problem), SMELT_OK);
+    assert_int_equal(smelt__placed_poison(&bench->placed), SMELT_OK);
+    assert_int_equal(smelt__placed_download(&bench->placed), SMELT_OK);
+    for (int i = 0; i < pass->tensors->count; i++) {
+        const size_t elements = bench->problem.buffers[i].elements;
+        if (!bench->placed.buffers[i].host)
+            continue;
+        bench->expected[i] = malloc(elements * sizeof(double));
+        bench->piece_of[i] = malloc(elements * sizeof(int32_t));
+        for (size_t k = 0; k < elements; k++) {
+            bench->expected[i][k] = (double)NAN;
+            bench->piece_of[i][k] = -1;
+        }
+    }
+    assert_in_range(pass->comparison_count, 1, 4);
+    memcpy(bench->comparisons, pass->comparisons,
+           (size_t)pass->comparison_count * sizeof *pass->comparisons);
+    bench->pass.comparisons = bench->comparisons;
+    bench->placed.answer = take_answer;
+    bench->placed.answer_user = bench;
+    for (int i = 0; i < pass->comparison_count; i++)
+        answer(bench, i);
+    bench->placed.answer = NULL;
+    bench->placed.pass = &bench->pass;
+    keep_answers(bench);
+    if (about->prepare)
+        about->prepare(bench);
+}
+
+void bench_close(struct bench *bench) {
+    for (int i = 0; i < bench->pass.tensors->count; i++) {
+        free(bench->expected[i]);
+        free(bench->piece_of[i]);
+        free(bench->right[i]);
+    }
+    free(bench->pieces);
+    free(bench->own);
+    smelt__placed_destroy(&bench->placed);
+    smelt__problem_destroy(&bench->problem);
+    smelt__harness_spec_free(&bench->spec);
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+static void compare(struct bench *bench) {
+    memset(&bench->result, 0, sizeof bench->result);
+    const int failed = smelt__check_compare(&bench->placed, INT32_MAX, &bench->result);
+    assert_int_equal(failed, bench->result.passed ? 0 : -1);
+    assert_int_equal(failed, bench->result.culprit ? -1 : 0);
+}
+
+/* All units, also where the harness would choose some. */
+static _Thread_local int64_t only_unit; /* -1: all */
+
+static int64_t choose_all(const struct smelt__placed *placed, int64_t most, int64_t *units) {
+    (void)placed;
+    for (int64_t i = 0; i < most; i++)
+        units[i] = i;
+    return most;
+}
+
+static int64_t choose_one(const struct smelt__placed *placed, int64_t most, int64_t *units) {
+    (void)placed;
+    *units = only_unit;
+    return most > 0;
+}
+
+static int64_t choose_none(const struct smelt__placed *placed, int64_t most, int64_t *units) {
+    (void)placed, (void)most, (void)units;
+    return 0;
+}
+
+static void set_choices(struct bench *bench, const struct piece *piece) {
+    const struct smelt__harness_pass *pass = bench->problem.pass;
+    for (int i = 0; i < pass->comparison_count; i++) {
+        bench->comparisons[i].choose = pass->comparisons[i].choose ? choose_all : NULL;
+        if (piece)
+            bench->comparisons[i].choose = i == piece->comparison ? choose_one : choose_none;
+    }
+    only_unit = piece ? piece->unit : -1;
+}
+
+const struct smelt__check_result *bench_compare(struct bench *bench) {
+    set_choices(bench, NULL);
+    compare(bench);
+    return &bench->result;
+}
+
+const struct smelt__check_result *bench_compare_unit(struct bench *bench,
+                                                     const struct piece *piece) {
+    set_choices(bench, piece);
+    compare(bench);
+    return &bench->result;
+}
+
+void expect_refused(struct bench *bench, const struct piece *piece, const char *culprit) {
+    const struct smelt__check_result *result =
+        culprit ? bench_compare_unit(bench, piece) : bench_compare(bench);
+    const char *got = result->culprit ? result->culprit : "nothing";
+    if (culprit ? strcmp(got, culprit) != 0 : !result->passed)
+        fail_msg("%s, %s, seed %llu: %s expected, %s found for %s of unit %lld, piece %d: %s",
+                 bench->spec_text, bench->pass.name,
+                 (unsigned long long)bench->problem.options.seed, culprit ? culprit : "nothing",
+                 got, bench->pass.tensors->rows[piece->tensor].name, (long long)piece->unit,
+                 piece->number, result->message);
+    bench_restore(bench);
+}

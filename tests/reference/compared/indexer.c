@@ -1,0 +1,370 @@
+/* What the outputs of the indexer's operators with logits and gradients are held to: see
+ * compared.h.
+ */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "compared.h"
+#include "reference/indexer_bwd.h"
+#include "reference/indexer_logits.h"
+#include "reference/indexer_loss.h"
+#include "reference/indexer_scores.h"
+#include "smelt/kernels.h"
+#include "tables.h"
+
+/* What fp32 may lose of a logit where numbers are small: 129 halves of its least. */
+#define LEAST (129 * 0x1p-150)
+
+static const struct smelt__problem_options window_problems[] = {
+    {.tokens = 24, .rows = 90, .lists = SMELT__LISTS_ADVERSARIAL, .strided = 1},
+    {.batches = 2, .tokens = 9, .rows = 70, .lists = SMELT__LISTS_RANDOM},
+};
+
+static const struct smelt__problem_options slot_problems[] = {
+    {.batches = 2,
+     .tokens = 10,
+     .rows = 50,
+     .lists = SMELT__LISTS_ADVERSARIAL,
+     .topk_length = 1,
+     .strided = 1},
+    {.tokens = 9, .rows = 60, .lists = SMELT__LISTS_CAUSAL, .dkv = SMELT__DKV_FP32},
+    {.tokens = 7, .rows = 70, .lists = SMELT__LISTS_RANDOM, .strided = 1, .dkv = SMELT__DKV_ADD},
+};
+
+/* own: [piece, columns], the sum of the sizes of what each logit is made of. */
+static void prepare_logits(struct bench *bench) {
+    const int64_t rows = bench->problem.options.rows;
+    double logits[MOST_NUMBERS];
+    smelt_indexer_logits_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    bench->own = calloc((size_t)(bench->piece_count * rows), sizeof *bench->own);
+    for (int i = 0; i < bench->piece_count; i++)
+        assert_int_equal(smelt__indexer_logits_reference(bench->spec.spec, &args,
+                                                         bench->pieces[i].unit, logits,
+                                                         bench->own + i * rows),
+                         0);
+}
+
+static void prepare_scores(struct bench *bench) {
+    const int64_t width = bench->pieces[0].count;
+    double logits[MOST_NUMBERS];
+    smelt_indexer_scores_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    bench->own = calloc((size_t)(bench->piece_count * width), sizeof *bench->own);
+    for (int i = 0; i < bench->piece_count; i++)
+        assert_int_equal(smelt__indexer_scores_reference(bench->spec.spec, &args,
+                                                         bench->pieces[i].unit, logits,
+                                                         bench->own + i * width),
+                         0);
+}
+
+static const double *terms_of(const struct bench *bench, const struct piece *piece) {
+    return bench->own + (piece - bench->pieces) * piece->count;
+}
+
+static void size_of_logits(const struct bench *bench, const struct piece *piece, double *sizes) {
+    for (int64_t i = 0; i < piece->count; i++)
+        sizes[i] = terms_of(bench, piece)[i];
+}
+
+static double bar_of_bf16(const struct bench *bench, double parts) {
+    (void)bench, (void)parts;
+    return 1e-5;
+}
+
+static double bar_of_logits(const struct bench *bench, double parts) {
+    const smelt_indexer_logits_spec *spec = bench->spec.spec;
+    return spec->dtype == SMELT_INDEXER_FP8 ? 5e-4 : bar_of_bf16(bench, parts);
+}
+
+static int is_inside(const struct bench *bench, const struct piece *piece, int64_t element) {
+    const int64_t key = element - piece->first;
+    const smelt_indexer_logits_args *args = bench->problem.args;
+    return key >= ((const int32_t *)args->window_begin.data)[piece->unit] &&
+           key < ((const int32_t *)args->window_end.data)[piece->unit];
+}
+
+static int is_outside(const struct bench *bench, const struct piece *piece, int64_t element) {
+    return !is_inside(bench, piece, element);
+}
+
+/* Where either infinity is right, only numbers are wrong. */
+static int is_decided(const struct bench *bench, const struct piece *piece, int64_t element) {
+    return is_inside(bench, piece, element) &&
+           !(terms_of(bench, piece)[element - piece->first] < 0);
+}
+
+static const struct compared_metric logits_metrics[] = {
+    {"logits", EACH_ELEMENT, size_of_logits, bar_of_logits, LEAST, {"logits"}}, {0}};
+
+static const struct compared_rule logits_rules[] = {
+    {"number", {"logits"}, NO_MINUS_0, is_inside},
+    {"infinite", {"logits"}, SAME_INFINITY, is_decided},
+    {"outside_window", {"logits"}, MINUS_INF, is_outside},
+    {0},
+};
+
+static const char *const logits_specs[] = {"indexer_logits:heads=3,dim=64,dtype=bf16",
+                                           "indexer_logits:heads=3,dim=64,dtype=fp8", NULL};
+
+static const struct compared_pass logits_passes[] = {{SMELT_PASS_FORWARD, logits_specs,
+                                                      window_problems, 2, logits_metrics,
+                                                      logits_rules, prepare_logits, NULL}};
+
+const struct compared compared_indexer_logits = {"indexer_logits", logits_passes, 1};
+
+/* ---- indexer_scores -------------------------------------------------------------------------- */
+
+static int is_valid(const struct bench *bench, const struct piece *piece, int64_t element) {
+    smelt_indexer_scores_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    const int64_t slot = element - piece->first;
+    const int32_t *lengths = args.topk_length.data;
+    const int32_t index =
+        ((const int32_t *)args.indices.data)[piece->unit * args.indices.strides[0] + slot];
+    return index >= 0 && index < args.rows &&
+           (!lengths || slot < lengths[piece->unit * args.topk_length.strides[0]]);
+}
+
+static int is_masked(const struct bench *bench, const struct piece *piece, int64_t element) {
+    return !is_valid(bench, piece, element);
+}
+
+static int is_decided_slot(const struct bench *bench, const struct piece *piece, int64_t element) {
+    return is_valid(bench, piece, element) && !(terms_of(bench, piece)[element - piece->first] < 0);
+}
+
+static const struct compared_metric scores_metrics[] = {
+    {"logits", EACH_ELEMENT, size_of_logits, bar_of_bf16, LEAST, {"logits"}}, {0}};
+
+static const struct compared_rule scores_rules[] = {
+    {"number", {"logits"}, NO_MINUS_0, is_valid},
+    {"infinite", {"logits"}, SAME_INFINITY, is_decided_slot},
+    {"masked_slot", {"logits"}, MINUS_INF, is_masked},
+    {0},
+};
+
+static const char *const scores_specs[] = {"indexer_scores:heads=3,dim=64,topk=24", NULL};
+
+static const struct compared_pass scores_passes[] = {{SMELT_PASS_FORWARD, scores_specs,
+                                                      slot_problems, 3, scores_metrics,
+                                                      scores_rules, prepare_scores, NULL}};
+
+const struct compared compared_indexer_scores = {"indexer_scores", scores_passes, 1};
+
+/* ---- indexer_bwd ----------------------------------------------------------------------------- */
+
+/* own: two numbers a piece, as tables.h has it; of dweights the sum of its terms' sizes. */
+static void prepare_bwd(struct bench *bench) {
+    const smelt_indexer_bwd_spec *spec = bench->spec.spec;
+    double grads[MOST_NUMBERS], dweights, terms;
+    smelt_indexer_bwd_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    bench->own = calloc((size_t)bench->piece_count * 2, sizeof *bench->own);
+    for (int i = 0; i < bench->piece_count; i++) {
+        const struct piece *piece = &bench->pieces[i];
+        double *const own = bench->own + 2 * i;
+        struct smelt__indexer_bwd_row row = {.grads = grads};
+        assert_int_equal(piece->comparison == 0
+                             ? smelt__indexer_bwd_head(spec, &args, piece->unit, piece->number,
+                                                       &row, &dweights, &terms)
+                             : smelt__indexer_bwd_key(spec, &args, piece->unit, &row),
+                         0);
+        own[0] = fmax(norm_of_numbers(grads, spec->dim), row.spread);
+        own[1] = row.doubtful + lost_by_adding(bench, piece);
+        if (piece->count == 1)
+            own[0] = terms;
+    }
+}
+
+static void size_of_dweights(const struct bench *bench, const struct piece *piece, double *sizes) {
+    *sizes = bench->own[2 * (piece - bench->pieces)];
+}
+
+static double bar_of_rows(const struct bench *bench, double parts) {
+    (void)bench;
+    return 4e-3 + 4e-3 / fmax(parts, 1);
+}
+
+static double bar_of_row(const struct bench *bench, double parts) {
+    (void)bench, (void)parts;
+    return 8e-3;
+}
+
+#define DK                                                                                         \
+    { "dk", "dk_fp32", "dk_sum" }
+
+static const struct compared_metric bwd_metrics[] = {
+    {"dq", ALL_PIECES, size_of_all_grads, bar_of_rows, 0, {"dq"}},
+    {"dq_row", EACH_PIECE, size_of_grads, bar_of_row, 0, {"dq"}},
+    {"dweights", EACH_ELEMENT, size_of_dweights, bar_of_bf16, 0, {"dweights"}},
+    {"dk", ALL_PIECES, size_of_all_grads, bar_of_rows, 0, DK},
+    {"dk_row", EACH_PIECE, size_of_grads, bar_of_row, 0, DK},
+    {0},
+};
+
+static const struct compared_rule bwd_rules[] = {
+    {"dq_finite", {"dq"}, FINITE, NULL},
+    {"dq_nothing", {"dq"}, ZERO, is_nothing},
+    {"dk_finite", DK, FINITE, NULL},
+    {"dk_nothing", DK, ZERO, is_nothing},
+    {0},
+};
+
+/* Of a query without a valid slot the gradient of a weight is 0, and anything else infinitely
+ * wrong. */
+static void plant_dweights(struct bench *bench) {
+    static const double values[] = {1e-40, (double)NAN, INFINITY};
+    const int dweights = bench_tensor(bench, "dweights");
+    for (int i = 0; i < bench->piece_count; i++)
+        for (int k = 0; k < 3; k++) {
+            const struct piece *piece = &bench->pieces[i];
+            if (piece->tensor != dweights || (k == 0 && bench->own[2 * i] > 0) || (k && i % 8))
+                continue;
+            bench_set(bench, dweights, piece->first, values[k]);
+            expect_refused(bench, piece, "dweights");
+        }
+}
+
+static const char *const bwd_specs[] = {"indexer_bwd:heads=3,dim=64,topk=24",
+                                        "indexer_bwd:heads=2,dim=128,topk=24,deterministic=1",
+                                        NULL};
+
+static const struct compared_pass bwd_passes[] = {{SMELT_PASS_BACKWARD, bwd_specs, slot_problems, 3,
+                                                   bwd_metrics, bwd_rules, prepare_bwd,
+                                                   plant_dweights}};
+
+const struct compared compared_indexer_bwd = {"indexer_bwd", bwd_passes, 1};
+
+/* ---- indexer_loss ---------------------------------------------------------------------------- */
+
+enum { SCORES, WEIGHTED, OUTPUTS, TRAINED = 1, ODD = 2, WITH_LOSSES = 1 }; /* its own options */
+
+/* ODD: of odd seeds' losses none is infinite; each_bench adds its own, so here both are tried. */
+static const struct smelt__problem_options loss_problems[] = {
+    {.tokens = 20,
+     .rows = 60,
+     .lists = SMELT__LISTS_ADVERSARIAL,
+     .topk_length = 1,
+     .strided = 1,
+     .own = {[OUTPUTS] = WITH_LOSSES}},
+    {.tokens = 9,
+     .rows = 60,
+     .lists = SMELT__LISTS_CAUSAL,
+     .own = {[SCORES] = TRAINED, [WEIGHTED] = 1, [OUTPUTS] = WITH_LOSSES}},
+};
+
+/* own: [T, width] sizes of a slot's gradient, then [T] the sizes of losses, then the loss's. */
+static void prepare_loss(struct bench *bench) {
+    smelt_indexer_loss_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    const int64_t width = args.width, tokens = args.tokens;
+    const float *const grad_loss = args.grad_loss.data;
+    double q[MOST_NUMBERS], p[MOST_NUMBERS];
+    bench->own = calloc((size_t)(tokens * width + tokens + 1), sizeof *bench->own);
+    double *const losses = bench->own + tokens * width, *const loss = losses + tokens;
+    *loss = (double)FLT_MIN;
+    for (int64_t query = 0; query < tokens; query++) {
+        const struct smelt__indexer_loss_found found =
+            smelt__indexer_loss_reference(&args, query, q, p, NULL);
+        const double factor = fabs(found.weight * (grad_loss ? (double)*grad_loss : 1));
+        for (int64_t i = 0; i < width; i++)
+            bench->own[query * width + i] = factor * (q[i] + p[i]) + 1e-30;
+        losses[query] = fabs(found.weight) * (1 + found.terms) + (double)FLT_MIN;
+        *loss += fabs(found.loss) + 0.01 * fabs(found.weight);
+    }
+}
+
+static void size_of_slots(const struct bench *bench, const struct piece *piece, double *sizes) {
+    for (int64_t i = 0; i < piece->count; i++)
+        sizes[i] = bench->own[piece->unit * piece->count + i];
+}
+
+static void size_of_grad(const struct bench *bench, const struct piece *piece, double *sizes) {
+    double squares = 0;
+    for (int64_t i = 0; i < piece->count; i++)
+        squares += pow(fmax(fabs(bench->expected[piece->tensor][piece->first + i]),
+                            0.01 * bench->own[piece->unit * piece->count + i]),
+                       2);
+    *sizes = sqrt(squares);
+}
+
+static void size_of_losses(const struct bench *bench, const struct piece *piece, double *sizes) {
+    const int64_t tokens = bench->problem.extents[0], width = bench->problem.options.width;
+    *sizes = bench->own[tokens * width + piece->unit];
+}
+
+static void size_of_loss(const struct bench *bench, const struct piece *piece, double *sizes) {
+    const int64_t tokens = bench->problem.extents[0], width = bench->problem.options.width;
+    (void)piece;
+    *sizes = bench->own[tokens * width + tokens];
+}
+
+static double bar_of_grad(const struct bench *bench, double parts) {
+    (void)bench, (void)parts;
+    return 1e-3;
+}
+
+static double bar_of_slot(const struct bench *bench, double parts) {
+    (void)bench, (void)parts;
+    return 2e-5;
+}
+
+static double bar_of_loss(const struct bench *bench, double parts) {
+    (void)bench, (void)parts;
+    return 1e-4;
+}
+
+static const struct compared_metric loss_metrics[] = {
+    {"grad", ALL_PIECES, size_of_grad, bar_of_grad, 0, {"grad"}},
+    {"slot", EACH_ELEMENT, size_of_slots, bar_of_slot, 0, {"grad"}},
+    {"losses", EACH_ELEMENT, size_of_losses, bar_of_bf16, 0, {"losses"}},
+    {"loss", EACH_ELEMENT, size_of_loss, bar_of_loss, 0, {"loss"}},
+    {0},
+};
+
+static int is_masked_slot(const struct bench *bench, const struct piece *piece, int64_t element) {
+    smelt_indexer_loss_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    const int64_t slot = element - piece->first;
+    const int32_t *lengths = args.topk_length.data;
+    const int32_t index =
+        ((const int32_t *)args.indices.data)[piece->unit * args.indices.strides[0] + slot];
+    return index < 0 || index >= args.rows ||
+           (lengths && slot >= lengths[piece->unit * args.topk_length.strides[0]]);
+}
+
+static const struct compared_rule loss_rules[] = {{"masked_slot", {"grad"}, ZERO, is_masked_slot},
+                                                  {0}};
+
+/* Neither NaN nor an infinity is any of these. */
+static void plant_no_number(struct bench *bench) {
+    static const char *const names[][2] = {
+        {"losses", "losses"}, {"loss", "loss"}, {"grad", "grad"}};
+    static const double values[] = {(double)NAN, INFINITY};
+    for (int i = 0; i < bench->piece_count; i++)
+        for (int k = 0; k < 3; k++)
+            for (int n = 0; n < 2; n++) {
+                const struct piece *piece = &bench->pieces[i];
+                if (bench_tensor(bench, names[k][0]) != piece->tensor ||
+                    (k == 2 && is_masked_slot(bench, piece, piece->first)))
+                    continue;
+                bench_set(bench, piece->tensor, piece->first, values[n]);
+                expect_refused(bench, piece, names[k][1]);
+            }
+}
+
+static const char *const loss_specs[] = {"indexer_loss:topk=24", NULL};
+
+static const struct compared_pass loss_passes[] = {{SMELT_PASS_FORWARD, loss_specs, loss_problems,
+                                                    2, loss_metrics, loss_rules, prepare_loss,
+                                                    plant_no_number}};
+
+const struct compared compared_indexer_loss = {"indexer_loss", loss_passes, 1};

@@ -1,0 +1,25 @@
+/* What several tables say in the same way. */
+#ifndef SMELT_TEST_COMPARED_TABLES_H
+#define SMELT_TEST_COMPARED_TABLES_H
+
+#include "compared.h"
+
+double norm_of_numbers(const double *numbers, int64_t count);
+/* Of what is expected. */
+double norm_of(const struct bench *bench, const struct piece *piece);
+
+void size_is_1(const struct bench *bench, const struct piece *piece, double *sizes);
+
+/* Gradients whose bench->own has two numbers a piece: its size apart from rounding, and what may be
+ * lost of it besides; both are 0 where nothing has a part in it. */
+void size_of_grads(const struct bench *bench, const struct piece *piece, double *sizes);
+void size_of_all_grads(const struct bench *bench, const struct piece *piece, double *sizes);
+int is_nothing(const struct bench *bench, const struct piece *piece, int64_t element);
+
+/* What an fp32 addition to a start value loses of it: 0 of an output that is not added to. */
+double lost_by_adding(const struct bench *bench, const struct piece *piece);
+
+/* A rule that was tried by hand. */
+void count_plant(const struct bench *bench, const char *rule);
+
+#endif

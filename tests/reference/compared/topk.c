@@ -1,0 +1,333 @@
+/* What the outputs of indexer_topk are held to: see compared.h. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compared.h"
+#include "reference/indexer_topk.h"
+#include "smelt/kernels.h"
+#include "tables.h"
+
+#define LEAST (129 * 0x1p-150)
+
+static const smelt_indexer_topk_spec *spec_of(const struct bench *bench) {
+    return bench->spec.spec;
+}
+
+static int64_t rows_of(const struct bench *bench) {
+    return bench->problem.options.rows;
+}
+
+/* own: [T, 2, rows], the logits and the sums of the sizes of what they are made of. */
+static void prepare(struct bench *bench) {
+    const int64_t tokens = bench->problem.extents[0], rows = rows_of(bench);
+    smelt_indexer_topk_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    bench->own = calloc((size_t)(tokens * 2 * rows), sizeof *bench->own);
+    for (int64_t query = 0; query < tokens; query++)
+        assert_int_equal(smelt__indexer_topk_reference(spec_of(bench), &args, query,
+                                                       bench->own + 2 * query * rows,
+                                                       bench->own + (2 * query + 1) * rows),
+                         0);
+}
+
+static double tolerance(const struct bench *bench) {
+    return spec_of(bench)->dtype == SMELT_INDEXER_FP8 ? 5e-4 : 1e-5;
+}
+
+/* A query's window and results; [topk] from the copy. */
+struct query {
+    int64_t number, begin, end, added, wanted;
+    int indices, values, lengths; /* tensors; -1: not there */
+    int64_t first_index, first_value;
+    const double *logits, *terms;
+    const struct piece *piece; /* of its indices */
+};
+
+static struct query query_of(const struct bench *bench, int64_t number) {
+    const smelt_indexer_topk_args *args = bench->problem.args;
+    const int32_t *offsets = args->offset.data;
+    const int64_t rows = rows_of(bench), topk = spec_of(bench)->topk;
+    const int64_t begin = ((const int32_t *)args->window_begin.data)[number];
+    const int64_t end = ((const int32_t *)args->window_end.data)[number];
+    struct query query = {.number = number,
+                          .begin = begin < 0 ? 0 : begin,
+                          .end = end > rows ? rows : end,
+                          .added = args->index_offset + (offsets ? offsets[number] : 0),
+                          .logits = bench->own + 2 * number * rows,
+                          .terms = bench->own + (2 * number + 1) * rows};
+    query.wanted = query.end > query.begin ? query.end - query.begin : 0;
+    query.wanted = query.wanted < topk ? query.wanted : topk;
+    query.indices = bench_tensor(bench, "indices");
+    query.values =
+        bench_has(bench, bench_tensor(bench, "values")) ? bench_tensor(bench, "values") : -1;
+    query.lengths =
+        bench_has(bench, bench_tensor(bench, "lengths")) ? bench_tensor(bench, "lengths") : -1;
+    query.first_index = smelt__problem_at(&bench->problem, query.indices, number, 0, 0);
+    if (query.values >= 0)
+        query.first_value = smelt__problem_at(&bench->problem, query.values, number, 0, 0);
+    query.piece = &bench->pieces[bench->piece_of[query.indices][query.first_index]];
+    return query;
+}
+
+static int64_t key_at(const struct bench *bench, const struct query *query, int64_t slot) {
+    return (int64_t)bench->expected[query->indices][query->first_index + slot] - query->added;
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+/* Below 0 where an error would change the order. */
+static void size_of_values(const struct bench *bench, const struct piece *piece, double *sizes) {
+    const struct query query = query_of(bench, piece->unit);
+    const double *values = bench->expected[piece->tensor] + piece->first;
+    for (int64_t i = 0; i < piece->count; i++) {
+        const int64_t key = i < query.wanted ? key_at(bench, &query, i) : -1;
+        const double room = 4 * tolerance(bench) * (key < 0 ? 0 : query.terms[key]);
+        const int crowded = (i > 0 && !(values[i - 1] - values[i] > room)) ||
+                            (i + 1 < piece->count && !(values[i] - values[i + 1] > room));
+        sizes[i] = key < 0 ? 0 : query.terms[key];
+        if (spec_of(bench)->order == SMELT_TOPK_BY_SCORE && crowded)
+            sizes[i] = -sizes[i];
+    }
+}
+
+static double bar(const struct bench *bench, double parts) {
+    (void)parts;
+    return tolerance(bench);
+}
+
+static const struct compared_metric metrics[] = {
+    {"choice", BY_THE_TABLE, NULL, bar, 0, {NULL}},
+    {"values", EACH_ELEMENT, size_of_values, bar, LEAST, {"values"}},
+    {0}};
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+static const struct compared_rule rules[] = {
+    {"index_behind", {"indices"}, BY_HAND, NULL},
+    {"value_behind", {"values"}, BY_HAND, NULL},
+    {"in_window", {"indices"}, BY_HAND, NULL},
+    {"distinct", {"indices"}, BY_HAND, NULL},
+    {"ascending", {"indices"}, BY_HAND, NULL},
+    {"length", {"lengths"}, BY_HAND, NULL},
+    {"value_number", {"values"}, BY_HAND, NULL},
+    {"descending", {"values"}, BY_HAND, NULL},
+    {"value_infinite", {"values"}, BY_HAND, NULL},
+    {"infinite_choice", {"indices"}, BY_HAND, NULL},
+    {0},
+};
+
+static void expect(struct bench *bench, const struct query *query, const char *rule) {
+    expect_refused(bench, query->piece, rule);
+    count_plant(bench, rule);
+}
+
+static void set_index(const struct bench *bench, const struct query *query, int64_t slot,
+                      int64_t index) {
+    bench_set(bench, query->indices, query->first_index + slot, (double)index);
+}
+
+static void set_value(const struct bench *bench, const struct query *query, int64_t slot,
+                      double value) {
+    if (query->values >= 0)
+        bench_set(bench, query->values, query->first_value + slot, value);
+}
+
+/* Of a row whose window has fewer keys than are asked for. */
+static void plant_behind(struct bench *bench, const struct query *query) {
+    const int64_t last = spec_of(bench)->topk - 1;
+    for (int64_t slot = query->wanted; slot <= last; slot = slot == last ? last + 1 : last) {
+        set_index(bench, query, slot, query->added + query->begin);
+        expect(bench, query, "index_behind");
+        if (query->values < 0)
+            continue;
+        set_value(bench, query, slot, -(double)FLT_MAX);
+        expect(bench, query, "value_behind");
+    }
+}
+
+static void swap_slots(const struct bench *bench, const struct query *query, int64_t slot) {
+    for (int i = 0; i < 2; i++) {
+        const double *values =
+            query->values < 0 ? NULL : bench->expected[query->values] + query->first_value;
+        set_index(bench, query, slot + i, key_at(bench, query, slot + 1 - i) + query->added);
+        if (values)
+            set_value(bench, query, slot + i, values[slot + 1 - i]);
+    }
+}
+
+static void plant_indices(struct bench *bench, const struct query *query) {
+    const int64_t last = query->wanted - 1;
+    set_index(bench, query, 0, query->begin - 1 + query->added);
+    expect(bench, query, "in_window");
+    set_index(bench, query, last, query->end + query->added);
+    expect(bench, query, "in_window");
+    if (last > 0) {
+        set_index(bench, query, last, key_at(bench, query, 0) + query->added);
+        expect(bench, query, "distinct");
+    }
+    for (int64_t slot = 0; slot<last; slot += last - 1> 0 ? last - 1 : 1) {
+        swap_slots(bench, query, slot);
+        if (spec_of(bench)->order == SMELT_TOPK_BY_INDEX)
+            expect(bench, query, "ascending");
+        else if (query->values >= 0)
+            expect(bench, query, "descending");
+        bench_restore(bench);
+    }
+}
+
+static void plant_values(struct bench *bench, const struct query *query) {
+    const double first = bench->expected[query->values][query->first_value];
+    set_value(bench, query, 0, (double)NAN);
+    expect(bench, query, "value_number");
+    if (!isfinite(first))
+        return;
+    set_value(bench, query, 0, INFINITY);
+    expect(bench, query, "value_infinite");
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+static const double *sorting; /* logits */
+
+static int by_logit(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    const float p = (float)sorting[x], q = (float)sorting[y];
+    return p != q ? (p > q ? -1 : 1) : (x > y) - (x < y);
+}
+
+static int by_number(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* These keys, in the order that is asked for, with their values. */
+static void set_choice(const struct bench *bench, const struct query *query, int64_t *keys) {
+    sorting = query->logits;
+    qsort(keys, (size_t)query->wanted, sizeof *keys,
+          spec_of(bench)->order == SMELT_TOPK_BY_INDEX ? by_number : by_logit);
+    for (int64_t i = 0; i < query->wanted; i++) {
+        set_index(bench, query, i, keys[i] + query->added);
+        set_value(bench, query, i, (double)(float)(query->logits[keys[i]] + 0.0));
+    }
+}
+
+static int is_finite(const struct query *query, int64_t key) {
+    return isfinite(query->logits[key]) && isfinite(query->terms[key]);
+}
+
+/* By how much the best key left out is better than the worst chosen. */
+static double choice_error(const struct query *query, const uint8_t *chosen) {
+    double best = -INFINITY, worst = INFINITY, terms = 0;
+    int64_t left = -1, taken = -1;
+    for (int64_t key = query->begin; key < query->end; key++) {
+        if (!is_finite(query, key))
+            continue;
+        if (chosen[key] && query->logits[key] < worst)
+            worst = query->logits[taken = key];
+        if (!chosen[key] && query->logits[key] > best)
+            best = query->logits[left = key];
+    }
+    if (left < 0 || taken < 0 || best - worst <= 2 * LEAST)
+        return 0;
+    terms = query->terms[left] + query->terms[taken];
+    return (best - worst - 2 * LEAST) / terms;
+}
+
+static double metric(const struct smelt__check_result *result, const char *name) {
+    for (int i = 0; i < result->metric_count; i++)
+        if (strcmp(result->metrics[i].metric->name, name) == 0)
+            return result->metrics[i].value;
+    return (double)NAN;
+}
+
+/* A key of those left out in the place of one chosen. */
+static void plant_choice(struct bench *bench, const struct query *query, int64_t slot,
+                         int64_t other) {
+    const int64_t replaced = key_at(bench, query, slot);
+    uint8_t chosen[MOST_NUMBERS];
+    int64_t keys[MOST_NUMBERS];
+    memset(chosen, 0, sizeof chosen);
+    for (int64_t i = 0; i < query->wanted; i++) {
+        keys[i] = i == slot ? other : key_at(bench, query, i);
+        chosen[keys[i]] = 1;
+    }
+    set_choice(bench, query, keys);
+    if (!is_finite(query, replaced) || !is_finite(query, other)) {
+        const int infinite = isinf(query->logits[other]) || isinf(query->logits[replaced]);
+        const int worse = query->logits[other] < query->logits[replaced] ||
+                          (query->logits[other] == query->logits[replaced] && other > replaced);
+        if (infinite && worse && !(query->terms[other] < 0) && !(query->terms[replaced] < 0))
+            expect(bench, query, "infinite_choice");
+        bench_restore(bench);
+        return;
+    }
+    const double error = choice_error(query, chosen);
+    const struct smelt__check_result *result = bench_compare_unit(bench, query->piece);
+    if (fabs(metric(result, "choice") - error) > 1e-9 * error)
+        fail_msg("%s: choice %.9g, %.9g expected", bench->spec_text, metric(result, "choice"),
+                 error);
+    bench_restore(bench);
+    set_choice(bench, query, keys);
+    if (error > tolerance(bench))
+        expect_refused(bench, query->piece, "choice");
+    bench_restore(bench);
+}
+
+static void plant_choices(struct bench *bench, const struct query *query) {
+    uint8_t chosen[MOST_NUMBERS];
+    memset(chosen, 0, sizeof chosen);
+    for (int64_t i = 0; i < query->wanted; i++)
+        chosen[key_at(bench, query, i)] = 1;
+    for (int64_t other = query->begin; other < query->end; other += 3)
+        if (!chosen[other])
+            plant_choice(bench, query, (other - query->begin) % query->wanted, other);
+}
+
+static void plant(struct bench *bench) {
+    const int64_t tokens = bench->problem.extents[0];
+    for (int64_t number = 0; number < tokens; number++) {
+        const struct query query = query_of(bench, number);
+        if (query.wanted < spec_of(bench)->topk)
+            plant_behind(bench, &query);
+        for (int i = -1; i < 2 && query.lengths >= 0; i += 2) {
+            bench_set(bench, query.lengths, number, (double)(query.wanted + i));
+            expect(bench, &query, "length");
+        }
+        if (query.wanted == 0)
+            continue;
+        plant_indices(bench, &query);
+        if (query.values >= 0)
+            plant_values(bench, &query);
+        plant_choices(bench, &query);
+    }
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct smelt__problem_options problems[] = {
+    {.tokens = 26,
+     .rows = 70,
+     .lists = SMELT__LISTS_ADVERSARIAL,
+     .topk_length = 1,
+     .max_logits = 1,
+     .strided = 1},
+    {.batches = 2, .tokens = 5, .rows = 70, .lists = SMELT__LISTS_RANDOM},
+    {.tokens = 9, .rows = 60, .lists = SMELT__LISTS_FULL, .max_logits = 1},
+};
+
+static const char *const specs[] = {"indexer_topk:heads=3,dim=64,dtype=bf16,topk=20",
+                                    "indexer_topk:heads=3,dim=64,dtype=fp8,topk=20,order=score",
+                                    NULL};
+
+static const struct compared_pass passes[] = {
+    {SMELT_PASS_FORWARD, specs, problems, 3, metrics, rules, prepare, plant}};
+
+const struct compared compared_indexer_topk = {"indexer_topk", passes, 1};
