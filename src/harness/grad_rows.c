@@ -92,7 +92,7 @@ struct fill {
     const struct smelt__problem *problem;
     const struct smelt__key_rows *rows;
     uint64_t stream;
-    struct smelt__normals normals;
+    const struct smelt__normals *normals;
 };
 
 static void fill_rows(void *user, int64_t begin, int64_t end) {
@@ -105,7 +105,7 @@ static void fill_rows(void *user, int64_t begin, int64_t end) {
         float *const to = sum_row(fill->problem, fill->rows, key);
         for (int d = 0; d < columns; d++) {
             if (d % PIECE == 0)
-                smelt__normals_row(&fill->normals, fill->problem->options.seed, fill->stream,
+                smelt__normals_row(fill->normals, fill->problem->options.seed, fill->stream,
                                    (uint64_t)key * (uint64_t)columns + (uint64_t)d, values, PIECE);
             to[d] = FACTOR * smelt__bf16_to_float(values[d % PIECE]);
         }
@@ -122,7 +122,7 @@ int smelt__key_rows_fill(struct smelt__problem *problem, const struct smelt__key
     fill->problem = problem;
     fill->rows = rows;
     fill->stream = stream;
-    smelt__normals_make(&fill->normals);
+    fill->normals = smelt__normals();
     smelt__parallel_for(count_keys(problem, rows->sum), 256, fill_rows, fill);
     free(fill);
     return 0;

@@ -47,12 +47,12 @@ void smelt__indexer_draw(const void *spec, struct smelt__random *random,
     given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
 }
 
-static const enum smelt__lists kinds[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL,
-                                          SMELT__LISTS_WINDOW, SMELT__LISTS_ADVERSARIAL,
-                                          SMELT__LISTS_FULL};
+static const enum smelt__lists kinds[SMELT__INDEXER_VARIATIONS] = {
+    SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_WINDOW, SMELT__LISTS_ADVERSARIAL,
+    SMELT__LISTS_FULL};
 
 int smelt__indexer_variation(int number, struct smelt__problem_options *given) {
-    if (number >= (int)(sizeof kinds / sizeof kinds[0]))
+    if (number >= SMELT__INDEXER_VARIATIONS)
         return 0;
     given->lists = kinds[number];
     return 1;
@@ -85,7 +85,7 @@ static const float FP8_RANGE = 100.0F;
 struct fill {
     struct smelt__problem *problem;
     const struct smelt__indexer_inputs *inputs;
-    struct smelt__normals normals;
+    const struct smelt__normals *normals;
     uint8_t e4m3[1 << 16]; /* of each bf16, times FP8_RANGE */
     const uint8_t *used;   /* [rows] whether the key is met */
 };
@@ -120,7 +120,7 @@ static void *row_at(const struct fill *fill, int tensor, int64_t i, int64_t k) {
 static void fill_row(const struct fill *fill, uint64_t stream, int64_t row, void *to) {
     const int dim = fill->inputs->dim;
     uint16_t values[WIDEST];
-    smelt__normals_row(&fill->normals, fill->problem->options.seed, stream, (uint64_t)row, values,
+    smelt__normals_row(fill->normals, fill->problem->options.seed, stream, (uint64_t)row, values,
                        dim);
     if (fill->inputs->dtype == SMELT_INDEXER_BF16) {
         memcpy(to, values, (size_t)dim * sizeof *values);
@@ -200,7 +200,7 @@ int smelt__indexer_fill_rows(struct smelt__problem *problem,
     fill->inputs = inputs;
     fill->used = used;
     problem->computed = problem->options.batches * problem->options.tokens;
-    smelt__normals_make(&fill->normals);
+    fill->normals = smelt__normals();
     for (int bits = 0; bits < 1 << 16; bits++)
         fill->e4m3[bits] = smelt__e4m3_from_float(FP8_RANGE * smelt__bf16_to_float((uint16_t)bits));
     smelt__parallel_for(problem->computed, 16, fill_queries, fill);

@@ -12,6 +12,7 @@ void smelt__indexer_defaults(const void *spec, struct smelt__problem_options *gi
 void smelt__indexer_small(const void *spec, struct smelt__problem_options *given);
 void smelt__indexer_draw(const void *spec, struct smelt__random *random,
                          struct smelt__problem_options *given);
+enum { SMELT__INDEXER_VARIATIONS = 5 };
 int smelt__indexer_variation(int number, struct smelt__problem_options *given);
 int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_options *given);
 

@@ -147,13 +147,13 @@ static int given(const struct smelt__problem *problem, int tensor) {
 
 struct fill {
     struct smelt__problem *problem;
-    struct smelt__normals normals;
+    const struct smelt__normals *normals;
     uint8_t *used; /* [rows] whether a valid slot names the key */
 };
 
 static float normal(const struct fill *fill, struct smelt__random *random) {
     const uint64_t bits = smelt__random_next(random);
-    return smelt__bf16_to_float(fill->normals.values[bits & (SMELT__NORMALS - 1)]);
+    return smelt__bf16_to_float(fill->normals->values[bits & (SMELT__NORMALS - 1)]);
 }
 
 static int has_slots(const struct smelt__problem *problem, int64_t query) {
@@ -204,7 +204,7 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
     const smelt_indexer_bwd_spec *spec = fill->problem->spec;
     for (int64_t query = begin; query < end; query++) {
         for (int h = 0; h < spec->heads; h++)
-            smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_Q,
+            smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_Q,
                                (uint64_t)query * (uint64_t)spec->heads + (uint64_t)h,
                                (uint16_t *)smelt__problem_data(fill->problem, TENSOR(Q)) +
                                    smelt__problem_at(fill->problem, TENSOR(Q), query, h, 0),
@@ -227,8 +227,8 @@ static void fill_keys(void *user, int64_t begin, int64_t end) {
     for (int64_t key = begin; key < end; key++) {
         uint16_t *const row = (uint16_t *)smelt__problem_data(fill->problem, TENSOR(K)) +
                               smelt__problem_at(fill->problem, TENSOR(K), key, 0, 0);
-        smelt__normals_row(&fill->normals, fill->problem->options.seed, STREAM_K, (uint64_t)key,
-                           row, spec->dim);
+        smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_K, (uint64_t)key, row,
+                           spec->dim);
         if (!fill->used[key])
             memset(row, 0xff, (size_t)spec->dim * sizeof *row); /* NaN */
         else if (is_zero(fill->problem, key))
@@ -248,7 +248,7 @@ static int fill(struct smelt__problem *problem) {
     if (!failed) {
         fill->problem = problem;
         fill->used = used;
-        smelt__normals_make(&fill->normals);
+        fill->normals = smelt__normals();
         problem->computed = problem->extents[TENSOR(T)];
         smelt__parallel_for(problem->computed, 16, fill_queries, fill);
         smelt__parallel_for(problem->options.rows, 256, fill_keys, fill);

@@ -143,16 +143,12 @@ static void make_odd(const struct smelt__problem *problem, int64_t row, uint16_t
 }
 
 static void fill_rows(void *user, int64_t begin, int64_t end) {
-    static _Thread_local struct smelt__normals normals; /* 8 KB: made once a thread */
-    static _Thread_local int made;
+    const struct smelt__normals *const normals = smelt__normals();
     struct smelt__problem *problem = user;
-    if (!made)
-        smelt__normals_make(&normals);
-    made = 1;
     for (int64_t row = begin; row < end; row++) {
         uint16_t *to = smelt__problem_data(problem, TENSOR(X));
         to += smelt__problem_at(problem, TENSOR(X), row, 0, 0);
-        smelt__normals_row(&normals, problem->options.seed, STREAM_ROWS, (uint64_t)row, to,
+        smelt__normals_row(normals, problem->options.seed, STREAM_ROWS, (uint64_t)row, to,
                            problem->extents[TENSOR(D)]);
         if (problem->options.lists == SMELT__LISTS_ADVERSARIAL)
             make_odd(problem, row, to);

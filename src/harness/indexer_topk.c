@@ -51,15 +51,12 @@ static int same_problems(const void *a, const void *b) {
 
 /* The last two with all that is optional. */
 static int variation(int number, struct smelt__problem_options *given) {
-    int plain = 0;
-    struct smelt__problem_options last;
-    while (smelt__indexer_variation(plain, &last))
-        plain++;
-    if (number < plain)
+    enum { PLAIN = SMELT__INDEXER_VARIATIONS };
+    if (number < PLAIN)
         return smelt__indexer_variation(number, given);
     given->topk_length = given->max_logits = 1;
-    given->lists = number == plain ? SMELT__LISTS_RANDOM : SMELT__LISTS_ADVERSARIAL;
-    return number < plain + 2;
+    given->lists = number == PLAIN ? SMELT__LISTS_LOG : SMELT__LISTS_ADVERSARIAL;
+    return number < PLAIN + 2;
 }
 
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {

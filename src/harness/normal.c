@@ -2,6 +2,7 @@
 #include "harness/normal.h"
 
 #include <math.h>
+#include <pthread.h>
 
 #include "harness/random.h"
 #include "reference/bf16.h"
@@ -19,10 +20,18 @@ static double normal_quantile(double p) {
     return low;
 }
 
-void smelt__normals_make(struct smelt__normals *normals) {
+static struct smelt__normals table;
+
+static void make_table(void) {
     for (int i = 0; i < SMELT__NORMALS; i++)
-        normals->values[i] =
+        table.values[i] =
             smelt__bf16_from_float((float)normal_quantile((i + 0.5) / SMELT__NORMALS));
+}
+
+const struct smelt__normals *smelt__normals(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_table);
+    return &table;
 }
 
 void smelt__normals_row(const struct smelt__normals *normals, uint64_t seed, uint64_t stream,

@@ -12,7 +12,8 @@ struct smelt__normals {
     uint16_t values[SMELT__NORMALS];
 };
 
-void smelt__normals_make(struct smelt__normals *normals);
+/* The same table for everybody, made at the first call. Any thread. */
+const struct smelt__normals *smelt__normals(void);
 
 /* Row number `row` of stream `stream` of a seed: `count` values. */
 void smelt__normals_row(const struct smelt__normals *normals, uint64_t seed, uint64_t stream,

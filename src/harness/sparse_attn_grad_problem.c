@@ -59,7 +59,7 @@ int smelt__sparse_attn_grad_given(const struct smelt__problem *problem, int tens
 struct fill {
     struct smelt__problem *problem;
     smelt_sparse_attn_args inputs;
-    struct smelt__normals normals;
+    const struct smelt__normals *normals;
     int exact;
     _Atomic int failed;
 };
@@ -126,7 +126,7 @@ static void invent_query(const struct fill *fill, int64_t query, int64_t valid) 
         const double lse = smelt__sparse_attn_estimate_lse(fill->problem, q, valid);
         const double denominator = smelt__sparse_attn_denominator(spec, &fill->inputs, head, lse);
         const float factor = (float)(exp(lse - denominator) / sqrt((double)valid));
-        smelt__normals_row(&fill->normals, seed, STREAM_OUT, row, out, spec->dv);
+        smelt__normals_row(fill->normals, seed, STREAM_OUT, row, out, spec->dv);
         for (int d = 0; d < spec->dv; d++)
             out[d] = smelt__bf16_from_float(factor * smelt__bf16_to_float(out[d]));
         *(float *)row_at(fill, TENSOR(LSE), query, head) = (float)lse;
@@ -138,7 +138,7 @@ static void fill_query(struct fill *fill, int64_t query) {
     const smelt_sparse_attn_spec *spec = problem->spec;
     const int64_t valid = smelt__problem_valid_slots(problem, query);
     for (int head = 0; head < spec->heads; head++)
-        smelt__normals_row(&fill->normals, problem->options.seed, STREAM_GRAD_OUT,
+        smelt__normals_row(fill->normals, problem->options.seed, STREAM_GRAD_OUT,
                            (uint64_t)query * (uint64_t)spec->heads + (uint64_t)head,
                            row_at(fill, TENSOR(GRAD_OUT), query, head), spec->dv);
     if (valid == 0)
@@ -173,7 +173,7 @@ int smelt__sparse_attn_grad_fill(struct smelt__problem *problem) {
     fill->inputs = smelt__sparse_attn_inputs(problem);
     fill->exact = work <= EXACT_WORK;
     atomic_init(&fill->failed, 0);
-    smelt__normals_make(&fill->normals);
+    fill->normals = smelt__normals();
     smelt__parallel_for(options->batches * options->tokens, fill->exact ? 1 : 16, fill_queries,
                         fill);
     const int failed = atomic_load(&fill->failed);

@@ -101,7 +101,7 @@ struct fill {
     struct smelt__problem *problem;
     const smelt_sparse_attn_spec *spec;
     const struct smelt__problem_options *options;
-    struct smelt__normals normals;
+    const struct smelt__normals *normals;
     _Atomic int64_t valid_slots, computed;
 };
 
@@ -155,7 +155,7 @@ static void fill_q(void *user, int64_t begin, int64_t end) {
         uint16_t *to = smelt__problem_data(fill->problem, TENSOR(Q));
         to += smelt__problem_at(fill->problem, TENSOR(Q), query / tokens, query % tokens,
                                 row % heads);
-        smelt__normals_row(&fill->normals, fill->options->seed, STREAM_Q, (uint64_t)row, to,
+        smelt__normals_row(fill->normals, fill->options->seed, STREAM_Q, (uint64_t)row, to,
                            fill->spec->dqk);
         if (fill->options->spiky)
             make_spiky(fill, (uint64_t)row, to);
@@ -170,7 +170,7 @@ static void fill_kv(void *user, int64_t begin, int64_t end) {
         const int64_t number = row % rows;
         uint16_t *to = smelt__problem_data(fill->problem, TENSOR(KV));
         to += smelt__problem_at(fill->problem, TENSOR(KV), row / rows, number, 0);
-        smelt__normals_row(&fill->normals, fill->options->seed, STREAM_KV, (uint64_t)row, to, dqk);
+        smelt__normals_row(fill->normals, fill->options->seed, STREAM_KV, (uint64_t)row, to, dqk);
         if (fill->options->spiky) {
             to[dqk - 1] = smelt__bf16_from_float(SPIKE_KEY);
             to[dqk - 2] = smelt__bf16_from_float((float)number / (float)rows);
@@ -206,7 +206,8 @@ static void fill_sink(const struct fill *fill, float *sink) {
     struct smelt__random random = smelt__random_at(seed, STREAM_SINK, 0);
     for (uint64_t head = 0; head < heads; head++) {
         uint64_t bits = smelt__random_next(&random);
-        sink[head] = 2.0F * smelt__bf16_to_float(fill->normals.values[bits & (SMELT__NORMALS - 1)]);
+        sink[head] =
+            2.0F * smelt__bf16_to_float(fill->normals->values[bits & (SMELT__NORMALS - 1)]);
     }
     if (heads >= 3) {
         sink[seed % heads] = -INFINITY;
@@ -286,7 +287,7 @@ int smelt__sparse_attn_fill(struct smelt__problem *problem) {
     fill->options = options;
     atomic_init(&fill->valid_slots, 0);
     atomic_init(&fill->computed, 0);
-    smelt__normals_make(&fill->normals);
+    fill->normals = smelt__normals();
     smelt__parallel_for(queries * fill->spec->heads, 256, fill_q, fill);
     smelt__parallel_for(options->batches * options->rows, 256, fill_kv, fill);
     smelt__slots_fill(problem, &index_rows);

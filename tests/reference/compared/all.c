@@ -6,6 +6,8 @@
 #include "operators.list"
 #undef OPERATOR
 
+const struct smelt__harness_operator *const *compared_registry = NULL;
+
 const struct compared *const compared_operators[] = {
 #define OPERATOR(stem) &compared_##stem,
 #include "operators.list"

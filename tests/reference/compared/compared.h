@@ -81,8 +81,10 @@ struct compared {
     int pass_count;
 };
 
-/* Of all operators that the program's registry has; ended by NULL. */
+/* Of all operators of a registry, which takes the place of the harness's unless it is NULL; ended
+ * by NULL. */
 extern const struct compared *const compared_operators[];
+extern const struct smelt__harness_operator *const *compared_registry;
 
 /* A problem with right answers in its outputs. */
 struct bench {

@@ -2,6 +2,7 @@
 #include "tables.h"
 
 #include <math.h>
+#include <string.h>
 
 double norm_of_numbers(const double *numbers, int64_t count) {
     double squares = 0;
@@ -42,4 +43,17 @@ double lost_by_adding(const struct bench *bench, const struct piece *piece) {
     for (int64_t i = 0; before && i < piece->count; i++)
         squares += (double)before[piece->first + i] * (double)before[piece->first + i];
     return 0x1p-24 * sqrt(squares);
+}
+
+const struct compared_rule *rule_of(const struct compared_pass *about, const char *name) {
+    for (const struct compared_rule *one = about->rules; one && one->name; one++)
+        if (strcmp(one->name, name) == 0)
+            return one;
+    return NULL;
+}
+
+int rules_tried[SMELT__MOST_RULES];
+
+void count_plant(const struct bench *bench, const char *rule) {
+    rules_tried[rule_of(bench->about, rule) - bench->about->rules]++;
 }

@@ -19,7 +19,11 @@ int is_nothing(const struct bench *bench, const struct piece *piece, int64_t ele
 /* What an fp32 addition to a start value loses of it: 0 of an output that is not added to. */
 double lost_by_adding(const struct bench *bench, const struct piece *piece);
 
-/* A rule that was tried by hand. */
+/* A pass's rule of that name; NULL: none. */
+const struct compared_rule *rule_of(const struct compared_pass *about, const char *name);
+
+/* Of a pass's rules by number: what was tried beyond them. And a rule that was tried by hand. */
+extern int rules_tried[SMELT__MOST_RULES];
 void count_plant(const struct bench *bench, const char *rule);
 
 #endif

@@ -21,6 +21,8 @@ static uint64_t seed;
 
 static int open_context(void **state) {
     (void)state;
+    if (compared_registry)
+        smelt__harness_operators = compared_registry;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     options.kind = SMELT_CONTEXT_DEVICE;
     options.cache_disable = 1;
@@ -69,13 +71,6 @@ static void each_pass(void (*each)(const struct smelt__harness_operator *op,
 static const struct compared_metric *metric_of(const struct compared_pass *about,
                                                const char *name) {
     for (const struct compared_metric *one = about->metrics; one && one->name; one++)
-        if (strcmp(one->name, name) == 0)
-            return one;
-    return NULL;
-}
-
-static const struct compared_rule *rule_of(const struct compared_pass *about, const char *name) {
-    for (const struct compared_rule *one = about->rules; one && one->name; one++)
         if (strcmp(one->name, name) == 0)
             return one;
     return NULL;
@@ -457,8 +452,6 @@ static void metrics(void **state) {
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-static int tried[SMELT__MOST_RULES]; /* of a pass's rules by the table: plants */
-
 /* What is just beyond a rule: number `number` of its kind's plants, 0 past the last. */
 static int plant_rule(const struct bench *bench, const struct compared_rule *rule,
                       const struct piece *piece, int64_t element, int number) {
@@ -512,7 +505,7 @@ static void try_rule(struct bench *bench, const struct compared_rule *rule,
                      const struct piece *piece, int64_t element) {
     for (int i = 0; plant_rule(bench, rule, piece, element, i); i++) {
         expect_refused(bench, piece, rule->name);
-        tried[rule - bench->about->rules]++;
+        rules_tried[rule - bench->about->rules]++;
     }
     if (rule->kind == ZERO && bench->expected[piece->tensor][element] == 0) {
         bench_set(bench, piece->tensor, element, -0.0);
@@ -565,16 +558,12 @@ static void plant_rules(struct bench *bench) {
         bench->about->plants(bench);
 }
 
-void count_plant(const struct bench *bench, const char *rule) {
-    tried[rule_of(bench->about, rule) - bench->about->rules]++;
-}
-
 static void rules_of_pass(const struct smelt__harness_operator *op,
                           const struct compared_pass *about) {
-    memset(tried, 0, sizeof tried);
+    memset(rules_tried, 0, sizeof rules_tried);
     each_bench(about, plant_rules);
     for (int i = 0; about->rules && about->rules[i].name; i++)
-        if (tried[i] == 0)
+        if (rules_tried[i] == 0)
             fail_msg("%s: nothing beyond the rule %s was tried", op->name, about->rules[i].name);
 }
 

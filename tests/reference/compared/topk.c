@@ -319,6 +319,7 @@ static const struct smelt__problem_options problems[] = {
      .topk_length = 1,
      .max_logits = 1,
      .strided = 1},
+    {.batches = 2, .tokens = 6, .rows = 70, .lists = SMELT__LISTS_LOG, .max_logits = 1},
     {.batches = 2, .tokens = 5, .rows = 70, .lists = SMELT__LISTS_RANDOM},
     {.tokens = 9, .rows = 60, .lists = SMELT__LISTS_FULL, .max_logits = 1},
 };
@@ -328,6 +329,6 @@ static const char *const specs[] = {"indexer_topk:heads=3,dim=64,dtype=bf16,topk
                                     NULL};
 
 static const struct compared_pass passes[] = {
-    {SMELT_PASS_FORWARD, specs, problems, 3, metrics, rules, prepare, plant}};
+    {SMELT_PASS_FORWARD, specs, problems, 4, metrics, rules, prepare, plant}};
 
 const struct compared compared_indexer_topk = {"indexer_topk", passes, 1};

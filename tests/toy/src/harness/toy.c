@@ -122,13 +122,17 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-/* What a comparison can find is declared: by which outputs it is about check knows that each is
- * compared, and comparisons.c has a result just beyond each refused. */
-static const struct smelt__metric metrics[] = {
-    {"max_abs_error", "rows", "rows", "error of a row", SMELT__LARGEST,
-     SMELT__OF(SMELT__TOY_OUT) | SMELT__OF(SMELT__TOY_DX)}};
+/* What a comparison can find is declared, and of which outputs: check fails where one was compared
+ * with nothing, and compared_toy.c says apart from this what each is held to. */
+#define ROWS(output)                                                                               \
+    {                                                                                              \
+        { "max_abs_error", "rows", "rows", "error of a row", SMELT__LARGEST, SMELT__OF(output) }   \
+    }
 
-static const struct smelt__rule rules[] = {
+static const struct smelt__metric forward_metrics[] = ROWS(SMELT__TOY_OUT),
+                                  backward_metrics[] = ROWS(SMELT__TOY_DX);
+
+static const struct smelt__rule forward_rules[] = {
     {"zero", SMELT__OF(SMELT__TOY_OUT), "what a factor makes of 0 is not 0"}};
 
 /* Products of small numbers: what is added rounds once. */
@@ -169,14 +173,23 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
     results[0].bar = TOLERANCE;
 }
 
-#define BY_ROW(function, rules_count)                                                              \
-    {                                                                                              \
-        .unit = "row", .place = "element", .metrics = metrics, .metric_count = 1, .rules = rules,  \
-        .rule_count = (rules_count), .count = count_rows, .compare = (function), .judge = judge    \
-    }
+static const struct smelt__comparison forward_by_row = {.unit = "row",
+                                                        .place = "element",
+                                                        .metrics = forward_metrics,
+                                                        .metric_count = 1,
+                                                        .rules = forward_rules,
+                                                        .rule_count = 1,
+                                                        .count = count_rows,
+                                                        .compare = compare_forward,
+                                                        .judge = judge};
 
-static const struct smelt__comparison forward_by_row = BY_ROW(compare_forward, 1),
-                                      backward_by_row = BY_ROW(compare_backward, 0);
+static const struct smelt__comparison backward_by_row = {.unit = "row",
+                                                         .place = "element",
+                                                         .metrics = backward_metrics,
+                                                         .metric_count = 1,
+                                                         .count = count_rows,
+                                                         .compare = compare_backward,
+                                                         .judge = judge};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
