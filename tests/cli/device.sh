@@ -4,7 +4,7 @@
 . "$(dirname "$0")/cases.sh"
 gives 0 '' check "$operator"
 prints 'check tries several kinds of lists' "^  $operator +forward +stand-in +random +16 of 16 .* passed$"
-prints 'check counts' '^4 passed, 0 failed on stand-in \(seed 0\)$'
+prints 'check counts' '^6 passed, 0 failed on stand-in \(seed 0\)$'
 gives 0 '' check --json --seed 7 --lists causal --queries 12 --spiky "$operator"
 document 'check --json' results.0.spec=$operator results.0.arch=stand-in results.0.where=gpu \
     results.0.seed=7 results.0.lists=causal results.0.passed=true results.0.queries=12 \

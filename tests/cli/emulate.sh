@@ -11,21 +11,27 @@ everything='--batches 2 --queries 4 --topk-length --strided --max-logits'
 
 # ---- what it prints -------------------------------------------------------------------------------
 gives 0 '' check --emulate "$operator"
-prints 'every kind of lists' "^  $operator +forward +sm_90a +adversarial +3 of 3 .* passed$"
-prints 'the count' '^4 passed, 0 failed on sm_90a, emulated, 4 schedules each \(seed 0\)$'
+prints 'every kind of lists' "^  $operator +forward +sm_90a +adversarial +10 of 10 .* passed$"
+prints 'the count' '^6 passed, 0 failed on sm_90a, emulated, 4 schedules each \(seed 0\)$'
+prints 'what was compared' \
+    '^compared: out [0-9]+, lse [0-9]+, max_logits [0-9]+ elements; rules: empty_query [0-9]+, finite [0-9]+$'
 gives 0 '' check --emulate --arch sm_80 --arch sm_120a --schedules 7 --seed 5 --lists causal "$kernel"
 prints 'the architectures' '^2 passed, 0 failed on sm_80, sm_120a, emulated, 7 schedules each \(seed 5\)$'
 # shellcheck disable=SC2086 # words
 gives 0 '' check --emulate --json --lists adversarial --query-list partial $everything "$operator"
 document 'check --emulate --json' results.0.spec=$operator results.0.arch=sm_90a \
     results.0.where=emulator results.0.seed=0 results.0.passed=true results.0.schedules=4 \
-    results.0.reports:array passed=1
+    results.0.reports:array results.0.outputs.out:number results.0.outputs.max_logits:number \
+    results.0.rules.empty_query:number results.0.rules.single_slot=0 passed=1
 gives 0 '' check --emulate --schedule random,shuffled,12 --schedule late,descending "$operator"
 prints 'the schedules named' 'emulated, 2 schedules each'
 # shellcheck disable=SC2086
 gives 0 '' check --emulate --far --lists random --query-list partial $everything "$operator"
 # Rows shorter than a vector, of data that ask where samples are.
 gives 0 '' check --emulate --queries 2 --rows 3 --data plateau topk_select:topk=20
+# A sample takes no more memory than there are units.
+gives 0 '' check --emulate --queries 2 --rows 3 --schedules 1 --data plateau --sample 2147483647 topk_select:topk=20
+prints 'all units' ' 2 of 2 '
 if [ -e "$SMELT_CACHE_DIR" ]; then
     failed 'the cache is left alone' 'there is a cache folder'
 else
@@ -257,29 +263,31 @@ reported forbidden indices 'batch * params->indices_batch_stride' \
     '(int)(batch * params->indices_batch_stride)' --lists random --far
 
 # ---- results that must be the reference's own ------------------------------------------------------
-# exact OPERATOR KERNEL FROM TO OPTION...: numbers that are compared one for one are refused when they
-# are others.
+# exact RULE OPERATOR KERNEL FROM TO OPTION...: numbers that are compared one for one are refused when
+# they are others, by the name of the rule.
 exact() {
+    rule=$1
+    shift
     exactly=$1 title="$1: $4"
     run emit --arch sm_80 "$2"
     cp "$work/out" "$work/kernel.cu"
     edit "$3" "$4"
     shift 4
-    run check --emulate --arch sm_80 --schedules 1 "$@" "$exactly"
-    if [ "$status" -eq 1 ] && grep -q ', bar 0$' "$work/err"; then
+    run check --emulate --arch sm_80 --schedules 1 --json "$@" "$exactly"
+    if [ "$status" -eq 1 ] && "$has" results.0.culprit="$rule" <"$work/out" 2>/dev/null; then
         passed "$title"
     else
         failed "$title" "exit status $status; $(cat "$work/out" "$work/err")"
     fi
 }
 
-exact indexer_clean indexer_clean_fill 'i + fours * 4] = LOWEST_LOGIT' 'i + fours * 4] = 0.0f' \
+exact outside_window indexer_clean indexer_clean_fill 'i + fours * 4] = LOWEST_LOGIT' 'i + fours * 4] = 0.0f' \
     --lists random --queries 20 --rows 301
-exact indexer_quantize:dim=64 indexer_quantize_rows:dim=64 '24 & 0x80u)' '24 & 0x7fu)' \
+exact codes indexer_quantize:dim=64 indexer_quantize_rows:dim=64 '24 & 0x80u)' '24 & 0x7fu)' \
     --lists adversarial --queries 30
-exact topk_select:topk=16 topk_select_rows:topk=16,pass=rows 'element + target->offset)' \
+exact indices topk_select:topk=16 topk_select_rows:topk=16,pass=rows 'element + target->offset)' \
     'element + target->offset + 1)' --queries 20 --rows 301
-exact indexer_windows indexer_windows_build 'window_end[token] = window.end' \
+exact window_end indexer_windows indexer_windows_build 'window_end[token] = window.end' \
     'window_end[token] = window.end + 1' --lists random --queries 20
 
 # ---- what an overlapped launch wrote --------------------------------------------------------------

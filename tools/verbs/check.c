@@ -199,6 +199,21 @@ static void add_metrics(json_t *document, const struct smelt__check_result *resu
     json_object_set_new(document, "tolerance", tolerance);
 }
 
+/* {"outputs": {"dq": 1536, ...}, "rules": {"dq_nothing": 128, ...}}: how many elements of each
+ * output were compared, and how often each rule was looked at. */
+static void add_counts(json_t *document, const struct smelt__check_result *result) {
+    json_t *outputs = tool_json(json_object()), *rules = tool_json(json_object());
+    for (int i = 0; i < SMELT__MOST_TENSORS && result->tensors; i++)
+        if (result->elements[i] > 0)
+            json_object_set_new(outputs, result->tensors->rows[i].name,
+                                tool_json(json_integer((json_int_t)result->elements[i])));
+    for (int i = 0; i < result->rule_count; i++)
+        json_object_set_new(rules, result->rules[i].rule->name,
+                            tool_json(json_integer((json_int_t)result->rules[i].applied)));
+    json_object_set_new(document, "outputs", outputs);
+    json_object_set_new(document, "rules", rules);
+}
+
 static json_t *result_json(const struct checks *checks, size_t number) {
     const struct smelt__check_options *asked = asked_of(checks, number);
     const struct smelt__check_result *result = &checks->results[number];
@@ -209,6 +224,9 @@ static json_t *result_json(const struct checks *checks, size_t number) {
         inputs_of(checks, number), "passed", result->passed, "queries", (json_int_t)result->units,
         "compared", (json_int_t)result->compared, "seconds", result->seconds);
     add_metrics(document, result);
+    add_counts(document, result);
+    if (result->culprit)
+        json_object_set_new(document, "culprit", tool_json_text(result->culprit));
     if (!result->passed) {
         json_object_set_new(document, "error", tool_json_text(result->message));
         json_object_set_new(document, "command", tool_json_text(result->command));
@@ -270,10 +288,47 @@ static void add_row(struct tool_table *table, const struct checks *checks, size_
                    result->passed ? "passed" : "FAILED");
 }
 
-/* Whether two results have the same columns. A failure without metrics goes with any. */
+/* What a pass's comparison is known by; NULL: nothing was compared. */
+static const void *comparison_of(const struct smelt__check_result *result) {
+    return result->metric_count > 0 ? (const void *)result->metrics[0].metric
+           : result->rule_count > 0 ? (const void *)result->rules[0].rule
+                                    : NULL;
+}
+
+/* Whether two results have the same columns. A failure without a comparison goes with any. */
 static int same_columns(const struct smelt__check_result *a, const struct smelt__check_result *b) {
-    return a->metric_count == 0 || b->metric_count == 0 ||
-           a->metrics[0].metric == b->metrics[0].metric;
+    const void *const one = comparison_of(a), *const other = comparison_of(b);
+    return !one || !other || one == other;
+}
+
+/* One name and number of a list. */
+static void print_count(const char *name, int64_t count, const char **before) {
+    if (count > 0)
+        printf("%s%s %lld", *before, name, (long long)count);
+    if (count > 0)
+        *before = ", ";
+}
+
+/* What the results of a table were held to, together. `named`: one of them that was compared. */
+static void print_counts(const struct checks *checks, size_t begin, size_t end, size_t named) {
+    const struct smelt__check_result *of = &checks->results[named];
+    const char *before = "compared: ";
+    for (int i = 0; i < SMELT__MOST_TENSORS && of->tensors; i++) {
+        int64_t sum = 0;
+        for (size_t k = begin; k < end; k++)
+            sum += checks->results[k].elements[i];
+        print_count(sum ? of->tensors->rows[i].name : "", sum, &before);
+    }
+    if (strcmp(before, ", ") != 0)
+        return;
+    before = " elements; rules: ";
+    for (int i = 0; i < of->rule_count; i++) {
+        int64_t sum = 0;
+        for (size_t k = begin; k < end; k++)
+            sum += checks->results[k].rules[i].applied;
+        print_count(of->rules[i].rule->name, sum, &before);
+    }
+    puts(strcmp(before, ", ") == 0 ? "" : " elements");
 }
 
 /* The results of a table, from `begin` on: those with the same columns. */
@@ -282,7 +337,7 @@ static size_t print_part(const struct checks *checks, size_t begin) {
     struct tool_table table;
     size_t end = begin, named = begin;
     while (end < checks->count && same_columns(&checks->results[named], &checks->results[end])) {
-        if (checks->results[named].metric_count == 0)
+        if (!comparison_of(&checks->results[named]))
             named = end;
         end++;
     }
@@ -290,6 +345,7 @@ static size_t print_part(const struct checks *checks, size_t begin) {
     for (size_t i = begin; i < end; i++)
         add_row(&table, checks, i, columns);
     tool_table_end(&table);
+    print_counts(checks, begin, end, named);
     return end;
 }
 
