@@ -102,8 +102,8 @@ static inline int smelt__finding_rule(struct smelt__finding *finding, int rule, 
  * One way to compare what was run with the reference, unit by unit: a query's row of every output,
  * or, of a gradient by keys, one key's. A pass has one for each kind of unit; a sample of the units
  * is compared, on several threads. Its metrics and rules are all that it can find, and between them
- * name every output of the pass. tests/reference/test_comparisons.c has each of them refuse what is
- * just beyond it.
+ * name every output of the pass. tests/reference/compared/test_comparisons.c has each of them
+ * refuse what is just beyond it.
  */
 struct smelt__comparison {
     const char *unit, *place; /* as messages call a unit and a part of it: "query", "head" */

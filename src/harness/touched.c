@@ -21,8 +21,7 @@ struct scan {
     _Atomic int64_t stray; /* a byte touched outside, relative to the tensor; INT64_MIN: none */
 };
 
-/* Whether an element is NaN or still poison. Half of the runs' poison of e4m3 is legal (guards.h).
- */
+/* Whether an element is NaN, or still poison. */
 static int is_unwritten(enum smelt__element element, int poison, const unsigned char *at) {
     uint16_t half;
     float single;

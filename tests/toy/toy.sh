@@ -50,7 +50,7 @@ defect() {
     SMELT_EMU_SOURCE=$folder/defect.cu expect "caught: $1" 1 "$4" \
         "$smelt" check --emulate toy:width=77,passes="$5"
 }
-defect 'the last element is not written' 's/i < WIDTH;/i < WIDTH - 1;/' '' 'NaN|not written|error' forward
+defect 'the last element is not written' 's/i < WIDTH;/i < WIDTH - 1;/' '' 'NaN|not written|error|not 0' forward
 defect 'an element behind the row' 's/i < WIDTH;/i < WIDTH + 1;/' '' 'must not|outside|forbidden|written' forward
 defect 'nothing is added' 's/ACCUMULATE ? to\[i\] : 0.0f/0.0f/' ,accumulate=1 'error of a row' backward
 defect 'the factor is off' 's/params.factor \*/1.001f * params.factor */' '' 'error of a row' forward

@@ -75,7 +75,7 @@ static void expect_poison(const void *args, int tensor) {
         assert_true(word < -1);
         break;
     case SMELT__E4M3:
-        assert_int_equal(byte & 0x7f, 0x7f);
+        assert_int_equal(byte, 0xff); /* a conversion makes 0x7f of NaN */
         break;
     default: /* as bf16, too */
         assert_true(isnan(number) && (word & 0x7fff) > 0x7f80);
@@ -195,8 +195,7 @@ static void what_is_right_passes(void) {
         fail_msg("%s: %s", act.bench->spec_text, result.message);
     assert_int_equal(act.run, RUNS);
     for (int i = 0; i < act.bench->pass.tensors->count; i++)
-        if (is_output(i) &&
-            (row_of(i)->element == SMELT__INT32 || row_of(i)->element == SMELT__E4M3))
+        if (is_output(i) && row_of(i)->element == SMELT__INT32)
             assert_int_not_equal(act.poison[1][i], act.poison[2][i]);
 }
 
@@ -304,13 +303,16 @@ static void defects_of(const struct bench *bench) {
         expect_seen(WRITES_BYTE, 1 + i % RUNS, -1, outside[i], "workspace_guard");
 }
 
-/* Whether a problem of the pass's table had the same outputs, of a spec that is as deterministic.
+/* Whether no problem of the pass's table had the same outputs, of a spec that is as deterministic.
  */
 static int is_new(const struct bench *bench, unsigned *seen, int *count) {
     unsigned outputs = 0;
     act.bench = bench;
-    for (int i = 0; i < bench->pass.tensors->count; i++)
+    for (int i = 0; i < bench->pass.tensors->count; i++) {
+        if (is_output(i) && bench->placed.footprints.tensors[i].count == 0)
+            return 0; /* nothing is computed */
         outputs |= is_output(i) ? SMELT__OF(i) : 0;
+    }
     outputs |= (unsigned)(bench->problem.pass - bench->spec.op->passes) << 30;
     outputs |= strstr(bench->spec_text, "deterministic=1") ? 1U << 29 : 0;
     for (int i = 0; i < *count; i++)
