@@ -341,6 +341,13 @@ def report(results, mutants, known):
     return new
 
 
+def gone_survivors(known, subjects):
+    """Keys that no change of any text has."""
+    keys = {survivors.key_of(mutant.name) for subject in subjects for mutant in
+            find_all(subject.text, "", subject.configuration.files)}
+    return [key for key in known.found if key not in keys]
+
+
 def accept(results, known, gone, why):
     """survivors.txt with the survivors of these results and without what is caught or gone."""
     found = {key: words for key, words in known.found.items() if key not in gone}
@@ -423,6 +430,7 @@ def changed_lines(diff):
     return found
 
 
+@functools.lru_cache(maxsize=None)
 def changed_since(revision):
     root = pathlib.Path(__file__).resolve().parents[3]
     done = subprocess.run(["git", "-C", root, "diff", "-U0", revision, "--", "*.cu", "*.cuh"],
@@ -512,6 +520,15 @@ def homes_of(subjects):
     return homes
 
 
+def subjects_of(configurations_, tools, arguments):
+    """Those that can run, and have a mutant that is asked for."""
+    every = [Subject(c, tools) for c in configurations_ if c.runs_with(tools)]
+    if arguments.changed_since:
+        files = {f'"{file}"' for file, _ in changed_since(arguments.changed_since)}
+        every = [s for s in every if any(file in s.text for file in files)]
+    return every
+
+
 def main():
     arguments = parse_arguments()
     begin = time.monotonic()
@@ -521,7 +538,11 @@ def main():
         print(f"no family or configuration: {', '.join(unknown(arguments, families))}")
         return 2
     planned = [c for family in families for c in family.configurations]
-    every = [Subject(c, tools) for c in planned if c.runs_with(tools)]
+    try:
+        every = subjects_of(planned, tools, arguments)
+    except CannotTell as failure:
+        print(failure)
+        return 2
     # A part that families share is one family's, and still tried in the others' configurations.
     homes = {name: family for name, family in homes_of(every).items()
              if family.startswith(tuple(arguments.family or [""]))}
@@ -531,12 +552,7 @@ def main():
     mutants = {name: mutant for name, mutant in collect(subjects).items() if name in homes}
     homes = {name: homes[name] for name in mutants}
     known = survivors.Known()
-    complete = len(every) == len(planned)
-    try:
-        chosen = choose(homes, families, known, mutants, arguments)
-    except CannotTell as failure:
-        print(failure)
-        return 2
+    chosen = choose(homes, families, known, mutants, arguments)
     if arguments.list:
         for name in chosen:
             print(f"{place(mutants[name])}: {name[3]}")
@@ -576,18 +592,15 @@ def main():
     if arguments.json:
         write_json(arguments.json, results, mutants, arguments, seconds)
     new = report(results, mutants, known)
-    keys = {survivors.key_of(mutant.name) for subject in every for mutant in
-            find_all(subject.text, "", subject.configuration.files)}
-    gone = [key for key in known.found if complete and key not in keys]
+    weak = weak_families(again, homes)
+    for family, (alive, count) in weak.items():
+        print(f"{family}: {alive} of {count} more mutants survive: its tests are weak")
+    gone = gone_survivors(known, every) if len(every) == len(planned) else []
     if gone:
         print(f"{len(gone)} known survivors are not there any more (--accept removes them)")
     if arguments.accept:
         survivors.FILE.write_text(accept(results, known, gone, arguments.accept), encoding="utf-8")
-        new = []
-    weak = weak_families(again, homes)
-    for family, (alive, count) in weak.items():
-        print(f"{family}: {alive} of {count} more mutants survive: its tests are weak")
-    status = int(bool(weak if lenient(arguments) else new))
+    status = int(bool(weak if lenient(arguments) else new and not arguments.accept))
     if len(results) < len(chosen):
         print(f"{len(chosen) - len(results)} of {len(chosen)} were not run"
               f"{'' if arguments.merge else ': the time was over'}")
