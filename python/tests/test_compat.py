@@ -224,51 +224,6 @@ def test_cudnn_without_a_sink(problem):
     assert bool((result["d_sink"] == 0).all())
 
 
-def test_tilelang_is_causal_and_in_base_2(device):
-    """indices <= query, filled up with S; lse = log2 sum of exponentials."""
-    problem = Problem(
-        device, batches=2, tokens=6, rows=6, heads=2, dqk=192, width=6, masked=0.0, grad=False
-    )
-    kv, lists = problem.kv.unsqueeze(2), problem.indices.unsqueeze(2).contiguous()
-    lists[:, :, :, -1] = 6
-    query = torch.arange(6, device=device)[None, :, None]
-    seen = lists.squeeze(2).masked_fill(lists.squeeze(2) > query, -1)
-    q64, kv64 = doubled(problem.q, problem.kv)
-    true, true_lse = attend(q64, kv64, seen, 192**-0.5, 128)
-    out, lse = tilelang.sparse_mla_fwd_interface(
-        problem.q, kv, lists, d_v=128
-    )  # the scale by default
-    check_out(out, true)
-    check_sums(lse, true_lse.double() * math.log2(math.e))
-    dq, dkv = tilelang.sparse_mla_bwd(problem.q, kv, out, problem.grad_out, lists, lse)
-    assert dkv.shape == kv.shape
-    grads = torch.autograd.grad(true, (q64, kv64), problem.grad_out.double())
-    check_grad(dq, grads[0])
-    check_grad(dkv.squeeze(2), grads[1])
-
-
-def test_slime(problem):
-    """SparseMLA.apply and the two calls below it agree; -1 is masked; lse in base 2."""
-    q, kv = problem.q.clone().requires_grad_(), problem.kv.unsqueeze(1).clone().requires_grad_()
-    lists = problem.indices.unsqueeze(1)
-    slime_out, slime_lse = slime.SparseMLA.apply(q, kv, lists, problem.scale)
-    q64, kv64 = doubled(problem.q, problem.kv)
-    true, true_lse = attend(q64, kv64, problem.indices, problem.scale, problem.dv)
-    check_out(slime_out, true)
-    check_sums(slime_lse, true_lse.double() * math.log2(math.e))
-    slime_out.backward(problem.grad_out)
-    grads = torch.autograd.grad(true, (q64, kv64), problem.grad_out.double())
-    check_grad(q.grad, grads[0])
-    check_grad(kv.grad.squeeze(1), grads[1])
-    out, lse = slime.sparse_mla_fwd_interface(
-        q, kv, lists.long(), sm_scale=problem.scale, d_v=128, threads=128
-    )
-    assert torch.equal(out, slime_out) and torch.equal(lse, slime_lse) and not out.requires_grad
-    dq, dkv = slime.sparse_mla_bwd(q, kv, out, problem.grad_out, lists, lse, sm_scale=problem.scale)
-    check_grad(dq, grads[0])
-    check_grad(dkv.squeeze(1), grads[1])
-
-
 @pytest.mark.parametrize("weight", [0.0, 30.0], ids=["small sink", "sink that dominates"])
 def test_miles(device, weight):
     """lse has the sink in it; the backward pass keeps its digits where the sink is nearly all of it."""
@@ -563,44 +518,6 @@ def test_cudnn_top_k(device):
     result = cudnn.indexer_top_k_wrapper(values[:3], lengths, 4, deterministic=True)
     assert result["indices"].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, -1, -1]]
     assert bool((result["values"][:2, 3] == float("-inf")).all())
-
-
-def test_cudnn_lists(device):
-    """Compaction, and rows of all batches or documents for those of each's own."""
-    lists = torch.tensor(
-        [[[4, -1, 2], [-1, -1, -1]], [[-7, 0, 1], [3, 2, 1]]], dtype=torch.int32, device=device
-    )
-    compact, length = cudnn.compactify_wrapper(lists)
-    assert compact.tolist() == [[4, 2, -1], [-1, -1, -1], [0, 1, -1], [3, 2, 1]]
-    assert length.tolist() == [2, 0, 2, 3]
-    assert compact.dtype is length.dtype is torch.int32 and compact.is_contiguous()
-    (every,) = cudnn.local_to_global_wrapper(lists, 5)
-    assert every.tolist() == [[[4, -1, 2], [-1, -1, -1]], [[-1, 5, 6], [8, 7, 6]]]
-    begin = {
-        "cu_seqlens_q": torch.tensor([0, 0, 3, 4], dtype=torch.int32, device=device),
-        "cu_seqlens_k": torch.tensor([0, 9, 14, 20], dtype=torch.int32, device=device),
-    }
-    packed = cudnn.local_to_global_wrapper(lists.long().flatten(0, 1), 20, **begin)["indices"]
-    assert packed.tolist() == [[13, -1, 11], [-1, -1, -1], [-1, 9, 10], [17, 16, 15]]
-    assert packed.dtype is torch.int32
-
-
-def test_prime_rl_deepseek_v4(device):
-    """A sentinel's row behind the keys takes no part and no gradient; lse in base 2 with the sink in it."""
-    problem = Problem(device, tokens=4, rows=7, heads=2, dqk=64, batches=2, sink=True, width=5)
-    kv = torch.nn.functional.pad(problem.kv.detach(), (0, 0, 0, 1)).unsqueeze(2).requires_grad_()
-    lists = problem.indices.masked_fill(problem.indices < 0, 7).unsqueeze(2)
-    leaves = (problem.q, kv, problem.sink)
-    out, lse = prime_rl.dsv4_sparse_attn(problem.q, kv, lists, problem.sink, problem.scale)
-    true_out, true_lse, _, (dq, dkv, dsink) = problem.truth()
-    check_out(out, true_out)
-    whole = torch.logaddexp(true_lse.double(), problem.sink.detach().double())
-    check_sums(lse, whole * math.log2(math.e))
-    got = torch.autograd.grad(out, leaves, problem.grad_out)
-    check_grad(got[0], dq)
-    check_grad(got[1][:, :-1, 0], dkv)
-    check_grad(got[2], dsink)
-    assert bool((got[1][:, -1] == 0).all())
 
 
 # ---- arguments --------------------------------------------------------------------------------------

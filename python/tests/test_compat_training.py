@@ -1,9 +1,8 @@
 """The drop-ins of what trains the indexer, against definitions in double precision."""
 
 import pytest
-import smelt
 import torch
-from conftest import Problem, check_grad, check_sums
+from conftest import check_grad, check_sums
 from smelt.compat import cudnn, miles, slime
 from test_indexer_training import true_logits
 
@@ -40,52 +39,6 @@ def gradients(q, k, weights, lists, grad):
     leaves = [tensor.detach().double().requires_grad_() for tensor in (q, k, weights)]
     logits = by_batch(true_logits, *leaves, lists)
     return torch.autograd.grad(logits[lists >= 0], leaves, grad.double()[lists >= 0])
-
-
-@pytest.mark.parametrize("everywhere", [False, True], ids=["local", "global"])
-def test_cudnn_predict(indexer, everywhere):
-    q, k, weights, lists = indexer
-    given = lists
-    if everywhere:
-        first = torch.arange(BATCHES, device=lists.device, dtype=torch.int32)[:, None, None] * ROWS
-        given = torch.where(lists >= 0, lists + first, lists)
-    (predict,) = cudnn.sparse_indexer_score_recompute_wrapper(
-        q, k.unsqueeze(2), weights, given.long(), topk_indices_global=everywhere
-    )
-    want = by_batch(true_logits, q.double(), k.double(), weights.double(), lists)
-    want = want.softmax(-1).nan_to_num(0.0)
-    assert torch.allclose(predict.double(), want, rtol=1e-4, atol=1e-6)
-    out = torch.empty_like(predict)
-    length = torch.full(lists.shape[:2], 2, device=lists.device)
-    result = cudnn.sparse_indexer_score_recompute_wrapper(
-        q, k, weights, lists, topk_length=length, out=out
-    )
-    assert result["predict"] is out and bool((out[..., 2:] == 0).all())
-
-
-def test_cudnn_target(device):
-    problem = Problem(device, tokens=3, heads=2, batches=2, grad=False)
-    _, lse = problem.run(return_lse=True)
-    (target,) = cudnn.sparse_attn_score_recompute_wrapper(
-        problem.q, problem.kv, lse, problem.indices, problem.scale
-    )
-    want = smelt.sparse_scores(
-        problem.q.double(),
-        problem.kv.double(),
-        problem.indices,
-        lse.double(),
-        problem.scale,
-        backend="torch",
-    )
-    want = want / want.sum(-1, keepdim=True).clamp(min=1e-30)
-    assert torch.allclose(target.double(), want, rtol=1e-3, atol=1e-5)
-    # Megatron fills heads up to what a tile takes, with zeros and an lse that leaves them out.
-    filled = torch.nn.functional.pad(lse, (0, 3), value=float("inf"))
-    wider = torch.nn.functional.pad(problem.q, (0, 0, 0, 3))
-    (same,) = cudnn.sparse_attn_score_recompute_wrapper(
-        wider, problem.kv, filled, problem.indices, problem.scale, qhead_per_kv_head=5
-    )
-    assert torch.allclose(same, target, rtol=1e-5, atol=1e-7)
 
 
 def test_cudnn_indexer_backward(indexer, device):
@@ -181,18 +134,6 @@ def test_cudnn_indexer_forward(indexer):
         cudnn.indexer_forward_wrapper(q, k, weights, precision="fp8")
 
 
-def test_slime_indexer_backward(indexer):
-    q, k, weights, lists = (tensor[0] for tensor in indexer)
-    grad = torch.randn(lists.shape, device=q.device)
-    got = slime.indexer_bwd_interface(q, weights.unsqueeze(-1), k.unsqueeze(1), lists, grad)
-    assert got[1].shape == (TOKENS, HEADS, 1) and got[2].shape == (ROWS, 1, DIM)
-    assert got[2].dtype is torch.float32
-    every = gradients(*indexer, torch.stack([grad, torch.zeros_like(grad)]))
-    dq, dk, dw = (each[0] for each in every)
-    for one, true in zip(got, (dq, dw.unsqueeze(-1), dk.unsqueeze(1))):
-        check_grad(one, true)
-
-
 def test_slime_scores_take_gradients(indexer):
     q, k, weights, _ = indexer
     leaves = [tensor[0].clone().requires_grad_() for tensor in (q, k, weights)]
@@ -249,37 +190,6 @@ def packing(device):
         "cu_seqlens_k": torch.tensor([0, ROWS, 2 * ROWS], dtype=torch.int32, device=device),
         "max_seqlen_k": ROWS + 1,
     }
-
-
-def test_cudnn_dense_target(device):
-    problem = Problem(device, TOKENS, ROWS, heads=2, batches=BATCHES, grad=False)
-    lists = dense_lists(device)
-    logits = torch.einsum("bthd,bsd->bths", problem.q.double(), problem.kv.double())
-    logits = (problem.scale * logits).masked_fill(lists[:, :, None] < 0, float("-inf"))
-    lse = logits.logsumexp(-1).float()
-    lse[lse == float("-inf")] = float("inf")  # FlashMLA's, of a query that sees nothing
-    want = logits.softmax(-1).nan_to_num(0.0).sum(2)
-    offsets = torch.tensor(OFFSETS, device=device)
-    options = {"ratio": 2, "q_causal_offsets": offsets}
-    keys = problem.kv.unsqueeze(2)
-    result = cudnn.dense_attn_score_recompute_wrapper(
-        problem.q, keys, lse, problem.scale, qhead_per_kv_head=2, **options
-    )
-    out, denom = result
-    assert out.shape == (BATCHES, TOKENS, ROWS) and out.dtype is torch.float32
-    assert torch.allclose(out.double(), want, rtol=1e-3, atol=1e-5)
-    assert bool((out[lists < 0] == 0).all()) and torch.equal(result["denom"], out.sum(-1))
-    packed = torch.full((BATCHES * TOKENS, ROWS + 1), 7.0, device=device)
-    given = [tensor.flatten(0, 1) for tensor in (problem.q, keys, lse)]
-    sums = torch.empty_like(denom.flatten())
-    result = cudnn.dense_attn_score_recompute_wrapper(
-        *given, problem.scale, out=packed, denom_out=sums, **options, **packing(device)
-    )
-    assert result["out"] is packed and result["denom"] is sums
-    assert torch.equal(packed[:, :ROWS], out.flatten(0, 1)) and bool((packed[:, ROWS] == 0).all())
-    assert torch.equal(sums, denom.flatten())
-    with pytest.raises(NotImplementedError, match="bf16"):
-        cudnn.dense_attn_score_recompute_wrapper(*given, 1.0, precision="mxfp8")
 
 
 @pytest.mark.parametrize("everywhere", [False, True], ids=["local", "global"])

@@ -118,6 +118,13 @@ def slots(name: str, given: Tensor) -> Tensor:
     return small.masked_fill(small != given, -1) if given.dtype is torch.int64 else small
 
 
+def seen_slots(topk_indices: Tensor, begin: Tensor, end: Tensor) -> Tensor:
+    """Given slots as int32, -1 outside each query's window."""
+    need_dimensions(topk_indices=(topk_indices, 2), cu_seqlen_ks=(begin, 1), cu_seqlen_ke=(end, 1))
+    lists = slots("topk_indices", topk_indices)
+    return lists.masked_fill((lists < begin[:, None]) | (lists >= end[:, None]), -1)
+
+
 # ---- tensors to write into -----------------------------------------------------------------------
 
 

@@ -28,14 +28,8 @@ def packed(*tensors: Tensor | None) -> list[Tensor | None]:
     return [None if tensor is None else tensor.flatten(0, 1) for tensor in tensors]
 
 
-def packed_keys(name: str, keys: Tensor) -> Tensor:
-    """[B * S, D] of [B, S, D] or [B, S, 1, D]."""
-    return without_heads(name, keys, 3).flatten(0, 1)
-
-
 def packed_lists(topk_indices: Tensor, rows: int, are_global: bool) -> Tensor:
     """[B * T, topk] int32 that name rows of all batches, of which each has `rows`; masked slots are below 0."""
-    need_dimensions(topk_indices=(topk_indices, 3))
     lists = slots("topk_indices", topk_indices)
     if not are_global:
         lists = shifted(lists, batch_starts(lists, rows), rows)
@@ -91,7 +85,7 @@ def packing(cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None) -> bool:
 
 def on_host(name: str, cu_seqlens: Tensor, rows: int) -> list[int]:
     """The numbers, which ascend within 0..rows. The host waits for them."""
-    numbers = cu_seqlens.tolist()
+    numbers = bounds(name, cu_seqlens).tolist()
     if any(a > b for a, b in zip([0, *numbers], [*numbers, rows])):
         raise ValueError(f"smelt: {name} must ascend within 0 to {rows}, and is {numbers}")
     return numbers

@@ -63,39 +63,56 @@ def indexer_forward_wrapper(
     """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on; or of packed documents
     [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens). With
     return_lse also "lse", the log-sum-exp of each query's, which lse_out takes in either case."""
-    need_bf16(
-        "indexer_forward_wrapper",
-        precision,
-        sf_vec_size,
-        q_scale=q_scale,
-        k_scale=k_scale,
-        cu_seqlens_q_scale_padded=cu_seqlens_q_scale_padded,
-        cu_seqlens_k_scale_padded=cu_seqlens_k_scale_padded,
-    )
+    scales = {
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "cu_seqlens_q_scale_padded": cu_seqlens_q_scale_padded,
+        "cu_seqlens_k_scale_padded": cu_seqlens_k_scale_padded,
+    }
+    need_bf16("indexer_forward_wrapper", precision, sf_vec_size, **scales)
     with on_stream(stream):
         packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
-        width, keys, parts = documents(q, k, *packing, w=w)
-        equal_heads(qhead_per_kv_head, q)
-        shape = (*q.shape[:-2], width)
-        check_outputs(
-            q.device, out=(out, shape, torch.float32), lse_out=(lse_out, shape[:-1], torch.float32)
+        masks = (*packing, ratio, qhead_per_kv_head)
+        want = return_lse or lse_out is not None
+        scores, lse = _matrix(q, k, "w", w, sm_scale, *masks, out, "lse_out", lse_out, want)
+    return TupleDict(scores=scores, lse=lse) if return_lse else TupleDict(scores=scores)
+
+
+def _matrix(
+    q: Tensor,
+    k: Tensor,
+    weights_name: str,
+    weights: Tensor,
+    sm_scale: float,
+    cu_seqlens_q: Tensor | None,
+    cu_seqlens_k: Tensor | None,
+    max_seqlen_k: int | None,
+    q_causal_offsets: Tensor | None,
+    ratio: int,
+    qhead_per_kv_head: int | None,
+    out: Tensor | None,
+    sums_name: str,
+    sums: Tensor | None,
+    want_sums: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """The indexer's logits, and where wanted the log-sum-exp of each query's."""
+    packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
+    width, keys, parts = documents(q, k, *packing, **{weights_name: weights})
+    equal_heads(qhead_per_kv_head, q)
+    shape, wide = (*q.shape[:-2], width), torch.float32
+    check_outputs(q.device, **{"out": (out, shape, wide), sums_name: (sums, shape[:-1], wide)})
+    weights = weights.float() * sm_scale
+    scores = room(out, shape, q, k, weights)
+    if cu_seqlens_q is not None:
+        scores.fill_(NEVER)
+    for mine, theirs, offset in parts:
+        some = keys[theirs]
+        end = ends(q[mine].shape[0], some.shape[0], offset, ratio, q.device)
+        scores[mine][..., : some.shape[0]] = indexer_logits(
+            q[mine], some, weights[mine], torch.zeros_like(end), end, backend="smelt"
         )
-        weights = w.float() * sm_scale
-        scores = room(out, shape, q, k, weights)
-        if cu_seqlens_q is not None:
-            scores.fill_(NEVER)
-        for mine, theirs, offset in parts:
-            some = keys[theirs]
-            end = ends(q[mine].shape[0], some.shape[0], offset, ratio, q.device)
-            scores[mine][..., : some.shape[0]] = indexer_logits(
-                q[mine], some, weights[mine], torch.zeros_like(end), end, backend="smelt"
-            )
-        result = TupleDict(scores=into(out, scores))
-        if return_lse or lse_out is not None:
-            lse = into(lse_out, scores.logsumexp(-1))
-            if return_lse:
-                result["lse"] = lse
-    return result
+    made = scores.logsumexp(-1) if want_sums else None
+    return into(out, scores), None if made is None else into(sums, made)
 
 
 # ---- every key instead of lists: what warms the indexer up ------------------------------------------
@@ -133,15 +150,13 @@ def dense_attn_score_recompute_wrapper(
 ) -> TupleDict:
     """{"out", "denom"}: attention's probabilities summed over heads, [B, S_q, S_k] fp32, 0 where a query does not see
     a key, and each query's sum of them; of packed documents [T, max_seqlen_k] and [T]."""
-    need_bf16(
-        "dense_attn_score_recompute_wrapper",
-        precision,
-        sf_vec_size,
-        q_scale=q_scale,
-        k_scale=k_scale,
-        cu_seqlens_q_scale_padded=cu_seqlens_q_scale_padded,
-        cu_seqlens_k_scale_padded=cu_seqlens_k_scale_padded,
-    )
+    scales = {
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "cu_seqlens_q_scale_padded": cu_seqlens_q_scale_padded,
+        "cu_seqlens_k_scale_padded": cu_seqlens_k_scale_padded,
+    }
+    need_bf16("dense_attn_score_recompute_wrapper", precision, sf_vec_size, **scales)
     with on_stream(stream):
         packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
         width, keys, parts = documents(q, k, *packing, lse=lse)
@@ -183,28 +198,18 @@ def dense_indexer_score_recompute_wrapper(
     stream=None,
 ) -> TupleDict:
     """{"out", "denom"}: indexer_forward_wrapper's scores and the log-sum-exp of each query's."""
-    scores, lse = indexer_forward_wrapper(
-        q,
-        k,
-        weights,
-        ratio,
-        qhead_per_kv_head,
-        sm_scale=sm_scale,
-        out=out,
-        stream=stream,
-        cu_seqlens_q=cu_seqlens_q,
-        cu_seqlens_k=cu_seqlens_k,
-        max_seqlen_k=max_seqlen_k,
-        q_causal_offsets=q_causal_offsets,
-        precision=precision,
-        q_scale=q_scale,
-        k_scale=k_scale,
-        cu_seqlens_q_scale_padded=cu_seqlens_q_scale_padded,
-        cu_seqlens_k_scale_padded=cu_seqlens_k_scale_padded,
-        sf_vec_size=sf_vec_size,
-        return_lse=True,
-        lse_out=denom_out,
-    )
+    scales = {
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "cu_seqlens_q_scale_padded": cu_seqlens_q_scale_padded,
+        "cu_seqlens_k_scale_padded": cu_seqlens_k_scale_padded,
+    }
+    need_bf16("dense_indexer_score_recompute_wrapper", precision, sf_vec_size, **scales)
+    with on_stream(stream):
+        packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
+        masks = (*packing, ratio, qhead_per_kv_head)
+        sums = (out, "denom_out", denom_out, True)
+        scores, lse = _matrix(q, k, "weights", weights, sm_scale, *masks, *sums)
     return TupleDict(out=scores, denom=lse)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_base2, need_dimensions, one_group, to_base2, to_flash_mla
+from ._conventions import from_base2, one_group, to_base2, to_flash_mla
 
 
 def scale_of(q: Tensor, sm_scale: float | None) -> float:
@@ -90,7 +90,11 @@ def gradients(
 ) -> tuple[Tensor, Tensor]:
     """dq and dkv, of the shapes of q and kv. delta [.., T, H] stands for the sums of o * do where it is given."""
     rows, lists = one_group(q, kv, indices, *legal)
-    need_dimensions(do=(do, q.dim()), lse=(lse, q.dim() - 1))
+    if do.shape[:-1] != q.shape[:-1] or lse.shape != q.shape[:-1]:
+        raise ValueError(
+            f"smelt: do {list(do.shape)} and lse {list(lse.shape)} must have q's queries and heads, "
+            f"{list(q.shape[:-1])}"
+        )
     if delta is not None:
         if delta.shape != lse.shape or not delta.is_floating_point():
             raise ValueError(

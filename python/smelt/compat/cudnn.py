@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._checks import choose, integer, whole
+from .._checks import choose, integer, shapes, whole
 from .._indexer import CHUNK_BYTES, indexer_logits, indexer_topk, indexer_windows, topk_select
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores, sparse_scores
@@ -47,7 +47,6 @@ from ._cudnn_common import (
     of_divergence,
     on_stream,
     packed,
-    packed_keys,
     packed_lists,
     packing,
     share,
@@ -344,8 +343,9 @@ def indexer_forward_top_k_wrapper(
     )
     together = packing(cu_seqlens_q, cu_seqlens_k)
     dimensions = 3 if together else 4
-    need_dimensions(q=(q, dimensions), w=(w, dimensions - 1))
+    batch = "" if together else "B"
     keys = without_heads("k", k, dimensions - 1)
+    shapes(q=(q, batch + "THD"), k=(keys, batch + "SD"), w=(w, batch + "TH"))
     equal_heads(qhead_per_kv_head, q)
     lead, wide = q.shape[:-2], torch.float32
     shape = (*lead, whole(top_k, "top_k"))
@@ -420,12 +420,19 @@ def sparse_indexer_score_recompute_wrapper(
     stream=None,
 ) -> TupleDict:
     """{"predict"}: the softmax of the indexer's logits over each query's slots, [B, S_q, topk] fp32."""
-    need_dimensions(q_indexer=(q_indexer, 4), weights=(weights, 3), topk_indices=(topk_indices, 3))
-    keys = packed_keys("k_indexer", k_indexer)
+    keys = without_heads("k_indexer", k_indexer, 3)
+    shapes(
+        q_indexer=(q_indexer, "BTHD"),
+        k_indexer=(keys, "BSD"),
+        weights=(weights, "BTH"),
+        topk_indices=(topk_indices, "BTW"),
+        topk_length=(topk_length, "BT"),
+    )
     equal_heads(qhead_per_kv_head, q_indexer)
     check_outputs(q_indexer.device, out=(out, topk_indices.shape, torch.float32))
     with on_stream(stream):
-        q, given, length = packed(q_indexer, weights.float(), bounds("topk_length", topk_length))
+        length = bounds("topk_length", topk_length)
+        q, keys, given, length = packed(q_indexer, keys, weights.float(), length)
         lists = packed_lists(topk_indices, k_indexer.shape[1], topk_indices_global)
         logits = indexer_scores(q, keys, given, lists, topk_length=length, backend="smelt")
         predict = logits.softmax(-1).nan_to_num(0.0)  # of a row without a slot
@@ -447,14 +454,19 @@ def sparse_attn_score_recompute_wrapper(
 ) -> TupleDict:
     """{"target"}: attention's probabilities at each query's slots, summed over heads and divided by their sum,
     [B, S_q, topk] fp32."""
-    need_dimensions(q_attn=(q_attn, 4), lse=(lse, 3), topk_indices=(topk_indices, 3))
-    keys = packed_keys("k_attn", k_attn)
+    keys = without_heads("k_attn", k_attn, 3)
+    shapes(
+        q_attn=(q_attn, "BTHD"),
+        k_attn=(keys, "BSD"),
+        lse=(lse, "BTH"),
+        topk_indices=(topk_indices, "BTW"),
+        topk_length=(topk_length, "BT"),
+    )
     equal_heads(qhead_per_kv_head, q_attn)
     check_outputs(q_attn.device, out=(out, topk_indices.shape, torch.float32))
     with on_stream(stream):
-        q, sums, length = packed(
-            q_attn, of_heads_that_count(lse), bounds("topk_length", topk_length)
-        )
+        length = bounds("topk_length", topk_length)
+        q, keys, sums, length = packed(q_attn, keys, of_heads_that_count(lse), length)
         lists = packed_lists(topk_indices, k_attn.shape[1], topk_indices_global)
         given = {"topk_length": length, "backend": "smelt"}
         target = normalised(sparse_scores(q, keys, lists, sums, softmax_scale, **given))
@@ -488,9 +500,15 @@ def indexer_backward_wrapper(
     index_score, the softmax of sm_scale times the logits, from attn_score. attn_score is left as it is."""
     choose(backend, "backend", ("default", "sm100_v2"))
     choose(deterministic_dk_planes, "deterministic_dk_planes", (None, 96, 128, 148))
-    need_dimensions(index_q=(index_q, 4), weights=(weights, 3), topk_indices=(topk_indices, 3))
-    need_dimensions(attn_score=(attn_score, 3), index_score=(index_score, 3))
-    keys, wide = packed_keys("index_k", index_k), torch.float32
+    keys, wide = without_heads("index_k", index_k, 3), torch.float32
+    shapes(
+        index_q=(index_q, "BTHD"),
+        index_k=(keys, "BSD"),
+        weights=(weights, "BTH"),
+        topk_indices=(topk_indices, "BTW"),
+        attn_score=(attn_score, "BTW"),
+        index_score=(index_score, "BTW"),
+    )
     check_outputs(
         index_q.device,
         d_index_q=(d_index_q, index_q.shape, index_q.dtype),
@@ -501,7 +519,7 @@ def indexer_backward_wrapper(
         factor = share(grad_loss, loss_coeff * sm_scale, index_q.shape[:2].numel())
         counts = index_score >= CLIPPED_PROBABILITY
         grad = of_divergence(index_score, attn_score, counts) * factor
-        q, given, grad = packed(index_q, weights.float(), grad)
+        q, keys, given, grad = packed(index_q, keys, weights.float(), grad)
         dq, dk, dw = indexer_backward(
             grad,
             q,

@@ -12,13 +12,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._checks import shapes
 from .._indexer import indexer_logits, indexer_topk
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention
-from ._conventions import NEVER, bounds, need_dimensions, slots
+from ._conventions import NEVER, bounds, need_dimensions, seen_slots, slots
 from ._mla import attend, gradients
-from .slime import seen_slots
 
 # ---- attention ----------------------------------------------------------------------------------
 
@@ -62,6 +62,8 @@ def sparse_mla_bwd(
 
 def sparse_mla_delta(o: Tensor, do: Tensor) -> Tensor:
     """The sums of o * do over the values, fp32."""
+    if o.shape != do.shape:
+        raise ValueError(f"smelt: o and do differ: {list(o.shape)} and {list(do.shape)}")
     return (o.float() * do.float()).sum(-1)
 
 
@@ -108,8 +110,8 @@ def indexer_fwd_interface(
     use_relu: bool = True,
 ) -> Tensor:
     """logits [T, S] fp32, -inf outside the windows whatever clean_logits says."""
-    need_dimensions(q=(q, 3), kv=(kv, 2), weights=(weights, 2))
-    need_dimensions(cu_seqlen_ks=(cu_seqlen_ks, 1), cu_seqlen_ke=(cu_seqlen_ke, 1))
+    windows = {"cu_seqlen_ks": (cu_seqlen_ks, "T"), "cu_seqlen_ke": (cu_seqlen_ke, "T")}
+    shapes(q=(q, "THD"), kv=(kv, "SD"), weights=(weights, "TH"), **windows)
     begin, end = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     if not use_relu:
         return _windowed(_folded(q, kv, weights), begin, end)
@@ -126,8 +128,8 @@ def indexer_bwd_interface(
     use_relu: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(grad_q, grad_w fp32, grad_k), of the shapes of index_q, weights and index_k."""
-    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2), weights=(weights, 2))
-    need_dimensions(topk_indices=(topk_indices, 2), grad_scores=(grad_scores, 2))
+    given = {"topk_indices": (topk_indices, "TW"), "grad_scores": (grad_scores, "TW")}
+    shapes(index_q=(index_q, "THD"), index_k=(index_k, "SD"), weights=(weights, "TH"), **given)
     lists = slots("topk_indices", topk_indices)
     if use_relu:
         dq, dk, dw = indexer_backward(grad_scores, index_q, index_k, weights.float(), lists)
@@ -152,8 +154,9 @@ def lighting_indexer(
 ) -> tuple[Tensor, Tensor]:
     """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score, or the
     scores of topk_indices; scores are differentiable in index_q, index_k and weights. topk is at most S."""
-    need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2), weights=(weights, 2))
-    need_dimensions(cu_seqlen_ks=(cu_seqlen_ks, 1), cu_seqlen_ke=(cu_seqlen_ke, 1))
+    given = {"cu_seqlen_ks": (cu_seqlen_ks, "T"), "cu_seqlen_ke": (cu_seqlen_ke, "T")}
+    given["topk_indices"] = (topk_indices, "TW")
+    shapes(index_q=(index_q, "THD"), index_k=(index_k, "SD"), weights=(weights, "TH"), **given)
     begin, end = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     topk = min(topk, index_k.shape[0])
     if topk_indices is None and not topk:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._checks import shapes
 from .._indexer import indexer_logits
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import LOG2E, bounds, from_base2, need_dimensions, slots, to_base2_with_sink
@@ -52,6 +53,7 @@ def sparse_mqa_bwd_interface(
     all digits where it dominates. Its own gradient is a sum over queries.
     """
     need_dimensions(q=(q, 4), kv=(kv, 3), topk_idxs=(topk_idxs, 3), lse=(lse, 3))
+    need_dimensions(attn_sink=(attn_sink, 1))
     dq, dkv, _ = sparse_attention_backward(
         do,
         q,
@@ -145,7 +147,7 @@ def batched_indexer_fwd(
     q: Tensor, k: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor
 ) -> Tensor:
     """logits [B, T, S] fp32, -inf outside the windows."""
-    need_dimensions(q=(q, 4), k=(k, 3), weights=(weights, 3))
+    shapes(q=(q, "TBHD"), k=(k, "SBD"), weights=(weights, "TBH"))
     windows = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     return torch.stack(
         [
@@ -162,8 +164,8 @@ def batched_indexer_bwd(
     index_q: Tensor, weights: Tensor, index_k: Tensor, topk_indices: Tensor, grad_scores: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(grad_q, grad_w fp32, grad_k fp32)"""
-    need_dimensions(index_q=(index_q, 4), index_k=(index_k, 3), weights=(weights, 3))
-    need_dimensions(topk_indices=(topk_indices, 3), grad_scores=(grad_scores, 3))
+    given = {"topk_indices": (topk_indices, "BTW"), "grad_scores": (grad_scores, "BTW")}
+    shapes(index_q=(index_q, "TBHD"), index_k=(index_k, "SBD"), weights=(weights, "TBH"), **given)
     parts = [
         indexer_bwd_interface(
             index_q[:, batch],
@@ -189,12 +191,11 @@ def v4_lighting_indexer(
     cu_seqlen_ke: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(scores [B, T, topk] fp32, indices [B, T, topk] int32), differentiable in the three; topk is at most S."""
-    need_dimensions(index_q=(index_q, 4), index_k=(index_k, 3), weights=(weights, 3))
+    given = {"topk_indices": (topk_indices, "BTW")}
+    shapes(index_q=(index_q, "TBHD"), index_k=(index_k, "SBD"), weights=(weights, "TBH"), **given)
     rows = index_k.shape[0]
     if (cu_seqlen_ks is None) != (cu_seqlen_ke is None):
         raise ValueError("smelt: cu_seqlen_ks and cu_seqlen_ke go together")
-    if topk_indices is not None:
-        need_dimensions(topk_indices=(topk_indices, 3))
     if cu_seqlen_ks is None:
         cu_seqlen_ks, cu_seqlen_ke = _make_causal_cu_seqlens(
             index_q.shape[0], rows, compress_ratio, index_q.device

@@ -13,7 +13,7 @@ from torch import Tensor
 from .._indexer import indexer_logits, indexer_topk, indexer_windows
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores
-from ._conventions import bounds, need_dimensions, slots, without_heads
+from ._conventions import bounds, need_dimensions, seen_slots, slots, without_heads
 from ._mla import attend, gradients
 
 
@@ -68,6 +68,7 @@ class SparseMLA:
 def generate_varlen_mask_params(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:
     """Each packed query's window of keys: (starts, ends). Waits for the device, which knows how many there
     are; smelt.indexer_windows, told so, does not."""
+    need_dimensions(cu_seqlens=(cu_seqlens, 1))
     tokens = int(cu_seqlens[-1])
     starts, ends = indexer_windows(bounds("cu_seqlens", cu_seqlens), tokens, tokens, backend="smelt")
     return starts.to(cu_seqlens.dtype), ends.long()
@@ -113,13 +114,6 @@ def _weights(weights: Tensor) -> Tensor:
     """[T, H] fp32 of [T, H] or [T, H, 1]."""
     need_dimensions(weights=(weights, 2, 3))
     return (weights.squeeze(-1) if weights.dim() == 3 else weights).float()
-
-
-def seen_slots(topk_indices: Tensor, begin: Tensor, end: Tensor) -> Tensor:
-    """Given slots as int32, -1 outside each query's window."""
-    need_dimensions(topk_indices=(topk_indices, 2), cu_seqlen_ks=(begin, 1), cu_seqlen_ke=(end, 1))
-    lists = slots("topk_indices", topk_indices)
-    return lists.masked_fill((lists < begin[:, None]) | (lists >= end[:, None]), -1)
 
 
 def lighting_indexer(
