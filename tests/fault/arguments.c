@@ -1,6 +1,8 @@
-/* Calls with random arguments, of every operator, on a fake driver: extents, strides and addresses
- * of every size, most of them wrong. A call is launched or refused with a message before anything
- * is launched; nothing else happens, in particular no overflow (the sanitizers' builds see that).
+/* Calls of every operator on a fake driver. With random arguments, extents, strides and addresses of
+ * every size, most of them wrong: a call is launched or refused with a message before anything is
+ * launched; nothing else happens, in particular no overflow (the sanitizers' builds see that). All
+ * that a call launches is on its stream. Addresses are taken to the byte of their alignment; of
+ * extents all below one that is taken are taken, too.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +52,8 @@ static void *workspace; /* the fake driver's fills write to it */
 struct subject {
     const char *spec;
     const struct smelt__tensor_table *table;
-    size_t size, workspace, workspace_bytes; /* of the args struct; offsets, 0: it has none */
+    size_t size, rows, tokens, /* of the args struct; offsets in it, 0: it has none */
+        workspace, workspace_bytes;
     smelt_status (*create)(const char *spec, void **made);
     void (*destroy)(void **made);
     smelt_status (*call)(const void *made, const void *args);
@@ -76,7 +79,7 @@ struct subject {
     }
 #define CALL(op, pass)                                                                             \
     static smelt_status call_##op##_##pass(const void *made, const void *args) {                   \
-        return smelt_##op##_##pass(made, args, NULL);                                              \
+        return smelt_##op##_##pass(made, args, driver->stream);                                    \
     }
 #define ASK(op, pass)                                                                              \
     static smelt_status ask_##op##_##pass(const void *made, const void *args, size_t *bytes) {     \
@@ -97,11 +100,15 @@ MAKE(indexer_scores, INDEXER_SCORES) CALL(indexer_scores, forward)
 MAKE(indexer_loss, INDEXER_LOSS) CALL(indexer_loss, forward) ASK(indexer_loss, forward)
 MAKE(indexer_bwd, INDEXER_BWD) CALL(indexer_bwd, backward) ASK(indexer_bwd, backward)
 
-#define PLAIN(op, pass, keys, tensors)                                                             \
+#define ROWS(op, pass, keys, tensors, of_tokens)                                                   \
     {.spec = #op keys, .table = &(tensors), .size = sizeof(smelt_##op##_args),                     \
+     .rows = offsetof(smelt_##op##_args, rows), .tokens = of_tokens,                               \
      .create = create_##op, .destroy = destroy_##op, .call = call_##op##_##pass}
+#define PLAIN(op, pass, keys, tensors)                                                             \
+    ROWS(op, pass, keys, tensors, offsetof(smelt_##op##_args, tokens))
 #define WORKING(op, pass, args, keys, tensors)                                                     \
     {.spec = #op keys, .table = &(tensors), .size = sizeof(args),                                  \
+     .rows = offsetof(args, rows), .tokens = offsetof(args, tokens),                               \
      .workspace = offsetof(args, workspace), .workspace_bytes = offsetof(args, workspace_bytes),   \
      .create = create_##op, .destroy = destroy_##op, .call = call_##op##_##pass,                   \
      .ask = ask_##op##_##pass}
@@ -125,7 +132,7 @@ static const struct subject subjects[] = {
     GRADIENTS(":heads=24,dqk=128,dv=64,topk=64,passes=backward,deterministic=1"),
     PLAIN(sparse_scores, forward, ":heads=64,dqk=576,dv=512,topk=1048576", smelt__sparse_scores_tensors),
     PLAIN(indexer_windows, forward, "", smelt__indexer_windows_tensors),
-    PLAIN(indexer_quantize, forward, ":dim=128", smelt__indexer_quantize_tensors),
+    ROWS(indexer_quantize, forward, ":dim=128", smelt__indexer_quantize_tensors, 0),
     PLAIN(indexer_logits, forward, ":heads=32,dim=128,dtype=bf16", smelt__indexer_logits_tensors[0]),
     PLAIN(indexer_logits, forward, ":heads=64,dim=64,dtype=fp8,variant=mma", smelt__indexer_logits_tensors[1]),
     PLAIN(indexer_clean, forward, "", smelt__indexer_clean_tensors),
@@ -242,6 +249,7 @@ static int takes_long(const struct subject *subject, const union arguments *args
 static int call(const struct subject *subject, const void *made, const union arguments *args) {
     driver->chain_length = 0;
     const smelt_status status = subject->call(made, args);
+    assert_int_equal(driver->strays, 0);
     if (status == SMELT_OK) {
         for (int i = 0; i < driver->chain_length; i++)
             assert_in_range(driver->chain[i].blocks, 1, INT32_MAX);
@@ -275,6 +283,81 @@ static void compare_first_call(const struct subject *subject, const union argume
     }
 }
 
+/* ---- what follows from a call that was launched ---------------------------------------------- */
+
+/* Tensors may begin at any multiple of their elements, or of whole rows, and nowhere else. */
+static void shift_addresses(const struct subject *subject, const void *made,
+                            const union arguments *good) {
+    for (int i = 0; i < subject->table->count; i++) {
+        const struct smelt__tensor_row *row = &subject->table->rows[i];
+        const size_t element = smelt__element_bytes(row->element);
+        const size_t alignment = row->whole_rows ? SMELT__ROW_BYTES : element;
+        for (size_t bytes = 1; bytes <= alignment; bytes++) {
+            union arguments args = *good;
+            smelt_tensor *tensor = smelt__tensor_of(row, &args);
+            const uintptr_t begin = (uintptr_t)tensor->data & ~(uintptr_t)(SMELT__ROW_BYTES - 1);
+            if (begin == 0)
+                break;
+            tensor->data = (void *)(begin + bytes); // NOLINT: never followed
+            if (call(subject, made, &args) == (bytes == alignment))
+                continue;
+            fail_msg("%s: %s at %zu bytes past a multiple of %d", subject->spec, row->name, bytes,
+                     SMELT__ROW_BYTES);
+        }
+    }
+}
+
+/* The same call with packed tensors that are far apart. */
+static union arguments plain_call(const struct subject *subject, const union arguments *good) {
+    union arguments args = *good;
+    for (int i = 0; i < subject->table->count; i++) {
+        smelt_tensor *tensor = smelt__tensor_of(&subject->table->rows[i], &args);
+        memset(tensor->strides, 0, sizeof tensor->strides);
+        if (tensor->data)
+            tensor->data = (void *)((uintptr_t)(i + 1) << 57); // NOLINT: never followed
+    }
+    return args;
+}
+
+/* Whether a call with as much workspace as it asks for is launched. */
+static int takes(const struct subject *subject, const void *made, union arguments *args) {
+    size_t bytes = 0;
+    if (subject->ask && subject->ask(made, args, &bytes) != SMELT_OK)
+        return 0;
+    if (subject->ask)
+        memcpy((char *)args + subject->workspace_bytes, &bytes, sizeof bytes);
+    return call(subject, made, args);
+}
+
+/* Where an extent is refused, larger ones are: no product of extents wraps. `field`: its offset. */
+static void grow_extent(const struct subject *subject, const void *made,
+                        const union arguments *good, size_t field) {
+    int refused = 0;
+    driver->no_fills = 1; /* the workspace is not as large as it is said to be */
+    for (int bits = 9; bits < 32; bits++)
+        for (int more = -1; more < 2; more++) {
+            union arguments args = plain_call(subject, good);
+            const int64_t extent = (INT64_C(1) << bits) + more;
+            memcpy((char *)&args + field, &extent, sizeof extent);
+            const int taken = takes(subject, made, &args);
+            if (taken && refused)
+                fail_msg("%s: %lld %s are taken, but a smaller number is refused", subject->spec,
+                         (long long)extent, field == subject->rows ? "rows" : "tokens");
+            refused = !taken;
+        }
+    driver->no_fills = 0;
+    assert_true(refused); /* 2^31 + 1 */
+}
+
+static void grow_extents(const struct subject *subject, const void *made,
+                         const union arguments *good) {
+    const int in_chunks =
+        strstr(subject->spec, "deterministic") || subject->call == call_indexer_topk_forward;
+    if (subject->tokens && !in_chunks) /* of which there would be millions */
+        grow_extent(subject, made, good, subject->tokens);
+    grow_extent(subject, made, good, subject->rows);
+}
+
 /* Calls of every operator that there is on a device of this compute capability. */
 static void call_all(struct random *random, int major) {
     const smelt_context_options options = fakes_options();
@@ -300,6 +383,10 @@ static void call_all(struct random *random, int major) {
                     compare_first_call(subject, &args, 0);
             } else if (driver->chain_length > 0) {
                 compare_first_call(subject, &args, 1);
+                if (launched < 4) {
+                    shift_addresses(subject, made, &args);
+                    grow_extents(subject, made, &args);
+                }
                 good = args;
                 launched++;
             }
@@ -325,6 +412,7 @@ static int begin(void **unused) {
     driver->devices = 1;
     driver->context_id = 1;
     driver->chain_params = 0;
+    driver->stream = (CUstream)(void *)&context; /* any that is not the default one */
     workspace = mmap(NULL, WORKSPACE, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return workspace == MAP_FAILED ? -1 : 0;

@@ -1,7 +1,7 @@
 /* Calls in chunks, on a fake driver. The deterministic backward pass: its main kernel is launched
  * chunk by chunk, the sums of the chunk before beside it, and leaves the multiprocessors free that
- * the caller wants for other streams, and those of the sums. And what the workspace of millions of
- * indexer_topk's chunks costs the host. */
+ * the caller wants for other streams, and those of the sums. Clusters on devices of any number of
+ * multiprocessors. And what the workspace of millions of indexer_topk's chunks costs the host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,6 +93,40 @@ static void multiprocessors_that_stay_free(void **unused) {
     }
 }
 
+/* A persistent kernel of clusters has whole clusters, one at the least, and fills the device. */
+static void clusters_that_fit(void **unused) {
+    (void)unused;
+    static const int multiprocessors[] = {1, 2, 3, 7, 131, 132};
+    const int before = driver->multiprocessors;
+    for (size_t i = 0; i < sizeof multiprocessors / sizeof *multiprocessors; i++) {
+        const int number = multiprocessors[i];
+        int clusters = 0;
+        smelt_context_options options = fakes_options();
+        smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+        smelt_sparse_attn *const kept = attn;
+        smelt_context *one = NULL;
+        spec.heads = 128, spec.dqk = 512, spec.dv = 512, spec.topk = TOPK;
+        spec.passes = SMELT_PASS_BACKWARD;
+        driver->multiprocessors = number;
+        assert_int_equal(smelt_context_create(&one, &options), SMELT_OK);
+        assert_int_equal(smelt_sparse_attn_create(&attn, one, &spec), SMELT_OK);
+        const smelt_sparse_attn_grad_args args = make_args();
+        driver->chain_length = 0;
+        assert_int_equal(smelt_sparse_attn_backward(attn, &args, NULL), SMELT_OK);
+        for (int k = 0; k < driver->chain_length; k++)
+            if (driver->chain[k].cluster) {
+                assert_int_equal(driver->chain[k].cluster, 2);
+                assert_int_equal(driver->chain[k].blocks, number < 2 ? 2 : number - number % 2);
+                clusters++;
+            }
+        assert_int_equal(clusters, 1);
+        smelt_sparse_attn_destroy(&attn);
+        smelt_context_destroy(&one);
+        attn = kept;
+    }
+    driver->multiprocessors = before;
+}
+
 /* The workspace is found at once, however many chunks there are. */
 static void workspace_of_many_chunks(void **unused) {
     (void)unused;
@@ -120,6 +154,7 @@ static void workspace_of_many_chunks(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(clusters_that_fit, open_operator, close_operator),
         cmocka_unit_test_setup_teardown(workspace_of_many_chunks, open_operator, close_operator),
         cmocka_unit_test_setup_teardown(multiprocessors_that_stay_free, open_operator,
                                         close_operator),

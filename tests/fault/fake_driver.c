@@ -16,7 +16,7 @@ struct CUctx_st {
 };
 
 static struct fake_driver state = {
-    .context_id = 1, .devices = 1, .capability_major = 9, .version = 13000};
+    .context_id = 1, .devices = 1, .capability_major = 9, .version = 13000, .multiprocessors = 132};
 static struct CUctx_st primary;
 static char handle; /* what modules, streams and events point to */
 static _Thread_local CUcontext stack[STACK];
@@ -91,7 +91,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     BEGIN();
     *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? state.capability_major
              : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? state.capability_minor
-                                                                         : 132;
+                                                                         : state.multiprocessors;
     return CUDA_SUCCESS;
 }
 
@@ -198,6 +198,13 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
     return CUDA_SUCCESS;
 }
 
+static unsigned cluster_of(const CUlaunchConfig *config) {
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            return config->attrs[i].value.clusterDim[0];
+    return 0;
+}
+
 static int may_begin_early(const CUlaunchConfig *config) {
     for (unsigned i = 0; i < config->numAttrs; i++)
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
@@ -220,6 +227,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
     (void)extra;
     BEGIN_WORK();
     state.launch = *config;
+    state.strays += config->hStream != state.stream;
     for (unsigned i = 0;
          i < config->numAttrs && i < sizeof state.attributes / sizeof *config->attrs; i++)
         state.attributes[i] = config->attrs[i];
@@ -231,6 +239,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
         struct fake_launch *launch = &state.chain[state.chain_length++];
         launch->blocks = config->gridDimX;
         launch->threads = config->blockDimX;
+        launch->cluster = cluster_of(config);
         launch->early = may_begin_early(config);
         copy_params(launch->params, parameters[0], kept);
     }
@@ -274,9 +283,9 @@ EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t b
 
 EXPORT CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t words,
                                  CUstream stream) {
-    (void)stream;
     BEGIN_WORK();
-    for (size_t i = 0; i < words; i++)
+    state.strays += stream != state.stream;
+    for (size_t i = 0; i < words && !state.no_fills; i++)
         memcpy((char *)pointer + i * sizeof value, &value, sizeof value);
     return CUDA_SUCCESS;
 }

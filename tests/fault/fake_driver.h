@@ -16,7 +16,7 @@ enum { FAKE_CHAIN = 16, FAKE_CHAIN_PARAMS = 512 };
 
 /* One of the launches since the test last set `chain_length` to 0. */
 struct fake_launch {
-    unsigned blocks, threads;
+    unsigned blocks, threads, cluster;       /* 0: the launch says nothing of clusters */
     int early;                               /* programmatic stream serialization */
     unsigned char params[FAKE_CHAIN_PARAMS]; /* as many as `chain_params` says */
 };
@@ -32,7 +32,10 @@ struct fake_driver {
     atomic_int reject_images;      /* so many loads to come are refused as invalid images */
     unsigned long long context_id; /* of the primary context; another value: it was reset */
     CUcontext destroyed;           /* a context that is gone, or NULL */
-    int devices, capability_major, capability_minor, version;
+    int devices, capability_major, capability_minor, version, multiprocessors;
+    CUstream stream;         /* that launches and fills should be on; */
+    atomic_int strays;       /* so many were on another one */
+    int no_fills;            /* fills write nothing */
     atomic_int shared_bytes; /* what cuFuncSetAttribute asked for last */
     CUlaunchConfig launch;
     CUlaunchAttribute attributes[4]; /* the launch's, whose own copy is gone by now */

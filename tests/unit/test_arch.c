@@ -1,4 +1,5 @@
 /* Architectures: the table's limits, and which one a device gets. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "codegen/arch.h"
+#include "codegen/plan/limits.h"
 
 static void limits(void **state) {
     (void)state;
@@ -46,6 +48,25 @@ static void table_is_consistent(void **state) {
     }
     assert_int_equal(count, 16);
     assert_null(smelt__arch_at(-1));
+}
+
+/* So many blocks fit, and not one byte more of each. */
+static void shared_limits_are_exact(void **state) {
+    (void)state;
+    for (int i = 0; smelt__arch_at(i); i++)
+        for (int blocks = 1; blocks < 5; blocks++) {
+            const struct smelt__arch *arch = smelt__arch_at(i);
+            struct smelt__misses misses = {.shared_bytes = INT_MAX, .registers = INT_MAX};
+            int most = arch->shared_per_multiprocessor;
+            while (most > arch->shared_per_block ||
+                   blocks * (most + arch->shared_reserved) > arch->shared_per_multiprocessor)
+                most--;
+            assert_true(smelt__limits_hold(arch, 128, blocks, most, 32, &misses));
+            assert_int_equal(misses.shared_bytes, INT_MAX);
+            assert_false(smelt__limits_hold(arch, 128, blocks, most + 1, 32, &misses));
+            assert_int_equal(misses.shared_bytes, most + 1);
+            assert_int_equal(misses.shared_limit, most);
+        }
 }
 
 static void capabilities(void **state) {
@@ -95,6 +116,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits),
         cmocka_unit_test(table_is_consistent),
+        cmocka_unit_test(shared_limits_are_exact),
         cmocka_unit_test(capabilities),
         cmocka_unit_test(unknown_names),
     };

@@ -450,6 +450,66 @@ static void knobs_only(void **state) {
     assert_null(strstr(message.text, "topk"));
 }
 
+/* Whether the operator has a knob of just that name. */
+static int has_knob(const struct smelt__schema *schema, const char *prefix, const char *name) {
+    for (int i = 0; i < schema->member_count; i++) {
+        const struct smelt__member *member = &schema->members[i];
+        for (int k = 0; k < member->schema->key_count; k++)
+            if (member->schema->keys[k].knob && strcmp(member->schema->keys[k].name, name) == 0 &&
+                (!prefix || strcmp(member->prefix, prefix) == 0))
+                return 1;
+    }
+    return 0;
+}
+
+/* A knob is found by its whole name behind its own kernel's whole prefix, and by no other text. */
+static void expect_knob(const struct smelt__schema *schema, const char *prefix, const char *name) {
+    char text[128];
+    struct smelt__knob knob;
+    snprintf(text, sizeof text, "%s%s%s", prefix ? prefix : "", prefix ? "." : "", name);
+    const int found = smelt__knob_find(schema, text, &knob) == 0;
+    if (found != has_knob(schema, prefix, name))
+        fail_msg("%s: '%s' is %s", schema->name, text, found ? "taken for a knob" : "not found");
+    if (!found)
+        return;
+    assert_string_equal(smelt__knob_key(schema, &knob)->name, name);
+    assert_int_equal(knob.for_all, !prefix);
+    assert_true(!prefix || strcmp(schema->members[knob.member].prefix, prefix) == 0);
+}
+
+/* Beginnings of a text, and what is a little longer. */
+static int variation_of(const char *text, int number, char *varied, size_t size) {
+    const int length = (int)strlen(text);
+    if (number > length)
+        return 0;
+    snprintf(varied, size, "%.*s%s", number < length ? number + 1 : length, text,
+             number == length ? "s" : "");
+    return 1;
+}
+
+static void knob_names_are_whole(void **state) {
+    (void)state;
+    int knobs = 0;
+    for (int f = 0; smelt__family_at(f); f++) {
+        const struct smelt__schema *schema = &smelt__family_at(f)->schema;
+        for (int m = 0; m < schema->member_count; m++)
+            for (int k = 0; k < schema->members[m].schema->key_count; k++) {
+                const char *const name = schema->members[m].schema->keys[k].name;
+                char varied[64];
+                for (int i = 0; variation_of(name, i, varied, sizeof varied); i++) {
+                    expect_knob(schema, NULL, varied);
+                    for (int other = 0; other < schema->member_count; other++)
+                        expect_knob(schema, schema->members[other].prefix, varied);
+                }
+                for (int i = 0; variation_of(schema->members[m].prefix, i, varied, sizeof varied);
+                     i++)
+                    expect_knob(schema, varied, name);
+                knobs++;
+            }
+    }
+    assert_true(knobs > 50);
+}
+
 /* What the parser takes, it can print and take again; the rest it refuses with a message. */
 static void check_any_text(const char *text) {
     struct smelt__spec spec, again;
@@ -518,7 +578,7 @@ int main(void) {
         cmocka_unit_test(nearest_name), cmocka_unit_test(buckets),
         cmocka_unit_test(auto_buckets), cmocka_unit_test(knobs_of_one_kernel),
         cmocka_unit_test(passes),       cmocka_unit_test(knobs_of_passes),
-        cmocka_unit_test(shared_knobs),
+        cmocka_unit_test(shared_knobs), cmocka_unit_test(knob_names_are_whole),
     };
     return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
 }
