@@ -32,8 +32,11 @@ static const struct tool_verb verbs[] = {
     {"emit", "SPEC", "print a kernel's CUDA source",
      "Prints the complete CUDA source of a kernel, or of an operator's kernels one after the\n"
      "other, each under a line that says which; --kernel prints one alone. Needs neither GPU\n"
-     "nor compiler; each source by itself compiles with `nvcc -arch=ARCH -cubin -x cu`.\n",
-     OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(TUNED_FOR) | TOOL_COMMON,
+     "nor compiler; each source by itself compiles with `nvcc -arch=ARCH -cubin -x cu`.\n"
+     "With --constants the templates are left out: what remains is a header by which an editor\n"
+     "resolves a template's names (.clangd reads build/constants.h).\n",
+     OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(CONSTANTS) | OPTION(TUNED_FOR) |
+         TOOL_COMMON,
      tool_run_emit},
     {"check", "[SPEC]...", "compare kernels with the double-precision reference",
      "Runs each operator on the GPU on input made from a seed and compares the results with\n"
@@ -123,6 +126,8 @@ static void print_long_help(void) {
         "  SMELT_TUNING              the tuning file; default `tuning` in the cache's folder\n"
         "  SMELT_TUNING_DISABLE=1    plans are the rule's, whatever was tuned\n"
         "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
+        "  SMELT_TEMPLATES           a folder whose templates are used instead of the built-in "
+        "ones\n"
         "  SMELT_EMULATOR            the emulator's library for check --emulate\n"
         "  CC                        the C compiler for check --emulate\n"
         "  SMELT_EMU_...             settings of the emulator, in smelt(1)\n"

@@ -56,6 +56,7 @@ enum tool_option {
     TOOL_LIMIT,
     TOOL_DRY_RUN,
     TOOL_KERNEL,
+    TOOL_CONSTANTS,
     TOOL_JSON,
     TOOL_VERBOSE,
     TOOL_HELP,
@@ -96,8 +97,9 @@ struct tool_options {
     struct tool_values arguments, presets, archs, schedule;
     const char *manifest, *passes, *shapes, *max_size, *older_than, *tuned_for, *knobs;
     int64_t tp, jobs, device, sample, repeat, schedules, limit, kernel;
-    int64_t cache, tuned, dry_run, allow_empty, emulate, json, verbose, help; /* how often a flag was given */
-    struct smelt__problem_options problem;                       /* 0 where not given */
+    int64_t cache, tuned, dry_run, allow_empty, constants, emulate, json, verbose,
+        help;                              /* how often a flag was given */
+    struct smelt__problem_options problem; /* 0 where not given */
     uint64_t problem_given; /* which options of `problem` were: bits by smelt__option_number's */
 };
 

@@ -66,7 +66,9 @@ typedef enum smelt_context_kind {
  * Options. Zero or NULL in a field means: the environment variable named beside it, else the
  * default. One variable works the other way round: SMELT_LOG wins over log_level, so that one can
  * look into a program that sets its own. Environment variables are read once, when the context is
- * made, and not at all in set-user-id programs. For tests, SMELT_CUDA names the driver library to
+ * made, and not at all in set-user-id programs. For those who work on kernels, SMELT_TEMPLATES names a
+ * folder whose templates (NAME.cu, common/NAME.cuh, ptx/NAME.cuh, as in the source tree) stand in for
+ * the library's own: an edit is tried without a build. For tests, SMELT_CUDA names the driver library to
  * open in place of libcuda.so.1; it is read when the process first uses the driver.
  */
 typedef struct smelt_context_options {

@@ -6,6 +6,7 @@
 #include "runtime/abi.h"
 #include "runtime/context.h"
 #include "runtime/process.h"
+#include "runtime/templates.h"
 
 /* What the compile flights carry. */
 static void free_compiled(void *result) {
@@ -246,6 +247,14 @@ static smelt_status open_cache(smelt_context *context) {
     return open_tuning(context);
 }
 
+static smelt_status read_templates(smelt_context *context) {
+    const char *folder = context->settings.templates_folder;
+    if (!*folder)
+        return SMELT_OK;
+    smelt__log_write(&context->settings.log, SMELT_LOG_INFO, "templates are read from %s", folder);
+    return smelt__templates_read(folder, &context->templates);
+}
+
 /* ---- public ---- */
 
 smelt_status smelt_context_create(smelt_context **out, const smelt_context_options *options) {
@@ -266,6 +275,8 @@ smelt_status smelt_context_create(smelt_context **out, const smelt_context_optio
                          : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for a context");
     if (!status)
         status = choose_arch(context);
+    if (!status)
+        status = read_templates(context);
     if (!status)
         status = open_cache(context);
     if (status) {
@@ -315,6 +326,7 @@ void smelt_context_destroy(smelt_context **pointer) {
     smelt__tuning_close(context->tuning);
     if (context->cache)
         smelt__cache_close(context->cache);
+    smelt__templates_free(&context->templates);
     smelt__strings_free(context->strings);
     pthread_mutex_destroy(&context->compiler.mutex);
     free(context);

@@ -15,12 +15,15 @@
 #include "runtime/tuning/tuning.h"
 #include "smelt/context.h"
 
+struct smelt__template_table;
+
 /* Options and environment, resolved. */
 struct smelt__settings {
     smelt_context_kind kind;
     int device;    /* with SMELT_CONTEXT_DEVICE */
     char arch[16]; /* compile-only */
     char nvrtc_path[SMELT__PATH];
+    char templates_folder[SMELT__PATH]; /* "": the library's own templates */
     char cache_folder[SMELT__PATH];
     char cache_readonly[SMELT__PATH];
     struct smelt__cache_settings cache;     /* its strings are the two above */
@@ -57,7 +60,8 @@ struct smelt_context {
     CUcontext cuda;
     unsigned long long cuda_id; /* of `cuda`: an address may be used again, an id never */
     CUdevice device;
-    int retained; /* the primary context is ours to release */
+    int retained;                            /* the primary context is ours to release */
+    struct smelt__template_table *templates; /* of SMELT_TEMPLATES; NULL: the library's own */
     struct smelt__cache *cache;
     struct smelt__tuning *tuning;
     char device_name[SMELT__TUNING_TEXT]; /* whose tuning entries are used; "": none */

@@ -50,7 +50,7 @@ static smelt_status begin_job(struct job *job, smelt_context *context,
     job->context = context;
     job->plan = plan;
     smelt__spec_print_asked(&plan->spec, job->spec);
-    smelt_status status = smelt__plan_emit(plan, &job->source);
+    smelt_status status = smelt__plan_emit(plan, context->templates, &job->source);
     if (status)
         return status;
     smelt__compile_options(&job->options, plan->arch->name);

@@ -270,6 +270,8 @@ smelt_status smelt__settings_resolve(struct smelt__settings *settings,
         status = resolve_path(options.nvrtc_path, "options.nvrtc_path", "SMELT_NVRTC",
                               settings->nvrtc_path);
     if (!status)
+        status = resolve_path(NULL, "", "SMELT_TEMPLATES", settings->templates_folder);
+    if (!status)
         status = resolve_cache(settings, &options);
     if (!status)
         status = resolve_tuning(settings, &options);

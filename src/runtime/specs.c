@@ -238,11 +238,13 @@ smelt_status smelt__plan_text(const struct smelt__plan *plan, int json, char **o
     return release(&text, out);
 }
 
-smelt_status smelt__plan_emit(const struct smelt__plan *plan, struct smelt__text *source) {
+smelt_status smelt__plan_emit(const struct smelt__plan *plan,
+                              const struct smelt__template_table *templates,
+                              struct smelt__text *source) {
     struct smelt__message message;
     char spec[SMELT__SPEC_TEXT];
 
-    if (!smelt__source_emit(plan, source, &message) && !source->failed)
+    if (!smelt__source_emit(plan, templates, source, &message) && !source->failed)
         return SMELT_OK;
     smelt__spec_print_asked(&plan->spec, spec);
     if (source->failed || message.out_of_memory)
@@ -250,9 +252,10 @@ smelt_status smelt__plan_emit(const struct smelt__plan *plan, struct smelt__text
     return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", spec, plan->arch->name, message.text);
 }
 
-smelt_status smelt__plan_source(const struct smelt__plan *plan, char **source) {
+smelt_status smelt__plan_source(const struct smelt__plan *plan,
+                                const struct smelt__template_table *templates, char **source) {
     struct smelt__text text = {0};
-    smelt_status status = smelt__plan_emit(plan, &text);
+    smelt_status status = smelt__plan_emit(plan, templates, &text);
 
     if (!status)
         return release(&text, source);
@@ -277,5 +280,5 @@ smelt_status smelt_source_emit(const char *kernel, const char *arch, char **sour
         return null_argument("source");
     *source = NULL;
     smelt_status status = smelt__plan_from_text(kernel, arch, &plan);
-    return status ? status : smelt__plan_source(&plan, source);
+    return status ? status : smelt__plan_source(&plan, NULL, source);
 }

@@ -3,6 +3,7 @@
 #define SMELT_RUNTIME_SPECS_H
 
 #include "codegen/plan/plan.h"
+#include "codegen/template/engine.h"
 #include "codegen/text.h"
 #include "smelt/status.h"
 
@@ -11,13 +12,16 @@
 smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
                                      struct smelt__spec *spec, const struct smelt__arch **arch);
 
-/* Appends a plan's source to an empty text, which is the caller's to free in any case. Errors:
- * OUT_OF_MEMORY, INTERNAL. */
-smelt_status smelt__plan_emit(const struct smelt__plan *plan, struct smelt__text *source);
+/* Appends a plan's source to an empty text, which is the caller's to free in any case. `templates`:
+ * NULL for the library's own. Errors: OUT_OF_MEMORY; INTERNAL for a template's mistake. */
+smelt_status smelt__plan_emit(const struct smelt__plan *plan,
+                              const struct smelt__template_table *templates,
+                              struct smelt__text *source);
 
 /* The texts of a plan, `text` being freed or handed over; its source. Errors: OUT_OF_MEMORY. */
 smelt_status smelt__plan_text(const struct smelt__plan *plan, int json, char **text);
-smelt_status smelt__plan_source(const struct smelt__plan *plan, char **source);
+smelt_status smelt__plan_source(const struct smelt__plan *plan,
+                                const struct smelt__template_table *templates, char **source);
 
 /* The plan of a kernel spec on an architecture, without tuning entries. Errors: INVALID_ARGUMENT
  * (NULL), INVALID_SPEC (also for an operator and an unknown architecture), UNSUPPORTED with the

@@ -34,6 +34,58 @@ prints 'the source names its spec' "$kernel"
 gives 0 '' emit --arch sm_90a --json "$kernel"
 document 'emit --json' spec=$kernel arch=sm_90a source:string kernels.0.spec=$kernel
 
+# Constants alone: the source up to its first part.
+gives 0 '' emit --arch sm_90a --constants "$kernel"
+prints 'emit --constants has the constants' '^    HEADS = 8, '
+if grep -q '^#line' "$work/out" || ! head -c "$(wc -c <"$work/out")" "$work/first.cu" | cmp -s - "$work/out"; then
+    failed 'emit --constants: the source up to its first part' 'it is something else'
+else
+    passed 'emit --constants: the source up to its first part'
+fi
+
+# Templates of a folder, one of them edited, stand in for the library's.
+mkdir -p "$work/templates/common"
+export SMELT_TEMPLATES=$work/templates
+gives 0 '' emit --arch sm_90a "$kernel"
+if cmp -s "$work/first.cu" "$work/out"; then
+    passed 'SMELT_TEMPLATES, an empty folder: the same bytes'
+else
+    failed 'SMELT_TEMPLATES, an empty folder: the same bytes' 'they differ'
+fi
+templates=$(dirname "$0")/../../templates
+cp "$templates/common/base.cuh" "$work/templates/common/"
+echo '// edited' >>"$work/templates/common/base.cuh"
+gives 0 '' emit --arch sm_90a "$kernel"
+prints 'SMELT_TEMPLATES: the edit is in the source' '^// edited$'
+grep -v '^// edited$' "$work/out" >"$work/edited.cu"
+if cmp -s "$work/first.cu" "$work/edited.cu"; then
+    passed 'SMELT_TEMPLATES: and nothing else'
+else
+    failed 'SMELT_TEMPLATES: and nothing else' 'they differ'
+fi
+echo '//@use ptx/new.cuh' >"$work/templates/common/lanes.cuh"
+gives 2 'common/lanes.cuh: line 1: .*ptx/new.cuh, which does not exist' emit --arch sm_90a "$kernel"
+mkdir "$work/templates/ptx"
+echo '// new' >"$work/templates/ptx/new.cuh"
+gives 0 '' emit --arch sm_90a "$kernel"
+echo '//@what' >"$work/templates/common/lanes.cuh"
+gives 2 'common/lanes.cuh: line 1: unknown directive' emit --arch sm_90a "$kernel"
+rm "$work/templates/common/lanes.cuh"
+sed 's/int/long/' "$templates/common/work.params.h" >"$work/templates/common/work.params.h"
+gives 2 'work.params.h: differs from the header that this library was compiled with' emit --arch sm_90a \
+    "$kernel"
+rm "$work/templates/common/work.params.h"
+mkdir "$work/templates/common/queries.cuh"
+gives 2 'common/queries.cuh: is no regular file' emit --arch sm_90a "$kernel"
+rmdir "$work/templates/common/queries.cuh"
+if [ "$(id -u)" = 0 ]; then
+    chmod o+w "$work/templates/common/base.cuh"
+    gives 2 'common/base.cuh: is writable by everyone' emit --arch sm_90a "$kernel"
+fi
+SMELT_TEMPLATES=$work/none
+gives 2 'SMELT_TEMPLATES: .*/none/: No such file' emit --arch sm_90a "$kernel"
+unset SMELT_TEMPLATES
+
 # An operator of one kernel is that kernel; of several every source, each under its line, or one.
 gives 0 '' emit --arch sm_90a "$operator"
 if cmp -s "$work/first.cu" "$work/out"; then

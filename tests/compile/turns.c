@@ -43,7 +43,7 @@ static uint64_t text_number(const char *text, const char *arch_name) {
     const struct smelt__arch *arch = smelt__arch_find(arch_name, &message);
     if (arch && smelt__spec_parse(text, &spec, &message) == 0 &&
         smelt__plan_make(&spec, arch, &plan, &message) == 0 &&
-        smelt__source_emit(&plan, &source, &message) == 0 && !source.failed) {
+        smelt__source_emit(&plan, NULL, &source, &message) == 0 && !source.failed) {
         const char *behind = strstr(source.data, "*/");
         number = behind ? digest(0xcbf29ce484222325U, behind) : 0;
     }

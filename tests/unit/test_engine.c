@@ -459,7 +459,7 @@ static void line_markers(void **state) {
                      0);
     assert_int_equal(smelt__plan_make(&spec, smelt__arch_find("sm_90a", &message), &plan, &message),
                      0);
-    assert_int_equal(smelt__source_emit(&plan, &out, &message), 0);
+    assert_int_equal(smelt__source_emit(&plan, NULL, &out, &message), 0);
     const struct smelt__template *template_ = NULL;
     int number = 0, compared = 0;
     for (const char *at = out.data; *at;) {

@@ -121,7 +121,7 @@ static void check_deterministic(const struct smelt__plan *plan) {
     smelt__plan_print_json(plan, &first);
     smelt__plan_print_text(&again, &second);
     smelt__plan_print_json(&again, &second);
-    if (smelt__source_emit(plan, &first, &message) || smelt__source_emit(&again, &second, &message))
+    if (smelt__source_emit(plan, NULL, &first, &message) || smelt__source_emit(&again, NULL, &second, &message))
         fail_msg("%s", message.text);
     assert_int_equal(first.failed + second.failed, 0);
     assert_string_equal(first.data, second.data);
@@ -429,7 +429,7 @@ static void tuned(void **state) {
     assert_null(strstr(text.data, "stages=2"));
     smelt__text_free(&text);
     /* The banner's command names them: it needs no tuning file. */
-    assert_int_equal(smelt__source_emit(&plan, &text, &message), 0);
+    assert_int_equal(smelt__source_emit(&plan, NULL, &text, &message), 0);
     assert_non_null(strstr(text.data, "stages=2,turn_steps=4 --arch sm_90a"));
     smelt__text_free(&text);
     /* None, or one without knobs: the rule's plan, to the byte. */

@@ -1,7 +1,15 @@
 /* smelt emit: the CUDA source of a kernel, or of each kernel of an operator. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "../tool.h"
+
+/* Cuts a source before the first part's #line: what is left is the banner and the constants. */
+static void leave_constants(char *source) {
+    char *const parts = strstr(source, "\n#line ");
+    if (parts)
+        parts[1] = '\0';
+}
 
 /* The sources of the kernels, in their order: none is printed before all are there. */
 static int make_sources(const struct tool_targets *targets, const struct tool_options *options,
@@ -15,6 +23,8 @@ static int make_sources(const struct tool_targets *targets, const struct tool_op
         status =
             smelt_kernel_source(context, kernels->items[i], targets->archs.items[0], &sources[i]);
     smelt_context_destroy(&context);
+    for (size_t i = 0; i < kernels->count && !status && options->constants; i++)
+        leave_constants(sources[i]);
     return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 

@@ -24,7 +24,7 @@
 #include "codegen/template/expression.h"
 #include "codegen/text.h"
 
-/* One embedded template; the table is written at build time by tools/embed.c. */
+/* One template. Those of the library are embedded: tools/embed.c writes the table at build time. */
 struct smelt__template {
     const char *name; /* "ptx/mma.cuh", relative to templates/ */
     const char *text; /* NUL-terminated */
@@ -33,6 +33,12 @@ struct smelt__template {
 
 extern const struct smelt__template smelt__templates[];
 extern const int smelt__template_count;
+
+/* Templates in place of the embedded ones. */
+struct smelt__template_table {
+    const struct smelt__template *items;
+    int count;
+};
 
 /* Checks a template's syntax (directives known, balanced and well-formed, expressions parse). 0, or
  * -1 with the message and the line it speaks of in *line. Used at build time. */
@@ -70,9 +76,10 @@ int smelt__parts_emit(const struct smelt__template *templates, int count, const 
                       const struct smelt__scope *scope, struct smelt__text *out,
                       struct smelt__message *message);
 
-/* The complete source of a plan: banner, prologue, parts in dependency order. 0, or -1 with a
- * message (a defect of a template: the suite emits every planned configuration). */
-int smelt__source_emit(const struct smelt__plan *plan, struct smelt__text *out,
-                       struct smelt__message *message);
+/* The complete source of a plan: banner, prologue, parts in dependency order. `table`: NULL for the
+ * embedded templates. 0, or -1 with a message (a defect of a template: the suite emits every
+ * planned configuration). */
+int smelt__source_emit(const struct smelt__plan *plan, const struct smelt__template_table *table,
+                       struct smelt__text *out, struct smelt__message *message);
 
 #endif

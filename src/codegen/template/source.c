@@ -55,8 +55,9 @@ static int lookup(const void *user, const char *name, int *found) {
     return smelt__plan_constant(user, name, found);
 }
 
-int smelt__source_emit(const struct smelt__plan *plan, struct smelt__text *out,
-                       struct smelt__message *message) {
+int smelt__source_emit(const struct smelt__plan *plan, const struct smelt__template_table *table,
+                       struct smelt__text *out, struct smelt__message *message) {
+    const struct smelt__template_table embedded = {smelt__templates, smelt__template_count};
     struct smelt__scope scope = {lookup, plan};
     int failed = emit_banner(plan, out);
     emit_prologue(plan, out);
@@ -64,6 +65,7 @@ int smelt__source_emit(const struct smelt__plan *plan, struct smelt__text *out,
         smelt__message_set_out_of_memory(message);
         return -1;
     }
-    return smelt__parts_emit(smelt__templates, smelt__template_count, plan->template_name, &scope,
-                             out, message);
+    if (!table)
+        table = &embedded;
+    return smelt__parts_emit(table->items, table->count, plan->template_name, &scope, out, message);
 }

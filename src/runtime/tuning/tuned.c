@@ -88,7 +88,7 @@ smelt_status smelt_kernel_source(const smelt_context *context, const char *kerne
     smelt_status status = need(context, "context");
     if (!status)
         status = smelt__context_plan_text(context, kernel, arch, &plan);
-    return status ? status : smelt__plan_source(&plan, source);
+    return status ? status : smelt__plan_source(&plan, context->templates, source);
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
