@@ -1,5 +1,7 @@
-# A thin layer over Meson. Each target first installs what it misses (scripts/setup.sh).
+# A thin layer over Meson. Each target first looks for what it needs and names what is missing;
+# SETUP=1 installs it (scripts/setup.sh, which also says when it does so unasked).
 #
+#   make build       the libraries, the command, the emulator, the examples; no tests
 #   make run         the first minute: build, compile a model's kernels, try them
 #   make test        every test but the long ones; the last line counts them
 #   make test-torch  the Python package: PyTorch into build/torch-venv (5 GB the first time), its tests
@@ -10,7 +12,7 @@
 
 build:
 	@scripts/setup.sh build
-	@scripts/build.sh
+	@TARGETS=kit scripts/build.sh
 
 run: build
 	@scripts/run.sh

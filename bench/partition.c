@@ -246,7 +246,7 @@ static smelt_status compile_indices(struct bench *bench, const char *path) {
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s cannot be read", path);
     smelt_status status =
         file ? smelt__nvrtc_open(file, &nvrtc) : smelt__context_compiler_problem(bench->context);
-    smelt__compile_options(&options, smelt_context_arch(bench->context));
+    smelt__compile_options(&options, smelt_context_arch(bench->context), NULL);
     if (status == SMELT_OK)
         status = smelt__compile_source(nvrtc, source, path, "smelt_bench_indices",
                                        smelt_context_arch(bench->context), &options, &compiled);

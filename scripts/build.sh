@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Configures (once) and builds a build folder, "build" unless named.
+# Configures (once) and builds a build folder, "build" unless named; of it the targets of $TARGETS
+# alone, where that is set.
 #
 #   scripts/build.sh [FOLDER [MESON OPTION...]]
 set -euo pipefail
@@ -7,4 +8,5 @@ cd "$(dirname "$0")/.."
 folder=${1:-build}
 shift || true
 [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@"
-ninja -C "$folder"
+# shellcheck disable=SC2086 # a list of words
+ninja -C "$folder" ${TARGETS:-}

@@ -5,8 +5,9 @@
 #
 # What only a few tests use (faketime, bindfs, strace) is installed for test and full where that works;
 # elsewhere those tests are skipped.
-# On Debian and Ubuntu, as root or where sudo asks no password, missing packages are installed with
-# apt-get; elsewhere they are named and the script stops with status 3. NVRTC comes from the CUDA
+# On Debian and Ubuntu missing packages are installed with apt-get, by root or where sudo asks for no
+# password: with SETUP=1, in CI (CI=true), as root of a container, or when the user says yes at a
+# terminal (SETUP=0: never). Elsewhere they are named and the script stops with status 3. NVRTC comes from the CUDA
 # toolkit; where none is found, from NVIDIA's Python wheel, unpacked into build/nvrtc. Nothing else
 # on the machine is touched. Repeated, it only looks, which takes well under a second.
 set -euo pipefail
@@ -104,11 +105,38 @@ as_root() {
     fi
 }
 
+in_container() {
+    [ -e /.dockerenv ] || [ -e /run/.containerenv ] || [ -n "${container:-}" ] ||
+        grep -qE 'docker|containerd|kubepods|lxc' /proc/1/cgroup 2>/dev/null
+}
+
+# Whether packages may be installed: said, or asked for at a terminal.
+may_install() {
+    local answer
+    case ${SETUP:-} in
+    1) return 0 ;;
+    0) return 1 ;;
+    esac
+    [ "${CI:-}" != true ] || return 0
+    if [ "$(id -u)" = 0 ] && in_container; then
+        return 0
+    fi
+    [ -t 0 ] && [ -t 2 ] || return 1
+    printf 'smelt: install %s with apt-get? [y/N] ' "$*" >&2
+    read -r answer && [[ $answer == [yY]* ]]
+}
+
 install_packages() {
     local prefix
     if ! command -v apt-get >/dev/null; then
         say "smelt: this machine lacks (names as on Debian): $*"
         say "smelt: install them with the machine's package manager, then repeat."
+        exit 3
+    fi
+    if ! may_install "$@"; then
+        say "smelt: these packages are missing:"
+        say "    apt-get install $*"
+        say "smelt: install them, or let make do it: SETUP=1 make ..."
         exit 3
     fi
     if ! prefix=$(as_root); then
@@ -129,7 +157,7 @@ install_packages() {
 # asked again by the next run, which its package manager answers in a second.
 try_packages() {
     local prefix package
-    command -v apt-get >/dev/null && prefix=$(as_root) || return 0
+    command -v apt-get >/dev/null && prefix=$(as_root) && may_install "$@" || return 0
     for package in "$@"; do
         say "smelt: installing $package, which a test uses"
         $prefix env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends \

@@ -87,7 +87,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_KERNEL] = NUMBER_OPTION(kernel, 0, 1, INT32_MAX,
                                   "of an operator's kernels this one alone, as show numbers them"),
     [TOOL_CONSTANTS] =
-        FLAG_OPTION(constants, 0, "the kernel's constants alone, a header for an editor"),
+        FLAG_OPTION(constants, 0, "what its template builds on, a header for an editor"),
     [TOOL_JSON] = FLAG_OPTION(json, 0, "one JSON document on standard output"),
     [TOOL_VERBOSE] = FLAG_OPTION(verbose, 'v', "say what is found and done; twice: in detail"),
     [TOOL_HELP] = FLAG_OPTION(help, 'h', "print this help"),

@@ -33,8 +33,8 @@ static const struct tool_verb verbs[] = {
      "Prints the complete CUDA source of a kernel, or of an operator's kernels one after the\n"
      "other, each under a line that says which; --kernel prints one alone. Needs neither GPU\n"
      "nor compiler; each source by itself compiles with `nvcc -arch=ARCH -cubin -x cu`.\n"
-     "With --constants the templates are left out: what remains is a header by which an editor\n"
-     "resolves a template's names (.clangd reads build/constants.h).\n",
+     "With --constants it ends before the kernel's own template: constants and parts, a header\n"
+     "with which an editor resolves the template's names (.clangd reads build/constants.h).\n",
      OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(CONSTANTS) | OPTION(TUNED_FOR) |
          TOOL_COMMON,
      tool_run_emit},
@@ -126,6 +126,7 @@ static void print_long_help(void) {
         "  SMELT_TUNING              the tuning file; default `tuning` in the cache's folder\n"
         "  SMELT_TUNING_DISABLE=1    plans are the rule's, whatever was tuned\n"
         "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
+        "  SMELT_NVRTC_DEBUG         lines or full: kernels for a profiler, for a debugger\n"
         "  SMELT_TEMPLATES           a folder whose templates are used instead of the built-in "
         "ones\n"
         "  SMELT_EMULATOR            the emulator's library for check --emulate\n"

@@ -95,7 +95,7 @@ static int compile_kernels(struct peers_rig *rig) {
         return peers_fail("%s cannot be read", path);
     smelt_status status =
         file ? smelt__nvrtc_open(file, &nvrtc) : smelt__context_compiler_problem(rig->context);
-    smelt__compile_options(&options, arch);
+    smelt__compile_options(&options, arch, NULL);
     if (status == SMELT_OK)
         status = smelt__compile_source(nvrtc, source, path, "peers_reference", arch, &options,
                                        &compiled);

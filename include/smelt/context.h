@@ -68,7 +68,8 @@ typedef enum smelt_context_kind {
  * look into a program that sets its own. Environment variables are read once, when the context is
  * made, and not at all in set-user-id programs. For those who work on kernels, SMELT_TEMPLATES names a
  * folder whose templates (NAME.cu, common/NAME.cuh, ptx/NAME.cuh, as in the source tree) stand in for
- * the library's own: an edit is tried without a build. For tests, SMELT_CUDA names the driver library to
+ * the library's own: an edit is tried without a build; and
+ * SMELT_NVRTC_DEBUG=lines or full has kernels compiled with line numbers, or for a debugger. For tests, SMELT_CUDA names the driver library to
  * open in place of libcuda.so.1; it is read when the process first uses the driver.
  */
 typedef struct smelt_context_options {

@@ -23,6 +23,7 @@ struct smelt__settings {
     int device;    /* with SMELT_CONTEXT_DEVICE */
     char arch[16]; /* compile-only */
     char nvrtc_path[SMELT__PATH];
+    const char *nvrtc_debug;            /* an option of NVRTC; NULL: none */
     char templates_folder[SMELT__PATH]; /* "": the library's own templates */
     char cache_folder[SMELT__PATH];
     char cache_readonly[SMELT__PATH];

@@ -53,7 +53,7 @@ static smelt_status begin_job(struct job *job, smelt_context *context,
     smelt_status status = smelt__plan_emit(plan, context->templates, &job->source);
     if (status)
         return status;
-    smelt__compile_options(&job->options, plan->arch->name);
+    smelt__compile_options(&job->options, plan->arch->name, context->settings.nvrtc_debug);
     smelt__cache_key_make(&job->key, job->source.data, job->source.length, job->options.list,
                           plan->arch->name, smelt__context_output(context));
     return SMELT_OK;

@@ -134,6 +134,19 @@ static smelt_status resolve_log(const smelt_context_options *options, struct sme
     return bad_variable("SMELT_LOG", value, "error, warning, info, debug");
 }
 
+/* For a debugger or a profiler: what NVRTC is told besides. */
+static smelt_status resolve_debug(const char **option) {
+    const char *value = environment("SMELT_NVRTC_DEBUG");
+    *option = NULL;
+    if (!value)
+        return SMELT_OK;
+    if (strcmp(value, "lines") == 0)
+        *option = "--generate-line-info";
+    else if (strcmp(value, "full") == 0)
+        *option = "--device-debug";
+    return *option ? SMELT_OK : bad_variable("SMELT_NVRTC_DEBUG", value, "lines, full");
+}
+
 static smelt_status resolve_path(const char *option, const char *what, const char *name,
                                  char *path) {
     const char *value = option && *option ? option : environment(name);
@@ -269,6 +282,8 @@ smelt_status smelt__settings_resolve(struct smelt__settings *settings,
     if (!status)
         status = resolve_path(options.nvrtc_path, "options.nvrtc_path", "SMELT_NVRTC",
                               settings->nvrtc_path);
+    if (!status)
+        status = resolve_debug(&settings->nvrtc_debug);
     if (!status)
         status = resolve_path(NULL, "", "SMELT_TEMPLATES", settings->templates_folder);
     if (!status)

@@ -34,13 +34,14 @@ prints 'the source names its spec' "$kernel"
 gives 0 '' emit --arch sm_90a --json "$kernel"
 document 'emit --json' spec=$kernel arch=sm_90a source:string kernels.0.spec=$kernel
 
-# Constants alone: the source up to its first part.
+# Constants and parts: the source up to the kernel's own template.
 gives 0 '' emit --arch sm_90a --constants "$kernel"
 prints 'emit --constants has the constants' '^    HEADS = 8, '
-if grep -q '^#line' "$work/out" || ! head -c "$(wc -c <"$work/out")" "$work/first.cu" | cmp -s - "$work/out"; then
-    failed 'emit --constants: the source up to its first part' 'it is something else'
+prints 'emit --constants has the parts' '^#line 1 "templates/common/base.cuh"'
+if grep -q 'KERNEL_NAME(' "$work/out" || ! head -c "$(wc -c <"$work/out")" "$work/first.cu" | cmp -s - "$work/out"; then
+    failed 'emit --constants: the source up to its own template' 'it is something else'
 else
-    passed 'emit --constants: the source up to its first part'
+    passed 'emit --constants: the source up to its own template'
 fi
 
 # Templates of a folder, one of them edited, stand in for the library's.
@@ -85,6 +86,10 @@ fi
 SMELT_TEMPLATES=$work/none
 gives 2 'SMELT_TEMPLATES: .*/none/: No such file' emit --arch sm_90a "$kernel"
 unset SMELT_TEMPLATES
+SMELT_NVRTC_DEBUG=line
+export SMELT_NVRTC_DEBUG
+gives 2 'SMELT_NVRTC_DEBUG is "line"; legal: lines, full' emit --arch sm_90a "$kernel"
+unset SMELT_NVRTC_DEBUG
 
 # An operator of one kernel is that kernel; of several every source, each under its line, or one.
 gives 0 '' emit --arch sm_90a "$operator"

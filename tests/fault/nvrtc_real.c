@@ -37,7 +37,7 @@ static void compile(const char *source, const char *kernel, const char *arch,
                     struct smelt__compiled *compiled) {
     struct smelt__compile_options options;
     memset(compiled, 0, sizeof *compiled);
-    smelt__compile_options(&options, arch);
+    smelt__compile_options(&options, arch, NULL);
     if (smelt__compile_source(nvrtc, source, "test.cu", kernel, arch, &options, compiled))
         fail_msg("%s", smelt_last_error());
     assert_memory_equal(compiled->cubin, "\177ELF", 4);
@@ -114,13 +114,13 @@ static void errors_hold_the_log(void **unused) {
     (void)unused;
     struct smelt__compile_options options;
     struct smelt__compiled compiled = {0};
-    smelt__compile_options(&options, "sm_90");
+    smelt__compile_options(&options, "sm_90", NULL);
     assert_int_equal(smelt__compile_source(nvrtc, "\nint broken = ;\n", "test.cu", "broken",
                                            "sm_90", &options, &compiled),
                      SMELT_ERROR_COMPILE);
     assert_non_null(strstr(smelt_last_error(), "test.cu(2)"));
     assert_null(compiled.cubin);
-    smelt__compile_options(&options, "sm_35");
+    smelt__compile_options(&options, "sm_35", NULL);
     assert_int_equal(
         smelt__compile_source(nvrtc, plain, "test.cu", "scale", "sm_35", &options, &compiled),
         SMELT_ERROR_NO_COMPILER);

@@ -200,7 +200,7 @@ static void compile_options_and_report(void **unused) {
 
 static smelt_status compile_plain(const struct smelt__nvrtc *by, struct smelt__compiled *compiled) {
     struct smelt__compile_options options;
-    smelt__compile_options(&options, "sm_90a");
+    smelt__compile_options(&options, "sm_90a", NULL);
     memset(compiled, 0, sizeof *compiled);
     return smelt__compile_source(by, "#define KERNEL_NAME plain\n", "plain.cu", "plain", "sm_90a",
                                  &options, compiled);

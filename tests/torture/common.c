@@ -264,7 +264,7 @@ void kernel_key(int n, char hex[33]) {
     char spec[TORTURE_SPEC], *source;
 
     REQUIRE(smelt_source_emit(kernel_spec(n, spec), TORTURE_ARCH, &source) == SMELT_OK);
-    smelt__compile_options(&options, TORTURE_ARCH);
+    smelt__compile_options(&options, TORTURE_ARCH, NULL);
     smelt__cache_key_make(&key, source, strlen(source), options.list, TORTURE_ARCH,
                           SMELT__OUTPUT_CUBIN);
     smelt_free(source);

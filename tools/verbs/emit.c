@@ -4,11 +4,23 @@
 
 #include "../tool.h"
 
-/* Cuts a source before the first part's #line: what is left is the banner and the constants. */
-static void leave_constants(char *source) {
-    char *const parts = strstr(source, "\n#line ");
-    if (parts)
-        parts[1] = '\0';
+/* Cuts a source before the kernel's own template, which is its last part: what is left are the
+ * constants and the parts that the template uses. */
+static void leave_header(char *source) {
+    static const char directive[] = "\n#line ";
+    char *own = NULL, *name = NULL;
+    for (char *at = source; (at = strstr(at, directive)) != NULL; at++)
+        own = at;
+    if (!own || !(name = strchr(own, '"')))
+        return;
+    const size_t length = strcspn(name, "\n");
+    for (char *at = source; (at = strstr(at, directive)) != NULL; at++) {
+        const char *const quoted = strchr(at, '"');
+        if (quoted && strncmp(quoted, name, length) == 0) {
+            at[1] = '\0';
+            return;
+        }
+    }
 }
 
 /* The sources of the kernels, in their order: none is printed before all are there. */
@@ -24,7 +36,7 @@ static int make_sources(const struct tool_targets *targets, const struct tool_op
             smelt_kernel_source(context, kernels->items[i], targets->archs.items[0], &sources[i]);
     smelt_context_destroy(&context);
     for (size_t i = 0; i < kernels->count && !status && options->constants; i++)
-        leave_constants(sources[i]);
+        leave_header(sources[i]);
     return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 

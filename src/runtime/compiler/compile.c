@@ -9,14 +9,16 @@
 
 enum { SHOWN_LOG = 6000 }; /* bytes of a compiler's log that a message holds */
 
-void smelt__compile_options(struct smelt__compile_options *options, const char *arch) {
+void smelt__compile_options(struct smelt__compile_options *options, const char *arch,
+                            const char *debug) {
     snprintf(options->arch_option, sizeof options->arch_option, "--gpu-architecture=%s", arch);
     options->list[0] = options->arch_option;
     options->list[1] = "--std=c++17";
     /* Registers and spills are known from the assembler's report only. */
     options->list[2] = "--ptxas-options=-v";
-    options->list[3] = NULL;
-    options->count = 3;
+    options->list[3] = debug;
+    options->count = debug ? 4 : 3;
+    options->list[options->count] = NULL;
 }
 
 static double seconds_now(void) {

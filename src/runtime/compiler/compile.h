@@ -6,7 +6,7 @@
 #include "runtime/compiler/nvrtc.h"
 #include "smelt/status.h"
 
-enum { SMELT__MAX_OPTIONS = 4, SMELT__OPTION = 48 };
+enum { SMELT__MAX_OPTIONS = 5, SMELT__OPTION = 48 };
 
 /* The options every kernel is compiled with, in the order that enters the cache key. */
 struct smelt__compile_options {
@@ -14,7 +14,9 @@ struct smelt__compile_options {
     const char *list[SMELT__MAX_OPTIONS]; /* NULL-terminated */
     int count;
 };
-void smelt__compile_options(struct smelt__compile_options *options, const char *arch);
+/* `debug`: one more option, or NULL. */
+void smelt__compile_options(struct smelt__compile_options *options, const char *arch,
+                            const char *debug);
 
 /*
  * Compiles a NUL-terminated source whose one kernel is the extern "C" `kernel_name`, called

@@ -264,7 +264,7 @@ static struct kernel *find_kernel(const struct micro_case *one) {
     snprintf(name, sizeof name, "micro_%s", one->kernel);
     snprintf(file, sizeof file, "%s.cu", one->kernel);
     memset(&compiled, 0, sizeof compiled);
-    smelt__compile_options(&options, "sm_90a");
+    smelt__compile_options(&options, "sm_90a", NULL);
     struct kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel ||
         smelt__compile_source(nvrtc, source, file, name, "sm_90a", &options, &compiled)) {
