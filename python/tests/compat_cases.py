@@ -2,8 +2,8 @@
 its original computes of it (compat_definitions.py), and what each of its parameters does. test_compat_table.py runs it; a
 drop-in or a parameter that is missing fails there.
 
-The originals were read at these versions: FlashMLA nv_dev (flash_mla/flash_mla_interface.py, tests/ref.py), DeepGEMM
-54e2261 (csrc/apis/attention.hpp, tests/test_attention.py), cuDNN Frontend 1.32 (python/cudnn/deepseek_sparse_attention:
+The originals were read at these versions: FlashMLA nv_dev (flash_mla/flash_mla_interface.py, ref.py of its tests), DeepGEMM
+54e2261 (csrc/apis/attention.hpp, test_attention.py of its tests), cuDNN Frontend 1.32 (python/cudnn/deepseek_sparse_attention:
 training.py, */api.py, */_interface*.py and the kernels that these launch), TileLang a35008a42 (examples/deepseek_v32),
 slime 624b824a8 (slime_plugins/models/glm5/ops), Megatron-LM d98e8a64dd (megatron/core/transformer/
 experimental_attention_variant/ops), miles 31f1ca961 (miles_plugins/models/deepseek_v4/ops/kernel), prime-rl 559b44772
