@@ -63,6 +63,26 @@ static void test_kinds(void **state) {
     smelt__cache_close(cache);
 }
 
+/* A folder of the emulator's kernels serves nobody as a read-only layer. */
+static void test_emulated_is_no_layer(void **state) {
+    struct scratch *scratch = *state;
+    struct smelt__cache *cache = cache_begin(scratch);
+    struct smelt__cache_key key = emulated_key();
+    struct smelt__compiled object = emulated_number(1);
+    char path[PATH_BYTES], why[SMELT__CACHE_WHY];
+
+    assert_int_equal(smelt__cache_store(cache, &key, &compiler_new, &object, why), 0);
+    free(object.cubin);
+    smelt__cache_close(cache);
+    snprintf(path, sizeof path, "%.400s/emulated", scratch->cache);
+    scratch->settings.folder = scratch->readonly;
+    scratch->settings.readonly_folder = path;
+    cache = cache_begin(scratch);
+    assert_int_equal(finds(cache, &key, &compiler_new), 0);
+    assert_int_equal(finds(cache, &key, NULL), 0);
+    smelt__cache_close(cache);
+}
+
 /* An emulated kernel under the name that a GPU's has, with all that a key says but its kind; with
  * `lie` its header calls it a cubin, too. */
 static void forge(const char *folder, bool lie) {
@@ -307,14 +327,9 @@ static void test_warm_hit_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_kinds),
-        TEST(test_forged_kind),
-        TEST(test_renamed_entry),
-        TEST(test_exact_and_any),
-        TEST(test_readonly_layer),
-        TEST(test_forget),
-        TEST(test_disable_and_recompile),
-        TEST(test_no_cache_at_all),
+        TEST(test_kinds),         TEST(test_forged_kind),           TEST(test_emulated_is_no_layer),
+        TEST(test_renamed_entry), TEST(test_exact_and_any),         TEST(test_readonly_layer),
+        TEST(test_forget),        TEST(test_disable_and_recompile), TEST(test_no_cache_at_all),
         TEST(test_warm_hit_time),
     };
 

@@ -282,12 +282,69 @@ static void test_layers_behind_anothers_link(void **state) {
     assert_non_null(strstr(why, "is writable by everyone"));
 }
 
+/* ---- the node's folder of locks ------------------------------------------------------------ */
+
+/* As a user whose folder in /tmp another made, or that others can write: the lock is the cache
+ * folder's. 0, or what is wrong. */
+static int lock_in_child(struct scratch *scratch, uid_t locker) {
+    struct smelt__cache_key key = key_number(1);
+    struct smelt__cache_lock lock;
+    struct smelt__compiled compiled;
+
+    if (setgroups(0, NULL) != 0 || setgid(locker) != 0 || setuid(locker) != 0)
+        return 1;
+    scratch->settings.lock = SMELT_CACHE_LOCK_LOCAL;
+    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    if (!cache || smelt__cache_problem(cache)[0])
+        return 2;
+    if (smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled) != 0 || lock.fd < 0)
+        return 3;
+    smelt__cache_unlock(cache, &lock);
+    smelt__cache_close(cache);
+    return 0;
+}
+
+static void test_node_folder(void **state) {
+    static const struct {
+        uid_t owner; /* 0: the locker */
+        mode_t bits;
+        int used;
+    } cases[] = {
+        {0, 0700, 1}, {STRANGER, 0700, 0}, {0, 0770, 0}, {0, 0777, 0}, {STRANGER, 0777, 0}};
+    struct scratch *scratch = *state;
+    const uid_t locker = 100000 + (uid_t)getpid();
+    char node[64], in_node[PATH_BYTES], in_cache[PATH_BYTES];
+    int status;
+
+    mode(scratch->folder, 0755);
+    snprintf(node, sizeof node, "/tmp/smelt-%lu", (unsigned long)locker);
+    snprintf(in_node, sizeof in_node, "%s/lock", node);
+    snprintf(in_cache, sizeof in_cache, "%.400s/lock", scratch->cache);
+    assert_int_equal(mkdir(scratch->cache, 0755), 0);
+    own(scratch->cache, locker, locker);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(mkdir(node, 0700), 0);
+        own(node, cases[i].owner ? cases[i].owner : locker, locker);
+        mode(node, cases[i].bits);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(lock_in_child(scratch, locker));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        const int in_nodes = unlink(in_node) == 0, in_caches = unlink(in_cache) == 0;
+        assert_int_equal(rmdir(node), 0);
+        assert_int_equal(status, 0);
+        assert_int_equal(in_nodes, cases[i].used);
+        assert_int_equal(in_caches, !cases[i].used);
+    }
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_every_component),
         TEST(test_layers_behind_anothers_link),
+        TEST(test_node_folder),
     };
 
     if (geteuid() != 0) {

@@ -62,6 +62,21 @@ gives 0 '' cache verify
 prints 'verify reads both' '^2 sound, 0 damaged'
 gives 0 '' cache prune
 prints 'prune counts both' '^0 removed .*, 2 kept'
+gives 0 '' cache prune --max-size 1
+prints 'and removes both' '^2 removed .*, 0 kept'
+warm "$gpu"
+warm "$emulator"
+# What these make is not the kernel that its key says: neither found nor kept.
+run emit --arch sm_80 "$kernel"
+cp "$work/out" "$work/kernel.cu"
+for setting in CFLAGS=-g "KEEP=$work" "SOURCE=$work/kernel.cu"; do
+    export "SMELT_EMU_$setting"
+    warm "$emulator"
+    document "${setting%%=*}: compiled anew and not kept" compiled=1 kernels.0.kept=false
+    unset "SMELT_EMU_${setting%%=*}"
+done
+warm "$emulator"
+document 'without them it is the one that was kept' cached=1
 gives 0 '' cache clear
 prints 'clear removes both' '^2 removed$'
 run cache stat --json

@@ -144,6 +144,20 @@ SMELT_CACHE_READONLY_DIR=$work/cache SMELT_CACHE_DIR=$work/other run doctor
 prints 'doctor counts what is there' '^layer +.*, read-only, 1 entries$'
 unset SMELT_CACHE_READONLY_DIR
 
+# ---- values of the cache's variables --------------------------------------------------------------
+SMELT_CACHE_DIR=$work/cache
+for cap in 1=1 7K=7168 3M=3145728 2G=2147483648 17179869183G=18446744072635809792; do
+    SMELT_CACHE_CAP=${cap%=*} gives 0 '' cache stat
+    SMELT_CACHE_CAP=${cap%=*} run cache stat --json
+    [ "$cap" = 17179869183G=18446744072635809792 ] || document "SMELT_CACHE_CAP=${cap%=*}" "cap_bytes=${cap#*=}"
+done
+for bad in CAP=0 CAP=-1 CAP=1T CAP=1KB CAP=17179869184G CAP=x LOCK=none LOCK_TIMEOUT=-1 LOCK_TIMEOUT=1s \
+    LOCK_TIMEOUT=. LOCK_TIMEOUT=9999999 DISABLE=yes DISABLE=2 RECOMPILE=on; do
+    export "SMELT_CACHE_$bad"
+    gives 2 "SMELT_CACHE_${bad%%=*} is \"${bad#*=}\"; legal: " cache stat
+    unset "SMELT_CACHE_${bad%%=*}"
+done
+
 # ---- nothing to import ----------------------------------------------------------------------------
 SMELT_CACHE_DIR=$work/cache
 mkdir -p "$work/pictures/00" "$work/nothing"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -321,6 +322,15 @@ static void files_that_are_not_trusted(void **state) {
     smelt_context_destroy(&context);
     assert_int_equal(chmod(other, 0666), 0);
     expect_unread("writable by others");
+    /* Nor may a folder on the way to it be. */
+    snprintf(other, sizeof other, "%s/shared", folder);
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_int_equal(chmod(other, 0777), 0);
+    snprintf(other, sizeof other, "%s/shared/tuning", folder);
+    write_text(other, line);
+    setenv("SMELT_TUNING", other, 1);
+    expect_unread("is writable by everyone");
+    unsetenv("SMELT_TUNING");
 }
 
 /* ---- storing ---- */
@@ -377,6 +387,29 @@ static void stores(void **state) {
                                          "   stages=2   1\n" FAKES_SPEC "  X  stages=2  1\n");
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     smelt_context_destroy(&context);
+}
+
+/* Files may not grow: what was there stays as it was, and nothing is left beside it. */
+static void stores_that_fail(void **state) {
+    (void)state;
+    static const char before[] = "# notes\n";
+    const struct rlimit limit = {4, 4};
+    char command[256];
+    int status;
+    write_text(file, before);
+    pid_t child = fork();
+    if (child == 0) {
+        smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
+        smelt_tuning_entry entry = entry_of("stages=2", 1);
+        _exit(setrlimit(RLIMIT_FSIZE, &limit) != 0 ||
+              smelt_tuning_store(context, &entry) != SMELT_ERROR_CACHE ||
+              !strstr(smelt_last_error(), "File too large"));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_string_equal(read_text(file), before);
+    snprintf(command, sizeof command, "! ls -A %s | grep -q tmp", folder);
+    assert_int_equal(system(command), 0);
 }
 
 static void stores_that_are_refused(void **state) {
@@ -480,6 +513,7 @@ int main(void) {
         TEST(layers_and_settings),
         TEST(files_that_are_not_trusted),
         TEST(stores),
+        TEST(stores_that_fail),
         TEST(stores_that_are_refused),
         TEST(many_writers),
         TEST(merging),

@@ -61,7 +61,10 @@ int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key
     struct smelt__cache_entry entry;
     int result;
 
-    snprintf(why, SMELT__CACHE_WHY, "%s", "the cache is switched off");
+    snprintf(why, SMELT__CACHE_WHY, "%s",
+             cache && !cache->disabled
+                 ? "what SMELT_EMU_SOURCE, SMELT_EMU_CFLAGS or SMELT_EMU_KEEP made is not kept"
+                 : "the cache is switched off");
     if (!smelt__cache_serves(cache, key->output))
         return -1;
     snprintf(why, SMELT__CACHE_WHY, "%s", cache->problem);
