@@ -63,22 +63,26 @@ static int wrong_element(const struct tensor_argument *argument, PyObject *value
     return -1;
 }
 
+static int check_place(const char *name, const struct view *view, enum place place, int device) {
+    if (view->place == place && (place != ON_CUDA || view->device == device))
+        return 0;
+    if (place == ON_CPU)
+        PyErr_Format(PyExc_ValueError,
+                     "smelt: %s must be a CPU tensor: the library runs on the emulator", name);
+    else
+        PyErr_Format(PyExc_ValueError, "smelt: %s must be on device cuda:%d, as the others are",
+                     name, device);
+    return -1;
+}
+
 /* Element type, device and number of dimensions. */
 static int check_kind(struct call *call, const struct tensor_argument *argument, PyObject *value,
                       const struct view *view, enum place place, int device) {
     const enum element expected = argument->element == AS_MADE ? call->element : argument->element;
     if (view->element != expected)
         return wrong_element(argument, value, expected);
-    if (view->place != place || (place == ON_CUDA && view->device != device)) {
-        if (place == ON_CPU)
-            PyErr_Format(PyExc_ValueError,
-                         "smelt: %s must be a CPU tensor: the library runs on the emulator",
-                         argument->name);
-        else
-            PyErr_Format(PyExc_ValueError, "smelt: %s must be on device cuda:%d, as the others are",
-                         argument->name, device);
+    if (check_place(argument->name, view, place, device))
         return -1;
-    }
     const int whole = argument->letters;
     if (*argument->shape == 'B' && call->batched < 0 && view->dims >= whole - 1 &&
         view->dims <= whole)
@@ -261,14 +265,16 @@ static int read_tensor(struct call *call, int index, PyObject *value, int viewed
 }
 
 /* A buffer of bytes: the forward call's workspace, or a copy of it. */
-static int read_partition(struct call *call, PyObject *value) {
+static int read_partition(struct call *call, PyObject *value, enum place place, int device) {
     const struct pass *pass = call->pass;
     struct view view;
     if (value == Py_None)
         return 0;
     if (tensor_view(value, "partition", &view))
         return -1;
-    if (view.element != UINT8 || view.dims != 1) {
+    if (check_place("partition", &view, place, device))
+        return -1;
+    if (view.element != UINT8 || view.dims != 1 || (view.sizes[0] > 1 && view.strides[0] != 1)) {
         PyErr_SetString(PyExc_TypeError, "smelt: partition must be what the forward call returned");
         return -1;
     }
@@ -352,7 +358,7 @@ int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count,
             return -1;
     for (int i = 0; i < pass->tensor_count; i++) {
         call->given[i] = 0;
-        if (i == pass->partition ? read_partition(call, values[i])
+        if (i == pass->partition ? read_partition(call, values[i], place, device)
                                  : read_tensor(call, i, values[i], i < viewed, place, device))
             return -1;
     }

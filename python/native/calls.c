@@ -295,6 +295,19 @@ static struct known_object *recall(const struct calls_object *self, PyObject *co
     return (struct known_object *)found;
 }
 
+/* Whether an equal value means the same at every later call. What a program can change in place, a
+ * tensor say, is found again by its identity, whatever number is in it by then. */
+static int is_constant(PyObject *value) {
+    if (PyTuple_Check(value)) {
+        for (Py_ssize_t i = 0; i < PyTuple_Size(value); i++)
+            if (!is_constant(PyTuple_GetItem(value, i)))
+                return 0;
+        return 1;
+    }
+    return value == Py_None || PyLong_Check(value) || PyFloat_Check(value) ||
+           PyUnicode_Check(value) || is_dtype(value);
+}
+
 /* remember(tensors.., said, known): from now on run() has it. */
 static PyObject *remember(PyObject *object, PyObject *const *values, Py_ssize_t count) {
     struct calls_object *self = (struct calls_object *)object;
@@ -304,6 +317,8 @@ static PyObject *remember(PyObject *object, PyObject *const *values, Py_ssize_t 
         !PyObject_TypeCheck(values[count - 1], (PyTypeObject *)known_type))
         return PyErr_Format(PyExc_TypeError, "remember takes %d tensors, what was said, a Known",
                             self->count);
+    if (!is_constant(values[self->count]))
+        Py_RETURN_NONE;
     if (look(self, values, views, &key))
         return NULL;
     if (key) {

@@ -47,6 +47,9 @@ int tensor_view(PyObject *object, const char *name, struct view *view);
 /* Whether a tensor's element type is that one; 0 also where it cannot be told. */
 int has_element(PyObject *tensor, enum element element);
 
+/* Whether it is a torch.dtype. */
+int is_dtype(PyObject *object);
+
 /* "torch.bfloat16" */
 const char *element_name(enum element element);
 size_t element_bytes(enum element element);

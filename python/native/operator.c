@@ -1,4 +1,5 @@
 /* Configured operators and their calls. */
+#include <stdio.h>
 #include <string.h>
 
 #include "emu/emulator.h"
@@ -24,52 +25,64 @@ static int lend_tensor(const struct emu_interface *emu, const struct tensor_argu
     int64_t last = 0; /* offset of the last element */
     for (int i = 0; i < view->dims; i++) {
         if (view->sizes[i] == 0)
-            return 0;
+            return 1;
         last += (view->sizes[i] - 1) * view->strides[i];
     }
     return emu->lend((uint64_t)(uintptr_t)view->data,
                      (size_t)(last + 1) * element_bytes(view->element), argument->name);
 }
 
-static void lend_bytes(const struct emu_interface *emu, const unsigned char *args, size_t pointer,
-                       size_t size, const char *name) {
+static int lend_bytes(const struct emu_interface *emu, const unsigned char *args, size_t pointer,
+                      size_t size, const char *name) {
     void *data;
     size_t bytes;
     memcpy(&data, args + pointer, sizeof data);
     memcpy(&bytes, args + size, sizeof bytes);
-    if (data && bytes)
-        emu->lend((uint64_t)(uintptr_t)data, bytes, name);
+    return !data || !bytes || emu->lend((uint64_t)(uintptr_t)data, bytes, name);
 }
 
-static smelt_status launch_emulated(const struct operator_object *self, const struct call *call) {
-    const struct emu_interface *emu = emulator();
+/* Lends what a call reads and writes. NULL, or the name of a buffer that cannot be lent. */
+static const char *lend_buffers(const struct emu_interface *emu, const struct call *call) {
     const struct pass *pass = call->pass;
-    PyThread_acquire_lock(emulated_call, WAIT_LOCK);
+    const unsigned char *args = call->args.bytes;
     for (int i = 0; i < pass->tensor_count; i++)
-        if (call->given[i] && i != pass->partition)
-            lend_tensor(emu, &pass->tensors[i], &call->views[i]);
-    if (pass->workspace)
-        lend_bytes(emu, call->args.bytes, pass->workspace_offset, pass->workspace_size,
-                   "workspace");
-    if (pass->partition >= 0)
-        lend_bytes(emu, call->args.bytes, pass->partition_offset, pass->partition_size,
-                   "partition");
+        if (call->given[i] && i != pass->partition &&
+            !lend_tensor(emu, &pass->tensors[i], &call->views[i]))
+            return pass->tensors[i].name;
+    if (pass->workspace &&
+        !lend_bytes(emu, args, pass->workspace_offset, pass->workspace_size, "workspace"))
+        return "workspace";
+    if (pass->partition >= 0 &&
+        !lend_bytes(emu, args, pass->partition_offset, pass->partition_size, "partition"))
+        return "partition";
+    return NULL;
+}
+
+enum { PROBLEM = 8192 };
+
+/* `problem`: "", or what is wrong, where the library's message does not say it. */
+static smelt_status launch_emulated(const struct operator_object *self, const struct call *call,
+                                    char problem[PROBLEM]) {
+    const struct emu_interface *emu = emulator();
+    smelt_status status = SMELT_ERROR_OUT_OF_MEMORY;
+    problem[0] = '\0';
+    PyThread_acquire_lock(emulated_call, WAIT_LOCK);
     emu->clear();
-    smelt_status status = pass->launch(self->handle, &call->args, NULL);
+    const char *missing = lend_buffers(emu, call);
+    if (missing)
+        snprintf(problem, PROBLEM,
+                 "smelt: the emulator cannot map memory to keep track of accesses to %s (it needs "
+                 "24 times the tensor's size of address space): raise the limit of the "
+                 "process's address space (ulimit -v), or call with smaller tensors",
+                 missing);
+    else
+        status = call->pass->launch(self->handle, &call->args, NULL);
+    if (status && !missing && emu->report_count() > 0)
+        snprintf(problem, PROBLEM, "%s\nThe emulator found: %s", smelt_last_error(),
+                 emu->report(0).text);
     emu->take_back();
     PyThread_release_lock(emulated_call);
     return status;
-}
-
-/* The library's message and what the emulator found. */
-static PyObject *raise_emulated(smelt_status status) {
-    const struct emu_interface *emu = emulator();
-    if (!emu || emu->report_count() == 0)
-        return raise_status(status);
-    PyErr_Format(PyExc_RuntimeError, "%s\nThe emulator found: %s", smelt_last_error(),
-                 emu->report(0).text);
-    emu->clear();
-    return NULL;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -110,17 +123,19 @@ static int add_workspace(const struct operator_object *self, struct call *call,
 static int launch(const struct operator_object *self, struct call *call, PyObject **workspace) {
     struct CUstream_st *stream = NULL;
     const struct context_object *context = self->context;
+    char problem[PROBLEM] = "";
     smelt_status status;
     if (add_workspace(self, call, workspace))
         return -1;
     if (context->place == ON_CUDA && current_stream(context->device, &stream))
         goto failed;
     Py_BEGIN_ALLOW_THREADS status = context->place == ON_CPU
-                                        ? launch_emulated(self, call)
+                                        ? launch_emulated(self, call, problem)
                                         : call->pass->launch(self->handle, &call->args, stream);
     Py_END_ALLOW_THREADS if (status == SMELT_OK) return 0;
-    if (context->place == ON_CPU)
-        raise_emulated(status);
+    if (problem[0])
+        PyErr_SetString(
+            status == SMELT_ERROR_OUT_OF_MEMORY ? PyExc_MemoryError : PyExc_RuntimeError, problem);
     else
         raise_status(status);
 failed:

@@ -152,6 +152,10 @@ static int view_by_methods(PyObject *object, const char *name, struct view *view
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
+int is_dtype(PyObject *object) {
+    return dtypes[0] && Py_TYPE(object) == Py_TYPE(dtypes[0]);
+}
+
 int has_element(PyObject *tensor, enum element element) {
     PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
     const int has = dtype && dtype == dtypes[element];

@@ -75,6 +75,13 @@ def optional_tensors(**named) -> None:
             )
 
 
+def floating(**named) -> None:
+    """Tensors or None; a cast would cut what has another type."""
+    for name, value in named.items():
+        if value is not None and not value.is_floating_point():
+            raise TypeError(f"smelt: {name} must be of a floating type, not {value.dtype}")
+
+
 def one_masked(indices: Tensor) -> Tensor:
     """Lists of one slot, which is masked, in the place of lists without a slot, which no kernel takes."""
     return indices.new_full((*indices.shape[:-1], 1), -1)

@@ -266,7 +266,7 @@ def _clean(logits, window_begin, window_end, backend):
     else:
         known = _native.Known([found], 0, (), (0,))
         _clean_calls.remember(window_begin, window_end, logits, (backend,), known)
-        found.forward(window_begin, window_end, logits, 0)
+        launched(found.forward, (window_begin, window_end), (logits,), (0,))
 
 
 _call_clean = define(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from . import _native
-from ._checks import choose, one_masked, optional_tensors, selected, tensors
+from ._checks import choose, floating, one_masked, optional_tensors, selected, tensors
 from ._eager import detached, for_operator, is_plain, launched, operator_of, table
 from ._library import define, refuse_derivatives
 from ._sparse_attention import is_deterministic, topk_for
@@ -38,8 +38,9 @@ def _gradients(grad, *arguments):
     wide = dk_dtype is torch.float32
     made = (True, True, None if wide else True, True if wide else None, None)
     said = (bool(more), dk_dtype, free, backend)
+    grad = grad.float()
     _calls.remember(*given, grad, said, _native.Known([found], 0, made, (free,)))
-    dq, dweights, dk, *_ = launched(found.forward, (*given, grad.float()), made, (free,))
+    dq, dweights, dk, *_ = launched(found.forward, (*given, grad), made, (free,))
     return dq, dk, dweights
 
 
@@ -114,8 +115,7 @@ def indexer_backward(
         return found
     check_selected(q, k, weights, indices, topk_length, dk_dtype)
     tensors(grad=grad)
-    if not grad.is_floating_point():
-        raise TypeError(f"smelt: grad must be of a floating type, not {grad.dtype}")
+    floating(grad=grad)
     if not indices.shape[1] and grad.shape == indices.shape:
         slot = one_masked(indices)
         named = {"topk_length": topk_length, "dk_dtype": dk_dtype, "backend": backend}

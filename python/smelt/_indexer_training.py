@@ -19,6 +19,7 @@ from . import _native
 from . import _reference as _attention_reference
 from ._checks import (
     attended,
+    floating,
     integer,
     legal_scale,
     number,
@@ -135,6 +136,7 @@ def sparse_scores(
             f"or [B, T, width], not of {indices.dim()}"
         )
     optional_tensors(topk_length=topk_length, sink=sink, queries=queries, query_count=query_count)
+    floating(sink=sink)
     if not indices.shape[-1]:
         options = {"dv": dv, "topk_length": topk_length, "sink": sink, "queries": queries}
         options.update(query_count=query_count, backend=backend)
@@ -143,8 +145,6 @@ def sparse_scores(
     given += (None if sink is None else sink.detach().float(), queries, query_count, lse.detach())
     dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
     topk = 0 if topk is None else whole(topk, "topk")
-    if isinstance(scale, Tensor):  # which may be another number at the next call
-        said = None
     options = (number(scale, "scale"), dv, topk, free_multiprocessors, backend)
     return _scores(*given, *options, said=said) if is_plain(*given) else _call_scores(*given, *options)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._checks import tensors
+from ._checks import floating, tensors
 
 
 def project_values(out: Tensor, weight: Tensor) -> Tensor:
@@ -15,6 +15,7 @@ def project_values(out: Tensor, weight: Tensor) -> Tensor:
     batch is the heads.
     """
     tensors(out=out, weight=weight)
+    floating(out=out, weight=weight)
     if (
         weight.dim() != 3
         or out.dim() < 2

@@ -23,6 +23,7 @@ from ._checks import (
     BACKENDS,
     attended,
     choose,
+    floating,
     legal_scale,
     number,
     one_masked,
@@ -181,8 +182,7 @@ def _backward(found, inputs, options, out, lse, grad_out, partition=None, dkv_su
     dq, dkv, dkv_fp32, _, dsink = _gradients_made(inputs, options)
     if dkv_sum is not None:
         dkv = dkv_fp32 = None
-    if grad_out.dtype is not torch.bfloat16:
-        grad_out = grad_out.to(torch.bfloat16)
+    grad_out = grad_out.to(torch.bfloat16)
     made = launched(
         found.backward,
         (*inputs, out, lse, grad_out),
@@ -496,6 +496,7 @@ def _prepared(inputs, autocast=True):
             f"or [B, T, width], not of {indices.dim()}"
         )
     if sink is not None:
+        floating(sink=sink)
         sink = sink.float()
     if indices.shape[-1] == 0:
         indices = one_masked(indices)
@@ -536,7 +537,6 @@ def _look_through(given, said):
     """A call that the module does not run by itself: not made before, or of no common kind."""
     inputs = _prepared(given)
     scale, dv, topk, buckets, deterministic, dkv_dtype, free, limit, backend, want_max = said
-    lasts = not isinstance(scale, Tensor)  # which may be another number at the next call
     scale = number(scale, "scale")
     choose(backend, "backend", BACKENDS)
     if dkv_dtype is not None:
@@ -556,7 +556,7 @@ def _look_through(given, said):
         return _reference_forward(inputs, options)
     known = _known(inputs, options, want_max)
     known.operators[FORWARD] = found  # which is not kept of tensors that have no address, say
-    if lasts and all(one is two for one, two in zip(given, inputs)):
+    if all(one is two for one, two in zip(given, inputs)):
         _calls.remember(*given, said, known)
     return _run(known, inputs, want_max, kv)
 
@@ -694,6 +694,7 @@ def sparse_attention_backward(
         choose(dkv_dtype, "dkv_dtype" if dkv_sum is None else "dkv_dtype with dkv_sum", legal)
     if out.dim() != q.dim():
         raise ValueError(f"smelt: out must be of {q.dim()} dimensions as q is, not {out.dim()}")
+    floating(grad_out=grad_out)
     options = Options(
         number(scale, "scale"),
         out.shape[-1],
@@ -714,8 +715,7 @@ def sparse_attention_backward(
         return dq, dkv, None if sink is None else dsink
     which = _backward_pass(options)
     found = _operator(inputs, options, which, "smelt")
-    lasts = not isinstance(scale, Tensor)
-    if lasts and dkv_sum is None and all(one is two for one, two in zip(given, inputs)):
+    if dkv_sum is None and all(one is two for one, two in zip(given, inputs)):
         *made, dsink = _gradients_made(inputs, options)
         known = _native.Known(
             _operators_of(inputs, options),
@@ -724,6 +724,7 @@ def sparse_attention_backward(
             _backward_scalars(options),
             pass_number=1,
         )
+        grad_out = grad_out.to(torch.bfloat16)
         _backward_calls.remember(*given, out, lse, grad_out, said, known)
     with torch.no_grad():
         return _backward(found, inputs, options, out, lse, grad_out, dkv_sum=dkv_sum)

@@ -3,6 +3,8 @@
 import inspect
 import os
 import pathlib
+import re
+import resource
 import subprocess
 import sys
 import warnings
@@ -237,3 +239,29 @@ def test_a_fork_makes_its_own(device):
     with os.fdopen(read, "rb") as pipe:
         assert pipe.read() == b"y"
     os.waitpid(child, 0)
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("more,name", [(64 << 20, "kv"), (560 << 20, "workspace")])
+def test_no_address_space_for_the_emulator(device, more, name):
+    """It keeps track of a buffer in memory of 24 times its size: an error that says so, and names the buffer."""
+    problem = Problem(device, tokens=1, heads=2, dqk=64, grad=False)
+    out, lse = problem.run(return_lse=True)
+
+    def backward():
+        given = problem.grad_out, problem.q, problem.kv, problem.indices, out, lse, problem.scale
+        return smelt.sparse_attention_backward(*given)
+
+    want = backward()
+    small, problem.kv = problem.kv, torch.zeros(1 << 16, 64, dtype=torch.bfloat16)  # 8 MiB; the workspace is larger
+    used = int(re.search(r"VmSize:\s+(\d+)", pathlib.Path("/proc/self/status").read_text())[1]) << 10
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, hard))
+    try:
+        with pytest.raises(MemoryError, match=f"emulator cannot map memory .* accesses to {name} .*ulimit -v"):
+            backward()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    problem.kv = small
+    for one, two in zip(backward()[:2], want):
+        torch.testing.assert_close(one, two, rtol=0.02, atol=1e-2)
