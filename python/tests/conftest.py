@@ -1,5 +1,7 @@
 """Where the suite runs: on a GPU, or on CPU tensors through the emulator (SMELT_CUDA names it)."""
 
+import os
+
 import pytest
 import smelt
 import torch
@@ -11,6 +13,14 @@ if _runtime.EMULATED:
     )  # the oldest with fp8; `mma` kernels: on the emulator Hopper's take seconds a query
 
 torch.set_num_threads(1)
+
+# In a process of test_devices.py's: the driver has two GPUs, and CPU tensors pretend to lie there.
+DRIVER = None
+if os.environ.get("SMELT_TEST_TWO_GPUS"):
+    import two_gpus
+
+    DRIVER = two_gpus.Driver()
+    two_gpus.pretend(DRIVER)
 
 
 def pytest_collection_modifyitems(items):
@@ -28,7 +38,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def device():
-    return torch.device("cpu" if _runtime.EMULATED else "cuda")
+    return torch.device("cpu" if _runtime.EMULATED or DRIVER else "cuda")
 
 
 class Problem:

@@ -1,0 +1,143 @@
+"""Every public function with every argument that it has: what tests of the package as a whole run over. A function or
+an argument that is new to the package fails test_every_argument_is_here until it is here, and then is covered."""
+
+import inspect
+
+import smelt
+import torch
+from test_hostile import DIFFERENTIABLE, NOT_CALLS, arguments_of_all
+
+# Another legal value of each argument that is no tensor, by its name.
+OTHER_VALUES = {
+    "backend": "torch",
+    "buckets": "auto",
+    "causal_limit": 4,
+    "deterministic": True,
+    "dk_dtype": torch.float32,
+    "dkv_dtype": torch.float32,
+    "dv": 64,
+    "free_multiprocessors": 1,
+    "index_offset": 5,
+    "lse": "base2",
+    "order": "score",
+    "query_weight": 0.5,
+    "ratio": 2,
+    "return_losses": True,
+    "return_lse": True,
+    "return_max_logits": True,
+    "rows": 3,
+    "scale": 0.3,
+    "tokens": 1,
+    "topk": 3,
+    "workspace_limit": 1 << 20,
+}
+# Where that value is not legal.
+OTHER_VALUES_OF = {
+    ("sparse_attention", "topk"): 64,
+    ("sparse_attention_backward", "topk"): 64,
+    ("sparse_scores", "topk"): 64,
+    ("quantize", "scale"): "power_of_two",
+}
+
+
+def functions():
+    return sorted(set(smelt.__all__) - NOT_CALLS)
+
+
+def parameters(name):
+    """{argument: whether it is a tensor}."""
+    signature = inspect.signature(getattr(smelt, name))
+    return {
+        each.name: str(each.annotation).removeprefix("torch.").split(" |")[0] == "Tensor"
+        for each in signature.parameters.values()
+    }
+
+
+def bases(device):
+    """{label: (function, its arguments)}: as few tensors as it takes, and all of them."""
+    plain = arguments_of_all(device)
+    found = {
+        name: (name, {each: value for each, value in given.items() if value is not None})
+        for name, given in plain.items()
+    }
+
+    def numbers(*values):
+        return torch.tensor(values, dtype=torch.int32, device=device)
+
+    def add(label, name, **more):
+        found[label] = name, {**found[name][1], **more}
+
+    attention = {
+        "topk_length": numbers(7, 4),
+        "sink": torch.tensor([0.5, -1.0, 2.0], device=device),
+        "queries": numbers(1, 0, 1),
+        "query_count": numbers(2),
+    }
+    add("sparse_attention, all", "sparse_attention", **attention, return_lse=True, return_max_logits=True)
+    add("sparse_attention, buckets", "sparse_attention", buckets=(4,), return_lse=True)
+    kv = plain["sparse_attention"]["kv"]
+    total = torch.ones(kv.shape, device=device)
+    add("sparse_attention_backward, all", "sparse_attention_backward", **attention)
+    add("sparse_attention_backward, sum", "sparse_attention_backward", dkv_sum=total)
+    add("sparse_scores, all", "sparse_scores", **attention)
+    bounds = plain["indexer_windows"]["cu_seqlens"]
+    add(
+        "indexer_windows, all",
+        "indexer_windows",
+        cu_seqlens_padded=bounds + 0,
+        cu_seqlens_keys=bounds * 2,
+        causal_offset=numbers(1, 0),
+        query_indices=numbers(1, 0),
+    )
+    add("quantize, all", "quantize", factor=torch.tensor([0.5, 1.0, 2.0, 3.0], device=device))
+    for name in ("indexer_logits", "indexer_topk"):
+        given = plain[name]
+        eight = {each: given[each].to(torch.float8_e4m3fn) for each in ("q", "k")}
+        scales = torch.tensor([0.5, 1.0, 2.0, 3.0], device=device)
+        more = {"offset": numbers(3, 8)} if name == "indexer_topk" else {}
+        add(f"{name}, all", name, **eight, k_scale=scales, **more)
+        if more:
+            add(f"{name}, offset", name, **more, index_offset=2)
+    window = plain["indexer_logits"]
+    add(
+        "topk_select, all",
+        "topk_select",
+        window_begin=window["window_begin"],
+        window_end=window["window_end"],
+        offset=numbers(3, 8),
+    )
+    lengths = numbers(2, 3)
+    add("indexer_scores, all", "indexer_scores", topk_length=lengths)
+    add("indexer_backward, all", "indexer_backward", topk_length=lengths)
+    weight = torch.tensor([0.5, 2.0], device=device)
+    add("indexer_loss, all", "indexer_loss", topk_length=lengths, weight=weight, return_losses=True)
+    return found
+
+
+def fullest(found, name):
+    """(label, arguments) of the function's set with the most tensors."""
+
+    def tensors(item):
+        return sum(isinstance(value, torch.Tensor) for value in item[1].values())
+
+    return max(((label, given) for label, (of, given) in found.items() if of == name), key=tensors)
+
+
+def other_value(name, parameter):
+    return OTHER_VALUES_OF.get((name, parameter), OTHER_VALUES[parameter])
+
+
+def gradient_of(given, result):
+    """By autograd, of the differentiable arguments that want one."""
+    out = next(each for each in (result if isinstance(result, tuple) else (result,)) if each.requires_grad)
+    leaves = [value for value in given.values() if isinstance(value, torch.Tensor) and value.requires_grad]
+    made = torch.Generator().manual_seed(5)
+    grad = torch.randn(out.shape, generator=made).to(out.device, out.dtype)
+    return torch.autograd.grad(out, leaves, grad)
+
+
+def differentiable(name, arguments):
+    """The arguments that may have gradients."""
+    if any(isinstance(value, torch.Tensor) and value.dtype is torch.float8_e4m3fn for value in arguments.values()):
+        return ()
+    return tuple(each for each in (*DIFFERENTIABLE.get(name, ()), "sink") if each in arguments and name in DIFFERENTIABLE)

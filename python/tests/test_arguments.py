@@ -1,0 +1,65 @@
+"""Wrong arguments, one at a time, of each public function: the error names the argument."""
+
+import re
+
+import pytest
+import torch
+from everything import bases, fullest, functions, parameters
+from smelt import _runtime
+from test_hostile import call, fresh
+
+KINDS = (torch.bfloat16, torch.float32, torch.int32, torch.uint8, torch.float8_e4m3fn, torch.float16, torch.float64)
+KINDS += (torch.int64, torch.bool, torch.complex64)
+NO_TENSORS = (3, 0.5, "x", b"x", [1.0], {}, object(), torch.float32)
+NO_OPTIONS = ("no such", object(), [object()], b"x", 1j)
+TRUTHS = {"deterministic", "return_losses", "return_lse", "return_max_logits"}  # of which any value has one
+
+
+@pytest.fixture(scope="module")
+def everything(device):
+    return bases(device)
+
+
+def names_it(error, name):
+    return re.search(rf"\b{name}\b", str(error)) is not None
+
+
+def wrong_tensors(name, each, value):
+    """(arguments, must the error name this one)."""
+    for wrong in NO_TENSORS:
+        yield wrong, True
+    for kind in KINDS:
+        if kind is not value.dtype:
+            yield value.to(kind), True
+    yield value.unsqueeze(0).unsqueeze(0).unsqueeze(0).unsqueeze(0), name != "quantize"
+    if value.dim():
+        yield value[0], False
+        yield value[:0], False
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("known", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize("name", functions())
+def test_wrong_arguments(everything, name, known):
+    _, base = fullest(everything, name)
+    if known:
+        call(name, fresh(base))
+    else:
+        for calls in _runtime.tables:
+            calls.forget()
+    for each, is_tensor in parameters(name).items():
+        if is_tensor:
+            wrong = wrong_tensors(name, each, base[each])
+        else:
+            wrong = () if each in TRUTHS else ((value, True) for value in NO_OPTIONS)
+        for value, named in wrong:
+            try:
+                call(name, {**fresh(base), each: value})
+            except (TypeError, ValueError, RuntimeError) as error:
+                text = str(error)
+                assert "smelt: " in text, (each, value, text)
+                if named:
+                    assert names_it(text, each), (each, value, text)
+                continue
+            # A number of another type is taken for what it is; nothing else is.
+            assert isinstance(value, torch.Tensor) and value.is_floating_point() or not named, (each, value)

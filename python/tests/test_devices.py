@@ -1,0 +1,37 @@
+"""Streams, devices, references: on a machine without a GPU in processes whose driver has two (two_gpus.py)."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import smelt
+
+HERE = pathlib.Path(__file__).parent
+CASES = ("two_gpus_cases.py", "test_references.py")
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """two_gpus.c, in front of the emulator. A C compiler is there: the emulator needs it as well."""
+    emulator = pathlib.Path(smelt.__file__).with_name("libsmelt_emu.so")
+    made = tmp_path_factory.mktemp("driver") / "libcuda.so"
+    compiler = os.environ.get("CC", "cc").split()
+    what = ["-shared", "-fPIC", "-Wall", "-Werror", f'-DEMULATOR="{emulator}"', "-o", made, HERE / "two_gpus.c"]
+    subprocess.run([*compiler, *what, emulator, f"-Wl,--no-as-needed", emulator, f"-Wl,-rpath,{emulator.parent}", "-ldl"], check=True)
+    return made
+
+
+@pytest.mark.emulated
+@pytest.mark.parametrize("cases", CASES)
+def test_with_two_gpus(driver, cases):
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", HERE / cases],
+        env={**os.environ, "SMELT_CUDA": str(driver), "SMELT_EMU_DEVICES": "2", "SMELT_TEST_TWO_GPUS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr

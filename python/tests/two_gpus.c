@@ -1,0 +1,90 @@
+/*
+ * A CUDA driver of two GPUs for test_devices.py: the emulator, without the control interface by which the package
+ * recognises it. What the package launches here goes the way of a GPU's launches, and the test is told the device
+ * and the stream of each. EMULATOR: the path of libsmelt_emu.so, which this library is linked with.
+ */
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { LAUNCH_FAILED = 719 };
+enum { RUN, FAILED, SKIPPED }; /* what an observer says */
+
+struct launch_config { /* the head of CUlaunchConfig */
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream;
+};
+
+/* Called before each operation on a stream, and after it where it ran. */
+typedef int (*observer)(int after, int device, void *stream);
+
+static observer observe;
+
+void set_observer(observer function);
+const void *emu_get(void);
+int cuLaunchKernelEx(const struct launch_config *config, void *function, void **parameters, void **extra);
+int cuMemsetD32Async(unsigned long long pointer, unsigned value, size_t words, void *stream);
+
+void set_observer(observer function) {
+    observe = function;
+}
+
+const void *emu_get(void) {
+    return NULL;
+}
+
+static void *find(const char *name) {
+    static void *emulator;
+    if (!emulator)
+        emulator = dlopen(EMULATOR, RTLD_NOW | RTLD_LOCAL);
+    return emulator ? dlsym(emulator, name) : NULL;
+}
+
+int cuCtxGetDevice(int *device);
+static int current_device(void) {
+    void *symbol = find("cuCtxGetDevice");
+    int (*get)(int *device);
+    int device = -1;
+    memcpy(&get, &symbol, sizeof get);
+    return cuCtxGetDevice(&device) ? -1 : device; //TEMP
+}
+
+int cuLaunchKernelEx(const struct launch_config *config, void *function, void **parameters, void **extra) {
+    void *symbol = find("cuLaunchKernelEx");
+    int (*launch)(const struct launch_config *, void *, void **, void **);
+    memcpy(&launch, &symbol, sizeof launch);
+    const int device = current_device(), what = observe(0, device, config->stream);
+    if (what != RUN)
+        return what == FAILED ? LAUNCH_FAILED : 0;
+    const int result = launch(config, function, parameters, extra);
+    observe(1, device, config->stream);
+    return result;
+}
+
+int cuMemsetD32Async(unsigned long long pointer, unsigned value, size_t words, void *stream) {
+    void *symbol = find("cuMemsetD32Async");
+    int (*fill)(unsigned long long, unsigned, size_t, void *);
+    memcpy(&fill, &symbol, sizeof fill);
+    const int device = current_device(), what = observe(0, device, stream);
+    if (what != RUN)
+        return what == FAILED ? LAUNCH_FAILED : 0;
+    const int result = fill(pointer, value, words, stream);
+    observe(1, device, stream);
+    return result;
+}
+
+/* TEMPORARY until the emulator has two devices */
+static struct { int device; } contexts[2] = {{0}, {1}};
+#include <stdlib.h>
+int cuDeviceGetCount(int *n);
+int cuDeviceGetCount(int *n) { *n = 2; return 0; }
+int cuDeviceGet(int *d, int o);
+int cuDeviceGet(int *d, int o) { *d = o; return 0; }
+int cuDevicePrimaryCtxRetain(void **c, int d);
+int cuDevicePrimaryCtxRetain(void **c, int d) { *c = &contexts[d]; return 0; }
+int cuCtxGetDevice(int *device);
+int cuCtxGetDevice(int *device) {
+    void *symbol = find("cuCtxGetCurrent"); int (*get)(void **); void *c; memcpy(&get, &symbol, sizeof get);
+    get(&c); *device = c ? *(int *)c : 0; return 0; }
+int cuStreamCreate(void **s, unsigned f);
+int cuStreamCreate(void **s, unsigned f) { *s = malloc(1); return f > 99; }
