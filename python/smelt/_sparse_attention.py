@@ -110,7 +110,7 @@ def _buckets(buckets) -> tuple:
         return (-1,)
     if not isinstance(buckets, Iterable):
         raise TypeError(f"smelt: buckets must be None, 'auto' or bounds, not {buckets!r}")
-    return tuple(whole(bound, "a bucket's bound") for bound in buckets)
+    return tuple(whole(bound, "a bound of buckets") for bound in buckets)
 
 
 def is_deterministic(asked) -> bool:

@@ -19,7 +19,7 @@ def driver(tmp_path_factory):
     made = tmp_path_factory.mktemp("driver") / "libcuda.so"
     compiler = os.environ.get("CC", "cc").split()
     what = ["-shared", "-fPIC", "-Wall", "-Werror", f'-DEMULATOR="{emulator}"', "-o", made, HERE / "two_gpus.c"]
-    subprocess.run([*compiler, *what, emulator, f"-Wl,--no-as-needed", emulator, f"-Wl,-rpath,{emulator.parent}", "-ldl"], check=True)
+    subprocess.run([*compiler, *what, "-Wl,--no-as-needed", emulator, f"-Wl,-rpath,{emulator.parent}", "-ldl"], check=True)
     return made
 
 

@@ -40,13 +40,12 @@ static void *find(const char *name) {
     return emulator ? dlsym(emulator, name) : NULL;
 }
 
-int cuCtxGetDevice(int *device);
 static int current_device(void) {
     void *symbol = find("cuCtxGetDevice");
     int (*get)(int *device);
     int device = -1;
     memcpy(&get, &symbol, sizeof get);
-    return cuCtxGetDevice(&device) ? -1 : device; //TEMP
+    return get(&device) ? -1 : device;
 }
 
 int cuLaunchKernelEx(const struct launch_config *config, void *function, void **parameters, void **extra) {
@@ -72,19 +71,3 @@ int cuMemsetD32Async(unsigned long long pointer, unsigned value, size_t words, v
     observe(1, device, stream);
     return result;
 }
-
-/* TEMPORARY until the emulator has two devices */
-static struct { int device; } contexts[2] = {{0}, {1}};
-#include <stdlib.h>
-int cuDeviceGetCount(int *n);
-int cuDeviceGetCount(int *n) { *n = 2; return 0; }
-int cuDeviceGet(int *d, int o);
-int cuDeviceGet(int *d, int o) { *d = o; return 0; }
-int cuDevicePrimaryCtxRetain(void **c, int d);
-int cuDevicePrimaryCtxRetain(void **c, int d) { *c = &contexts[d]; return 0; }
-int cuCtxGetDevice(int *device);
-int cuCtxGetDevice(int *device) {
-    void *symbol = find("cuCtxGetCurrent"); int (*get)(void **); void *c; memcpy(&get, &symbol, sizeof get);
-    get(&c); *device = c ? *(int *)c : 0; return 0; }
-int cuStreamCreate(void **s, unsigned f);
-int cuStreamCreate(void **s, unsigned f) { *s = malloc(1); return f > 99; }
