@@ -23,13 +23,13 @@ def whole(value, name: str) -> int | None:
     return number
 
 
-def integer(value, name: str) -> int:
+def integer(value, name: str, bits: int = 32) -> int:
     """An int that C has."""
     try:
         found = operator.index(value)
     except TypeError:
         raise TypeError(f"smelt: {name} must be an int, not {type(value).__name__}") from None
-    if not -(1 << 31) <= found < 1 << 31:
+    if not -(1 << bits - 1) <= found < 1 << bits - 1:
         raise ValueError(f"smelt: {name} is out of range: {found}")
     return found
 

@@ -24,6 +24,7 @@ from ._checks import (
     attended,
     choose,
     floating,
+    integer,
     legal_scale,
     number,
     one_masked,
@@ -546,6 +547,7 @@ def _look_through(given, said):
     dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
     topk = 0 if topk is None else whole(topk, "topk")
     bounds = _buckets(buckets)
+    integer(limit, "workspace_limit", 64)  # which the backward pass alone looks at
     options = Options(scale, dv, topk, bounds, deterministic, dkv_dtype, free, limit, backend)
     kv = _kv_of_autograd(given, inputs, options)
     if not is_plain(*inputs):
