@@ -13,6 +13,7 @@ from values import value_of_text
 THREAD = re.compile(r"threadIdx\.x|\b(lane|thread)\b|\b(lane|thread)_number\(\)")
 # Deleted, they cost time alone. (Of registers_decrease the emulator sees that others wait for it.)
 HINTS = re.compile(r"^(registers_increase|tensor_prefetch|prefetch_\w+|grid_launch_dependents)$")
+LAUNCHES = re.compile("^grid_launch_dependents$")
 GRID_WAITS = re.compile(r"^(grid_wait|end_grid)$")
 OWN_GROUPS = re.compile(r"bulk_(commit|wait)")  # of the thread that issued the copies
 NOWHERE = Node("", 0, 0)
@@ -168,12 +169,12 @@ def descriptor_fraction(site):
 def copies_nothing(site):
     """`cp_async(to, there ? from : base, there ? BYTES : 0)`: of no byte the address is nobody's."""
     call = site.around("call", "^cp_async")
-    if not call or not site.path[-1].kind or "-> 1" not in f"-> {site.edits[0][2]}":
+    if site.operator != "bound-dropped" or site.edits[0][2] != "1" or not call:
         return False
-    bytes_ = call.children[-1]
-    return site.operator == "bound-dropped" and bytes_.kind == "ternary" and \
-        site.value(bytes_.children[2]) == 0 and bytes_ not in site.path and \
-        site.finder.text[site.edits[0][0]:site.edits[0][1]] == site.source(bytes_.children[0])
+    size = call.children[-1]
+    start, end, _ = site.edits[0]
+    return size.kind == "ternary" and site.value(size.children[2]) == 0 and \
+        size not in site.path and site.finder.text[start:end] == site.source(size.children[0])
 
 
 # ---- what the kernels mean by a construct
@@ -215,13 +216,12 @@ def hint(site):
     if site.operator == "statement-deleted" and only_calls(site.path[-1], HINTS):
         return True
     branch = site.around("if")
-    if not branch or branch.condition not in site.path + [branch.condition] or \
-            not all(only_calls(child, HINTS) for child in branch.children):
+    if not branch or not all(only_calls(child, HINTS) for child in branch.children):
         return False
-    launches = all(only_calls(child, re.compile("grid_launch_dependents")) for child in branch.children)
-    return launches or (site.operator == "bound-dropped" and site.edits[0][2] == "0" and
-                        site.edits[0][0] == site.finder.span(branch.condition)[0] and
-                        site.edits[0][1] == site.finder.span(branch.condition)[1])
+    if all(only_calls(child, LAUNCHES) for child in branch.children):
+        return True
+    whole = site.edits[0][:2] == site.finder.span(branch.condition)
+    return site.operator == "bound-dropped" and whole and site.edits[0][2] == "0"
 
 
 def waits_more(site):
