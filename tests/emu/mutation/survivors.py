@@ -3,14 +3,14 @@ survivors.txt. A line for each line of a template:
 
     FUNCTION :: the text of the line :: operator: change ;; another change :: why
 
-under [STEM], the name of the template up to the first point (`common` and `micro`: of a folder). A
-survivor is known by these texts alone, so that an edit elsewhere, or a move to another file of the
-stem, does not matter. When its own line changes, it is a new survivor, and the old entry matches
+under [SECTION], the template's variant (section_of). A survivor is known by these texts alone, so that
+an edit elsewhere, or a move to another part of the variant, does not matter. When its own line changes, it is a new survivor, and the old entry matches
 nothing; `mutate.py --accept` writes the file anew. WHY is one of REASONS.
 """
 
 import collections
 import pathlib
+import re
 
 FILE = pathlib.Path(__file__).resolve().parent / "survivors.txt"
 REASONS = {
@@ -31,15 +31,20 @@ class SurvivorsError(Exception):
     pass
 
 
-def stem(file):
-    """templates/a_b.c.cuh: a_b; templates/common/x.cuh: common."""
-    parts = pathlib.PurePosixPath(file).parts
-    return parts[1] if len(parts) > 2 else parts[-1].split(".", 1)[0]
+def section_of(file):
+    """templates/a.sm90_sums.cuh: a.sm90, the variant, since parts of a kernel move from file to file;
+    templates/common/x.cuh: common; a kernel's own, templates/a.sm90_few.cu: a.sm90_few."""
+    path = pathlib.PurePosixPath(file).relative_to("templates")
+    if path.suffix == ".cu":
+        return str(path.with_suffix(""))
+    if len(path.parts) > 1:
+        return path.parts[0]
+    return re.sub(r"_[^.]*$", "", path.stem) if "." in path.stem else path.stem
 
 
 def key_of(name):
     """What a mutant is known by; name: as Mutant.name."""
-    return (stem(name[0]), *name[1:])
+    return (section_of(name[0]), *name[1:])
 
 
 def read(text):
@@ -54,7 +59,7 @@ def read(text):
         parts = line.split(" :: ")
         if len(parts) != 4 or not section or parts[3] not in REASONS:
             raise SurvivorsError(f"{number}: `FUNCTION :: line :: change ;; change :: why` under "
-                                 f"[STEM], why one of {', '.join(REASONS)}")
+                                 f"[SECTION], why one of {', '.join(REASONS)}")
         for change in parts[2].split(" ;; "):
             key = (section, parts[0], parts[1], change)
             if key in found:

@@ -451,22 +451,30 @@ class Families(unittest.TestCase):
 
 
 class Survivors(unittest.TestCase):
-    TEXT = ("# words\n\n[a_b]\nf :: x = 1; :: constant: 1 -> 2 ;; statement-deleted: x = 1; removed"
+    TEXT = ("# words\n\n[a_b.sm90]\nf :: x = 1; :: constant: 1 -> 2 ;; statement-deleted: x = 1; removed"
             " :: unread\ng :: return a | b; :: constant: 1 -> 2 #2 :: time\n\n[common]\n"
             "f :: x = 1; :: constant: 1 -> 2 :: range\n")
 
     def test_reading(self):
         known = survivors.Known(survivors.read(self.TEXT))
-        for file in ("templates/a_b.cu", "templates/a_b.sm90_sums.cuh"):
+        for file in ("templates/a_b.sm90.cu", "templates/a_b.sm90_sums.cuh"):
             name = (file, "f", "x = 1;", "constant: 1 -> 2")
             self.assertIn(name, known)
             self.assertEqual(known.why(name), "unread")
         self.assertIn(("templates/common/c.cuh", "f", "x = 1;", "constant: 1 -> 2"), known)
-        for name in (("templates/a.cu", "f", "x = 1;", "constant: 1 -> 2"),
-                     ("templates/a_b.cu", "g", "x = 1;", "constant: 1 -> 2"),
-                     ("templates/a_b.cu", "f", "x = 2;", "constant: 1 -> 2"),
-                     ("templates/a_b.cu", "g", "return a | b;", "constant: 1 -> 2")):
+        for name in (("templates/a_b.mma.cu", "f", "x = 1;", "constant: 1 -> 2"),
+                     ("templates/a_b.sm90_few.cu", "f", "x = 1;", "constant: 1 -> 2"),
+                     ("templates/a_b.sm90.cu", "g", "x = 1;", "constant: 1 -> 2"),
+                     ("templates/a_b.sm90.cu", "f", "x = 2;", "constant: 1 -> 2"),
+                     ("templates/a_b.sm90.cu", "g", "return a | b;", "constant: 1 -> 2")):
             self.assertNotIn(name, known)
+
+    def test_sections(self):
+        for file, section in (("a_b.sm90_sums.cuh", "a_b.sm90"), ("a_b.sm90.cu", "a_b.sm90"),
+                              ("a_b.sm90_few.cu", "a_b.sm90_few"), ("a_b.cu", "a_b"),
+                              ("a_b.emit.cuh", "a_b.emit"), ("common/x_y.cuh", "common"),
+                              ("micro/x.cu", "micro/x")):
+            self.assertEqual(survivors.section_of("templates/" + file), section)
 
     def test_mistakes(self):
         for text in ("f :: x :: c :: time\n", "[a]\nf :: x :: c\n", "[a]\nf :: x :: c :: no reason\n",
