@@ -2,9 +2,7 @@
  * The kernels that make the backward pass's lists against a reference, entry for entry. Arguments:
  * kernel_alone.h.
  */
-#include "kernel_alone.h"
-
-#include <limits.h>
+#include "slots.h"
 
 #include "bwd_lists_reference.h"
 #include "ops/sparse_attn_params.h"
@@ -18,17 +16,6 @@ enum {
     MOST_ZEROS = 3000
 };
 
-/* What an index row holds. */
-enum fill {
-    DISTINCT,   /* valid rows, none twice where there are enough; some slots masked */
-    ANY,        /* valid rows, masked slots in between */
-    FEW,        /* the same few rows again and again */
-    ONE,        /* row 0 in every slot */
-    CAUSAL,     /* rows up to the query's own number, ascending, the rest masked */
-    NONE,       /* nothing valid */
-    NEIGHBOURS, /* all but the same rows for neighbouring queries */
-    FILLS
-};
 enum list { ALL_QUERIES, LISTED, COUNTED, RANGED, BUCKETED, LISTS };
 
 /* One problem. */
@@ -100,36 +87,6 @@ static size_t index_count; /* of `indices`, with gaps */
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-static int draw_masked(int rows) {
-    const int masked[] = {-1, rows, INT_MIN, INT_MAX, rows < INT_MAX ? rows + 1 : -2};
-    return rows == INT_MAX ? -1 - below(INT_MAX) : masked[below(5)];
-}
-
-static int draw_slot(const struct shape *shape, int64_t query, int slot) {
-    const int rows = shape->rows, width = shape->width;
-    if (rows == 0 || shape->fill == NONE)
-        return draw_masked(rows);
-    switch (shape->fill) {
-    case ONE:
-        return 0;
-    case FEW:
-        return below(5) ? below(rows < 9 ? rows : 9) * (rows / 9) : draw_masked(rows);
-    case CAUSAL:
-        return slot <= query % shape->tokens && slot < rows ? slot : draw_masked(rows);
-    case NEIGHBOURS: /* in an order of its own, a few rows of its own */
-        return below(10) ? (int)((slot * 7LL + query) % (rows < width ? rows : width))
-                         : below(rows);
-    case DISTINCT: {
-        const int64_t step = rows / width;
-        if (below(6) == 0)
-            return draw_masked(rows);
-        return step > 0 ? (int)((slot * 5LL % width) * step + query % step) : slot % rows;
-    }
-    default:
-        return below(4) ? below(rows) : draw_masked(rows);
-    }
-}
-
 static int *fill_indices(const struct shape *shape) {
     const int64_t stride = shape->width + shape->padding;
     const int64_t queries = (int64_t)shape->batches * shape->tokens;
@@ -137,7 +94,8 @@ static int *fill_indices(const struct shape *shape) {
     int *indices = filled(index_count * sizeof *indices, 0); /* gaps hold a valid index */
     for (int64_t query = 0; query < queries; query++)
         for (int slot = 0; slot < shape->width; slot++)
-            indices[shape->past + query * stride + slot] = draw_slot(shape, query, slot);
+            indices[shape->past + query * stride + slot] =
+                draw_slot(shape->fill, shape->rows, shape->width, shape->tokens, query, slot);
     return indices;
 }
 

@@ -2,26 +2,13 @@
  * The kernel that makes the lists of the indexer's backward pass against a reference, entry for
  * entry, bit for bit. Arguments: kernel_alone.h.
  */
-#include "kernel_alone.h"
+#include "slots.h"
 
-#include <limits.h>
 #include <math.h>
 
 #include "indexer_bwd_lists.params.h"
 
 enum { LIST_STEP = 64, PARTS = 3, FAR_STRIDE = 1 << 30, POISON = 0xA5 };
-
-/* What an index row holds. */
-enum fill {
-    DISTINCT,   /* valid rows, none twice where there are enough; some slots masked */
-    ANY,        /* valid rows, masked slots in between */
-    FEW,        /* the same few rows again and again */
-    ONE,        /* row 0 in every slot */
-    LAST,       /* the table's last rows */
-    NONE,       /* nothing valid */
-    NEIGHBOURS, /* all but the same rows for neighbouring queries */
-    FILLS
-};
 
 /* One problem. */
 struct shape {
@@ -74,34 +61,6 @@ static struct indexer_bwd_lists_params host, device;
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-static int draw_masked(int rows) {
-    const int masked[] = {-1, rows, INT_MIN, INT_MAX, rows + 1};
-    return masked[below(5)];
-}
-
-static int draw_slot(const struct shape *shape, int query, int slot) {
-    const int rows = shape->rows, width = shape->width, step = rows / width;
-    if (rows == 0 || shape->fill == NONE)
-        return draw_masked(rows);
-    switch (shape->fill) {
-    case ONE:
-        return 0;
-    case LAST:
-        return rows - 1 - below(rows < 2 * width ? rows : 2 * width);
-    case FEW:
-        return below(5) ? below(rows < 9 ? rows : 9) * (rows / 9) : draw_masked(rows);
-    case NEIGHBOURS: /* in an order of its own, a few rows of its own */
-        return below(10) ? (int)((slot * 7LL + query) % (rows < width ? rows : width))
-                         : below(rows);
-    case DISTINCT:
-        if (below(6) == 0)
-            return draw_masked(rows);
-        return step > 0 ? (int)((slot * 5LL % width) * step + query % step) : slot % rows;
-    default:
-        return below(4) ? below(rows) : draw_masked(rows);
-    }
-}
-
 static int is_masked(int query, int slot) {
     const int index = host.indices[query * host.indices_token_stride + slot];
     const int length =
@@ -126,7 +85,9 @@ static void fill_slots(const struct shape *shape) {
             lengths[query] = below(3) ? below(shape->width) : odd[below(5)];
         for (int slot = 0; slot < stride; slot++) {
             const int64_t at = (int64_t)query * stride + slot;
-            indices[at] = slot < shape->width ? draw_slot(shape, query, slot) : 0;
+            indices[at] = slot < shape->width ? draw_slot(shape->fill, shape->rows, shape->width,
+                                                          shape->tokens, query, slot)
+                                              : 0;
             grad[at] = slot < shape->width && !is_masked(query, slot)
                            ? (float)(1 + below(1000)) / 7.0F
                            : NAN;
