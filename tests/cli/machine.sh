@@ -158,6 +158,30 @@ for bad in CAP=0 CAP=-1 CAP=1T CAP=1KB CAP=17179869184G CAP=x LOCK=none LOCK_TIM
     unset "SMELT_CACHE_${bad%%=*}"
 done
 
+# ---- what the cache verbs count and remove --------------------------------------------------------
+SMELT_CACHE_DIR=$work/counted
+gives 0 '' warm --arch sm_80 "$kernel"
+gives 0 '' warm --arch sm_80 "$kernel"
+gives 0 '' cache stat
+prints 'a hit of two lookups' '^hits +1 of 2 lookups, 50\.0 %$'
+before=$(find "$SMELT_CACHE_DIR" | sort)
+run doctor
+[ "$(find "$SMELT_CACHE_DIR" | sort)" = "$before" ] && passed 'doctor leaves nothing behind' ||
+    failed 'doctor leaves nothing behind' "$(find "$SMELT_CACHE_DIR" | sort)"
+for unit in m=60 h=3600 d=86400 w=604800; do
+    gives 0 '' warm --arch sm_80 "$kernel"
+    find "$SMELT_CACHE_DIR" -name '*.smelt' -exec touch -d "-$((${unit#*=} * 3 / 2)) sec" {} +
+    gives 0 '' cache prune --older-than "2${unit%=*}"
+    prints "younger than 2${unit%=*}" '^0 removed '
+    gives 0 '' cache prune --older-than "1${unit%=*}"
+    prints "older than 1${unit%=*}" '^1 removed '
+done
+gives 0 '' warm --arch sm_80 "$kernel"
+printf damage | dd of="$(find "$SMELT_CACHE_DIR" -name '*.smelt')" bs=1 seek=300 conv=notrunc 2>/dev/null
+gives 0 '' warm --arch sm_90a "$kernel"
+gives 1 '1 damaged entries were passed over' cache export "$work/damaged.tar"
+SMELT_CACHE_DIR=$work/imported gives 1 '1 damaged entries were passed over' cache import "$work/counted"
+
 # ---- nothing to import ----------------------------------------------------------------------------
 SMELT_CACHE_DIR=$work/cache
 mkdir -p "$work/pictures/00" "$work/nothing"
