@@ -141,8 +141,6 @@ static int judge(const struct sample *sample, const struct slots *slots,
     count(sample, slots, result);
     if (how->judge)
         how->judge(sample->placed->problem, sample->count, results);
-    for (int i = 0; i < how->metric_count && !how->judge; i++)
-        results[i].bar = 0; /* until now: not judged */
     if (judge_rules(sample, result) != 0)
         return -1;
     for (int i = 0; i < how->metric_count; i++) {

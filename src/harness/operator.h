@@ -125,8 +125,8 @@ struct smelt__comparison {
     /* Reads the outputs with smelt__compared_row (placed.h). */
     void (*compare)(const struct smelt__placed *placed, const void *prepared, int64_t unit,
                     struct smelt__finding *finding);
-    /* Sets the bars of results[metric_count], whose values are known; `compared` units. NULL: all
-     * are 0, so that each value must be the reference's. */
+    /* Sets the bars of results[metric_count], whose values are known; `compared` units. NULL: there
+     * are no metrics. */
     void (*judge)(const struct smelt__problem *problem, int64_t compared,
                   struct smelt__metric_result *results);
 };

@@ -145,29 +145,9 @@ static void spoil(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
     const float *sinks = args->sink.data;
     if (stand_in_defect == STAND_IN_LSE_WITH_SINK && sinks && !empty)
         *lse = log(exp(*lse) + exp((double)sinks[head]));
-    if (stand_in_defect == STAND_IN_LSE_POSITIVE_WHEN_EMPTY && empty)
-        *lse = INFINITY;
-    if (stand_in_defect == STAND_IN_NAN_WHEN_EMPTY && empty)
-        out[0] = NAN;
     if (stand_in_defect == STAND_IN_CLAMPS_MASKED && valid < args->width)
         for (int d = 0; d < spec->dv; d++)
             out[d] += 0 * (double)smelt__bf16_to_float(((const uint16_t *)args->kv.data)[d]);
-    if (stand_in_defect == STAND_IN_ONE_ROW_OFF && query == 0 && head == spec->heads - 1)
-        for (int d = 0; d < spec->dv; d++)
-            out[d] *= 1.03;
-    if (stand_in_defect == STAND_IN_ONE_ELEMENT_OFF && query == 0 && head == spec->heads - 1) {
-        int largest = 0;
-        for (int d = 1; d < spec->dv; d++)
-            if (fabs(out[d]) > fabs(out[largest]))
-                largest = d;
-        out[largest] *= 1.03;
-    }
-    if (stand_in_defect == STAND_IN_LSE_COARSE)
-        *lse += 5e-4;
-    if (stand_in_defect == STAND_IN_MAX_LOGITS_COARSE)
-        *max_logit += 5e-4;
-    if (stand_in_defect == STAND_IN_SINGLE_ROUNDED && valid == 1)
-        out[0] *= 1 + 1.0 / 128;
 }
 
 static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *a,
@@ -180,21 +160,11 @@ static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
                    head * a->max_logits.strides[2];
     for (int d = 0; d < spec->dv; d++)
         to[d] = smelt__bf16_from_float((float)out[d]);
-    if (stand_in_defect == STAND_IN_WRITES_GAP ||
-        (stand_in_defect == STAND_IN_WRITES_PAST_END && head == spec->heads - 1 &&
-         query == a->batches * a->tokens - 1))
-        to[spec->dv] = 0;
     if (stand_in_defect == STAND_IN_LAST_BIT && query == 0 && head == 0)
         to[0] ^= 1;
     if (stand_in_defect == STAND_IN_WRITES_INPUT && a->sink.data)
         ((float *)(uintptr_t)a->sink.data)[head] += 1e-6F;
     ((float *)a->lse.data)[at] = (float)lse;
-    if (stand_in_defect == STAND_IN_WRITES_BESIDE_LSE && query == a->tokens - 1)
-        ((float *)a->lse.data)[at + 1] = 0;
-    if (stand_in_defect == STAND_IN_WRITES_BESIDE_MAX_LOGITS && query == a->tokens - 1)
-        ((float *)a->max_logits.data)[high + 1] = 0;
-    if (stand_in_defect == STAND_IN_WRITES_BEFORE_MAX_LOGITS && query == 0 && head == 0)
-        ((float *)a->max_logits.data)[-1] = 0;
     if (a->max_logits.data)
         ((float *)a->max_logits.data)[high] = (float)max_logit;
 }

@@ -138,24 +138,15 @@ static void add_key(const struct call *call, const struct head *head, int64_t b,
     }
 }
 
-static void store_dq(const struct call *call, int64_t query, int number, int empty) {
+static void store_dq(const struct call *call, int64_t query, int number) {
     const smelt_sparse_attn_spec *spec = call->spec;
     const smelt_sparse_attn_grad_args *a = &call->args;
     const int64_t b = query / a->tokens, t = query % a->tokens;
     uint16_t *to = (uint16_t *)a->dq.data + offset(a->dq.strides, b, t, number);
-    if (empty && has(STAND_IN_GRAD_EMPTY_NOT_WRITTEN))
-        return;
-    if (empty && has(STAND_IN_GRAD_EMPTY_NOT_ZERO))
-        call->dq[spec->dqk - 1] = 1e-30;
-    if (query == 0 && number == spec->heads - 1 && has(STAND_IN_GRAD_DQ_ROW_OFF))
-        for (int d = 0; d < spec->dqk; d++)
-            call->dq[d] *= 1.04;
     for (int d = 0; d < spec->dqk; d++)
         to[d] = smelt__bf16_from_float((float)call->dq[d]);
     if (query == 0 && to[0] != 0 && has(STAND_IN_GRAD_LAST_BIT_DQ))
         to[0] ^= 1;
-    if (has(STAND_IN_GRAD_WRITES_DQ_GAP))
-        to[spec->dqk] = 0;
 }
 
 static void add_dsink(const struct call *call, const struct head *head, int number) {
@@ -189,7 +180,7 @@ static void add_query(const struct call *call, int64_t query) {
             add_key(call, &head, b, indices[i]);
             call->selections[b * a->rows + indices[i]]++;
         }
-        store_dq(call, query, number, valid == 0);
+        store_dq(call, query, number);
         if (a->dsink.data && valid > 0)
             add_dsink(call, &head, number);
     }
@@ -227,8 +218,6 @@ static void store_key(const struct call *call, int64_t key) {
             *to = (has(STAND_IN_GRAD_OVERWRITES) ? 0 : *to) + (float)dkv[d];
         }
     }
-    if (a->dkv.data && has(STAND_IN_GRAD_WRITES_DKV_GAP))
-        ((uint16_t *)a->dkv.data)[offset(a->dkv.strides, b, row, 0) + spec->dqk] = 0;
     if (a->dkv.data && key == most_selected(call) && has(STAND_IN_GRAD_LAST_BIT_DKV))
         ((uint16_t *)a->dkv.data)[offset(a->dkv.strides, b, row, 0)] ^= 1;
 }

@@ -115,7 +115,6 @@ static struct smelt__check_options options_for(enum stand_in_defect defect) {
         break;
     case STAND_IN_GRAD_SKIPS_LAST_SLOT:
     case STAND_IN_GRAD_SKIPS_LAST_QUERY:
-    case STAND_IN_GRAD_DQ_ROW_OFF: /* that row must not be zero */
     case STAND_IN_GRAD_DSINK_WHOLE:
         options.problem.lists = SMELT__LISTS_RANDOM;
         options.problem.topk_length = 0;
@@ -123,7 +122,7 @@ static struct smelt__check_options options_for(enum stand_in_defect defect) {
     default:
         break;
     }
-    if (defect == STAND_IN_GRAD_DQ_ROW_OFF || defect == STAND_IN_GRAD_DKV_ROW_OFF)
+    if (defect == STAND_IN_GRAD_DKV_ROW_OFF)
         options.spec = "sparse_attn:heads=4,dqk=128,dv=64,topk=24,passes=backward";
     return options;
 }

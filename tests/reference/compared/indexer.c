@@ -226,7 +226,7 @@ static void plant_dweights(struct bench *bench) {
     for (int i = 0; i < bench->piece_count; i++)
         for (int k = 0; k < 3; k++) {
             const struct piece *piece = &bench->pieces[i];
-            if (piece->tensor != dweights || (k == 0 && bench->own[2 * i] > 0) || (k && i % 8))
+            if (piece->tensor != dweights || (k == 0 && bench->own[2 * i] > 0) || (k && i % 9))
                 continue;
             bench_set(bench, dweights, piece->first, values[k]);
             expect_refused(bench, piece, "dweights");
