@@ -85,7 +85,7 @@ void smelt__layout_make(struct smelt__problem *problem) {
         smelt_tensor *layout = &problem->layout[i];
         if (!(row->passes & pass->pass) || (row->optional && !pass->given(problem, i)))
             continue;
-        if (problem->options.far || problem->options.strided)
+        if (problem->options.far || problem->options.strided || problem->options.odd == 2 + 2 * i)
             set_strides(problem, row, layout->strides);
         memcpy(smelt__tensor_of(row, problem->args)->strides, layout->strides,
                sizeof layout->strides);

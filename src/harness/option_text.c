@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "harness/operator.h"
+#include "ops/tensors.h"
 
 #define FIELD(field) offsetof(struct smelt__problem_options, field)
 
@@ -23,6 +24,8 @@ static const struct smelt__option vocabulary[] = {
      "query tokens of each batch", 0},
     {"rows", SMELT__OPTION_INTEGER, FIELD(rows), 1, INT32_MAX, NULL, "KV rows of each batch", 0},
     {"strided", SMELT__OPTION_FLAG, FIELD(strided), 0, 0, NULL, "tensors with gaps", 0},
+    {"odd", SMELT__OPTION_INTEGER, FIELD(odd), 1, 2 * SMELT__MOST_TENSORS, NULL,
+     "number of a tensor's address or strides, which alone are odd", 0},
     {"far", SMELT__OPTION_FLAG, FIELD(far), 0, 0, NULL, "strides of billions; with --emulate",
      SMELT__OPTION_EMULATED},
     {"width", SMELT__OPTION_INTEGER, FIELD(width), 1, 1 << 24, NULL,
@@ -47,7 +50,7 @@ static const struct smelt__option vocabulary[] = {
      "bytes of workspace, or of the partial rows in it", 0},
 };
 
-enum { WORDS = sizeof vocabulary / sizeof vocabulary[0], COMMON = 6 };
+enum { WORDS = sizeof vocabulary / sizeof vocabulary[0], COMMON = 7 };
 
 static int has(const struct smelt__harness_operator *op, int word) {
     if (word < COMMON)

@@ -38,6 +38,8 @@ struct smelt__problem_options {
     int strided;     /* gaps in every tensor, which hold NaN; tensors begin at the least alignment
                         that is legal; strides of dimensions of extent 1 mean nothing; outputs are
                         transposed */
+    int64_t odd;     /* 1 + 2 * i: tensor number i of the table alone begins at the least alignment;
+                        2 + 2 * i: it alone has gaps */
     int far;         /* strides of billions, so that every product of an index and a stride passes
                         2^32 elements; on the emulator alone, whose memory exists when touched */
     /* index lists */

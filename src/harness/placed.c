@@ -41,7 +41,9 @@ static smelt_status allocate(const struct smelt__placed *placed, int far, size_t
 static size_t front_of(const struct smelt__placed *placed, int tensor) {
     const struct smelt__tensor_row *row = row_of(placed, tensor);
     const size_t least = row->whole_rows ? SMELT__ROW_BYTES : smelt__element_bytes(row->element);
-    return (is_output(placed, tensor) ? GUARD : 0) + (placed->problem->options.strided ? least : 0);
+    const int odd =
+        placed->problem->options.strided || placed->problem->options.odd == 1 + 2 * tensor;
+    return (is_output(placed, tensor) ? GUARD : 0) + (odd ? least : 0);
 }
 
 static smelt_status place(struct smelt__placed *placed, int tensor) {

@@ -61,7 +61,7 @@ static int allocate_all(struct smelt__problem *problem) {
         buffer->host = smelt__host_allocate(bytes, far);
         if (!buffer->host)
             return -1;
-        if (problem->options.strided && !far)
+        if ((problem->options.strided || problem->options.odd) && !far)
             memset(buffer->host, GAP, bytes);
         if (table->rows[i].role == SMELT__INPUT)
             smelt__tensor_of(&table->rows[i], problem->args)->data = buffer->host;

@@ -1,0 +1,85 @@
+/*
+ * Each tensor of each operator by itself with an address, and with strides, as odd as is legal, while
+ * all others are packed and aligned: a kernel that is told to load vectors because the others allow
+ * it is reported. Extents are such that whole rows are vectors.
+ *
+ *     emu_odd        SMELT_TEST_SEED repeats a run
+ */
+#include <stdio.h>
+
+#include "../unit/random.h"
+#include "harness/check.h"
+#include "harness/emulated.h"
+#include "smelt/smelt.h"
+
+static const struct {
+    const char *arch, *spec;
+    struct smelt__problem_options problem;
+} cases[] = {
+#define EXTENTS .tokens = 2, .rows = 48
+    {"sm_80",
+     "sparse_attn:heads=8,dqk=64,dv=64,topk=32,sink=1",
+     {EXTENTS, .width = 32, .topk_length = 1}},
+    {"sm_80",
+     "sparse_attn:heads=8,dqk=64,dv=64,topk=32,sink=1,passes=backward",
+     {EXTENTS, .width = 32, .topk_length = 1}},
+    {"sm_80", "sparse_scores:heads=8,dqk=64,dv=64,topk=32", {EXTENTS, .width = 32}},
+    {"sm_80", "indexer_windows", {EXTENTS}},
+    {"sm_89", "indexer_quantize:dim=64", {EXTENTS}},
+    {"sm_80", "indexer_logits:heads=4,dim=64,dtype=bf16", {EXTENTS}},
+    {"sm_80", "indexer_clean", {EXTENTS}},
+    {"sm_89", "indexer_topk:heads=4,dim=64,dtype=fp8,topk=16", {EXTENTS, .max_logits = 1}},
+    {"sm_80", "topk_select:topk=16", {EXTENTS, .max_logits = 1}},
+    {"sm_80", "indexer_scores:heads=4,dim=64,topk=32", {EXTENTS, .width = 32}},
+    {"sm_80", "indexer_loss:topk=32", {EXTENTS, .width = 32}},
+    {"sm_80", "indexer_bwd:heads=4,dim=64,topk=32", {EXTENTS, .width = 32}},
+};
+
+enum { CASES = sizeof cases / sizeof cases[0] };
+
+/* Tensors of the pass that the spec has. */
+static int count_tensors(const char *text) {
+    struct smelt__harness_spec spec;
+    const int good = smelt__harness_spec_parse(&spec, text) == SMELT_OK;
+    const struct smelt__harness_pass *pass = good ? smelt__harness_spec_pass(&spec, 0) : NULL;
+    const int count = pass ? pass->tensors->count : 0;
+    smelt__harness_spec_free(&spec);
+    return count;
+}
+
+static int check_all(smelt_context *context, int number, uint64_t seed) {
+    const struct smelt__schedule schedule = smelt__schedule_at(seed, 0);
+    struct smelt__check_options options = {.spec = cases[number].spec,
+                                           .problem = cases[number].problem,
+                                           .schedules = &schedule,
+                                           .schedule_count = 1};
+    const int tensors = count_tensors(options.spec);
+    int failures = tensors == 0;
+    for (int odd = 1; odd <= 2 * tensors; odd++) {
+        struct smelt__check_result result;
+        options.problem.seed = seed;
+        options.problem.odd = odd;
+        if (smelt__check_run(context, &options, &result) == 0)
+            continue;
+        failures++;
+        printf("FAILED %s: %s\n", options.spec, result.message);
+    }
+    printf("%-6s %-60s %d tensors\n", cases[number].arch, options.spec, tensors);
+    return failures;
+}
+
+int main(void) {
+    struct random random = random_begin("emu_odd");
+    int failures = !smelt__emulator();
+    for (int i = 0; i < CASES && smelt__emulator(); i++) {
+        smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+        smelt_context *context = NULL;
+        options.kind = SMELT_CONTEXT_DEVICE;
+        options.cache_disable = 1;
+        smelt__emulator_configure(cases[i].arch, smelt__schedule_at(0, 0), 0);
+        failures += smelt_context_create(&context, &options) != SMELT_OK ||
+                    check_all(context, i, random_next(&random) >> 32);
+        smelt_context_destroy(&context);
+    }
+    return failures > 0;
+}
