@@ -4,10 +4,11 @@
  * anew for each, lists that take turns, a last chunk that is shorter. With odd strides, in several
  * batches where the operator has them, on a stream of its own and on the second of two devices.
  *
- *     emu_chunked        SMELT_TEST_SEED repeats a run
+ *     emu_chunked [PART]        those whose spec has this part; SMELT_TEST_SEED repeats a run
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../unit/random.h"
 #include "harness/check.h"
@@ -49,7 +50,7 @@ static const struct chunked {
      {.tokens = 40, .rows = 75, .max_logits = 1, .topk_length = 1}},
     /* Several blocks to a row of the selection and their merge, of the last queries alone. */
     {"sm_80", "topk_select:topk=40", 2, 1, {.tokens = 2, .rows = 900, .max_logits = 1}},
-    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=12", 10, 0,
+    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=60", 10, 0,
      {.tokens = 136, .rows = 800, .lists = SMELT__LISTS_CAUSAL, .workspace_limit = 208000,
       .max_logits = 1, .topk_length = 1}},
     /* clang-format on */
@@ -84,13 +85,15 @@ static int check(smelt_context *context, const struct chunked *one, uint64_t see
     return 1;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     struct random random = random_begin("emu_chunked");
     const int devices = smelt__emulator() ? second_device_begin() : -1;
     int failures = 0;
     for (int i = 0; i < CASES && devices > 0; i++) {
         const uint64_t seed = random_next(&random) >> 32;
         smelt_context *context = NULL;
+        if (argc > 1 && !strstr(cases[i].spec, argv[1]))
+            continue;
         if (second_device_context(devices, cases[i].arch, &context) != SMELT_OK)
             break;
         for (int strided = !cases[i].packed; strided < 2; strided++)

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "fakes.h"
+#include "smelt/indexer_bwd.h"
 #include "smelt/indexer_topk.h"
 #include "smelt/sparse_attn.h"
 
@@ -127,6 +128,38 @@ static void clusters_that_fit(void **unused) {
     driver->multiprocessors = before;
 }
 
+/* indexer_bwd's exact sums: what bounds each row's addends begins as zeros for every part. The first
+ * part's the kernel of the lists fills, those of the others are filled ahead of their kernels. */
+static void bounds_of_every_part(void **unused) {
+    (void)unused;
+    enum { PARTS = 5, ROWS = 100, UNIT_KINDS = 2 };
+    smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
+    smelt_indexer_bwd_args args = SMELT_INDEXER_BWD_ARGS_INIT;
+    smelt_indexer_bwd *indexer = NULL;
+    spec.heads = 64, spec.dim = 64, spec.topk = TOPK, spec.deterministic = 1;
+    spec.knobs = "main.exact_groups=3,variant=mma";
+    assert_int_equal(smelt_indexer_bwd_create(&indexer, context, &spec), SMELT_OK);
+    args.rows = ROWS, args.width = TOPK;
+    args.q.data = address(1), args.k.data = address(2), args.weights.data = address(3);
+    args.indices.data = address(4), args.grad.data = address(5), args.dq.data = address(6);
+    args.dweights.data = address(7), args.dk.data = address(8), args.workspace = address(9);
+    driver->no_fills = 1;
+    for (args.tokens = 1; args.tokens < 200; args.tokens++) {
+        driver->fills = driver->chain_length = 0;
+        assert_int_equal(
+            smelt_indexer_bwd_backward_workspace(indexer, &args, &args.workspace_bytes), SMELT_OK);
+        assert_int_equal(smelt_indexer_bwd_backward(indexer, &args, NULL), SMELT_OK);
+        if (driver->fills == PARTS - 1)
+            break;
+    }
+    driver->no_fills = 0;
+    assert_int_equal(driver->fills, PARTS - 1);
+    assert_int_equal(driver->filled_words, ROWS * UNIT_KINDS);
+    assert_in_range(driver->filled, (uintptr_t)args.workspace,
+                    (uintptr_t)args.workspace + args.workspace_bytes);
+    smelt_indexer_bwd_destroy(&indexer);
+}
+
 /* The workspace is found at once, however many chunks there are. */
 static void workspace_of_many_chunks(void **unused) {
     (void)unused;
@@ -155,6 +188,7 @@ static void workspace_of_many_chunks(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(clusters_that_fit, open_operator, close_operator),
+        cmocka_unit_test_setup_teardown(bounds_of_every_part, open_operator, close_operator),
         cmocka_unit_test_setup_teardown(workspace_of_many_chunks, open_operator, close_operator),
         cmocka_unit_test_setup_teardown(multiprocessors_that_stay_free, open_operator,
                                         close_operator),

@@ -285,6 +285,9 @@ EXPORT CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t wor
                                  CUstream stream) {
     BEGIN_WORK();
     state.strays += stream != state.stream;
+    state.fills++;
+    state.filled = pointer;
+    state.filled_words = words;
     for (size_t i = 0; i < words && !state.no_fills; i++)
         memcpy((char *)pointer + i * sizeof value, &value, sizeof value);
     return CUDA_SUCCESS;

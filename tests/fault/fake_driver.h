@@ -33,9 +33,12 @@ struct fake_driver {
     unsigned long long context_id; /* of the primary context; another value: it was reset */
     CUcontext destroyed;           /* a context that is gone, or NULL */
     int devices, capability_major, capability_minor, version, multiprocessors;
-    CUstream stream;         /* that launches and fills should be on; */
-    atomic_int strays;       /* so many were on another one */
-    int no_fills;            /* fills write nothing */
+    CUstream stream;   /* that launches and fills should be on; */
+    atomic_int strays; /* so many were on another one */
+    int no_fills;      /* fills write nothing */
+    int fills;         /* since the test last set it to 0; of the last one: */
+    CUdeviceptr filled;
+    size_t filled_words;
     atomic_int shared_bytes; /* what cuFuncSetAttribute asked for last */
     CUlaunchConfig launch;
     CUlaunchAttribute attributes[4]; /* the launch's, whose own copy is gone by now */
