@@ -38,7 +38,7 @@ static const struct chunked {
      {.batches = 3, .tokens = 29, .rows = 90, .width = 48, .topk_length = 1, .max_logits = 1}},
     /* Exact sums: lists; of a part three kernels of grains, the main one and the totals; the end. */
     {"sm_80", "indexer_bwd:heads=4,dim=64,topk=40,deterministic=1,main.exact_groups=2", 17, 3,
-     {.tokens = 21, .rows = 50, .width = 37, .topk_length = 1, .dkv = SMELT__DKV_ADD}},
+     {.tokens = 18, .rows = 50, .width = 37, .topk_length = 1, .dkv = SMELT__DKV_ADD}},
     {"sm_90a", "indexer_bwd:heads=64,dim=64,topk=40,deterministic=1,main.exact_groups=2", 17, 1,
      {.tokens = 11, .rows = 50, .width = 40}},
     /* Logits and the selection, chunk by chunk; windows that grow, so that chunks shrink. */
@@ -50,8 +50,8 @@ static const struct chunked {
      {.tokens = 40, .rows = 75, .max_logits = 1, .topk_length = 1}},
     /* Several blocks to a row of the selection and their merge, of the last queries alone. */
     {"sm_80", "topk_select:topk=40", 2, 3, {.tokens = 2, .rows = 900, .max_logits = 1}},
-    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=60", 10, 1,
-     {.tokens = 136, .rows = 800, .lists = SMELT__LISTS_CAUSAL, .workspace_limit = 208000,
+    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=60", 8, 1,
+     {.tokens = 18, .rows = 5000, .lists = SMELT__LISTS_CAUSAL, .workspace_limit = 260000,
       .max_logits = 1, .topk_length = 1}},
     /* clang-format on */
 };
