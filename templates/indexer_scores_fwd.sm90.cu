@@ -18,26 +18,31 @@
  * The lightning indexer's logits at the selected slots, with wgmma. Mathematics and shapes:
  * include/smelt/indexer_scores.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query. A query's slots are taken
- * in blocks of BLOCK_KEYS, which go round GROUPS pairs of a warp and a warpgroup, from one query to
- * the next beginning with the next pair, so that short queries are everybody's:
+ * Grid: one CTA per multiprocessor; CTA b takes queries b, b + gridDim.x, ... A query's slots are
+ * split into blocks of BLOCK_KEYS, which GROUPS pairs of a gather warp and a math warpgroup take in
+ * turn. The next query starts with the next pair, so that short queries load all pairs evenly.
  *
- *   math    GROUPS warpgroups: of each part of 64 slots X[64, BLOCK_HEADS] = K[64, DIM]
- * Q[BLOCK_HEADS, DIM]^T, then max(0, X) added up by weights, along a thread's own columns gather
- * one more warpgroup, a warp for each of math: looks at its blocks' slots, copies their keys as far
- * ahead as its ring has room, and its share of each query's heads and weights. It writes the -inf
- * of blocks without a valid slot by itself; but the first block of a query is handed on in any
- * case, so that each warpgroup of math meets each query
+ *   role     warps                what it does
+ *   math     GROUPS warpgroups    per part of 64 slots: X[64, BLOCK_HEADS] = K[64, DIM] Q^T, then
+ *                                 the weighted sum of max(0, X) over heads, along a thread's own
+ *                                 columns
+ *   gather   one warpgroup, one   scans its blocks' slots and copies their keys as far ahead as its
+ *            warp per math        ring allows; copies its share of each query's heads and weights;
+ *            warpgroup            writes the -inf of blocks without a valid slot itself. A query's
+ *                                 first block always goes to its math warpgroup, so that each one
+ *                                 meets every query
  *
- * What binds is the gather: a key's 256 bytes out of L2, then through shared memory. The pairs are
- * in step by the queries alone, at most one apart: while one waits for its products, or adds up,
- * others' are under way. (Two products under way in a warpgroup ptxas serialises.)
+ * The gather binds: 256 bytes of L2 per key, then shared memory. Pairs synchronise on queries only
+ * and are at most one query apart, so that one pair's products and sums overlap the others'. (ptxas
+ * serialises two products in flight in one warpgroup.)
  *
  * Shared memory (offsets and sizes: the plan above):
- *   KEYS    [GROUPS][STAGES] blocks: for each part ROW_TILES tiles of 64 rows of 128 bytes,
- * 128-byte swizzled QUERY   [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, likewise. Past the last
- * head stands the last one's row: nothing comes of it WEIGHTS [QUERIES][BLOCK_HEADS] fp32, likewise
- *   WORDS   [GROUPS][STAGES]: struct block_word
+ *   KEYS     [GROUPS][STAGES] blocks; per part, ROW_TILES tiles of 64 rows of 128 bytes, 128-byte
+ *            swizzled
+ *   QUERY    [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, swizzled likewise. Rows beyond HEADS
+ *            repeat the last head and are discarded
+ *   WEIGHTS  [QUERIES][BLOCK_HEADS] fp32; beyond HEADS likewise
+ *   WORDS    [GROUPS][STAGES]: struct block_word
  *
  * Barriers (parity counts uses; g: a pair):
  *   barrier         count        who arrives                                who waits

@@ -19,30 +19,34 @@
 //@use ptx/wgmma_ss.cuh n = BLOCK_HEADS, ta = 1, tb = 0
 //@use sparse_attn_fwd.params.h
 /*
- * Sparse attention forward with wgmma for at most 32 heads: keys are the matrices' rows, heads
- * their columns, so that no product is padded to 64 heads; and two queries are under way, so that
- * one hides the other's end and its softmax. Mathematics and shapes: include/smelt/sparse_attn.h.
+ * Sparse attention forward with wgmma for at most 32 heads: keys are the rows of the products and
+ * heads their columns, so that no product is padded to 64 heads. Each CTA has two queries in
+ * flight; one query's products hide the other's softmax and epilogue. Mathematics and shapes:
+ * include/smelt/sparse_attn.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
- * warpgroups:
+ * Grid: one CTA per multiprocessor; CTA b takes queries b, b + gridDim.x, ... (common/work.cuh).
  *
- *   math     two of them, each with a query of its own, from its first key block to its output:
- *              S^T[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, softmax down its columns
- *              O^T[DV, BLOCK_HEADS] += V^T P^T, in registers, DV / 64 slabs of 64 columns
- *   gather   sparse_attn_fwd.key_ring.cuh: a warp scans the slots of both queries and asks for key
- * blocks, one of the one, then one of the other; two warps copy the rows, as far ahead as the ring
- * has room. A warpgroup whose query ends gets the next of the block's queries
+ *   role     warps            what it does
+ *   math     two warpgroups   each has one query, from its first key block to its output:
+ *                               S^T[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, softmax down the columns
+ *                               O^T[DV, BLOCK_HEADS] += V^T P^T, in registers, DV / 64 slices of
+ *                               64 rows
+ *   gather   one warpgroup    sparse_attn_fwd.key_ring.cuh: one warp scans the slots of both
+ *                             queries and requests their key blocks alternately; two warps copy
+ *                             the rows as far ahead as the ring allows. A math warpgroup that
+ *                             finishes its query takes the CTA's next one
  *
- * What binds is the ring: gathered bytes per second are the bytes under way over the time that a
- * byte takes from L2 to its last use. So a key block comes, is used and is given back in parts of
- * PART_TILES tiles of 64 columns: K Q^T begins with the first part while the others are under way,
- * and each part of V^T P^T that is done makes room for a part of a later block; and the ring has
- * tiles, not whole blocks, so that all of the shared memory is used.
+ * The ring binds: gather bandwidth is the bytes in flight over the time from a byte's load to its
+ * last use. So a key block is loaded, used and released in parts of PART_TILES tiles of 64 columns:
+ * K Q^T starts on the first part while the others are in flight, and each finished part of V^T P^T
+ * frees room for a part of a later block. The ring consists of tiles, not of whole blocks, so that
+ * it fills shared memory.
  *
- * A query has at least one key block, perhaps empty. Its blocks do not depend on the other query:
- * the same keys, summed in the same order. What P is relative to, a head's maximum, is the true one
- * when it is taken, so that the largest P is 1 and loses nothing when it is rounded to bf16; it
- * moves only when the true one is more than RESCALE_THRESHOLD (in powers of two) above.
+ * Every query has at least one key block, possibly empty. Its blocks do not depend on the other
+ * query: the same keys are summed in the same order. P is relative to a head's maximum, which is
+ * exact when it is taken, so that the largest P is 1 and loses nothing when it is rounded to bf16;
+ * it is updated only when the true maximum exceeds it by more than RESCALE_THRESHOLD (in powers of
+ * two).
  *
  * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
  * swizzled:
