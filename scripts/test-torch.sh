@@ -29,7 +29,8 @@ if [ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ]; then
     package=$("$python" -c 'import importlib.util as u; print(u.find_spec("smelt").submodule_search_locations[0])')
     export SMELT_CUDA=$package/libsmelt_emu.so SMELT_NVRTC=$package/libsmelt_emu.so
     # Its kernels are host code: no cache of the user's shall hold them.
-    export SMELT_CACHE_DIR=$PWD/build/torch-cache
+    SMELT_CACHE_DIR=$(scripts/trusted-folder.sh "$PWD/build")/torch-cache
+    export SMELT_CACHE_DIR
 fi
 export OMP_NUM_THREADS=1 TORCHINDUCTOR_CACHE_DIR=$PWD/build/torch-inductor
 unset PYTHONPATH
