@@ -352,6 +352,15 @@ static smelt_status check_overlaps(const struct tensors *all, const struct range
     return SMELT_OK;
 }
 
+/* Kernels multiply strides by indices past an extent, too, of addresses that they do not use: those
+ * of extent 1, which may be anything, become 0. */
+static void drop_meaningless(const struct smelt__tensor_row *row, const int64_t *extents,
+                             smelt_tensor *tensor) {
+    for (int i = 0; i < row->dimensions - 1; i++)
+        if (extents[row->shape[i]] == 1)
+            tensor->strides[i] = 0;
+}
+
 smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsigned pass,
                                   const int64_t *extents, void *args,
                                   const struct smelt__memory *others, int count) {
@@ -366,6 +375,8 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
         smelt_tensor *const tensor = smelt__tensor_of(row, args);
         if (!tensor->data && row->optional)
             continue;
+        const int64_t *const strides = tensor->strides;
+        const int packed = !(strides[0] | strides[1] | strides[2] | strides[3]);
         int64_t bytes;
         if (!is_plain(row, extents, tensor, &bytes)) {
             const struct argument argument = argument_of(&all, row);
@@ -375,6 +386,8 @@ smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsig
             if (bytes == 0)
                 continue;
         }
+        if (!packed)
+            drop_meaningless(row, extents, tensor);
         const uintptr_t begin = (uintptr_t)tensor->data;
         struct range *range = row->role == SMELT__INPUT ? &read[reads++] : &written[writes++];
         *range = (struct range){begin, end_of(begin, (size_t)bytes), row, NULL};

@@ -28,7 +28,8 @@ struct smelt__memory {
 /*
  * Checks the tensors that `pass` has. *args is the library's own copy: packed strides are filled
  * in. For each: the pointer (required ones are there, aligned to their elements or to whole rows),
- * the strides (not negative, whole rows, no slip in the innermost), no two elements of an output in
+ * the strides (not negative, whole rows, no slip in the innermost; those of extents of 1, which may
+ * be anything, become 0), no two elements of an output in
  * one place, and no output overlapping another tensor or the `count` other pieces of
  * memory.
  */

@@ -1,7 +1,8 @@
 /*
  * Each tensor of each operator by itself with an address, and with strides, as odd as is legal, while
  * all others are packed and aligned: a kernel that is told to load vectors because the others allow
- * it is reported. Extents are such that whole rows are vectors.
+ * it is reported. Extents are such that whole rows are vectors. And one query, in one batch, whose
+ * strides mean nothing: also of the kernels that copy by tensor maps.
  *
  *     emu_odd        SMELT_TEST_SEED repeats a run
  */
@@ -33,6 +34,15 @@ static const struct {
     {"sm_80", "indexer_scores:heads=4,dim=64,topk=32", {EXTENTS, .width = 32}},
     {"sm_80", "indexer_loss:topk=32", {EXTENTS, .width = 32}},
     {"sm_80", "indexer_bwd:heads=4,dim=64,topk=32", {EXTENTS, .width = 32}},
+    {"sm_90a", "sparse_attn:heads=64,dqk=512,dv=512,topk=64", {.rows = 48, .tokens = 1}},
+    {"sm_90a",
+     "sparse_attn:heads=64,dqk=512,dv=512,topk=64,passes=backward",
+     {.rows = 48, .tokens = 1}},
+    {"sm_90a", "sparse_scores:heads=64,dqk=512,dv=512,topk=64", {.rows = 48, .tokens = 1}},
+    {"sm_90a", "indexer_logits:heads=8,dim=64,dtype=fp8", {.rows = 48, .tokens = 1}},
+    {"sm_90a", "indexer_topk:heads=8,dim=64,dtype=bf16,topk=16", {.rows = 48, .tokens = 1}},
+    {"sm_90a", "indexer_scores:heads=64,dim=64,topk=32", {.rows = 48, .tokens = 1}},
+    {"sm_90a", "indexer_bwd:heads=64,dim=64,topk=32", {.rows = 48, .tokens = 1}},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0] };
@@ -53,12 +63,18 @@ static int check_all(smelt_context *context, int number, uint64_t seed) {
                                            .problem = cases[number].problem,
                                            .schedules = &schedule,
                                            .schedule_count = 1};
-    const int tensors = count_tensors(options.spec);
-    int failures = tensors == 0;
-    for (int odd = 1; odd <= 2 * tensors; odd++) {
+    const int alone = options.problem.tokens == 1;
+    const int tensors = alone ? 0 : count_tensors(options.spec);
+    int failures = tensors == 0 && !alone;
+    for (int odd = 0; odd <= 2 * tensors; odd++) {
         struct smelt__check_result result;
+        options.problem = cases[number].problem;
         options.problem.seed = seed;
         options.problem.odd = odd;
+        if (odd == 0) {
+            options.problem.strided = 1;
+            options.problem.tokens = 1;
+        }
         if (smelt__check_run(context, &options, &result) == 0)
             continue;
         failures++;
