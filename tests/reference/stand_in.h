@@ -14,6 +14,8 @@ enum stand_in_defect {
     STAND_IN_DROPS_LAST_SLOT,
     STAND_IN_LSE_BASE_2,
     STAND_IN_LSE_WITH_SINK,
+    STAND_IN_LSE_POSITIVE_WHEN_EMPTY, /* tests/cli/device.sh has this and the next by number */
+    STAND_IN_NAN_WHEN_EMPTY,
     STAND_IN_IGNORES_LENGTH,
     STAND_IN_CLAMPS_MASKED, /* takes row 0 with weight 0 for masked slots: 0 * NaN */
     STAND_IN_IGNORES_SINK,

@@ -145,6 +145,10 @@ static void spoil(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
     const float *sinks = args->sink.data;
     if (stand_in_defect == STAND_IN_LSE_WITH_SINK && sinks && !empty)
         *lse = log(exp(*lse) + exp((double)sinks[head]));
+    if (stand_in_defect == STAND_IN_LSE_POSITIVE_WHEN_EMPTY && empty)
+        *lse = INFINITY;
+    if (stand_in_defect == STAND_IN_NAN_WHEN_EMPTY && empty)
+        out[0] = NAN;
     if (stand_in_defect == STAND_IN_CLAMPS_MASKED && valid < args->width)
         for (int d = 0; d < spec->dv; d++)
             out[d] += 0 * (double)smelt__bf16_to_float(((const uint16_t *)args->kv.data)[d]);
