@@ -273,10 +273,11 @@ def document_windows(g):
     rows = torch.arange(len(g.index_q)) if g.query_indices is None else g.query_indices
     windows = []
     for row in rows.tolist():
+        window = (0, 0)
         for first, last, size in zip(places, places[1:], g.cu_seqlens.diff().tolist()):
-            if first <= row < last:
-                position = row - int(first)
-                windows.append((int(first), int(first) + position + 1) if position < size else (0, 0))
+            if first <= row < last and row - int(first) < size:
+                window = int(first), row + 1
+        windows.append(window)
     return torch.tensor(windows).T
 
 
@@ -350,7 +351,7 @@ def deep_gemm_logits(g):
 def top_values(g):
     """cuDNN's top-k of rows of which groups of next_n share a length."""
     values = g.input_values.double()
-    last = g.seq_lens.repeat_interleave(g.next_n)
+    last = g.seq_lens.long().repeat_interleave(g.next_n)
     ends = last - g.next_n + 1 + torch.arange(len(values)) % g.next_n
     indices, found = defined.best(defined.windowed(values, torch.zeros_like(ends), ends), g.top_k, True)
     return {"indices": indices} | ({"values": found} if g.return_val else {})
@@ -452,7 +453,7 @@ INDEXER = {
         bounds=("q_causal_offsets",),
         outputs={"out": ("scores",)},
         changes=SCALES | HEADS | {"ratio": 3, "sm_scale": 2.0, "return_lse": True, "cu_seqlens_q": CU_Q},
-        tuning=TILES | {"max_seqlen_k": 99},
+        tuning=TILES | {"max_seqlen_k": 99, "lse_out": torch.empty(B, T)},
     ),
     "cudnn.indexer_forward_wrapper, packed": Case(
         cudnn.indexer_forward_wrapper,

@@ -1,6 +1,7 @@
 """Every drop-in of smelt.compat, by the tables in compat_cases_*.py: its arithmetic against the original's definition, what
 each parameter does, integers beyond int32, tensors to write into, shapes."""
 
+import contextlib
 import inspect
 import itertools
 import re
@@ -14,7 +15,7 @@ from compat_cases_attention import ATTENTION, KV, LISTS, SCALE, Q, S
 from compat_cases_indexer import FP8, IK, INDEXER, IQ, IW, SLOTS
 from compat_definitions import NEVER, best, index_logits
 from smelt import _native
-from smelt.compat import _conventions
+from smelt.compat import _conventions, _cudnn_dense
 
 CASES = ATTENTION | INDEXER
 ERRORS = (TypeError, ValueError, NotImplementedError, RuntimeError)  # what smelt's own checks raise
@@ -317,6 +318,8 @@ def test_bounds_of_int64(name, device):
                 assert "smelt: " in one
             else:
                 assert same(one, two), f"{key} {value}"
+                if not key.startswith("cu_seqlens"):  # of so many queries the definition makes a tensor
+                    check_all(two, wanted(case, **{key: narrow}))
 
 
 @every_case
@@ -539,3 +542,48 @@ def test_own_outputs(device):
     room = torch.zeros(4, 6, device=device)
     smelt.clean_logits_(room, begin, begin + 2, backend="smelt")
     assert bool((room[:, 2:] == NEVER).all()) and bool((room[:, :2] == 0).all())
+
+
+# ---- what the emulator cannot show -------------------------------------------------------------------
+
+
+@every_case
+def test_work_goes_onto_the_stream(name, device, monkeypatch):
+    """A stream that is given is entered, and left, before results are made."""
+    case = of(name)
+    if "stream" not in inspect.signature(case.call).parameters:
+        return
+    entered = []
+
+    @contextlib.contextmanager
+    def on_stream(stream):
+        entered.append(stream)
+        yield
+        entered.append("left")
+
+    for module in (smelt.compat.cudnn, _cudnn_dense):
+        monkeypatch.setattr(module, "on_stream", on_stream)
+    run(case, device, stream=17)
+    assert entered == [17, "left"]
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "deterministic" in case.tuning])
+def test_deterministic_reaches_the_kernels(name, device, monkeypatch):
+    """In every run the same bits: of the emulator they are anyway."""
+    case, seen = of(name), []
+    for module, call in itertools.product(
+        (smelt.compat.cudnn, _cudnn_dense), ("indexer_backward", "sparse_attention_backward")
+    ):
+        original = getattr(module, call, None)
+
+        def spy(*given, original=original, **named):
+            seen.append(named["deterministic"])
+            return original(*given, **named)
+
+        if original is not None:
+            monkeypatch.setattr(module, call, spy)
+    run(case, device, deterministic=True)
+    assert all(seen) and (bool(seen) or "top_k" in name)  # whose choice always has the same bits
+    del seen[:]
+    run(case, device)
+    assert not any(seen)
