@@ -290,3 +290,56 @@ def test_value_projection(device):
     assert out.grad.shape == out.shape and weight.grad.shape == weight.shape
     with pytest.raises(ValueError, match=r"weight \[H, width, dv\]"):
         smelt.project_values(out, weight[:2])
+
+
+def exact_dq(q, kv, lists, lse, sink, scale, grad_out, out):
+    """dq in double precision, and by how much each row may be off as docs/operators.md says: by its
+    own roundings to bf16 and in fp32, and since delta is taken from out."""
+    q, kv, lse, grad_out, out = (t.detach().double() for t in (q, kv, lse, grad_out, out))
+    keys = kv[lists.long()]
+    base = lse if sink is None else torch.logaddexp(lse, sink.double())
+    p = (torch.einsum("thd,tkd->thk", q, keys) * scale - base[..., None]).exp()
+    dp = torch.einsum("thd,tkd->thk", grad_out, keys)
+    ds = scale * p * (dp - (p * dp).sum(-1, keepdim=True))
+    dq = torch.einsum("thk,tkd->thd", ds, keys)
+    lengths = keys.norm(dim=-1)[:, None]
+    sizes = torch.einsum("thd,tkd->thk", grad_out.abs(), keys.abs())
+    own = 8e-3 * (ds.abs() * lengths).sum(-1)
+    lost = 4e-6 * scale * (p * lengths * sizes).sum(-1)
+    delta = 2**-9 * ((out * grad_out).abs().sum(-1) + (p * dp.abs()).sum(-1))
+    return dq, own + lost + scale * delta * torch.einsum("thk,tkd->thd", p, keys).norm(dim=-1)
+
+
+@pytest.mark.parametrize("sink", [None, 1.0, -8.0])
+@pytest.mark.parametrize("distinct,slots,near", [(1, 64, 1.0), (2, 2, 1.0), (2, 2, 0.05)])
+def test_few_distinct_keys(device, distinct, slots, near, sink):
+    """dp and delta are nearly the same: dq is within the documented bound, from a coarser out it
+    is not."""
+    made = torch.Generator().manual_seed(3)
+    tokens, heads, dim = 16, 8, 128
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=made)
+
+    rows = normal(1, dim) * (1 - near) + normal(tokens + 1, dim) * near  # `near` small: alike
+    made_up = (normal(tokens, heads, dim), rows, normal(tokens, heads, dim))
+    q, kv, grad_out = (t.bfloat16().to(device) for t in made_up)
+    lists = (torch.arange(tokens)[:, None] + torch.arange(slots) % distinct).int().to(device)
+    sinks = None if sink is None else torch.full((heads,), sink, device=device)
+    options = {"topk": 64, "sink": sinks}
+    scale = dim**-0.5
+    leaf = q.clone().requires_grad_()
+    out, lse = smelt.sparse_attention(
+        leaf, kv, lists, scale, dv=dim, return_lse=True, backend="smelt", **options
+    )
+    out.backward(grad_out)
+    dq, bound = exact_dq(q, kv, lists, lse, sinks, scale, grad_out, out)
+
+    def within(got):
+        return bool(((got.double() - dq).norm(dim=-1) <= bound).all())
+
+    assert within(leaf.grad)
+    coarse = out.detach().to(torch.float8_e4m3fn).to(torch.bfloat16)  # four bits less
+    assert not within(
+        smelt.sparse_attention_backward(grad_out, q, kv, lists, coarse, lse, scale, **options)[0]
+    )

@@ -41,7 +41,8 @@ enum stand_in_defect {
     STAND_IN_GRAD_REPEATED_ONCE, /* a query that is listed several times adds once */
     STAND_IN_GRAD_NO_SCALE,
     STAND_IN_GRAD_NO_DELTA,
-    STAND_IN_GRAD_NO_VALUE, /* dkv without p times grad_out */
+    STAND_IN_GRAD_COARSE_DELTA, /* from out with three bits less than bf16 has */
+    STAND_IN_GRAD_NO_VALUE,     /* dkv without p times grad_out */
     STAND_IN_GRAD_LSE_BASE_2,
     STAND_IN_GRAD_P_WITHOUT_SINK,
     STAND_IN_GRAD_DSINK_SIGN,

@@ -58,13 +58,16 @@ static double rounded(double value) {
     return widen(smelt__bf16_from_float((float)value));
 }
 
+/* To three bits less than bf16 has. */
+static double coarse(double value) {
+    int exponent;
+    const double fraction = frexp(value, &exponent);
+    return ldexp(floor(fraction * 32 + 0.5) / 32, exponent);
+}
+
 /* p as the products take it. */
 static double rounded_p(double p) {
-    if (!has(STAND_IN_GRAD_COARSE_P))
-        return rounded(p);
-    int exponent;
-    const double fraction = frexp(p, &exponent);
-    return ldexp(floor(fraction * 32 + 0.5) / 32, exponent);
+    return has(STAND_IN_GRAD_COARSE_P) ? coarse(p) : rounded(p);
 }
 
 /* ---- one query ------------------------------------------------------------------------------- */
@@ -109,8 +112,11 @@ static struct head head_of(const struct call *call, int64_t b, int64_t t, int nu
         head.share = 1 / (1 + exp((double)sinks[number] - head.lse));
         head.sink_share = 1 / (1 + exp(head.lse - (double)sinks[number]));
     }
-    for (int d = 0; d < call->spec->dv; d++)
-        head.delta += widen(head.out[d]) * widen(head.grad_out[d]);
+    for (int d = 0; d < call->spec->dv; d++) {
+        const double out = widen(head.out[d]);
+        head.delta +=
+            (has(STAND_IN_GRAD_COARSE_DELTA) ? coarse(out) : out) * widen(head.grad_out[d]);
+    }
     return head;
 }
 

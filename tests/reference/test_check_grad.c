@@ -113,6 +113,12 @@ static struct smelt__check_options options_for(enum stand_in_defect defect) {
     case STAND_IN_GRAD_OVERWRITES:
         options.problem.dkv = SMELT__DKV_ADD;
         break;
+    case STAND_IN_GRAD_COARSE_DELTA: /* one key against a sink, which takes little */
+        options.problem.lists = SMELT__LISTS_RANDOM;
+        options.problem.topk_length = 0;
+        options.problem.valid = 1;
+        options.problem.scale = 0.35F;
+        break;
     case STAND_IN_GRAD_SKIPS_LAST_SLOT:
     case STAND_IN_GRAD_SKIPS_LAST_QUERY:
     case STAND_IN_GRAD_DSINK_WHOLE:
