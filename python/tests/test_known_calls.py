@@ -90,6 +90,12 @@ LAYOUTS = {
 def test_layouts(everything, name):
     """Of a tensor, which the results do not depend on. Some of them for each tensor, in turn."""
     label, base = fullest(everything, name)
+    for given in (base, dict(of_all_tensors(name, base)).get("a query less")):  # which has one query: extents of 1
+        if given:
+            check_layouts(name, label, given)
+
+
+def check_layouts(name, label, base):
     forget()
     want = outcome(name, base)
     layouts = itertools.cycle(LAYOUTS.items())
@@ -243,6 +249,18 @@ def test_modes(everything, name, device):
         check_same(got, want[mode], mode)
         if not isinstance(got, type):
             assert [each.is_inference() for each in got] == [mode == "inference"] * len(got)
+
+
+@pytest.mark.parametrize("name,each", [("sparse_attention_backward", "grad_out"), ("indexer_backward", "grad")])
+def test_gradients_of_other_types(everything, name, each):
+    """Are taken, at the first call and later."""
+    _, base = everything[name]
+    given = {**base, each: base[each].bfloat16().float()}
+    want = outcome(name, given)
+    for kind in (torch.bfloat16, torch.float64, torch.float32):
+        forget()
+        for _ in range(2):
+            check_same(outcome(name, {**given, each: given[each].to(kind)}), want, kind)
 
 
 @pytest.mark.parametrize("name", KERNELS)
