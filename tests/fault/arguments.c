@@ -344,11 +344,6 @@ static void grow_extent(const struct subject *subject, const void *made,
                 fail_msg("%s: %lld %s are taken, but a smaller number is refused", subject->spec,
                          (long long)extent, field == subject->rows ? "rows" : "tokens");
             refused = !taken;
-            for (int i = 0; taken && i < driver->chain_length && i < FAKE_CHAIN; i++)
-                if (field == subject->tokens && driver->chain[i].blocks == INT32_MAX &&
-                    extent != INT32_MAX)
-                    fail_msg("%s: of %lld tokens a grid has as many blocks as there can be",
-                             subject->spec, (long long)extent);
         }
     driver->no_fills = 0;
     assert_true(refused); /* 2^31 + 1 */
