@@ -38,8 +38,9 @@ typedef struct smelt_cache_stats {
     uint64_t stores;        /* kernels stored */
     uint64_t errors;        /* entries or folders that could not be used */
     double saved_seconds;   /* of compilation, that the hits spared */
-    /* Kernels for the emulator, in a folder of their own in the writable layer: none of the above
-     * counts them, walks and exports leave them out, and the cap holds for them separately. */
+    /* Kernels for the emulator, which have a folder of their own in the writable layer. The fields
+     * above do not count them, walks and exports leave them out, and they have a cap of their own,
+     * of the same size. */
     uint64_t emulated_entries;
     uint64_t emulated_bytes;
 } smelt_cache_stats;
@@ -64,9 +65,9 @@ typedef int (*smelt_cache_entry_function)(void *user, const char *file,
 SMELT_API smelt_status smelt_cache_walk(const smelt_context *context,
                                         smelt_cache_entry_function each, void *user);
 
-/* Walks, removes entries that are not sound, and counts both; emulated kernels too, as prune and
- * clear do. NULL counts are legal. Errors:
- * INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY. */
+/* Checks every entry, removes those that are not sound, and counts both kinds. Like prune and clear
+ * it includes emulated kernels. NULL counts are legal. Errors: INVALID_ARGUMENT, CACHE,
+ * OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound,
                                           uint64_t *removed);
 

@@ -66,11 +66,13 @@ typedef enum smelt_context_kind {
  * Options. Zero or NULL in a field means: the environment variable named beside it, else the
  * default. One variable works the other way round: SMELT_LOG wins over log_level, so that one can
  * look into a program that sets its own. Environment variables are read once, when the context is
- * made, and not at all in set-user-id programs. For those who work on kernels, SMELT_TEMPLATES names a
- * folder whose templates (NAME.cu, common/NAME.cuh, ptx/NAME.cuh, as in the source tree) stand in for
- * the library's own: an edit is tried without a build; and
- * SMELT_NVRTC_DEBUG=lines or full has kernels compiled with line numbers, or for a debugger. For tests, SMELT_CUDA names the driver library to
- * open in place of libcuda.so.1; it is read when the process first uses the driver.
+ * made, and not at all in set-user-id programs.
+ *
+ * Two variables are for work on kernels. SMELT_TEMPLATES names a folder whose templates (NAME.cu,
+ * common/NAME.cuh, ptx/NAME.cuh, as in the source tree) replace the library's own, so that an edit
+ * needs no build. SMELT_NVRTC_DEBUG=lines compiles kernels with line numbers, =full for a debugger.
+ * For tests, SMELT_CUDA names the driver library to open in place of libcuda.so.1; it is read when
+ * the process first uses the driver.
  */
 typedef struct smelt_context_options {
     size_t size;             /* set by SMELT_CONTEXT_OPTIONS_INIT, see struct.h */

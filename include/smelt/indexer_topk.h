@@ -125,11 +125,11 @@ SMELT_API void smelt_indexer_topk_destroy(smelt_indexer_topk **indexer);
 SMELT_API smelt_status smelt_indexer_topk_get_kernel_info(const smelt_indexer_topk *indexer,
                                                           int index, smelt_kernel_info *info);
 
-/* Bytes of workspace that a call with these arguments needs into *bytes, at most workspace_limit:
- * just that with a causal_limit, where the queries do not fit into one chunk.
- * Of *args, tokens, rows, workspace_limit and causal_limit count: no other field need be set. Pure;
- * any thread; its time does not depend on the number of chunks.
- * Errors: INVALID_ARGUMENT, also for a limit in which not even one query's logits have room. */
+/* Stores in *bytes the workspace that a call with these arguments needs, at most workspace_limit.
+ * With a causal_limit and more than one chunk of queries the result is workspace_limit itself.
+ * Reads only tokens, rows, workspace_limit and causal_limit of *args. Pure; any thread; its time
+ * does not depend on the number of chunks. Errors: INVALID_ARGUMENT, also for a limit that is too
+ * small for one query's logits. */
 SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_topk *indexer,
                                                             const smelt_indexer_topk_args *args,
                                                             size_t *bytes);

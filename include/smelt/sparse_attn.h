@@ -131,10 +131,11 @@ typedef struct smelt_sparse_attn_args {
  *                in its first dv columns also of p[h,i] * grad_out[t,h,:]
  *   dsink[h]   = -sum_t delta[t,h] * exp(sink[h]) / (exp(lse[t,h]) + exp(sink[h]))
  *
- * out was rounded to bf16, so delta is off by at most
+ * The forward pass rounded out to bf16, so the error of delta is up to
  *   e = 2^-9 * (sum_d |out[t,h,d] * grad_out[t,h,d]| + sum_i p[h,i] * |dp[h,i]|)
- * and dq[t,h,:] by scale * e * |sum_i p[h,i] * kv[indices[i],:]|, which is much of it where one key
- * has nearly all of a row's weight: of a query with one distinct key and a sink 2 to 30 %.
+ * which adds up to scale * e * |sum_i p[h,i] * kv[indices[i],:]| to the error of dq[t,h,:]. This is
+ * a large part of dq where one key has nearly all of a row's weight: 2 to 30 % for a query with one
+ * distinct key and a sink.
  *
  * A query without a valid slot gives dq = 0 and adds nothing; a row that nobody selected has
  * dkv = 0. fp32 accumulation; p and ds are rounded to bf16 before the products that they go into.
