@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "ops/operator.h"
 #include "ops/sparse_attn_args.h"
 #include "smelt/sparse_attn.h"
 #include "smelt/status.h"
@@ -610,6 +611,25 @@ static void workspace_and_width(void **state) {
     assert_int_equal(params.work.overlaps, 0);
 }
 
+/* Blocks are counted without wrapping, at 2^31 and at 2^32, and the number that fits is taken. */
+static void grids(void **state) {
+    (void)state;
+    for (int64_t each = 1; each <= 64; each *= 4) {
+        const struct smelt__kernel kernel = {.item = "query", .blocks_per_item = each};
+        const struct smelt__operator one = {.passes = SMELT_PASS_FORWARD,
+                                            .count = 1,
+                                            .pass = {SMELT_PASS_FORWARD},
+                                            .kernels = {&kernel}};
+        const int64_t most = INT32_MAX / each,
+                      more[] = {most + 1, (INT64_C(1) << 32) / each, (INT64_C(1) << 32) / each + 1};
+        assert_int_equal(smelt__operator_check_grid(&one, SMELT_PASS_FORWARD, most), SMELT_OK);
+        assert_int_equal(smelt__operator_check_grid(&one, SMELT_PASS_BACKWARD, more[0]), SMELT_OK);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(smelt__operator_check_grid(&one, SMELT_PASS_FORWARD, more[i]),
+                             SMELT_ERROR_INVALID_ARGUMENT);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(extents),
@@ -627,6 +647,7 @@ int main(void) {
         cmocka_unit_test(filled),
         cmocka_unit_test(workspace_size),
         cmocka_unit_test(workspace_and_width),
+        cmocka_unit_test(grids),
     };
     return cmocka_run_group_tests_name("sparse_attn_args", tests, NULL, NULL);
 }
