@@ -48,10 +48,11 @@ static const struct chunked {
      {.tokens = 70, .rows = 75, .lists = SMELT__LISTS_CAUSAL, .max_logits = 1, .topk_length = 1}},
     {"sm_90a", "indexer_topk:heads=8,dim=64,dtype=fp8,topk=20", 6, 3,
      {.tokens = 40, .rows = 75, .max_logits = 1, .topk_length = 1}},
-    /* Several blocks to a row of the selection and their merge, of the last queries alone. */
-    {"sm_80", "topk_select:topk=40", 2, 3, {.tokens = 2, .rows = 900, .max_logits = 1}},
-    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=60", 8, 1,
-     {.tokens = 18, .rows = 5000, .lists = SMELT__LISTS_CAUSAL, .workspace_limit = 260000,
+    /* Several blocks to a row of the selection and their merge, which takes windows below 12289 keys
+     * alone. */
+    {"sm_80", "topk_select:topk=40", 2, 3, {.tokens = 2, .rows = 13000, .max_logits = 1}},
+    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=60", 9, 1,
+     {.tokens = 7, .rows = 13000, .documents = 1, .lists = SMELT__LISTS_CAUSAL, .workspace_limit = 353000,
       .max_logits = 1, .topk_length = 1}},
     /* clang-format on */
 };
