@@ -89,13 +89,13 @@ static void collect(const struct sample *sample, int number, struct smelt__metri
         result->value = value;
 }
 
-/* Where in the result a comparison's numbers begin. */
+/* The index of a comparison's first metrics and rules in the result. */
 struct slots {
     struct smelt__metric_result *metrics;
     struct smelt__rule_result *rules;
 };
 
-/* Adds up how often each rule was looked at, and the elements of each output. */
+/* Adds up how often each rule was checked, and the compared elements of each output. */
 static void count(const struct sample *sample, const struct slots *slots,
                   struct smelt__check_result *result) {
     for (int64_t i = 0; i < sample->count; i++) {
@@ -106,7 +106,7 @@ static void count(const struct sample *sample, const struct slots *slots,
     }
 }
 
-/* The first unit with a rule that does not hold. 0: there is none. */
+/* The first unit that violates a rule. 0: none does. */
 static int judge_rules(const struct sample *sample, struct smelt__check_result *result) {
     const struct smelt__comparison *how = sample->how;
     for (int64_t i = 0; i < sample->count; i++) {
@@ -128,7 +128,7 @@ static int judge_rules(const struct sample *sample, struct smelt__check_result *
     return 0;
 }
 
-/* The first rule that does not hold, else the first metric above its bar. */
+/* The first violated rule, else the first metric above its bar. */
 static int judge(const struct sample *sample, const struct slots *slots,
                  struct smelt__check_result *result) {
     const struct smelt__comparison *how = sample->how;
@@ -212,7 +212,7 @@ static void lay_out(const struct smelt__harness_pass *pass, struct smelt__check_
     memset(result->elements, 0, sizeof result->elements);
 }
 
-/* Whether each output of which something is computed was compared. */
+/* Whether every output with computed elements was compared. */
 static int covers_outputs(const struct smelt__placed *placed, struct smelt__check_result *result) {
     for (int i = 0; i < placed->pass->tensors->count; i++) {
         if (!placed->buffers[i].host || placed->footprints.tensors[i].count == 0 ||

@@ -16,7 +16,7 @@
  * SMELT_CUDA must be set before. Any thread. */
 const struct emu_interface *smelt__emulator(void);
 
-/* What is wrong with SMELT_EMU_SOURCE once the kernels are compiled, told once; NULL: nothing. */
+/* A problem with SMELT_EMU_SOURCE, known once the kernels are compiled; reported once. NULL: none. */
 const char *smelt__emulator_source_problem(void);
 
 /* For tests: the interface that smelt__emulator returns from now on. */

@@ -10,7 +10,7 @@
 /* The metrics of a comparison of rows; an operator's own may follow. */
 enum { SMELT__GRAD_OVERALL, SMELT__GRAD_ROW, SMELT__GRAD_ABSOLUTE, SMELT__GRAD_METRICS };
 
-/* Their descriptions, of the gradient of a name: "dq", in the outputs of a set. */
+/* The metrics' descriptions for a gradient named `name`, such as "dq", in a set of outputs. */
 #define SMELT__GRAD_METRIC_ROWS(name, outputs)                                                     \
     [SMELT__GRAD_OVERALL] = {"relative_error",          name,           name ", relative",         \
                              "relative error of " name, SMELT__OVERALL, outputs},                  \
@@ -19,7 +19,7 @@ enum { SMELT__GRAD_OVERALL, SMELT__GRAD_ROW, SMELT__GRAD_ABSOLUTE, SMELT__GRAD_M
     [SMELT__GRAD_ABSOLUTE] = {"max_abs_error",  name,           NULL,                              \
                               "error of " name, SMELT__LARGEST, outputs}
 
-/* And its rules; `nothing`: what a row is in which nothing has a part. */
+/* The rules for it; `nothing` describes a row without any contribution. */
 enum { SMELT__GRAD_FINITE, SMELT__GRAD_NOTHING, SMELT__GRAD_RULES };
 
 #define SMELT__GRAD_RULE_ROWS(name, outputs, nothing)                                              \
@@ -30,9 +30,9 @@ enum { SMELT__GRAD_FINITE, SMELT__GRAD_NOTHING, SMELT__GRAD_RULES };
 struct smelt__expected_row {
     const double *grads; /* [columns] */
     int columns;
-    double spread; /* the root of the sum of squares of the vectors that were added up */
-    double lost;   /* of its norm, by rounding other than to bf16 */
-    int none;      /* 1: nothing has a part in it, and it must be exactly 0, or what it was */
+    double spread; /* root of the sum of squares of the vectors that were added up */
+    double lost;   /* bound of the error in its norm by rounding other than to bf16 */
+    int none;      /* 1: nothing contributes; the row must be exactly 0, or unchanged */
 };
 
 /* `got`: [columns], less what was added to. `place`: for messages. */
@@ -69,9 +69,8 @@ const void *smelt__key_row(const struct smelt__placed *placed, const struct smel
 const float *smelt__key_row_before(const struct smelt__problem *problem,
                                    const struct smelt__key_rows *rows, int64_t key);
 
-/* A key's row of the download, [columns], less what it held before, to be compared with `expected`;
- * what the addition may have lost of its norm is added to expected->lost. 0, or -1 when memory runs
- * out. */
+/* A key's downloaded row, [columns], minus its previous contents, for comparison with `expected`.
+ * Adds a bound of the addition's rounding error to expected->lost. 0, or -1 when memory runs out. */
 int smelt__key_row_read(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
                         int64_t key, struct smelt__expected_row *expected, double *got,
                         struct smelt__finding *finding);

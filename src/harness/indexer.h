@@ -43,7 +43,7 @@ enum {
     SMELT__LOGITS_ABSOLUTE,
     SMELT__LOGITS_METRICS
 };
-/* Their descriptions, of an output; and the rules for it, beside which an operator has its own. */
+/* The metrics' descriptions for a set of outputs; and common rules, which an operator adds to. */
 #define SMELT__LOGITS_METRIC_ROWS(outputs)                                                         \
     [SMELT__LOGITS_RELATIVE] = {"relative_error",                                                  \
                                 "logits",                                                          \

@@ -49,7 +49,7 @@ static int same_problems(const void *a, const void *b) {
            x->order == y->order;
 }
 
-/* The last two with all that is optional. */
+/* The last two use all optional tensors. */
 static int variation(int number, struct smelt__problem_options *given) {
     enum { PLAIN = SMELT__INDEXER_VARIATIONS };
     if (number < PLAIN)
@@ -74,7 +74,7 @@ static int is_fp8(const void *spec) {
     return !is_bf16(spec);
 }
 
-/* Small problems are taken in chunks, too, of a fifth of the queries or so, unless windows are
+/* Small problems are split into chunks of about a fifth of the queries, too, unless windows are
  * full. */
 static size_t limit_of(const struct smelt__problem_options *given) {
     enum { SMALL = 1 << 22, ALIGNMENT = 1024, LONG = 32768 /* whose selection wants workspace */ };
@@ -254,7 +254,7 @@ static int64_t key_in(const struct row *row, int64_t slot) {
     return key >= row->begin && key < row->end ? key : -1;
 }
 
-/* -1 behind the last key that is wanted, and -inf. */
+/* After the last wanted key, indices are -1 and values -inf. */
 static int obeys_behind(const struct row *row, int64_t i, struct smelt__finding *finding) {
     return smelt__finding_rule(finding, INDEX_BEHIND, row->indices[i] == -1, i) &&
            (!row->values || smelt__finding_rule(finding, VALUE_BEHIND,
@@ -282,7 +282,7 @@ static void look_at_indices(const struct row *row, int64_t wanted, struct smelt_
         smelt__finding_rule(finding, LENGTH, *row->length == wanted, row->spec->topk);
 }
 
-/* Whether two neighbours stand in the order of their values, equal ones in that of their keys. */
+/* Whether two neighbours are in the order of their values, equal values in the order of keys. */
 static int are_in_order(const struct row *row, int64_t i) {
     return row->values[i] < row->values[i - 1] ||
            (row->values[i] == row->values[i - 1] && row->indices[i] > row->indices[i - 1]);
@@ -330,9 +330,8 @@ static void judge_row(const struct row *row, int64_t wanted, struct smelt__findi
         smelt__indexer_topk_error(row->logits, row->terms, row->chosen, row->begin, row->end), 0);
 }
 
-/* The choice from the logits as they are rounded to fp32, one right answer of several: indices,
- * then values, [2 * topk] malloc'd; NULL when memory runs out. For smelt__compared_row's
- * `expected`. */
+/* The selection from logits rounded to fp32, one of several right results, for `expected` of
+ * smelt__compared_row: indices, then values, [2 * topk], malloc'd; NULL when memory runs out. */
 static double *make_answer(const struct row *row, int64_t rows) {
     const int topk = row->spec->topk;
     const int32_t begin = row->begin, end = row->end;

@@ -33,8 +33,8 @@ static int64_t far_stride(int64_t last) {
     return ((INT64_C(1) << 32) / (last > 0 ? last : 1) / SMELT__ROW_BYTES + 1) * SMELT__ROW_BYTES;
 }
 
-/* The stride of a dimension of extent 1, which means nothing: sometimes negative, sometimes more
- * than any memory, never a multiple of anything. */
+/* The stride of a dimension of extent 1, which has no meaning: sometimes negative, sometimes beyond
+ * any memory, never aligned. */
 static int64_t meaningless_stride(int64_t number) {
     return (number % 2 ? INT64_MIN / 3 : INT64_MAX / 3) + 2 * number + 1;
 }

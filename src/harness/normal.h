@@ -12,7 +12,7 @@ struct smelt__normals {
     uint16_t values[SMELT__NORMALS];
 };
 
-/* The same table for everybody, made at the first call. Any thread. */
+/* A shared table, made by the first call. Any thread. */
 const struct smelt__normals *smelt__normals(void);
 
 /* Row number `row` of stream `stream` of a seed: `count` values. */

@@ -27,7 +27,7 @@ struct smelt__random;
 /* A set of an operator's outputs, by their rows in the tensor table. */
 #define SMELT__OF(tensor) (1U << (tensor))
 
-/* One number that a comparison comes to: a column of check's table, a field of its JSON. */
+/* A number that a comparison computes: a column of check's table, a field of its JSON. */
 struct smelt__metric {
     const char *group, *name; /* {"max_abs_error": {"lse": …}}; group "": not said */
     const char *heading;      /* of the column; NULL: none */
@@ -36,14 +36,14 @@ struct smelt__metric {
         SMELT__LARGEST, /* the largest of all units' */
         SMELT__OVERALL  /* sqrt(sum of value / sum of weight): a relative error over everything */
     } gathering;
-    unsigned outputs; /* whose error it is; 0: none's, it only sets bars */
+    unsigned outputs; /* the outputs that it judges; 0: none, it only serves to set bars */
 };
 
-/* What must hold whatever the bars: "a masked slot is exactly 0". */
+/* A condition that must hold exactly, whatever the bars: "a masked slot is exactly 0". */
 struct smelt__rule {
-    const char *name; /* of the JSON field; no metric or other rule of the pass has it */
-    unsigned outputs; /* that it is about */
-    const char *what; /* what is wrong where it does not hold */
+    const char *name; /* of the JSON field; unique among metrics and rules of the pass */
+    unsigned outputs; /* the outputs that it judges */
+    const char *what; /* describes a violation */
 };
 
 /* Of one pass. */
@@ -54,12 +54,12 @@ struct smelt__metric_result {
     double value;
     double
         parts;  /* SMELT__OVERALL: the sum of the weights over the heaviest, 0 where none is kept */
-    double bar; /* it must not be above; negative: it is not judged */
+    double bar; /* largest value that passes; negative: not judged */
 };
 
 struct smelt__rule_result {
     const struct smelt__rule *rule;
-    int64_t applied; /* how often it was looked at */
+    int64_t applied; /* how often it was checked */
 };
 
 /* What comparing one unit found; zeroed before. */
@@ -71,7 +71,7 @@ struct smelt__finding {
     } metrics[SMELT__MOST_METRICS];
     int64_t applied[SMELT__MOST_RULES];
     int64_t elements[SMELT__MOST_TENSORS]; /* compared, by output: smelt__compared_row counts */
-    int broken;                            /* 1 + the first rule that does not hold; 0: all do */
+    int broken;                            /* 1 + the first violated rule; 0: none */
     int64_t broken_place;
     int failed; /* 1: memory ran out while computing the reference */
 };
@@ -87,7 +87,7 @@ static inline void smelt__finding_enlarge(struct smelt__finding *finding, int me
     finding->metrics[metric].place = place;
 }
 
-/* Notes whether a rule of the comparison holds at a place; returns it. */
+/* Records whether a rule of the comparison holds at a place; returns `holds`. */
 static inline int smelt__finding_rule(struct smelt__finding *finding, int rule, int holds,
                                       int64_t place) {
     finding->applied[rule]++;
@@ -99,11 +99,11 @@ static inline int smelt__finding_rule(struct smelt__finding *finding, int rule, 
 }
 
 /*
- * One way to compare what was run with the reference, unit by unit: a query's row of every output,
- * or, of a gradient by keys, one key's. A pass has one for each kind of unit; a sample of the units
- * is compared, on several threads. Its metrics and rules are all that it can find, and between them
- * name every output of the pass. tests/reference/compared/test_comparisons.c has each of them
- * refuse what is just beyond it.
+ * Compares results with the reference unit by unit. A unit is a query's row of every output or, for
+ * gradients by key, one key's row. A pass has a comparison for each kind of unit, which runs on a
+ * sample of the units, on several threads. Metrics and rules are everything that it can find;
+ * together they cover every output of the pass. tests/reference/compared/test_comparisons.c checks
+ * that each of them rejects an error just beyond its bar.
  */
 struct smelt__comparison {
     const char *unit, *place; /* as messages call a unit and a part of it: "query", "head" */
@@ -125,8 +125,8 @@ struct smelt__comparison {
     /* Reads the outputs with smelt__compared_row (placed.h). */
     void (*compare)(const struct smelt__placed *placed, const void *prepared, int64_t unit,
                     struct smelt__finding *finding);
-    /* Sets the bars of results[metric_count], whose values are known; `compared` units. NULL: there
-     * are no metrics. */
+    /* Sets the bars of results[metric_count], whose values are known. `compared`: the number of
+     * units. NULL: there are no metrics. */
     void (*judge)(const struct smelt__problem *problem, int64_t compared,
                   struct smelt__metric_result *results);
 };

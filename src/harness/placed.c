@@ -37,7 +37,8 @@ static smelt_status allocate(const struct smelt__placed *placed, int far, size_t
     return *pointer ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 
-/* Bytes before a tensor: an output's guard, and with gaps as few more as may be. */
+/* Bytes before a tensor: an output's guard, and if the tensor has gaps one unit of its least
+ * alignment, so that it is no better aligned. */
 static size_t front_of(const struct smelt__placed *placed, int tensor) {
     const struct smelt__tensor_row *row = row_of(placed, tensor);
     const size_t least = row->whole_rows ? SMELT__ROW_BYTES : smelt__element_bytes(row->element);
@@ -344,8 +345,8 @@ smelt_status smelt__placed_download(struct smelt__placed *placed) {
     return status;
 }
 
-/* On the emulator an operation ahead of the launch may still be working on all of its memory: a
- * slow producer of its inputs, an earlier call that shares its workspace. */
+/* On the emulator, lets earlier work on the stream still access all memory of the launch, like a
+ * slow producer of its inputs or an earlier call with the same workspace. */
 static void delay(const struct smelt__placed *placed, struct CUstream_st *stream) {
     const struct emu_interface *emulator = smelt__emulator();
     for (int i = 0; i <= placed->pass->tensors->count && emulator; i++) {

@@ -1,8 +1,8 @@
 /*
- * A problem placed on the device: inputs uploaded, outputs with guard zones and filled with values
- * that no result has before each run, so that what a kernel did not write, or should not have
- * written, is seen. Outputs that are added to hold the problem's start values instead. Where
- * tensors have gaps, they begin at addresses that are no rounder than they must be.
+ * A problem on the device, with uploaded inputs. Outputs have guard zones, and before each run they
+ * are filled with values that no kernel computes, so that missing and stray writes show. Outputs
+ * that a kernel adds to hold the problem's initial values instead. Tensors with gaps begin at the
+ * least alignment that is legal.
  */
 #ifndef SMELT_HARNESS_PLACED_H
 #define SMELT_HARNESS_PLACED_H
@@ -20,8 +20,9 @@ struct smelt__device_buffer {
 
 struct smelt__placed;
 
-/* For tests: is told what `count` elements of an output from number `first` on should be, before
- * they are rounded to its type, and may change the downloaded copy, which is compared next. */
+/* A test's hook. It receives the expected values of `count` elements of an output from element
+ * `first` on, before rounding to its type. It may change the downloaded copy, which is compared
+ * next. */
 typedef void (*smelt__answer_function)(void *user, const struct smelt__placed *placed, int tensor,
                                        int64_t first, int64_t count, const double *expected);
 
@@ -34,8 +35,8 @@ struct smelt__placed {
     struct smelt__device_buffer buffers[SMELT__MOST_TENSORS]; /* by the table's rows */
     struct smelt__device_buffer workspace; /* the largest asked for so far; never downloaded */
     unsigned poisonings;
-    struct smelt__footprints footprints; /* the inputs' on the emulator alone */
-    smelt__answer_function answer;       /* NULL: nobody is told */
+    struct smelt__footprints footprints; /* of the inputs only on the emulator */
+    smelt__answer_function answer;       /* NULL: no hook */
     void *answer_user;
 };
 
@@ -57,8 +58,8 @@ smelt_status smelt__placed_survey(struct smelt__placed *placed);
  * larger one than before takes the place of that; nothing may be running in it. */
 smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *object);
 
-/* Fills all outputs and their guards with what no result holds (guards.h), and the workspace; each
- * time with other bytes. */
+/* Fills all outputs, their guards and the workspace with poison (guards.h), which changes from run
+ * to run. */
 smelt_status smelt__placed_poison(struct smelt__placed *placed);
 
 /* Copies all outputs to the host; a second call reuses the memory. */
@@ -78,9 +79,8 @@ const char *smelt__placed_changed_input(const struct smelt__placed *placed, smel
 const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, int64_t i, int64_t k,
                               int64_t l);
 
-/* The same for a comparison, by the number of its first element; `count` elements count as
- * compared. `expected`: what each should be before it is rounded to the output's type; of e4m3 its
- * code. */
+/* The same for a comparison, from a given element on; counts `count` elements as compared.
+ * `expected`: their values before rounding to the output's type; for e4m3 the codes. */
 const void *smelt__compared_row(const struct smelt__placed *placed, struct smelt__finding *finding,
                                 int tensor, int64_t first, int64_t count, const double *expected);
 
@@ -92,8 +92,8 @@ uint64_t smelt__placed_digest(const struct smelt__placed *placed);
 const char *smelt__placed_difference(const struct smelt__placed *first,
                                      const struct smelt__placed *second);
 
-/* Looks at every byte downloaded: NULL when all computed elements are numbers and nothing else was
- * touched, nor the workspace's guards; else the name of what was found ("unwritten", "stray",
+/* Checks every downloaded byte. NULL if all computed elements are numbers and no other byte changed,
+ * in the workspace's guards neither; else the kind of fault ("unwritten", "stray",
  * "workspace_guard"), with a message saying where. Overwrites the downloaded copy. */
 const char *smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size);
 

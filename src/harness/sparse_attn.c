@@ -86,7 +86,7 @@ static int same_problems(const void *a, const void *b) {
            x->sink == y->sink;
 }
 
-/* The other lists are for benchmarks. The last two have what is optional. */
+/* The other lists are for benchmarks. The last two use the optional tensors. */
 int smelt__sparse_attn_variation(int number, struct smelt__problem_options *given) {
     enum { PLAIN = SMELT__LISTS_ADVERSARIAL + 1, ALL = PLAIN + 2 };
     given->lists = number < PLAIN    ? (enum smelt__lists)number

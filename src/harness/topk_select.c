@@ -245,8 +245,7 @@ static const struct smelt__rule rules[RULES] = {
     [LENGTHS] = {"lengths", SMELT__OF(TENSOR(LENGTHS)), "the length is wrong"},
 };
 
-/* A row as the reference has it, [topk] each; `numbers`: one of the two as they are told to
- * smelt__compared_row. */
+/* A reference row, [topk] each; `numbers`: indices or values as doubles, for smelt__compared_row. */
 struct expected {
     int32_t *indices;
     float *values;

@@ -352,8 +352,8 @@ static smelt_status check_overlaps(const struct tensors *all, const struct range
     return SMELT_OK;
 }
 
-/* Kernels multiply strides by indices past an extent, too, of addresses that they do not use: those
- * of extent 1, which may be anything, become 0. */
+/* Sets the strides of dimensions of extent 1 to 0. Callers may pass any value there, and kernels
+ * also multiply strides by out-of-range indices, for addresses that they never access. */
 static void drop_meaningless(const struct smelt__tensor_row *row, const int64_t *extents,
                              smelt_tensor *tensor) {
     for (int i = 0; i < row->dimensions - 1; i++)

@@ -1,51 +1,55 @@
 /*
- * Sizes by which calls are cut into chunks, rounds and parts, and from which on they are. They
- * stand apart from the code that cuts, so that tests/emu builds the library with small ones
- * (tests/emu/cuts/ops/cuts.h): problems of the emulator's size then take every path. Results may
- * depend on them only where an operator's documents say so: in the order of a deterministic sum.
+ * Sizes of the chunks, rounds and parts that calls are split into, and thresholds for splitting.
+ * They have a header of their own so that tests/emu can build the library with small values
+ * (tests/emu/cuts/ops/cuts.h); problems small enough for the emulator then take every path. Results
+ * may depend on these values only where docs/operators.md says so: in the order of a deterministic
+ * sum.
  */
 #ifndef SMELT_OPS_CUTS_H
 #define SMELT_OPS_CUTS_H
 
 enum {
-    /* Chunks of partial rows (key_grads.c) are whole waves of groups where they can be: of the
-     * largest Hopper GPUs, since the order of sums must not depend on the device. */
+    /* Groups in one wave on the largest Hopper GPUs, whatever the device: the order of sums must
+     * not depend on it. A chunk of partial rows (key_grads.c) is a whole number of waves where
+     * possible. */
     SMELT__CUT_WAVE = 132,
-    /* Chunks that a call has at the least where sums run beside the next chunk's main kernel: the
-     * last sums do not. */
+    /* Least number of chunks where a chunk's sums overlap the next chunk's main kernel. (The last
+     * chunk's sums overlap nothing, so few chunks gain little.) */
     SMELT__CUT_FEWEST_CHUNKS = 6,
-    /* Partial rows a key, below which chunks of half the size cost more than that brings: each
-     * chunk reads and writes the sums of every key. (Measured: 21 bring a little, 5 cost 9 %.) */
+    /* Partial rows per key below which halving the chunk size costs more than it gains, since each
+     * chunk reads and writes the sums of every key. (Measured: a small gain at 21, a loss of 9 % at
+     * 5.) */
     SMELT__CUT_FEWEST_ROWS = 16,
-    /* What partial rows may take when the caller does not say, bytes. */
+    /* Bytes of partial rows if the caller sets no limit. */
     SMELT__CUT_PARTIALS = 1536 << 20,
 
-    /* A round of lists by keys (sparse_attn_segments.c) has at most 16 MB of entries, but for one
-     * chunk's that are more: entries are written here and there in a range's, and stay in the L2
-     * cache until they are all there. Likewise its starts. */
+    /* Entries in a round of the CSR-to-CSC transpose (sparse_attn_segments.c): 16 MB, unless a
+     * single chunk has more. The kernel writes a range's entries in scattered order; at this size
+     * they stay in L2 until all are written. The same holds for the starts of the lists. */
     SMELT__CUT_ROUND_ENTRIES = 1 << 22,
     SMELT__CUT_ROUND_STARTS = 1 << 22,
 
-    /* Rows of KV above which lists are put into ascending order (sparse_attn_grad_params.c): from
-     * there on dkv's sums and kv no longer stay in the L2 cache together, and neighbours in a list
-     * come by together. */
+    /* KV rows above which lists are sorted in ascending order (sparse_attn_grad_params.c). Beyond
+     * this size dkv's sums and kv no longer fit into L2 together; with sorted lists the thread
+     * blocks access neighbouring rows at about the same time. */
     SMELT__CUT_ASCENDING_ROWS = 12288,
-    /* Up to so many rows of kv the thread blocks' waits for each other cost more than they bring
-     * when they stand right ahead of the copies (measured at 32768 and 65536:
-     * templates/sparse_attn_bwd.lost.md). Above, a
-     * thread block of the main kernel asks lists that are not its own how near to stand. */
+    /* KV rows up to which thread blocks should not wait for each other right before the copies: the
+     * waits cost more than they gain (measured at 32768 and 65536:
+     * templates/sparse_attn_bwd.lost.md). Above, each thread block of the main kernel looks at
+     * other blocks' lists to decide how closely to keep in step. */
     SMELT__CUT_LOOSE_ROWS = 49152,
 
-    /* Entries of one run of the partition (sparse_attn_partition.c): as few as fill one wave of
-     * blocks of a large GPU, but no more than LONG_RUN for that; then as few as leave no more than
-     * MOST_RUNS, since each block of the second pass sums their histograms. */
+    /* Length of a run of the partition (sparse_attn_partition.c), in entries: the smallest that
+     * makes at most RESIDENT_RUNS runs, one wave of blocks on a large GPU, but at most LONG_RUN;
+     * longer only where needed for at most MOST_RUNS runs, since each block of the second pass sums
+     * the histograms of the runs. */
     SMELT__CUT_RESIDENT_RUNS = 512,
     SMELT__CUT_LONG_RUN = 64,
     SMELT__CUT_MOST_RUNS = 2048,
 
-    /* Several thread blocks share a row of the selection (topk_select_rows.c) from COLUMNS on,
-     * below which a block each is faster however few rows there are; each has LEAST_PART elements
-     * at the least. */
+    /* Rows of at least COLUMNS elements may be split between thread blocks in top-k selection
+     * (topk_select_rows.c), at least LEAST_PART elements for each. In shorter rows one block per
+     * row is faster even if there are few rows. */
     SMELT__CUT_TOPK_COLUMNS = 32768,
     SMELT__CUT_TOPK_LEAST_PART = 4096,
 };

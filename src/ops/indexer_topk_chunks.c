@@ -121,8 +121,8 @@ static struct smelt__indexer_chunk causal_chunk(const struct smelt__indexer_exte
     return largest(extent, first, extent->limit > select ? extent->limit - select : 0);
 }
 
-/* Several chunks have all the bytes there are: each takes as many queries as fit. To find the
- * largest one would take a walk over all of them, of which there may be millions. */
+/* With several chunks the workspace is as large as the limit allows, and each chunk takes as many
+ * queries as fit. Finding the largest chunk would mean iterating over all, possibly millions. */
 static void make_causal(struct smelt__indexer_chunks *chunks, int64_t causal_limit) {
     struct smelt__indexer_extent *extent = &chunks->extent;
     extent->causal_limit = causal_limit;

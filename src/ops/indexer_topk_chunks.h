@@ -31,9 +31,9 @@ struct smelt__indexer_chunk {
 
 struct smelt__indexer_chunks {
     struct smelt__indexer_extent extent;
-    /* Of chunks that all have the same columns (no causal_limit): */
-    int64_t even;    /* queries of each but the last */
-    size_t reserved; /* bytes that each leaves to the selection */
+    /* If all chunks have the same number of columns (no causal_limit): */
+    int64_t even;    /* queries per chunk, except for the last */
+    size_t reserved; /* bytes per chunk for the top-k selection */
     int64_t count;
     size_t bytes; /* of workspace, for any chunks */
 };

@@ -163,8 +163,8 @@ smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
         return launch_buckets(attn, &call, stream);
     const struct smelt__kernel *kernel = attn->kernels.kernels[0];
     const int64_t most = smelt__blocks_beside(kernel, call.free_multiprocessors);
-    /* Early, since a launch that does not order itself is less work for the driver
-     * (bench/log/tools.md): the kernel waits for what is before it in the stream. */
+    /* With programmatic dependent launch (PDL), which costs the driver less (bench/log/tools.md).
+     * The kernel itself waits for earlier work in the stream. */
     const struct smelt__launch launch = {.blocks = {smelt__blocks_for(kernel, call.queries, most)},
                                          .early = 1,
                                          .params = &call.params};

@@ -10,8 +10,8 @@
 #include "runtime/context.h"
 
 enum {
-    LISTS_SHARE = 2, /* of the device: the lists kernel has half of it where rows run beside it */
-    ZERO_STEPS = 4   /* vectors of zeros that a thread fills before another block helps */
+    LISTS_SHARE = 2, /* the lists kernel uses 1/2 of the device where the rows kernel overlaps it */
+    ZERO_STEPS = 4   /* zero vectors stored per thread; more zeros use more thread blocks */
 };
 
 void smelt__sparse_attn_backward_make(const struct smelt__spec *spec,
@@ -101,7 +101,7 @@ static struct smelt__key_grads_call key_grads_of(const struct smelt__grad_call *
     return dkv;
 }
 
-/* A call with queries. The main kernel's arguments come first, since they may be refused. */
+/* A call with queries. Fills the main kernel's params first, since that may fail. */
 static smelt_status launch_queries(const struct smelt__grad_call *call) {
     const struct smelt__kernel *kernel = smelt__grad_kernel(call->backward, SMELT__BACKWARD_MAIN);
     struct smelt__key_grads_call dkv = key_grads_of(call);
@@ -124,7 +124,7 @@ static smelt_status launch_queries(const struct smelt__grad_call *call) {
                : status;
 }
 
-/* A call without queries: zeros, or nothing to be added, for each key and sink. */
+/* A call without queries: stores zeros for each key and sink, or adds nothing. */
 static smelt_status launch_zeros(const struct smelt__grad_call *call) {
     const struct smelt__key_grads_call dkv = key_grads_of(call);
     const int64_t zeros = smelt__grad_zeros(call);

@@ -5,8 +5,8 @@
 
 #include "ops/sparse_attn_grad_layout.h"
 
-/* Fills in what follows from the checked spec and the kernels of an operator that was made for the
- * backward pass; `kernels`, `shape` and `bounds` are set. */
+/* Derives the remaining fields from the checked spec and the kernels of an operator with a backward
+ * pass; the caller has set `kernels`, `shape` and `bounds`. */
 void smelt__sparse_attn_backward_make(const struct smelt__spec *spec,
                                       struct smelt__sparse_attn_backward *backward);
 

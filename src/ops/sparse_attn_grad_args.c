@@ -20,7 +20,7 @@ static smelt_status read_args(const smelt_sparse_attn_grad_args *given,
     return status;
 }
 
-/* The kernels number the rows of all batches by an int. */
+/* The kernels index the rows of all batches with an int. */
 static smelt_status check_rows(const struct smelt__sparse_attn_call *call) {
     smelt_status status = smelt__check_extent("rows", call->rows, 0, INT32_MAX);
     if (status != SMELT_OK || call->batches == 0 || call->rows <= INT32_MAX / call->batches)

@@ -18,8 +18,8 @@ smelt_status smelt__grad_check(const struct smelt__sparse_attn_backward *backwar
                                const smelt_sparse_attn_grad_args *given, struct CUstream_st *stream,
                                struct smelt__grad_call *call);
 
-/* The bytes of workspace that a call needs, of which extents and the query list are checked and
- * dq's strides are read. Errors as above. */
+/* The bytes of workspace that a call needs. Checks only extents and the query list, and reads dq's
+ * strides. Errors as above. */
 smelt_status smelt__grad_workspace(const struct smelt__sparse_attn_backward *backward,
                                    const smelt_sparse_attn_grad_args *given, size_t *bytes);
 

@@ -9,9 +9,9 @@
 #include "ops/sparse_attn_partition.h"
 
 enum {
-    KEY_STEP = 64, /* key lists are padded to whole blocks of it */
-    /* Key blocks that slicing must take off an item's length: about what the start and end of a
-     * slice and the summing of its dq cost. */
+    KEY_STEP = 64, /* keys per block; key lists are padded to whole blocks */
+    /* Least number of key blocks that slicing must save per item. Starting and ending a slice and
+     * summing its dq cost about as much. */
     LEAST_SAVED = 2
 };
 
@@ -34,7 +34,7 @@ smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
     };
 }
 
-/* Slices that there may be, of any grid: more for more items and keys. */
+/* Upper bound of the number of slices with any grid. Grows with the numbers of items and keys. */
 static int64_t most_slices(const struct smelt__sparse_attn_backward *backward,
                            const struct smelt__key_grads_layout *dkv) {
     const int64_t items = dkv->groups * backward->main.head_blocks, most = backward->main_blocks;
@@ -62,11 +62,11 @@ struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_ba
 }
 
 /*
- * Whether nobody but its item reads a list before dq is complete. Not so where lists are turned
- * around by keys; with a query list, which may name a query twice; where items of several queries
- * look at each other's; of an item that has rows of several queries. An item that is cut into
- * slices is written when all of them are done; and of several items of a query each has a list of
- * its own, if the main kernel can have that.
+ * Whether only its own item reads a key list before dq is complete, so that the list may lie in dq.
+ * False if the lists are transposed from CSR to CSC; if there is a query list, since it may name a
+ * query twice; if items read the lists of other queries' items; and if an item has rows of several
+ * queries. Slicing is no obstacle: a sliced item's dq is written after all slices are done. If a
+ * query has several items, each needs a list of its own, which not every main kernel supports.
  */
 static int lists_are_their_items(const struct smelt__sparse_attn_backward *backward,
                                  const struct smelt__sparse_attn_call *call) {
@@ -79,10 +79,10 @@ static int lists_are_their_items(const struct smelt__sparse_attn_backward *backw
 }
 
 /*
- * How many keys apart lists lie that are put into dq, or 0 where they are not. A thread block reads
- * an item's list up to the item's last key block and then writes its rows of dq, so that the list
- * may stand in these rows, if nobody else reads it and group g is query g, whose rows lie evenly
- * and without gaps.
+ * The stride between key lists stored in dq, in keys; 0: the lists lie in the workspace. A thread
+ * block reads an item's list up to the last key block and only then writes the item's rows of dq.
+ * So these rows can hold the list if only this item reads it, group g is query g, and dq's rows are
+ * evenly spaced without gaps.
  */
 static int64_t dq_list_stride(const struct smelt__sparse_attn_backward *backward,
                               const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,

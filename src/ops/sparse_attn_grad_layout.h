@@ -1,5 +1,5 @@
-/* What the backward pass of sparse_attn knows of its kernels, and what follows from that and a
- * call's extents: the workspace, and how the main kernel's work is shared between its blocks. */
+/* The kernels of sparse_attn's backward pass, and what follows from them and a call's extents: the
+ * layout of the workspace and the distribution of the main kernel's work over thread blocks. */
 #ifndef SMELT_OPS_SPARSE_ATTN_GRAD_LAYOUT_H
 #define SMELT_OPS_SPARSE_ATTN_GRAD_LAYOUT_H
 
@@ -9,7 +9,7 @@
 #include "ops/operator.h"
 #include "ops/sparse_attn_call.h"
 
-/* The operator's half. Immutable once made. */
+/* The backward part of an operator. Immutable after creation. */
 struct smelt__sparse_attn_backward {
     const struct smelt__operator *kernels;
     struct smelt__sparse_attn_shape shape;
@@ -17,9 +17,9 @@ struct smelt__sparse_attn_backward {
     const struct smelt__kernel *const *chain; /* the pass's kernels, the partition's first */
     int deterministic;
     struct smelt__sparse_attn_bwd_launch main; /* of the main kernel's plan */
-    int sides;           /* items of a group whose dkv a cluster sums before it is written: 2 with
+    int sides;           /* items of a group whose dkv a cluster sums before writing it: 2 with
                             pairs, else 1 */
-    int64_t main_blocks; /* of the main kernel that are resident on the device at once */
+    int64_t main_blocks; /* thread blocks of the main kernel that fit on the device at once */
 };
 
 const struct smelt__kernel *smelt__grad_kernel(const struct smelt__sparse_attn_backward *backward,
@@ -29,35 +29,35 @@ const struct smelt__kernel *smelt__grad_kernel(const struct smelt__sparse_attn_b
  * call. */
 struct smelt__grad_layout {
     size_t partition, members, masks, statistics, dsink_parts;
-    /* 0: the key lists lie in the workspace, dkv.key_stride apart. Else query q's list lies in dq,
-     * at the start of its rows, this many keys from the one before; dq's rows are written only
-     * after their own list was read. */
+    /* 0: the key lists lie in the workspace, with stride dkv.key_stride. Else query q's list lies
+     * at the start of its rows of dq, and this is the stride between lists, in keys. The main
+     * kernel writes a query's rows of dq only after reading its list. */
     int64_t dq_list_stride;
-    int64_t dq_side_stride; /* from the list of a query's item to its next item's copy; 0: shared */
+    int64_t dq_side_stride; /* between the list copies of a query's items; 0: one shared list */
     size_t slices;          /* partial dq of items that several thread blocks share */
-    size_t progress;        /* right before the sums: zeroed together with them */
+    size_t progress;        /* directly before the sums, so that one fill zeroes both */
     struct smelt__key_grads_layout dkv;
     size_t bytes; /* of the whole workspace */
     int64_t queries, entries, parts;
 };
 
-/* What the layout of dkv's sums follows from. */
+/* The inputs of the layout of dkv's sums. */
 struct smelt__key_grads_shape smelt__grad_shape(const struct smelt__sparse_attn_backward *backward);
 
-/* Of checked extents. `dq`: as the caller gave it, unchecked; data NULL: not known. `limit`: of
- * partial rows, in bytes; 0: by rule. */
+/* The layout for checked extents. `dq`: as the caller passed it, unchecked; data NULL: not known.
+ * `limit`: for the partial rows, in bytes; 0: the default. */
 struct smelt__grad_layout
 smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
                         const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
                         size_t limit);
 
-/* How the main kernel's items are shared between its thread blocks. */
+/* How the main kernel's items are distributed over its thread blocks. */
 struct smelt__grad_grid {
     int64_t blocks;
     int64_t sliced, takers; /* as in sparse_attn_bwd_params */
 };
 
-/* Of a call with this layout, with at most `most` thread blocks. */
+/* The grid for a call with this layout, of at most `most` thread blocks. */
 struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_backward *backward,
                                               const struct smelt__grad_layout *layout,
                                               int64_t most);

@@ -35,8 +35,8 @@ struct sparse_attn_partition_params smelt__grad_partition(const struct smelt__gr
                                    memory);
 }
 
-/* The queries as the kernels after the partition see them, whose list it is; *last_range: the work
- * range of the last bucket, with which that list ends. Without buckets the caller's. */
+/* The query list for the kernels after the partition: with buckets the partition's, else the
+ * caller's. *last_range: the work range of the last bucket, which is the end of the list. */
 static struct work_params find_queries(const struct smelt__grad_call *call,
                                        const int **last_range) {
     const int buckets = call->backward->shape.buckets;
@@ -107,21 +107,21 @@ struct sparse_attn_bwd_rows_params smelt__grad_rows(const struct smelt__grad_cal
         .query_rows = call->backward->main.query_rows,
     };
     params.work = find_queries(call, &params.last_range);
-    params.work.overlaps = 1; /* it reads nothing of the lists kernel's */
+    params.work.overlaps = 1; /* it reads no output of the lists kernel */
     return params;
 }
 
 /* ---- the main kernel ------------------------------------------------------------------------- */
 
-/* Whether thread blocks of the main kernel keep in step: where lists are ascending because the
- * table is large, and its rows are added to. */
+/* Whether the main kernel's thread blocks keep in step. They do if the KV table is so large that
+ * lists are sorted, and the kernel adds to dkv's rows. */
 static int step_of(const struct smelt__grad_call *call) {
     if (call->args.rows <= SMELT__CUT_ASCENDING_ROWS || call->backward->deterministic)
         return STEP_NONE;
     return call->args.rows <= SMELT__CUT_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
 }
 
-/* A map of [batches, tokens, HEADS, columns], q or grad_out, with boxes of one query. */
+/* A tensor map of q or grad_out, [batches, tokens, HEADS, columns], with boxes of one query. */
 static smelt_status make_map(const struct smelt__grad_call *call, const char *name,
                              const smelt_const_tensor *tensor, int columns,
                              struct tensor_map *map) {

@@ -1,4 +1,5 @@
-/* The params structs of a backward call's kernels, each filled in one place from a checked call. */
+/* The params structs of a backward call's kernels. One function per kernel fills one from a checked
+ * call. */
 #ifndef SMELT_OPS_SPARSE_ATTN_GRAD_PARAMS_H
 #define SMELT_OPS_SPARSE_ATTN_GRAD_PARAMS_H
 
@@ -9,8 +10,8 @@ struct sparse_attn_partition_params smelt__grad_partition(const struct smelt__gr
 struct sparse_attn_bwd_lists_params smelt__grad_lists(const struct smelt__grad_call *call);
 struct sparse_attn_bwd_rows_params smelt__grad_rows(const struct smelt__grad_call *call);
 
-/* The main kernel's, but for the groups of a launch. The context is entered (runtime/context.h).
- * INVALID_ARGUMENT where the copy engine does not take a stride; DRIVER. */
+/* The main kernel's params, except for the groups of a launch. The caller has entered the context
+ * (runtime/context.h). Errors: INVALID_ARGUMENT if TMA does not support a stride; DRIVER. */
 smelt_status smelt__grad_main(const struct smelt__grad_call *call,
                               const struct smelt__grad_grid *grid,
                               struct sparse_attn_bwd_params *params);
@@ -19,7 +20,7 @@ smelt_status smelt__grad_main(const struct smelt__grad_call *call,
 struct sparse_attn_bwd_finish_params smelt__grad_finish(const struct smelt__grad_call *call,
                                                         const struct smelt__grad_grid *grid);
 
-/* How many floats from the workspace's `progress` on begin as zeros: progress and dkv's sums. */
+/* The number of floats to zero from the workspace's `progress` on: progress and dkv's sums. */
 int64_t smelt__grad_zeros(const struct smelt__grad_call *call);
 
 #endif
