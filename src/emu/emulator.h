@@ -120,18 +120,19 @@ struct emu_interface {
     uint64_t (*reserve_on)(int device, size_t bytes);
     int (*lend_on)(int device, uint64_t pointer, size_t bytes, const char *name);
 
-    /* Lets an operation that is already on the stream (a CUstream that exists) still be reading and
-     * writing the allocation that `pointer` lies in, until something follows it there, or the host
-     * waits for the stream or writes the memory: a slow producer. A kernel that touches it on
-     * another stream is reported as a race, and one that was launched early and did not wait. */
+    /* Simulates a slow producer: an operation already on the stream (an existing CUstream) still
+     * reads and writes the whole allocation that contains `pointer`. It ends when other work follows
+     * it on the stream, when the host waits for the stream, or when the host writes the memory.
+     * Until then an access is a race if it comes from a kernel on another stream, or from a kernel
+     * launched with PDL that has not waited. */
     void (*produce)(uint64_t pointer, void *stream);
 };
 
 typedef const struct emu_interface *(*emu_get_function)(void);
 
-/* Exported, too: whether SMELT_EMU_SOURCE did what it is for. NULL, or a sentence: it names a kernel
- * that this process has not compiled, but only others. It is told once; a program that does not ask
- * has it on standard error when it ends. */
+/* A second exported function: checks that SMELT_EMU_SOURCE was used. Returns NULL, or a sentence if
+ * this process compiled kernels, but not the one in that file. Reports the problem once; if a
+ * program never calls it, the emulator prints the problem to standard error at exit. */
 typedef const char *(*emu_source_problem_function)(void);
 
 #endif

@@ -33,10 +33,10 @@ enum {
      * this size dkv's sums and kv no longer fit into L2 together; with sorted lists the thread
      * blocks access neighbouring rows at about the same time. */
     SMELT__CUT_ASCENDING_ROWS = 12288,
-    /* KV rows up to which thread blocks should not wait for each other right before the copies: the
-     * waits cost more than they gain (measured at 32768 and 65536:
-     * templates/sparse_attn_bwd.lost.md). Above, each thread block of the main kernel looks at
-     * other blocks' lists to decide how closely to keep in step. */
+    /* KV rows up to which the main kernel's thread blocks keep in step loosely (STEP_LOOSE). Waits
+     * right before the copies (STEP_CLOSE) then cost more than they gain (measured at 32768 and
+     * 65536: templates/sparse_attn_bwd.lost.md). Above, each thread block chooses between the two
+     * by other blocks' lists. */
     SMELT__CUT_LOOSE_ROWS = 49152,
 
     /* Length of a run of the partition (sparse_attn_partition.c), in entries: the smallest that

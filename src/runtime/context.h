@@ -90,8 +90,8 @@ void smelt__context_leave(const smelt_context *context, int pushed);
 /* Whether the CUDA context still is the one this context was made with. */
 int smelt__context_alive(const smelt_context *context);
 
-/* The NVRTC of this context, searched for by the first call (and again after a search for which
- * descriptors or memory were short); NULL when none was found, of which the
+/* The NVRTC of this context. The first call searches for it; later calls search again if that
+ * search ran out of descriptors or memory. NULL when none was found, of which the
  * second function gives status and message. Lives as long as the context. Thread-safe. */
 const struct smelt__nvrtc_file *smelt__context_compiler(smelt_context *context);
 smelt_status smelt__context_compiler_problem(smelt_context *context);

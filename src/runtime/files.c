@@ -1,24 +1,24 @@
 /*
  * Folders that are trusted, and bytes into and out of files.
  *
- * A cubin runs with the user's rights over the user's data. So a path is walked from the root (a
- * relative one from the working directory), component by component, and everything on the way is
- * checked. "Others can write" means: writable by everyone, or by a group that is not the process's
- * own effective group (a umask of 002 makes folders of that one).
+ * A cubin runs with the user's rights over the user's data. So the library walks each path from the
+ * root (a relative one from the working directory) and checks every component. "Others can write"
+ * means: writable by everyone, or by a group other than the process's effective group (with a umask
+ * of 002 folders are writable by the latter).
  *
  *   The writable layer, and the folder of a tuning file that is written:
- *     - each folder from the root on belongs to us or to root, and others can write it only under
- *       the sticky bit, which keeps them from renaming what is ours;
+ *     - each folder from the root on belongs to us or to root, and others can write it only if it
+ *       has the sticky bit, which keeps them from renaming our files;
  *     - each symbolic link belongs to us or to root, and others cannot write the folder it lies in,
  *       sticky or not;
- *     - below the layer's folder no link is followed, and entries are writable by nobody else, not
- *       even a group.
+ *     - below the layer's folder no link is followed, and only the owner can write entries, no
+ *       group either.
  *   The read-only layer, an exported file, a tuning file that is read: the user named it, so anyone
  *   may own it, and a group may write it. But
- *     - no folder on the way is writable by everyone without the sticky bit;
+ *     - a folder on the path that everyone can write has the sticky bit;
  *     - a link in a folder that everyone can write belongs to us or to root;
- *     - the layer's folder, the folders and the files in it are not writable by everyone, sticky or
- *       not: what others can add there would be run.
+ *     - not everyone can write the layer's folder, its folders and files, sticky or not: we would
+ *       run what others add there.
  *
  * A process may have a limit on the size of files (RLIMIT_FSIZE). To write past it is an error like
  * any other for us, but the system also sends SIGXFSZ, which by default ends the process: no
@@ -42,7 +42,7 @@ bool smelt__is_ours(const struct stat *status) {
 
 /* ---- folders ------------------------------------------------------------------------------- */
 
-/* Whether others than we and root can write what a stat describes. */
+/* Whether users other than us and root can write the file that a stat describes. */
 static bool others_write(const struct stat *status) {
     return (status->st_mode & S_IWOTH) != 0 ||
            ((status->st_mode & S_IWGRP) != 0 && status->st_gid != getegid());
@@ -65,9 +65,9 @@ enum { MOST_LINKS = 40, PATH = 4096 };
 struct walk {
     const char *path; /* the whole of it */
     bool readonly, make, wants_file;
-    int folder;         /* where it has come to, open by O_PATH */
+    int folder;         /* the folder reached so far, open with O_PATH */
     struct stat status; /* of that folder */
-    int file;           /* what the path ends in, when that is no folder; -1 before */
+    int file;           /* the file at the path's end, if it is no folder; -1 before */
     int links;          /* followed so far */
     char at[PATH];      /* the folder's path, for messages */
     char *why;
@@ -108,7 +108,7 @@ static int enter(struct walk *walk, int folder, const char *name) {
 }
 
 static int open_folder_in(const struct walk *walk, const char *name) {
-    /* O_DIRECTORY has an automounter mount what lies there, which O_PATH alone does not. */
+    /* O_DIRECTORY makes an automounter mount the folder; O_PATH alone does not. */
     const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int folder = openat(walk->folder, name, flags);
 
@@ -122,7 +122,7 @@ static int open_folder_in(const struct walk *walk, const char *name) {
 
 static int follow(struct walk *walk, const char *path);
 
-/* What is no folder: a link, which is followed if it is trusted, or a file. */
+/* A component that is no folder: a link, which is followed if it is trusted, or a file. */
 static int pass_other(struct walk *walk, const char *name) {
     const bool open_folder =
         walk->readonly ? (walk->status.st_mode & S_IWOTH) != 0 : others_write(&walk->status);
@@ -151,8 +151,8 @@ static int pass_other(struct walk *walk, const char *name) {
     return follow(walk, target);
 }
 
-/* Walks on along a path: the caller's, or a link's. 0; -1 with errno, and a sentence where a fault
- * was found. */
+/* Continues the walk along a path, the caller's or a link's. 0; -1 with errno, and a sentence if a
+ * rule is violated. */
 static int follow(struct walk *walk, const char *path) {
     char name[NAME_MAX + 1];
     size_t length;

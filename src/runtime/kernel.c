@@ -105,9 +105,9 @@ static int lock_job(struct job *job, struct smelt__cache_lock *lock,
     return smelt__cache_lock(cache, &job->key, compiler_id(job), lock, compiled);
 }
 
-/* Cache, then lock, cache again and compiler (the lock looks into the cache while it waits; a
- * kernel that was busy before needs no look but that one). `fresh`: the driver refused what the
- * cache holds, so the cache is not asked. */
+/* Looks into the cache, takes the lock, looks into the cache again and compiles. (Waiting for the
+ * lock includes lookups, so a kernel that was busy before needs no others.) `fresh`: the driver
+ * refused the cached kernel, so the cache is skipped. */
 static smelt_status produce(struct job *job, int fresh, struct outcome *outcome) {
     struct smelt__cache *cache = job->context->cache;
     struct smelt__compiled *compiled = &outcome->compiled;

@@ -134,7 +134,7 @@ static smelt_status resolve_log(const smelt_context_options *options, struct sme
     return bad_variable("SMELT_LOG", value, "error, warning, info, debug");
 }
 
-/* For a debugger or a profiler: what NVRTC is told besides. */
+/* An additional NVRTC option, for a debugger or a profiler. */
 static smelt_status resolve_debug(const char **option) {
     const char *value = environment("SMELT_NVRTC_DEBUG");
     *option = NULL;
@@ -187,7 +187,7 @@ static smelt_status resolve_cache(struct smelt__settings *settings,
         status = resolve_flag(options->cache_disable, "SMELT_CACHE_DISABLE", &cache->disable);
     if (!status)
         status = resolve_flag(options->cache_recompile, "SMELT_CACHE_RECOMPILE", &cache->recompile);
-    /* What these make is not the kernel that its key says. */
+    /* With these variables the compiled kernel does not match its key. */
     cache->disable_emulated = environment("SMELT_EMU_SOURCE") || environment("SMELT_EMU_CFLAGS") ||
                               environment("SMELT_EMU_KEEP");
     cache->folder = settings->cache_folder;

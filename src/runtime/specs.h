@@ -12,8 +12,8 @@
 smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
                                      struct smelt__spec *spec, const struct smelt__arch **arch);
 
-/* Appends a plan's source to an empty text, which is the caller's to free in any case. `templates`:
- * NULL for the library's own. Errors: OUT_OF_MEMORY; INTERNAL for a template's mistake. */
+/* Appends a plan's source to an empty text. The caller frees the text, after an error, too.
+ * `templates`: NULL for the library's own. Errors: OUT_OF_MEMORY; INTERNAL for a template's mistake. */
 smelt_status smelt__plan_emit(const struct smelt__plan *plan,
                               const struct smelt__template_table *templates,
                               struct smelt__text *source);

@@ -14,8 +14,8 @@
 
 enum { MOST_BYTES = 4 << 20 /* of a template */, MOST_NAME = 256, PATH = 4096 };
 
-/* A table under construction. The first smelt__template_count items begin as the built-in ones;
- * what was read from files is the table's own. */
+/* A table under construction. Its first smelt__template_count items begin as the built-in ones. The
+ * table owns texts that were read from files. */
 struct reader {
     struct smelt__template_table *table;
     struct smelt__template *items; /* the table's */
@@ -92,7 +92,7 @@ static smelt_status read_text(const struct reader *reader, int folder, const cha
     return result;
 }
 
-/* Puts a text into the table, which takes it over, or frees it. */
+/* Puts a text into the table, which then owns it; on failure frees it. */
 static smelt_status put(struct reader *reader, const char *name, char *text, size_t length) {
     struct smelt__template_table *table = reader->table;
     char *kept = strdup(name);
@@ -118,7 +118,7 @@ static smelt_status put(struct reader *reader, const char *name, char *text, siz
     return SMELT_OK;
 }
 
-/* Host code was compiled with the built-in headers: a kernel that reads another struct is wrong. */
+/* Host code was compiled with the built-in headers; a kernel must read the same structs. */
 static int host_differs(const char *name, const char *text, size_t length) {
     const char *dot = strrchr(name, '.');
     for (int i = 0; i < smelt__template_count && strcmp(dot, ".h") == 0; i++)

@@ -288,14 +288,14 @@ static void add_row(struct tool_table *table, const struct checks *checks, size_
                    result->passed ? "passed" : "FAILED");
 }
 
-/* What a pass's comparison is known by; NULL: nothing was compared. */
+/* Identifies a pass's comparison; NULL: nothing was compared. */
 static const void *comparison_of(const struct smelt__check_result *result) {
     return result->metric_count > 0 ? (const void *)result->metrics[0].metric
            : result->rule_count > 0 ? (const void *)result->rules[0].rule
                                     : NULL;
 }
 
-/* Whether two results have the same columns. A failure without a comparison goes with any. */
+/* Whether two results have the same columns. A failure without a comparison fits any columns. */
 static int same_columns(const struct smelt__check_result *a, const struct smelt__check_result *b) {
     const void *const one = comparison_of(a), *const other = comparison_of(b);
     return !one || !other || one == other;
@@ -309,7 +309,8 @@ static void print_count(const char *name, int64_t count, const char **before) {
         *before = ", ";
 }
 
-/* What the results of a table were held to, together. `named`: one of them that was compared. */
+/* Prints the compared elements and rules of all results of a table. `named`: one of the compared
+ * results. */
 static void print_counts(const struct checks *checks, size_t begin, size_t end, size_t named) {
     const struct smelt__check_result *of = &checks->results[named];
     const char *before = "compared: ";

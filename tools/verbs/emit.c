@@ -4,8 +4,8 @@
 
 #include "../tool.h"
 
-/* Cuts a source before the kernel's own template, which is its last part: what is left are the
- * constants and the parts that the template uses. */
+/* Cuts a source before its last part, the kernel's own template. This leaves the constants and the
+ * parts that the template uses. */
 static void leave_header(char *source) {
     static const char directive[] = "\n#line ";
     char *own = NULL, *name = NULL;

@@ -2,9 +2,10 @@
  * The operator sparse_attn: sparse attention over a shared latent cache (docs/operators.md).
  *
  * The rule of buckets=auto: a quarter and a half of topk, in whole key blocks of 64. Measured on an
- * H200 (bench/log/sparse_attn_partition.md): what is gained comes from scanning no row past its
- * last valid slot, which one bucket gives, too, and from beginning with the longest work, for which
- * three do; each more costs 3 to 5 us a call. When buckets pay at all: smelt/sparse_attn.h.
+ * H200 (bench/log/sparse_attn_partition.md). One gain is to stop scanning a row at its last valid
+ * slot, for which a single bucket suffices. The other is to start with the longest queries, for
+ * which three suffice. Each further bucket costs 3 to 5 us per call. smelt/sparse_attn.h says when
+ * buckets pay off at all.
  */
 #include <stddef.h>
 

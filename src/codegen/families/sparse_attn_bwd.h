@@ -32,7 +32,7 @@ enum { SMELT__SPARSE_ATTN_BWD_ENTRIES = 16 };
 /* What the host reads of a main kernel's plan; each is a constant of the kernel, too. */
 struct smelt__sparse_attn_bwd_launch {
     int group_queries; /* of an item: 1, 2, 4 or 8 */
-    int query_rows;    /* of a query in the tiles of all its items together: heads, padded */
+    int query_rows;    /* rows per query in the tiles of all its items: the padded head count */
     int head_blocks;   /* items of a group */
     int block_heads;   /* rows of an item: group_queries * query_rows / head_blocks */
     int tensor_maps;   /* 1: the kernel reads q_map and grad_out_map */

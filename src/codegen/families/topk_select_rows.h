@@ -33,7 +33,7 @@ extern const char *const smelt__topk_orders[];
 void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,
                                int member, unsigned pass);
 
-/* Entries of a list that a part leaves; the most parts a row can have. */
+/* Entries of the list that each part of a row produces; the maximum number of parts per row. */
 int smelt__topk_select_part_list(int topk);
 enum { SMELT__TOPK_MOST_PARTS = 512 };
 

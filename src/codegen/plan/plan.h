@@ -62,8 +62,8 @@ struct smelt__plan {
     int persistent; /* 1: no more blocks than are resident at once; each does the work of several,
                        in a grid-stride loop */
     int contiguous; /* 1, of a persistent grid: of neighbours, instead */
-    /* What the host code reads to launch the kernel: a struct of ints that the family's header
-     * defines, with the function that returns it. All 0 in families without one. */
+    /* The values that host code needs to launch the kernel: a struct of ints. The family's header
+     * defines the struct and the function that returns it. All 0 in families without one. */
     int launch[SMELT__MAX_LAUNCH];
     const char *defect; /* a mistake of the plan function: what was added twice or beyond the
                            capacity; NULL: none */

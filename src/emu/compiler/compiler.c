@@ -17,11 +17,11 @@
 #include "emu/compiler/objects.h"
 
 enum {
-    MOST_WORDS = 64, /* of CC, and of SMELT_EMU_CFLAGS */
+    MOST_WORDS = 64, /* each in CC and in SMELT_EMU_CFLAGS */
     MOST_ARGUMENTS = 2 * MOST_WORDS + 48,
-    MOST_COMMAND = 256, /* bytes of CC, */
-    MOST_FLAGS = 1024,  /* of SMELT_EMU_CFLAGS, */
-    MOST_FOLDER = 232   /* of SMELT_EMU_KEEP */
+    MOST_COMMAND = 256, /* bytes of CC */
+    MOST_FLAGS = 1024,  /* bytes of SMELT_EMU_CFLAGS */
+    MOST_FOLDER = 232   /* bytes of SMELT_EMU_KEEP */
 };
 
 /* Every plain access calls out (thread), and so does what no GPU would notice: an index outside a
@@ -124,7 +124,7 @@ static int count_words(const char *text) {
     return count;
 }
 
-/* A variable of which only a part could be used is an error: 0, or -1 with the reason in `log`. */
+/* Checks that the variables fit into the buffers. 0, or -1 with the reason in `log`. */
 static int check_variables(char *log, size_t log_size) {
     const struct {
         const char *name, *value;
@@ -256,8 +256,8 @@ static void remove_folder(const char *folder) {
     rmdir(folder);
 }
 
-/* The variable that names where compiled kernels are kept, or NULL: not those of a developer who
- * adds options, or wants to see what is made. Edited texts have a folder of their own. */
+/* The variable that names the folder for compiled kernels. NULL if a developer adds options or
+ * keeps the generated files: those objects are not stored. Edited texts have their own folder. */
 static const char *objects_variable(int edited) {
     const char *variable = edited ? "SMELT_EMU_EDITED_OBJECTS" : "SMELT_EMU_OBJECTS";
     const char *folder = secure_getenv(variable);
@@ -338,7 +338,7 @@ int emu_compile(const char *text, int edited, unsigned char **object, size_t *by
         return -1;
     }
     list_compilers(compilers);
-    /* A first compiler that is not there: what the second makes is not kept. */
+    /* If the first compiler is missing, the second one's objects are not stored. */
     const int keyed = objects && make_key(compilers[0], text, &key) == 0;
     if (!keyed || emu_object_find(objects, &key, object, bytes) != 0) {
         failed = compile_anew(text, object, bytes, log, log_size);

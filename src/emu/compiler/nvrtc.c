@@ -29,8 +29,8 @@ static const struct {
 
 struct _nvrtcProgram {
     char *source;
-    int edited;  /* SMELT_EMU_SOURCE's in place of the caller's */
-    int refused; /* that cannot be used; the log says why */
+    int edited;  /* `source` is SMELT_EMU_SOURCE's text, not the caller's */
+    int refused; /* SMELT_EMU_SOURCE cannot be used; the log says why */
     unsigned char *object;
     size_t bytes;
     char log[LOG];
@@ -65,7 +65,7 @@ EMU_EXPORT nvrtcResult nvrtcGetSupportedArchs(int *archs) {
 enum { NAME = 128 };
 static const char source_variable[] = "SMELT_EMU_SOURCE", definition[] = "#define KERNEL_NAME ";
 
-/* What became of it in this process, of which a program may compile several kernels. */
+/* Whether this process, which may compile several kernels, has used the file. */
 static struct {
     pthread_mutex_t lock;
     int named, used;
@@ -97,8 +97,8 @@ static char *read_text(const char *path) {
     return text;
 }
 
-/* The text that takes the place of a kernel's, or NULL: none is named, it is another kernel's, or,
- * with the reason in the log, it cannot be used. */
+/* The text that replaces a kernel's. NULL: SMELT_EMU_SOURCE names none, its text is of another
+ * kernel, or it cannot be used, for the reason in the log. */
 static char *replacement(const char *source, char log[LOG]) {
     const char *path = secure_getenv(source_variable);
     char asked[NAME], holds[NAME];

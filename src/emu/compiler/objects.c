@@ -1,4 +1,4 @@
-/* See objects.h: what an object's key is made of; the keeping is the library's cache. */
+/* See objects.h. Makes the keys; the library's cache stores the objects. */
 #include "emu/compiler/objects.h"
 
 #include <stdint.h>
@@ -14,7 +14,7 @@
 enum { PATH = 1024, WORDS = 256 };
 #define CAP_BYTES (UINT64_C(1) << 30)
 
-/* Enters each key. A change of how compiler.c links changes this. */
+/* Part of each key. Change it when compiler.c links differently. */
 static const char version[] = "smelt object 3";
 
 /* ---- the key --------------------------------------------------------------------------------- */

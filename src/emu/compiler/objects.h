@@ -1,9 +1,8 @@
 /*
- * Compiled kernels, kept: SMELT_EMU_OBJECTS names a folder that processes share, a cache as the
- * library's (runtime/cache), with its checks of owners and links, its checksums and its cap. The
- * same text is compiled by the same compiler once, however many tests ask for it, and whichever
- * build's: an object needs the emulator by its soname, which whoever loads it has, and the text
- * begins with what the emulator of its day put before it.
+ * A disk cache of compiled kernels in the folder that SMELT_EMU_OBJECTS names, which processes may
+ * share. It uses the library's cache (runtime/cache), with its checks of owners and links, its
+ * checksums and its cap. All tests and builds share the objects: an object refers to the emulator
+ * only by soname, and the text in the key includes the prologue that the emulator adds.
  */
 #ifndef SMELT_EMU_OBJECTS_H
 #define SMELT_EMU_OBJECTS_H
@@ -18,9 +17,9 @@ struct emu_object_key {
     struct smelt__compiler_id compiler;
 };
 
-/* Of all that decides what is made: the compiler, which is the command's first words as given in
- * CC, by its files' paths, sizes and times; the options, NULL-terminated; the text. 0, or -1 when a
- * compiler's file is not found. */
+/* Makes a key of everything that determines an object: the compiler, which is the command's first
+ * words as in CC, by the paths, sizes and times of its files; the NULL-terminated options; the
+ * text. 0, or -1 when a file of the compiler is not found. */
 int emu_object_key(const char *compiler, const char *const *options, const char *text,
                    struct emu_object_key *key);
 
@@ -33,7 +32,7 @@ struct smelt__cache *emu_objects_open(const char *folder, char *why, size_t why_
 int emu_object_find(struct smelt__cache *objects, const struct emu_object_key *key,
                     unsigned char **object, size_t *bytes);
 
-/* Keeps an object; where that fails, nothing is lost but time. */
+/* Stores an object; a failure costs only time. */
 void emu_object_keep(struct smelt__cache *objects, const struct emu_object_key *key,
                      unsigned char *object, size_t bytes);
 

@@ -1,7 +1,8 @@
 /*
- * The CUDA driver's entry points over the emulator: devices of one kind, each with its primary
- * context; streams and events that are always done. Memory, modules, streams and events belong to
- * the context that was current when they were made. Values of the driver API's reference manual.
+ * The CUDA driver's entry points, implemented by the emulator. Its devices differ only in their
+ * number of multiprocessors; each has a primary context. Work on streams is complete when the call
+ * returns. Memory, modules, streams and events belong to the context that was current when they
+ * were made. Constants are those of the driver API's reference manual.
  * Calls may come from several threads; one lock makes them one after another.
  */
 #ifndef SMELT_EMU_DRIVER_H
@@ -54,8 +55,8 @@ CUdevice emu_device_current(void);
 /* The stream that a handle names in the current context; NULL: it belongs to another context, or
  * does not exist. */
 const void *emu_stream_find(CUstream stream);
-/* Likewise of one that exists, whatever context is current; `device`: of handles that mean a stream
- * of any. */
+/* Likewise for an existing stream of any context. `device`: the device of a predefined stream, such
+ * as CU_STREAM_LEGACY. */
 const void *emu_stream_of(CUstream stream, CUdevice device);
 
 /* ---- modules (module.c) ---------------------------------------------------------------------- */

@@ -106,7 +106,7 @@ EMU_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
     return CUDA_SUCCESS;
 }
 
-/* What was launched behind it is waited for, too. */
+/* Also waits for work launched after the event. */
 EMU_EXPORT CUresult cuEventSynchronize(CUevent event) {
     return event->stream ? wait_for(event->stream) : CUDA_SUCCESS;
 }

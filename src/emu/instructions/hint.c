@@ -14,7 +14,7 @@ EMU_EXPORT void emu_hint_add(unsigned *address, unsigned value) {
     emu_yield();
 }
 
-/* The wait succeeds at once or never, so that a result that depends on it is found. */
+/* The wait succeeds either at once or never, which exposes results that depend on it. */
 EMU_EXPORT int emu_hint_wait(const unsigned *address, unsigned value, int polls) {
     site at = EMU_SITE;
     const bool early =

@@ -15,10 +15,10 @@ static u32 ended = 0xffffffff;        /* of the last one: bit 0 itself */
 static bool waited, begun_after_wait; /* some thread waited; every block did before it let go */
 static const void *stream;
 static const void *streams[REMEMBERED]; /* of launch n at n % REMEMBERED */
-static u32 synchronized; /* those that the host waited for: bit 0 the last one itself */
-static bool interrupted; /* what the next launch follows on the stream is none */
+static u32 synchronized;                /* launches that the host waited for; bit 0: the last one */
+static bool interrupted;                /* the next launch follows an operation that is no launch */
 
-/* The launches on a stream, bit 0 the last one itself. */
+/* The launches on a stream; bit 0: the last launch. */
 static u32 launches_on(const void *on) {
     u32 found = 0;
     for (u32 k = 0; k < REMEMBERED && k < number; k++)
@@ -26,8 +26,8 @@ static u32 launches_on(const void *on) {
     return found;
 }
 
-/* What is complete, bit 0 the last launch itself, for a plain operation on a stream: what the host
- * waited for, and what was ahead of it there. */
+/* The launches that are complete for an operation on a stream without PDL: those that the host
+ * waited for, and earlier ones on the stream. Bit 0: the last launch. */
 static u32 complete_on(const void *on) {
     const u32 before = number < REMEMBERED ? ALL << number : 0; /* no launches */
     const u32 there = launches_on(on);

@@ -37,7 +37,7 @@ void emu_chain_interrupt(const void *stream);
 bool emu_chain_has_ended(u32 gang, const void *stream);
 /* The host waits for the stream. */
 void emu_chain_synchronize(const void *stream);
-/* A launch of another program's on the stream, which lets the next one begin at once; its gang. */
+/* Adds an imaginary launch to the stream, which lets the next one begin at once; returns its gang. */
 u32 emu_chain_produce(const void *stream);
 /* Whether all launches are complete when the last one is: reports it when not. */
 bool emu_chain_check_ended(void);

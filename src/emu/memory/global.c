@@ -50,7 +50,7 @@ struct granule {
 struct allocation {
     u64 begin, bytes;
     int device;
-    u32 producer;  /* gang of the operation that may still be writing all of it; 0: none */
+    u32 producer;  /* gang of the operation that may still access all of it; 0: none */
     void *mapping; /* NULL: the host's, lent */
     size_t mapped;
     size_t counted; /* of `held` */

@@ -22,7 +22,7 @@ int emu_memory_device(u64 pointer); /* that the memory belongs to; -1: it is no 
 void emu_memory_name(u64 pointer, const char *name);
 void emu_memory_forbid(u64 pointer, size_t bytes);
 void emu_memory_rewritable(u64 pointer, int may);
-/* An operation on the stream is still working on the allocation (emulator.h); NULL: none is. */
+/* Sets the stream whose operation still uses the allocation (emulator.h); NULL: none. */
 void emu_memory_produce(u64 pointer, const void *stream);
 /* The host writes device memory, which knows from now on of no kernel that did. */
 void emu_memory_overwritten(u64 pointer, size_t bytes);

@@ -63,9 +63,9 @@ void smelt__cache_key_hex(const struct smelt__cache_key *key, char hex[33]);
  * compiler's newest. 1: hit, *compiled filled; 0: miss. Damaged entries are misses, counted as
  * errors, and will be renamed over by the next store.
  *
- * The cache counts requests, not looks: a hit is counted here or where waiting for the lock ends in
- * one, a miss by smelt__cache_missed, which the caller calls once it knows that the cache will not
- * serve the request.
+ * The cache counts each request once, however many lookups it makes. This function and
+ * smelt__cache_lock count a hit; the caller calls smelt__cache_missed, which counts a miss, once it
+ * knows that the cache will not serve the request.
  */
 int smelt__cache_lookup(struct smelt__cache *cache, const struct smelt__cache_key *key,
                         const struct smelt__compiler_id *compiler,

@@ -4,9 +4,9 @@
  * when a second has passed, at every 64th event, and when it closes the cache. No lock is taken and
  * nothing waits for the disk, but for the record that takes the place of many.
  *
- *   file   := record*                    records that do not check out are passed over; a file
- *                                        that does not begin like one is none of ours: it is
- *                                        neither read, appended to nor removed
+ *   file   := record*                    damaged records are skipped. A file that does not begin
+ *                                        with a record's magic is not smelt's: it is neither
+ *                                        read, appended to nor removed
  *   record :=  0  magic          8 bytes  "smeltcn1"; another version has another last character
  *              8  counts         u64 * 6  little-endian, in the order of enum smelt__cache_count
  *             56  check          u64      XXH3-64 of the 56 bytes before
@@ -84,8 +84,7 @@ static bool is_ours(int file, const struct stat *status) {
            smelt__read_at(file, 0, begin, count) == 0 && smelt__counters_begin_with(begin, count);
 }
 
-/* Opens the file if it is one of ours; *bytes is its size. -1 with errno, EPERM: it is another's.
- */
+/* Opens the file if smelt wrote it; *bytes is its size. -1 with errno, EPERM: smelt did not. */
 static int file_open(int folder, int flags, size_t *bytes) {
     struct stat status;
     int file = openat(folder, file_name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);

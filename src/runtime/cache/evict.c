@@ -54,7 +54,7 @@ static int64_t monotonic_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* ---- what is ours -------------------------------------------------------------------------- */
+/* ---- files that smelt wrote ----------------------------------------------------------------- */
 
 /* Entries and what was to become one; the file of counters, made small, is written there too. */
 static bool begins_like_ours(const unsigned char *bytes, size_t count) {

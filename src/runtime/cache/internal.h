@@ -23,8 +23,8 @@
  *   <folder>/counters          what all processes counted, see counters.c
  *   <folder>/tuning            the tuning file, see tuning/file.h, and tuning.lock beside it
  *   <folder>/lock              lock file, when locks are shared or no node-local place is safe
- *   <folder>/emulated/ab/…     the emulator's kernels: host code, so apart from the others. They
- * are not counted in `counters`, walked, exported or in a read-only layer
+ *   <folder>/emulated/ab/…     the emulator's kernels, which are host code and therefore separate.
+ *                              `counters`, walks, exports and read-only layers leave them out
  *
  * The 256 subfolders, named by the key's first two digits, exist for the policy `any`: it must list
  * the entries of one key, and reads a 256th of the cache for that. A folder per key would list
@@ -211,8 +211,8 @@ int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT
 
 /* ---- evict.c ---- */
 
-/* Removes what smelt wrote: an entry or a temporary by its name, found by smelt__folder_each, that
- * begins like one or is empty. False: it is another's, or gone. */
+/* Removes a file that smelt wrote: one with the name of an entry or a temporary, found by
+ * smelt__folder_each, that begins like one or is empty. False: it is not smelt's, or gone. */
 bool smelt__found_remove(int subfolder, const char *name);
 
 /* After a store of `bytes` into the file named `kept` at file system time `now`. Takes some tens of
@@ -262,7 +262,7 @@ void smelt__counters_record(struct smelt__cache *cache);
 void smelt__counters_record_when_due(struct smelt__cache *cache);
 /* The sum of the file's records; zeros when there is none. */
 void smelt__counters_read(int folder, uint64_t counts[SMELT__COUNTS]);
-/* A file of that name that is none of ours stays. */
+/* Leaves a file of that name that smelt did not write. */
 void smelt__counters_remove(int folder);
 /* Whether `count` bytes are the beginning of such a file, whole or torn. */
 bool smelt__counters_begin_with(const unsigned char *bytes, size_t count);
@@ -292,7 +292,7 @@ void smelt__cache_refuse(struct smelt__cache *cache, const struct smelt__cache_k
 int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cache_entry *entry,
                              char *why, size_t why_bytes);
 
-/* One look through both layers. `polling`: damage is neither counted nor warned of. */
+/* One lookup in both layers. `polling`: neither counts damaged entries nor warns of them. */
 int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key *key,
                       const struct smelt__compiler_id *compiler, bool polling,
                       struct smelt__compiled *compiled);

@@ -211,7 +211,7 @@ static int walk_found(void *user, const struct smelt__found *found) {
         return 0;
     if (state != SMELT__READ_SOUND)
         return give_unsound(walk, found, state, why);
-    /* An emulated kernel here is an older smelt's, which nobody asks for any more. */
+    /* An emulated kernel here comes from an older smelt and is never looked up any more. */
     result = entry.key.output == SMELT__OUTPUT_EMULATED ? 0 : give_sound(walk, found->path, &entry);
     free(entry.compiled.cubin);
     return result;
@@ -307,7 +307,7 @@ static void wait_for_evictor(struct smelt__cache *cache, int *lock) {
         (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-/* Prunes one kind's folder and adds up what became of it. */
+/* Prunes the folder of one kind and adds up the counts. */
 static smelt_status prune_kind(struct smelt__cache *cache, enum smelt__output output,
                                uint64_t max_bytes, uint64_t older_than_seconds,
                                smelt_cache_pruned *pruned) {

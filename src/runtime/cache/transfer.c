@@ -360,7 +360,7 @@ static int import_entry(struct import *import, enum smelt__read_state state, con
         return 0;
     }
     if (entry->key.output == SMELT__OUTPUT_EMULATED) {
-        /* host code, which an older smelt exported: not for the user's cache */
+        /* Host code that an older smelt exported: it does not belong into the user's cache. */
     } else if (is_present(import, name)) {
         import->result->present++;
     } else if (smelt__cache_store_entry(import->cache, entry, failure, sizeof failure) == 0) {

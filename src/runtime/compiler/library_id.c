@@ -74,8 +74,8 @@ static void search_notes(const unsigned char *notes, size_t length, struct smelt
     }
 }
 
-/* Notes that are not where the headers say are as good as none. 0; -1 with errno: the file could
- * not be read. */
+/* Ignores notes outside the range that the headers give. 0; -1 with errno: the file could not be
+ * read. */
 static int search_segments(int fd, const Elf64_Ehdr *header, struct smelt__library_id *id) {
     unsigned char notes[MAX_NOTES];
     int count = header->e_phnum < MAX_PROGRAM_HEADERS ? header->e_phnum : MAX_PROGRAM_HEADERS;
@@ -106,7 +106,7 @@ static int hash_ends(int fd, uint64_t size, struct smelt__library_id *id) {
     errno = ENOMEM;
     if (!state || !bytes || XXH3_128bits_reset(state) != XXH_OK)
         goto out;
-    errno = EIO; /* should it be shorter by now */
+    errno = EIO; /* if the file has become shorter meanwhile */
     XXH3_128bits_update(state, &size, sizeof size);
     if (read_at(fd, bytes, end, 0))
         goto out;

@@ -18,8 +18,7 @@ struct smelt__nvrtc_file {
     char builtins[SMELT__PATH];   /* of its builtins library, "" when there is none beside it */
     struct smelt__compiler_id id; /* version 0.0 when the file names do not tell it */
     enum smelt__output output;    /* what it makes */
-    int in_doubt; /* of a search that failed: something could not be read, and may be another time
-                   */
+    int in_doubt; /* the search failed because a file could not be read; it may succeed later */
 };
 
 /*

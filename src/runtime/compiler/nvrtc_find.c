@@ -3,10 +3,10 @@
  * libnvrtc; the builtins library beside it carries major and minor version in its name
  * (libnvrtc-builtins.so.13.0), which libnvrtc's own name often lacks.
  *
- * Errors. What cannot be read is not taken for absent, since a kernel would then be stored under an
- * identity that is not its compiler's: of the chosen NVRTC, any error but ENOENT fails the search.
- * Among the places to look, one that this process may not read, or that is no folder, is passed
- * over as the loader does; for want of descriptors or memory the search fails.
+ * Errors. An unreadable file must not be mistaken for a missing one, since kernels would then be
+ * stored under the wrong compiler identity. So any error except ENOENT in reading the chosen NVRTC
+ * fails the search. Like the loader, the search skips places that this process may not read or that
+ * are no folders; it fails when descriptors or memory run out.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,12 +37,12 @@ struct search {
     int max_major;                 /* what the driver runs */
     struct smelt__nvrtc_file best; /* path "" while nothing was found */
     struct smelt__nvrtc_file too_new;
-    int named; /* one folder alone is searched, and has to be readable */
-    int error; /* the first one that fails the search, 0: none, */
+    int named; /* the search has a single folder, which must be readable */
+    int error; /* the first one that fails the search, 0: none; and */
     char where[SMELT__PATH];
 };
 
-/* Whether an error says something of this process rather than of the file. */
+/* Whether an error is about this process (descriptors, memory) rather than about the file. */
 static int is_shortage(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
@@ -295,7 +295,7 @@ static smelt_status unread(const char *path, int error, struct smelt__nvrtc_file
                            : "");
 }
 
-/* Nothing, where the library or its builtins library could not be read; else what is wrong. */
+/* "" if the library or its builtins library could not be read; else what is wrong. */
 static smelt_status identified(int result, struct smelt__nvrtc_file *file) {
     int error = errno;
 
