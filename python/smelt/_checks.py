@@ -76,7 +76,7 @@ def optional_tensors(**named) -> None:
 
 
 def floating(**named) -> None:
-    """Tensors or None; a cast would cut what has another type."""
+    """Tensors or None. Integer tensors are refused, since casts to and from integers would lose digits."""
     for name, value in named.items():
         if value is not None and not value.is_floating_point():
             raise TypeError(f"smelt: {name} must be of a floating type, not {value.dtype}")

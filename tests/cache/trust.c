@@ -1,7 +1,7 @@
 /*
- * Which paths are trusted: every component of a path, with every way in which somebody else may
- * have a hand in it, opened by root and by another user. The rules: src/runtime/files.c. Needs
- * root.
+ * Tests which paths are trusted, by the rules in src/runtime/files.c. Gives each component of a path
+ * in turn every owner and mode that might let another user interfere, and opens the path as root
+ * and as another user. Needs root.
  */
 #include "common.h"
 

@@ -1,10 +1,11 @@
 /*
- * Calls that an operator cuts into chunks, parts and rounds, three at the least, linked with a
- * library that cuts small (cuts/ops/cuts.h): strides and offsets of later chunks, what is zeroed
- * anew for each, lists that take turns, a last chunk that is shorter. With odd strides, in several
- * batches where the operator has them, on a stream of its own and on the second of two devices.
+ * Tests calls that an operator splits into at least three chunks, parts or rounds. The library here
+ * is built with small sizes (cuts/ops/cuts.h). The tests cover strides and offsets of later chunks,
+ * memory that must be zeroed for each chunk, alternating lists and a shorter last chunk. They use
+ * odd strides, several batches where the operator has them, a non-default stream and the second of
+ * two devices.
  *
- *     emu_chunked [PART]        those whose spec has this part; SMELT_TEST_SEED repeats a run
+ *     emu_chunked [PART]        cases whose spec contains PART; SMELT_TEST_SEED repeats a run
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,8 @@
 
 static const struct chunked {
     const char *arch, *spec;
-    int launches; /* of one call, at the least: what it has in three chunks */
-    int runs;     /* each finds something else in the workspace; fewer where they take long */
+    int launches; /* least number per call: that of three chunks */
+    int runs;     /* each begins with other workspace contents; fewer for slow cases */
     struct smelt__problem_options problem;
 } cases[] = {
 /* clang-format off */

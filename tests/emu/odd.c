@@ -1,8 +1,9 @@
 /*
- * Each tensor of each operator by itself with an address, and with strides, as odd as is legal, while
- * all others are packed and aligned: a kernel that is told to load vectors because the others allow
- * it is reported. Extents are such that whole rows are vectors. And one query, in one batch, whose
- * strides mean nothing: also of the kernels that copy by tensor maps.
+ * Gives each tensor of each operator in turn the least aligned legal address, and the least aligned
+ * legal strides, while all others are packed and aligned. The emulator reports a kernel that uses
+ * vector loads because only the other tensors allow them. Extents are chosen so that a row is a
+ * whole number of vectors. Also tests one query in one batch, whose strides have no meaning,
+ * including kernels that use tensor maps.
  *
  *     emu_odd        SMELT_TEST_SEED repeats a run
  */

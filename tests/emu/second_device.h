@@ -1,5 +1,5 @@
-/* A context for the emulator's last device (SMELT_EMU_DEVICES), while its first device's context is
- * current: what an operator does in the wrong context is refused or reported. */
+/* Makes a context for the emulator's last device (SMELT_EMU_DEVICES) while the first device's
+ * context is current, so that the emulator refuses or reports work in the wrong context. */
 #ifndef SMELT_TESTS_SECOND_DEVICE_H
 #define SMELT_TESTS_SECOND_DEVICE_H
 
@@ -32,7 +32,7 @@ static inline int second_device_begin(void) {
     return devices;
 }
 
-/* Of the last of so many devices, which has the architecture. */
+/* A context of the given architecture on the last of `devices` devices. */
 static inline smelt_status second_device_context(int devices, const char *arch,
                                                  smelt_context **context) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;

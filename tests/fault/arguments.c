@@ -1,8 +1,8 @@
-/* Calls of every operator on a fake driver. With random arguments, extents, strides and addresses of
- * every size, most of them wrong: a call is launched or refused with a message before anything is
- * launched; nothing else happens, in particular no overflow (the sanitizers' builds see that). All
- * that a call launches is on its stream. Addresses are taken to the byte of their alignment; of
- * extents all below one that is taken are taken, too.
+/* Calls of every operator on a fake driver, with random arguments, extents, strides and addresses of
+ * every size, most of them invalid. A call must either launch or fail with a message before its
+ * first launch, and never overflow (the sanitizer builds check that). A call must launch everything
+ * on its stream, accept exactly the addresses with the documented alignment, and accept every extent
+ * below an accepted one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -283,7 +283,7 @@ static void compare_first_call(const struct subject *subject, const union argume
     }
 }
 
-/* ---- what follows from a call that was launched ---------------------------------------------- */
+/* ---- properties of calls that launch --------------------------------------------------------- */
 
 /* Tensors may begin at any multiple of their elements, or of whole rows, and nowhere else. */
 static void shift_addresses(const struct subject *subject, const void *made,
@@ -329,7 +329,8 @@ static int takes(const struct subject *subject, const void *made, union argument
     return call(subject, made, args);
 }
 
-/* Where an extent is refused, larger ones are: no product of extents wraps. `field`: its offset. */
+/* If an extent is refused, so are all larger ones: no product of extents wraps. `field`: its
+ * offset. */
 static void grow_extent(const struct subject *subject, const void *made,
                         const union arguments *good, size_t field) {
     int refused = 0;

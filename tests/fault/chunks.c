@@ -1,7 +1,7 @@
-/* Calls in chunks, on a fake driver. The deterministic backward pass: its main kernel is launched
- * chunk by chunk, the sums of the chunk before beside it, and leaves the multiprocessors free that
- * the caller wants for other streams, and those of the sums. Clusters on devices of any number of
- * multiprocessors. And what the workspace of millions of indexer_topk's chunks costs the host. */
+/* Calls in chunks, on a fake driver. Deterministic backward pass: the main kernel is launched chunk
+ * by chunk, concurrently with the sums of the previous chunk, and leaves multiprocessors free for
+ * the sums and for the caller's other streams. Clusters: devices with any number of
+ * multiprocessors. indexer_topk: the host time to size the workspace for millions of chunks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -128,8 +128,8 @@ static void clusters_that_fit(void **unused) {
     driver->multiprocessors = before;
 }
 
-/* indexer_bwd's exact sums: what bounds each row's addends begins as zeros for every part. The first
- * part's the kernel of the lists fills, those of the others are filled ahead of their kernels. */
+/* indexer_bwd's exact sums: for every part, the bounds of each row's addends must begin as zeros.
+ * The lists kernel zeroes those of the first part; a fill before each other part zeroes its own. */
 static void bounds_of_every_part(void **unused) {
     (void)unused;
     enum { PARTS = 5, ROWS = 100, UNIT_KINDS = 2 };

@@ -33,8 +33,8 @@ struct fake_driver {
     unsigned long long context_id; /* of the primary context; another value: it was reset */
     CUcontext destroyed;           /* a context that is gone, or NULL */
     int devices, capability_major, capability_minor, version, multiprocessors;
-    CUstream stream;   /* that launches and fills should be on; */
-    atomic_int strays; /* so many were on another one */
+    CUstream stream;   /* the stream expected for launches and fills */
+    atomic_int strays; /* number of launches and fills on another stream */
     int no_fills;      /* fills write nothing */
     int fills;         /* since the test last set it to 0; of the last one: */
     CUdeviceptr filled;

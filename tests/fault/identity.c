@@ -1,7 +1,7 @@
 /*
- * Which NVRTC there is, told from files of which each call fails in turn, with each error: the
- * search fails and says with which, or finds what it would have found without. Never anything else:
- * a kernel would be stored under an identity that is not its compiler's.
+ * Tests the search for NVRTC with each file-system call failing in turn, with each error. The search
+ * must either fail and report the error, or find the same NVRTC as without it. Any other result
+ * would store kernels under the wrong compiler identity.
  *
  *     identity NVRTC BUILTINS      two shared libraries
  */

@@ -19,7 +19,7 @@ static void require_printed_again(const struct smelt__tuning_line *line) {
     smelt__text_free(&text);
 }
 
-/* A line alone: what stands before and after it in the file has no effect on it. */
+/* A line by itself: the lines around it have no effect on it. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *text = (const char *)data, *newline = memchr(text, '\n', size);
     size_t length = newline ? (size_t)(newline - text) : size;

@@ -1,7 +1,7 @@
 /*
- * What programs share that run kernels by themselves, by the library's internal functions, on a GPU
- * or on the emulator. Such a program is a table, struct alone_test, whose shapes are run one by one,
- * and random ones after them.
+ * Shared code of programs that run single kernels through the library's internal functions, on a
+ * GPU or the emulator. Such a program defines a table, struct alone_test, and runs the shapes in it,
+ * then random ones.
  */
 #ifndef SMELT_TESTS_KERNEL_ALONE_H
 #define SMELT_TESTS_KERNEL_ALONE_H
@@ -25,17 +25,17 @@ extern struct alone {
     int cases, failures;
 } alone;
 
-/* Of the program's random numbers. */
+/* The program's random numbers. */
 static inline int below(int count) {
     return random_below(&alone.random, count);
 }
 
-/* Prints what went wrong, the emulator's reports among it, and returns 0; 1 when nothing did. */
+/* Prints errors, including the emulator's reports, and returns 0; 1 without errors. */
 int works(smelt_status status, const char *what);
 
 /* ---- memory: until the case's end ------------------------------------------------------------ */
 
-/* Host memory; the process ends where there is none. `filled` sets every byte. */
+/* Host memory; the process exits when it runs out. `filled` sets every byte. */
 void *take(size_t bytes);
 void *filled(size_t bytes, int byte);
 /* bf16 numbers, multiples of 1 / step between -32 / step and 32 / step. */
@@ -63,7 +63,7 @@ int upload(void *device, const void *host, size_t bytes);
 int get_kernel(const char *spec, const struct smelt__kernel **kernel);
 /* A constant of the kernel's plan. */
 int plan_constant(const char *spec, const char *name);
-/* The launch alone, with what is before it and itself complete. */
+/* The launch by itself: waits until earlier work and the launch are complete. */
 int run_kernel(const struct smelt__kernel *kernel, uint32_t blocks, const void *params);
 /* A map of bf16 rows, packed; strides are elements, the first extent is the row's. */
 int make_map(const void *data, int dimensions, const int64_t *extents, uint32_t box_heads,

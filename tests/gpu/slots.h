@@ -1,4 +1,4 @@
-/* Index rows for the tests of kernels that make lists out of them. */
+/* Index rows for tests of kernels that build lists from them. */
 #ifndef SMELT_TESTS_SLOTS_H
 #define SMELT_TESTS_SLOTS_H
 
@@ -15,7 +15,7 @@ enum fill {
     LAST,       /* the table's last rows */
     CAUSAL,     /* rows up to the query's own number, ascending, the rest masked */
     NONE,       /* nothing valid */
-    NEIGHBOURS, /* all but the same rows for neighbouring queries */
+    NEIGHBOURS, /* almost the same rows for neighbouring queries */
     FILLS
 };
 

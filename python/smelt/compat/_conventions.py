@@ -53,7 +53,7 @@ def to_base2_with_sink(lse: Tensor, sink: Tensor) -> Tensor:
 
 
 def need_dimensions(**given: tuple) -> None:
-    """Each is a tensor and the numbers of dimensions that it may have."""
+    """Checks dimensions. Each value is a tensor and the numbers of dimensions that it may have."""
     for name, (tensor, *legal) in given.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(tensor).__name__}")
@@ -65,7 +65,7 @@ def need_dimensions(**given: tuple) -> None:
 
 
 def without_heads(name: str, keys: Tensor, dimensions: int) -> Tensor:
-    """Keys of so many dimensions, from these or from [.., S, 1, D]."""
+    """Keys with the given number of dimensions; they may also come as [.., S, 1, D]."""
     need_dimensions(**{name: (keys, dimensions, dimensions + 1)})
     if keys.dim() == dimensions:
         return keys
@@ -125,7 +125,7 @@ def seen_slots(topk_indices: Tensor, begin: Tensor, end: Tensor) -> Tensor:
     return lists.masked_fill((lists < begin[:, None]) | (lists >= end[:, None]), -1)
 
 
-# ---- tensors to write into -----------------------------------------------------------------------
+# ---- output tensors ------------------------------------------------------------------------------
 
 
 def _span(tensor: Tensor) -> tuple[int, int]:
@@ -135,8 +135,8 @@ def _span(tensor: Tensor) -> tuple[int, int]:
 
 
 def check_outputs(device: torch.device, **outputs: tuple) -> None:
-    """Of tensors that results are written into, before anything is computed: each is a tensor or None, its shape and
-    the types that it may have. Strides are free, but no two elements share memory."""
+    """Checks output tensors before anything is computed. Each value is a tensor or None, its shape and its legal
+    types. Strides are free, but no two elements may share memory."""
     spans = {}
     for name, (given, shape, *types) in outputs.items():
         if given is None:
@@ -160,7 +160,8 @@ def check_outputs(device: torch.device, **outputs: tuple) -> None:
 
 
 def room(given: Tensor | None, shape: tuple, *read: Tensor) -> Tensor:
-    """An fp32 matrix that is filled part by part while `read` is read: `given`, unless it shares memory with these."""
+    """An fp32 matrix to fill in parts while the tensors in `read` are in use: `given`, unless it shares memory with
+    them."""
     if given is not None:
         mine = given.untyped_storage().data_ptr()
         if all(mine != tensor.untyped_storage().data_ptr() for tensor in read):
@@ -169,7 +170,7 @@ def room(given: Tensor | None, shape: tuple, *read: Tensor) -> Tensor:
 
 
 def into(given: Tensor | None, made: Tensor) -> Tensor:
-    """A result in the caller's tensor, which check_outputs has seen, where there is one."""
+    """The result, copied into the caller's tensor if there is one, which check_outputs has checked."""
     return made if given is None or given is made else given.copy_(made)
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ._conventions import bounds, need_dimensions, slots, without_heads
 
-# Theirs clips log-probabilities at -100: a key below that is not pulled up, and a target's sum leaves it out.
+# The originals clip log-probabilities at -100: the loss term of a key below has no gradient, and the target's sum
+# leaves the key out.
 CLIPPED = -100.0
 CLIPPED_PROBABILITY = math.exp(CLIPPED)
 LEAST_SUM = 1e-10  # of a target: less counts as none
@@ -42,14 +43,14 @@ def batch_starts(lists: Tensor, rows: int) -> Tensor:
 
 
 def shifted(lists: Tensor, first: Tensor, rows: Tensor | int) -> Tensor:
-    """Row numbers of a batch's or document's own as those of all, of which its `rows` begin at `first`; a slot that
-    names none of them is -1. In int64, where nothing wraps."""
+    """Converts row numbers within a batch or document, whose `rows` rows begin at `first`, to global row numbers. Slots
+    outside of its rows become -1. Computes in int64, where nothing wraps."""
     mine = (lists >= 0) & (lists < rows)
     return slots("lists", torch.where(mine, lists.long() + first, -1))
 
 
 def ends(tokens: int, rows: int, offset, ratio: int, device) -> Tensor:
-    """Of each of a document's queries, the number of keys that it sees; offset: of the first one, in tokens."""
+    """The number of keys that each query of a document sees; offset: the first query's, in tokens."""
     if ratio < 1:
         raise ValueError(f"smelt: ratio must be positive, not {ratio}")
     end = torch.arange(1, tokens + 1, device=device)
@@ -57,7 +58,7 @@ def ends(tokens: int, rows: int, offset, ratio: int, device) -> Tensor:
 
 
 def causal_offsets(q_causal_offsets: Tensor | None, documents: int) -> Tensor | None:
-    """Of each document the offset of its first query, int32."""
+    """The offset of each document's first query, int32."""
     if q_causal_offsets is None:
         return None
     if not isinstance(q_causal_offsets, Tensor) or q_causal_offsets.shape != (documents,):
@@ -69,7 +70,7 @@ def causal_offsets(q_causal_offsets: Tensor | None, documents: int) -> Tensor | 
 
 
 def packing(cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None) -> bool:
-    """Whether documents stand in a row, without a dimension of batches."""
+    """Whether documents are packed along one dimension, without a batch dimension."""
     if (cu_seqlens_q is None) != (cu_seqlens_k is None):
         raise ValueError("smelt: cu_seqlens_q and cu_seqlens_k go together")
     if cu_seqlens_q is None:
@@ -144,8 +145,8 @@ def share(grad_loss: Tensor | float, factor: float, queries: int) -> Tensor | fl
 
 
 def of_divergence(predict: Tensor, target: Tensor, counts: Tensor) -> Tensor:
-    """The gradient by the logits of the sum of target * (log target - log predict) over the slots that count, where
-    predict is their softmax."""
+    """The gradient with respect to the logits of sum(target * (log target - log predict)) over the valid slots, where
+    predict is the softmax over these."""
     target = target.masked_fill(~counts, 0.0)
     return predict * target.sum(-1, keepdim=True) - target
 

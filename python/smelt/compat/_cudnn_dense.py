@@ -1,5 +1,5 @@
-"""cuDNN Frontend's wrappers that take or make matrices of queries by keys: the indexer's logits, and what warms the
-indexer up with every key instead of lists. Contract: cudnn.py."""
+"""cuDNN Frontend's wrappers with queries x keys matrices: the indexer's logits, and the indexer's warm-up training, in
+which every key takes part instead of lists. Contract: cudnn.py."""
 
 from __future__ import annotations
 

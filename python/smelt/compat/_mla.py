@@ -68,8 +68,8 @@ def attend(
 
 
 def output_of(delta: Tensor, do: Tensor) -> Tensor:
-    """An output whose products with do sum up to delta [.., T, H]: gradients take nothing else from an output. Of a
-    query whose do is 0 delta is 0. Scaled by the largest of do, so that no square of it underflows."""
+    """An output whose products with do sum to delta [.., T, H]; gradients depend on the output only through delta.
+    Where do is 0, so is delta. The computation scales do by its largest element, so that no square underflows."""
     largest = do.float().abs().amax(-1, keepdim=True)
     unit = (do.float() / largest).nan_to_num(0.0)
     share = delta.float().unsqueeze(-1) / largest / unit.square().sum(-1, keepdim=True)

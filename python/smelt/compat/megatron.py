@@ -214,8 +214,8 @@ class SparseIndexerKLLoss:
     @staticmethod
     def apply(target: Tensor, index_logits: Tensor, valid_mask: Tensor) -> Tensor:
         """The sum over queries of the divergence of index_logits' softmax over the valid slots from target, which
-        is normalised here; differentiable in index_logits. A query whose target is 0 everywhere counts 0 and gives no
-        gradient (theirs gives its softmax)."""
+        is normalised here; differentiable in index_logits. A query whose target is 0 everywhere adds 0 to the loss and
+        gets no gradient (in the original the gradient is the softmax)."""
         need_dimensions(valid_mask=(valid_mask, 2))
         if valid_mask.dtype is not torch.bool:
             raise TypeError(f"smelt: valid_mask must be torch.bool, not {valid_mask.dtype}")

@@ -1,7 +1,7 @@
-"""Changes that cannot matter: they are no mutants, since no test could catch them. Each filter is a
-function of a Site and its name is the reason. Those of SOUND follow from the text alone; those of
-HOUSE from what these kernels mean by a construct, and are kept as narrow as that is certain. Of what
-no filter drops and no test catches: survivors.py.
+"""Filters for changes that cannot matter. They are not counted as mutants, since no test could catch
+them. Each filter is a function of a Site; its name is the reason. Filters in SOUND follow from the
+text alone. Filters in HOUSE rely on how these kernels use a construct, and are kept narrow enough to
+be certain. survivors.py keeps the mutants that no filter drops and no test catches.
 """
 
 import re
@@ -11,7 +11,7 @@ from syntax import Node, parse_expression
 from values import value_of_text
 
 THREAD = re.compile(r"threadIdx\.x|\b(lane|thread)\b|\b(lane|thread)_number\(\)")
-# Deleted, they cost time alone. (Of registers_decrease the emulator sees that others wait for it.)
+# Deleting these costs only time. (Without registers_decrease, the emulator sees warps wait for it.)
 HINTS = re.compile(r"^(registers_increase|tensor_prefetch|prefetch_\w+|grid_launch_dependents)$")
 LAUNCHES = re.compile("^grid_launch_dependents$")
 GRID_WAITS = re.compile(r"^(grid_wait|end_grid)$")
@@ -21,7 +21,7 @@ NOWHERE = Node("", 0, 0)
 
 @dataclass
 class Site:
-    """A change and where it is: finder.path, the innermost part last."""
+    """A change and its place in the syntax tree: finder.path, the innermost part last."""
 
     finder: object
     operator: str
@@ -41,7 +41,7 @@ class Site:
         return part if isinstance(part, Node) else NOWHERE
 
     def around(self, kind, text=None):
-        """The innermost part of that kind around the change, of a text if one is given."""
+        """The innermost part of that kind around the change; with `text`, one that matches it."""
         return next((part for part in reversed(self.path) if part.kind == kind and
                      (text is None or re.search(text, part.text))), None)
 
@@ -52,7 +52,7 @@ class Site:
         return self.finder.value(node)
 
     def new_value(self, node):
-        """What the compiler knows of a node after the change."""
+        """A node's compile-time value after the change."""
         begin, end = self.finder.span(node)
         text = self.finder.text[begin:end]
         for start, stop, new in reversed(self.edits):
@@ -63,7 +63,7 @@ class Site:
 
 
 def dead_children(part, value_of_node):
-    """The numbers of those children of a statement or expression that the constants switch off."""
+    """The indices of a statement's or expression's children that the constants make dead code."""
     if isinstance(part, Node):
         condition = part.children[0] if part.kind in ("ternary", "binary") else None
     else:
@@ -88,7 +88,7 @@ def never_reached(site):
 
 
 def same_value(site):
-    """Of an expression around the change the compiler knows the value, and it stays."""
+    """An expression around the change has a compile-time value that the change keeps."""
     outermost = next((part for part in site.path if isinstance(part, Node) and
                       site.value(part) is not None), None)
     return outermost is not None and site.new_value(outermost) == site.value(outermost)
@@ -116,7 +116,7 @@ def equal_arms(site):
 
 
 def array_grows(site):
-    """A local array with room that nobody uses."""
+    """A local array becomes larger than its uses need."""
     for part, bound in zip(site.path, site.path[1:]):
         # (Rows of an array of arrays are handed on as rows of so many.)
         if part.kind == "declaration" and site.operator == "constant" and \
@@ -148,7 +148,7 @@ def same_steps(site):
 
 
 def accumulates(site):
-    """A product is added to what there is for any number but 0."""
+    """Any flag but 0 makes a product add to the accumulator."""
     call = site.parent()
     return site.operator == "constant" and call.kind == "call" and \
         call.text.startswith("wgmma_") and site.node is call.children[-1] and \
@@ -167,7 +167,7 @@ def descriptor_fraction(site):
 
 
 def copies_nothing(site):
-    """`cp_async(to, there ? from : base, there ? BYTES : 0)`: of no byte the address is nobody's."""
+    """`cp_async(to, there ? from : base, there ? BYTES : 0)`: a copy of 0 bytes ignores the address."""
     call = site.around("call", "^cp_async")
     if site.operator != "bound-dropped" or site.edits[0][2] != "1" or not call:
         return False
@@ -177,7 +177,7 @@ def copies_nothing(site):
         size not in site.path and site.finder.text[start:end] == site.source(size.children[0])
 
 
-# ---- what the kernels mean by a construct
+# ---- how the kernels use a construct
 
 
 def conjunct_of_if(site, part):
@@ -191,7 +191,7 @@ def conjunct_of_if(site, part):
 
 
 def any_thread(site):
-    """Which thread does what one has to do: `if (threadIdx.x % 32 == 0)`."""
+    """The choice of the one thread that does something: `if (threadIdx.x % 32 == 0)`."""
     comparison = site.around("binary", "^(==|!=)$")
     if site.operator != "constant" or not comparison or not conjunct_of_if(site, comparison):
         return False
@@ -212,7 +212,7 @@ def only_calls(statement, names):
 
 
 def hint(site):
-    """Prefetches, more registers, leave for the next kernel to begin: time alone."""
+    """Prefetches, register increases, launch_dependents: they only save time."""
     if site.operator == "statement-deleted" and only_calls(site.path[-1], HINTS):
         return True
     branch = site.around("if")
@@ -225,7 +225,7 @@ def hint(site):
 
 
 def waits_more(site):
-    """To wait for the kernel before where there is none, or by more threads: time alone."""
+    """Waiting without need for the previous kernel, or with more threads: it only costs time."""
     branch = site.around("if")
     if not branch or not all(only_calls(child, GRID_WAITS) for child in branch.children):
         return False
@@ -234,7 +234,7 @@ def waits_more(site):
 
 
 def same_in_all_lanes(site):
-    """`__shfl_sync(ALL_LANES, threadIdx.x / 32, 0)` tells the compiler that it is."""
+    """`__shfl_sync(ALL_LANES, threadIdx.x / 32, 0)` tells the compiler that a value is warp-uniform."""
     call = site.parent()
     return site.operator == "constant" and call.kind == "call" and call.text == "__shfl_sync" and \
         site.node is call.children[3] and "threadIdx.x" in site.source(call.children[2])
@@ -250,8 +250,8 @@ def beyond_the_warp(site):
 
 
 def stages_renamed(site):
-    """The one way from a stage to its place, and the loop that initialises all of them: stages may
-    change places."""
+    """The function from a stage to its address, and the loop that initialises all stages: a
+    permutation of the stages does not matter."""
     if site.operator != "stage-off":
         return False
     if site.around("call", "^mbarrier_init$"):

@@ -316,7 +316,7 @@ def write_json(path, results, mutants, arguments, seconds):
 
 
 def weak_families(again, homes):
-    """{family: (survivors, run)} of those that were drawn again, and most of it survives."""
+    """{family: (survivors, run)} of the families whose redrawn mutants mostly survived."""
     counts = collections.defaultdict(lambda: [0, 0])
     for name, result in again.items():
         counts[homes[name]][0] += not result[0]
@@ -342,14 +342,14 @@ def report(results, mutants, known):
 
 
 def gone_survivors(known, subjects):
-    """Keys that no change of any text has."""
+    """Keys that no longer match a change of any text."""
     keys = {survivors.key_of(mutant.name) for subject in subjects for mutant in
             find_all(subject.text, "", subject.configuration.files)}
     return [key for key in known.found if key not in keys]
 
 
 def accept(results, known, gone, why):
-    """survivors.txt with the survivors of these results and without what is caught or gone."""
+    """survivors.txt with these results' survivors added, and without caught or vanished mutants."""
     found = {key: words for key, words in known.found.items() if key not in gone}
     for name, result in results.items():
         if not result[0]:
@@ -474,7 +474,7 @@ def choose(homes, families, known, mutants, arguments):
 
 
 def draw_again(results, homes, known, seed):
-    """RETRIES more of its family for each new survivor, as the seed draws them."""
+    """For each new survivor, RETRIES more mutants of its family, drawn with the seed."""
     counts = collections.Counter(homes[name] for name in survivors_of(results))
     return [name for family, count in counts.items() for name in draw(
         [n for n, home in homes.items() if home == family and n not in results and n not in known],
@@ -482,8 +482,8 @@ def draw_again(results, homes, known, seed):
 
 
 def in_turn(names, arguments):
-    """The order in which they begin: where the time may be over before all have begun, the drawn one,
-    so that each family has its share of what is run."""
+    """The order in which mutants begin. With a time limit it is the drawn order, so that each family
+    gets its share of the mutants that run."""
     return sorted(names, key=lambda n: ticket(n, arguments.seed)) if arguments.seconds else names
 
 
@@ -493,7 +493,7 @@ def drawn(arguments):
 
 
 def lenient(arguments):
-    """Whether single survivors are no failure."""
+    """Whether single survivors are tolerated."""
     return bool(arguments.sample) and drawn(arguments) and not arguments.merge
 
 
@@ -521,7 +521,7 @@ def homes_of(subjects):
 
 
 def subjects_of(configurations_, tools, arguments):
-    """Those that can run, and have a mutant that is asked for."""
+    """The configurations that can run and have a requested mutant."""
     every = [Subject(c, tools) for c in configurations_ if c.runs_with(tools)]
     if arguments.changed_since:
         files = {f'"{file}"' for file, _ in changed_since(arguments.changed_since)}

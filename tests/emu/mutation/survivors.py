@@ -43,7 +43,7 @@ def section_of(file):
 
 
 def key_of(name):
-    """What a mutant is known by; name: as Mutant.name."""
+    """The key of a mutant in survivors.txt; name: as Mutant.name."""
     return (section_of(name[0]), *name[1:])
 
 

@@ -1,5 +1,5 @@
-/* Small sizes in the place of src/ops/cuts.h, which says what they are: problems of the emulator's
- * size are cut into several chunks, rounds and parts by them. */
+/* Small values in place of those in src/ops/cuts.h, which explains them. With these, calls small
+ * enough for the emulator are split into several chunks, rounds and parts. */
 #ifndef SMELT_OPS_CUTS_H
 #define SMELT_OPS_CUTS_H
 
