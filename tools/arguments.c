@@ -73,7 +73,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_OLDER_THAN] = {"older-than", 0, "AGE", "prune: what was not used so long, as 12h or 30d",
                          NAME, FIELD(older_than), 0, 0, NULL},
     [TOOL_ALLOW_EMPTY] = {"allow-empty", 0, NULL,
-                          "import: a file or folder without a kernel is no error", FLAG,
+                          "import: accept a file or folder without a kernel", FLAG,
                           FIELD(allow_empty), 0, 0, NULL},
     [TOOL_TUNED_FOR] = {"tuned-for", 0, "NAME",
                         "use this device's tuning entries; default: the GPU's, without --arch",
@@ -87,7 +87,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_KERNEL] = NUMBER_OPTION(kernel, 0, 1, INT32_MAX,
                                   "of an operator's kernels this one alone, as show numbers them"),
     [TOOL_CONSTANTS] =
-        FLAG_OPTION(constants, 0, "what its template builds on, a header for an editor"),
+        FLAG_OPTION(constants, 0, "only constants and parts, as a header for an editor"),
     [TOOL_JSON] = FLAG_OPTION(json, 0, "one JSON document on standard output"),
     [TOOL_VERBOSE] = FLAG_OPTION(verbose, 'v', "say what is found and done; twice: in detail"),
     [TOOL_HELP] = FLAG_OPTION(help, 'h', "print this help"),

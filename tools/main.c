@@ -33,8 +33,8 @@ static const struct tool_verb verbs[] = {
      "Prints the complete CUDA source of a kernel, or of an operator's kernels one after the\n"
      "other, each under a line that says which; --kernel prints one alone. Needs neither GPU\n"
      "nor compiler; each source by itself compiles with `nvcc -arch=ARCH -cubin -x cu`.\n"
-     "With --constants it ends before the kernel's own template: constants and parts, a header\n"
-     "with which an editor resolves the template's names (.clangd reads build/constants.h).\n",
+     "With --constants it ends before the kernel's own template: the constants and parts are a\n"
+     "header with which an editor resolves the template's names (build/constants.h in .clangd).\n",
      OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(CONSTANTS) | OPTION(TUNED_FOR) |
          TOOL_COMMON,
      tool_run_emit},
@@ -83,8 +83,8 @@ static const struct tool_verb verbs[] = {
      "export  writes every entry and the tuning file into one file, for a container image or\n"
      "        another machine: there import it, or name it in SMELT_CACHE_READONLY_DIR, or\n"
      "        unpack it with tar and name the folder\n"
-     "import  adds what such a file, or a cache folder, holds; without a kernel in it that is an\n"
-     "        error, but for --allow-empty\n",
+     "import  adds the kernels in such a file or in a cache folder; if there are none, that is an\n"
+     "        error without --allow-empty\n",
      OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | OPTION(ALLOW_EMPTY) | TOOL_COMMON, tool_run_cache},
     {"doctor", "", "say what this machine has and lacks",
      "Says what was found (driver, GPUs, NVRTC, cache folder, read-only layer), what is wrong and\n"
@@ -126,7 +126,7 @@ static void print_long_help(void) {
         "  SMELT_TUNING              the tuning file; default `tuning` in the cache's folder\n"
         "  SMELT_TUNING_DISABLE=1    plans are the rule's, whatever was tuned\n"
         "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
-        "  SMELT_NVRTC_DEBUG         lines or full: kernels for a profiler, for a debugger\n"
+        "  SMELT_NVRTC_DEBUG         lines or full: compile for a profiler or a debugger\n"
         "  SMELT_TEMPLATES           a folder whose templates are used instead of the built-in "
         "ones\n"
         "  SMELT_EMULATOR            the emulator's library for check --emulate\n"
