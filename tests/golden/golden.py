@@ -9,10 +9,10 @@ headed by a line `@ NAME ARCHITECTURE SPEC`: the source's banner, its prologue l
 that repeat a row of the banner, and the parts with their arguments, in order. To add one, write its
 head line and renew.
 
-The parts' text is in no golden. Instead, this file carries out a template's directives a second
-time (engine.h in src/codegen/template has the rules) and the emitted source must hold exactly that
-text. So a golden changes when the generator, a plan or the list of parts does, and not when the
-text of a template does.
+Goldens do not contain the parts' text. Instead, this file implements the template directives
+independently (src/codegen/template/engine.h has the rules), and the emitted source must contain
+exactly the text that results. So a golden changes with the generator, a plan or the list of parts,
+but not with a template's text.
 
 Every kernel family has goldens, and every template is a part of at least one.
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""layers.py OBJECTS ROOT PREFIX: the files of a room form layers.
+"""layers.py OBJECTS ROOT PREFIX: checks that the dependencies between a folder's files have no cycles.
 
-A file and its header are one node. A node stands on another when its object uses a symbol that the other
-defines, or when its header includes the other's; following these arrows never leads back.
+A file and its header are one node. A node depends on another if its object uses a symbol that the other
+defines, or if its header includes the other's.
 OBJECTS: the folder with the room's object files; ROOT: the source folder from which their names are built;
 PREFIX: how their names begin.
 """

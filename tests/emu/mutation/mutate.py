@@ -5,24 +5,24 @@ time, and each must be caught by the emulator or by the comparison with the refe
     mutate.py --smelt build/smelt [--emulator SO --program NAME=PATH ...] [--changed-since REV]
 
 A mutant is one change of the emitted text (operators.py) that can matter (harmless.py), at a line
-that comes from templates/ or from the micro-kernels; templates/ptx is not changed, since the emulator
-has its own version of it. It is compiled and run in each configuration that has the line
-(configurations.py) until one catches it, in their order until it is known which of them catch most
-for the time that they take. Survivors that are known (survivors.py) are not run unless --known asks
-for them. A line that an engine directive repeats is one site for each time it is emitted.
+from templates/ or from the micro-kernels. Lines of templates/ptx are not mutated, since the emulator
+has its own version of them. A mutant is compiled and run in the configurations that have its line
+(configurations.py) until one catches it. They run in their listed order at first, later in the order
+of mutants caught per time. Known survivors (survivors.py) run only with --known. A line that an
+engine directive repeats is a separate site each time it is emitted.
 
-Which are run: with --changed-since REV those of lines that differ from a commit: what the author of a
-template runs. With --full of each family as many as its file says, else at most FULL. With --sample N
-so many in all, an equal share for each family, however many families there are. Otherwise all, which
-takes hours. Samples are drawn by the names and the seed alone, so that each run has the same ones and
-an edit changes its part alone. Both leave out, and name, the families that say why they are not
-settled yet (UNSETTLED), unless --family asks for them or --all for everything.
+Selection: --changed-since REV takes the mutants of lines that differ from a commit; authors of
+template changes use this. --full takes as many of each family as the family's file says, else at most
+FULL. --sample N takes N in all, in equal shares for the families. Without these, all mutants run,
+which takes hours. Samples depend only on names and seed, so they are the same in each run, and an
+edit affects only mutants that it changes. --full and --sample skip, and name, families that are not
+settled yet (UNSETTLED gives the reason), unless --family asks for one or --all for everything.
 
-A new survivor shows a gap in the tests, or cannot be caught. Either a test is added, or a filter, or
-it becomes a known one: --accept REASON adds the survivors of this run to survivors.txt, and removes
-those known ones that were caught or are gone. A survivor fails the run, but in a --sample, which every
-change of any template has to pass: there RETRIES more of the family are drawn for each survivor, and
-the family fails where most of these survive, too.
+A new survivor shows a gap in the tests, or no test can catch it. Add a test or a filter, or accept
+it: --accept REASON adds this run's survivors to survivors.txt, and removes known survivors that were
+caught or no longer exist. A survivor fails the run, except with --sample, which changes of any
+template must pass: for each survivor RETRIES more mutants of its family run, and the family fails if
+most of these survive, too.
 
 Exit status: 0 no new survivors (or few, of a sample); 1 some; 2 wrong use, or the kernels fail
 unchanged.

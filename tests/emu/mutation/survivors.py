@@ -3,9 +3,10 @@ survivors.txt. A line for each line of a template:
 
     FUNCTION :: the text of the line :: operator: change ;; another change :: why
 
-under [SECTION], the template's variant (section_of). A survivor is known by these texts alone, so that
-an edit elsewhere, or a move to another part of the variant, does not matter. When its own line changes, it is a new survivor, and the old entry matches
-nothing; `mutate.py --accept` writes the file anew. WHY is one of REASONS.
+under [SECTION], the template's variant (section_of). Only these texts identify a survivor, so edits
+elsewhere and moves to another part of the variant do not matter. If its own line changes, it counts as
+a new survivor, and the old entry matches nothing; `mutate.py --accept` rewrites the file. WHY is one
+of REASONS.
 """
 
 import collections

@@ -1,18 +1,19 @@
 /*
- * Tests of comparisons: what each operator's outputs are held to, stated here apart from the
- * harness, a table an operator (attention.c, indexer.c, ...). The tests (test_comparisons.c) write
- * right answers into the outputs, see them pass, change them, and expect of check what the table
- * says: the same error and the same bar for each metric, and a refusal by name.
+ * Tests of the comparisons in src/harness. A table per operator (attention.c, indexer.c, ...) states
+ * the metrics, bars and rules of its outputs independently of the harness. The tests
+ * (test_comparisons.c) write correct results into the outputs and check that they pass. Then they
+ * change the outputs; for each metric the harness must compute the error and bar that the table
+ * states, and name the metric or rule that fails.
  *
- * A metric, a rule or an output that the harness has and a table has not fails the test, and so
- * does an operator without a table.
+ * The test fails if a table lacks a metric, rule or output that the harness has, and if an operator
+ * has no table.
  */
 #ifndef SMELT_TEST_COMPARED_H
 #define SMELT_TEST_COMPARED_H
 
 #include "harness/check.h"
 
-/* At most so many elements has a piece, and so many rows and queries a problem, of the tables. */
+/* Limit of a piece's elements, and of rows and queries in the tables' problems. */
 enum { MOST_NUMBERS = 512, MOST_OUTPUTS = 3 };
 
 struct bench;
@@ -32,12 +33,12 @@ struct compared_metric {
         EACH_ELEMENT, /* |error| / size, the largest */
         EACH_PIECE,   /* sqrt(sum of squared errors) / size, the largest */
         ALL_PIECES,   /* sqrt(sum of all squared errors / sum of squared sizes) */
-        BY_THE_TABLE  /* its bar alone is stated; compared_pass.plants does the rest */
+        BY_THE_TABLE  /* only its bar is stated; compared_pass.plants makes the errors */
     } kind;
-    /* Sizes of a piece: sizes[count] of EACH_ELEMENT, else sizes[0]. Below 0: their negative, where
-     * nothing is to be planted. */
+    /* Sizes of a piece: sizes[count] for EACH_ELEMENT, else sizes[0]. Negative: the size is the
+     * absolute value, and the test plants no error there. */
     void (*size)(const struct bench *bench, const struct piece *piece, double *sizes);
-    /* What the value may be. parts: the sum of the squared sizes over the largest. */
+    /* The largest value that passes. parts: sum of the squared sizes divided by the largest. */
     double (*bar)(const struct bench *bench, double parts);
     double slack;                      /* errors that do not count */
     const char *outputs[MOST_OUTPUTS]; /* by name; a problem has one of them */
@@ -49,7 +50,7 @@ struct compared_rule {
     enum rule_kind {
         FINITE,        /* NaN and infinities are refused */
         NOT_NEGATIVE,  /* and numbers below 0 */
-        ZERO,          /* anything but 0 and -0; of what is added to, but what it was */
+        ZERO,          /* anything but 0 and -0; where a kernel adds, but the previous value */
         MINUS_INF,     /* anything but -inf */
         EXACT,         /* other bits */
         NO_MINUS_0,    /* NaN and -0 */
@@ -69,9 +70,9 @@ struct compared_pass {
     int problem_count;
     const struct compared_metric *metrics; /* ended by one without a name */
     const struct compared_rule *rules;     /* likewise */
-    /* Makes what `size` and `bar` need; may malloc bench->own. */
+    /* Prepares data for `size` and `bar`; may malloc bench->own. */
     void (*prepare)(struct bench *bench);
-    /* Plants what the kinds cannot: calls expect_refused. */
+    /* Plants errors that no kind covers, and calls expect_refused. */
     void (*plants)(struct bench *bench);
 };
 
@@ -81,8 +82,8 @@ struct compared {
     int pass_count;
 };
 
-/* Of all operators of a registry, which takes the place of the harness's unless it is NULL; ended
- * by NULL. */
+/* The tables of all operators, ended by NULL; and the registry that replaces the harness's, NULL:
+ * none does. */
 extern const struct compared *const compared_operators[];
 extern const struct smelt__harness_operator *const *compared_registry;
 
@@ -128,8 +129,8 @@ const struct smelt__check_result *bench_compare(struct bench *bench);
 const struct smelt__check_result *bench_compare_unit(struct bench *bench,
                                                      const struct piece *piece);
 
-/* The copy as it is must be refused for that reason, or passed (NULL), by its unit alone. Then
- * restores. */
+/* Compares the piece's unit; the copy must fail for the given reason, or pass (NULL). Then restores
+ * the copy. */
 void expect_refused(struct bench *bench, const struct piece *piece, const char *culprit);
 
 #endif

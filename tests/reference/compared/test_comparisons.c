@@ -1,5 +1,5 @@
-/* Every comparison refuses what is just beyond it, and passes what is just within: see compared.h.
- */
+/* Every comparison rejects errors just beyond its bars and accepts errors just within: see
+ * compared.h. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -223,8 +223,8 @@ static int is_near(double got, double expected, double least) {
     return fabs(got - expected) <= 1e-6 * fabs(expected) + least;
 }
 
-/* The harness must find each metric as the table has it, and refuse the first beyond its bar.
- * Returns that one's name, NULL: none. */
+/* The harness must compute each metric as the table does, and fail on the first one beyond its bar.
+ * Returns this metric's name, or NULL. */
 static const char *expect_as_measured(struct bench *bench, const char *what) {
     const char *culprit = NULL;
     struct measured found[SMELT__MOST_METRICS];
@@ -611,7 +611,7 @@ static void ends_of(struct bench *bench) {
         const int last = i + 1 == bench->piece_count || piece[1].comparison != piece->comparison;
         if (!first && !last)
             continue;
-        /* Far off, yet a number: who looks at every byte for NaN does not see it. */
+        /* A wrong number, but not NaN, so the search for unwritten elements does not find it. */
         for (int64_t k = piece->first; k < piece->first + piece->count; k++) {
             const double expected = bench->expected[piece->tensor][k];
             bench_set(bench, piece->tensor, k, isfinite(expected) ? 3 * expected + 100 : 5);
@@ -640,7 +640,7 @@ static void coverage(void **state) {
 
 /* ---- what check tries by itself -------------------------------------------------------------- */
 
-/* The problems that check makes by itself, small ones, look at every rule and every output. */
+/* The small problems of check's variations check every rule and every output. */
 static void variations_of_pass(const struct smelt__harness_operator *op,
                                const struct compared_pass *about) {
     int64_t looked[SMELT__MOST_RULES] = {0}, elements[SMELT__MOST_TENSORS] = {0};

@@ -1,7 +1,8 @@
 /*
- * What check sees of any operator, beside what its comparison says: bytes before, behind and
- * between outputs, what is not written, inputs and workspace guards that are, bits that differ from
- * run to run. A stand-in for each pass's launch writes right answers, but for the chosen defect.
+ * Tests the faults that check finds for any operator independently of its comparison: writes around
+ * outputs or into their gaps, unwritten elements, writes to inputs and workspace guards, and
+ * differences between runs. A stand-in for each pass's launch writes correct results with one chosen
+ * defect.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -55,8 +56,8 @@ static int is_output(int tensor) {
     return row_of(tensor)->role != SMELT__INPUT && act.bench->right[tensor];
 }
 
-/* An output's bytes and guards before a launch are all the same, and no result: no index, no
- * length, no -1, no number. */
+/* Before a launch all bytes of an output and its guards are equal, and form no valid result: no
+ * index, no length, no -1, no number. */
 static void expect_poison(const void *args, int tensor) {
     const unsigned char *data = data_of(args, tensor);
     const int64_t bytes = (int64_t)act.bench->placed.buffers[tensor].bytes;
@@ -201,7 +202,7 @@ static void what_is_right_passes(void) {
 
 /* ---- defects --------------------------------------------------------------------------------- */
 
-/* In the first run, or in the second, which a right first one does not excuse. */
+/* The defect is in the first run, or only in the second, which check must find, too. */
 static void not_written(int tensor) {
     const struct smelt__footprint *footprint = &act.bench->placed.footprints.tensors[tensor];
     const int64_t element = footprint->intervals[footprint->count - 1].end /
