@@ -14,6 +14,7 @@
 #include "../unit/random_spec.h"
 #include "harness/check.h"
 #include "harness/random.h"
+#include "ops/cuts.h"
 #include "second_device.h"
 #include "smelt/smelt.h"
 
@@ -79,6 +80,8 @@ static struct smelt__problem_options draw_problem(struct sweep *sweep, const cha
     if (spec.op->draw)
         spec.op->draw(spec.spec, &random, &problem);
     smelt__problem_defaults(spec.op, spec.spec, &problem);
+    if (problem.rows >= SMELT__CUT_TOPK_COLUMNS) /* the selection of such rows wants workspace */
+        problem.workspace_limit = 1 << 22;
     while (pass->multiplications(spec.spec, &problem) > MOST_WORK &&
            (problem.tokens > 1 || problem.width > 1)) {
         if (problem.tokens > 1)

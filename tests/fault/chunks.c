@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "fakes.h"
+#include "indexer_bwd_grains.params.h"
 #include "smelt/indexer_bwd.h"
 #include "smelt/indexer_topk.h"
 #include "smelt/sparse_attn.h"
@@ -128,6 +129,31 @@ static void clusters_that_fit(void **unused) {
     driver->multiprocessors = before;
 }
 
+/* The launches that find a part's grains read the lists and gradients of that part's groups: each
+ * array continues where the part before ends. Returns how many parts there are. */
+static int expect_parts(const smelt_indexer_bwd_args *args) {
+    const struct indexer_bwd_grains_params *before = NULL;
+    int parts = 0;
+    for (int i = 0; i < driver->chain_length; i++) {
+        const struct indexer_bwd_grains_params *is = (const void *)driver->chain[i].params;
+        if (is->q != args->q.data || is->weights != args->weights.data)
+            continue; /* another kernel's params */
+        if (before && is->counts != before->counts) {
+            const ptrdiff_t groups = before->groups, members = groups * is->group_queries;
+            assert_ptr_equal(is->counts, before->counts + groups);
+            assert_ptr_equal(is->members, before->members + members);
+            assert_ptr_equal(is->keys, before->keys + groups * is->key_stride);
+            assert_ptr_equal(is->grads, before->grads + members * is->key_stride);
+            assert_ptr_equal(is->reach, before->reach + members);
+        }
+        parts += !before || is->counts != before->counts;
+        assert_int_equal(is->first, parts == 1);
+        before = is;
+    }
+    assert_true(before && before->last);
+    return parts;
+}
+
 /* indexer_bwd's exact sums: for every part, the bounds of each row's addends must begin as zeros.
  * The lists kernel zeroes those of the first part; a fill before each other part zeroes its own. */
 static void bounds_of_every_part(void **unused) {
@@ -144,6 +170,7 @@ static void bounds_of_every_part(void **unused) {
     args.indices.data = address(4), args.grad.data = address(5), args.dq.data = address(6);
     args.dweights.data = address(7), args.dk.data = address(8), args.workspace = address(9);
     driver->no_fills = 1;
+    driver->chain_params = sizeof(struct indexer_bwd_grains_params);
     for (args.tokens = 1; args.tokens < 200; args.tokens++) {
         driver->fills = driver->chain_length = 0;
         assert_int_equal(
@@ -153,7 +180,9 @@ static void bounds_of_every_part(void **unused) {
             break;
     }
     driver->no_fills = 0;
+    driver->chain_params = 0;
     assert_int_equal(driver->fills, PARTS - 1);
+    assert_int_equal(expect_parts(&args), PARTS);
     assert_int_equal(driver->filled_words, ROWS * UNIT_KINDS);
     assert_in_range(driver->filled, (uintptr_t)args.workspace,
                     (uintptr_t)args.workspace + args.workspace_bytes);

@@ -12,7 +12,7 @@
 #include "runtime/tensor_map.h"
 
 enum { FAKE_LOGGED = 256, FAKE_CALL = 48, FAKE_PARAMS = 64, FAKE_UNKNOWN_ERROR = 999 };
-enum { FAKE_CHAIN = 16, FAKE_CHAIN_PARAMS = 512 };
+enum { FAKE_CHAIN = 48, FAKE_CHAIN_PARAMS = 512 };
 
 /* One of the launches since the test last set `chain_length` to 0. */
 struct fake_launch {

@@ -91,6 +91,12 @@ static int off(const void *pointer) {
     return (uintptr_t)pointer % 16 != 0;
 }
 
+/* Whether a stride, number `number` of [batch, token, head], is read and is no multiple of eight
+ * elements: those of dimensions of extent 1 may be anything. */
+static int odd_stride(const int64_t *strides, int number, int64_t extent) {
+    return extent > 1 && strides[number] % 8;
+}
+
 /* The name of the argument at fault, or NULL. */
 static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *a) {
     if (a->size != sizeof *a)
@@ -106,11 +112,13 @@ static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_
         return "scale";
     if (!a->q.data)
         return "q is NULL";
-    if (off(a->q.data) || a->q.strides[2] % 8 || a->q.strides[1] % 8)
+    if (off(a->q.data) || odd_stride(a->q.strides, 2, spec->heads) ||
+        odd_stride(a->q.strides, 1, a->tokens))
         return "q, q.strides[1] or q.strides[2]";
-    if ((!a->kv.data && a->rows > 0) || off(a->kv.data) || a->kv.strides[1] % 8)
+    if ((!a->kv.data && a->rows > 0) || off(a->kv.data) || odd_stride(a->kv.strides, 1, a->rows))
         return "kv or kv.strides[1]";
-    if (!a->out.data || off(a->out.data) || a->out.strides[2] % 8 || a->out.strides[1] % 8)
+    if (!a->out.data || off(a->out.data) || odd_stride(a->out.strides, 2, spec->heads) ||
+        odd_stride(a->out.strides, 1, a->tokens))
         return "out, out.strides[1] or out.strides[2]";
     if (!a->indices.data)
         return "indices";

@@ -71,13 +71,16 @@ static int ordinal_of(const char *name, int before) {
     return ordinal;
 }
 
-/* Reads strace's log: "PID name(...". *first: the first call that names the cache folder. */
+/* Reads strace's log: "PID name(...". *first: the first call on the way to the cache folder, whose
+ * path is walked component by component: the one that opens the scratch folder. */
 static int read_calls(const char *log, int *first) {
     static char line[65536];
+    char component[TORTURE_PATH];
     FILE *file = fopen(log, "r");
     int count = 0;
 
     REQUIRE(file);
+    snprintf(component, sizeof component, "\"%.4000s\"", strrchr(scratch, '/') + 1);
     *first = -1;
     while (fgets(line, sizeof line, file) && count < MOST_CALLS) {
         struct call *call = &calls[count];
@@ -86,7 +89,7 @@ static int read_calls(const char *log, int *first) {
             continue; /* an exit, a signal */
         call->ordinal = ordinal_of(name, count);
         memcpy(call->name, name, sizeof name);
-        if (*first < 0 && strstr(line, folder))
+        if (*first < 0 && strstr(line, component))
             *first = count;
         count++;
     }
