@@ -195,7 +195,7 @@ class Check:
 
     def run_smelt(self, *arguments):
         done = subprocess.run([self.smelt, *arguments], capture_output=True, text=True, check=False,
-                              env={**os.environ, "SMELT_TUNING_DISABLE": "1"})
+                              env={**os.environ, "SMELT_TUNING_DISABLE": "1", "SMELT_CACHE_DISABLE": "1"})
         if done.returncode:
             raise Failure(done.stderr.strip())
         return done.stdout
