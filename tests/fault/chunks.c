@@ -162,8 +162,8 @@ static void bounds_of_every_part(void **unused) {
     smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
     smelt_indexer_bwd_args args = SMELT_INDEXER_BWD_ARGS_INIT;
     smelt_indexer_bwd *indexer = NULL;
-    spec.heads = 64, spec.dim = 64, spec.topk = TOPK, spec.deterministic = 1;
-    spec.knobs = "main.exact_groups=3,variant=mma";
+    spec.heads = 16, spec.dim = 64, spec.topk = TOPK, spec.deterministic = 1;
+    spec.knobs = "main.exact_groups=3,main.group=2,variant=mma";
     assert_int_equal(smelt_indexer_bwd_create(&indexer, context, &spec), SMELT_OK);
     args.rows = ROWS, args.width = TOPK;
     args.q.data = address(1), args.k.data = address(2), args.weights.data = address(3);
