@@ -22,7 +22,8 @@ static observer observe;
 
 void set_observer(observer function);
 const void *emu_get(void);
-int cuLaunchKernelEx(const struct launch_config *config, void *function, void **parameters, void **extra);
+int cuLaunchKernelEx(const struct launch_config *config, void *function, void **parameters,
+                     void **extra);
 int cuMemsetD32Async(unsigned long long pointer, unsigned value, size_t words, void *stream);
 
 void set_observer(observer function) {
@@ -48,7 +49,8 @@ static int current_device(void) {
     return get(&device) ? -1 : device;
 }
 
-int cuLaunchKernelEx(const struct launch_config *config, void *function, void **parameters, void **extra) {
+int cuLaunchKernelEx(const struct launch_config *config, void *function, void **parameters,
+                     void **extra) {
     void *symbol = find("cuLaunchKernelEx");
     int (*launch)(const struct launch_config *, void *, void **, void **);
     memcpy(&launch, &symbol, sizeof launch);

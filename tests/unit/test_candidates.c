@@ -39,7 +39,8 @@ static void emit(const struct smelt__spec *spec, const struct smelt__arch *arch,
                  struct smelt__text *text) {
     struct smelt__message message = {0};
     struct smelt__plan plan;
-    if (smelt__plan_make(spec, arch, &plan, &message) || smelt__source_emit(&plan, NULL, text, &message))
+    if (smelt__plan_make(spec, arch, &plan, &message) ||
+        smelt__source_emit(&plan, NULL, text, &message))
         fail_msg("%s", message.text);
 }
 

@@ -121,7 +121,8 @@ static void check_deterministic(const struct smelt__plan *plan) {
     smelt__plan_print_json(plan, &first);
     smelt__plan_print_text(&again, &second);
     smelt__plan_print_json(&again, &second);
-    if (smelt__source_emit(plan, NULL, &first, &message) || smelt__source_emit(&again, NULL, &second, &message))
+    if (smelt__source_emit(plan, NULL, &first, &message) ||
+        smelt__source_emit(&again, NULL, &second, &message))
         fail_msg("%s", message.text);
     assert_int_equal(first.failed + second.failed, 0);
     assert_string_equal(first.data, second.data);
