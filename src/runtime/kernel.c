@@ -22,7 +22,7 @@ struct job {
     struct smelt__cache_key key;
     const struct smelt__nvrtc_file *compiler; /* NULL: none was found */
     char spec[SMELT__SPEC_TEXT];
-    enum smelt__patience patience;
+    enum smelt__lock_policy policy;
 };
 
 /* What a compile flight carries: the kernel, and how it was come by. The cubin stays first: the
@@ -98,9 +98,9 @@ static int lock_job(struct job *job, struct smelt__cache_lock *lock,
                     struct smelt__compiled *compiled) {
     struct smelt__cache *cache = job->context->cache;
 
-    if (job->patience == SMELT__COMPILE_TOO)
+    if (job->policy == SMELT__COMPILE_TOO)
         return 0;
-    if (job->patience != SMELT__WAIT)
+    if (job->policy != SMELT__WAIT)
         return smelt__cache_try_lock(cache, &job->key, compiler_id(job), lock, compiled);
     return smelt__cache_lock(cache, &job->key, compiler_id(job), lock, compiled);
 }
@@ -118,7 +118,7 @@ static smelt_status produce(struct job *job, int fresh, struct outcome *outcome)
     job->compiler = smelt__context_compiler(job->context);
     outcome->state = SMELT_KERNEL_CACHED;
     outcome->kept = 1;
-    if (!fresh && job->patience != SMELT__POLL &&
+    if (!fresh && job->policy != SMELT__POLL &&
         smelt__cache_lookup(cache, &job->key, compiler_id(job), compiled))
         return SMELT_OK;
     int locked = fresh || !job->compiler ? 0 : lock_job(job, &lock, compiled);
@@ -227,13 +227,13 @@ static smelt_status fly(struct job *job, struct outcome *outcome) {
     return status;
 }
 
-/* The flight may have been led by a thread with less patience than this one's. */
+/* The thread that led the flight may have had a policy that waits less than this one's. */
 static smelt_status compile_once(struct job *job, struct outcome *outcome) {
     smelt_status status;
     do
         status = fly(job, outcome);
     while (!status && outcome->busy &&
-           (job->patience == SMELT__WAIT || job->patience == SMELT__COMPILE_TOO));
+           (job->policy == SMELT__WAIT || job->policy == SMELT__COMPILE_TOO));
     return status;
 }
 
@@ -244,7 +244,7 @@ smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__p
 }
 
 smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct smelt__plan *plan,
-                                          enum smelt__patience patience,
+                                          enum smelt__lock_policy policy,
                                           struct smelt__compiled *compiled, smelt_kernel_info *info,
                                           int *busy) {
     struct job job;
@@ -256,7 +256,7 @@ smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct s
     if (status)
         return status;
     status = begin_job(&job, context, plan);
-    job.patience = patience;
+    job.policy = policy;
     if (!status)
         status = compile_once(&job, &outcome);
     if (!status) {

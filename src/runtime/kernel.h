@@ -43,7 +43,7 @@ smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__p
                                    struct smelt__compiled *compiled, smelt_kernel_info *info);
 
 /* What to do about a kernel that another process is compiling. */
-enum smelt__patience {
+enum smelt__lock_policy {
     SMELT__WAIT,       /* wait for it, until the cache's time-out */
     SMELT__DO_ELSE,    /* come back with *busy set and nothing else */
     SMELT__POLL,       /* the same, of a kernel that was busy before */
@@ -51,7 +51,7 @@ enum smelt__patience {
 };
 /* smelt__kernel_compile, which waits, with a choice. *busy is always set. */
 smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct smelt__plan *plan,
-                                          enum smelt__patience patience,
+                                          enum smelt__lock_policy policy,
                                           struct smelt__compiled *compiled, smelt_kernel_info *info,
                                           int *busy);
 
@@ -83,11 +83,12 @@ struct smelt__launch {
  * Launches a kernel on a stream. No allocation, lock, synchronisation or file access. Makes the
  * context's CUDA context current when this thread has none or another and restores what was there.
  *
- * Early: the kernel may begin while the kernel before it in the stream still runs, once all blocks
- * of that one said so (griddepcontrol.launch_dependents) or ended; its own griddepcontrol.wait
- * waits for that one's end and results. Where the architecture knows no such launch (below 9.0) the
- * stream's plain order. For the second and later kernels of a call only: the caller's earlier work
- * does not expect to be overtaken.
+ * Early (programmatic dependent launch, PDL): the kernel may begin while the kernel before it in the
+ * stream still runs, once all blocks of that one said so (griddepcontrol.launch_dependents) or
+ * ended. Before it touches memory that earlier work may still use it must execute
+ * griddepcontrol.wait, which waits for the end and the results of the kernel before it. So the first
+ * kernel of a call may be launched early, too, if it waits before it reads or writes anything, as
+ * the forward kernels do. Below 9.0, which has no such launch, the stream's plain order.
  */
 smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
                                   const struct smelt__launch *launch, struct CUstream_st *stream);

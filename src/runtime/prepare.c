@@ -25,7 +25,7 @@
 /* A kernel that another process was compiling. */
 struct aside {
     size_t index;
-    int64_t deadline_ns; /* of our patience */
+    int64_t deadline_ns; /* until which we wait */
 };
 
 /* One call's work, shared by its threads. */
@@ -76,7 +76,8 @@ static void fill_failure(const struct preparation *all, size_t index, smelt_stat
 }
 
 static smelt_status prepare_one(const struct preparation *all, size_t index,
-                                enum smelt__patience patience, smelt_kernel_info *info, int *busy) {
+                                enum smelt__lock_policy policy, smelt_kernel_info *info,
+                                int *busy) {
     const smelt_kernel_request *request = &all->requests[index];
     struct smelt__compiled compiled;
     struct smelt__plan plan;
@@ -86,7 +87,7 @@ static smelt_status prepare_one(const struct preparation *all, size_t index,
         smelt__context_plan_text(all->context, request->spec, request->arch, &plan);
     if (status)
         return status;
-    status = smelt__kernel_compile_unless(all->context, &plan, patience, &compiled, info, busy);
+    status = smelt__kernel_compile_unless(all->context, &plan, policy, &compiled, info, busy);
     free(compiled.cubin);
     return status;
 }
@@ -187,10 +188,10 @@ static void *work(void *user) {
         smelt_kernel_info info;
         int busy;
         pthread_mutex_unlock(&all->mutex);
-        enum smelt__patience patience = !item.deadline_ns                   ? SMELT__DO_ELSE
-                                        : monotonic_ns() < item.deadline_ns ? SMELT__POLL
-                                                                            : SMELT__COMPILE_TOO;
-        smelt_status status = prepare_one(all, item.index, patience, &info, &busy);
+        enum smelt__lock_policy policy = !item.deadline_ns                   ? SMELT__DO_ELSE
+                                         : monotonic_ns() < item.deadline_ns ? SMELT__POLL
+                                                                             : SMELT__COMPILE_TOO;
+        smelt_status status = prepare_one(all, item.index, policy, &info, &busy);
         if (status)
             fill_failure(all, item.index, status, smelt_last_error(), &info);
         pthread_mutex_lock(&all->mutex);
