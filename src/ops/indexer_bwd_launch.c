@@ -285,7 +285,7 @@ static smelt_status launch_finish(const struct smelt__indexer_bwd_call *call) {
     const smelt_tensor *tensor = args->dk.data        ? &args->dk
                                  : args->dk_fp32.data ? &args->dk_fp32
                                                       : &args->dk_sum;
-    const struct sparse_attn_bwd_finish_params params = {
+    const struct key_grads_finish_params params = {
         .dkv = tensor->data,
         .dkv_row_stride = tensor->strides[0],
         .mode = args->dk.data        ? FINISH_BF16
@@ -294,7 +294,7 @@ static smelt_status launch_finish(const struct smelt__indexer_bwd_call *call) {
         .batches = 1,
         .rows = (int)args->rows,
     };
-    return smelt__key_grads_finish(&dk, params);
+    return smelt__key_grads_launch_finish(&dk, params);
 }
 
 smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *call) {

@@ -208,8 +208,8 @@ smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call) {
     return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, &before, 0) : status;
 }
 
-smelt_status smelt__key_grads_finish(const struct smelt__key_grads_call *call,
-                                     struct sparse_attn_bwd_finish_params params) {
+smelt_status smelt__key_grads_launch_finish(const struct smelt__key_grads_call *call,
+                                            struct key_grads_finish_params params) {
     const int64_t threads = call->layout->key_count * (call->shape.columns / FINISH_COLUMNS);
     const int64_t blocks = smelt__divide_up(threads, call->finish->threads);
     const int64_t most = call->finish->resident_blocks;

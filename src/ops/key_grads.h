@@ -73,8 +73,9 @@ struct smelt__key_grads_call {
  * ahead of it in the stream, whose context is current. Errors: DRIVER, and launch_groups's. */
 smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call);
 
-/* The caller's tensor out of the sums, which *params lack. Errors: DRIVER. */
-smelt_status smelt__key_grads_finish(const struct smelt__key_grads_call *call,
-                                     struct sparse_attn_bwd_finish_params params);
+/* Launches key_grads_finish: the caller's tensor from the sums, which `params` lacks. Errors: DRIVER.
+ */
+smelt_status smelt__key_grads_launch_finish(const struct smelt__key_grads_call *call,
+                                            struct key_grads_finish_params params);
 
 #endif

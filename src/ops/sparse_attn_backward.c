@@ -120,7 +120,7 @@ static smelt_status launch_queries(const struct smelt__grad_call *call) {
     if (status == SMELT_OK)
         status = smelt__key_grads_launch(&dkv);
     return status == SMELT_OK && (smelt__grad_zeros(call) > 0 || call->args.dsink.data)
-               ? smelt__key_grads_finish(&dkv, smelt__grad_finish(call, &main.grid))
+               ? smelt__key_grads_launch_finish(&dkv, smelt__grad_finish(call, &main.grid))
                : status;
 }
 
@@ -134,7 +134,7 @@ static smelt_status launch_zeros(const struct smelt__grad_call *call) {
                                    (char *)call->args.workspace + call->layout.progress, 0,
                                    (size_t)zeros, 1, call->stream);
     return status == SMELT_OK && (zeros > 0 || call->args.dsink.data)
-               ? smelt__key_grads_finish(&dkv, smelt__grad_finish(call, NULL))
+               ? smelt__key_grads_launch_finish(&dkv, smelt__grad_finish(call, NULL))
                : status;
 }
 

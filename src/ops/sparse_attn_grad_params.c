@@ -225,13 +225,13 @@ static struct dq_slices slices_of(const struct smelt__grad_call *call,
     };
 }
 
-struct sparse_attn_bwd_finish_params smelt__grad_finish(const struct smelt__grad_call *call,
-                                                        const struct smelt__grad_grid *grid) {
+struct key_grads_finish_params smelt__grad_finish(const struct smelt__grad_call *call,
+                                                  const struct smelt__grad_grid *grid) {
     const smelt_sparse_attn_grad_args *args = &call->args;
     const smelt_tensor *dkv = args->dkv.data        ? &args->dkv
                               : args->dkv_fp32.data ? &args->dkv_fp32
                                                     : &args->dkv_sum;
-    struct sparse_attn_bwd_finish_params params = {
+    struct key_grads_finish_params params = {
         .dkv = dkv->data,
         .dkv_batch_stride = dkv->strides[0],
         .dkv_row_stride = dkv->strides[1],

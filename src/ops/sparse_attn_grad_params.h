@@ -17,8 +17,8 @@ smelt_status smelt__grad_main(const struct smelt__grad_call *call,
                               struct sparse_attn_bwd_params *params);
 
 /* `grid`: NULL without queries. */
-struct sparse_attn_bwd_finish_params smelt__grad_finish(const struct smelt__grad_call *call,
-                                                        const struct smelt__grad_grid *grid);
+struct key_grads_finish_params smelt__grad_finish(const struct smelt__grad_call *call,
+                                                  const struct smelt__grad_grid *grid);
 
 /* The number of floats to zero from the workspace's `progress` on: progress and dkv's sums. */
 int64_t smelt__grad_zeros(const struct smelt__grad_call *call);

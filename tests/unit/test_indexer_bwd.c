@@ -31,10 +31,10 @@ static void specs(void **state) {
 static void expansions(void **state) {
     (void)state;
     static const char *const plain[] = {"indexer_bwd_lists", "indexer_bwd_main",
-                                        "sparse_attn_bwd_finish"};
+                                        "key_grads_finish"};
     static const char *const exact[] = {
-        "indexer_bwd_lists",  "indexer_bwd_grains", "indexer_bwd_grains",    "indexer_bwd_grains",
-        "indexer_bwd_grains", "indexer_bwd_main",   "sparse_attn_bwd_finish"};
+        "indexer_bwd_lists",  "indexer_bwd_grains", "indexer_bwd_grains", "indexer_bwd_grains",
+        "indexer_bwd_grains", "indexer_bwd_main",   "key_grads_finish"};
     for (int deterministic = 0; deterministic < 2; deterministic++) {
         struct smelt__expansion expansion;
         struct smelt__message message;

@@ -7,7 +7,7 @@
 #include "codegen/families/indexer_bwd_lists.h"
 #include "codegen/families/indexer_bwd_main.h"
 #include "codegen/families/indexer_keys.h"
-#include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/key_grads_finish.h"
 #include "codegen/families/sparse_attn_keys.h"
 
 enum { MAIN }; /* members by number */
@@ -20,7 +20,7 @@ static const struct smelt__family *const kernels[] = {
     &smelt__indexer_bwd_lists,
     &smelt__indexer_bwd_grains,
     &smelt__indexer_bwd_main,
-    &smelt__sparse_attn_bwd_finish,
+    &smelt__key_grads_finish,
     NULL,
 };
 
@@ -39,8 +39,8 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
         smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__indexer_bwd_grains, pass),
                         "pass", i);
     smelt__expansion_add(expansion, spec, MAIN, pass);
-    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_finish, pass),
-                    "dqk", smelt__spec_get(spec, "dim"));
+    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__key_grads_finish, pass), "dqk",
+                    smelt__spec_get(spec, "dim"));
 }
 
 const struct smelt__family smelt__indexer_bwd = {

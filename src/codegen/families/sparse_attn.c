@@ -9,6 +9,7 @@
  */
 #include <stddef.h>
 
+#include "codegen/families/key_grads_finish.h"
 #include "codegen/families/sparse_attn.h"
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_fwd.h"
@@ -57,10 +58,10 @@ static const struct smelt__differing differing[] = {
 };
 
 static const struct smelt__family *const kernels[] = {
-    &smelt__sparse_attn_fwd,        &smelt__sparse_attn_partition,
-    &smelt__sparse_attn_bwd,        &smelt__sparse_attn_bwd_lists,
-    &smelt__sparse_attn_bwd_rows,   &smelt__sparse_attn_bwd_sum,
-    &smelt__sparse_attn_bwd_finish, NULL,
+    &smelt__sparse_attn_fwd,      &smelt__sparse_attn_partition,
+    &smelt__sparse_attn_bwd,      &smelt__sparse_attn_bwd_lists,
+    &smelt__sparse_attn_bwd_rows, &smelt__sparse_attn_bwd_sum,
+    &smelt__key_grads_finish,     NULL,
 };
 
 static const struct smelt__key keys[] = {
@@ -121,7 +122,7 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
         kernel = add_other(expansion, &smelt__sparse_attn_bwd_sum, SMELT__BACKWARD);
         smelt__spec_set(kernel, "dqk", smelt__spec_get(spec, "dqk"));
     }
-    kernel = add_other(expansion, &smelt__sparse_attn_bwd_finish, SMELT__BACKWARD);
+    kernel = add_other(expansion, &smelt__key_grads_finish, SMELT__BACKWARD);
     smelt__spec_set(kernel, "dqk", smelt__spec_get(spec, "dqk"));
 }
 

@@ -7,11 +7,10 @@
 
 /* The main kernel: dq, and dkv's sums. */
 extern const struct smelt__family smelt__sparse_attn_bwd;
-/* Ahead of it: each group's list of keys; each row's statistics. Behind it: dkv as the caller wants
- * it. In deterministic mode: the lists by keys, and the sums of the main kernel's partial rows. */
+/* Before it: each group's list of keys; each row's statistics. In deterministic mode: the lists by
+ * keys, and the sums of the main kernel's partial rows. After it: key_grads_finish. */
 extern const struct smelt__family smelt__sparse_attn_bwd_lists;
 extern const struct smelt__family smelt__sparse_attn_bwd_rows;
-extern const struct smelt__family smelt__sparse_attn_bwd_finish;
 extern const struct smelt__family smelt__sparse_attn_bwd_sum;
 
 /* Values of the key `pass` of sparse_attn_bwd_lists. */

@@ -1,9 +1,9 @@
 //@use common/base.cuh
 //@use ptx/math.cuh
 //@use sparse_attn_bwd.slices.cuh
-//@use sparse_attn_bwd_finish.params.h
+//@use key_grads_finish.params.h
 /*
- * Rows of dq out of their slices, of sparse_attn_bwd_finish.cu: a thread adds 8 columns of a row.
+ * Rows of dq out of their slices, of key_grads_finish.cu: a thread adds 8 columns of a row.
  */
 
 enum {

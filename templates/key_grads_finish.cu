@@ -3,12 +3,13 @@
 //@use ptx/grid.cuh
 //@use ptx/math.cuh
 //@use sparse_attn_bwd.columns.cuh
-//@use sparse_attn_bwd_finish.params.h
-//@use sparse_attn_bwd_finish.slices.cuh
+//@use key_grads_finish.params.h
+//@use key_grads_finish.slices.cuh
 /*
- * The last step of the backward pass of sparse attention: dkv out of its fp32 sums, whose columns
- * are in the order of sparse_attn_bwd.columns.cuh, dsink out of its parts, and rows of dq out of
- * their slices. Meaning: include/smelt/sparse_attn.h.
+ * The last kernel of a backward pass: stores a gradient by keys (sparse_attn's dkv, indexer_bwd's
+ * dk; `dkv` below) from its fp32 sums, whose columns are in the order of
+ * sparse_attn_bwd.columns.cuh. For sparse_attn also dsink from its parts, and the rows of dq that
+ * were computed in slices. Meaning: include/smelt/sparse_attn.h, include/smelt/indexer_bwd.h.
  *
  * Grid: as many blocks as the operator likes; a thread makes 8 columns of a row at a time, and goes
  * on a grid further. A warp sums a head's parts of dsink, in an order that their number alone
@@ -42,7 +43,7 @@ DEVICE void store_fp32(float *to, const float *columns, bool add) {
 }
 
 /* Number `item` of all rows' chunks. */
-DEVICE void finish_chunk(const struct sparse_attn_bwd_finish_params *params, i64 item) {
+DEVICE void finish_chunk(const struct key_grads_finish_params *params, i64 item) {
     const i64 key = item / CHUNKS;
     const int chunk = (int)(item - key * CHUNKS);
     const i64 batch = key / params->rows, row = key - batch * params->rows;
@@ -57,7 +58,7 @@ DEVICE void finish_chunk(const struct sparse_attn_bwd_finish_params *params, i64
 }
 
 /* By whole warps. */
-DEVICE void finish_dsink(const struct sparse_attn_bwd_finish_params *params, int head) {
+DEVICE void finish_dsink(const struct key_grads_finish_params *params, int head) {
     const int lane = (int)threadIdx.x % 32;
     float sum = 0.0f;
 #pragma unroll 8
@@ -71,7 +72,7 @@ DEVICE void finish_dsink(const struct sparse_attn_bwd_finish_params *params, int
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_finish_params params) {
+    KERNEL_NAME(const __grid_constant__ struct key_grads_finish_params params) {
     if (DEPENDENT_LAUNCH) {
         grid_wait();
     }

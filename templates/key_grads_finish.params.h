@@ -1,6 +1,6 @@
 /*
- * Arguments of the sparse_attn_bwd_finish kernel. Included by the host code and, by the generator,
- * by the CUDA source: plain C types only. Strides count elements.
+ * Arguments of the key_grads_finish kernel. Included by the host code and, by the generator, by the
+ * CUDA source: plain C types only. Strides count elements.
  */
 enum { FINISH_BF16, FINISH_FP32, FINISH_ADD };
 
@@ -19,7 +19,7 @@ struct dq_slices {
     int heads, tokens;
 };
 
-struct sparse_attn_bwd_finish_params {
+struct key_grads_finish_params {
     struct dq_slices dq;
     const float *sums;        /* [batches * rows, DQK] columns in the order of
                                  sparse_attn_bwd.columns.cuh */

@@ -5,13 +5,13 @@ from configurations import Check, Program
 
 
 def check(name, keys, options, **more):
-    return Check(name, f"sparse_attn:{keys},passes=backward,variant=mma", "sparse_attn_bwd_finish:dqk=128",
+    return Check(name, f"sparse_attn:{keys},passes=backward,variant=mma", "key_grads_finish:dqk=128",
                  options, **more)
 
 
 def pairs(name, keys):
     return Check(name, "sparse_attn:heads=72,dqk=512,dv=512,topk=321,passes=backward,variant=sm90",
-                 "sparse_attn_bwd_finish:dqk=512",
+                 "key_grads_finish:dqk=512",
                  f"--queries 2 --rows 400 --width 321 --valid {keys} --lists random", schedules=1,
                  variables={"SMELT_EMU_MULTIPROCESSORS": "6"})
 
@@ -20,8 +20,8 @@ def pairs(name, keys):
 COVERAGE = ("finish-far", "finish-fp32", "finish-add", "finish-slices")
 
 CONFIGURATIONS = (
-    Program("finish-alone", "gpu_bwd_finish", ("4", "sm_90a"),
-            emitted_by=("smelt", "emit", "sparse_attn_bwd_finish:dqk=128", "--arch", "sm_90a"),
+    Program("finish-alone", "gpu_key_grads_finish", ("4", "sm_90a"),
+            emitted_by=("smelt", "emit", "key_grads_finish:dqk=128", "--arch", "sm_90a"),
             report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
     check("finish-add", "heads=2,dqk=128,dv=64,topk=30,sink=1",
           "--strided --dkv add --batches 2 --queries 3 --rows 300 --seed 70 --lists adversarial"),
@@ -30,12 +30,12 @@ CONFIGURATIONS = (
     # Four groups of two queries, most of which are not there, with lists of a key and of several
     # blocks, for six thread blocks.
     Check("finish-slices", "sparse_attn:heads=24,dqk=512,dv=512,topk=200,passes=backward,variant=sm90",
-          "sparse_attn_bwd_finish:dqk=512",
+          "key_grads_finish:dqk=512",
           "--far --batches 2 --queries 2 --rows 300 --seed 75 --query-list partial --lists adversarial",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "6"}),
     # Three groups, the second of which begins within the second thread block's share.
     Check("finish-thirds", "sparse_attn:heads=24,dqk=512,dv=512,topk=200,passes=backward,variant=sm90",
-          "sparse_attn_bwd_finish:dqk=512", "--queries 6 --rows 300 --lists random", schedules=1,
+          "key_grads_finish:dqk=512", "--queries 6 --rows 300 --lists random", schedules=1,
           variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
     # Of pairs of blocks of heads, four items for six thread blocks; a key more than two blocks have.
     pairs("finish-pairs", 129),

@@ -1,7 +1,8 @@
-/* The kernel family sparse_attn_bwd_finish: dkv out of its sums, and dsink. */
+/* The kernel family key_grads_finish: a gradient by keys from its fp32 sums, and dsink. */
+#include "codegen/families/key_grads_finish.h"
+
 #include <stdio.h>
 
-#include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_keys.h"
 #include "codegen/plan/limits.h"
 
@@ -22,9 +23,9 @@ static int plan_finish(const struct smelt__spec *spec, const struct smelt__arch 
     const int wanted = arch->capability_major >= FEWER_BLOCKS_FROM ? BLOCKS - 1 : BLOCKS;
     (void)message; /* every architecture has it */
     plan->variant = "finish";
-    plan->template_name = "sparse_attn_bwd_finish.cu";
+    plan->template_name = "key_grads_finish.cu";
     smelt__plan_set_threads(plan, THREADS, most < wanted ? most : wanted);
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_finish_qk%d",
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_key_grads_finish_qk%d",
              (int)smelt__spec_get(spec, "dqk"));
     smelt__plan_add(plan, "DQK", (int)smelt__spec_get(spec, "dqk"), SMELT__FROM_SPEC,
                     "width of a KV row, elements");
@@ -38,11 +39,11 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_attn_bwd_finish = {
-    .schema = {.name = "sparse_attn_bwd_finish",
+const struct smelt__family smelt__key_grads_finish = {
+    .schema = {.name = "key_grads_finish",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = smelt__sparse_attn_check_widths},
-    .summary = "dkv out of its sums, and dsink",
+    .summary = "gradients by keys from their sums, and dsink",
     .variants = variants,
 };

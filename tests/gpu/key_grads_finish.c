@@ -4,8 +4,8 @@
  * is too coarse for the last bit of a number. Arguments: kernel_alone.h.
  */
 #include "kernel_alone.h"
+#include "key_grads_finish.params.h"
 #include "reference/bf16.h"
-#include "sparse_attn_bwd_finish.params.h"
 
 enum {
     POISON = 0xFF, /* of bf16 and of floats a NaN */
@@ -47,8 +47,7 @@ static const struct smelt__kernel *kernels[WIDTHS];
 /* Arrays of the host, and how many there are of each. */
 static struct problem {
     const struct shape *shape;
-    struct sparse_attn_bwd_finish_params
-        params; /* the device's pointers, but for what is written */
+    struct key_grads_finish_params params; /* the device's pointers, but for what is written */
     uint16_t *slices, *dq;
     int *members, *counts;
     float *sums, *parts, *dsink;
@@ -112,7 +111,7 @@ static struct dq_slices slices_of(const struct shape *shape) {
 }
 
 static void make_dkv(const struct shape *shape) {
-    struct sparse_attn_bwd_finish_params *const params = &problem.params;
+    struct key_grads_finish_params *const params = &problem.params;
     params->mode = shape->mode;
     params->batches = shape->batches;
     params->rows = shape->rows;
@@ -205,7 +204,7 @@ static int sum_position(int column) {
 }
 
 static void reference_dkv(void) {
-    const struct sparse_attn_bwd_finish_params *const params = &problem.params;
+    const struct key_grads_finish_params *const params = &problem.params;
     const int dqk = widths[problem.shape->width];
     for (int64_t i = 0; i < (int64_t)problem.sum_values; i++) {
         const int64_t key = i / dqk;
@@ -238,7 +237,7 @@ static void reference_dsink(void) {
 
 static void prepare(const void *of) {
     const struct shape *const shape = of;
-    struct sparse_attn_bwd_finish_params *const params = &problem.params;
+    struct key_grads_finish_params *const params = &problem.params;
     const size_t groups = (size_t)shape->groups;
     make_problem(shape);
     reference_dq();
@@ -255,7 +254,7 @@ static void prepare(const void *of) {
 
 static int run(const void *of, int turn) {
     const struct shape *const shape = of;
-    struct sparse_attn_bwd_finish_params params = problem.params;
+    struct key_grads_finish_params params = problem.params;
     const size_t dq_bytes = problem.dq_values * 2, heads = (size_t)shape->heads;
     void *const dsink = copy("dsink", filled(heads * 4, POISON), heads * 4);
     params.dq.dq = copy("dq", filled(dq_bytes, POISON), dq_bytes);
@@ -295,14 +294,14 @@ static int get_kernels(void) {
     int good = 1;
     for (int i = 0; i < WIDTHS && good; i++) {
         char spec[64];
-        snprintf(spec, sizeof spec, "sparse_attn_bwd_finish:dqk=%d", widths[i]);
+        snprintf(spec, sizeof spec, "key_grads_finish:dqk=%d", widths[i]);
         good = get_kernel(spec, &kernels[i]);
     }
     return good;
 }
 
 int main(int argc, char **argv) {
-    static const struct alone_test test = {.name = "gpu_bwd_finish",
+    static const struct alone_test test = {.name = "gpu_key_grads_finish",
                                            .random_cases = 20,
                                            .schedules = 2,
                                            .most_failures = 1,
