@@ -4,10 +4,17 @@
     golden.py SMELT ROOT            compare; print the first line that differs
     golden.py SMELT ROOT --renew    write today's text
 
-SMELT is the command, ROOT the repository. tests/golden/<family>.txt holds a family's goldens, each
-headed by a line `@ NAME ARCHITECTURE SPEC`: the source's banner, its prologue less the enumerators
-that repeat a row of the banner, and the parts with their arguments, in order. To add one, write its
-head line and renew.
+SMELT is the command, ROOT the repository. tests/golden/<family>.txt holds a family's tables. A table
+begins with a line `@ ARCHITECTURE SPEC KERNEL` for each of its goldens, which are its columns in that
+order. Each row is a line of their sources: of the banner, of the prologue (less the enumerators that
+repeat a row of the banner), or of the list of parts with their arguments. A row has the numbers that
+stand for # in each column (- where the golden lacks the line, + where the line has no number), or a
+single = where all columns have the line as it is written. The columns are as similar as the table is
+short: put specs of one variant into one table. To add a golden, write its `@ ARCHITECTURE SPEC` and
+renew.
+
+Tables write runs of spaces as one space and leave out lines without a word; layout.txt has the head
+of one source as it is.
 
 Goldens do not contain the parts' text. Instead, this file implements the template directives
 independently (src/codegen/template/engine.h has the rules), and the emitted source must contain
@@ -16,6 +23,7 @@ but not with a template's text.
 
 Every kernel family has goldens, and every template is a part of at least one.
 """
+import difflib
 import json
 import os
 import pathlib
@@ -27,6 +35,8 @@ MARK = re.compile(r"\s*//@(\w+)\s*(.*?)\s*$")
 ENUMERATOR = re.compile(r"^    (\w+) = (-?\d+), +/\* (.*) \*/$", re.MULTILINE)
 BANNER_ROW = re.compile(r"^ \*   ([A-Z]\w*) +(-?\d+) +\S+ +(.*)$", re.MULTILINE)
 PART = re.compile(r'^#line \d+ "templates/(.+)"$', re.MULTILINE)
+KERNEL = re.compile(r"^#define KERNEL_NAME (\w+)$", re.MULTILINE)
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.:])")
 
 
 class Failure(Exception):
@@ -165,18 +175,69 @@ def split_source(source, templates):
     return shorten(head), parts.list
 
 
-def golden_text(head, parts, earlier):
-    """`earlier`: name by list of parts, of the goldens above it in its file."""
-    same = earlier.get(tuple(parts))
-    if same:
-        return f"{head.rstrip()}\n\nparts: as {same}\n\n"
-    return f"{head.rstrip()}\n\nparts:\n" + "".join(f"  {part}\n" for part in parts) + "\n"
+class Golden:
+    """One emitted source: its head as it is, and its rows as a table has them."""
+
+    def __init__(self, arch, spec, source, templates):
+        self.head, self.parts = split_source(source, templates)
+        self.kernel = KERNEL.search(self.head)[1]
+        self.title = f"@ {arch} {spec} {self.kernel}"
+        own = {self.kernel: "KERNEL", spec: "SPEC", arch: "ARCH"}
+        text = re.sub("|".join(rf"(?<!\\w){re.escape(name)}(?![\\w,])" for name in own),
+                      lambda match: own[match[0]], self.head)
+        lines = [re.sub(" +", " ", line).strip() for line in text.split("\n")]
+        self.lines = [line for line in lines if re.search(r"\w", line)] + ["parts:"] + self.parts
+        numbers = len(self.lines) - len(self.parts)
+        self.rows = [NUMBER.sub("#", line) if i < numbers else line
+                     for i, line in enumerate(self.lines)]
+
+    def cells(self, rows):
+        """Of each of a table's rows: None, or (the numbers, the line)."""
+        at, found = 0, []
+        for row in rows:
+            if at < len(self.rows) and self.rows[at] == row:
+                line = self.lines[at]
+                found.append((",".join(NUMBER.findall(line)) if "#" in row else "", line))
+                at += 1
+            else:
+                found.append(None)
+        assert at == len(self.rows), "a row is lost"
+        return found
 
 
-def split_file(text):
-    """What is above the first golden, and [head line, text] of each."""
-    pieces = re.split(r"^(@ .*\n)", text, flags=re.MULTILINE)
-    return pieces[0], list(zip(pieces[1::2], pieces[2::2]))
+def merge(rows, more):
+    """The shortest list of rows, nearly, that has both lists in their orders."""
+    merged = []
+    for _, i, j, k, l in difflib.SequenceMatcher(None, rows, more, autojunk=False).get_opcodes():
+        merged += rows[i:j] + (more[k:l] if rows[i:j] != more[k:l] else [])
+    return merged
+
+
+def table_text(goldens):
+    rows = []
+    for golden in goldens:
+        rows = merge(rows, golden.rows)
+    columns = [golden.cells(rows) for golden in goldens]
+    text = "".join(golden.title + "\n" for golden in goldens)
+    cells = []
+    for row, found in zip(rows, zip(*columns)):
+        if None not in found and len({line for _, line in found}) == 1:
+            cells.append((["="], found[0][1]))
+        else:
+            cells.append((["-" if one is None else one[0] or "+" for one in found], row))
+    widths = [max([len(own[i]) for own, _ in cells if len(own) > i]) for i in range(len(goldens))]
+    for own, row in cells:
+        text += " ".join(cell.rjust(width) for cell, width in zip(own, widths)) + f"  {row}\n"
+    return text
+
+
+def split_tables(text):
+    """[[its @ lines], its text] of each table of a file."""
+    pieces = re.split(r"^((?:@ .*\n)+)", text, flags=re.MULTILINE)
+    if pieces[0]:
+        raise Failure("its first line does not begin with @")
+    return [(titles.splitlines(), titles + rows)
+            for titles, rows in zip(pieces[1::2], pieces[2::2])]
 
 
 class Check:
@@ -200,38 +261,50 @@ class Check:
             raise Failure(done.stderr.strip())
         return done.stdout
 
-    def check_one(self, head_line, earlier):
-        """Today's text of the golden."""
-        fields = head_line.split()
-        if len(fields) != 4:
-            raise Failure("write @ NAME ARCHITECTURE SPEC")
-        name, arch, spec = fields[1:]
-        head, parts = split_source(self.run_smelt("emit", spec, "--arch", arch), self.templates)
-        self.used.update(part.split(" ")[0] for part in parts)
-        text = golden_text(head, parts, earlier)
-        earlier.setdefault(tuple(parts), name)
-        return text
+    def emit(self, title):
+        fields = title.split()
+        if len(fields) not in (3, 4):
+            raise Failure("write @ ARCHITECTURE SPEC")
+        self.count += 1
+        arch, spec = fields[1:3]
+        golden = Golden(arch, spec, self.run_smelt("emit", spec, "--arch", arch), self.templates)
+        self.used.update(part.split(" ")[0] for part in golden.parts)
+        return golden
+
+    def compare(self, path, where, old, new):
+        """The text to keep."""
+        if new.rstrip() != old.rstrip() and not self.renew:
+            self.fail(f"{path}: {where}", first_difference(old, new, "golden"))
+        return new
 
     def check_file(self, path):
-        above, goldens = split_file(path.read_text("ascii"))
-        today, earlier = above, {}
-        for head_line, text in goldens:
-            self.count += 1
+        """The families of the file's goldens."""
+        today, families = "", set()
+        for titles, text in split_tables(path.read_text("ascii")):
+            families |= {re.split("[ :]", title)[2] for title in titles}
             try:
-                new = self.check_one(head_line, earlier)
-                if new.rstrip() != text.rstrip() and not self.renew:
-                    self.fail(f"{path}: {head_line.strip()}", first_difference(text, new, "golden"))
+                text = self.compare(path, titles[0], text,
+                                    table_text([self.emit(title) for title in titles]) + "\n")
             except Failure as failure:
-                self.fail(f"{path}: {head_line.strip()}", failure)
-                new = text
-            today += head_line + new
+                self.fail(f"{path}: {titles[0]}", failure)
+            today += text
         if self.renew:
             path.write_text(today.rstrip() + "\n", "ascii")
-        return {head_line.split()[-1].split(":")[0] for head_line, _ in goldens}
+        return families
+
+    def check_layout(self, path):
+        """The head of one source, spaces and all."""
+        title, _, text = path.read_text("ascii").partition("\n")
+        golden = self.emit(title)
+        text = self.compare(path, title, text, golden.head)
+        if self.renew:
+            path.write_text(f"{golden.title}\n{text.rstrip()}\n", "ascii")
 
     def check_all(self):
         for path in sorted(self.folder.glob("*.txt")):
-            if self.check_file(path) != {path.stem}:
+            if path.stem == "layout":
+                self.check_layout(path)
+            elif self.check_file(path) != {path.stem}:
                 self.fail(path, f"a file of goldens holds those of one family, {path.stem}")
         for family in json.loads(self.run_smelt("list", "--json"))["families"]:
             if family["kind"] == "kernel" and not (self.folder / f"{family['name']}.txt").exists():
