@@ -89,7 +89,7 @@ static void size_of_values(const struct bench *bench, const struct piece *piece,
     const double *values = bench->expected[piece->tensor] + piece->first;
     for (int64_t i = 0; i < piece->count; i++) {
         const int64_t key = i < query.wanted ? key_at(bench, &query, i) : -1;
-        const double room = 4 * tolerance(bench) * (key < 0 ? 0 : query.terms[key]);
+        const double room = 4 * (LEAST + tolerance(bench) * (key < 0 ? 0 : query.terms[key]));
         const int crowded = (i > 0 && !(values[i - 1] - values[i] > room)) ||
                             (i + 1 < piece->count && !(values[i] - values[i + 1] > room));
         sizes[i] = key < 0 ? 0 : query.terms[key];
