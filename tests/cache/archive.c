@@ -83,7 +83,7 @@ static void expect_all(struct smelt__cache *cache) {
 
 /* ---- there and back ------------------------------------------------------------------------ */
 
-static void test_there_and_back(void **state) {
+TEST(test_there_and_back) {
     struct scratch *scratch = *state;
     char path[PATH_BYTES], other[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
@@ -101,7 +101,7 @@ static void test_there_and_back(void **state) {
 }
 
 /* A layer's folder is as good as the file, and what is damaged here is replaced. */
-static void test_import_of_a_folder(void **state) {
+TEST(test_import_of_a_folder) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = make_cache(scratch, ENTRIES);
     char path[PATH_BYTES], other[PATH_BYTES];
@@ -144,7 +144,7 @@ static int export_limited(struct scratch *scratch, const char *path, rlim_t limi
 }
 
 /* However far it came: its temporary is gone, and the file that was there is as it was. */
-static void test_failed_export_leaves_nothing(void **state) {
+TEST(test_failed_export_leaves_nothing) {
     struct scratch *scratch = *state;
     char folder[PATH_BYTES], path[PATH_BYTES], inside[PATH_BYTES];
     struct smelt__cache *cache = make_cache(scratch, ENTRIES);
@@ -186,7 +186,7 @@ static void test_failed_export_leaves_nothing(void **state) {
 /* ---- what an export is ---------------------------------------------------------------------- */
 
 /* Equal contents give equal bytes, whenever and from wherever they are exported. */
-static void test_same_bytes(void **state) {
+TEST(test_same_bytes) {
     struct scratch *scratch = *state;
     char path[PATH_BYTES], again[PATH_BYTES], other[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
@@ -208,7 +208,7 @@ static void test_same_bytes(void **state) {
 }
 
 /* The promised offsets, and tar's own view of the file. */
-static void test_grammar(void **state) {
+TEST(test_grammar) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(1);
@@ -256,7 +256,7 @@ static int run(const char *const *arguments) {
 }
 
 /* Unpacked by tar it is a read-only layer. */
-static void test_unpacked_by_tar(void **state) {
+TEST(test_unpacked_by_tar) {
     struct scratch *scratch = *state;
     char path[PATH_BYTES], other[PATH_BYTES], *tuning;
     struct smelt__cache *cache = make_archive(scratch, path, other);
@@ -287,7 +287,7 @@ static void test_unpacked_by_tar(void **state) {
 
 /* ---- the file as the read-only layer ------------------------------------------------------- */
 
-static void test_as_readonly_layer(void **state) {
+TEST(test_as_readonly_layer) {
     struct scratch *scratch = *state;
     char path[PATH_BYTES], other[PATH_BYTES], link[PATH_BYTES], *tuning;
     struct smelt__cache *cache = make_archive(scratch, path, other);
@@ -322,7 +322,7 @@ static void test_as_readonly_layer(void **state) {
 }
 
 /* Export takes both layers, of one kernel the writable layer's entry. */
-static void test_export_of_both_layers(void **state) {
+TEST(test_export_of_both_layers) {
     struct scratch *scratch = *state;
     char path[PATH_BYTES], other[PATH_BYTES], both[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
@@ -382,11 +382,11 @@ static void expect_harmless(struct scratch *scratch, const char *path) {
     scratch->settings.readonly_folder = "";
 }
 
-static void test_every_byte_changed(void **state) {
+TEST(test_every_byte_changed) {
     struct scratch *scratch = *state;
     char path[PATH_BYTES], other[PATH_BYTES], damaged[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
-    uint64_t random = test_seed();
+    uint64_t random = test_seed("archive");
     unsigned char *file;
     size_t bytes;
 
@@ -433,7 +433,7 @@ struct lie {
 };
 
 /* Each lie has a right checksum around it; each is refused as a whole, with its place. */
-static void test_lies(void **state) {
+TEST(test_lies) {
     enum { COUNT = ENTRIES + ENTRIES / 3 };
     static const char index[] = "its index cannot be as long as it says",
                       tuning[] = "its tuning file cannot be where it says",
@@ -514,7 +514,7 @@ static int import_sparse(struct scratch *scratch, const char *path) {
     return now_seconds() - begin < 1 ? 0 : 4;
 }
 
-static void test_huge_sparse_file(void **state) {
+TEST(test_huge_sparse_file) {
     struct scratch *scratch = *state;
     char path[PATH_BYTES], other[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
@@ -565,7 +565,7 @@ static void expect_kept(struct smelt__cache *cache, const struct scratch *scratc
 
 /* ---- what else may stand there ------------------------------------------------------------- */
 
-static void test_refused(void **state) {
+TEST(test_refused) {
     struct scratch *scratch = *state;
     char path[PATH_BYTES], other[PATH_BYTES], strange[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
@@ -611,7 +611,7 @@ static void test_refused(void **state) {
 }
 
 /* Entries of another version travel nowhere and harm nobody. */
-static void test_other_version(void **state) {
+TEST(test_other_version) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = make_cache(scratch, 3);
     char path[PATH_BYTES], other[PATH_BYTES];
@@ -642,24 +642,4 @@ static void test_other_version(void **state) {
     smelt__cache_close(cache);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_there_and_back),
-        TEST(test_import_of_a_folder),
-        TEST(test_failed_export_leaves_nothing),
-        TEST(test_same_bytes),
-        TEST(test_grammar),
-        TEST(test_unpacked_by_tar),
-        TEST(test_as_readonly_layer),
-        TEST(test_export_of_both_layers),
-        TEST(test_every_byte_changed),
-        TEST(test_lies),
-        TEST(test_huge_sparse_file),
-        TEST(test_refused),
-        TEST(test_other_version),
-    };
-
-    return cmocka_run_group_tests_name("cache archive", tests, NULL, NULL);
-}
+TESTS("cache archive", .setup = scratch_setup, .teardown = scratch_teardown)

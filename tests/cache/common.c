@@ -214,21 +214,3 @@ double now_seconds(void) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
-
-uint64_t test_seed(void) {
-    const char *given = getenv("SMELT_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-
-    printf("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    fflush(stdout);
-    return seed;
-}
-
-/* splitmix64 */
-uint64_t next_random(uint64_t *random) {
-    uint64_t mixed = *random += 0x9e3779b97f4a7c15u;
-
-    mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
-    mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;
-    return mixed ^ (mixed >> 31);
-}

@@ -2,15 +2,7 @@
 #ifndef SMELT_TESTS_CACHE_COMMON_H
 #define SMELT_TESTS_CACHE_COMMON_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "../unit/test.h"
 
 #include "runtime/cache/internal.h"
 
@@ -60,8 +52,5 @@ int count_files(const char *folder, const char *part);
 bool under_valgrind(void);
 
 double now_seconds(void);
-/* SMELT_TEST_SEED or the time; printed, so that a failure can be repeated. */
-uint64_t test_seed(void);
-uint64_t next_random(uint64_t *random);
 
 #endif

@@ -50,7 +50,7 @@ static void use_a_little(struct scratch *scratch) {
     smelt__cache_close(cache);
 }
 
-static void test_counts_outlive_the_process(void **state) {
+TEST(test_counts_outlive_the_process) {
     struct scratch *scratch = *state;
     smelt_cache_stats stats;
 
@@ -65,7 +65,7 @@ static void test_counts_outlive_the_process(void **state) {
 }
 
 /* Records appended by many processes at once: none is lost on a local disk. */
-static void test_many_processes(void **state) {
+TEST(test_many_processes) {
     enum { PROCESSES = 12, ROUNDS = 100 };
     struct scratch *scratch = *state;
     smelt_cache_stats stats;
@@ -93,7 +93,7 @@ static void test_many_processes(void **state) {
     assert_int_equal(stats.misses, 2 + PROCESSES * ROUNDS);
 }
 
-static void test_readonly_hits(void **state) {
+TEST(test_readonly_hits) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
     smelt_cache_stats stats;
@@ -114,7 +114,7 @@ static void test_readonly_hits(void **state) {
 }
 
 /* What a parent counted and did not record yet is not its child's to record. */
-static void test_fork(void **state) {
+TEST(test_fork) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
     pid_t child;
@@ -136,7 +136,7 @@ static void test_fork(void **state) {
 }
 
 /* A process that never closes its cache is counted now and then; a killed one loses the rest. */
-static void test_never_closed(void **state) {
+TEST(test_never_closed) {
     enum { LOOKUPS = 200, AT_LEAST = 192 };
     struct scratch *scratch = *state;
     smelt_cache_stats stats;
@@ -171,11 +171,11 @@ static void make_record(unsigned char record[RECORD], char version, uint64_t eac
     put(record + 56, XXH3_64bits(record, 56));
 }
 
-static void test_damaged_file(void **state) {
+TEST(test_damaged_file) {
     struct scratch *scratch = *state;
     unsigned char file[8 * RECORD];
     char path[PATH_BYTES];
-    uint64_t random = test_seed();
+    uint64_t random = test_seed("counters");
 
     use_a_little(scratch);
     counters_path(scratch, path);
@@ -214,7 +214,7 @@ static void test_damaged_file(void **state) {
     assert_int_equal(scratch->warnings, 0);
 }
 
-static void test_strange_file(void **state) {
+TEST(test_strange_file) {
     struct scratch *scratch = *state;
     char path[PATH_BYTES], elsewhere[PATH_BYTES];
     unsigned char record[RECORD];
@@ -257,7 +257,7 @@ static void test_strange_file(void **state) {
 }
 
 /* Whatever a user has by that name is neither added to nor removed, and it is said once. */
-static void test_users_own_file(void **state) {
+TEST(test_users_own_file) {
     static const char *const contents[] = {"rows: 3", "smelt: notes on the counters", "smeltc\n",
                                            "\n"};
     struct scratch *scratch = *state;
@@ -288,7 +288,7 @@ static void test_users_own_file(void **state) {
 }
 
 /* A file that has grown is added up into one record. */
-static void test_compaction(void **state) {
+TEST(test_compaction) {
     enum { PROCESSES = 1100 };
     struct scratch *scratch = *state;
 
@@ -303,7 +303,7 @@ static void test_compaction(void **state) {
     assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
 }
 
-static void test_clear(void **state) {
+TEST(test_clear) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
 
@@ -316,21 +316,4 @@ static void test_clear(void **state) {
     assert_int_equal(stats_of(scratch).stores, 0);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_counts_outlive_the_process),
-        TEST(test_many_processes),
-        TEST(test_readonly_hits),
-        TEST(test_fork),
-        TEST(test_never_closed),
-        TEST(test_damaged_file),
-        TEST(test_strange_file),
-        TEST(test_users_own_file),
-        TEST(test_compaction),
-        TEST(test_clear),
-    };
-
-    return cmocka_run_group_tests_name("cache counters", tests, NULL, NULL);
-}
+TESTS("cache counters", .setup = scratch_setup, .teardown = scratch_teardown)

@@ -8,7 +8,7 @@
 
 enum { BYTES = 200 };
 
-static void test_round_trip(void **state) {
+TEST(test_round_trip) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     const size_t sizes[] = {64, 65, 4095, 4096, 100000, 3000000};
@@ -33,14 +33,13 @@ static void test_round_trip(void **state) {
 }
 
 /* Changing a field changes the key; the same fields give the same key, now and in later builds. */
-static void test_key(void **state) {
+TEST(test_key) {
     const char *const ab_c[] = {"ab", "c", NULL}, *const a_bc[] = {"a", "bc", NULL},
                       *const abc[] = {"abc", NULL}, *const c_ab[] = {"c", "ab", NULL};
     const char *const *const options[] = {NULL, abc, ab_c, a_bc, c_ab};
     struct smelt__cache_key keys[9], again;
     char hex[33];
 
-    (void)state;
     for (int i = 0; i < 5; i++)
         smelt__cache_key_make(&keys[i], "source", 6, options[i], "sm_90", SMELT__OUTPUT_CUBIN);
     smelt__cache_key_make(&keys[5], "source", 6, NULL, "sm_90a", SMELT__OUTPUT_CUBIN);
@@ -63,7 +62,7 @@ static void test_key(void **state) {
 }
 
 /* The offsets that the grammar promises. */
-static void test_grammar(void **state) {
+TEST(test_grammar) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(1);
@@ -108,7 +107,7 @@ static void expect_damaged(struct smelt__cache *cache, const char *path, const v
     }
 }
 
-static void test_truncated_at_every_byte(void **state) {
+TEST(test_truncated_at_every_byte) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     char path[PATH_BYTES];
@@ -126,7 +125,7 @@ static void test_truncated_at_every_byte(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_every_bit_flipped(void **state) {
+TEST(test_every_bit_flipped) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     char path[PATH_BYTES];
@@ -160,7 +159,7 @@ static void put(unsigned char *at, int width, uint64_t number) {
 }
 
 /* Lies with a right checksum, as somebody who means harm would write them. */
-static void test_malicious_headers(void **state) {
+TEST(test_malicious_headers) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     static const uint64_t sizes[] = {
@@ -205,7 +204,7 @@ static void test_malicious_headers(void **state) {
 }
 
 /* 4 GiB that are not there cost neither memory nor time. */
-static void test_huge_sparse_file(void **state) {
+TEST(test_huge_sparse_file) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     char path[PATH_BYTES];
@@ -240,7 +239,7 @@ static int see_foreign(void *user, const char *file, const smelt_kernel_info *in
 
 /* An entry of an earlier or a later version is a miss, no error, and no business of ours to remove;
  * but it takes room, and goes like others when there is none, or when all go. */
-static void test_other_version(void **state) {
+TEST(test_other_version) {
     static const uint32_t versions[] = {0, 1, 3, 1000, UINT32_MAX};
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
@@ -278,7 +277,7 @@ static void test_other_version(void **state) {
 }
 
 /* Two inputs with one name: the digest tells them apart, and a miss it is. */
-static void test_collision(void **state) {
+TEST(test_collision) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(1), other;
@@ -299,16 +298,4 @@ static void test_collision(void **state) {
     smelt__cache_close(cache);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_round_trip),        TEST(test_key),
-        TEST(test_grammar),           TEST(test_truncated_at_every_byte),
-        TEST(test_every_bit_flipped), TEST(test_malicious_headers),
-        TEST(test_huge_sparse_file),  TEST(test_other_version),
-        TEST(test_collision),
-    };
-
-    return cmocka_run_group_tests_name("cache entry", tests, NULL, NULL);
-}
+TESTS("cache entry", .setup = scratch_setup, .teardown = scratch_teardown)

@@ -27,7 +27,7 @@ static void age_entry(struct scratch *scratch, int n, long seconds) {
     set_age(path, seconds);
 }
 
-static void test_cap(void **state) {
+TEST(test_cap) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
@@ -58,7 +58,7 @@ static void test_cap(void **state) {
 }
 
 /* What was just stored stays even when it alone is above the cap. */
-static void test_cap_below_one_entry(void **state) {
+TEST(test_cap_below_one_entry) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
 
@@ -72,7 +72,7 @@ static void test_cap_below_one_entry(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_hit_renews_rarely(void **state) {
+TEST(test_hit_renews_rarely) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct stat before, after;
@@ -105,7 +105,7 @@ static void make_temporary(struct scratch *scratch, int n, char path[PATH_BYTES]
     write_file(path, "smelt\r\n\032half", 12);
 }
 
-static void test_temporaries(void **state) {
+TEST(test_temporaries) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
@@ -135,7 +135,7 @@ static void test_temporaries(void **state) {
 
 /* Old files of the user's in a cache folder, by names that are nearly or exactly smelt's: the cap,
  * the sweep, pruning and clearing leave them all. */
-static void test_others_files_stay(void **state) {
+TEST(test_others_files_stay) {
     static const char *const contents[] = {"holiday", "sme", "smelt is a fish", "\177ELF"};
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
@@ -209,7 +209,7 @@ static double timed_store(struct smelt__cache *cache, int n) {
 
 /* Thousands above the cap: each store removes a part, the oldest of what it saw, and none waits for
  * all of them; in the end the cap holds. */
-static void test_much_to_evict(void **state) {
+TEST(test_much_to_evict) {
     enum { PLANTED = 6000, LEFT = 1000, MOST_STORES = 2000 };
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
@@ -244,7 +244,7 @@ static smelt_cache_pruned prune(struct smelt__cache *cache, uint64_t max_bytes, 
     return pruned;
 }
 
-static void test_prune_to_a_size(void **state) {
+TEST(test_prune_to_a_size) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
     smelt_cache_pruned pruned;
@@ -277,7 +277,7 @@ static void test_prune_to_a_size(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_prune_by_age(void **state) {
+TEST(test_prune_by_age) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     char old[PATH_BYTES], fresh[PATH_BYTES];
@@ -306,7 +306,7 @@ static void test_prune_by_age(void **state) {
 }
 
 /* What cannot be pruned says so. */
-static void test_prune_refused(void **state) {
+TEST(test_prune_refused) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
     char path[PATH_BYTES];
@@ -319,8 +319,6 @@ static void test_prune_refused(void **state) {
     smelt__cache_close(cache);
     assert_int_equal(smelt_cache_prune(NULL, 0, 0, NULL), SMELT_ERROR_INVALID_ARGUMENT);
 }
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
 
 /* ---- what changes while it is done --------------------------------------------------------- */
 
@@ -390,7 +388,7 @@ enum way { BY_SIZE, BY_AGE, BY_STORE, WAYS };
 
 /* The oldest of five would go, and is used or renewed since it was counted: it stays, and it is not
  * counted among what went. */
-static void test_renewed_since_counted(void **state) {
+TEST(test_renewed_since_counted) {
     static void (*const meddlers[])(int folder, const char *name) = {use, use_by_seconds, replace};
     struct scratch *scratch = *state;
 
@@ -439,7 +437,7 @@ static void heal(int folder, const char *name) {
     free(entry.compiled.cubin);
 }
 
-static void test_healed_since_read(void **state) {
+TEST(test_healed_since_read) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     uint64_t sound, removed;
@@ -457,20 +455,4 @@ static void test_healed_since_read(void **state) {
     smelt__cache_close(cache);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_cap),
-        TEST(test_cap_below_one_entry),
-        TEST(test_hit_renews_rarely),
-        TEST(test_temporaries),
-        TEST(test_others_files_stay),
-        TEST(test_much_to_evict),
-        TEST(test_prune_to_a_size),
-        TEST(test_prune_by_age),
-        TEST(test_prune_refused),
-        TEST(test_renewed_since_counted),
-        TEST(test_healed_since_read),
-    };
-
-    return cmocka_run_group_tests_name("cache eviction", tests, NULL, NULL);
-}
+TESTS("cache eviction", .setup = scratch_setup, .teardown = scratch_teardown)

@@ -23,7 +23,7 @@ static mode_t mode_of(const char *path) {
     return status.st_mode & 07777;
 }
 
-static void test_folder_is_private(void **state) {
+TEST(test_folder_is_private) {
     struct scratch *scratch = *state;
     char deep[PATH_BYTES], path[PATH_BYTES];
     struct smelt__cache *cache;
@@ -71,14 +71,14 @@ static void expect_bypassed(struct scratch *scratch, const char *problem) {
     smelt__cache_close(cache);
 }
 
-static void test_no_home(void **state) {
+TEST(test_no_home) {
     struct scratch *scratch = *state;
 
     scratch->settings.folder = "";
     expect_bypassed(scratch, "HOME");
 }
 
-static void test_folder_is_a_file(void **state) {
+TEST(test_folder_is_a_file) {
     struct scratch *scratch = *state;
     char below[PATH_BYTES];
 
@@ -89,7 +89,7 @@ static void test_folder_is_a_file(void **state) {
     expect_bypassed(scratch, "Not a directory");
 }
 
-static void test_folder_writable_by_all(void **state) {
+TEST(test_folder_writable_by_all) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
 
@@ -104,7 +104,7 @@ static void test_folder_writable_by_all(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_folder_of_another(void **state) {
+TEST(test_folder_of_another) {
     struct scratch *scratch = *state;
 
     if (geteuid() != 0) {
@@ -116,7 +116,7 @@ static void test_folder_of_another(void **state) {
     expect_bypassed(scratch, "another user");
 }
 
-static void test_folder_is_a_link(void **state) {
+TEST(test_folder_is_a_link) {
     struct scratch *scratch = *state;
     char real[PATH_BYTES], trailing[PATH_BYTES];
     struct smelt__cache *cache;
@@ -137,7 +137,7 @@ static void test_folder_is_a_link(void **state) {
     expect_bypassed(scratch, "symbolic link");
 }
 
-static void test_folder_vanishes(void **state) {
+TEST(test_folder_vanishes) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
@@ -155,7 +155,7 @@ static void test_folder_vanishes(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_relative_folder(void **state) {
+TEST(test_relative_folder) {
     struct scratch *scratch = *state;
     int before = open(".", O_RDONLY | O_DIRECTORY);
     struct smelt__cache *cache;
@@ -229,7 +229,7 @@ static void make_anothers(const char *path) {
         make_empty(path); /* only root can give files away */
 }
 
-static void test_in_place_of_an_entry(void **state) {
+TEST(test_in_place_of_an_entry) {
     static void (*const make[])(const char *) = {make_link,
                                                  make_fifo,
                                                  make_folder,
@@ -268,7 +268,7 @@ static void test_in_place_of_an_entry(void **state) {
 }
 
 /* A folder with something in it is not ours to delete. */
-static void test_full_folder_in_place_of_an_entry(void **state) {
+TEST(test_full_folder_in_place_of_an_entry) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     char path[PATH_BYTES], inside[PATH_BYTES];
@@ -286,7 +286,7 @@ static void test_full_folder_in_place_of_an_entry(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_subfolder_is_not_ours(void **state) {
+TEST(test_subfolder_is_not_ours) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     char path[PATH_BYTES], real[PATH_BYTES];
@@ -303,7 +303,7 @@ static void test_subfolder_is_not_ours(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_readonly_layer_is_checked(void **state) {
+TEST(test_readonly_layer_is_checked) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
     char path[PATH_BYTES];
@@ -378,7 +378,7 @@ static int use_readonly_folder(struct scratch *scratch) {
     return 0;
 }
 
-static void test_readonly_folder(void **state) {
+TEST(test_readonly_folder) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     char path[PATH_BYTES];
@@ -412,7 +412,7 @@ static int use_full_disk(struct scratch *scratch) {
     return 0;
 }
 
-static void test_full_disk(void **state) {
+TEST(test_full_disk) {
     struct scratch *scratch = *state;
 
     in_child(scratch, use_full_disk);
@@ -448,7 +448,7 @@ static int use_few_descriptors(struct scratch *scratch) {
     return 0;
 }
 
-static void test_few_descriptors(void **state) {
+TEST(test_few_descriptors) {
     struct scratch *scratch = *state;
 
     in_child(scratch, use_few_descriptors);
@@ -490,7 +490,7 @@ static int see_entry(void *user, const char *file, const smelt_kernel_info *info
     return seen->stop_after != 0 && seen->calls >= seen->stop_after;
 }
 
-static void test_walk_verify_clear(void **state) {
+TEST(test_walk_verify_clear) {
     enum { ENTRIES = 20 };
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
@@ -528,19 +528,4 @@ static void test_walk_verify_clear(void **state) {
     smelt__cache_close(cache);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_folder_is_private),     TEST(test_no_home),
-        TEST(test_folder_is_a_file),      TEST(test_folder_writable_by_all),
-        TEST(test_folder_of_another),     TEST(test_folder_is_a_link),
-        TEST(test_folder_vanishes),       TEST(test_relative_folder),
-        TEST(test_in_place_of_an_entry),  TEST(test_full_folder_in_place_of_an_entry),
-        TEST(test_subfolder_is_not_ours), TEST(test_readonly_layer_is_checked),
-        TEST(test_readonly_folder),       TEST(test_full_disk),
-        TEST(test_few_descriptors),       TEST(test_walk_verify_clear),
-    };
-
-    return cmocka_run_group_tests_name("cache folder", tests, NULL, NULL);
-}
+TESTS("cache folder", .setup = scratch_setup, .teardown = scratch_teardown)

@@ -38,7 +38,7 @@ static int finds(struct smelt__cache *cache, const struct smelt__cache_key *key,
 }
 
 /* Neither kind is stored as the other, and each is found as what it is. */
-static void test_kinds(void **state) {
+TEST(test_kinds) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key emulated = emulated_key(), gpu = gpu_key();
@@ -64,7 +64,7 @@ static void test_kinds(void **state) {
 }
 
 /* A folder of the emulator's kernels serves nobody as a read-only layer. */
-static void test_emulated_is_no_layer(void **state) {
+TEST(test_emulated_is_no_layer) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = emulated_key();
@@ -105,7 +105,7 @@ static void forge(const char *folder, bool lie) {
 }
 
 /* Whatever folder, layer or export it comes from. */
-static void test_forged_kind(void **state) {
+TEST(test_forged_kind) {
     struct scratch *scratch = *state;
     struct smelt__cache_key gpu = gpu_key();
     char forged[PATH_BYTES], archive[PATH_BYTES];
@@ -151,7 +151,7 @@ static void test_forged_kind(void **state) {
 /* ---- which entry ----------------------------------------------------------------------------- */
 
 /* An entry under another kernel's name is damage. */
-static void test_renamed_entry(void **state) {
+TEST(test_renamed_entry) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     char from[PATH_BYTES], to[PATH_BYTES];
@@ -166,7 +166,7 @@ static void test_renamed_entry(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_exact_and_any(void **state) {
+TEST(test_exact_and_any) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__compiler_id rebuilt = compiler_new;
@@ -190,7 +190,7 @@ static void test_exact_and_any(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_readonly_layer(void **state) {
+TEST(test_readonly_layer) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
     struct smelt__cache_key key = key_number(1);
@@ -229,7 +229,7 @@ static void test_readonly_layer(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_forget(void **state) {
+TEST(test_forget) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(1);
@@ -255,7 +255,7 @@ static void test_forget(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_disable_and_recompile(void **state) {
+TEST(test_disable_and_recompile) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache;
 
@@ -279,12 +279,11 @@ static void test_disable_and_recompile(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_no_cache_at_all(void **state) {
+TEST(test_no_cache_at_all) {
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
     struct smelt__cache_key key = key_number(1);
 
-    (void)state;
     assert_int_equal(smelt__cache_lookup(NULL, &key, &compiler_new, &compiled), 0);
     assert_int_equal(smelt__cache_lock(NULL, &key, &compiler_new, &lock, &compiled), 0);
     smelt__cache_unlock(NULL, &lock);
@@ -301,7 +300,7 @@ static int compare_doubles(const void *a, const void *b) {
 
 /* Prints the time; the bar of 300 µs is checked at ten times that, for slow machines and
  * sanitizers. */
-static void test_warm_hit_time(void **state) {
+TEST(test_warm_hit_time) {
     enum { ROUNDS = 201, CUBIN = 100000 };
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
@@ -323,15 +322,4 @@ static void test_warm_hit_time(void **state) {
     smelt__cache_close(cache);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_kinds),         TEST(test_forged_kind),           TEST(test_emulated_is_no_layer),
-        TEST(test_renamed_entry), TEST(test_exact_and_any),         TEST(test_readonly_layer),
-        TEST(test_forget),        TEST(test_disable_and_recompile), TEST(test_no_cache_at_all),
-        TEST(test_warm_hit_time),
-    };
-
-    return cmocka_run_group_tests_name("cache lookup", tests, NULL, NULL);
-}
+TESTS("cache lookup", .setup = scratch_setup, .teardown = scratch_teardown)

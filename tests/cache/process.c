@@ -130,14 +130,14 @@ static int obtain_one(struct scratch *scratch, struct smelt__cache *cache, int n
     return obtain(scratch, cache, 0);
 }
 
-static void test_two_processes_one_key(void **state) {
+TEST(test_two_processes_one_key) {
     struct scratch *scratch = *state;
 
     run_children(scratch, obtain_one, 2);
     assert_int_equal(compiles(scratch, 0), 1);
 }
 
-static void test_local_scope(void **state) {
+TEST(test_local_scope) {
     struct scratch *scratch = *state;
 
     scratch->settings.lock = SMELT_CACHE_LOCK_LOCAL;
@@ -145,7 +145,7 @@ static void test_local_scope(void **state) {
     assert_int_equal(compiles(scratch, 0), 1);
 }
 
-static void test_locks_off(void **state) {
+TEST(test_locks_off) {
     struct scratch *scratch = *state;
 
     scratch->settings.lock = SMELT_CACHE_LOCK_OFF;
@@ -174,7 +174,7 @@ static void expect_counts(struct scratch *scratch, uint64_t requests, uint64_t m
     smelt__cache_close(cache);
 }
 
-static void test_processes_and_keys(void **state) {
+TEST(test_processes_and_keys) {
     struct scratch *scratch = *state;
 
     run_children(scratch, obtain_all, PROCESSES);
@@ -198,7 +198,7 @@ static void *thread_obtains(void *user) {
     return NULL;
 }
 
-static void test_threads_of_one_process(void **state) {
+TEST(test_threads_of_one_process) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct thread threads[8];
@@ -267,7 +267,7 @@ static void *kill_later(void *user) {
     return NULL;
 }
 
-static void test_holder_killed(void **state) {
+TEST(test_holder_killed) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(0);
@@ -290,7 +290,7 @@ static void test_holder_killed(void **state) {
     smelt__cache_close(cache);
 }
 
-static void test_holder_stopped(void **state) {
+TEST(test_holder_stopped) {
     struct scratch *scratch = *state;
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
@@ -314,7 +314,7 @@ static void test_holder_stopped(void **state) {
 }
 
 /* The entry appears while its lock is held by somebody who never lets go. */
-static void test_entry_appears(void **state) {
+TEST(test_entry_appears) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(0);
@@ -343,7 +343,7 @@ static int live_on(struct scratch *scratch, struct smelt__cache *cache, int numb
 }
 
 /* A child forked while a lock is held, which outlives it, must not keep it. */
-static void test_fork_while_held(void **state) {
+TEST(test_fork_while_held) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(0);
@@ -377,7 +377,7 @@ static int unlock_in_child(struct scratch *scratch, struct smelt__cache *cache, 
     return fcntl(number, F_GETFD) < 0 ? -1 : 0;
 }
 
-static void test_unlock_in_child(void **state) {
+TEST(test_unlock_in_child) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(0);
@@ -393,7 +393,7 @@ static void test_unlock_in_child(void **state) {
 }
 
 /* No lock file can be had: every process compiles, with one warning. */
-static void test_no_lock_file(void **state) {
+TEST(test_no_lock_file) {
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     char path[PATH_BYTES];
@@ -437,10 +437,10 @@ static int churn(struct scratch *scratch, struct smelt__cache *cache, int number
     return smelt__cache_counts(cache).errors == 0 && scratch->warnings == 0 ? 0 : -1;
 }
 
-static void test_churn(void **state) {
+TEST(test_churn) {
     struct scratch *scratch = *state;
 
-    seed = test_seed();
+    seed = test_seed("process");
     scratch->settings.cap_bytes = 3 * (544 + BYTES + 16);
     run_children(scratch, churn, 8);
     assert_in_range(count_files(scratch->cache, ".smelt"), 1, 8);
@@ -461,14 +461,14 @@ static int obtain_for_ever(struct scratch *scratch, struct smelt__cache *cache, 
 }
 
 /* Processes killed at random moments leave nothing but temporaries: no entry is ever bad. */
-static void test_kill_at_random(void **state) {
+TEST(test_kill_at_random) {
     enum { VICTIMS = 4, KILLS = 40 };
     struct scratch *scratch = *state;
     struct smelt__cache *cache = cache_begin(scratch);
     uint64_t random, removed;
     pid_t victims[VICTIMS];
 
-    random = seed = test_seed();
+    random = seed = test_seed("process");
     for (int i = 0; i < VICTIMS; i++)
         victims[i] = start_child(scratch, obtain_for_ever, i, NULL);
     for (int i = 0; i < KILLS; i++) {
@@ -487,24 +487,4 @@ static void test_kill_at_random(void **state) {
     smelt__cache_close(cache);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_two_processes_one_key),
-        TEST(test_local_scope),
-        TEST(test_locks_off),
-        TEST(test_processes_and_keys),
-        TEST(test_threads_of_one_process),
-        TEST(test_holder_killed),
-        TEST(test_holder_stopped),
-        TEST(test_entry_appears),
-        TEST(test_fork_while_held),
-        TEST(test_unlock_in_child),
-        TEST(test_no_lock_file),
-        TEST(test_churn),
-        TEST(test_kill_at_random),
-    };
-
-    return cmocka_run_group_tests_name("cache processes", tests, NULL, NULL);
-}
+TESTS("cache processes", .setup = scratch_setup, .teardown = scratch_teardown)

@@ -203,7 +203,7 @@ static void make_path(const char *base, char paths[LEVELS][PATH_BYTES]) {
     own(file, user, user);
 }
 
-static void test_every_component(void **state) {
+TEST(test_every_component) {
     struct scratch *scratch = *state;
     static const uid_t users[] = {0, USER};
     char base[PATH_BYTES], paths[LEVELS][PATH_BYTES], made[PATH_BYTES];
@@ -236,7 +236,7 @@ static void test_every_component(void **state) {
 /* ---- what stands on it --------------------------------------------------------------------- */
 
 /* A cache, an exported file, a read-only layer and a tuning file below another's link. */
-static void test_layers_behind_anothers_link(void **state) {
+TEST(test_layers_behind_anothers_link) {
     struct scratch *scratch = *state;
     char aside[PATH_BYTES], link[PATH_BYTES], below[PATH_BYTES], why[512];
     struct smelt__cache *cache;
@@ -304,7 +304,7 @@ static int lock_in_child(struct scratch *scratch, uid_t locker) {
     return 0;
 }
 
-static void test_node_folder(void **state) {
+TEST(test_node_folder) {
     static const struct {
         uid_t owner; /* 0: the locker */
         mode_t bits;
@@ -338,18 +338,10 @@ static void test_node_folder(void **state) {
     }
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(test_every_component),
-        TEST(test_layers_behind_anothers_link),
-        TEST(test_node_folder),
-    };
-
     if (geteuid() != 0) {
         puts("needs root, to give folders and links away");
         return SKIPPED;
     }
-    return cmocka_run_group_tests_name("cache trust", tests, NULL, NULL);
+    return RUN_TESTS("cache trust", .setup = scratch_setup, .teardown = scratch_teardown);
 }

@@ -5,16 +5,8 @@
  *     emu_driver FOLDER      of the kernels; SMELT_CUDA names the emulator
  */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "emu/emulator.h"
 #include "runtime/driver/cuda_abi.h"
 
@@ -184,8 +176,7 @@ static int launch(const char *name, const CUlaunchConfig *config, CUdeviceptr da
 
 /* ---- fills ----------------------------------------------------------------------------------- */
 
-static void test_fills(void **state) {
-    (void)state;
+TEST(test_fills) {
     CUdeviceptr data = make_words();
     assert_int_equal(cuda.cuMemsetD8Async(data + 5, 0xab, 2, NULL), 0);
     assert_int_equal(cuda.cuMemsetD32Async(data + 16, 0x12345678, 3, NULL), 0);
@@ -196,8 +187,7 @@ static void test_fills(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
-static void test_fills_refused(void **state) {
-    (void)state;
+TEST(test_fills_refused) {
     CUdeviceptr data = make_words();
     CUcontext context;
     assert_int_equal(cuda.cuMemsetD32Async(data + 2, 1, 1, NULL), INVALID_VALUE);
@@ -217,8 +207,7 @@ static void test_fills_refused(void **state) {
 }
 
 /* What a kernel must not touch, the operator's own fills must not, either. */
-static void test_forbidden_fill(void **state) {
-    (void)state;
+TEST(test_forbidden_fill) {
     CUdeviceptr data = make_words();
     emulator->forbid(data + 40, 4);
     assert_int_equal(cuda.cuMemsetD8Async(data, 1, 40, NULL), 0);
@@ -240,10 +229,9 @@ static size_t free_bytes(void) {
 }
 
 /* Like a GPU it says when its memory is out, which is the machine's; nobody is killed for it. */
-static void test_out_of_memory(void **state) {
+TEST(test_out_of_memory) {
     const size_t sizes[] = {(size_t)1 << 46, (size_t)1 << 38, SIZE_MAX, SIZE_MAX - 4096};
     CUdeviceptr data = 77;
-    (void)state;
     use_capability(9, 0);
     const size_t left = free_bytes();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -271,10 +259,9 @@ static int add_one(const int *words, int to, int from) {
 
 /* What is lent is the device's, to the byte and until it is taken back; ranges that overlap are
  * one. */
-static void test_lent_memory(void **state) {
+TEST(test_lent_memory) {
     static int words[8] = {10};
     const uint64_t first = (uint64_t)(uintptr_t)words;
-    (void)state;
     use_capability(9, 0);
     assert_int_equal(add_one(words, 1, 0), LAUNCH_FAILED);
     assert_int_equal(emulator->report(0).kind, EMU_BOUNDS);
@@ -323,8 +310,7 @@ static void settle(CUdeviceptr data) {
 }
 
 /* Early launches overlap; a fill between them keeps the second from it. */
-static void test_fill_between_launches(void **state) {
-    (void)state;
+TEST(test_fill_between_launches) {
     CUdeviceptr data = make_words();
     assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
     assert_int_equal(launch_chained(data + 8, data + 4, 0, 1), LAUNCH_FAILED);
@@ -338,8 +324,7 @@ static void test_fill_between_launches(void **state) {
 }
 
 /* A launch that does not wait may end before the one ahead of it: the fill follows it alone. */
-static void test_fill_beside_a_launch(void **state) {
-    (void)state;
+TEST(test_fill_beside_a_launch) {
     CUdeviceptr data = make_words();
     assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
     assert_int_equal(launch_chained(data + 8, data + 40, 0, 1), 0);
@@ -357,8 +342,7 @@ static void test_fill_beside_a_launch(void **state) {
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-static void test_three_dimensions(void **state) {
-    (void)state;
+TEST(test_three_dimensions) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(5, 3, 4);
     assert_int_equal(launch("where", &config, data), 0);
@@ -378,8 +362,7 @@ static int refused_shape(CUdeviceptr data, size_t member, unsigned value) {
     return launch("where", &config, data);
 }
 
-static void test_shapes_refused(void **state) {
-    (void)state;
+TEST(test_shapes_refused) {
     static const struct {
         size_t member;
         unsigned value;
@@ -405,8 +388,7 @@ static void test_shapes_refused(void **state) {
 }
 
 /* More than 48 KB is to be asked for, and each architecture has its most. */
-static void test_shared_memory(void **state) {
-    (void)state;
+TEST(test_shared_memory) {
     static const struct {
         int major, minor, kilobytes;
     } most[] = {{8, 0, 163}, {8, 6, 99}, {8, 9, 99}, {9, 0, 227}, {10, 0, 227}, {12, 0, 99}};
@@ -432,8 +414,7 @@ static void test_shared_memory(void **state) {
 
 /* What a launch did not ask for is not there, though the text may not say what there is, or say it
  * of another plan: it ends, and what later launches meet there is not of an earlier one. */
-static void test_beyond_shared_memory(void **state) {
-    (void)state;
+TEST(test_beyond_shared_memory) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(1, 1, 1);
     config.sharedMemBytes = 128;
@@ -448,8 +429,7 @@ static void test_beyond_shared_memory(void **state) {
     cuda.cuMemFree_v2(data);
 }
 
-static void test_launch_refused(void **state) {
-    (void)state;
+TEST(test_launch_refused) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(1, 1, 1);
     CUcontext context;
@@ -476,8 +456,7 @@ static void expect_race(int result) {
 }
 
 /* What one stream writes another may use when the host has waited for the first. */
-static void test_streams(void **state) {
-    (void)state;
+TEST(test_streams) {
     CUdeviceptr data = make_words();
     CUstream one, other, blocking;
     CUevent event;
@@ -512,8 +491,7 @@ static void test_streams(void **state) {
 
 /* A slow operation is ahead of what follows it on its stream alone, and not of an early launch that
  * does not wait. */
-static void test_slow_producer(void **state) {
-    (void)state;
+TEST(test_slow_producer) {
     CUdeviceptr data = make_words();
     CUstream one, other;
     assert_int_equal(cuda.cuStreamCreate(&one, CU_STREAM_NON_BLOCKING), 0);
@@ -554,8 +532,7 @@ static void leave_second(void) {
     assert_int_equal(unsetenv("SMELT_EMU_DEVICES"), 0);
 }
 
-static void test_device_numbers(void **state) {
-    (void)state;
+TEST(test_device_numbers) {
     static const int attribute = CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
     int number = 0;
     unsigned long long first = 0, second = 0;
@@ -583,8 +560,7 @@ static void test_device_numbers(void **state) {
 }
 
 /* Functions, streams and events belong to the context that was current when they were made. */
-static void test_contexts_not_mixed(void **state) {
-    (void)state;
+TEST(test_contexts_not_mixed) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(1, 1, 1);
     CUstream first, second;
@@ -615,8 +591,7 @@ static void test_contexts_not_mixed(void **state) {
 }
 
 /* A kernel reaches the memory of its own device alone: what was allocated, reserved and lent. */
-static void test_memory_of_devices(void **state) {
-    (void)state;
+TEST(test_memory_of_devices) {
     static int words[4], others[4];
     const uint64_t host = (uint64_t)(uintptr_t)words, other = (uint64_t)(uintptr_t)others;
     CUdeviceptr first = make_words(), second[3], data;
@@ -646,8 +621,7 @@ static void test_memory_of_devices(void **state) {
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static void test_bad_device_count(void **state) {
-    (void)state;
+TEST(test_bad_device_count) {
     const char *text = NULL;
     assert_int_equal(setenv("SMELT_EMU_DEVICES", "9", 1), 0);
     assert_int_equal(cuda.cuInit(0), INVALID_VALUE);
@@ -657,8 +631,7 @@ static void test_bad_device_count(void **state) {
 }
 
 /* A number of multiprocessors that is none is refused, by name, with what is legal. */
-static void test_multiprocessors(void **state) {
-    (void)state;
+TEST(test_multiprocessors) {
     static const char variable[] = "SMELT_EMU_MULTIPROCESSORS";
     static const char *const bad[] = {"0", "-1", "many", "3x", " 3", "1025", "4294967298"};
     const char *text = NULL;
@@ -692,8 +665,7 @@ static void test_multiprocessors(void **state) {
 
 /* That several blocks write one place is a race, unless that was allowed; that one reads there what
  * another wrote is one all the same. */
-static void test_rewritable(void **state) {
-    (void)state;
+TEST(test_rewritable) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(3, 1, 1);
     assert_int_equal(cuda.cuMemsetD32Async(data, 0, 2, NULL), 0);
@@ -720,7 +692,7 @@ static void test_rewritable(void **state) {
 
 /* What nobody wrote is a large number, now above 0 and now below, and the same to a whole warp. Of
  * neighbours one is above and the other below; arrays are not the same. */
-static void test_unwritten(void **state) {
+TEST(test_unwritten) {
     enum {
         TURNS = 8,
         KINDS = 9,
@@ -730,7 +702,6 @@ static void test_unwritten(void **state) {
         ABOVE = 0x7f7f7f7f,
         BELOW = (int)0xfefefefe
     };
-    (void)state;
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(1, 1, 1);
     assert_int_equal(launch("unwritten", &config, data), 0);
@@ -767,8 +738,7 @@ static int launch_cluster(const char *name, CUdeviceptr data, CUlaunchConfig con
     return launch(name, &config, data);
 }
 
-static void test_clusters(void **state) {
-    (void)state;
+TEST(test_clusters) {
     CUdeviceptr data = make_words();
     assert_int_equal(launch_cluster("rank", data, shape(4, 2, 1), 2, 2, 1), 0);
     static const int ranks[] = {0, 1, 0, 1, 2, 3, 2, 3};
@@ -785,8 +755,7 @@ static void test_clusters(void **state) {
 }
 
 /* __cluster_dims__ counts by itself, and a launch cannot say otherwise. */
-static void test_cluster_of_the_kernel(void **state) {
-    (void)state;
+TEST(test_cluster_of_the_kernel) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(6, 1, 1);
     static const int ranks[] = {0, 1, 0, 1, 0, 1};
@@ -800,35 +769,10 @@ static void test_cluster_of_the_kernel(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fills),
-        cmocka_unit_test(test_fills_refused),
-        cmocka_unit_test(test_forbidden_fill),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_lent_memory),
-        cmocka_unit_test(test_fill_between_launches),
-        cmocka_unit_test(test_fill_beside_a_launch),
-        cmocka_unit_test(test_three_dimensions),
-        cmocka_unit_test(test_shapes_refused),
-        cmocka_unit_test(test_shared_memory),
-        cmocka_unit_test(test_beyond_shared_memory),
-        cmocka_unit_test(test_launch_refused),
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_slow_producer),
-        cmocka_unit_test(test_device_numbers),
-        cmocka_unit_test(test_contexts_not_mixed),
-        cmocka_unit_test(test_memory_of_devices),
-        cmocka_unit_test(test_bad_device_count),
-        cmocka_unit_test(test_multiprocessors),
-        cmocka_unit_test(test_rewritable),
-        cmocka_unit_test(test_unwritten),
-        cmocka_unit_test(test_clusters),
-        cmocka_unit_test(test_cluster_of_the_kernel),
-    };
     if (argc != 2) {
         fprintf(stderr, "usage: emu_driver FOLDER\n");
         return 2;
     }
     folder = argv[1];
-    return cmocka_run_group_tests(tests, open_all, NULL);
+    return RUN_TESTS("driver", .group_setup = open_all);
 }

@@ -3,14 +3,8 @@
  * of two warps meet, release and acquire in a random order, and after each step every clock is
  * compared. SMELT_TEST_SEED repeats a run.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "../unit/random.h"
+#include "../unit/test.h"
 #include "emu/memory/clock.h"
 
 enum {
@@ -266,9 +260,8 @@ static void end(void) {
     }
 }
 
-static void random_gangs(void **state) {
+TEST(random_gangs) {
     struct random random = random_begin("test_clock");
-    (void)state;
     for (int gang = 0; gang < GANGS; gang++) {
         begin();
         for (int step = 0; step < STEPS; step++) {
@@ -280,7 +273,4 @@ static void random_gangs(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_gangs)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("clock")

@@ -2,15 +2,8 @@
  * The emulator's address maps: against the PTX ISA's own layouts, evaluated as CuTe writes them,
  * against walks element by element, and against places recorded on an H200.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "../unit/random.h"
+#include "../unit/test.h"
 #include "emu/formats/layout.h"
 
 #include "operands_h200.inc"
@@ -30,8 +23,7 @@ static uint32_t swizzled(uint32_t address, int span) {
     return address;
 }
 
-static void swizzle(void **state) {
-    (void)state;
+TEST(swizzle) {
     static const struct {
         uint32_t address;
         int span;
@@ -79,8 +71,7 @@ static uint64_t descriptor(uint32_t address, uint32_t leading, uint32_t stride, 
 }
 
 /* The examples of "Strides": exact layouts for 16 rows, here with one instruction's depth. */
-static void documented_operands(void **state) {
-    (void)state;
+TEST(documented_operands) {
     static const struct {
         bool transposed;
         int element_bytes, span, leading, stride; /* offsets in elements */
@@ -145,8 +136,7 @@ static struct emu_operand random_operand(struct random *random) {
     return operand;
 }
 
-static void canonical_operands(void **state) {
-    (void)state;
+TEST(canonical_operands) {
     struct random random = random_begin("canonical_operands");
     for (int i = 0; i < 400; i++) {
         struct emu_operand operand = random_operand(&random);
@@ -165,8 +155,7 @@ static void canonical_operands(void **state) {
 }
 
 /* Where an H200 was seen to read, with descriptors of every kind. */
-static void recorded_operands(void **state) {
-    (void)state;
+TEST(recorded_operands) {
     for (int i = 0; i < COUNT(recorded); i++) {
         struct emu_operand operand;
         emu_operand_decode(&operand,
@@ -181,8 +170,7 @@ static void recorded_operands(void **state) {
 }
 
 /* The pieces hold the elements' bytes and nothing else, and a load brings them in order. */
-static void pieces_and_loads(void **state) {
-    (void)state;
+TEST(pieces_and_loads) {
     struct random random = random_begin("pieces_and_loads");
     enum { BASE = 1024, MEMORY = 128 * 1024 };
     static uint8_t memory[MEMORY], wanted[MEMORY], named[MEMORY], rows[256][32];
@@ -214,8 +202,7 @@ static void pieces_and_loads(void **state) {
     }
 }
 
-static void bad_operands(void **state) {
-    (void)state;
+TEST(bad_operands) {
     static const struct {
         uint64_t descriptor;
         int rows;
@@ -248,8 +235,7 @@ static void bad_operands(void **state) {
 /* ---- ldmatrix, stmatrix ---- */
 
 /* Every element names its place: matrix, row, column. */
-static void matrices(void **state) {
-    (void)state;
+TEST(matrices) {
     for (int shape = 0; shape < 6; shape++) {
         int count = 1 << shape % 3;
         bool transposed = shape >= 3;
@@ -307,8 +293,7 @@ static bool encode(void *map, const struct request *request, char *why, size_t s
 
 /* A change of a good request, and whether the driver on an H200 takes it (580.159); what is not
  * emulated is marked. */
-static void encoding_rules(void **state) {
-    (void)state;
+TEST(encoding_rules) {
     const struct request good = {
         .type = 9,
         .rank = 2,
@@ -462,8 +447,7 @@ static struct request random_request(struct random *random, int *bytes) {
     return request;
 }
 
-static void boxes(void **state) {
-    (void)state;
+TEST(boxes) {
     struct random random = random_begin("boxes");
     enum { TENSOR = 8 * 1024 * 1024 };
     static uint8_t tensor[TENSOR];
@@ -522,8 +506,7 @@ static void note_piece(void *context, const struct emu_tensor_piece *piece) {
 
 /* Where an H200 put the first pieces of boxes narrower than their swizzle, in units of 16 bytes
  * from the shared address, and which places it refused. */
-static void recorded_boxes(void **state) {
-    (void)state;
+TEST(recorded_boxes) {
     static const struct {
         uint32_t width; /* bf16 */
         int swizzle;
@@ -571,18 +554,4 @@ static void recorded_boxes(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(swizzle),
-        cmocka_unit_test(documented_operands),
-        cmocka_unit_test(canonical_operands),
-        cmocka_unit_test(recorded_operands),
-        cmocka_unit_test(pieces_and_loads),
-        cmocka_unit_test(bad_operands),
-        cmocka_unit_test(matrices),
-        cmocka_unit_test(encoding_rules),
-        cmocka_unit_test(boxes),
-        cmocka_unit_test(recorded_boxes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("layout")

@@ -3,15 +3,8 @@
  * (sums_h200.inc).
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "../unit/random.h"
+#include "../unit/test.h"
 #include "emu/formats/numbers.h"
 
 #include "sums_h200.inc"
@@ -40,8 +33,7 @@ static float random_float(struct random *random, int low, int high) {
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
-static void bf16_keeps_its_values(void **state) {
-    (void)state;
+TEST(bf16_keeps_its_values) {
     for (uint32_t bits = 0; bits < 65536; bits++) {
         float value = emu_float_from_bf16((uint16_t)bits);
         assert_int_equal(emu_bf16_from_float(value), isnan(value) ? 0x7fff : bits);
@@ -62,8 +54,7 @@ static uint16_t nearest_bf16(float value) {
     return (uint16_t)((rises && below < 0x7f80 ? above : below) | (signbit(value) ? 0x8000 : 0));
 }
 
-static void bf16_is_nearest(void **state) {
-    (void)state;
+TEST(bf16_is_nearest) {
     struct random random = random_begin("bf16_is_nearest");
     for (int i = 0; i < 300000; i++) {
         uint32_t bits = (uint32_t)random_next(&random);
@@ -78,8 +69,7 @@ static void bf16_is_nearest(void **state) {
     assert_int_equal(emu_bf16x2(1.0f, -2.0f), 0xc0003f80);
 }
 
-static void e4m3_values(void **state) {
-    (void)state;
+TEST(e4m3_values) {
     static const struct {
         uint8_t bits;
         float value;
@@ -111,8 +101,7 @@ static uint8_t nearest_e4m3(float value) {
     return (uint8_t)((isinf(value) ? 0x7e : best) | (signbit(value) ? 0x80 : 0));
 }
 
-static void e4m3_is_nearest(void **state) {
-    (void)state;
+TEST(e4m3_is_nearest) {
     struct random random = random_begin("e4m3_is_nearest");
     for (int i = 0; i < 60000; i++) {
         float value = float_of((uint32_t)random_next(&random));
@@ -128,8 +117,7 @@ static void e4m3_is_nearest(void **state) {
     assert_int_equal(emu_e4m3x2(1.0f, -2.0f), 0xc038);
 }
 
-static void flush(void **state) {
-    (void)state;
+TEST(flush) {
     assert_int_equal(bits_of(emu_flush(float_of(0x007fffff))), 0);
     assert_int_equal(bits_of(emu_flush(float_of(0x80000001))), 0x80000000);
     assert_int_equal(bits_of(emu_flush(float_of(0x00800000))), 0x00800000);
@@ -144,8 +132,7 @@ static int steps(float x, float y) {
 }
 
 /* What the PTX ISA's tables say, and the H200 did. */
-static void special_values(void **state) {
-    (void)state;
+TEST(special_values) {
     static const struct {
         uint32_t x, exp2, log2, log2_flushing;
     } cases[] = {
@@ -171,8 +158,7 @@ static void special_values(void **state) {
     }
 }
 
-static void exp2_and_log2(void **state) {
-    (void)state;
+TEST(exp2_and_log2) {
     struct random random = random_begin("exp2_and_log2");
     for (int i = 0; i < 100000; i++) {
         float x = (float)random_below(&random, 1 << 24) / (1 << 24) * 253 - 126;
@@ -252,8 +238,7 @@ static float accumulator(struct random *random, int kind) {
 
 /* Element (row, k) of A: the lane and register that hold it, and which half (PTX ISA,
  * "Matrix Fragments for mma.m16n8k16"). */
-static void mma_matches_model(void **state) {
-    (void)state;
+TEST(mma_matches_model) {
     struct random random = random_begin("mma_matches_model");
     for (int round = 0; round < 60 * KINDS; round++) {
         float a[16][16], b[8][16], c[16][8], d[32][4];
@@ -342,8 +327,7 @@ static void wgmma_round(struct random *random, enum emu_element element, int kin
     }
 }
 
-static void wgmma_matches_model(void **state) {
-    (void)state;
+TEST(wgmma_matches_model) {
     struct random random = random_begin("wgmma_matches_model");
     for (int kind = 0; kind < KINDS; kind++) {
         for (int i = 0; i < 6; i++) {
@@ -355,8 +339,7 @@ static void wgmma_matches_model(void **state) {
 }
 
 /* A in registers (PTX ISA, "Register Fragments" of wgmma.m64nNk16 and m64nNk32). */
-static void a_from_registers(void **state) {
-    (void)state;
+TEST(a_from_registers) {
     uint32_t registers[32][4];
     const uint32_t *lanes[32];
     uint8_t rows[16][32];
@@ -399,8 +382,7 @@ static uint32_t one_sum(enum emu_element element, const void *a, const void *b, 
 
 /* By hand: 1 - 1 leaves the last aligned place, and what is below it was cut off before, of either
  * sign; a larger term moves the place up. */
-static void places_cut_off(void **state) {
-    (void)state;
+TEST(places_cut_off) {
     static const struct {
         float products[4];
         float after;
@@ -438,8 +420,7 @@ static void places_cut_off(void **state) {
     }
 }
 
-static void recorded_sums(void **state) {
-    (void)state;
+TEST(recorded_sums) {
     for (int i = 0; i < COUNT(bf16_sums); i++)
         assert_int_equal(one_sum(EMU_BF16, bf16_sums[i].a, bf16_sums[i].b, bf16_sums[i].before),
                          bf16_sums[i].after);
@@ -448,20 +429,4 @@ static void recorded_sums(void **state) {
                          e4m3_sums[i].after);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_keeps_its_values),
-        cmocka_unit_test(bf16_is_nearest),
-        cmocka_unit_test(e4m3_values),
-        cmocka_unit_test(e4m3_is_nearest),
-        cmocka_unit_test(flush),
-        cmocka_unit_test(special_values),
-        cmocka_unit_test(exp2_and_log2),
-        cmocka_unit_test(mma_matches_model),
-        cmocka_unit_test(wgmma_matches_model),
-        cmocka_unit_test(a_from_registers),
-        cmocka_unit_test(places_cut_off),
-        cmocka_unit_test(recorded_sums),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("numbers")

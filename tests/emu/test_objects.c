@@ -2,19 +2,10 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "emu/compiler/objects.h"
 
 static const char *const options[] = {"-O1", "-g", NULL};
@@ -38,8 +29,7 @@ static void write_file(const char *path, const char *text) {
     assert_int_equal(chmod(path, 0700), 0);
 }
 
-static void key_says_what_is_made(void **state) {
-    (void)state;
+TEST(key_says_what_is_made) {
     char compiler[64], command[128];
     struct emu_object_key key, other;
     snprintf(compiler, sizeof compiler, "%s/cc", folder);
@@ -68,8 +58,7 @@ static void key_says_what_is_made(void **state) {
     assert_int_equal(emu_object_key("no-such-compiler", options, "text", &key), -1);
 }
 
-static void programs_are_found_in_path(void **state) {
-    (void)state;
+TEST(programs_are_found_in_path) {
     char path[128], compiler[64], *before = strdup(getenv("PATH"));
     snprintf(compiler, sizeof compiler, "%s/own-cc", folder);
     write_file(compiler, "one");
@@ -143,9 +132,8 @@ static long shell(const char *format, const char *path) {
     return number;
 }
 
-static void what_is_kept_is_found(void **state) {
+TEST(what_is_kept_is_found) {
     char path[PATH_MAX];
-    (void)state;
     snprintf(path, sizeof path, "%s/kept", folder);
     assert_int_equal(finds(path, "kernel a"), 0);
     keep(path, "kernel a");
@@ -156,9 +144,8 @@ static void what_is_kept_is_found(void **state) {
 }
 
 /* A folder of the user's own, with names like those that objects once had: nothing of it goes. */
-static void a_users_files_stay(void **state) {
+TEST(a_users_files_stay) {
     char path[PATH_MAX], text[32];
-    (void)state;
     snprintf(path, sizeof path, "%s/pics", folder);
     shell("for d in 2 f emulated emulated/ab; do mkdir -p %s/$d; for i in $(seq 200); do "
           "echo $d-$i >%s/$d/$i.jpg; done; done; find %s -exec touch -d '3 years ago' {} +; echo 0",
@@ -175,7 +162,7 @@ static void a_users_files_stay(void **state) {
 
 /* In place of the one object there is: a FIFO, which must not be waited for, a link to a sound one,
  * a damaged one, one that others can write, another user's. */
-static void strange_objects_are_not_taken(void **state) {
+TEST(strange_objects_are_not_taken) {
     static const char *const commands[] = {
         "f=$(find %s -name '*.smelt'); rm $f && mkfifo $f",
         "f=$(find %s -name '*.smelt'); mv $f %s/aside && ln -s %s/aside $f",
@@ -184,7 +171,6 @@ static void strange_objects_are_not_taken(void **state) {
         "f=$(find %s -name '*.smelt'); chown 4321 $f",
     };
     char path[PATH_MAX];
-    (void)state;
     alarm(30);
     for (size_t i = 0; i < sizeof commands / sizeof *commands - (geteuid() != 0); i++) {
         snprintf(path, sizeof path, "%s/strange%zu", folder, i);
@@ -198,9 +184,8 @@ static void strange_objects_are_not_taken(void **state) {
     alarm(0);
 }
 
-static void bad_folders_are_refused(void **state) {
+TEST(bad_folders_are_refused) {
     char path[PATH_MAX], why[512];
-    (void)state;
     assert_null(emu_objects_open("/dev/null/objects", why, sizeof why));
     assert_non_null(strstr(why, "/dev/null"));
     snprintf(path, sizeof path, "%s/open", folder);
@@ -228,14 +213,4 @@ static int remove_folder(void **state) {
     return system(command);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(key_says_what_is_made),
-        cmocka_unit_test(programs_are_found_in_path),
-        cmocka_unit_test(what_is_kept_is_found),
-        cmocka_unit_test(a_users_files_stay),
-        cmocka_unit_test(strange_objects_are_not_taken),
-        cmocka_unit_test(bad_folders_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TESTS("objects", .group_setup = make_folder, .group_teardown = remove_folder)

@@ -1,14 +1,6 @@
 /* A bucketed operator on a fake driver: which kernels a call launches, in which order and with
  * what, that nothing is launched when an argument is refused, and what happens when a launch fails.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "fakes.h"
 #include "ops/sparse_attn_partition.h"
@@ -91,8 +83,7 @@ static struct sparse_attn_fwd_params params_of(int number) {
 }
 
 /* The partition's two passes, then the largest bound first; all but the first early. */
-static void the_chain(void **unused) {
-    (void)unused;
+TEST(the_chain) {
     open_operator(9, NULL);
     const smelt_sparse_attn_args args = make_args();
     const struct smelt__partition_layout layout = smelt__partition_layout(TOKENS, 3);
@@ -115,8 +106,7 @@ static void the_chain(void **unused) {
 }
 
 /* In the order in which smelt_sparse_attn_get_kernel_info counts them. */
-static void infos(void **unused) {
-    (void)unused;
+TEST(infos) {
     static const char *const specs[KERNELS] = {
         "sparse_attn_partition:pass=count",
         "sparse_attn_partition:pass=place",
@@ -149,8 +139,7 @@ static void infos(void **unused) {
 
 /* No early launches where there are none; and no more blocks of a kernel than are resident, though
  * mma's plain operator has one for each query. */
-static void older_architecture(void **unused) {
-    (void)unused;
+TEST(older_architecture) {
     open_operator(8, NULL);
     const smelt_sparse_attn_args args = make_args();
     int multiprocessors = 0;
@@ -167,8 +156,7 @@ static void older_architecture(void **unused) {
 }
 
 /* A query list: its capacity counts, and the partition reads it. */
-static void a_query_list(void **unused) {
-    (void)unused;
+TEST(a_query_list) {
     open_operator(9, NULL);
     smelt_sparse_attn_args args = make_args();
     args.queries.data = address(9), args.query_count.data = address(10), args.query_capacity = 7;
@@ -184,8 +172,7 @@ static void a_query_list(void **unused) {
     assert_int_equal(driver->chain_length, 0);
 }
 
-static void refused_before_any_launch(void **unused) {
-    (void)unused;
+TEST(refused_before_any_launch) {
     open_operator(9, NULL);
     const smelt_sparse_attn_args good = make_args();
     smelt_sparse_attn_args bad[5] = {good, good, good, good, good};
@@ -214,8 +201,7 @@ static void fail_call(int number) {
 }
 
 /* Whichever launch fails, the call says so and launches no more. */
-static void a_launch_fails(void **unused) {
-    (void)unused;
+TEST(a_launch_fails) {
     open_operator(9, NULL);
     const smelt_sparse_attn_args args = make_args();
     driver->calls = 0;
@@ -237,8 +223,7 @@ static void a_launch_fails(void **unused) {
 
 /* Whichever call of the driver fails while the kernels are made, on several threads, nothing stays
  * behind, and the next attempt works. */
-static void making_fails(void **unused) {
-    (void)unused;
+TEST(making_fails) {
     smelt_context_options options = fakes_options();
     const smelt_sparse_attn_spec spec = bucketed("variant=mma");
     driver->capability_major = 9;
@@ -256,16 +241,14 @@ static void making_fails(void **unused) {
 }
 
 /* The kernels of one operator are compiled side by side. */
-static void made_side_by_side(void **unused) {
-    (void)unused;
+TEST(made_side_by_side) {
     fakes_compile_together(2);
     open_operator(9, NULL);
     nvrtc->on_compile = NULL;
     assert_true(nvrtc->max_running > 1);
 }
 
-static void unsupported(void **unused) {
-    (void)unused;
+TEST(unsupported) {
     smelt_context_options options = fakes_options();
     const smelt_sparse_attn_spec spec = bucketed("variant=sm90");
     driver->capability_major = 8;
@@ -275,18 +258,4 @@ static void unsupported(void **unused) {
     assert_null(attn);
 }
 
-int main(void) {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, reset, close_operator)
-    const struct CMUnitTest tests[] = {
-        TEST(the_chain),
-        TEST(infos),
-        TEST(older_architecture),
-        TEST(a_query_list),
-        TEST(refused_before_any_launch),
-        TEST(a_launch_fails),
-        TEST(making_fails),
-        TEST(made_side_by_side),
-        TEST(unsupported),
-    };
-    return cmocka_run_group_tests_name("buckets on fakes", tests, NULL, NULL);
-}
+TESTS("buckets on fakes", .setup = reset, .teardown = close_operator)

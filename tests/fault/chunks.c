@@ -2,15 +2,6 @@
  * by chunk, concurrently with the sums of the previous chunk, and leaves multiprocessors free for
  * the sums and for the caller's other streams. Clusters: devices with any number of
  * multiprocessors. indexer_topk: the host time to size the workspace for millions of chunks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #include "fakes.h"
 #include "indexer_bwd_grains.params.h"
@@ -73,8 +64,7 @@ static unsigned main_threads(void) {
 }
 
 /* What is free stays free, if it is less than all; no number of them is too large. */
-static void multiprocessors_that_stay_free(void **unused) {
-    (void)unused;
+TEST(multiprocessors_that_stay_free) {
     static const int frees[] = {0, 1, 50, MULTIPROCESSORS - 1, MULTIPROCESSORS, 1 << 20, INT32_MAX};
     smelt_sparse_attn_grad_args args = make_args();
     const unsigned threads = main_threads();
@@ -96,8 +86,7 @@ static void multiprocessors_that_stay_free(void **unused) {
 }
 
 /* A persistent kernel of clusters has whole clusters, one at the least, and fills the device. */
-static void clusters_that_fit(void **unused) {
-    (void)unused;
+TEST(clusters_that_fit) {
     static const int multiprocessors[] = {1, 2, 3, 7, 131, 132};
     const int before = driver->multiprocessors;
     for (size_t i = 0; i < sizeof multiprocessors / sizeof *multiprocessors; i++) {
@@ -156,8 +145,7 @@ static int expect_parts(const smelt_indexer_bwd_args *args) {
 
 /* indexer_bwd's exact sums: for every part, the bounds of each row's addends must begin as zeros.
  * The lists kernel zeroes those of the first part; a fill before each other part zeroes its own. */
-static void bounds_of_every_part(void **unused) {
-    (void)unused;
+TEST(bounds_of_every_part) {
     enum { PARTS = 5, ROWS = 100, UNIT_KINDS = 2 };
     smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
     smelt_indexer_bwd_args args = SMELT_INDEXER_BWD_ARGS_INIT;
@@ -190,8 +178,7 @@ static void bounds_of_every_part(void **unused) {
 }
 
 /* The workspace is found at once, however many chunks there are. */
-static void workspace_of_many_chunks(void **unused) {
-    (void)unused;
+TEST(workspace_of_many_chunks) {
     static const struct {
         int64_t tokens, rows;
         size_t limit;
@@ -214,13 +201,4 @@ static void workspace_of_many_chunks(void **unused) {
     smelt_indexer_topk_destroy(&indexer);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(clusters_that_fit, open_operator, close_operator),
-        cmocka_unit_test_setup_teardown(bounds_of_every_part, open_operator, close_operator),
-        cmocka_unit_test_setup_teardown(workspace_of_many_chunks, open_operator, close_operator),
-        cmocka_unit_test_setup_teardown(multiprocessors_that_stay_free, open_operator,
-                                        close_operator),
-    };
-    return cmocka_run_group_tests_name("chunks on fakes", tests, NULL, NULL);
-}
+TESTS("chunks on fakes", .setup = open_operator, .teardown = close_operator)

@@ -10,7 +10,7 @@
 extern struct fake_driver *driver;
 extern struct fake_nvrtc *nvrtc;
 
-/* Of each test: cmocka_unit_test_setup(test, fresh_fakes). */
+/* The set-up of each test. */
 int fresh_fakes(void **unused);
 
 /* What the driver and the compiler handed out was given back. */

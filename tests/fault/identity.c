@@ -6,17 +6,8 @@
  *     identity NVRTC BUILTINS      two shared libraries
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "fakes.h"
 #include "runtime/compiler/nvrtc.h"
@@ -86,27 +77,23 @@ static void search_with_every_fault(const char *named) {
                   calls - 1, sizeof errors / sizeof *errors);
 }
 
-static void by_folder(void **state) {
-    (void)state;
+TEST(by_folder) {
     search_with_every_fault(lib);
 }
 
-static void by_file(void **state) {
-    (void)state;
+TEST(by_file) {
     search_with_every_fault(library);
 }
 
-static void in_the_loaders_path(void **state) {
-    (void)state;
+TEST(in_the_loaders_path) {
     setenv("LD_LIBRARY_PATH", lib, 1);
     search_with_every_fault(NULL);
     unsetenv("LD_LIBRARY_PATH");
 }
 
 /* Without a build-id: both ends of the file are hashed. */
-static void without_build_ids(void **state) {
+TEST(without_build_ids) {
     char command[3 * PATH_BYTES];
-    (void)state;
     snprintf(command, sizeof command,
              "objcopy --remove-section .note.gnu.build-id '%s' '%s' 2>/dev/null", library, plain);
     if (system(command) != 0) {
@@ -117,9 +104,8 @@ static void without_build_ids(void **state) {
 }
 
 /* The builtins library is a part of the identity. */
-static void builtins_count(void **state) {
+TEST(builtins_count) {
     struct smelt__nvrtc_file with, without, damaged;
-    (void)state;
     assert_int_equal(smelt__nvrtc_find(library, 0, NULL, &with), SMELT_OK);
     assert_string_equal(with.builtins, builtins);
     assert_int_equal(with.id.major, 13);
@@ -134,7 +120,7 @@ static void builtins_count(void **state) {
 
 /* A context: the kernel fails and says why, nothing is stored, and the next request searches anew.
  */
-static void a_context_recovers(void **state) {
+TEST(a_context_recovers) {
     const struct shim_order order = {SHIM_CALLS, 1, 1000000, EMFILE};
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
@@ -142,7 +128,6 @@ static void a_context_recovers(void **state) {
     char cache[PATH_BYTES];
     void *cubin;
     size_t bytes;
-    (void)state;
     snprintf(cache, sizeof cache, "%s/cache", folder);
     options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_90a";
@@ -186,14 +171,9 @@ static int remove_folder(void **state) {
 }
 
 int main(int count, char **arguments) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_folder),           cmocka_unit_test(by_file),
-        cmocka_unit_test(in_the_loaders_path), cmocka_unit_test(builtins_count),
-        cmocka_unit_test(a_context_recovers),  cmocka_unit_test(without_build_ids),
-    };
     if (count != 3)
         return 2;
     sources[0] = arguments[1];
     sources[1] = arguments[2];
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return RUN_TESTS("identity", .group_setup = make_folder, .group_teardown = remove_folder);
 }

@@ -1,14 +1,5 @@
 /* A tuning entry that is stored while an operator is made, on fakes: what the operator knows of its
  * kernels is what they were made by, not what the next ones would be. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "fake_cubin.h"
 #include "fakes.h"
@@ -96,8 +87,7 @@ static int called(const char *name) {
 }
 
 /* The kernel that there is takes its tensors by maps; the one of the entry would not. */
-static void indexer_logits(void **unused) {
-    (void)unused;
+TEST(indexer_logits) {
     smelt_indexer_logits *indexer;
     smelt_indexer_logits_spec spec = SMELT_INDEXER_LOGITS_SPEC_INIT;
     spec.heads = 8, spec.dim = 64;
@@ -158,22 +148,12 @@ static void backward(const char *kernel, size_t (*workspace)(void)) {
     assert_true(tuned != meant);
 }
 
-static void indexer_backward(void **unused) {
-    (void)unused;
+TEST(indexer_backward) {
     backward("indexer_bwd_main:heads=8,dim=64", indexer_workspace);
 }
 
-static void attention_backward(void **unused) {
-    (void)unused;
+TEST(attention_backward) {
     backward("sparse_attn_bwd:heads=8,dqk=576,dv=512", attention_workspace);
 }
 
-int main(void) {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(indexer_logits),
-        TEST(indexer_backward),
-        TEST(attention_backward),
-    };
-    return cmocka_run_group_tests_name("stored meanwhile", tests, NULL, NULL);
-}
+TESTS("stored meanwhile", .setup = set_up, .teardown = tear_down)

@@ -1,16 +1,7 @@
 /* What the runtime says when the machine lacks something, and what it does without NVRTC when the
  * cache holds the kernel. Each case runs in a child: a process opens its driver once. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "fakes.h"
 #include "runtime/compiler/nvrtc.h"
@@ -277,8 +268,7 @@ static void nvrtc_beside_the_emulator(void) {
 }
 
 #define CHILD_TEST(name)                                                                           \
-    static void test_##name(void **unused) {                                                       \
-        (void)unused;                                                                              \
+    TEST(test_##name) {                                                                            \
         assert_int_equal(fakes_in_child(name), 0);                                                 \
     }
 CHILD_TEST(no_driver)
@@ -315,30 +305,11 @@ static int remove_folder(void **unused) {
 }
 
 int main(int count, char **arguments) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_driver),
-        cmocka_unit_test(test_driver_too_old),
-        cmocka_unit_test(test_machine_report),
-        cmocka_unit_test(test_many_devices),
-        cmocka_unit_test(test_nvrtc_not_there),
-        cmocka_unit_test(test_nvrtc_is_another_library),
-        cmocka_unit_test(test_nvrtc_is_a_text),
-        cmocka_unit_test(test_nvrtc_is_an_empty_folder),
-        cmocka_unit_test(test_nvrtc_fails_to_open),
-        cmocka_unit_test(test_newest_that_the_driver_runs),
-        cmocka_unit_test(test_identity_follows_the_files),
-        cmocka_unit_test(test_cache_is_filled),
-        cmocka_unit_test(test_cached_kernel_leaves_nvrtc_closed),
-        cmocka_unit_test(test_cached_kernel_needs_no_nvrtc),
-        cmocka_unit_test(test_refused_entry_is_compiled_again),
-        cmocka_unit_test(test_emulator_beside_a_driver),
-        cmocka_unit_test(test_nvrtc_beside_the_emulator),
-    };
     if (count != 3) {
         fprintf(stderr, "usage: %s LIBRARY EMULATOR\n", arguments[0]);
         return 2;
     }
     other_library = arguments[1];
     emulator = arguments[2];
-    return cmocka_run_group_tests_name("missing parts", tests, make_folder, remove_folder);
+    return RUN_TESTS("missing parts", .group_setup = make_folder, .group_teardown = remove_folder);
 }

@@ -1,15 +1,7 @@
 /* Whatever NVRTC this machine has, through the search, the loading and the compilation: one small
  * kernel for every architecture it knows. Skipped (77) with a message where there is none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "codegen/arch.h"
 #include "runtime/compiler/compile.h"
 #include "runtime/cubin.h"
@@ -63,8 +55,7 @@ static void compile_for(const char *arch) {
     free(compiled.cubin);
 }
 
-static void every_architecture_compiles(void **unused) {
-    (void)unused;
+TEST(every_architecture_compiles) {
     for (int i = 0; i < nvrtc->arch_count; i++) {
         char arch[16];
         snprintf(arch, sizeof arch, "sm_%d", nvrtc->archs[i]);
@@ -79,8 +70,7 @@ static void every_architecture_compiles(void **unused) {
     }
 }
 
-static void spills_are_read(void **unused) {
-    (void)unused;
+TEST(spills_are_read) {
     struct smelt__compiled compiled;
     compile(spilling, "crowd", "sm_90", &compiled);
     assert_int_equal(compiled.registers, 32);
@@ -89,8 +79,7 @@ static void spills_are_read(void **unused) {
 }
 
 /* Truncated and damaged cubins: the figures, or none; never a byte from outside (ASan looks on). */
-static void damaged_cubins(void **unused) {
-    (void)unused;
+TEST(damaged_cubins) {
     struct smelt__compiled compiled;
     struct smelt__cubin_figures figures;
     compile(plain, "scale", "sm_90", &compiled);
@@ -110,8 +99,7 @@ static void damaged_cubins(void **unused) {
     free(compiled.cubin);
 }
 
-static void errors_hold_the_log(void **unused) {
-    (void)unused;
+TEST(errors_hold_the_log) {
     struct smelt__compile_options options;
     struct smelt__compiled compiled = {0};
     smelt__compile_options(&options, "sm_90", NULL);
@@ -128,20 +116,12 @@ static void errors_hold_the_log(void **unused) {
 }
 
 /* What the file names said before loading is what the library says of itself. */
-static void version_was_foretold(void **unused) {
-    (void)unused;
+TEST(version_was_foretold) {
     assert_int_equal(file.id.major, nvrtc->major);
     assert_int_equal(file.id.minor, nvrtc->minor);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_architecture_compiles),
-        cmocka_unit_test(spills_are_read),
-        cmocka_unit_test(damaged_cubins),
-        cmocka_unit_test(errors_hold_the_log),
-        cmocka_unit_test(version_was_foretold),
-    };
     if (smelt__nvrtc_find(getenv("SMELT_NVRTC"), 0, NULL, &file)) {
         fprintf(stderr, "skipped: %s\n", smelt_last_error());
         return 77;
@@ -151,5 +131,5 @@ int main(void) {
         return 1;
     }
     print_message("NVRTC %d.%d, %s\n", nvrtc->major, nvrtc->minor, nvrtc->path);
-    return cmocka_run_group_tests_name("real NVRTC", tests, NULL, NULL);
+    return RUN_TESTS("real NVRTC");
 }

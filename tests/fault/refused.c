@@ -1,13 +1,5 @@
 /* What the copy engine cannot step over, on a fake driver: each operator whose kernel takes a
  * tensor by it refuses such a stride, naming it and the way out, before anything is launched. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "fakes.h"
 #include "smelt/indexer_bwd.h"
@@ -60,8 +52,7 @@ static void refused(smelt_status status, const char *stride, const char *knob) {
         assert_null(strstr(driver->log[i], "cuMemset"));
 }
 
-static void attention_backward(void **unused) {
-    (void)unused;
+TEST(attention_backward) {
     smelt_sparse_attn *attn;
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     spec.heads = 64, spec.dqk = 576, spec.dv = 512, spec.topk = WIDTH;
@@ -93,8 +84,7 @@ static void attention_backward(void **unused) {
     smelt_sparse_attn_destroy(&attn);
 }
 
-static void indexer_backward(void **unused) {
-    (void)unused;
+TEST(indexer_backward) {
     smelt_indexer_bwd *indexer;
     smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
     spec.heads = INDEX_HEADS, spec.dim = INDEX_DIM, spec.topk = WIDTH;
@@ -119,8 +109,7 @@ static void indexer_backward(void **unused) {
     smelt_indexer_bwd_destroy(&indexer);
 }
 
-static void indexer_logits(void **unused) {
-    (void)unused;
+TEST(indexer_logits) {
     smelt_indexer_logits *indexer;
     smelt_indexer_logits_spec spec = SMELT_INDEXER_LOGITS_SPEC_INIT;
     spec.heads = INDEX_HEADS, spec.dim = INDEX_DIM;
@@ -143,12 +132,5 @@ static void indexer_logits(void **unused) {
     smelt_indexer_logits_destroy(&indexer);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_backward),
-        cmocka_unit_test(indexer_backward),
-        cmocka_unit_test(indexer_logits),
-    };
-    return cmocka_run_group_tests_name("strides that the copy engine cannot take", tests,
-                                       make_context, destroy_context);
-}
+TESTS("strides that the copy engine cannot take", .group_setup = make_context,
+      .group_teardown = destroy_context)

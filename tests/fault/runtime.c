@@ -1,15 +1,7 @@
 /* The runtime on a fake driver and a fake NVRTC: what is called in which order, what happens when a
  * call fails, when threads ask for the same, when the CUDA context goes away. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "fresh.h"
 #include "runtime/compiler/compile.h"
 #include "runtime/kernel.h"
@@ -33,8 +25,7 @@ static void assert_logged(const char *const *names) {
 
 /* ---- order and arguments ---- */
 
-static void launch_order_and_arguments(void **unused) {
-    (void)unused;
+TEST(launch_order_and_arguments) {
     static const char *const with_push[] = {"cuCtxGetCurrent",     "cuCtxGetId",
                                             "cuCtxPushCurrent_v2", "cuLaunchKernelEx",
                                             "cuCtxPopCurrent_v2",  NULL};
@@ -73,8 +64,7 @@ static void launch_order_and_arguments(void **unused) {
 }
 
 /* An early launch differs by its attribute alone, and by nothing where the GPU knows none. */
-static void early_launch_has_the_attribute(void **unused) {
-    (void)unused;
+TEST(early_launch_has_the_attribute) {
     unsigned char params[FAKE_PARAMS];
     struct CUstream_st *stream = (struct CUstream_st *)(uintptr_t)0x1234;
     memset(params, 0xA5, sizeof params);
@@ -104,8 +94,7 @@ static void early_launch_has_the_attribute(void **unused) {
 
 /* A grid of three dimensions, a cluster beside an early launch, and what a call does around its
  * kernels: memory set on the stream, a tensor described for the copy engine. */
-static void grids_clusters_and_fills(void **unused) {
-    (void)unused;
+TEST(grids_clusters_and_fills) {
     unsigned char params[FAKE_PARAMS] = {0};
     smelt_context *context = make_context();
     struct smelt__kernel kernel = *get_kernel(context);
@@ -149,8 +138,7 @@ static void grids_clusters_and_fills(void **unused) {
 }
 
 /* The context that is current is used as it is, and is not retained. */
-static void launch_in_the_current_context(void **unused) {
-    (void)unused;
+TEST(launch_in_the_current_context) {
     static const char *const bare[] = {"cuCtxGetCurrent", "cuCtxGetId", "cuLaunchKernelEx", NULL};
     unsigned char params[FAKE_PARAMS] = {0};
     smelt_context_options options = fakes_options();
@@ -179,8 +167,7 @@ static void launch_in_the_current_context(void **unused) {
     assert_nothing_alive();
 }
 
-static void compile_options_and_report(void **unused) {
-    (void)unused;
+TEST(compile_options_and_report) {
     static const char *const options[] = {"--gpu-architecture=sm_90a", "--std=c++17",
                                           "--ptxas-options=-v", "--no-cache"};
     smelt_context *context = make_context();
@@ -208,8 +195,7 @@ static smelt_status compile_plain(const struct smelt__nvrtc *by, struct smelt__c
 
 /* NVRTC's own cache is left out where NVRTC knows how; what it gave without the assembler's report
  * is compiled once more, and then taken as it is. */
-static void a_missing_report(void **unused) {
-    (void)unused;
+TEST(a_missing_report) {
     struct smelt__nvrtc_file file;
     const struct smelt__nvrtc *found;
     struct smelt__compiled compiled;
@@ -367,8 +353,7 @@ static void fail_every_driver_call(void) {
 }
 
 /* In a thread without a current context, and in one that has another's. */
-static void every_driver_call_fails_in_turn(void **unused) {
-    (void)unused;
+TEST(every_driver_call_fails_in_turn) {
     CUcontext other = (CUcontext)(void *)&context_before; /* any address will do */
     CUresult (*push)(CUcontext);
     CUresult (*pop)(CUcontext *);
@@ -387,8 +372,7 @@ static void every_driver_call_fails_in_turn(void **unused) {
     pop(&other);
 }
 
-static void every_nvrtc_call_fails_in_turn(void **unused) {
-    (void)unused;
+TEST(every_nvrtc_call_fails_in_turn) {
     static const char *const names[] = {"nvrtcCreateProgram",     "nvrtcCompileProgram",
                                         "nvrtcGetProgramLogSize", "nvrtcGetProgramLog",
                                         "nvrtcGetCUBINSize",      "nvrtcGetCUBIN"};
@@ -418,8 +402,7 @@ static void every_nvrtc_call_fails_in_turn(void **unused) {
 
 /* Whatever a library that is called NVRTC makes: what is no cubin reaches neither driver nor cache.
  */
-static void not_a_cubin(void **unused) {
-    (void)unused;
+TEST(not_a_cubin) {
     struct smelt__plan plan;
     const struct smelt__kernel *kernel;
     smelt_context *context = make_context();
@@ -435,8 +418,7 @@ static void not_a_cubin(void **unused) {
     assert_nothing_alive();
 }
 
-static void unsupported_architecture(void **unused) {
-    (void)unused;
+TEST(unsupported_architecture) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
     void *cubin;
@@ -454,8 +436,7 @@ static void unsupported_architecture(void **unused) {
     smelt_context_destroy(&context);
 }
 
-static void bad_options(void **unused) {
-    (void)unused;
+TEST(bad_options) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
 
@@ -524,8 +505,7 @@ static void bad_options(void **unused) {
 
 /* ---- the CUDA context goes away ---- */
 
-static void context_destroyed_under_us(void **unused) {
-    (void)unused;
+TEST(context_destroyed_under_us) {
     unsigned char params[FAKE_PARAMS] = {0};
     smelt_context *context = make_context();
     const struct smelt__kernel *kernel = get_kernel(context);
@@ -572,8 +552,7 @@ static void fail_after(int after) {
     driver->fail_at = after + 1;
 }
 
-static void outputs_of_failed_calls(void **unused) {
-    (void)unused;
+TEST(outputs_of_failed_calls) {
     smelt_context *context = make_context();
     struct CUstream_st *stream;
     struct CUevent_st *event;
@@ -598,22 +577,4 @@ static void outputs_of_failed_calls(void **unused) {
     assert_nothing_alive();
 }
 
-int main(void) {
-#define TEST(function) cmocka_unit_test_setup(function, fresh_fakes)
-    const struct CMUnitTest tests[] = {
-        TEST(launch_order_and_arguments),
-        TEST(launch_in_the_current_context),
-        TEST(early_launch_has_the_attribute),
-        TEST(grids_clusters_and_fills),
-        TEST(compile_options_and_report),
-        TEST(a_missing_report),
-        TEST(every_driver_call_fails_in_turn),
-        TEST(every_nvrtc_call_fails_in_turn),
-        TEST(not_a_cubin),
-        TEST(unsupported_architecture),
-        TEST(bad_options),
-        TEST(context_destroyed_under_us),
-        TEST(outputs_of_failed_calls),
-    };
-    return cmocka_run_group_tests_name("runtime on fakes", tests, NULL, NULL);
-}
+TESTS("runtime on fakes", .setup = fresh_fakes)

@@ -2,18 +2,10 @@
  * whose failure and whose message each gets. */
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "fresh.h"
 #include "runtime/context.h"
 #include "runtime/flight.h"
@@ -85,8 +77,7 @@ static void wait_until_all_board(uint64_t source_hash) {
     }
 }
 
-static void threads_share_one_compile_and_load(void **unused) {
-    (void)unused;
+TEST(threads_share_one_compile_and_load) {
     static const char *const specs[] = {FAKES_SPEC};
     struct asker askers[THREADS];
 
@@ -109,8 +100,7 @@ static void threads_share_one_compile_and_load(void **unused) {
     assert_nothing_alive();
 }
 
-static void threads_share_one_failure(void **unused) {
-    (void)unused;
+TEST(threads_share_one_failure) {
     static const char *const specs[] = {FAKES_SPEC};
     static struct asker askers[THREADS];
 
@@ -152,8 +142,7 @@ static void *follow(void *user) {
 }
 
 /* Nothing of a message is lost on the way to those who waited. */
-static void followers_have_the_whole_message(void **unused) {
-    (void)unused;
+TEST(followers_have_the_whole_message) {
     struct smelt__flights flights;
     struct smelt__flight *flight;
     pthread_t threads[THREADS];
@@ -182,8 +171,7 @@ static void followers_have_the_whole_message(void **unused) {
     smelt__flights_finish(&flights);
 }
 
-static void different_kernels_compile_in_parallel(void **unused) {
-    (void)unused;
+TEST(different_kernels_compile_in_parallel) {
     static const char *const specs[] = {"sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=64",
                                         "sparse_attn_fwd:heads=32,dqk=128,dv=128,topk=64",
                                         "sparse_attn_fwd:heads=48,dqk=128,dv=128,topk=64",
@@ -202,8 +190,7 @@ static void different_kernels_compile_in_parallel(void **unused) {
 
 /* ---- prepare ---- */
 
-static void prepare_reports_each_kernel(void **unused) {
-    (void)unused;
+TEST(prepare_reports_each_kernel) {
     static const smelt_kernel_request requests[] = {
         {.size = sizeof *requests, .spec = FAKES_SPEC},
         {.spec = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"},
@@ -237,8 +224,7 @@ int sched_getaffinity(pid_t process, size_t bytes, cpu_set_t *set) {
     return 0;
 }
 
-static void prepare_uses_the_threads_it_may(void **unused) {
-    (void)unused;
+TEST(prepare_uses_the_threads_it_may) {
     enum { KERNELS = 8 };
     /* processors, jobs, threads at most at work */
     static const int cases[][3] = {{3, 0, 3}, {1, 0, 1}, {64, 0, KERNELS}, {1, 4, 4}, {3, 1, 1}};
@@ -268,8 +254,7 @@ static void prepare_uses_the_threads_it_may(void **unused) {
 /* Which of several failures comes first depends on the order they are met in, which is random: the
  * call's status and message are those of the first request that failed, and of each info its own.
  */
-static void failures_keep_their_messages(void **unused) {
-    (void)unused;
+TEST(failures_keep_their_messages) {
     enum { REQUESTS = 6, ROUNDS = 40 };
     static const struct {
         const char *spec, *arch, *says;
@@ -309,8 +294,7 @@ static void failures_keep_their_messages(void **unused) {
 }
 
 /* The same of an operator's kernels, which are got side by side. */
-static void first_failed_kernel_speaks(void **unused) {
-    (void)unused;
+TEST(first_failed_kernel_speaks) {
     enum { KERNELS = 4, ROUNDS = 40 };
     static const char *const texts[KERNELS] = {
         FAKES_SPEC, "sparse_attn_fwd:heads=8,dqk=128,dv=128,topk=64,variant=sm90",
@@ -359,8 +343,7 @@ static void look_at_mask(uint64_t source_hash) {
 
 /* The library's threads take no signal of the program's, but for faults of their own; the caller's
  * mask is as it was. */
-static void threads_leave_signals_alone(void **unused) {
-    (void)unused;
+TEST(threads_leave_signals_alone) {
     enum { KERNELS = 3 };
     struct smelt__spec specs[KERNELS];
     smelt_kernel_request requests[KERNELS];
@@ -396,14 +379,4 @@ static void threads_leave_signals_alone(void **unused) {
     assert_nothing_alive();
 }
 
-int main(void) {
-#define TEST(function) cmocka_unit_test_setup(function, fresh_fakes)
-    const struct CMUnitTest tests[] = {
-        TEST(threads_share_one_compile_and_load), TEST(threads_share_one_failure),
-        TEST(followers_have_the_whole_message),   TEST(different_kernels_compile_in_parallel),
-        TEST(prepare_reports_each_kernel),        TEST(prepare_uses_the_threads_it_may),
-        TEST(failures_keep_their_messages),       TEST(first_failed_kernel_speaks),
-        TEST(threads_leave_signals_alone),
-    };
-    return cmocka_run_group_tests_name("threads on fakes", tests, NULL, NULL);
-}
+TESTS("threads on fakes", .setup = fresh_fakes)

@@ -1,18 +1,9 @@
 /* The tuning file on a fake device: what plans take from it, what is refused, how it is written. */
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "fakes.h"
 #include "runtime/context.h"
@@ -120,8 +111,7 @@ static int stages_of(smelt_context *context, const char *kernel) {
 
 /* ---- plans ---- */
 
-static void plans_take_entries_over(void **state) {
-    (void)state;
+TEST(plans_take_entries_over) {
     write_text(file, FAKES_SPEC "  " DEVICE "  stages=2,turn_steps=4  100\n" OTHER
                                 "  Another GPU  stages=2  100\n");
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
@@ -146,8 +136,7 @@ static void plans_take_entries_over(void **state) {
 
 /* An operator gets the tuned kernel, and a context without a device that names this one gets the
  * same: what it compiled is found in the cache. */
-static void warming_and_running_agree(void **state) {
-    (void)state;
+TEST(warming_and_running_agree) {
     write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  100\n");
     const smelt_kernel_request request = {.size = sizeof request, .spec = FAKES_SPEC};
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT, run = SMELT_KERNEL_INFO_INIT;
@@ -188,8 +177,7 @@ static void warming_and_running_agree(void **state) {
     smelt_context_destroy(&context);
 }
 
-static void bad_lines_are_passed_over(void **state) {
-    (void)state;
+TEST(bad_lines_are_passed_over) {
     write_text(file, "# found on a rainy day\n\nnonsense\n" FAKES_SPEC "  " DEVICE
                      "  stages=3  1\n" OTHER "  " DEVICE "  stages=x  1\n" FAKES_SPEC "  " DEVICE
                      "  stages=2  1"); /* no newline; the later of two */
@@ -212,8 +200,7 @@ static void bad_lines_are_passed_over(void **state) {
 }
 
 /* An entry that was legal once: the rule's plan, and one warning. */
-static void entries_without_a_plan(void **state) {
-    (void)state;
+TEST(entries_without_a_plan) {
     write_text(file, FAKES_SPEC "  " DEVICE "  variant=sm90,stages=4  1\n");
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
@@ -230,8 +217,7 @@ static void entries_without_a_plan(void **state) {
     smelt_context_destroy(&context);
 }
 
-static void layers_and_settings(void **state) {
-    (void)state;
+TEST(layers_and_settings) {
     char shared[160], named[160];
     assert_int_equal(mkdir(readonly_folder, 0755), 0);
     snprintf(shared, sizeof shared, "%s/tuning", readonly_folder);
@@ -289,8 +275,7 @@ static void expect_unread(const char *part) {
     smelt_context_destroy(&context);
 }
 
-static void files_that_are_not_trusted(void **state) {
-    (void)state;
+TEST(files_that_are_not_trusted) {
     static const char line[] = FAKES_SPEC "  " DEVICE "  stages=2  1\n";
     char other[160];
     snprintf(other, sizeof other, "%s/other", folder);
@@ -349,8 +334,7 @@ static int count_entries(void *user, const smelt_tuning_entry *entry) {
     return 0;
 }
 
-static void stores(void **state) {
-    (void)state;
+TEST(stores) {
     struct stat status;
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     smelt_tuning_entry entry = entry_of("turn_steps=4,stages=2", 2104.504);
@@ -390,8 +374,7 @@ static void stores(void **state) {
 }
 
 /* Files may not grow: what was there stays as it was, and nothing is left beside it. */
-static void stores_that_fail(void **state) {
-    (void)state;
+TEST(stores_that_fail) {
     static const char before[] = "# notes\n";
     const struct rlimit limit = {4, 4};
     char command[256];
@@ -412,8 +395,7 @@ static void stores_that_fail(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-static void stores_that_are_refused(void **state) {
-    (void)state;
+TEST(stores_that_are_refused) {
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     smelt_tuning_entry entry = entry_of("stages=2", 0);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_ARGUMENT);
@@ -468,8 +450,7 @@ static void store_many(int writer) {
 }
 
 /* Writers at the same time lose nothing of each other's. */
-static void many_writers(void **state) {
-    (void)state;
+TEST(many_writers) {
     int count = 0, status;
     for (int i = 0; i < WRITERS; i++)
         if (fork() == 0)
@@ -486,8 +467,7 @@ static void many_writers(void **state) {
 }
 
 /* What comes with an imported cache: ours win, the rest is added. */
-static void merging(void **state) {
-    (void)state;
+TEST(merging) {
     static const char text[] = "# theirs\nbad\n" FAKES_SPEC "  " DEVICE "  stages=3  9\n" OTHER
                                "  " DEVICE "  stages=2  9";
     size_t taken = 0;
@@ -503,20 +483,4 @@ static void merging(void **state) {
     smelt_context_destroy(&context);
 }
 
-int main(void) {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(plans_take_entries_over),
-        TEST(warming_and_running_agree),
-        TEST(bad_lines_are_passed_over),
-        TEST(entries_without_a_plan),
-        TEST(layers_and_settings),
-        TEST(files_that_are_not_trusted),
-        TEST(stores),
-        TEST(stores_that_fail),
-        TEST(stores_that_are_refused),
-        TEST(many_writers),
-        TEST(merging),
-    };
-    return cmocka_run_group_tests_name("tuning on fakes", tests, NULL, NULL);
-}
+TESTS("tuning on fakes", .setup = set_up, .teardown = tear_down)

@@ -13,9 +13,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "../unit/random.h"
 #include "fuzz.h"
 
 enum { MOST_INPUTS = 4096, MOST_BYTES = 1 << 16, MOST_CUTS = 4096 };
@@ -37,14 +37,6 @@ static struct {
     size_t count;
     char what[128];
 } now;
-
-/* splitmix64 */
-static uint64_t next_random(void) {
-    uint64_t mixed = random_state += UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ (mixed >> 31);
-}
 
 static void put(int file, const void *bytes, size_t count) {
     ssize_t written = write(file, bytes, count);
@@ -165,21 +157,22 @@ static long run_cuts(size_t number) {
 /* One to four changes: a byte, a bit, a piece doubled or left out, another input's end. */
 static void run_changed(long change) {
     static uint8_t bytes[2 * MOST_BYTES];
-    size_t number = next_random() % input_count;
+    size_t number = next_random(&random_state) % input_count;
     const struct input *input = &inputs[number];
     size_t count = input->count;
 
     memcpy(bytes, input->bytes, count);
-    for (uint64_t changes = 1 + next_random() % 4; changes > 0 && count > 0; changes--) {
-        size_t at = next_random() % count, length = 1 + next_random() % 8;
+    for (uint64_t changes = 1 + next_random(&random_state) % 4; changes > 0 && count > 0;
+         changes--) {
+        size_t at = next_random(&random_state) % count, length = 1 + next_random(&random_state) % 8;
         if (length > count - at)
             length = count - at;
-        switch (next_random() % 5) {
+        switch (next_random(&random_state) % 5) {
         case 0:
-            bytes[at] = (uint8_t)next_random();
+            bytes[at] = (uint8_t)next_random(&random_state);
             break;
         case 1:
-            bytes[at] ^= (uint8_t)(1u << next_random() % 8);
+            bytes[at] ^= (uint8_t)(1u << next_random(&random_state) % 8);
             break;
         case 2:
             memmove(bytes + at + length, bytes + at, count - at);
@@ -190,7 +183,7 @@ static void run_changed(long change) {
             count -= length;
             break;
         case 4: {
-            const struct input *other = &inputs[next_random() % input_count];
+            const struct input *other = &inputs[next_random(&random_state) % input_count];
             if (at < other->count) {
                 memcpy(bytes + at, other->bytes + at, other->count - at);
                 count = other->count;
@@ -204,7 +197,6 @@ static void run_changed(long change) {
 }
 
 int main(int argc, char **argv) {
-    const char *given = getenv("SMELT_TEST_SEED");
     long changes = argc > 2 ? strtol(argv[2], NULL, 10) : 20000, runs = 0;
     size_t count;
 
@@ -223,8 +215,7 @@ int main(int argc, char **argv) {
         printf("one input of %zu bytes: no defect shown\n", count);
         return 0;
     }
-    random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("SMELT_TEST_SEED=%llu\n", (unsigned long long)random_state);
+    random_state = test_seed("fuzz");
     fflush(stdout);
     read_corpus(argv[1], bytes, count);
     free(bytes);

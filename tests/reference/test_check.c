@@ -1,14 +1,8 @@
 /* The core of check and bench against the stand-in: what is right passes, every defect is caught.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/bench.h"
 #include "harness/check.h"
 #include "harness/option_text.h"
@@ -51,8 +45,7 @@ static struct smelt__check_options everything(void) {
     return options;
 }
 
-static void test_correct_passes(void **state) {
-    (void)state;
+TEST(test_correct_passes) {
     struct smelt__check_result result;
     for (int i = 0; i < 4 * 5 * 4; i++) {
         struct smelt__check_options options = everything();
@@ -73,8 +66,7 @@ static void test_correct_passes(void **state) {
     }
 }
 
-static void test_defects_are_caught(void **state) {
-    (void)state;
+TEST_WITH(test_defects_are_caught, NULL, restore) {
     for (int defect = 1; defect < STAND_IN_DEFECTS; defect++) {
         struct smelt__check_options options = everything();
         struct smelt__check_result result;
@@ -92,8 +84,7 @@ static void test_defects_are_caught(void **state) {
 }
 
 /* What a failure prints, parsed again, is the same problem. */
-static void test_command_round_trip(void **state) {
-    (void)state;
+TEST(test_command_round_trip) {
     struct smelt__check_options options = everything();
     struct smelt__problem_options parsed = {0};
     const struct smelt__harness_operator *op = smelt__harness_find(options.spec);
@@ -122,8 +113,7 @@ static void test_command_round_trip(void **state) {
     assert_true(parsed.lists == SMELT__LISTS_ADVERSARIAL && parsed.spiky && parsed.strided);
 }
 
-static void test_bad_options(void **state) {
-    (void)state;
+TEST(test_bad_options) {
     static const char *const bad[][2] = {
         {"rows", "0"},      {"rows", "-5"},    {"rows", "x"},   {"rows", "4294967296"},
         {"rows", ""},       {"lists", "fast"}, {"seed", "-1"},  {"seed", "1x"},
@@ -145,16 +135,14 @@ static void test_bad_options(void **state) {
     assert_null(smelt__option_find(NULL, "colour"));
 }
 
-static void test_bad_spec(void **state) {
-    (void)state;
+TEST(test_bad_spec) {
     struct smelt__check_options options = {.spec = "sparse_attn:heads=none"};
     struct smelt__check_result result;
     assert_int_equal(smelt__check_run(context, &options, &result), -1);
     assert_int_equal(result.status, SMELT_ERROR_INVALID_SPEC);
 }
 
-static void test_bench_arithmetic(void **state) {
-    (void)state;
+TEST(test_bench_arithmetic) {
     struct smelt__bench_item items[10];
     struct smelt__bench_result results[10];
     memset(items, 0, sizeof items);
@@ -184,8 +172,7 @@ static void test_bench_arithmetic(void **state) {
     assert_int_equal(results[2].status, SMELT_OK);
 }
 
-static void test_peer_items(void **state) {
-    (void)state;
+TEST(test_peer_items) {
     struct smelt__bench_item items[96];
     int count = smelt__bench_peer_items(NULL, 0);
     assert_int_equal(count, 24 + 4 + 3 + 25 + 16 /* indexer_logits */);
@@ -203,18 +190,4 @@ static void test_peer_items(void **state) {
     assert_true(items[52].problem.valid == 1024);
 }
 
-int main(void) {
-    const char *given = getenv("SMELT_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_correct_passes),
-        cmocka_unit_test_teardown(test_defects_are_caught, restore),
-        cmocka_unit_test(test_command_round_trip),
-        cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_bad_spec),
-        cmocka_unit_test(test_bench_arithmetic),
-        cmocka_unit_test(test_peer_items),
-    };
-    return cmocka_run_group_tests(tests, make_context, drop_context);
-}
+TESTS("check", .group_setup = make_context, .group_teardown = drop_context, .seed = &seed)

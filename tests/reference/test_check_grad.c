@@ -1,14 +1,8 @@
 /* check and bench of sparse_attn's backward pass against the stand-in: what is right passes, every
  * defect is caught. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/bench.h"
 #include "harness/check.h"
 #include "harness/grad_rows.h"
@@ -55,8 +49,7 @@ static struct smelt__check_options everything(void) {
     return options;
 }
 
-static void test_correct_passes(void **state) {
-    (void)state;
+TEST(test_correct_passes) {
     struct smelt__check_result result;
     for (int i = 0; i < 4 * 6 * 4; i++) {
         struct smelt__check_options options = everything();
@@ -78,8 +71,7 @@ static void test_correct_passes(void **state) {
 }
 
 /* Roundings at their worst, and dp and delta that are all but the same. */
-static void test_few_slots_pass(void **state) {
-    (void)state;
+TEST(test_few_slots_pass) {
     static const char *const specs[] = {"sparse_attn:heads=4,dqk=128,dv=64,topk=24,passes=backward",
                                         "sparse_attn:heads=4,dqk=128,dv=64,topk=24,sink=1,"
                                         "passes=backward"};
@@ -133,8 +125,7 @@ static struct smelt__check_options options_for(enum stand_in_defect defect) {
     return options;
 }
 
-static void test_defects_are_caught(void **state) {
-    (void)state;
+TEST_WITH(test_defects_are_caught, NULL, restore) {
     for (int defect = STAND_IN_GRAD_DEFECTS + 1; defect < STAND_IN_GRAD_ALL_DEFECTS; defect++) {
         const struct smelt__check_options options = options_for((enum stand_in_defect)defect);
         struct smelt__check_result result;
@@ -147,8 +138,7 @@ static void test_defects_are_caught(void **state) {
 }
 
 /* Of many keys a few are compared; a stray gradient among the others is seen all the same. */
-static void test_small_samples(void **state) {
-    (void)state;
+TEST_WITH(test_small_samples, NULL, restore) {
     static const enum stand_in_defect defects[] = {
         STAND_IN_GRAD_UNSELECTED_NOT_ZERO, STAND_IN_GRAD_DKV_ROW_OFF, STAND_IN_GRAD_OTHER_BATCH};
     for (int i = 0; i < 9; i++) {
@@ -167,8 +157,7 @@ static void test_small_samples(void **state) {
 
 /* The first pass of an operator made for both is the forward; each has its own figures. */
 /* Of rows of which one outweighs the others, the error over everything is that row's own. */
-static void test_one_row_outweighs(void **state) {
-    (void)state;
+TEST(test_one_row_outweighs) {
     static const double ROW_BAR = 8e-3, MANY = 4e-3; /* grad_rows.c's */
     for (int even = 0; even < 2; even++) {
         struct smelt__finding finding = {.failed = 0};
@@ -186,8 +175,7 @@ static void test_one_row_outweighs(void **state) {
     }
 }
 
-static void test_both_passes(void **state) {
-    (void)state;
+TEST(test_both_passes) {
     struct smelt__check_result result;
     struct smelt__check_options options = everything();
     options.spec = "sparse_attn:heads=4,dqk=128,dv=64,topk=24,sink=1,passes=both";
@@ -229,8 +217,7 @@ static const uint16_t *row_of(const struct smelt__problem *problem, int tensor, 
 }
 
 /* Small problems: the inputs are the forward's, out and lse what it gives for them. */
-static void test_exact_inputs(void **state) {
-    (void)state;
+TEST(test_exact_inputs) {
     enum { HEADS = 3, DV = 64, QUERIES = 24 };
     const smelt_sparse_attn_spec spec = {
         .size = sizeof spec, .heads = HEADS, .dqk = 64, .dv = DV, .topk = 20, .sink = 1};
@@ -274,8 +261,7 @@ static void test_exact_inputs(void **state) {
 }
 
 /* Large ones: lse is near the forward's and above every score. */
-static void test_invented_inputs(void **state) {
-    (void)state;
+TEST(test_invented_inputs) {
     enum { HEADS = 4, QUERIES = 3000, COMPARED = 6 };
     const smelt_sparse_attn_spec spec = {
         .size = sizeof spec, .heads = HEADS, .dqk = 576, .dv = 512, .topk = 2048, .sink = 1};
@@ -301,8 +287,7 @@ static void test_invented_inputs(void **state) {
 
 /* ---- bench ----------------------------------------------------------------------------------- */
 
-static void test_bench_arithmetic(void **state) {
-    (void)state;
+TEST(test_bench_arithmetic) {
     static const char *const names[] = {"tflops", "gather_tbs", "reduction_tbs"};
     struct smelt__bench_item item = {.pass = SMELT_PASS_BACKWARD};
     struct smelt__bench_result result;
@@ -322,20 +307,4 @@ static void test_bench_arithmetic(void **state) {
     assert_true(result.launch_us > 0);
 }
 
-int main(void) {
-    const char *given = getenv("SMELT_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_correct_passes),
-        cmocka_unit_test(test_few_slots_pass),
-        cmocka_unit_test_teardown(test_defects_are_caught, restore),
-        cmocka_unit_test_teardown(test_small_samples, restore),
-        cmocka_unit_test(test_one_row_outweighs),
-        cmocka_unit_test(test_both_passes),
-        cmocka_unit_test(test_exact_inputs),
-        cmocka_unit_test(test_invented_inputs),
-        cmocka_unit_test(test_bench_arithmetic),
-    };
-    return cmocka_run_group_tests_name("check_grad", tests, make_context, drop_context);
-}
+TESTS("check_grad", .group_setup = make_context, .group_teardown = drop_context, .seed = &seed)

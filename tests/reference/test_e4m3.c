@@ -1,20 +1,13 @@
 /* e4m3 in the references: every code there and back, and rounding against neighbours; a second
  * implementation, the emulator's, gives the same bits. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "emu/formats/numbers.h"
 #include "reference/bf16.h"
 #include "reference/e4m3.h"
 
-static void known_values(void **state) {
-    (void)state;
+TEST(known_values) {
     static const struct {
         uint8_t code;
         float value;
@@ -27,8 +20,7 @@ static void known_values(void **state) {
     assert_true(isnan(smelt__e4m3_to_float(0x7f)) && isnan(smelt__e4m3_to_float(0xff)));
 }
 
-static void rounds_and_saturates(void **state) {
-    (void)state;
+TEST(rounds_and_saturates) {
     assert_int_equal(smelt__e4m3_from_float(1.0625F), 0x38); /* ties to even */
     assert_int_equal(smelt__e4m3_from_float(1.1875F), 0x3a);
     assert_int_equal(smelt__e4m3_from_float(nextafterf(1.0625F, 2)), 0x39);
@@ -43,8 +35,7 @@ static void rounds_and_saturates(void **state) {
 }
 
 /* Every bf16, and floats a little beside each. */
-static void as_the_emulator(void **state) {
-    (void)state;
+TEST(as_the_emulator) {
     for (uint32_t bits = 0; bits < 0x10000; bits++)
         for (uint32_t beside = 0; beside < 0x10000; beside += 0x5555) {
             const uint32_t single = bits << 16 | beside;
@@ -60,9 +51,4 @@ static void as_the_emulator(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(known_values),
-                                       cmocka_unit_test(rounds_and_saturates),
-                                       cmocka_unit_test(as_the_emulator)};
-    return cmocka_run_group_tests_name("e4m3", tests, NULL, NULL);
-}
+TESTS("e4m3")

@@ -2,15 +2,8 @@
  * What the harness does on the emulator, against an interface that writes down what it is told and
  * the stand-in for the library: which memory is forbidden, which schedules run, what fails a check.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/check.h"
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
@@ -321,8 +314,7 @@ static void expect_rewritable(const struct smelt__placed *placed) {
     }
 }
 
-static void test_forbidden(void **state) {
-    (void)state;
+TEST(test_forbidden) {
     for (uint64_t number = 0; number < 120; number++) {
         struct smelt__problem_options options = draw_options(number / 2);
         struct smelt__problem problem, other;
@@ -348,8 +340,7 @@ static void test_forbidden(void **state) {
 
 /* ---- schedules ------------------------------------------------------------------------------- */
 
-static void test_schedule_text(void **state) {
-    (void)state;
+TEST(test_schedule_text) {
     static const char *const bad[] = {"",
                                       "late",
                                       "late,",
@@ -405,8 +396,7 @@ static int run(size_t bad_run, enum stand_in_defect defect, size_t reports,
                     result);
 }
 
-static void test_every_schedule_runs(void **state) {
-    (void)state;
+TEST(test_every_schedule_runs) {
     struct smelt__check_result result;
     assert_int_equal(run(0, STAND_IN_CORRECT, 0, &result), 0);
     assert_int_equal(told.run_count, RUNS);
@@ -435,8 +425,7 @@ static void expect_failure(size_t bad_run, enum stand_in_defect defect, size_t r
     assert_non_null(strstr(result.command, expected));
 }
 
-static void test_failures(void **state) {
-    (void)state;
+TEST(test_failures) {
     for (size_t bad_run = 1; bad_run <= RUNS; bad_run++) {
         expect_failure(bad_run, STAND_IN_LSE_BASE_2, 0, "lse");
         expect_failure(bad_run, STAND_IN_CORRECT, 3, "proxy: The first.");
@@ -444,8 +433,7 @@ static void test_failures(void **state) {
     }
 }
 
-static void test_other_bits(void **state) {
-    (void)state;
+TEST(test_other_bits) {
     struct smelt__check_result result;
     char text[SMELT__SCHEDULE_TEXT], both[160];
     for (size_t bad_run = 2; bad_run <= RUNS; bad_run++) {
@@ -458,8 +446,7 @@ static void test_other_bits(void **state) {
 }
 
 /* dkv's last bits may be others in every run, unless the operator is deterministic; dq's never. */
-static void test_bits_of_the_backward(void **state) {
-    (void)state;
+TEST(test_bits_of_the_backward) {
     static const char *const specs[] = {
         "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1,passes=backward",
         "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1,passes=backward,deterministic=1"};
@@ -473,17 +460,4 @@ static void test_bits_of_the_backward(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_forbidden, begin, end),
-        cmocka_unit_test_setup_teardown(test_schedule_text, begin, end),
-        cmocka_unit_test_setup_teardown(test_every_schedule_runs, begin, end),
-        cmocka_unit_test_setup_teardown(test_failures, begin, end),
-        cmocka_unit_test_setup_teardown(test_other_bits, begin, end),
-        cmocka_unit_test_setup_teardown(test_bits_of_the_backward, begin, end),
-    };
-    const char *given = getenv("SMELT_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("emulated", .setup = begin, .teardown = end, .seed = &seed)

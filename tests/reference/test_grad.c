@@ -1,14 +1,8 @@
 /* The gradients' reference against values computed by hand, and against differences of the forward
  * reference. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/random.h"
 #include "reference/bf16.h"
 #include "reference/sparse_attn.h"
@@ -106,8 +100,7 @@ static void expect_nothing(const struct tiny *tiny) {
 }
 
 /* p = 1: the score makes no difference, and the value's gradient is out's. */
-static void test_single_key(void **state) {
-    (void)state;
+TEST(test_single_key) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){1}, 1, 2, 4, 3);
     tiny_run(&tiny);
@@ -118,8 +111,7 @@ static void test_single_key(void **state) {
 }
 
 /* p = 1/2 each, delta = 7, ds = 0.5 / 2 * (4 - 7) and 0.5 / 2 * (10 - 7). */
-static void test_two_keys(void **state) {
-    (void)state;
+TEST(test_two_keys) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){0, 1}, 2, 0, 3, 2);
     tiny.lse = (float)(2 + log(2.0));
@@ -134,8 +126,7 @@ static void test_two_keys(void **state) {
 }
 
 /* Three times row 0, once row 1: p = 1/4 a slot, delta = 5.5. */
-static void test_duplicates(void **state) {
-    (void)state;
+TEST(test_duplicates) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){0, 1, 0, 0}, 4, 0, 2.5F, 1.5F);
     tiny.lse = (float)(2 + log(4.0));
@@ -147,8 +138,7 @@ static void test_duplicates(void **state) {
 }
 
 /* A sink as large as the only score takes half; one of +inf all, one of -inf nothing. */
-static void test_sink(void **state) {
-    (void)state;
+TEST(test_sink) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){1}, 1, 2, 2, 1.5F); /* half of (4, 3): delta = 5 */
     tiny_sink(&tiny, 2);
@@ -169,8 +159,7 @@ static void test_sink(void **state) {
     assert_true(tiny.dsink == 0);
 }
 
-static void test_empty(void **state) {
-    (void)state;
+TEST(test_empty) {
     const float sinks[] = {-INFINITY, INFINITY, 2.0F};
     for (int i = 0; i < 3; i++) {
         struct tiny tiny;
@@ -188,8 +177,7 @@ static void test_empty(void **state) {
 }
 
 /* Masked slots, what stands behind topk_length, and what is more than topk count for nothing. */
-static void test_some_slots(void **state) {
-    (void)state;
+TEST(test_some_slots) {
     for (int i = 0; i < 3; i++) {
         struct tiny tiny;
         tiny_make(&tiny, (const int32_t[]){INT32_MIN, -1, 1, ROWS, i == 0 ? -1 : 2}, 5, 2, 4, 3);
@@ -206,8 +194,7 @@ static void test_some_slots(void **state) {
 }
 
 /* Scores beyond what exp can hold. */
-static void test_large_scores(void **state) {
-    (void)state;
+TEST(test_large_scores) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){1, 2}, 2, 4000, 4, 3);
     tiny.args.scale = 1000;
@@ -409,8 +396,7 @@ static void expect_dsink(struct random_case *one) {
     }
 }
 
-static void test_differences(void **state) {
-    (void)state;
+TEST(test_differences) {
     int64_t compared = 0;
     for (uint64_t number = 0; number < 24; number++) {
         struct random_case one;
@@ -425,8 +411,7 @@ static void test_differences(void **state) {
 }
 
 /* Strides change where things lie, not what they are; a chosen query has what it has among all. */
-static void test_strides(void **state) {
-    (void)state;
+TEST(test_strides) {
     struct random_case one;
     uint16_t grad_out[B * T * H * (V + 3)];
     double packed[B * T * H * Q], got[H * Q];
@@ -450,16 +435,4 @@ static void test_strides(void **state) {
     }
 }
 
-int main(void) {
-    const char *given = getenv("SMELT_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_single_key),   cmocka_unit_test(test_two_keys),
-        cmocka_unit_test(test_duplicates),   cmocka_unit_test(test_sink),
-        cmocka_unit_test(test_empty),        cmocka_unit_test(test_some_slots),
-        cmocka_unit_test(test_large_scores), cmocka_unit_test(test_differences),
-        cmocka_unit_test(test_strides),
-    };
-    return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
-}
+TESTS("grad", .seed = &seed)

@@ -1,12 +1,8 @@
 /* The reference of indexer_bwd against differences of indexer_scores's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <math.h>
 
+#include "../unit/test.h"
 #include "reference/bf16.h"
 #include "reference/indexer_bwd.h"
 #include "reference/indexer_scores.h"
@@ -93,10 +89,9 @@ static double slope(uint16_t *number) {
     return (sums[1] - sums[0]) / (2 * (double)STEP);
 }
 
-static void queries_gradients_are_slopes(void **state) {
+TEST(queries_gradients_are_slopes) {
     double grads[DIM], dweights, terms;
     struct smelt__indexer_bwd_row row = {.grads = grads};
-    (void)state;
     for (int t = 0; t < TOKENS; t++)
         for (int h = 0; h < HEADS; h++) {
             assert_int_equal(smelt__indexer_bwd_head(&spec, &args, t, h, &row, &dweights, &terms),
@@ -113,11 +108,10 @@ static void queries_gradients_are_slopes(void **state) {
         }
 }
 
-static void keys_gradients_are_slopes(void **state) {
+TEST(keys_gradients_are_slopes) {
     double grads[DIM];
     struct smelt__indexer_bwd_row row = {.grads = grads};
     int reached = 0;
-    (void)state;
     for (int s = 0; s < ROWS; s++) {
         double square = 0;
         assert_int_equal(smelt__indexer_bwd_key(&spec, &args, s, &row), 0);
@@ -133,11 +127,10 @@ static void keys_gradients_are_slopes(void **state) {
 }
 
 /* At x = 0 nothing counts, and where products take each other away the sign is in doubt. */
-static void zero_is_not_above(void **state) {
+TEST(zero_is_not_above) {
     uint16_t kept[DIM];
     double grads[DIM];
     struct smelt__indexer_bwd_row row = {.grads = grads};
-    (void)state;
     for (int d = 0; d < DIM; d++) {
         kept[d] = k[1][d];
         k[1][d] = 0;
@@ -157,11 +150,4 @@ static void zero_is_not_above(void **state) {
         k[1][d] = kept[d];
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(queries_gradients_are_slopes),
-        cmocka_unit_test(keys_gradients_are_slopes),
-        cmocka_unit_test(zero_is_not_above),
-    };
-    return cmocka_run_group_tests_name("indexer_bwd", tests, fill, NULL);
-}
+TESTS("indexer_bwd", .group_setup = fill)

@@ -1,13 +1,8 @@
 /* The reference of indexer_logits: sums of e4m3 products, which may be cut off or be too small for
  * fp32, meet infinities. What fp32 loses near 0 is no error. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/indexer.h"
 #include "harness/operator.h"
 #include "reference/e4m3.h"
@@ -67,16 +62,14 @@ static void one_infinity(const float key[DIM], float first, float second, float 
     assert_false(obeys(-infinity, expected, terms));
 }
 
-static void sums_that_may_vanish(void **state) {
-    (void)state;
+TEST(sums_that_may_vanish) {
     either_infinity(CANCELLED, INFINITY, 1, 1);
     either_infinity(CANCELLED, 1, -INFINITY, 1);
     either_infinity(CANCELLED, 1, 1, INFINITY);
     either_infinity(CLEAR, 1, -1, INFINITY); /* the heads cancel out */
 }
 
-static void sums_that_stay(void **state) {
-    (void)state;
+TEST(sums_that_stay) {
     one_infinity(CLEAR, INFINITY, 1, 1, INFINITY);
     one_infinity(CLEAR, -INFINITY, 1, 1, -INFINITY);
     one_infinity(CLEAR, 1, 1, INFINITY, INFINITY);
@@ -92,9 +85,8 @@ static const float LITTLE[DIM] = {0, 0, 0.001953125F};
 
 /* Times 2^-141 that is half of fp32's least number, which a kernel rounds to 0, and again when it
  * adds the other head; times the next larger weight it is rounded up. */
-static void sums_too_small_for_fp32(void **state) {
+TEST(sums_too_small_for_fp32) {
     const float half = 0x1p-141F, more = 0x1.01p-141F, least = 0x1p-149F;
-    (void)state;
     assert_true((float)(half * LITTLE[2]) == 0 && (float)(more * LITTLE[2]) > 0);
     either_infinity(LITTLE, half, half, INFINITY);
     either_infinity(LITTLE, half, half, -INFINITY);
@@ -111,9 +103,8 @@ static void sums_too_small_for_fp32(void **state) {
 }
 
 /* 128 heads' products and one with the scale, each by half of fp32's least number at most. */
-static void what_fp32_loses(void **state) {
+TEST(what_fp32_loses) {
     const double most = 129 * 0x1p-150;
-    (void)state;
     assert_true(smelt__logits_error(0, most) == 0);
     assert_true(smelt__logits_error(most, 0) == 0);
     assert_true(smelt__logits_error(0, -most) == 0);
@@ -122,20 +113,12 @@ static void what_fp32_loses(void **state) {
     assert_true(smelt__logits_error(2, 1) == 1);
 }
 
-static void finite_logits(void **state) {
+TEST(finite_logits) {
     double terms;
-    (void)state;
     assert_true(logit(CLEAR, (const float[]){1, 0.5F}, 2, &terms) == 2 * 1.5 * 896);
     assert_true(terms == 2 * 1.5 * 896);
     assert_true(logit(CANCELLED, (const float[]){1, 0}, 1, &terms) == 0.001953125);
     assert_true(terms == 896.001953125);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_that_may_vanish),    cmocka_unit_test(sums_that_stay),
-        cmocka_unit_test(sums_too_small_for_fp32), cmocka_unit_test(what_fp32_loses),
-        cmocka_unit_test(finite_logits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("indexer logits")

@@ -2,13 +2,8 @@
  * its loss. */
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/random.h"
 #include "reference/indexer_loss.h"
 
@@ -63,8 +58,7 @@ static void assert_close(double got, double expected, double tolerance) {
 }
 
 /* q = 1/8, 1/8, 1/4, 1/2 and p = 1/2, 0, 1/4, 1/4, the target being four times that. */
-static void by_hand(void **state) {
-    (void)state;
+TEST(by_hand) {
     const float logits[4] = {logf(2), logf(2), logf(4), logf(8)}, target[4] = {2, 0, 1, 1};
     const double expected[WIDTH] = {0.125 - 0.5, 0, 0.125, 0, 0.25, 0};
     struct tiny tiny;
@@ -83,8 +77,7 @@ static void by_hand(void **state) {
 }
 
 /* What has no loss: each alone makes loss and gradient 0. */
-static void nothing(void **state) {
-    (void)state;
+TEST(nothing) {
     static const float logits[4] = {1, 2, 3, 4}, target[4] = {1, 2, 3, 4};
     static const float bad[][4] = {{0, 0, 0, 0},
                                    {NAN, -1, 0, -INFINITY},
@@ -110,8 +103,7 @@ static void nothing(void **state) {
 }
 
 /* Numbers that count as others, slot by slot. */
-static void odd_numbers(void **state) {
-    (void)state;
+TEST(odd_numbers) {
     static const struct {
         float logits[4], target[4], as_logits[4], as_target[4];
     } cases[] = {
@@ -133,8 +125,7 @@ static void odd_numbers(void **state) {
 }
 
 /* No q explains a target at a slot with -inf: the loss is infinite, the gradient is not. */
-static void unexplained(void **state) {
-    (void)state;
+TEST(unexplained) {
     static const float some[4] = {-INFINITY, 0, 0, 0}, target[4] = {1, 1, 1, 1};
     static const float none[4] = {-INFINITY, NAN, -INFINITY, NAN};
     struct tiny tiny;
@@ -152,8 +143,7 @@ static void unexplained(void **state) {
 }
 
 /* Central differences. Logits are fp32: steps are theirs. */
-static void differences(void **state) {
-    (void)state;
+TEST(differences) {
     struct smelt__random random = smelt__random_at(5, 0, 0);
     for (int round = 0; round < 200; round++) {
         float logits[4], target[4];
@@ -181,10 +171,4 @@ static void differences(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),     cmocka_unit_test(nothing),     cmocka_unit_test(odd_numbers),
-        cmocka_unit_test(unexplained), cmocka_unit_test(differences),
-    };
-    return cmocka_run_group_tests_name("indexer_loss", tests, NULL, NULL);
-}
+TESTS("indexer_loss")

@@ -1,13 +1,9 @@
 /* The reference of indexer_scores against values computed by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <limits.h>
 #include <math.h>
 
+#include "../unit/test.h"
 #include "reference/bf16.h"
 #include "reference/indexer_scores.h"
 
@@ -47,31 +43,27 @@ static void compute(int64_t query, const int32_t *lengths, double *logits, doubl
 }
 
 /* Head 0 alone is above 0: half of the key. Sizes count both heads. */
-static void heads_are_added_up(void **state) {
-    (void)state;
+TEST(heads_are_added_up) {
     double logits[WIDTH], terms[WIDTH];
     compute(1, NULL, logits, terms);
     assert_true(logits[0] == 1.5 && logits[2] == 0.5 && logits[5] == 1);
     assert_true(terms[0] == 3 * (0.5 + 6) && terms[2] == 0.5 + 6);
 }
 
-static void masked_slots_are_lowest(void **state) {
-    (void)state;
+TEST(masked_slots_are_lowest) {
     double logits[WIDTH], terms[WIDTH];
     compute(1, NULL, logits, terms);
     assert_true(isinf(logits[1]) && logits[1] < 0 && terms[1] == 0);
     assert_true(isinf(logits[3]) && logits[3] < 0 && terms[3] == 0);
 }
 
-static void nan_is_lowest(void **state) {
-    (void)state;
+TEST(nan_is_lowest) {
     double logits[WIDTH], terms[WIDTH];
     compute(1, NULL, logits, terms);
     assert_true(isinf(logits[4]) && logits[4] < 0);
 }
 
-static void length_cuts(void **state) {
-    (void)state;
+TEST(length_cuts) {
     static const int32_t lengths[][TOKENS] = {{6, 1}, {6, -3}, {6, 9}};
     static const int left[] = {1, 0, WIDTH};
     for (int i = 0; i < 3; i++) {
@@ -84,12 +76,4 @@ static void length_cuts(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_are_added_up),
-        cmocka_unit_test(masked_slots_are_lowest),
-        cmocka_unit_test(nan_is_lowest),
-        cmocka_unit_test(length_cuts),
-    };
-    return cmocka_run_group_tests_name("indexer_scores", tests, fill, NULL);
-}
+TESTS("indexer_scores", .group_setup = fill)

@@ -1,13 +1,8 @@
 /* How wrong a choice of keys is: by more than their logits' errors and what fp32 loses near 0; and
  * which choices and values are wrong where logits are infinite. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "reference/indexer_logits.h"
 #include "reference/indexer_topk.h"
 
@@ -21,25 +16,22 @@ static double error(const double logits[KEYS], const double terms[KEYS]) {
 
 static const double TERMS[KEYS] = {1, 2, 3, 4};
 
-static void of_large_logits(void **state) {
-    (void)state;
+TEST(of_large_logits) {
     assert_true(error((const double[]){4, 3, 2, 1}, TERMS) == 0);
     assert_true(error((const double[]){4, 2, 2, 1}, TERMS) == 0);
     assert_true(fabs(error((const double[]){4, 2, 1, 3}, TERMS) - 1 / 6.0) < 1e-12);
     assert_true(fabs(error((const double[]){-1, 5, 1, -1}, TERMS) - 2 / 4.0) < 1e-12);
 }
 
-static void not_finite(void **state) {
-    (void)state;
+TEST(not_finite) {
     assert_true(error((const double[]){-INFINITY, 3, INFINITY, 1}, TERMS) == 0);
     assert_true(error((const double[]){1, 3, 2, 0}, (const double[]){1, 2, INFINITY, 4}) == 0);
 }
 
 /* Each of two keys' logits may be off by half of fp32's least number for each of 128 heads and the
  * scale: what is closer to one another than that cannot be told apart. */
-static void of_logits_too_small_for_fp32(void **state) {
+TEST(of_logits_too_small_for_fp32) {
     const double most = 129 * 0x1p-150, terms[KEYS] = {most, most, most, most};
-    (void)state;
     assert_true(error((const double[]){0, 0, 0x1p-150, -0x1p-150}, terms) == 0);
     assert_true(error((const double[]){0, -most, most, 0}, terms) == 0);
     assert_true(error((const double[]){0, -most, 2 * most, 0}, terms) == 0.5);
@@ -67,19 +59,17 @@ static int64_t misplaced(const char *keys, const char *choice) {
     return smelt__indexer_topk_misplaced(logits, terms, chosen, 0, count);
 }
 
-static void right_choices_among_infinities(void **state) {
+TEST(right_choices_among_infinities) {
     static const char *const right[][2] = {
         {"fPfM", "xx.."}, {"fPtM", ".xx."}, {"PfPP", "x.x."}, {"PMMf", "xx.x"}, {"MMMM", "xx.."},
         {"PPPP", "xx.."}, {"tfMP", "xx.x"}, {"ffff", "..xx"}, {"MPMP", ".x.x"}, {"ffff", "...."},
         {"fMPP", "xxxx"}, {"", ""}, /* no choice at all, or no key */
     };
-    (void)state;
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
         assert_int_equal(misplaced(right[i][0], right[i][1]), -1);
 }
 
-static void wrong_choices_among_infinities(void **state) {
-    (void)state;
+TEST(wrong_choices_among_infinities) {
     assert_int_equal(misplaced("fPff", "x..."), 0); /* a finite one before +inf */
     assert_int_equal(misplaced("fPtf", "..x."), 2);
     assert_int_equal(misplaced("MffP", "x..."), 0); /* -inf before it */
@@ -92,9 +82,8 @@ static void wrong_choices_among_infinities(void **state) {
 }
 
 /* Chosen, it is +inf; left out, -inf. The order of the indices has to suit both nonetheless. */
-static void choices_among_undecided_infinities(void **state) {
+TEST(choices_among_undecided_infinities) {
     static const char undecided[] = {'u', 'U'};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const char u = undecided[i];
         assert_int_equal(misplaced((const char[]){u, 'f', 'P', 'M', 0}, "x.x."), -1);
@@ -108,8 +97,7 @@ static void choices_among_undecided_infinities(void **state) {
     }
 }
 
-static void values(void **state) {
-    (void)state;
+TEST(values) {
     assert_true(smelt__indexer_logit_fits(INFINITY, INFINITY, INFINITY));
     assert_true(smelt__indexer_logit_fits(-INFINITY, -INFINITY, INFINITY));
     assert_true(smelt__indexer_logit_fits(-INFINITY, -INFINITY, NAN));
@@ -129,15 +117,4 @@ static void values(void **state) {
     assert_false(smelt__indexer_logit_fits(NAN, -INFINITY, -INFINITY));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_large_logits),
-        cmocka_unit_test(not_finite),
-        cmocka_unit_test(of_logits_too_small_for_fp32),
-        cmocka_unit_test(right_choices_among_infinities),
-        cmocka_unit_test(wrong_choices_among_infinities),
-        cmocka_unit_test(choices_among_undecided_infinities),
-        cmocka_unit_test(values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("indexer topk")

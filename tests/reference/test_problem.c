@@ -1,13 +1,7 @@
 /* The problems of check and bench are what problem.h says. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/lists.h"
 #include "harness/sparse_attn.h"
 #include "reference/sparse_attn.h"
@@ -56,8 +50,7 @@ static int64_t count_distinct(const struct smelt__problem *problem, int64_t quer
     return count;
 }
 
-static void test_random_lists(void **state) {
-    (void)state;
+TEST(test_random_lists) {
     static const struct {
         int64_t rows, width, valid, expected;
     } cases[] = {{1000, 48, 0, 48}, {48, 48, 0, 48},  {47, 48, 0, 47}, {1, 48, 0, 1},
@@ -78,8 +71,7 @@ static void test_random_lists(void **state) {
 }
 
 /* Four documents of 10, 20, 30 and 40 rows: nothing of another document, nothing of the future. */
-static void test_causal_lists(void **state) {
-    (void)state;
+TEST(test_causal_lists) {
     static const int64_t starts[] = {0, 10, 30, 60, 100};
     struct smelt__problem problem;
     struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 100};
@@ -103,8 +95,7 @@ static void test_causal_lists(void **state) {
 }
 
 /* Nine in ten slots hold the row that they held for the query before; rows are named once. */
-static void test_drift_lists(void **state) {
-    (void)state;
+TEST(test_drift_lists) {
     static const int64_t tables[] = {1000, 48, 47, 9, 1};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         struct smelt__problem problem;
@@ -126,8 +117,7 @@ static void test_drift_lists(void **state) {
     }
 }
 
-static void test_window_lists(void **state) {
-    (void)state;
+TEST(test_window_lists) {
     struct smelt__problem problem;
     struct smelt__problem_options options = {.seed = seed, .tokens = 30, .rows = 30, .width = 8};
     options.lists = SMELT__LISTS_WINDOW;
@@ -141,8 +131,7 @@ static void test_window_lists(void **state) {
 }
 
 /* The rows that lists avoid hold NaN and are never named; some query is empty, some is full. */
-static void test_adversarial_lists(void **state) {
-    (void)state;
+TEST(test_adversarial_lists) {
     struct smelt__problem problem;
     struct smelt__problem_options options = {.seed = seed, .tokens = 40, .rows = 70};
     options.lists = SMELT__LISTS_ADVERSARIAL;
@@ -169,8 +158,7 @@ static void test_adversarial_lists(void **state) {
     smelt__problem_destroy(&problem);
 }
 
-static void test_normal_and_spiky(void **state) {
-    (void)state;
+TEST(test_normal_and_spiky) {
     double largest[2] = {0, 0}, mean = 0, square = 0;
     for (int spiky = 0; spiky < 2; spiky++) {
         struct smelt__problem problem;
@@ -192,8 +180,7 @@ static void test_normal_and_spiky(void **state) {
     assert_true(fabs(mean) < 0.08 && fabs(square - 1) < 0.1);
 }
 
-static void test_same_seed_same_bytes(void **state) {
-    (void)state;
+TEST(test_same_seed_same_bytes) {
     for (int i = 0; i < 6; i++) {
         struct smelt__problem first, second, other;
         struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 30};
@@ -230,8 +217,7 @@ static void expect_far(int64_t extent, int64_t stride, int64_t inner) {
 }
 
 /* Far strides change where things lie, not what they are. */
-static void test_far(void **state) {
-    (void)state;
+TEST(test_far) {
     struct smelt__problem near, far;
     struct smelt__problem_options options = {
         .seed = seed, .batches = 2, .tokens = 3, .rows = 90, .width = 20, .topk_length = 1};
@@ -273,15 +259,4 @@ static void test_far(void **state) {
     smelt__problem_destroy(&far);
 }
 
-int main(void) {
-    const char *given = getenv("SMELT_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_lists),         cmocka_unit_test(test_causal_lists),
-        cmocka_unit_test(test_drift_lists),          cmocka_unit_test(test_window_lists),
-        cmocka_unit_test(test_adversarial_lists),    cmocka_unit_test(test_normal_and_spiky),
-        cmocka_unit_test(test_same_seed_same_bytes), cmocka_unit_test(test_far),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("problem", .seed = &seed)

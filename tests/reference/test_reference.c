@@ -1,14 +1,8 @@
 /* The reference against values computed by hand, and against a second implementation written
  * differently: streaming, in long double, without a list of valid slots. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
 #include "reference/sparse_attn.h"
@@ -81,8 +75,7 @@ static void expect_empty(const struct tiny *tiny) {
         assert_true(tiny->out[d] == 0);
 }
 
-static void test_single_key(void **state) {
-    (void)state;
+TEST(test_single_key) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){1}, 1);
     tiny_run(&tiny);
@@ -94,8 +87,7 @@ static void test_single_key(void **state) {
     assert_close(tiny.max_abs, 2.0, 0);
 }
 
-static void test_equal_keys_and_duplicates(void **state) {
-    (void)state;
+TEST(test_equal_keys_and_duplicates) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){0, 1}, 2); /* both score 2 */
     tiny_run(&tiny);
@@ -105,8 +97,7 @@ static void test_equal_keys_and_duplicates(void **state) {
     expect(&tiny, 2.0 + log(4.0), 2.5, 1.5, 0.5, -0.5);
 }
 
-static void test_two_scores(void **state) {
-    (void)state;
+TEST(test_two_scores) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){2, 1}, 2); /* scores 1 and 2 */
     tiny_run(&tiny);
@@ -115,8 +106,7 @@ static void test_two_scores(void **state) {
            1 - p);
 }
 
-static void test_sink(void **state) {
-    (void)state;
+TEST(test_sink) {
     struct tiny tiny;
     const float sinks[] = {-INFINITY, INFINITY, 2.0F, 2000.0F, -2000.0F};
     const double kept[] = {1, 0, 0.5, 0, 1};
@@ -136,8 +126,7 @@ static void test_sink(void **state) {
     }
 }
 
-static void test_masked(void **state) {
-    (void)state;
+TEST(test_masked) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){-1, ROWS, INT32_MAX, INT32_MIN}, 4);
     tiny_run(&tiny);
@@ -152,8 +141,7 @@ static void test_masked(void **state) {
     expect_empty(&tiny);
 }
 
-static void test_topk_length(void **state) {
-    (void)state;
+TEST(test_topk_length) {
     struct tiny tiny;
     const int32_t lengths[] = {INT32_MIN, -1, 0, 1, 2, 3, INT32_MAX};
     for (int i = 0; i < 7; i++) {
@@ -171,8 +159,7 @@ static void test_topk_length(void **state) {
 }
 
 /* A kernel handed a longer row keeps the first topk valid slots. */
-static void test_first_topk_valid(void **state) {
-    (void)state;
+TEST(test_first_topk_valid) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){-1, 1, -1, 3, 2}, 5);
     tiny.spec.topk = 1;
@@ -180,8 +167,7 @@ static void test_first_topk_valid(void **state) {
     expect(&tiny, 2.0, 4, 3, 2, 1);
 }
 
-static void test_large_scores(void **state) {
-    (void)state;
+TEST(test_large_scores) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){1, 3}, 2); /* 8000 and -8000 */
     tiny.args.scale = 2000.0F;
@@ -190,8 +176,7 @@ static void test_large_scores(void **state) {
     assert_close(tiny.max_abs, 8000.0, 0);
 }
 
-static void test_bf16(void **state) {
-    (void)state;
+TEST(test_bf16) {
     assert_int_equal(smelt__bf16_from_float(1.0F), 0x3f80);
     assert_int_equal(smelt__bf16_from_float(-2.0F), 0xc000);
     assert_int_equal(smelt__bf16_from_float(1.0F + 1.0F / 256), 0x3f80); /* tie, down to even */
@@ -278,8 +263,7 @@ static void compare_problem(const struct smelt__problem *problem) {
 
 static uint64_t seed;
 
-static void test_against_streaming(void **state) {
-    (void)state;
+TEST(test_against_streaming) {
     for (uint64_t i = 0; i < 60; i++) {
         struct smelt__random random = smelt__random_at(seed, 0, i);
         struct smelt__problem problem;
@@ -307,8 +291,7 @@ static void test_against_streaming(void **state) {
 }
 
 /* "These queries only" gives the same as all of them, in the order asked for. */
-static void test_some_queries(void **state) {
-    (void)state;
+TEST(test_some_queries) {
     struct smelt__problem problem;
     smelt_sparse_attn_spec spec = {.size = sizeof spec, .heads = 2, .dqk = 64, .dv = 64, .topk = 8};
     struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 3};
@@ -328,22 +311,4 @@ static void test_some_queries(void **state) {
     smelt__problem_destroy(&problem);
 }
 
-int main(void) {
-    const char *given = getenv("SMELT_TEST_SEED");
-    seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_single_key),
-        cmocka_unit_test(test_equal_keys_and_duplicates),
-        cmocka_unit_test(test_two_scores),
-        cmocka_unit_test(test_sink),
-        cmocka_unit_test(test_masked),
-        cmocka_unit_test(test_topk_length),
-        cmocka_unit_test(test_first_topk_valid),
-        cmocka_unit_test(test_large_scores),
-        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_against_streaming),
-        cmocka_unit_test(test_some_queries),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("reference", .seed = &seed)

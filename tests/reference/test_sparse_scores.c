@@ -1,14 +1,8 @@
 /* sparse_scores: the reference against values computed by hand and against attention's own;
  * problems of its row in the harness. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/problem.h"
 #include "ops/sparse_scores_tensors.h"
 #include "reference/bf16.h"
@@ -66,8 +60,7 @@ static void expect(const struct tiny *tiny, const double expected[WIDTH]) {
 }
 
 /* Slots keep their places, masked ones are 0, a row named twice counts in both. */
-static void by_hand(void **state) {
-    (void)state;
+TEST(by_hand) {
     struct tiny tiny;
     tiny_make(&tiny);
     const double first = exp(1.0 - 1) + exp(1.0 - 0.5), second = exp(2.0 - 1) + exp(-1.0 - 0.5);
@@ -79,8 +72,7 @@ static void by_hand(void **state) {
 }
 
 /* A sink takes its share of each head's denominator: none, all, as much as all slots together. */
-static void with_sink(void **state) {
-    (void)state;
+TEST(with_sink) {
     struct tiny tiny;
     tiny_make(&tiny);
     tiny.spec.sink = 1;
@@ -93,8 +85,7 @@ static void with_sink(void **state) {
 }
 
 /* A problem's lse is attention's: without a sink each head's probabilities add up to 1. */
-static void heads_add_up(void **state) {
-    (void)state;
+TEST(heads_add_up) {
     enum { QUERIES = 6, SLOTS = 40 };
     const smelt_sparse_scores_spec spec = {
         .size = sizeof spec, .heads = 3, .dqk = 64, .dv = 64, .topk = SLOTS};
@@ -123,11 +114,4 @@ static void heads_add_up(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_hand),
-        cmocka_unit_test(with_sink),
-        cmocka_unit_test(heads_add_up),
-    };
-    return cmocka_run_group_tests_name("sparse_scores", tests, NULL, NULL);
-}
+TESTS("sparse_scores")

@@ -1,14 +1,6 @@
 /* The core of tune against the stand-in, whose launches take the time a test says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/tune.h"
 #include "stand_in.h"
 
@@ -71,8 +63,7 @@ static double one_is_faster(const char *knobs) {
     return (number == 3 ? 0.9 : 1 + 0.01 * number) * (1 + 0.01 * noise());
 }
 
-static void the_fastest_wins(void **state) {
-    (void)state;
+TEST(the_fastest_wins) {
     make(10);
     stand_in_ms = one_is_faster;
     struct smelt__tune_result result = race(10);
@@ -99,8 +90,7 @@ static double one_is_hardly_faster(const char *knobs) {
 }
 
 /* Whatever the noise does, 0.5 % in 2 % is no victory. */
-static void less_than_the_noise(void **state) {
-    (void)state;
+TEST(less_than_the_noise) {
     int victories = 0;
     stand_in_ms = one_is_hardly_faster;
     for (int i = 0; i < 40; i++) {
@@ -117,8 +107,7 @@ static double slower_and_slower(const char *knobs) {
     return (number_of(knobs) == 3 ? 0.9 : 1) * (1 + 0.002 * launches++);
 }
 
-static void drift(void **state) {
-    (void)state;
+TEST(drift) {
     make(5);
     stand_in_ms = slower_and_slower;
     struct smelt__tune_result result = race(5);
@@ -126,8 +115,7 @@ static void drift(void **state) {
     assert_true(result.noise_us < 0.05 * result.rule_us);
 }
 
-static void the_rule_alone(void **state) {
-    (void)state;
+TEST(the_rule_alone) {
     make(1);
     struct smelt__tune_result result = race(1);
     assert_int_equal(result.status, SMELT_OK);
@@ -137,8 +125,7 @@ static void the_rule_alone(void **state) {
 
 /* ---- who takes no part ---- */
 
-static void wrong_results(void **state) {
-    (void)state;
+TEST(wrong_results) {
     static const enum stand_in_defect defects[] = {STAND_IN_DROPS_LAST_SLOT, STAND_IN_CLAMPS_MASKED,
                                                    STAND_IN_LSE_BASE_2};
     for (size_t i = 0; i < sizeof defects / sizeof defects[0]; i++) {
@@ -166,8 +153,7 @@ static double the_rule_is_refused(const char *knobs) {
     return *knobs ? 0.5 : -1;
 }
 
-static void refused_launches(void **state) {
-    (void)state;
+TEST(refused_launches) {
     make(5);
     stand_in_ms = one_is_refused;
     struct smelt__tune_result result = race(5);
@@ -183,11 +169,4 @@ static void refused_launches(void **state) {
     assert_non_null(strstr(result.message, "the rule's plan"));
 }
 
-int main(void) {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(the_fastest_wins), TEST(less_than_the_noise), TEST(drift),
-        TEST(the_rule_alone),   TEST(wrong_results),       TEST(refused_launches),
-    };
-    return cmocka_run_group_tests_name("tune", tests, NULL, NULL);
-}
+TESTS("tune", .setup = set_up, .teardown = tear_down)

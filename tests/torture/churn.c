@@ -53,7 +53,7 @@ static void be_process(const char *folder, bool writes, uint64_t random) {
 int row_churn(const struct arguments *arguments) {
     long operations = argument(arguments, "operations", 100000);
     const char *folder = scratch_folder(true);
-    uint64_t random = test_seed();
+    uint64_t random = test_seed("churn");
     pid_t children[WRITERS + READERS];
 
     tally = shared_memory(sizeof *tally);

@@ -121,22 +121,6 @@ void pause_ms(double milliseconds) {
     nanosleep(&pause, NULL);
 }
 
-uint64_t test_seed(void) {
-    const char *given = getenv("SMELT_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-    printf("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    fflush(stdout);
-    return seed;
-}
-
-/* splitmix64 */
-uint64_t next_random(uint64_t *random) {
-    uint64_t mixed = *random += UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ (mixed >> 31);
-}
-
 /* ---- processes ------------------------------------------------------------------------------ */
 
 void *shared_memory(size_t bytes) {

@@ -131,7 +131,7 @@ int row_kill(const struct arguments *arguments) {
     long kills = argument(arguments, "kills", 2000);
     long limit_ms = argument(arguments, "limit_ms", 1000);
     const char *folder = scratch_folder(false);
-    uint64_t random = test_seed();
+    uint64_t random = test_seed("kill");
     pid_t children[MOST_PROCESSES];
     struct tally tally = {0};
 

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "../unit/random.h"
 #include "fault/fake_driver.h"
 #include "fault/fake_nvrtc.h"
 #include "smelt/smelt.h"
@@ -86,9 +87,6 @@ long count_files(const char *folder, const char *part);
 
 double now_seconds(void);
 void pause_ms(double milliseconds);
-/* SMELT_TEST_SEED or the time; printed, so that a failure can be repeated. */
-uint64_t test_seed(void);
-uint64_t next_random(uint64_t *random);
 
 /* Memory that forked children share, zeroed. */
 void *shared_memory(size_t bytes);

@@ -2,15 +2,8 @@
  * The harness with an operator that was added: check finds both passes right on the emulator, one
  * of which adds to its output, and finds what is wrong with passes that were made wrong.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "harness/bench.h"
 #include "harness/check.h"
 #include "harness/option_text.h"
@@ -50,8 +43,7 @@ static struct smelt__check_options asked(unsigned pass) {
                                          .sample = 100};
 }
 
-static void is_registered(void **state) {
-    (void)state;
+TEST(is_registered) {
     assert_ptr_equal(smelt__harness_find("toy:width=75"), &smelt__harness_toy);
     assert_non_null(smelt__harness_find("sparse_attn:heads=8"));
     assert_null(smelt__harness_find("to:width=75"));
@@ -60,8 +52,7 @@ static void is_registered(void **state) {
 }
 
 /* An option's name means one thing: the command reads it before it knows for whom. */
-static void options_agree(void **state) {
-    (void)state;
+TEST(options_agree) {
     const struct smelt__option *option;
     int own = 0;
     for (int n = 0; (option = smelt__option_number(n)) != NULL; n++) {
@@ -79,8 +70,7 @@ static void options_agree(void **state) {
     assert_int_equal(own, 1);
 }
 
-static void both_passes(void **state) {
-    (void)state;
+TEST(both_passes) {
     static const unsigned passes[] = {SMELT_PASS_FORWARD, SMELT_PASS_BACKWARD};
     static const char *const names[] = {"forward", "backward"};
     for (int i = 0; i < 2; i++)
@@ -99,8 +89,7 @@ static void both_passes(void **state) {
         }
 }
 
-static void not_made_for(void **state) {
-    (void)state;
+TEST(not_made_for) {
     struct smelt__check_options options = asked(SMELT_PASS_BACKWARD);
     struct smelt__check_result result;
     options.spec = "toy:width=75";
@@ -157,8 +146,7 @@ static void expect_caught(unsigned pass,
         fail_msg("'%s' lacks '%s'", result.message, message);
 }
 
-static void wrong_passes(void **state) {
-    (void)state;
+TEST_WITH(wrong_passes, NULL, restore) {
     expect_caught(SMELT_PASS_BACKWARD, twice, "error of a row");
     expect_caught(SMELT_PASS_BACKWARD, never, "error of a row");
     expect_caught(SMELT_PASS_BACKWARD, shorter, "row 4 element");
@@ -167,13 +155,4 @@ static void wrong_passes(void **state) {
     expect_caught(SMELT_PASS_FORWARD, elsewhere, "out"); /* the emulator reports it */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_registered),
-        cmocka_unit_test(options_agree),
-        cmocka_unit_test(both_passes),
-        cmocka_unit_test(not_made_for),
-        cmocka_unit_test_teardown(wrong_passes, restore),
-    };
-    return cmocka_run_group_tests_name("toy in the harness", tests, open_context, close_context);
-}
+TESTS("toy in the harness", .group_setup = open_context, .group_teardown = close_context)

@@ -2,19 +2,11 @@
  * An operator that was added, the toy, through the public API and on the emulator: everything that
  * is written once knows it by its table alone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "smelt/toy.h"
+#include "../unit/test.h"
 #include "smelt/cache.h"
 #include "smelt/device.h"
-#include "smelt/toy.h"
 
 enum { TOKENS = 5, WIDTH = 75, STRIDE = 80 };
 
@@ -66,8 +58,7 @@ static int has(const struct texts *texts, const char *text) {
     return 0;
 }
 
-static void is_listed(void **state) {
-    (void)state;
+TEST(is_listed) {
     struct texts families = {.count = 0}, preset = {.count = 0}, kernels = {.count = 0};
     require(smelt_list_families(collect, &families));
     assert_true(has(&families, "toy") && has(&families, "toy_scale"));
@@ -89,8 +80,7 @@ static void is_listed(void **state) {
     assert_string_equal(kernels.items[1], "toy_scale:width=75,accumulate=1,threads=32");
 }
 
-static void emitted(void **state) {
-    (void)state;
+TEST(emitted) {
     char *source = NULL;
     require(smelt_source_emit("toy_scale:width=75,accumulate=1", "sm_80", &source));
     assert_non_null(strstr(source, "ACCUMULATE = 1,"));
@@ -140,8 +130,7 @@ static void run(smelt_toy *toy, unsigned pass, const float *from, float *to) {
     smelt_device_free(context, target);
 }
 
-static void computes(void **state) {
-    (void)state;
+TEST(computes) {
     float from[TOKENS * STRIDE], forward[TOKENS * STRIDE], backward[TOKENS * STRIDE];
     for (int i = 0; i < TOKENS * STRIDE; i++) {
         from[i] = (float)(i % 31) - 15;
@@ -160,8 +149,7 @@ static void computes(void **state) {
 }
 
 /* What is made for the forward alone neither compiles nor runs anything of the backward. */
-static void passes_are_apart(void **state) {
-    (void)state;
+TEST(passes_are_apart) {
     smelt_context_counters before = SMELT_CONTEXT_COUNTERS_INIT,
                            after = SMELT_CONTEXT_COUNTERS_INIT;
     smelt_toy_args args = SMELT_TOY_ARGS_INIT;
@@ -178,8 +166,7 @@ static void passes_are_apart(void **state) {
     smelt_toy_destroy(&toy);
 }
 
-static void refuses(void **state) {
-    (void)state;
+TEST(refuses) {
     smelt_toy_spec spec = SMELT_TOY_SPEC_INIT;
     smelt_toy_args args = SMELT_TOY_ARGS_INIT;
     smelt_toy *toy = NULL;
@@ -204,10 +191,4 @@ static void refuses(void **state) {
     smelt_toy_destroy(&toy);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_listed), cmocka_unit_test(emitted),          cmocka_unit_test(refuses),
-        cmocka_unit_test(computes),  cmocka_unit_test(passes_are_apart),
-    };
-    return cmocka_run_group_tests_name("toy", tests, open_context, close_context);
-}
+TESTS("toy", .group_setup = open_context, .group_teardown = close_context)

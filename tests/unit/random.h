@@ -14,22 +14,31 @@ struct random {
     uint64_t state;
 };
 
-static inline struct random random_begin(const char *test) {
+static inline uint64_t test_seed(const char *test) {
     const char *given = getenv("SMELT_TEST_SEED");
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t seed =
-        given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_sec * 1000003 + (uint64_t)now.tv_nsec;
+    const uint64_t seed =
+        given ? strtoull(given, NULL, 0) : (uint64_t)now.tv_sec * 1000003 + (uint64_t)now.tv_nsec;
     printf("%s: SMELT_TEST_SEED=%" PRIu64 "\n", test, seed);
-    return (struct random){seed};
+    fflush(stdout); /* before a fork, or an abort */
+    return seed;
+}
+
+static inline struct random random_begin(const char *test) {
+    return (struct random){test_seed(test)};
 }
 
 /* Steele, Lea and Flood's SplitMix64. */
-static inline uint64_t random_next(struct random *random) {
-    uint64_t z = random->state += UINT64_C(0x9e3779b97f4a7c15);
+static inline uint64_t next_random(uint64_t *state) {
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
     return z ^ z >> 31;
+}
+
+static inline uint64_t random_next(struct random *random) {
+    return next_random(&random->state);
 }
 
 static inline int random_below(struct random *random, int count) {

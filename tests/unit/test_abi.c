@@ -1,14 +1,8 @@
 /* How structs of callers are read and filled (runtime/abi.h), on a struct of three versions; with
  * the public ones, whole programs and the library: tests/abi. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/abi.h"
+#include "test.h"
 
 struct first {
     size_t size;
@@ -28,8 +22,7 @@ struct third {
 static const struct smelt__struct about =
     SMELT__STRUCT_VALUE(struct second, "given", "GIVEN_INIT", a);
 
-static void missing_fields_are_0(void **state) {
-    (void)state;
+TEST(missing_fields_are_0) {
     const struct first given = {sizeof given, 7};
     struct second read;
     memset(&read, 0xEE, sizeof read);
@@ -39,8 +32,7 @@ static void missing_fields_are_0(void **state) {
     assert_int_equal(read.b, 0);
 }
 
-static void fields_to_come(void **state) {
-    (void)state;
+TEST(fields_to_come) {
     struct third given = {sizeof given, 7, 8, 0};
     struct second read;
     memset(&read, 0xEE, sizeof read);
@@ -54,8 +46,7 @@ static void fields_to_come(void **state) {
     assert_non_null(strstr(smelt_last_error(), "knows 24 of it; byte 24"));
 }
 
-static void filled_as_far_as_it_goes(void **state) {
-    (void)state;
+TEST(filled_as_far_as_it_goes) {
     const struct second from = {0, 7, 8};
     struct third shorter = {sizeof(struct first), 1, 2, 3}, longer = {sizeof longer, 1, 2, 3};
     assert_int_equal(smelt__struct_check(&about, &shorter), SMELT_OK);
@@ -70,8 +61,7 @@ static void filled_as_far_as_it_goes(void **state) {
     assert_int_equal(longer.c, 0);
 }
 
-static void arrays(void **state) {
-    (void)state;
+TEST(arrays) {
     const struct first given[3] = {{sizeof given[0], 1}, {99, 2}, {0, 3}};
     const struct second from = {0, 7, 8};
     struct second read[3];
@@ -93,8 +83,7 @@ static void arrays(void **state) {
     assert_int_equal(smelt__structs_read(&about, NULL, 1, read), SMELT_ERROR_INVALID_ARGUMENT);
 }
 
-static void sizes_that_none_has(void **state) {
-    (void)state;
+TEST(sizes_that_none_has) {
     static const size_t sizes[] = {0, 8, 15, 17, 65544, SIZE_MAX};
     struct second given = {0}, read;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -109,11 +98,4 @@ static void sizes_that_none_has(void **state) {
     assert_non_null(strstr(smelt_last_error(), "given is NULL"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing_fields_are_0),     cmocka_unit_test(fields_to_come),
-        cmocka_unit_test(filled_as_far_as_it_goes), cmocka_unit_test(arrays),
-        cmocka_unit_test(sizes_that_none_has),
-    };
-    return cmocka_run_group_tests_name("structs that grow", tests, NULL, NULL);
-}
+TESTS("structs that grow")

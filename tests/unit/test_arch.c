@@ -1,19 +1,11 @@
 /* Architectures: the table's limits, and which one a device gets. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "codegen/arch.h"
 #include "codegen/plan/limits.h"
+#include "test.h"
 
-static void limits(void **state) {
-    (void)state;
+TEST(limits) {
     static const struct {
         const char *name;
         int shared_kb, multiprocessor_kb, threads;
@@ -35,8 +27,7 @@ static void limits(void **state) {
 }
 
 /* A block that takes all it may must fit on a multiprocessor, its reserve included. */
-static void table_is_consistent(void **state) {
-    (void)state;
+TEST(table_is_consistent) {
     int count = 0;
     for (const struct smelt__arch *arch; (arch = smelt__arch_at(count)); count++) {
         char name[16];
@@ -51,8 +42,7 @@ static void table_is_consistent(void **state) {
 }
 
 /* So many blocks fit, and not one byte more of each. */
-static void shared_limits_are_exact(void **state) {
-    (void)state;
+TEST(shared_limits_are_exact) {
     for (int i = 0; smelt__arch_at(i); i++)
         for (int blocks = 1; blocks < 5; blocks++) {
             const struct smelt__arch *arch = smelt__arch_at(i);
@@ -69,8 +59,7 @@ static void shared_limits_are_exact(void **state) {
         }
 }
 
-static void capabilities(void **state) {
-    (void)state;
+TEST(capabilities) {
     static const struct {
         int major, minor;
         const char *name;
@@ -93,8 +82,7 @@ static void capabilities(void **state) {
     assert_non_null(strstr(message.text, "compute capability 13.0 is not known"));
 }
 
-static void unknown_names(void **state) {
-    (void)state;
+TEST(unknown_names) {
     static const struct {
         const char *name, *part;
     } cases[] = {
@@ -112,13 +100,4 @@ static void unknown_names(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits),
-        cmocka_unit_test(table_is_consistent),
-        cmocka_unit_test(shared_limits_are_exact),
-        cmocka_unit_test(capabilities),
-        cmocka_unit_test(unknown_names),
-    };
-    return cmocka_run_group_tests_name("arch", tests, NULL, NULL);
-}
+TESTS("arch")

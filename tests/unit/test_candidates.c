@@ -1,19 +1,11 @@
 /* What tuning has to choose from. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #include "codegen/candidates.h"
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/family.h"
 #include "codegen/template/engine.h"
 #include "random_spec.h"
+#include "test.h"
 
 static const struct smelt__arch *arch_of(const char *name) {
     struct smelt__message message;
@@ -79,8 +71,7 @@ static void find(const struct smelt__spec *spec, const struct smelt__arch *arch,
         fail_msg("%s", message.text);
 }
 
-static void lists(void **state) {
-    (void)state;
+TEST(lists) {
     static const struct {
         const char *spec, *arch;
         int least;
@@ -108,8 +99,7 @@ static void lists(void **state) {
 }
 
 /* What is tried are values of knobs that the family has, none twice. */
-static void tried_values(void **state) {
-    (void)state;
+TEST(tried_values) {
     const struct smelt__family *family;
     for (int f = 0; (family = smelt__family_at(f)); f++)
         for (const struct smelt__tried *one = family->tried; one && one->name; one++) {
@@ -127,8 +117,7 @@ static void tried_values(void **state) {
         }
 }
 
-static void of_any_spec(void **state) {
-    (void)state;
+TEST(of_any_spec) {
     struct random random = random_begin("of_any_spec");
     for (int i = 0; i < 12; i++) {
         struct smelt__spec spec = random_spec(&random, random_kernel(&random));
@@ -142,8 +131,7 @@ static void of_any_spec(void **state) {
     }
 }
 
-static void named_knobs(void **state) {
-    (void)state;
+TEST(named_knobs) {
     struct smelt__spec spec = parse("sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048");
     struct smelt__candidates list;
     struct smelt__message message = {0};
@@ -172,12 +160,4 @@ static void named_knobs(void **state) {
     assert_int_equal(smelt__candidates_find(&spec, arch_of("sm_90a"), NULL, &list, &message), -1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists),
-        cmocka_unit_test(tried_values),
-        cmocka_unit_test(of_any_spec),
-        cmocka_unit_test(named_knobs),
-    };
-    return cmocka_run_group_tests_name("candidates", tests, NULL, NULL);
-}
+TESTS("candidates")

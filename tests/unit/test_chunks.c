@@ -1,14 +1,7 @@
 /* How indexer_topk takes its queries: every one of them, in chunks that have room. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #include "ops/indexer_topk_chunks.h"
-#include "random.h"
+#include "test.h"
 
 enum { MOST_ROWS = 1 << 20, LIMIT = 128000000 };
 
@@ -50,11 +43,10 @@ static size_t check_chunk(const struct smelt__indexer_extent *extent,
            smelt__topk_workspace(extent->select, chunk->count, chunk->columns);
 }
 
-static void whole(void **state) {
+TEST(whole) {
     const struct smelt__kernel parts = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&parts);
     struct random random = random_begin("whole");
-    (void)state;
     for (int i = 0; i < 100000; i++) {
         const struct smelt__indexer_extent extent = draw_extent(&random, &select);
         struct smelt__indexer_chunks chunks;
@@ -74,11 +66,10 @@ static void whole(void **state) {
 }
 
 /* Blocks are whole where there is room for one, and the chunks of about one size. */
-static void balanced(void **state) {
+TEST(balanced) {
     const struct smelt__kernel parts = {.resident_blocks = 1};
     const struct smelt__topk_kernels select = kernels(&parts);
     struct random random = random_begin("balanced");
-    (void)state;
     for (int i = 0; i < 20000; i++) {
         const struct smelt__indexer_extent extent = {.tokens = draw(&random, 1 << 22),
                                                      .rows = draw(&random, MOST_ROWS),
@@ -101,9 +92,8 @@ static void balanced(void **state) {
 }
 
 /* Causal chunks: one after the other, as large as there is room, and no more than even ones. */
-static void causal(void **state) {
+TEST(causal) {
     struct random random = random_begin("causal");
-    (void)state;
     for (int i = 0; i < 3000; i++) {
         const struct smelt__kernel parts = {.resident_blocks = (int64_t)random_below(&random, 600)};
         const struct smelt__topk_kernels select = kernels(&parts);
@@ -134,12 +124,11 @@ static void causal(void **state) {
 }
 
 /* The number of chunks costs the host nothing: a thousand calls, each of millions of chunks. */
-static void at_once(void **state) {
+TEST(at_once) {
     const struct smelt__kernel parts = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&parts);
     struct random random = random_begin("at once");
     const clock_t begin = clock();
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         const struct smelt__indexer_extent extent = {.tokens = INT32_MAX,
                                                      .rows = (1 << 17) + draw(&random, 1 << 19),
@@ -161,13 +150,12 @@ static int64_t count_chunks(const struct smelt__indexer_chunks *chunks) {
 }
 
 /* What it is for: half as many chunks where queries and keys are as many. */
-static void halved(void **state) {
+TEST(halved) {
     const struct smelt__kernel parts = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&parts);
     struct smelt__indexer_extent extent = {
         .tokens = 65536, .rows = 65536, .block_queries = 32, .select = &select, .limit = LIMIT};
     struct smelt__indexer_chunks even, chunks;
-    (void)state;
     assert_int_equal(smelt__indexer_chunks_make(&extent, &even), 0);
     extent.causal_limit = 1;
     assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), 0);
@@ -177,13 +165,12 @@ static void halved(void **state) {
 
 /* A chunk whose last wave of the selection would be hardly filled has whole waves instead, one that
  * would fill half of it stays. */
-static void waves(void **state) {
+TEST(waves) {
     static const struct {
         int64_t rows, even;
     } cases[] = {{65536, 488}, {56000, 528}, {42000, 528}, {41000, 776}, {29000, 1056}};
     const struct smelt__kernel kernel = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&kernel);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct smelt__indexer_extent extent = {.tokens = cases[i].even * 1000,
                                                .rows = cases[i].rows,
@@ -201,10 +188,4 @@ static void waves(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole),  cmocka_unit_test(balanced), cmocka_unit_test(causal),
-        cmocka_unit_test(halved), cmocka_unit_test(waves),    cmocka_unit_test(at_once),
-    };
-    return cmocka_run_group_tests_name("chunks", tests, NULL, NULL);
-}
+TESTS("chunks")

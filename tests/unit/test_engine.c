@@ -1,18 +1,9 @@
 /* The template engine: every directive, expressions, #line, parts, and malformed templates. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "codegen/family.h"
 #include "codegen/template/engine.h"
 #include "codegen/template/expression.h"
-#include "random.h"
+#include "test.h"
 
 static int lookup(const void *user, const char *name, int *found) {
     (void)user;
@@ -31,8 +22,7 @@ static const struct smelt__scope scope = {lookup, NULL};
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
-static void expressions(void **state) {
-    (void)state;
+TEST(expressions) {
     static const struct {
         const char *text;
         int value;
@@ -86,8 +76,7 @@ static void expressions(void **state) {
     }
 }
 
-static void bad_expressions(void **state) {
-    (void)state;
+TEST(bad_expressions) {
     static const struct {
         const char *text, *part;
         int syntax; /* the check alone refuses it, too */
@@ -133,8 +122,7 @@ static char *expand(const char *text) {
     return smelt__text_release(&out);
 }
 
-static void directives(void **state) {
-    (void)state;
+TEST(directives) {
     static const struct {
         const char *text, *expanded;
     } cases[] = {
@@ -175,8 +163,7 @@ static void directives(void **state) {
     }
 }
 
-static void expansion_errors(void **state) {
-    (void)state;
+TEST(expansion_errors) {
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -200,8 +187,7 @@ static void expansion_errors(void **state) {
 }
 
 /* Templates whose check fails, the line it names and a part of what it says. */
-static void malformed(void **state) {
-    (void)state;
+TEST(malformed) {
     static const struct {
         const char *text;
         int line;
@@ -271,8 +257,7 @@ static void malformed(void **state) {
 }
 
 /* Whatever bytes: an answer, no crash; what is accepted expands or says why not. */
-static void random_templates(void **state) {
-    (void)state;
+TEST(random_templates) {
     static const char *const pieces[] = {"//@if 1",    "//@else",
                                          "//@end",     "//@for i in 0..3",
                                          "//@use a",   "$i",
@@ -313,8 +298,7 @@ static void random_templates(void **state) {
 #define TEMPLATE(name, text)                                                                       \
     { name, text, sizeof(text) - 1 }
 
-static void parts(void **state) {
-    (void)state;
+TEST(parts) {
     static const struct smelt__template templates[] = {
         TEMPLATE("k.cu", "//@use b.cuh\n//@use c.cuh\nkernel\n"),
         TEMPLATE("c.cuh", "//@use a.cuh\nc\n"),
@@ -337,8 +321,7 @@ static void parts(void **state) {
 }
 
 /* Parts with parameters: once for each set of values, in the order of their use. */
-static void part_parameters(void **state) {
-    (void)state;
+TEST(part_parameters) {
     static const struct smelt__template templates[] = {
         TEMPLATE("k.cu", "//@use p.cuh n = THREE - 1, m=THREE\n//@use q.cuh n = 5\n"
                          "//@use p.cuh m = 3, n = 2\n//@use p.cuh n = 3, m = 2\nkernel\n"),
@@ -364,8 +347,7 @@ static void part_parameters(void **state) {
 }
 
 /* Arguments that do not fit: what is said, and where. */
-static void wrong_arguments(void **state) {
-    (void)state;
+TEST(wrong_arguments) {
     static const struct {
         const char *user;
         int line;
@@ -405,8 +387,7 @@ static void wrong_arguments(void **state) {
     }
 }
 
-static void wrong_parts(void **state) {
-    (void)state;
+TEST(wrong_parts) {
     static const struct smelt__template cycle[] = {
         TEMPLATE("a", "//@use b\n"),
         TEMPLATE("b", "//@use c\n"),
@@ -448,8 +429,7 @@ static const char *line_at(const char *text, int number) {
 
 /* Every emitted line without a substitution is, byte for byte, the template's line that the
  * markers say it is. */
-static void line_markers(void **state) {
-    (void)state;
+TEST(line_markers) {
     struct smelt__spec spec;
     struct smelt__plan plan;
     struct smelt__text out = {0};
@@ -485,14 +465,4 @@ static void line_markers(void **state) {
     assert_true(compared > 100);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(expressions),     cmocka_unit_test(bad_expressions),
-        cmocka_unit_test(directives),      cmocka_unit_test(expansion_errors),
-        cmocka_unit_test(malformed),       cmocka_unit_test(random_templates),
-        cmocka_unit_test(parts),           cmocka_unit_test(part_parameters),
-        cmocka_unit_test(wrong_arguments), cmocka_unit_test(wrong_parts),
-        cmocka_unit_test(line_markers),
-    };
-    return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
-}
+TESTS("engine")

@@ -4,11 +4,11 @@
 #include "smelt/indexer_bwd.h"
 #include "smelt/smelt.h"
 #include "spec_cases.h"
+#include "test.h"
 
 SPEC_ROUND_TRIP(indexer_bwd, SMELT_INDEXER_BWD_SPEC_INIT)
 
-static void specs(void **state) {
-    (void)state;
+TEST(specs) {
     static const struct spec_case cases[] = {
         {"indexer_bwd:topk=2048,dim=128,heads=64", "indexer_bwd:heads=64,dim=128,topk=2048", NULL},
         {"indexer_bwd:heads=1,dim=64,topk=1,deterministic=1,stages=3",
@@ -28,8 +28,7 @@ static void specs(void **state) {
 }
 
 /* The launches' order; what finds grains is there in deterministic mode alone. */
-static void expansions(void **state) {
-    (void)state;
+TEST(expansions) {
     static const char *const plain[] = {"indexer_bwd_lists", "indexer_bwd_main",
                                         "key_grads_finish"};
     static const char *const exact[] = {
@@ -56,8 +55,7 @@ static void expansions(void **state) {
 }
 
 /* Inference needs none of it. */
-static void presets_have_it_for_training(void **state) {
-    (void)state;
+TEST(presets_have_it_for_training) {
     for (int training = 0; training < 2; training++) {
         static struct smelt__spec all[SMELT__MAX_PRESET_SPECS];
         struct smelt__message message;
@@ -71,8 +69,7 @@ static void presets_have_it_for_training(void **state) {
 }
 
 /* Few heads share tiles with neighbouring queries', with both variants. */
-static void few_heads_share_tiles(void **state) {
-    (void)state;
+TEST(few_heads_share_tiles) {
     static const struct {
         const char *text, *arch;
         int group, tiles;
@@ -96,8 +93,7 @@ static void few_heads_share_tiles(void **state) {
     }
 }
 
-static void refusals(void **state) {
-    (void)state;
+TEST(refusals) {
     static const struct {
         const char *text, *arch, *part;
     } cases[] = {
@@ -114,13 +110,4 @@ static void refusals(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(specs),
-        cmocka_unit_test(expansions),
-        cmocka_unit_test(presets_have_it_for_training),
-        cmocka_unit_test(few_heads_share_tiles),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests_name("indexer_bwd", tests, NULL, NULL);
-}
+TESTS("indexer_bwd")

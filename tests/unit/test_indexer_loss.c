@@ -1,13 +1,12 @@
 /* indexer_loss: its specs, and how many threads and blocks a row of each length gets. */
-#include <stdio.h>
 
 #include "smelt/indexer_loss.h"
 #include "spec_cases.h"
+#include "test.h"
 
 SPEC_ROUND_TRIP(indexer_loss, SMELT_INDEXER_LOSS_SPEC_INIT)
 
-static void specs(void **state) {
-    (void)state;
+TEST(specs) {
     static const struct spec_case cases[] = {
         {"indexer_loss:topk=2048", "indexer_loss:topk=2048", NULL},
         {"indexer_loss:blocks=3,topk=1048576", "indexer_loss:topk=1048576,blocks=3", NULL},
@@ -24,8 +23,7 @@ static void specs(void **state) {
 
 /* A row's slots are all some thread's, in as few warps as do; more than a part holds are in several
  * parts. */
-static void rows_fit(void **state) {
-    (void)state;
+TEST(rows_fit) {
     for (int topk = 1; topk < 70000; topk += 1 + topk / 9) {
         struct smelt__plan plan;
         struct smelt__message message;
@@ -42,8 +40,7 @@ static void rows_fit(void **state) {
 }
 
 /* Blocks that leave a thread fewer registers than it needs, or that have no room. */
-static void blocks_are_refused(void **state) {
-    (void)state;
+TEST(blocks_are_refused) {
     static const struct {
         const char *text, *arch;
         int legal;
@@ -66,11 +63,4 @@ static void blocks_are_refused(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(specs),
-        cmocka_unit_test(rows_fit),
-        cmocka_unit_test(blocks_are_refused),
-    };
-    return cmocka_run_group_tests_name("indexer_loss", tests, NULL, NULL);
-}
+TESTS("indexer_loss")

@@ -2,11 +2,11 @@
 #include "smelt/indexer_scores.h"
 #include "smelt/smelt.h"
 #include "spec_cases.h"
+#include "test.h"
 
 SPEC_ROUND_TRIP(indexer_scores, SMELT_INDEXER_SCORES_SPEC_INIT)
 
-static void specs(void **state) {
-    (void)state;
+TEST(specs) {
     static const struct spec_case cases[] = {
         {"indexer_scores:topk=2048,dim=128,heads=64", "indexer_scores:heads=64,dim=128,topk=2048",
          NULL},
@@ -25,8 +25,7 @@ static void specs(void **state) {
 }
 
 /* The rings take what the queries leave. */
-static void stages_fill_shared_memory(void **state) {
-    (void)state;
+TEST(stages_fill_shared_memory) {
     static const char *const texts[] = {
         "indexer_scores_fwd:heads=128,dim=128", "indexer_scores_fwd:heads=64,dim=128",
         "indexer_scores_fwd:heads=64,dim=128,groups=2", "indexer_scores_fwd:heads=100,dim=128"};
@@ -42,8 +41,7 @@ static void stages_fill_shared_memory(void **state) {
     }
 }
 
-static void refusals(void **state) {
-    (void)state;
+TEST(refusals) {
     static const struct {
         const char *text, *arch, *part;
     } cases[] = {
@@ -62,11 +60,4 @@ static void refusals(void **state) {
     assert_string_equal(plan.variant, "mma");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(specs),
-        cmocka_unit_test(stages_fill_shared_memory),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests_name("indexer_scores", tests, NULL, NULL);
-}
+TESTS("indexer_scores")

@@ -1,17 +1,10 @@
 /* The partition's workspace and what its blocks are given to do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "codegen/families/sparse_attn_partition.h"
 #include "codegen/family.h"
 #include "codegen/template/engine.h"
 #include "ops/sparse_attn_partition.h"
-#include "random.h"
+#include "test.h"
 
 static int64_t draw_queries(struct random *random) {
     const int64_t limit = INT64_C(1) << random_below(random, 32);
@@ -44,8 +37,7 @@ static void check_layout(int64_t queries, int buckets) {
         assert_int_equal(params.bounds[i], i < buckets - 1 ? bounds[i] : INT32_MAX);
 }
 
-static void layouts(void **state) {
-    (void)state;
+TEST(layouts) {
     struct random random = random_begin("layouts");
     for (int i = 0; i < 20000; i++)
         check_layout(draw_queries(&random), 1 + random_below(&random, PARTITION_MOST_BUCKETS));
@@ -54,8 +46,7 @@ static void layouts(void **state) {
 }
 
 /* A workspace for many queries does for few: around every change of the rule, and at random. */
-static void never_smaller(void **state) {
-    (void)state;
+TEST(never_smaller) {
     struct random random = random_begin("never_smaller");
     for (int64_t queries = 1; queries < 300000; queries++)
         assert_true(smelt__partition_layout(queries, 5).bytes <=
@@ -73,8 +64,7 @@ static int is_power_of_two(int value) {
 }
 
 /* What the kernels' head comments and the params struct ask for. */
-static void shares(void **state) {
-    (void)state;
+TEST(shares) {
     struct random random = random_begin("shares");
     for (int i = 0; i < 20000; i++) {
         const struct work_params work = {.query_capacity = (int)draw_queries(&random),
@@ -95,8 +85,7 @@ static void shares(void **state) {
 }
 
 /* The plans have the threads that the shares are made for. */
-static void threads(void **state) {
-    (void)state;
+TEST(threads) {
     static const int wanted[] = {SMELT__PARTITION_COUNT_THREADS, SMELT__PARTITION_PLACE_THREADS};
     struct smelt__message message;
     for (int pass = 0; pass < 2; pass++) {
@@ -111,12 +100,4 @@ static void threads(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts),
-        cmocka_unit_test(never_smaller),
-        cmocka_unit_test(shares),
-        cmocka_unit_test(threads),
-    };
-    return cmocka_run_group_tests_name("partition", tests, NULL, NULL);
-}
+TESTS("partition")

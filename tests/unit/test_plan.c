@@ -1,19 +1,12 @@
 /* Plans and sources of random specs on every architecture: what must hold of each. */
 #include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/family.h"
 #include "codegen/spec/keys.h"
 #include "codegen/template/engine.h"
 #include "random_spec.h"
+#include "test.h"
 
 /* The plan's numbers against the architecture's. */
 static void check_limits(const struct smelt__plan *plan) {
@@ -130,8 +123,7 @@ static void check_deterministic(const struct smelt__plan *plan) {
     smelt__text_free(&second);
 }
 
-static void invariants(void **state) {
-    (void)state;
+TEST(invariants) {
     struct random random = random_begin("invariants");
     int planned = 0, refused = 0;
     for (int i = 0; i < 3000; i++) {
@@ -158,8 +150,7 @@ static void invariants(void **state) {
 }
 
 /* Without knobs everything legal has a plan on every architecture. */
-static void every_shape_is_planned(void **state) {
-    (void)state;
+TEST(every_shape_is_planned) {
     struct random random = random_begin("every_shape_is_planned");
     for (int i = 0; i < 2000; i++) {
         struct smelt__spec spec = random_spec(&random, &smelt__sparse_attn_fwd);
@@ -224,8 +215,7 @@ static int64_t next_value(const struct smelt__key *key, int64_t value) {
 }
 
 /* What a knob's range and the check let pass, some kernel has. */
-static void every_value_has_a_plan(void **state) {
-    (void)state;
+TEST(every_value_has_a_plan) {
     struct random random = random_begin("every_value_has_a_plan");
     const struct smelt__family *family;
     int values = 0, unplanned = 0;
@@ -249,8 +239,7 @@ static void every_value_has_a_plan(void **state) {
     assert_int_equal(unplanned, 0);
 }
 
-static void refusals(void **state) {
-    (void)state;
+TEST(refusals) {
     static const struct {
         const char *spec, *arch, *part;
     } cases[] = {
@@ -342,8 +331,7 @@ static void expect_constant(const struct smelt__plan *plan, const char *name, in
 }
 
 /* Keys as rows: the ring takes what two queries' Q leaves, also where that is no whole stage. */
-static void ring_by_rule(void **state) {
-    (void)state;
+TEST(ring_by_rule) {
     static const struct {
         const char *spec;
         int ring_tiles, stages, part_tiles;
@@ -376,8 +364,7 @@ static void ring_by_rule(void **state) {
 
 /* Blocks of 64 heads in pairs of thread blocks: where there is an even number, unless the knob
  * says no. */
-static void backward_pairs(void **state) {
-    (void)state;
+TEST(backward_pairs) {
     static const struct {
         const char *spec;
         int cluster;
@@ -409,8 +396,7 @@ static void backward_pairs(void **state) {
 }
 
 /* A tuning entry gives what the spec leaves open, key by key, and the plan says so. */
-static void tuned(void **state) {
-    (void)state;
+TEST(tuned) {
     static const char asked[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,turn_steps=4";
     const struct smelt__arch *arch;
     struct smelt__spec spec;
@@ -446,8 +432,7 @@ static void tuned(void **state) {
 }
 
 /* The arena's arithmetic, and what a family adds. */
-static void building(void **state) {
-    (void)state;
+TEST(building) {
     struct smelt__plan plan = {0};
     int found;
     smelt__plan_add(&plan, "ONE", 1, SMELT__DERIVED, "one");
@@ -480,8 +465,7 @@ static int refuses(const struct smelt__spec *spec, const struct smelt__arch *arc
 
 /* The best variant refuses everything; `shared` belongs to it and to the second, not to the last.
  */
-static void knobs_of_variants(void **state) {
-    (void)state;
+TEST(knobs_of_variants) {
     static const char *const names[] = {"best", "second", "last", NULL};
     static const struct smelt__key keys[] = {
         SMELT__NAMED_KNOB("variant", "auto, best, second, last", "", names),
@@ -520,17 +504,4 @@ static void knobs_of_variants(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(knobs_of_variants),
-        cmocka_unit_test(invariants),
-        cmocka_unit_test(every_shape_is_planned),
-        cmocka_unit_test(every_value_has_a_plan),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(ring_by_rule),
-        cmocka_unit_test(backward_pairs),
-        cmocka_unit_test(tuned),
-        cmocka_unit_test(building),
-    };
-    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
-}
+TESTS("plan")

@@ -1,17 +1,10 @@
 /* Presets: the specs of each model, and how tensor parallelism divides them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "codegen/family.h"
 #include "codegen/preset.h"
+#include "test.h"
 
-static void table(void **state) {
-    (void)state;
+TEST(table) {
     static const struct {
         const char *name;
         int tp;
@@ -42,8 +35,7 @@ static void table(void **state) {
 }
 
 /* Passes an operator has not leave it out; all there are is the default. */
-static void passes(void **state) {
-    (void)state;
+TEST(passes) {
     struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
     struct smelt__message message = {0};
     int all = smelt__preset_expand("glm-5.2", 1, 0, specs, &message);
@@ -61,8 +53,7 @@ static void passes(void **state) {
 
 /* What trains the indexer comes with all passes and with the backward pass, not with the forward.
  */
-static void training(void **state) {
-    (void)state;
+TEST(training) {
     static const struct {
         unsigned passes;
         int found;
@@ -82,8 +73,7 @@ static void training(void **state) {
     }
 }
 
-static void names(void **state) {
-    (void)state;
+TEST(names) {
     int count = 0;
     struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
     struct smelt__message message;
@@ -93,8 +83,7 @@ static void names(void **state) {
     assert_null(smelt__preset_at(-1));
 }
 
-static void bad_input(void **state) {
-    (void)state;
+TEST(bad_input) {
     static const struct {
         const char *name;
         int tp;
@@ -117,10 +106,4 @@ static void bad_input(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table),    cmocka_unit_test(names),     cmocka_unit_test(passes),
-        cmocka_unit_test(training), cmocka_unit_test(bad_input),
-    };
-    return cmocka_run_group_tests_name("preset", tests, NULL, NULL);
-}
+TESTS("preset")

@@ -1,14 +1,8 @@
 /* Public calls that are refused: they say why, and leave nothing in the caller's pointers that
  * smelt_free would be given, whatever stood there. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "smelt/smelt.h"
+#include "test.h"
 
 static const char KERNEL[] = "indexer_clean_fill";
 
@@ -39,8 +33,7 @@ static char *unset(void) {
     return (char *)(uintptr_t)64; // NOLINT: nothing is there, and nobody looks
 }
 
-static void texts(void **unused) {
-    (void)unused;
+TEST(texts) {
     char *text = unset();
     refused(smelt_kernel_plan(NULL, KERNEL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
             "context is NULL");
@@ -59,8 +52,7 @@ static void texts(void **unused) {
             "source is NULL");
 }
 
-static void cubins(void **unused) {
-    (void)unused;
+TEST(cubins) {
     void *cubin = unset();
     size_t bytes = 77;
     refused(smelt_kernel_cubin(NULL, KERNEL, NULL, &cubin, &bytes), SMELT_ERROR_INVALID_ARGUMENT,
@@ -84,8 +76,7 @@ static int take_text(void *user, const char *text) {
 }
 
 /* Families without keys say so, and not that a number up to -1 would do. */
-static void families_without_keys(void **unused) {
-    (void)unused;
+TEST(families_without_keys) {
     smelt_family_key key = SMELT_FAMILY_KEY_INIT;
     char *text = unset();
     refused(smelt_family_get_key("indexer_clean", 0, &key), SMELT_ERROR_INVALID_ARGUMENT,
@@ -97,11 +88,4 @@ static void families_without_keys(void **unused) {
             SMELT_ERROR_INVALID_SPEC, "indexer_clean_fill: unknown knob 'stages'; known: none");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts),
-        cmocka_unit_test(cubins),
-        cmocka_unit_test(families_without_keys),
-    };
-    return cmocka_run_group_tests_name("refused calls", tests, make_context, destroy_context);
-}
+TESTS("refused calls", .group_setup = make_context, .group_teardown = destroy_context)

@@ -1,16 +1,10 @@
 /* The deterministic backward pass's lists by keys: their workspace and how it is cut. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/family.h"
 #include "ops/key_grads.h"
 #include "ops/sparse_attn_segments.h"
-#include "random.h"
+#include "test.h"
 
 enum { MOST_CHUNK = INT32_MAX / 64 };
 
@@ -38,8 +32,7 @@ static struct smelt__segments_layout layout_of(const struct shape *shape) {
 }
 
 /* Every chunk has starts of its own, entries are numbered by an int, ranges are too. */
-static void cut(void **state) {
-    (void)state;
+TEST(cut) {
     struct random random = random_begin("cut");
     for (int i = 0; i < 50000; i++) {
         const struct shape shape = draw_shape(&random);
@@ -55,8 +48,7 @@ static void cut(void **state) {
 }
 
 /* What does for a round does for a smaller one. */
-static void never_smaller(void **state) {
-    (void)state;
+TEST(never_smaller) {
     struct random random = random_begin("never_smaller");
     for (int i = 0; i < 50000; i++) {
         const struct shape more = draw_shape(&random);
@@ -68,8 +60,7 @@ static void never_smaller(void **state) {
 }
 
 /* The rule's figures: rounds of at most 2048 lists of 2048 keys, unless a chunk has more. */
-static void rounds(void **state) {
-    (void)state;
+TEST(rounds) {
     enum { CHUNK = 339, STRIDE = 2048, KEYS = 8192 };
     assert_in_range(CHUNK * smelt__segments_round(CHUNK, STRIDE, KEYS), 2048 - CHUNK, 2048);
     assert_int_equal(smelt__segments_round(CHUNK, STRIDE, 20000000), 1);
@@ -78,8 +69,7 @@ static void rounds(void **state) {
 
 /* Partial rows stay within the limit, whatever the number of groups, unless one group's alone are
  * more. (Where six half limits had just room for all groups, whole waves were 1.3 times it.) */
-static void limited(void **state) {
-    (void)state;
+TEST(limited) {
     static const size_t limits[] = {0, 1, 40000000, 900000000, (size_t)8 << 30};
     for (size_t i = 0; i < 4 * sizeof limits / sizeof *limits; i++) {
         const int pair = i % 4 > 1;
@@ -101,8 +91,7 @@ static void limited(void **state) {
 }
 
 /* The plan has the ranges that launches are cut for. */
-static void ranges(void **state) {
-    (void)state;
+TEST(ranges) {
     struct smelt__message message;
     struct smelt__spec spec;
     struct smelt__plan plan;
@@ -115,10 +104,4 @@ static void ranges(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut),     cmocka_unit_test(never_smaller), cmocka_unit_test(rounds),
-        cmocka_unit_test(limited), cmocka_unit_test(ranges),
-    };
-    return cmocka_run_group_tests_name("segments", tests, NULL, NULL);
-}
+TESTS("segments")

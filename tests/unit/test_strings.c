@@ -1,17 +1,9 @@
 /* The strings that a context hands out: each text once, from any thread, and a bound for notes. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "runtime/strings.h"
 #include "smelt/status.h"
+#include "test.h"
 
 enum { TEXTS = 5000, THREADS = 8 };
 
@@ -29,8 +21,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void each_text_once(void **state) {
-    (void)state;
+TEST(each_text_once) {
     char text[] = "sm_90a";
     const char *kept = smelt__strings_keep(strings, text);
     text[0] = 'x';
@@ -55,8 +46,7 @@ static void *keep_all(void *user) {
     return NULL;
 }
 
-static void threads_share(void **state) {
-    (void)state;
+TEST(threads_share) {
     pthread_t threads[THREADS];
     char text[32];
     for (intptr_t i = 0; i < THREADS; i++)
@@ -72,8 +62,7 @@ static void threads_share(void **state) {
 }
 
 /* However many messages a program provokes, a context holds no more than it says. */
-static void notes_are_bounded(void **state) {
-    (void)state;
+TEST(notes_are_bounded) {
     char text[1024];
     size_t held = 0;
     const char *first = NULL, *full = NULL;
@@ -103,8 +92,7 @@ static void notes_are_bounded(void **state) {
     assert_string_equal(smelt__strings_keep(strings, text), text);
 }
 
-static void rooms(void **state) {
-    (void)state;
+TEST(rooms) {
     const char **list = smelt__strings_room(strings, 100, sizeof *list);
     assert_non_null(list);
     for (int i = 0; i < 100; i++) {
@@ -116,13 +104,4 @@ static void rooms(void **state) {
     assert_non_null(strstr(smelt_last_error(), "out of memory"));
 }
 
-int main(void) {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(each_text_once),
-        TEST(threads_share),
-        TEST(notes_are_bounded),
-        TEST(rooms),
-    };
-    return cmocka_run_group_tests_name("strings", tests, NULL, NULL);
-}
+TESTS("strings", .setup = set_up, .teardown = tear_down)

@@ -1,13 +1,7 @@
 /* The sample of the GPU suite's cases: equal shares, drawn by names and seed alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
 
 #include "../gpu/sample.h"
+#include "test.h"
 
 enum { OPERATORS = 3 };
 
@@ -43,7 +37,7 @@ static int count(const struct sample *sample, int op) {
     return drawn;
 }
 
-static void test_shares(void **state) {
+TEST(test_shares) {
     static const struct {
         size_t size;
         int drawn[OPERATORS];
@@ -52,7 +46,6 @@ static void test_shares(void **state) {
         {9, {3, 3, 3}},     {12, {4, 4, 4}},      {13, {4, 4, 4}},      {14, {4, 5, 5}},
         {104, {4, 50, 50}}, {603, {4, 299, 299}}, {604, {4, 300, 300}}, {10000, {4, 300, 300}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sample *sample = draw(cases[i].size, 1, 0);
         for (int op = 0; op < OPERATORS; op++)
@@ -75,8 +68,7 @@ static int count_common(const struct sample *a, const struct sample *b) {
     return common;
 }
 
-static void test_draws(void **state) {
-    (void)state;
+TEST(test_draws) {
     struct sample *one = draw(104, 1, 0), *backwards = draw(104, 1, 1), *other = draw(104, 2, 0),
                   *smaller = draw(54, 1, 0);
     assert_int_equal(count_common(one, backwards), 104);
@@ -88,8 +80,7 @@ static void test_draws(void **state) {
     sample_destroy(smaller);
 }
 
-static void test_nothing(void **state) {
-    (void)state;
+TEST(test_nothing) {
     struct sample *sample = sample_create(5, 1);
     assert_non_null(sample);
     sample_draw(sample);
@@ -98,8 +89,4 @@ static void test_nothing(void **state) {
     sample_destroy(NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares), cmocka_unit_test(test_draws),
-                                       cmocka_unit_test(test_nothing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("suite sample")

@@ -1,9 +1,9 @@
 /* Which kernels a call of topk_select takes, its workspace, and its specs. */
 #include "codegen/families/topk_select_rows.h"
 #include "ops/topk_select_rows.h"
-#include "random.h"
 #include "smelt/topk_select.h"
 #include "spec_cases.h"
+#include "test.h"
 
 enum { LARGEST = 64 << 20 /* bytes of workspace */ };
 
@@ -15,8 +15,7 @@ static struct smelt__topk_kernels kernels_of(int topk, int64_t resident,
     return (struct smelt__topk_kernels){.parts = parts, .topk = topk};
 }
 
-static void workspace_is_bounded(void **state) {
-    (void)state;
+TEST(workspace_is_bounded) {
     static const int topk[] = {1, 512, 513, 2048, 2049, 4096};
     struct random random = random_begin("workspace");
     struct smelt__kernel parts;
@@ -34,8 +33,7 @@ static void workspace_is_bounded(void **state) {
 }
 
 /* One long row has the whole GPU. */
-static void long_rows_are_shared(void **state) {
-    (void)state;
+TEST(long_rows_are_shared) {
     struct smelt__kernel parts;
     const struct smelt__topk_kernels kernels = kernels_of(2048, 528, &parts);
     const size_t each = (size_t)smelt__topk_select_part_list(2048) * sizeof(unsigned long long) +
@@ -52,8 +50,7 @@ static void long_rows_are_shared(void **state) {
 
 SPEC_ROUND_TRIP(topk_select, SMELT_TOPK_SELECT_SPEC_INIT)
 
-static void specs(void **state) {
-    (void)state;
+TEST(specs) {
     static const struct spec_case cases[] = {
         {"topk_select:topk=2048", "topk_select:topk=2048", NULL},
         {"topk_select:topk=1,order=index", "topk_select:topk=1", NULL},
@@ -70,11 +67,4 @@ static void specs(void **state) {
     check_specs(cases, sizeof cases / sizeof *cases, round_trip);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workspace_is_bounded),
-        cmocka_unit_test(long_rows_are_shared),
-        cmocka_unit_test(specs),
-    };
-    return cmocka_run_group_tests_name("topk_select", tests, NULL, NULL);
-}
+TESTS("topk_select")

@@ -1,15 +1,7 @@
 /* Lines of the tuning file, good, bad and hostile. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "random.h"
 #include "runtime/tuning/file.h"
+#include "test.h"
 
 #define SPEC "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048"
 
@@ -18,8 +10,7 @@ static int parse(const char *text, struct smelt__tuning_line *line,
     return smelt__tuning_line_parse(text, strlen(text), line, message);
 }
 
-static void good_lines(void **state) {
-    (void)state;
+TEST(good_lines) {
     static const struct {
         const char *text, *device, *knobs;
         double microseconds;
@@ -55,8 +46,7 @@ static void good_lines(void **state) {
     }
 }
 
-static void bad_lines(void **state) {
-    (void)state;
+TEST(bad_lines) {
     static const struct {
         const char *text, *part;
     } cases[] = {
@@ -91,8 +81,7 @@ static void bad_lines(void **state) {
 }
 
 /* Too long in every part, and in all. */
-static void long_lines(void **state) {
-    (void)state;
+TEST(long_lines) {
     static char text[16384];
     struct smelt__tuning_line line;
     struct smelt__message message = {0};
@@ -110,8 +99,7 @@ static void long_lines(void **state) {
 
 /* Whatever the bytes: an entry that can be written and read again, or a reason. The text is not
  * terminated and ends where its memory does. */
-static void random_lines(void **state) {
-    (void)state;
+TEST(random_lines) {
     static const char model[] = SPEC "  NVIDIA H200  stages=2,turn_steps=4  2104.5";
     struct random random = random_begin("random_lines");
     int entries = 0;
@@ -145,12 +133,4 @@ static void random_lines(void **state) {
     assert_true(entries > 1000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_lines),
-        cmocka_unit_test(bad_lines),
-        cmocka_unit_test(long_lines),
-        cmocka_unit_test(random_lines),
-    };
-    return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);
-}
+TESTS("tuning")
