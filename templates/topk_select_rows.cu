@@ -2,45 +2,45 @@
 //@use ptx/prefetch.cuh
 //@use topk_select_rows.emit.cuh
 /*
- * Exact top-k of the rows of a matrix within windows, a thread block a row. Meaning:
+ * Exact top-k of each row of a matrix within the row's window, one thread block per row. Meaning:
  * include/smelt/topk_select.h.
  *
  * logits [rows, columns] fp32 -> indices [rows, TOPK] int32, ascending or, with ORDER_BY_SCORE, by
- * descending score; values and lengths where asked for. WARPS warps of one role.
+ * descending score; optionally values and lengths. All WARPS warps have one role.
  *
- *   1. bound    of a sample of the window, an element so far below the wanted rank that hardly ever
- *               too few are above it
- *   2. list     the window is read once; scores above the bound are kept, about one and a half
- *               times TOPK. If fewer than TOPK or more than LIST are, again with what the counts
- *               told
- *   3. rank     histograms of the list, each of the bin that the one before found, down to one
+ *   1. bound    from a sample of the window, far enough below the wanted rank that rarely too few
+ *               elements are above it
+ *   2. list     reads the window once and keeps the elements above the bound, about 1.5 times TOPK.
+ *               With fewer than TOPK or more than LIST, repeats with a corrected bound
+ *   3. rank     radix selection in the list: a histogram, then one of the selected bin, down to one
  *               entry
- *   4. emit     a map of bits and their sums, or a sort
+ *   4. emit     a bit map and its scan, or a sort
  *
- * What many elements are equal to is not kept but counted, and the first of them are looked for at
- * the end. The result is exact whatever the sample, and nothing in it depends on the order of
- * atomics.
+ * Elements equal to the bound are counted instead of stored if there are many, and the first ones
+ * are searched for at the end. The result is exact for any sample and does not depend on the order
+ * of atomics.
  *
- * With PARTS (pass `merge`) step 2 was done by the blocks of pass `parts`, a part of the row each;
- * this kernel collects their lists, and if they are not enough goes on alone.
+ * With PARTS (pass `merge`) the blocks of pass `parts` have done step 2, each for a part of the
+ * row. This kernel concatenates their lists; if they do not suffice, it continues alone.
  *
  * Shared memory:
- *   LIST          [LIST] u64: samples; then entries of the window; at last elements and keys in
- *                 order, [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: a bit an
+ *   LIST          [LIST] u64: samples; then entries of the window; finally elements and keys in
+ *                 order, [TOPK] u32 each, and at its end MAP, [MAP_BLOCKS * 32] u32: one bit per
  *                 element
- *   HISTOGRAM     [BINS] u32; of pass `merge` first where each part's entries begin; at last the
- *                 elements of the map before each 64
+ *   HISTOGRAM     [BINS] u32; in pass `merge` first the offset of each part's entries; finally the
+ *                 number of set bits before each 64 of the map
  *   EQUAL         [WARPS][32] u32: masks of a warp's lanes
- *   WARPS         [3][32] u32: a number of each warp
+ *   WARPS         [3][32] u32: one value per warp, of three kinds
  *   NUMBERS       [SHARED_NUMBERS] int
- *   KNOWN         struct known: what earlier rounds of step 2 found out
+ *   KNOWN         struct known: results of earlier rounds of step 2
  *
- * Barriers: all are the whole block's; each function says what it leaves open.
+ * All barriers are __syncthreads; each function states which ones it needs or leaves to its caller.
  *
  * Knobs: threads, blocks, samples, prefetch (src/codegen/families/topk_select_rows.c).
  */
 
-/* Asks for the window's beginning, so that the memory is busy while samples are ranked. */
+/* Prefetches the start of the window into L2, which keeps the memory busy while samples are ranked.
+ * */
 DEVICE void prefetch_window(const struct window *window) {
     const int begin = (window->first + VECTOR - 1) / VECTOR * VECTOR;
     const int vectors = minimum((window->last - begin) / VECTOR, PREFETCH_BYTES / 16);
@@ -50,8 +50,8 @@ DEVICE void prefetch_window(const struct window *window) {
 }
 
 //@if MERGE
-/* Collects the lists of a row's parts into one; true if it is enough, else shared memory says what
- * the parts found out. */
+/* Concatenates the lists of a row's parts. If they do not suffice, returns false and leaves the
+ * known interval in shared memory. */
 DEVICE bool collect_parts(const struct topk_select_rows_params *params, const struct window *window,
                           int row, int wanted, struct found *found) {
     const i64 first = (i64)row * params->parts;
@@ -67,11 +67,11 @@ DEVICE bool collect_parts(const struct topk_select_rows_params *params, const st
     if (part < params->parts) {
         header = params->headers[first + part];
     }
-    begins[part] = (u32)sum_threads_before(header.above);
+    begins[part] = (u32)block_exclusive_scan(header.above);
     const bool complete = __syncthreads_and(header.above <= PART_LIST) != 0;
-    const int equal = sum_threads(header.equal);
+    const int equal = block_sum(header.equal);
     __syncthreads();
-    found->count = sum_threads(header.above);
+    found->count = block_sum(header.above);
     if (!is_enough(found->bound, found->count, equal, wanted, complete && found->count <= LIST)) {
         if (thread_number() == 0) {
             learn(window, 0, found->bound, found->count, equal, wanted, 0);
@@ -108,7 +108,7 @@ DEVICE struct found find_row(const struct topk_select_rows_params *params,
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct topk_select_rows_params params) {
-    /* The longest windows, of causal rows the last ones, first. */
+    /* Longest windows first: with causal windows these are the last rows. */
     const int row = params.rows - 1 - (int)blockIdx.x;
     const struct window window = open_window(&params, row);
     const int wanted = minimum(window_length(&window), TOPK);

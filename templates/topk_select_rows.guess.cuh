@@ -1,27 +1,28 @@
 //@use topk_select_rows.rank.cuh
 /*
- * From a window to a bound, below which hardly one of its best is: a guess from a sample. What is
- * above it is then counted exactly (topk_select_rows.list.cuh), which proves the guess or tells
- * where the next is to be looked for. So whatever is guessed here, good or bad, costs time alone.
+ * From a window to a bound that almost always lies below the wanted rank: an estimate from a
+ * sample. topk_select_rows.list.cuh then counts exactly what is above it, which confirms the bound
+ * or narrows the search. A bad estimate therefore costs only time.
  */
 
-/* Standard deviations by which the bound is below the rank that the sample shows: of 100 to 200
- * rows one is read again because too few elements are above it. Of long windows, for which there
- * may be no more blocks than are resident at once, so that all wait for one that reads again,
- * hardly any is: more samples leave the list room for more elements. */
+/* The bound lies this many standard deviations below the wanted rank's estimate, so that one of 100
+ * to 200 rows has too few elements above it and is read again. In a grid of long windows all blocks
+ * may be resident at once and all wait for the one that reads again; there the margin is larger,
+ * and more samples make up for the longer list. */
 #define DEVIATIONS 2.5f
 #define LONG_DEVIATIONS 3.25f
 enum { LONG = LEAST_SAMPLES * SAMPLED };
 
-/* Where the key of the wanted rank is known to be. Neither end is the key of -0. */
+/* The interval of keys that contains the wanted rank's key. Neither end is the key of -0. */
 struct known {
-    u32 low, high; /* it is one of these and what is between */
-    int above;     /* elements above high */
-    int at_least;  /* elements from low on */
-    int kept;      /* entries of the list that are of the latter, the first ones that were found */
+    u32 low, high; /* inclusive */
+    int above;     /* elements above `high` */
+    int at_least;  /* elements from `low` on */
+    int kept;      /* how many of the latter the list still holds, from its start */
 };
 
-/* What the list is to hold: elements from the key on; or those above it, the equal ones counted. */
+/* What the list holds: with `counted` the elements above the key, while equal ones are only
+ * counted; else the elements from the key on. */
 struct bound {
     u32 key;
     int counted;
@@ -47,19 +48,19 @@ DEVICE int sample_count(const struct window *window) {
     return count;
 }
 
-/* Keys of which some are possible. */
+/* Sampled keys; `possible` of them are inside the known interval. */
 struct sample {
     int count, possible;
-    struct range range; /* of the possible ones */
+    struct range range; /* of the possible keys */
 };
 
-/* Puts `count` keys into the list: whole vectors, each somewhere in its part of the window, in each
- * round elsewhere. Clears the histogram. */
+/* Writes `count` keys to the list: whole vectors, one from a random position in each of equally
+ * long parts of the window, other positions in each round. Clears the histogram. */
 DEVICE struct sample draw_sample(const struct window *window, int count, int round,
                                  const struct known *known) {
     const u32 begin = (u32)(window->first + VECTOR - 1) / VECTOR;
     const u32 vectors = (u32)window->last / VECTOR - begin, groups = (u32)count / VECTOR;
-    const int shift = 31 - __clz(groups) + 10; /* groups are a power of two */
+    const int shift = 31 - __clz(groups) + 10; /* log2(groups * 1024) */
     struct sample sample = {count};
     u32 least = ~0u, most = 0;
     int possible = 0;
@@ -80,11 +81,11 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
         }
     }
     sample.range = range_of(least, most);
-    sample.possible = round == 0 ? count : sum_threads(possible);
+    sample.possible = round == 0 ? count : block_sum(possible);
     return sample;
 }
 
-/* Makes a sample of what a list that was too short kept. Clears the histogram. */
+/* Turns the entries kept from a list that overflowed into a sample. Clears the histogram. */
 DEVICE struct sample take_kept(int count) {
     struct sample sample = {count, count};
     u32 least = ~0u, most = 0;
@@ -100,22 +101,22 @@ DEVICE struct sample take_kept(int count) {
     return sample;
 }
 
-/* The middle of what is possible. */
-DEVICE struct bound halve(const struct known *known) {
+/* Bisects the known interval. */
+DEVICE struct bound bisect(const struct known *known) {
     struct bound bound = {known->low + (known->high - known->low) / 2, 1};
     bound.key += bound.key == KEY_MINUS_ZERO;
     return bound;
 }
 
-/* Guesses a score that `target` samples are not below, and at most `slack` more: from bins of equal
- * width, by the histogram that was cleared. False if one bin has too many, or scores are infinite.
- */
+/* Estimates a score with at least `target` samples at or above it, and at most `slack` more, from a
+ * histogram of bins of equal width. False if one bin has too many samples or scores are infinite.
+ * The histogram must be clear. */
 DEVICE bool guess_bound(struct sample sample, int target, int slack, struct bound *bound) {
     const u32 counts = shared_address(HISTOGRAM_OFFSET);
     const float low = key_score((u32)(sample.range.low >> 32));
     const float width = (key_score((u32)(sample.range.high >> 32)) - low) / (float)(BINS - 1);
     const float scale = 1.0f / width;
-    const float most = 1e30f; /* so that no product of a difference and the scale overflows */
+    const float most = 1e30f; /* keeps the product of a difference and the scale finite */
     if (!(width < most && scale < most)) {
         return false;
     }
@@ -135,8 +136,8 @@ DEVICE bool guess_bound(struct sample sample, int target, int slack, struct boun
     return true;
 }
 
-/* What was found out is in shared memory, so that reading a window needs no registers for it;
- * before the first round it is nothing. */
+/* The known interval lives in shared memory so that it occupies no registers while a window is
+ * read. Before the first round it is unset. */
 DEVICE struct known *shared_known(void) {
     return (struct known *)(arena + KNOWN_OFFSET);
 }
@@ -145,7 +146,8 @@ DEVICE struct known load_known(const struct window *window, int round) {
     return round == 0 ? know_nothing(window) : *shared_known();
 }
 
-/* The next bound: so far below the wanted rank that it is hardly missed. All threads agree. */
+/* The next bound, far enough below the wanted rank that it is rarely too high. The same in all
+ * threads. */
 DEVICE struct bound choose_bound(const struct window *window, int wanted, int round) {
     const struct known known = load_known(window, round);
     struct bound bound = {known.low, 1};
@@ -159,7 +161,7 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
                                      ? take_kept(known.kept)
                                      : draw_sample(window, sample_count(window), round, &known);
     if (sample.possible == 0 || round % 8 == 7) {
-        return halve(&known);
+        return bisect(&known);
     }
     const float share = (float)(wanted - known.above) / (float)(known.at_least - known.above);
     const float rank = share * (float)sample.possible;
@@ -176,7 +178,7 @@ DEVICE struct bound choose_bound(const struct window *window, int wanted, int ro
         const struct threshold threshold =
             find_threshold(sample.count, target, sample.range, 32, slack);
         bound.key = (u32)(threshold.entry >> 32);
-        /* Many equal samples: the list is to do without those elements. */
+        /* Many samples are equal to the bound: keep such elements out of the list. */
         bound.counted = threshold.count - target > slack;
     }
     bound.counted = bound.counted || bound.key <= known.low;

@@ -1,19 +1,19 @@
 //@use ptx/append.cuh
 //@use topk_select_rows.guess.cuh
 /*
- * From a window to a list of entries that holds its best: the window is read once, and what is
- * above the guessed bound kept. Exact counts tell whether that is enough; else once more with what
- * they told, so that the result is exact whatever the guesses.
+ * From a window to a list that contains its top-k. The window is read once, and the elements above
+ * the estimated bound are appended to the list. Exact counts show whether the list suffices; if
+ * not, the bound is corrected and the window read again. The result is exact for any estimate.
  *
- * An entry of the list is a score's bits, later its key, above ~element: of equal keys the first
+ * An entry is a score's bits (later its key) above ~element, so that among equal keys the first
  * element is the largest entry.
  */
 
-/* Keeps a lane's elements of the mask, in any order. A list that is too short is noticed by its
- * count. */
+/* Appends a lane's elements of the mask to the list, in any order. The count exceeds LIST if they
+ * do not fit. */
 DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     const int count = __popc(mask);
-    const int inclusive = sum_lanes_before(count);
+    const int inclusive = warp_inclusive_scan(count);
     const u32 element = (u32)(block * BLOCK + lane_number() * VECTOR);
     const int total = __shfl_sync((u32)ALL_LANES, inclusive, 31);
     u32 at = 0;
@@ -38,14 +38,14 @@ DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     }
 }
 
-/* Below -inf's key is nothing: with that as the bound, which is a counted one then, all that the
- * list lacks is equal to it, NaN too, and however many there are they are enough. */
+/* No element is below the key of -inf. With that bound, which is always a counted one, all elements
+ * outside the list are equal to it (NaN included) and suffice. */
 DEVICE bool has_all(struct bound bound) {
     return bound.key == KEY_MINUS_INFINITY;
 }
 
-/* Reads blocks `begin` to `end` of the window, a warp a block; the list's count was cleared before
- * a barrier. How many equal elements this thread counted. */
+/* Reads blocks [begin, end) of the window, one per warp. The list's count must have been cleared
+ * before a barrier. Returns how many elements equal to the bound this thread counted. */
 DEVICE int read_blocks(const struct window *window, int begin, int end, struct bound bound) {
     const float below = score_below(bound.key);
     const float threshold = bound.counted ? key_score(bound.key) : below;
@@ -63,15 +63,15 @@ DEVICE int read_blocks(const struct window *window, int begin, int end, struct b
     return equal;
 }
 
-/* Whether a list of `above` entries, with `equal` elements at the bound that it lacks, is enough.
- * `complete`: it had room for all of them. */
+/* Whether `above` entries in the list and `equal` elements at the bound suffice. `complete`: the
+ * list had room for all its entries. */
 DEVICE bool is_enough(struct bound bound, int above, int equal, int wanted, bool complete) {
     return above >= wanted ? complete
                            : bound.counted && (has_all(bound) || above + equal >= wanted);
 }
 
-/* One thread: what follows where it is not. `kept`: entries that a list without room for all holds
- * at least. */
+/* By one thread: narrows the known interval after a list that did not suffice. `kept`: entries that
+ * an overflowed list holds at least. */
 DEVICE void learn(const struct window *window, int round, struct bound bound, int above, int equal,
                   int wanted, int kept) {
     struct known known = load_known(window, round);
@@ -88,14 +88,13 @@ DEVICE void learn(const struct window *window, int round, struct bound bound, in
     *shared_known() = known;
 }
 
-/* What the list holds. */
 struct found {
     struct bound bound;
     int count;
 };
 
-/* The list of a window whose `wanted` best it has, but for those equal to the bound. From `round` 1
- * on shared memory says where to look. Begins and ends behind a barrier. */
+/* Builds the list: the window's top `wanted` elements, except those equal to the bound. For round
+ * >= 1 the known interval must be in shared memory. Begins and ends after a barrier. */
 DEVICE struct found find_list(const struct window *window, int wanted, int round) {
     struct found found;
     for (;; ++round) {
@@ -103,13 +102,13 @@ DEVICE struct found find_list(const struct window *window, int wanted, int round
             shared_numbers()[LIST_COUNT] = 0;
         }
         found.bound = choose_bound(window, wanted, round);
-        __syncthreads(); /* the sample was read, the count is 0 */
-        const int equal = sum_threads(read_blocks(window, 0, window->blocks, found.bound));
+        __syncthreads(); /* the sample has been read, the count cleared */
+        const int equal = block_sum(read_blocks(window, 0, window->blocks, found.bound));
         found.count = shared_numbers()[LIST_COUNT];
         if (is_enough(found.bound, found.count, equal, wanted, found.count <= LIST)) {
             return found;
         }
-        __syncthreads(); /* the count was read */
+        __syncthreads(); /* the count has been read */
         if (thread_number() == 0) {
             learn(window, round, found.bound, found.count, equal, wanted, LIST - BLOCK);
         }

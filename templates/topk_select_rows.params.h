@@ -2,15 +2,14 @@
  * Arguments of the topk_select_rows kernels, all passes. Included by the host code and, by the
  * generator, by the CUDA source: plain C types only. Strides count elements.
  *
- * A part of a row leaves its list and its header to the pass `merge`: `lists` holds PART_LIST
- * entries for each part, of which the first ones are there, `headers` one for each part.
+ * Each part of a row leaves a header and a list of up to PART_LIST entries to the pass `merge`.
  */
 struct topk_select_rows_header {
-    int above;    /* entries of the part's list; more than PART_LIST: it did not fit */
-    int equal;    /* elements at the bound that the list lacks, where they are counted */
+    int above;    /* entries of the part's list; above PART_LIST: it overflowed */
+    int equal;    /* counted elements at the bound, which are not in the list */
     unsigned key; /* the bound, the same in all parts of a row */
-    unsigned top; /* hardly a key is above */
-    int counted;  /* 1: the list has what is above the bound; 0: also what is equal to it */
+    unsigned top; /* SAMPLE_TOP: almost no key is larger */
+    int counted;  /* 1: the list has the elements above the bound; 0: also those equal to it */
 };
 
 struct topk_select_rows_params {
@@ -26,7 +25,7 @@ struct topk_select_rows_params {
     long long logits_stride, indices_stride, values_stride;
     int rows, columns;
     int index_offset; /* added to all indices */
-    int parts;        /* of a row: blocks of the pass `parts` */
+    int parts;        /* of a row: thread blocks of the pass `parts` */
     int early;   /* 1: the matrix may still be written when the first kernel begins: it waits */
     int chained; /* 1: what is launched early behind the last kernel may begin: it waits */
 };

@@ -1,18 +1,18 @@
 //@use ptx/grid.cuh
 //@use topk_select_rows.list.cuh
 /*
- * Exact top-k of few rows, first pass: several thread blocks a row, each of which reads a part of
- * the row's window and leaves a list of what is above a bound. All of them draw the same sample, so
- * that they agree on the bound. See topk_select_rows.cu, whose pass `merge` comes after.
+ * Exact top-k of few rows, first pass: several thread blocks per row, each of which reads a part of
+ * the row's window and writes a list of the elements above a bound. All draw the same sample and so
+ * agree on the bound. Pass `merge` of topk_select_rows.cu follows.
  *
- * Grid: params.parts blocks a row. WARPS warps of one role. Windows of at most ALONE elements are
- * left to the second pass.
+ * Grid: params.parts blocks per row. All WARPS warps have one role. Windows of at most ALONE
+ * elements are left to the second pass.
  *
- * Shared memory: LIST, HISTOGRAM, WARPS, NUMBERS as there.
+ * Shared memory: LIST, HISTOGRAM, WARPS, NUMBERS as in topk_select_rows.cu.
  */
 
-/* The lists are the second pass's alone: it begins when this one's blocks have ended. Of a list
- * that was too short, which may have gaps, it wants nothing but the count. */
+/* Writes a part's list and header. The second pass needs only the count of a list that overflowed;
+ * such a list may have gaps. */
 DEVICE void store_part(const struct topk_select_rows_params *params, i64 part, struct bound bound,
                        int equal) {
     const int count = shared_numbers()[LIST_COUNT], kept = count <= PART_LIST ? count : 0;
@@ -46,7 +46,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const struct bound bound = choose_bound(&window, minimum(window_length(&window), TOPK), 0);
     const int begin = (int)((i64)window.blocks * part / params.parts);
     const int end = (int)((i64)window.blocks * (part + 1) / params.parts);
-    __syncthreads(); /* the sample was read, the count is 0 */
-    const int equal = sum_threads(read_blocks(&window, begin, end, bound));
+    __syncthreads(); /* the sample has been read, the count cleared */
+    const int equal = block_sum(read_blocks(&window, begin, end, bound));
     store_part(&params, blockIdx.x, bound, equal);
 }

@@ -4,11 +4,11 @@
 //@use ptx/thread.cuh
 //@use topk_select_rows.window.cuh
 /*
- * The list of entries in shared memory, and the one of a rank among them. An entry is 64 bits: a
- * key above, below it what tells equal keys apart. Sums over the block.
+ * The list of entries in shared memory, radix selection from it, and scans and sums over the block.
+ * An entry is 64 bits: a key in the upper half, a tie-break in the lower half.
  *
- * Threads read their number anew wherever they need it (ptx/thread.cuh): kept, what follows from it
- * would take registers that those who read a window do not have.
+ * The thread's number is read again wherever it is needed (ptx/thread.cuh): values derived from it
+ * would occupy registers that the loop over the window needs.
  */
 
 DEVICE u64 *list(void) {
@@ -19,21 +19,21 @@ DEVICE u32 *histogram(void) {
     return (u32 *)(arena + HISTOGRAM_OFFSET);
 }
 
-/* One number of each warp, of several kinds. */
+/* Kinds of values that have one slot per warp. */
 enum warp_number { WARP_SUM, WARP_LEAST, WARP_MOST };
 
 DEVICE u32 *warp_numbers(enum warp_number kind) {
     return (u32 *)(arena + WARPS_OFFSET) + (int)kind * 32;
 }
 
-/* What one thread found and all need. */
+/* Values that one thread writes and all threads read. */
 enum shared_number {
     FOUND_BIN,
     FOUND_RANK,
     FOUND_COUNT,
     LIST_COUNT,
     FEW_COUNT,
-    SAMPLE_TOP, /* hardly a key is above; -inf's: nothing is known */
+    SAMPLE_TOP, /* almost no key is larger; KEY_MINUS_INFINITY: unknown */
     SHARED_NUMBERS
 };
 
@@ -53,8 +53,8 @@ DEVICE int warp_number(void) {
     return (int)thread_number() / 32;
 }
 
-/* The sum of this lane's value and those of the lanes before it. */
-DEVICE int sum_lanes_before(int value) {
+/* Inclusive scan over the warp. */
+DEVICE int warp_inclusive_scan(int value) {
     const int lane = lane_number();
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -64,11 +64,11 @@ DEVICE int sum_lanes_before(int value) {
     return value;
 }
 
-/* The values of the threads before this one. A barrier, and one is needed before the next use of
- * the warps' sums. */
-DEVICE int sum_threads_before(int value) {
+/* Exclusive scan over the block. Contains one barrier; the WARP_SUM slots may be written again only
+ * after another one. */
+DEVICE int block_exclusive_scan(int value) {
     u32 *const sums = warp_numbers(WARP_SUM);
-    const int inclusive = sum_lanes_before(value);
+    const int inclusive = warp_inclusive_scan(value);
     if (lane_number() == 31) {
         sums[warp_number()] = (u32)inclusive;
     }
@@ -77,8 +77,8 @@ DEVICE int sum_threads_before(int value) {
     return (int)warp_reduce_add(earlier) + inclusive - value;
 }
 
-/* Likewise all threads' values. */
-DEVICE int sum_threads(int value) {
+/* Sum over the block; barriers as above. */
+DEVICE int block_sum(int value) {
     u32 *const sums = warp_numbers(WARP_SUM);
     const u32 sum = warp_reduce_add((u32)value);
     if (lane_number() == 0) {
@@ -88,9 +88,9 @@ DEVICE int sum_threads(int value) {
     return (int)warp_reduce_add(lane_number() < WARPS ? sums[lane_number()] : 0);
 }
 
-/* The smallest and the largest of all threads' keys, likewise. */
+/* The smallest and largest key of the block, as a range of entries; barriers as above. */
 struct range {
-    u64 low, high; /* entries */
+    u64 low, high;
 };
 
 DEVICE struct range range_of(u32 least, u32 most) {
@@ -108,7 +108,7 @@ DEVICE struct range range_of(u32 least, u32 most) {
     return range;
 }
 
-/* Bits that a number has. */
+/* Number of bits up to the highest set one. */
 DEVICE int bit_count(u64 number) {
     const u32 high = (u32)(number >> 32);
     return high ? 64 - __clz(high) : 32 - __clz((u32)number);
@@ -121,8 +121,9 @@ DEVICE void clear_histogram(void) {
     }
 }
 
-/* How many entries of the range each bin has. Bins are of 2^shift entries from the range's low end,
- * and counted from its high end, so that a thread's are side by side. */
+/* Histogram of the list's entries inside the range. A bin covers 2^shift entries from the range's
+ * low end. Bins are stored in descending order, so that each thread of find_bin owns adjacent ones.
+ * */
 DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();
@@ -138,7 +139,7 @@ DEVICE void count_bins(int count, const struct range *range, int shift) {
     __syncthreads();
 }
 
-/* Finds the bin in which the rank falls: the thread that has it tells all. */
+/* Finds the bin that contains the rank and broadcasts it through shared memory. */
 DEVICE void find_bin(int rank) {
     enum { OWN = BINS / THREADS };
     u32 counts[OWN];
@@ -148,7 +149,7 @@ DEVICE void find_bin(int rank) {
         counts[i] = histogram()[(int)thread_number() * OWN + i];
         sum += (int)counts[i];
     }
-    int before = sum_threads_before(sum);
+    int before = block_exclusive_scan(sum);
     if (before < rank && rank <= before + sum) {
         int bin = 0;
 #pragma unroll
@@ -169,16 +170,16 @@ DEVICE void find_bin(int rank) {
     __syncthreads();
 }
 
-/* A threshold: `count` entries of the range are not below it. */
+/* `count` entries of the range are at or above `entry`. */
 struct threshold {
     u64 entry;
     int count;
 };
 
 /*
- * The threshold with at least `rank` entries, and at most `slack` more unless bins of 2^least_shift
- * entries do not tell them apart. The range holds `rank` entries or more. Ends without a barrier
- * behind its last reads of shared numbers.
+ * Radix selection: a threshold with at least `rank` entries at or above it, and at most `slack`
+ * more, unless bins of 2^least_shift entries are too coarse. The range must hold at least `rank`
+ * entries. Ends without a barrier after its last reads of the shared numbers.
  */
 DEVICE struct threshold find_threshold(int count, int rank, struct range range, int least_shift,
                                        int slack) {

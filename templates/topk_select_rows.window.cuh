@@ -3,25 +3,26 @@
 //@use ptx/order.cuh
 //@use topk_select_rows.params.h
 /*
- * A row's window, and its scores as keys whose order as unsigned numbers is the scores'.
+ * A row's window, its blocks, and scores as ordered keys: unsigned numbers in the order of the
+ * scores.
  *
- * Elements of a window are counted from the last multiple of 16 bytes that is not behind its
- * beginning: it has elements `first`, 0 to 3, up to `last`. They come in blocks of BLOCK, of which
- * a warp reads one at a time: vector i of lane l is elements 128 * i + 4 * l and the next three. A
- * mask of a lane's 32 elements has element c of vector i at bit 31 - (4 * i + c).
+ * Elements are numbered from the last 16-byte boundary at or before the window's begin, so the
+ * window is elements [first, last) with `first` from 0 to 3. They are read in blocks of BLOCK
+ * elements, one block per warp: vector i of lane l holds elements 128 * i + 4 * l to + 3. In a
+ * mask of a lane's 32 elements, element c of vector i is bit 31 - (4 * i + c).
  */
 
 enum {
     WARPS = THREADS / 32,
     ALL_LANES = -1,
     VECTOR = 4,  /* elements of 16 bytes */
-    VECTORS = 8, /* that a lane has under way */
+    VECTORS = 8, /* a lane's loads in flight */
     STEP = 32 * VECTOR,
     BLOCK = VECTORS * STEP
 };
 
-/* Keys: negative numbers with all bits turned, others with the sign's set. No element has the key
- * of -0, which counts as +0, nor one below that of -inf, which NaN counts as. */
+/* Key of a negative number: all bits inverted; of another number: the sign bit set. No element has
+ * the key of -0, which counts as +0, or a key below that of -inf, which NaN counts as. */
 #define KEY_MINUS_INFINITY 0x007fffffu
 #define KEY_MINUS_ZERO 0x7fffffffu
 #define KEY_PLUS_INFINITY 0xff800000u
@@ -32,7 +33,7 @@ DEVICE float minus_infinity(void) {
 }
 
 DEVICE u32 ordered_key(u32 bits) {
-    /* The larger of NaN and a number is the number, and -0 + 0 is 0. */
+    /* fmaxf drops a NaN; -0 + 0 is +0. */
     const u32 ordinary = __float_as_uint(fmaxf(__uint_as_float(bits), minus_infinity()) + 0.0f);
     return ordinary & 0x80000000u ? ~ordinary : ordinary | 0x80000000u;
 }
@@ -41,15 +42,16 @@ DEVICE float key_score(u32 key) {
     return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-/* A number that the elements from this key on exceed, and no others; the key is above -inf's. */
+/* The threshold that exactly the elements with this key or a larger one exceed. The key is above
+ * that of -inf. */
 DEVICE float score_below(u32 key) {
     return key_score(key - 1 == KEY_MINUS_ZERO ? key - 2 : key - 1);
 }
 
 struct window {
-    const float *data; /* element 0, which need not be there */
+    const float *data; /* element 0, which may lie before the tensor */
     int first, last;   /* its elements */
-    int blocks;        /* that hold them */
+    int blocks;        /* that contain elements of the window */
     int column;        /* of element 0 */
 };
 
@@ -76,7 +78,7 @@ DEVICE int window_length(const struct window *window) {
     return window->last - window->first;
 }
 
-/* A vector that the window has a part of; elements outside are NaN, and not read. */
+/* A vector that is partly inside the window. Elements outside become NaN and are not read. */
 DEVICE void load_part(const struct window *window, int element, u32 values[VECTOR]) {
 #pragma unroll
     for (int c = 0; c < VECTOR; ++c) {
@@ -85,7 +87,6 @@ DEVICE void load_part(const struct window *window, int element, u32 values[VECTO
     }
 }
 
-/* Any vector. */
 DEVICE void load_vector(const struct window *window, int element, u32 values[VECTOR]) {
     if (element >= window->first && element + VECTOR <= window->last) {
         load_once_16(values, window->data + element);
@@ -94,7 +95,7 @@ DEVICE void load_vector(const struct window *window, int element, u32 values[VEC
     }
 }
 
-/* A warp's block. */
+/* Loads this lane's part of a block. */
 DEVICE void load_block(const struct window *window, int block, u32 values[VECTORS][VECTOR]) {
     const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
     if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
@@ -110,7 +111,7 @@ DEVICE void load_block(const struct window *window, int block, u32 values[VECTOR
     }
 }
 
-/* Which of a lane's elements exceed the threshold. */
+/* The mask of the lane's elements above the threshold. */
 DEVICE u32 mask_greater(u32 values[VECTORS][VECTOR], float threshold) {
     u32 mask = 0;
 #pragma unroll
