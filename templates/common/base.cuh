@@ -1,4 +1,4 @@
-/* Names every part uses: short integer types, function kinds, the shared-memory arena. */
+/* Included by every kernel: short integer types, function qualifiers, the shared-memory arena. */
 
 typedef unsigned int u32;
 typedef long long i64;

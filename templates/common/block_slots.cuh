@@ -1,28 +1,28 @@
 //@use common/base.cuh
 /*
- * The slots of one query's index row, turned into a ring of KV row numbers. The whole block scans
- * THREADS slots at a time; with COMPACT only the valid ones enter the ring, in slot order, else
- * every slot does, a masked one as MASKED. No more than TOPK valid slots are kept.
+ * Scans a query's index row into a ring of KV row numbers, by the whole block, THREADS slots at a
+ * time. With COMPACT only valid slots enter the ring, in slot order; else every slot does, masked
+ * ones as MASKED. At most TOPK valid slots are kept.
  *
- * The ring lives at RING_OFFSET (RING_ENTRIES ints, a power of two) with one count per warp at
- * COUNTS_OFFSET. A key block's entries stay until the block STAGES after it is reached.
+ * The ring is at RING_OFFSET (RING_ENTRIES ints, a power of two), with one count per warp at
+ * COUNTS_OFFSET. A key block's entries stay valid until the scan has reached STAGES blocks more.
  */
 
 enum { MASKED = -1, RING_MASK = RING_ENTRIES - 1, ALL_LANES = -1 };
 
-/* What the scan reads, at SLOTS_OFFSET: in shared memory, since registers are short in between. */
+/* The scan's input, at SLOTS_OFFSET: kept in shared memory because registers are short. */
 struct slot_row {
-    const int *row; /* this query's indices */
-    int slots;      /* how many there are to scan */
-    int rows;       /* KV rows: an index from 0 on and below this is valid */
+    const int *row; /* the query's indices */
+    int slots;      /* slots to scan */
+    int rows;       /* KV rows: an index in [0, rows) is valid */
 };
 
-/* The same in every thread of the block, but for `value`. */
+/* Everything but `value` is the same in all threads of the block. */
 struct block_scan {
-    int scanned; /* slots looked at so far, a multiple of THREADS */
-    int entries; /* entries put into the ring since the query began */
-    int valid;   /* valid ones among them */
-    int value;   /* slot scanned + threadIdx.x, loaded ahead */
+    int scanned; /* slots scanned, a multiple of THREADS */
+    int entries; /* entries written to the ring for this query */
+    int valid;   /* the valid ones of these */
+    int value;   /* slot scanned + threadIdx.x, prefetched */
 };
 
 DEVICE struct slot_row *block_scan_row(void) {
@@ -34,7 +34,7 @@ DEVICE void block_scan_load_ahead(struct block_scan *scan) {
     scan->value = slot < block_scan_row()->slots ? block_scan_row()->row[slot] : MASKED;
 }
 
-/* Called by the whole block after *block_scan_row() was written and a barrier passed. */
+/* By the whole block, after a barrier that follows the write of *block_scan_row(). */
 DEVICE void block_scan_begin(struct block_scan *scan) {
     scan->scanned = 0;
     scan->entries = 0;
@@ -42,7 +42,7 @@ DEVICE void block_scan_begin(struct block_scan *scan) {
     block_scan_load_ahead(scan);
 }
 
-/* Number of valid slots in lower warps, and in all of them, from the counts just written. */
+/* The number of valid slots in lower warps and, in *total, in all warps. */
 DEVICE int block_scan_lower_warps(const int *counts, int warp, int *total) {
     int lower = 0;
     *total = 0;
@@ -54,7 +54,7 @@ DEVICE int block_scan_lower_warps(const int *counts, int warp, int *total) {
     return lower;
 }
 
-/* Scans THREADS more slots. Called by the whole block; two barriers. */
+/* Scans THREADS more slots. By the whole block; contains two barriers. */
 DEVICE void block_scan_more(struct block_scan *scan) {
     int *const ring = (int *)(arena + RING_OFFSET);
     int *const counts = (int *)(arena + COUNTS_OFFSET);
@@ -86,21 +86,21 @@ DEVICE void block_scan_more(struct block_scan *scan) {
     __syncthreads();
 }
 
-/* Scans until the ring holds all entries of key block number `block`, or the row ends. Called by
- * the whole block. */
+/* Scans until the ring holds all entries of key block `block`, or the row ends. By the whole block.
+ * */
 DEVICE void block_scan_reach(struct block_scan *scan, int block) {
     while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < block_scan_row()->slots) {
         block_scan_more(scan);
     }
 }
 
-/* Number of entries of a key block that was reached: BLOCK_KEYS but for the last, 0 past it. */
+/* The number of entries of a scanned key block: BLOCK_KEYS except in the last; 0 past it. */
 DEVICE int block_scan_count(const struct block_scan *scan, int block) {
     return minimum(maximum(scan->entries - block * BLOCK_KEYS, 0), BLOCK_KEYS);
 }
 
-/* A key block's entries: they do not wrap, RING_ENTRIES being a multiple of BLOCK_KEYS. MASKED
- * occurs only without COMPACT. */
+/* A key block's entries. They are contiguous, since RING_ENTRIES is a multiple of BLOCK_KEYS.
+ * MASKED occurs only without COMPACT. */
 DEVICE const int *block_scan_entries(int block) {
     return (const int *)(arena + RING_OFFSET) + (block * BLOCK_KEYS & RING_MASK);
 }

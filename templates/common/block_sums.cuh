@@ -2,12 +2,12 @@
 //@use common/warp_sums.cuh
 
 /*
- * The sum and the maximum of a float of each thread, the same bits in all of them, in an order that
- * THREADS alone fixes. `warps`: a float of each warp, in shared memory. block_begin by all threads;
- * a barrier; block_sum or block_maximum by whole warps.
+ * Sum and maximum of one float per thread, bitwise the same in all threads; only THREADS determines
+ * the order. `warps`: one float per warp in shared memory. All threads call block_begin, then pass
+ * a barrier; then whole warps call block_sum or block_maximum.
  */
 
-/* `own`: the same in all lanes of a warp. */
+/* `own`: the warp's sum or maximum, the same in all its lanes. */
 DEVICE void block_begin(float *warps, float own) {
     if (threadIdx.x % 32 == 0) {
         warps[threadIdx.x / 32] = own;

@@ -1,11 +1,11 @@
 //@use common/base.cuh
 
 /*
- * A float as e4m3, to the nearest, ties to even, beyond 448 to 448, NaN to 0x7f: what
- * cvt.rn.satfinite.e4m3x2.f32 does from compute capability 8.9 on, by integers.
+ * fp32 to e4m3 in integer arithmetic, for GPUs below compute capability 8.9, which lack
+ * cvt.rn.satfinite.e4m3x2.f32: to nearest even, saturating at 448, NaN to 0x7f.
  *
- * e4m3's exponent is biased by 7, fp32's by 127, and 20 of the fraction's 23 bits go; below 2^-6
- * codes count in steps of 2^-9, which is what the addition of 2^14 rounds to.
+ * The exponent's bias changes from 127 to 7 and the fraction loses 20 of its 23 bits. Below 2^-6,
+ * codes are multiples of 2^-9; adding 2^14 rounds to these.
  */
 DEVICE u32 e4m3_of(float x) {
     enum { E4M3_NAN = 0x7f, E4M3_LARGEST = 0x7e, REBIAS = (127 - 7) << 3 };

@@ -4,17 +4,17 @@
 //@use ptx/stmatrix.cuh
 //@use ptx/thread.cuh
 /*
- * A tile of 64 x 64 bf16 in shared memory, 128-byte swizzled, that one warpgroup writes out of its
- * accumulators and another reads turned around, as A of a product.
+ * A 64 x 64 bf16 tile in shared memory, 128-byte swizzled. One warpgroup writes it from its
+ * accumulators, another reads it transposed as operand A.
  */
 
 enum {
-    FRAGMENT_WORDS = 16,       /* of a thread, two bf16 a word: 32 values of an accumulator */
+    FRAGMENT_WORDS = 16,       /* of a thread, two bf16 each: 32 accumulator values */
     FRAGMENT_TILE_PITCH = 128, /* bytes of a row */
-    FRAGMENT_STEP_BYTES = 32   /* 16 columns of a row */
+    FRAGMENT_STEP_BYTES = 32   /* 16 columns of a row: a k-step */
 };
 
-/* An accumulator's values as bf16: A of a product, too. */
+/* Converts accumulators to bf16. The result is also an operand A. */
 DEVICE void pack_fragments(u32 *words, const float *values) {
 #pragma unroll
     for (int i = 0; i < FRAGMENT_WORDS; ++i) {
@@ -22,7 +22,7 @@ DEVICE void pack_fragments(u32 *words, const float *values) {
     }
 }
 
-/* They into a tile. */
+/* Stores packed accumulators to a tile. */
 DEVICE void store_fragments(int offset, const u32 *words) {
     const u32 warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     const u32 to = shared_address((u32)offset + (warp * 16 + lane % 16) * FRAGMENT_TILE_PITCH +
@@ -33,7 +33,7 @@ DEVICE void store_fragments(int offset, const u32 *words) {
     }
 }
 
-/* A tile, turned around, as A fragments: rows are the depth. */
+/* Loads a tile transposed, as A fragments: the tile's rows are the depth. */
 DEVICE void load_fragments_transposed(u32 *fragments, int offset) {
     const u32 thread = thread_number() % 128, warp = thread / 32, lane = thread % 32;
     const u32 from = shared_address((u32)offset + (lane % 8 + lane / 16 * 8) * FRAGMENT_TILE_PITCH +

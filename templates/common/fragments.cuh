@@ -4,13 +4,16 @@
 //@use ptx/mma.cuh
 //@use ptx/thread.cuh
 
-/* Operands of mma.m16n8k16 out of tiles in shared memory. */
+/* Operands of mma.m16n8k16 from tiles in shared memory. */
 
 /*
- * ldmatrix addresses of 16 rows and two chunks (16 columns, 32 bytes of a row), from row and chunk
- * on. Rows as lane % 16, chunk by lane / 16: an A operand, or with .trans a B operand whose depth
- * is the rows. Rows as lane % 8 and lane / 16, chunk by bit 3: a B operand whose columns are the
- * rows, or with .trans an A operand whose rows are the tile's columns.
+ * ldmatrix addresses of 16 rows and two chunks (16 columns, 32 bytes of a row), starting at `row`
+ * and `chunk`.
+ *
+ *   rows_first     row lane % 16, chunk lane / 16: an A operand; with .trans a B operand whose
+ *                  depth is the tile's rows
+ *   columns_first  row lane % 8 and lane / 16, chunk bit 3: a B operand whose columns are the
+ *                  tile's rows; with .trans an A operand whose rows are the tile's columns
  */
 DEVICE u32 rows_first(u32 tile, int row, int chunk, int pitch) {
     const int lane = (int)thread_number() % 32;
@@ -29,7 +32,7 @@ DEVICE void clear(float *values, int count) {
     }
 }
 
-/* Fragments of `tiles` times 16 rows. */
+/* Loads the fragments of `tiles` * 16 rows. */
 DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
 #pragma unroll
     for (int i = 0; i < tiles; ++i) {
@@ -38,8 +41,8 @@ DEVICE void load_fragments(u32 *fragments, int tiles, u32 address, int pitch) {
 }
 
 /* sums += weights^T rows: `tiles` m16 tiles of the weights' columns by 32 columns of the rows,
- * depth 16 * steps, UNIT_UNROLL of them at once. `weights`: of columns_first; `rows`: of
- * rows_first. */
+ * depth 16 * steps, UNIT_UNROLL steps unrolled. `weights` is an address from columns_first, `rows`
+ * one from rows_first. */
 DEVICE void multiply_transposed(float *sums, int tiles, int steps, u32 weights, int weight_pitch,
                                 u32 rows, int pitch) {
 #pragma unroll UNIT_UNROLL

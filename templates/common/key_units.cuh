@@ -4,36 +4,37 @@
 //@use ptx/reduce.cuh
 //@use ptx/thread.cuh
 /*
- * Gradients by keys, from the accumulators of mma.m16n8k16 to global memory: units of 32 columns
- * and some keys. Rows are fp32 sums, added to, or bf16 partial rows, stored: `partial`, known to
- * the compiler. Their columns stand in the order of sparse_attn_bwd.columns.cuh, the fragments'
- * own, which makes wide accesses of them. VECTOR_REDUCTIONS: four values are added at once.
+ * Writes gradients by key from mma.m16n8k16 accumulators to global memory, in units of some keys by
+ * 32 columns. Rows are either fp32 sums that are added to, or bf16 partial rows that are stored
+ * (`partial`, a compile-time constant). Their columns are in the fragments' order
+ * (sparse_attn_bwd.columns.cuh), which makes the accesses wide. VECTOR_REDUCTIONS: four values per
+ * reduction.
  */
 
 enum { UNIT_COLUMNS = 32 };
 
-/* Rows that units go to. */
+/* The rows that units are written to. */
 struct unit_rows {
-    char *first;     /* this lane's place in key number 0's row; if partial, in that of the block's
-                        first key */
-    int row_bytes;   /* from one row to the next */
-    const int *keys; /* the block's, -1: none */
+    char *first;     /* this lane's address in key 0's row; with `partial`, in the row of the
+                        block's first key */
+    int row_bytes;   /* stride of rows */
+    const int *keys; /* the block's; -1: none */
     bool partial;
 };
 
-/* Whether a lane has four neighbouring values at once. */
+/* Whether a lane holds four adjacent values. */
 DEVICE bool has_vectors(bool partial) {
     return partial || VECTOR_REDUCTIONS;
 }
 
-/* The first column that a lane has of 32. It has four neighbours of them, or, where values are
- * added one by one, the first of four that are eight apart. */
+/* This lane's first column of 32. The lane has four adjacent columns, or, without vector
+ * reductions, four columns 8 apart. */
 DEVICE int unit_place(bool partial) {
     const int lane = (int)thread_number() % 32;
     return has_vectors(partial) ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
 }
 
-/* Four of this lane's values to where they belong in the row of key number `slot` of the block. */
+/* Writes four of this lane's values to the row of the block's key `slot`. */
 DEVICE void put_sums(const struct unit_rows *rows, int slot, const float *sums) {
     const int key = rows->keys[slot];
     if (rows->partial) {
@@ -54,8 +55,8 @@ DEVICE void put_sums(const struct unit_rows *rows, int slot, const float *sums) 
     }
 }
 
-/* A lane's two runs of four neighbouring positions in a row of a unit, 16 apart; for additions one
- * by one, what of its quad's runs is its own and four apart. */
+/* A lane's two runs of four adjacent positions in a unit's row, 16 apart. Without vector
+ * reductions, transposed within the quad: the lane's own values of the quad's runs. */
 DEVICE void find_runs(float *runs, const float *row, bool partial) {
     u32 bits[8];
 #pragma unroll
@@ -75,9 +76,9 @@ DEVICE void find_runs(float *runs, const float *row, bool partial) {
 }
 
 /*
- * A unit's sums, of `tiles` m16 tiles of the block's keys from number `slot` on. Lanes 16 apart,
- * whose rows are 4 apart, exchange half of what they have, so that one access takes 128 bytes
- * (added one by one: 32) of four rows and not half as much of eight, which is slower by a third.
+ * Writes a unit: `tiles` m16 tiles of keys from the block's key `slot` on. Lanes 16 apart, whose
+ * rows are 4 apart, exchange half of their values, so that one access covers 128 bytes (32 without
+ * vector reductions) of four rows instead of half as much of eight, which is a third slower.
  */
 DEVICE void put_unit(const struct unit_rows *rows, int slot, int tiles, const float *sums) {
     const int lane = (int)thread_number() % 32;

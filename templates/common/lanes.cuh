@@ -1,7 +1,7 @@
 //@use common/base.cuh
 
-/* Reductions over `lanes` neighbouring threads of a warp, a power of two: the same result in each
- * of them. The whole warp takes part. */
+/* Reductions over `lanes` adjacent lanes, a power of two; every lane gets the result. By whole
+ * warps. */
 
 DEVICE int lanes_sum(int value, int lanes) {
     for (int step = lanes / 2; step > 0; step /= 2) {
@@ -10,8 +10,8 @@ DEVICE int lanes_sum(int value, int lanes) {
     return value;
 }
 
-/* (Not the smallest by negated values: of -a in the smallest of three ptxas of CUDA 13.0 drops the
- * sign.) */
+/* (A minimum must not be built from this by negation: for a minimum of three with a negated operand
+ * ptxas of CUDA 13.0 drops the sign.) */
 DEVICE int lanes_maximum(int value, int lanes) {
     for (int step = lanes / 2; step > 0; step /= 2) {
         value = maximum(value, __shfl_xor_sync(0xffffffffu, value, step));

@@ -1,28 +1,28 @@
 //@use common/base.cuh
 //@use ptx/maximum.cuh
 /*
- * The indexer's logits and windows, the same in every kernel (include/smelt/indexer_logits.h).
+ * The indexer's logits and windows, shared by all its kernels (include/smelt/indexer_logits.h).
  */
 
 #define LOWEST_LOGIT (-__int_as_float(0x7f800000))
 
-/* A logit as it is written: +0 for -0, -inf for NaN. */
+/* The logit as written: -0 becomes +0, NaN becomes -inf. */
 DEVICE float canonical_logit(float logit) {
     return fmaxf(logit, LOWEST_LOGIT) + 0.0f;
 }
 
-/* weight * max(0, product) added to a sum; NaN stays. */
+/* sum + weight * max(0, product); NaN propagates. */
 DEVICE float add_head(float sum, float weight, float product) {
     return fmaf(weight, maximum_nan(product, 0.0f), sum);
 }
 
-/* Whether a window has at least so many of `rows` keys. */
+/* Whether a window has at least `least` of the `rows` keys. */
 DEVICE bool has_keys(int window_begin, int window_end, int rows, int least) {
     return minimum(maximum(window_end, 0), rows) - maximum(window_begin, 0) >= least;
 }
 
-/* A query's window among `keys` keys from number `first` on, relative to that; empty when it does
- * not begin before its end. first + keys <= rows. */
+/* A query's window clipped to the keys [first, first + keys), relative to `first`; empty unless
+ * begin < end. Requires first + keys <= rows. */
 struct key_range {
     int begin, end;
 };

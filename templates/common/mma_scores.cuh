@@ -5,13 +5,13 @@
 //@use ptx/ldmatrix.cuh
 //@use ptx/mma.cuh
 /*
- * S[BLOCK_HEADS, BLOCK_KEYS] = Q K^T of a query's heads and one of its key blocks after the other,
- * with mma.sync, by a thread block whose warps stand over heads x keys x depth (SCORE_*_GROUPS). S
- * stays in registers, SCORE_DEPTH_GROUPS partial sums of it.
+ * S[BLOCK_HEADS, BLOCK_KEYS] = Q K^T of a query's heads and its key blocks, one after another, with
+ * mma.sync, by a thread block whose warps partition heads x keys x depth (SCORE_*_GROUPS). S stays
+ * in registers, as SCORE_DEPTH_GROUPS partial sums.
  *
- * Shared memory: QUERY [BLOCK_HEADS][DQK] bf16; LATENT [STAGES][BLOCK_KEYS][DV] bf16, and ROPE
- * [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16, key blocks, gathered STAGES - 1 ahead; what
- * common/block_slots.cuh has.
+ * Shared memory: QUERY [BLOCK_HEADS][DQK] bf16; key blocks, gathered STAGES - 1 ahead: LATENT
+ * [STAGES][BLOCK_KEYS][DV] bf16 and ROPE [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16; and the regions
+ * of common/block_slots.cuh.
  */
 
 enum {
@@ -35,8 +35,8 @@ enum {
     QUERY_FRAGMENTS = QUERY_IN_REGISTERS ? SCORE_STEPS * SCORE_TILES * 4 : 1
 };
 
-/* Starts the copy of the query tile: BLOCK_HEADS heads of the query at `q`, the first `first_head`;
- * rows past the last head become zeros. `head_stride`: elements. */
+/* Starts the copy of BLOCK_HEADS heads from `first_head` on of the query at `q`; rows past the last
+ * head become zeros. `head_stride` counts elements. */
 DEVICE void load_query(const char *q, i64 head_stride, int first_head) {
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < BLOCK_HEADS * QUERY_CHUNKS; i += THREADS) {
@@ -50,9 +50,8 @@ DEVICE void load_query(const char *q, i64 head_stride, int first_head) {
 }
 
 /*
- * Starts the copy of `columns` chunks, from column chunk `skip` on, of a block's KV rows into a
- * tile. Unless `whole`, rows past `count` become zeros, and so do masked ones: nothing is read for
- * them.
+ * Starts the copy of `columns` chunks, from chunk `skip` on, of a block's KV rows into a tile.
+ * Unless `whole`, rows past `count` and masked rows become zeros without being read.
  */
 DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, bool whole, u32 tile,
                         int pitch, int columns, int skip) {
@@ -74,7 +73,8 @@ DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, boo
     }
 }
 
-/* The same for a block that is most often whole. An empty one is left alone. */
+/* The same with the common case of a full block compiled separately. Does nothing for an empty
+ * block. */
 DEVICE void gather(const char *kv, u32 row_bytes, int block, int count, u32 tile, int pitch,
                    int columns, int skip) {
     if (COMPACT && count == BLOCK_KEYS) {
@@ -92,23 +92,24 @@ DEVICE u32 step_address(u32 base, int step) {
     return tile_advance(base, step * 2 * CHUNK_BYTES);
 }
 
-/* A operand: rows lane % 16, chunk lane / 16. */
+/* A operand: row lane % 16, chunk lane / 16. */
 DEVICE u32 a_address(u32 tile, int first_row, int pitch) {
     const int lane = (int)threadIdx.x % 32;
     return tile + tile_chunk(first_row + lane % 16, lane / 16, pitch);
 }
 
-/* B operand, keys as columns: rows lane % 8 and, for the second n8 tile, 8 more; chunk by bit 3. */
+/* B operand, keys as columns: row lane % 8, plus 8 for the second n8 tile; the chunk is bit 3 of
+ * the lane. */
 DEVICE u32 b_address(u32 tile, int first_row, int pitch) {
     const int lane = (int)threadIdx.x % 32;
     return tile + tile_chunk(first_row + lane % 8 + lane / 16 * 8, lane / 8 % 2, pitch);
 }
 
-/* This warp's place in the formation. */
+/* This warp's part of S. */
 struct score_place {
     int tile;  /* first m16 tile */
     int key;   /* first key */
-    int depth; /* takes the k-steps equal to this modulo SCORE_DEPTH_GROUPS */
+    int depth; /* it computes the k-steps congruent to this modulo SCORE_DEPTH_GROUPS */
     u32 query; /* ldmatrix address of the first query tile at step 0 */
 };
 
@@ -122,12 +123,12 @@ DEVICE struct score_place find_score_place(void) {
     return place;
 }
 
-/* The k-step number `index` of this warp. */
+/* This warp's k-step number `index`. */
 DEVICE int find_step(const struct score_place *place, int index) {
     return SCORE_DEPTH_GROUPS == 1 ? index : index * SCORE_DEPTH_GROUPS + place->depth;
 }
 
-/* Query fragments of one k-step, from the query tile. */
+/* Loads the query fragments of one k-step. */
 DEVICE void load_query_step(u32 *a, const struct score_place *place, int step) {
     const u32 address = step_address(place->query, step);
 #pragma unroll
@@ -136,7 +137,7 @@ DEVICE void load_query_step(u32 *a, const struct score_place *place, int step) {
     }
 }
 
-/* All of this warp's query fragments, when they stay in registers for the whole query. */
+/* Loads all of this warp's query fragments, if they stay in registers for the whole query. */
 DEVICE void load_query_fragments(u32 *query, const struct score_place *place) {
 #pragma unroll
     for (int i = 0; i < SCORE_STEPS; ++i) {
@@ -144,8 +145,8 @@ DEVICE void load_query_fragments(u32 *query, const struct score_place *place) {
     }
 }
 
-/* Operands of this warp's step number `index`, which lies at column `step` * 16 of the key tile
- * whose ldmatrix address at column 0 is `keys`. */
+/* Loads the operands of this warp's step `index`, which is at column `step` * 16 of the key tile.
+ * `keys`: the tile's ldmatrix address at column 0. */
 DEVICE void load_step(u32 *a, u32 *b, const struct score_place *place, int index, u32 keys,
                       int pitch, int step) {
     if (!QUERY_IN_REGISTERS) {
@@ -172,10 +173,10 @@ DEVICE void multiply_step(float *s, const u32 *a, const u32 *b, int tiles) {
 }
 
 /*
- * s = this warp's part of Q K^T for the key block in a stage: the rope columns first, then the
- * latent ones. The operands of a step are loaded while the one before is multiplied, into the other
- * of two buffers. Step number `index` counts the latent steps first, as the query tile does.
- * `tiles`: the m16 tiles from the warp's first one on that hold heads.
+ * s = this warp's part of Q K^T for the key block in a stage, first the rope columns, then the
+ * latent ones. Each step's operands are loaded during the step before it, into the other of two
+ * buffers. Step numbers count the latent steps first, as in the query tile. `tiles`: how many of
+ * the warp's m16 tiles contain heads.
  */
 DEVICE void compute_scores(float *s, const u32 *query, const struct score_place *place, int stage,
                            int tiles) {
@@ -218,7 +219,8 @@ DEVICE void compute_scores(float *s, const u32 *query, const struct score_place 
     }
 }
 
-/* Starts the gather of a key block, as one group of copies; nothing when the query has no such. */
+/* Starts the gather of a key block as one group of copies; an empty group past the query's last
+ * block. */
 DEVICE void begin_block(struct block_scan *scan, const char *kv, u32 row_bytes, int block) {
     block_scan_reach(scan, block);
     const int count = block_scan_count(scan, block), stage = block % STAGES;
@@ -233,8 +235,8 @@ DEVICE void begin_block(struct block_scan *scan, const char *kv, u32 row_bytes, 
     cp_async_commit();
 }
 
-/* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
- * come so far. The query tile lands with the first. */
+/* Waits for all threads' copies of the oldest key block in flight (the first one includes the query
+ * tile), then for all threads. */
 DEVICE void wait_for_block(void) {
     cp_async_wait_${STAGES - 2}();
     __syncthreads();

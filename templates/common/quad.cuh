@@ -1,7 +1,7 @@
 //@use common/base.cuh
 
-/* Turns a 4 x 4 matrix of words over its diagonal: each of a quad's threads (four neighbours in a
- * warp) holds a row before and a column after. */
+/* Transposes a 4 x 4 matrix of words over a quad (four adjacent lanes): each lane holds a row
+ * before and a column after. */
 DEVICE void transpose_quad(u32 *x) {
     const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
     const u32 a = __shfl_xor_sync(0xffffffffu, odd ? x[0] : x[1], 1);

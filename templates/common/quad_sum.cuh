@@ -1,7 +1,7 @@
 //@use common/base.cuh
 
-/* The sums over a quad (four neighbouring threads of a warp): of x in its even lanes, of y in its
- * odd ones; in a fixed order. */
+/* Sums over a quad (four adjacent lanes) in a fixed order: even lanes get the sum of x, odd ones
+ * that of y. */
 DEVICE float quad_sum_pair(float x, float y) {
     const bool odd = threadIdx.x & 1;
     float sum = odd ? y : x;

@@ -2,14 +2,13 @@
 //@use ptx/memory.cuh
 //@use common/work.params.h
 /*
- * Which entries of the query list a kernel takes, and a query's index row. The list and what
- * belongs to it are read past L1: an earlier kernel of the stream may have written them while this
- * one began.
+ * The part of the query list that a kernel processes, and a query's index row. The list and its
+ * counts bypass L1: an earlier kernel of the stream may have written them after this one began.
  */
 
-/* A part of the list. */
+/* A range of the list. */
 struct query_range {
-    int first; /* entry */
+    int first; /* list entry */
     int queries;
 };
 
@@ -24,20 +23,20 @@ DEVICE struct query_range find_query_range(const struct work_params *params) {
     return range;
 }
 
-/* A query's batch, without a division in the common case of one. */
+/* A query's batch; the common case of one batch needs no division. */
 DEVICE int query_batch(const struct work_params *params, int query) {
     return params->batches > 1 ? query / params->tokens : 0;
 }
 
-/* Where a query's index row begins. */
+/* A query's index row. */
 DEVICE const int *index_row(const struct work_params *params, int query) {
     const int batch = query_batch(params, query), token = query - batch * params->tokens;
     return params->indices + batch * params->indices_batch_stride +
            token * params->indices_token_stride;
 }
 
-/* How many of its slots are to be looked at: up to the last valid one where the list tells it, else
- * the width, cut by topk_length. `entry`: of the list, the query's. */
+/* How many slots of a query to scan: up to the last valid one if the list records it, else the
+ * width, limited by topk_length. `entry`: the query's list entry. */
 DEVICE int index_slots(const struct work_params *params, int entry, int query) {
     if (params->extents) {
         return (int)load_l2_32(&params->extents[entry]);

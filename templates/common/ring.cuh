@@ -1,7 +1,7 @@
 //@use common/base.cuh
 
-/* A place in a ring of stages or buffers, and the parity of the barrier phase that its current use
- * ends: the first use ends phase 0. */
+/* A position in a ring of stages or buffers, and the parity of the mbarrier phase that completes
+ * its current use: the first use completes phase 0. */
 struct ring_place {
     int index;
     int parity;

@@ -3,22 +3,22 @@
 //@use ptx/memory.cuh
 //@use ptx/reduce.cuh
 /*
- * Rows of sums in global memory, out of accumulators of 64 rows and 32 columns: added to, or
- * partial ones, stored as bf16. Their columns are in the order of sparse_attn_bwd.columns.cuh.
+ * Writes 64 x 32 accumulators to rows in global memory: adds them to fp32 sums, or stores them as
+ * bf16 partial rows. Columns are in the order of sparse_attn_bwd.columns.cuh.
  *
- * The additions' way out of the multiprocessor binds, and it is widest when an instruction has 4
- * rows of 128 bytes: of an accumulator's rows each quad has 64 contiguous bytes twice, and lanes 16
- * apart exchange one of the two for the other lane's row (4 shuffles for 2 instructions).
+ * The SM's throughput for reductions is the bottleneck. It is highest when an instruction covers
+ * 128 bytes of each of 4 rows. Of each row a quad holds two runs of 64 contiguous bytes; lanes 16
+ * apart exchange one of them for the other lane's row (4 shuffles per 2 instructions).
  */
 
 enum {
     SUM_COLUMNS = 32,             /* of an accumulator */
     SUM_VALUES = SUM_COLUMNS / 2, /* of a thread */
-    SENT_VALUES = 8               /* of a thread: half of an accumulator's rows */
+    SENT_VALUES = 8               /* of a thread: half of the accumulator's rows */
 };
 
-/* The rows 8 * half and on of a warp's 16: `values` gets 4 of the row lane / 4 % 4 of them and 4 of
- * the row 4 further. */
+/* Exchanges rows 8 * half to 8 * half + 7 of the warp's 16: `values` receives 4 values of row lane
+ * / 4 % 4 of these and 4 of the row 4 further down. */
 DEVICE void exchange_rows(float *values, const float *sums, int half) {
     const bool upper = threadIdx.x & 16;
 #pragma unroll
@@ -31,13 +31,12 @@ DEVICE void exchange_rows(float *values, const float *sums, int half) {
     }
 }
 
-/* Where a thread's values of a row begin, in values: lanes from 16 on have the second half of an
- * accumulator's columns. */
+/* A thread's first value in a row: lanes from 16 on have the second half of the columns. */
 DEVICE u32 first_sum(u32 thread) {
     return thread % 32 / 16 * 16 + thread % 4 * 4;
 }
 
-/* Four values to their place, of a row that is partial or not. */
+/* Adds or stores four values. */
 DEVICE void send_sums(char *to, const float *four, bool partial) {
     if (partial) {
         const u32 words[2] = {pack_bf16x2(four[0], four[1]), pack_bf16x2(four[2], four[3])};

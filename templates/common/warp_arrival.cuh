@@ -2,10 +2,9 @@
 //@use ptx/mbarrier.cuh
 
 /*
- * A warp's arrival at a barrier, when all of its threads have come so far: that of one lane, which
- * the warp's meeting puts after what the others did. RACECHECK: every lane arrives, and barriers
- * count WARP_ARRIVALS for each warp, since compute-sanitizer's racecheck credits an arrival to no
- * other lane than its own.
+ * One warp's arrival at an mbarrier: after __syncwarp one lane arrives for all. RACECHECK: every
+ * lane arrives, and barriers count WARP_ARRIVALS per warp, since compute-sanitizer's racecheck
+ * credits an arrival only to the lane that executes it.
  */
 enum { WARP_ARRIVALS = RACECHECK ? 32 : 1 };
 

@@ -1,25 +1,25 @@
 //@use common/base.cuh
 //@use common/work.cuh
 /*
- * The slots of a query's index row, compacted into a ring of KV row numbers: the valid ones, in
- * slot order, at most TOPK of them, by one warp. A step's 64 slots are loaded one step ahead, a
- * query's first ones while the query before is still gathered.
+ * Compacts the valid slots of a query's index row into a ring of KV row numbers, in slot order, at
+ * most TOPK of them, by one warp. Each step's 64 slots are prefetched one step ahead, a query's
+ * first ones during the gather of the query before it.
  *
- * The rings: at RING_OFFSET, one of RING_ENTRIES ints after another, a power of two.
+ * The rings: at RING_OFFSET, RING_ENTRIES ints each, a power of two.
  */
 
 enum {
     RING_MASK = RING_ENTRIES - 1,
     ALL_LANES = -1,
     MASKED = -1,
-    SCAN_SLOTS = 64 /* of a step: two a lane */
+    SCAN_SLOTS = 64 /* of a step: two per lane */
 };
 
 struct warp_scan {
     const int *row; /* the query's indices */
-    int slots;      /* how many there are to scan */
-    int scanned;    /* looked at so far */
-    int values[2];  /* of slots scanned + lane and scanned + 32 + lane, loaded ahead */
+    int slots;      /* slots to scan */
+    int scanned;    /* slots scanned */
+    int values[2];  /* slots scanned + lane and scanned + 32 + lane, prefetched */
 };
 
 DEVICE int *slot_ring(int number) {
@@ -32,7 +32,7 @@ DEVICE void warp_scan_load_ahead(struct warp_scan *scan) {
     scan->values[1] = slot + 32 < scan->slots ? scan->row[slot + 32] : MASKED;
 }
 
-/* Begins the row of an item; of no item, an empty one. */
+/* Begins the row of an item, or an empty row if there is no item. */
 DEVICE void warp_scan_open(struct warp_scan *scan, const struct work_params *params,
                            const struct work *work) {
     scan->scanned = 0;
@@ -45,9 +45,8 @@ DEVICE void warp_scan_open(struct warp_scan *scan, const struct work_params *par
     warp_scan_load_ahead(scan);
 }
 
-/* Scans 64 more slots and returns how many entries there are now, of `entries` before, which begin
- * at `start` in the ring. `rows`: KV rows, an index from 0 on and below this is valid. The lanes
- * meet when they have written. */
+/* Scans 64 more slots. `entries` are in the ring so far, from `start` on; returns their new number.
+ * An index in [0, rows) is valid. Ends with __syncwarp. */
 DEVICE int warp_scan_more(struct warp_scan *scan, int *ring, int start, int rows, int entries) {
     const u32 lane = threadIdx.x % 32;
 #pragma unroll
@@ -55,7 +54,7 @@ DEVICE int warp_scan_more(struct warp_scan *scan, int *ring, int start, int rows
         const int value = scan->values[i];
         const bool valid = value >= 0 && value < rows;
         const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
-        /* Of a valid slot: it counts itself. */
+        /* a valid slot counts itself */
         const int rank = entries + __popc(votes << (31 - lane)) - 1;
         if (valid && rank < TOPK) {
             ring[(start + rank) & RING_MASK] = value;
@@ -68,7 +67,6 @@ DEVICE int warp_scan_more(struct warp_scan *scan, int *ring, int start, int rows
     return minimum(entries, TOPK);
 }
 
-/* Whether the row has no more entries. */
 DEVICE bool warp_scan_ended(const struct warp_scan *scan, int entries) {
     return scan->scanned >= scan->slots || entries >= TOPK;
 }

@@ -1,6 +1,6 @@
 //@use common/base.cuh
 
-/* The sum and the maximum of a float of each lane, the same bits in all of them. By whole warps. */
+/* Sum and maximum over a warp, bitwise the same in all lanes. By whole warps. */
 
 DEVICE float warp_sum(float value) {
 #pragma unroll

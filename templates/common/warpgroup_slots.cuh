@@ -2,12 +2,12 @@
 //@use common/work.cuh
 //@use ptx/named_barrier.cuh
 /*
- * The slots of a query's index row, compacted by one warpgroup into a ring of KV row numbers: the
- * valid ones, in slot order, at most TOPK of them. Two warps look at 64 slots at a time; a step's
- * slots are loaded one step ahead, a query's first ones while the query before is still gathered.
+ * Compacts the valid slots of a query's index row into a ring of KV row numbers, in slot order, at
+ * most TOPK of them, by one warpgroup. Two warps scan 64 slots per step. Each step's slots are
+ * prefetched one step ahead, a query's first ones during the gather of the query before it.
  *
- * The ring: RING_OFFSET, RING_ENTRIES ints, 128: what one step leaves over (at most 64) and the
- * next one's. The two warps' counts of valid slots: COUNTS_OFFSET.
+ * RING_OFFSET: the ring, RING_ENTRIES = 128 ints: at most 64 left over from a step and the next
+ * step's. COUNTS_OFFSET: the two warps' counts of valid slots.
  */
 
 enum {
@@ -15,14 +15,14 @@ enum {
     ALL_LANES = -1,
     MASKED = -1,
     SCAN_SLOTS = 64, /* of a step */
-    SCAN_BARRIER = 2 /* named; of the warpgroup */
+    SCAN_BARRIER = 2 /* named barrier of the warpgroup */
 };
 
 struct warpgroup_scan {
     const int *row; /* the query's indices */
-    int slots;      /* how many there are to scan */
-    int scanned;    /* looked at so far */
-    int value;      /* slot scanned + thread of the warpgroup, loaded ahead */
+    int slots;      /* slots to scan */
+    int scanned;    /* slots scanned */
+    int value;      /* slot scanned + the thread's number in the warpgroup, prefetched */
 };
 
 DEVICE void warpgroup_scan_load_ahead(struct warpgroup_scan *scan) {
@@ -30,7 +30,7 @@ DEVICE void warpgroup_scan_load_ahead(struct warpgroup_scan *scan) {
     scan->value = thread < SCAN_SLOTS && slot < scan->slots ? scan->row[slot] : MASKED;
 }
 
-/* Begins the row of an item; of no item, an empty one. */
+/* Begins the row of an item, or an empty row if there is no item. */
 DEVICE void warpgroup_scan_open(struct warpgroup_scan *scan, const struct work_params *params,
                                 const struct work *work) {
     scan->scanned = 0;
@@ -43,9 +43,9 @@ DEVICE void warpgroup_scan_open(struct warpgroup_scan *scan, const struct work_p
     warpgroup_scan_load_ahead(scan);
 }
 
-/* Scans 64 more slots and returns how many entries there are now, of `entries` before. `rows`: KV
- * rows, an index from 0 on and below this is valid. Two barriers: no thread writes the ring while
- * another still reads what came before, and all see what is new. */
+/* Scans 64 more slots. `entries` are in the ring so far; returns their new number. An index in [0,
+ * rows) is valid. The first barrier keeps the ring from being overwritten while it is read, the
+ * second publishes the new entries. */
 DEVICE int warpgroup_scan_more(struct warpgroup_scan *scan, int rows, int entries) {
     int *const ring = (int *)(arena + RING_OFFSET);
     int *const counts = (int *)(arena + COUNTS_OFFSET);
@@ -59,7 +59,7 @@ DEVICE int warpgroup_scan_more(struct warpgroup_scan *scan, int rows, int entrie
     }
     barrier_sync(SCAN_BARRIER, 128);
     const int first = counts[0], total = first + counts[1];
-    /* Of a valid slot: it counts itself. */
+    /* a valid slot counts itself */
     const int rank = entries + (thread < 32 ? 0 : first) + __popc(votes << (31 - lane)) - 1;
     if (valid && rank < TOPK) {
         ring[rank & RING_MASK] = scan->value;
@@ -70,7 +70,6 @@ DEVICE int warpgroup_scan_more(struct warpgroup_scan *scan, int rows, int entrie
     return minimum(entries + total, TOPK);
 }
 
-/* Whether the row has no more entries. */
 DEVICE bool warpgroup_scan_ended(const struct warpgroup_scan *scan, int entries) {
     return scan->scanned >= scan->slots || entries >= TOPK;
 }

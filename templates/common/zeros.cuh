@@ -1,9 +1,7 @@
 //@use common/base.cuh
-/*
- * What kernels behind this one add to begins as zeros: each block fills its share, in any grid.
- */
+/* Zero-fills accumulators for later kernels; each block fills a share, for any grid size. */
 
-/* `vectors` of four floats, at a multiple of 16 bytes; by all threads of all blocks. */
+/* `vectors` of four floats, from a multiple of 16 bytes on. By all threads of all blocks. */
 DEVICE void fill_zeros(float *begin, i64 vectors) {
     const float4 zeros = {0.0f, 0.0f, 0.0f, 0.0f};
     float4 *const end = (float4 *)begin + vectors;

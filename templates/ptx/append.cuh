@@ -1,7 +1,7 @@
 //@use ptx/shared.cuh
 
-/* Where `wanted` is not 0, stores two words at a multiple of 8 bytes in shared memory; the address
- * behind what was stored. Predicated, without a branch (PTX ISA, "st", .shared). */
+/* If `wanted` is not 0, stores two words at an 8-byte-aligned address in shared memory; returns the
+ * address after what was stored. Predicated, without a branch (PTX ISA, "st", .shared). */
 DEVICE u32 append_shared_8(u32 address, u32 wanted, u32 low, u32 high) {
     asm volatile("{.reg .pred wanted;\n\t"
                  "setp.ne.u32 wanted, %1, 0;\n\t"

@@ -1,8 +1,7 @@
 //@use common/base.cuh
 
-/* One thread after another changes a word; the result is what was there before. Nothing else is
- * ordered by it (PTX ISA, "atom", "red", .relaxed). Shared memory is named by 32-bit addresses
- * (ptx/shared.cuh). */
+/* Relaxed atomics: they return the value before the change and order no other access (PTX ISA,
+ * "atom", "red", .relaxed). Shared memory is addressed by 32-bit addresses (ptx/shared.cuh). */
 DEVICE u32 atomic_or_shared(u32 address, u32 bits) {
     u32 before;
     asm volatile("atom.relaxed.cta.shared.or.b32 %0, [%1], %2;"
@@ -21,7 +20,7 @@ DEVICE u32 atomic_add_shared(u32 address, u32 value) {
     return before;
 }
 
-/* Without a result: nobody waits for it. */
+/* Without a result, so that no thread waits for it. */
 DEVICE void reduce_add_global(u32 *to, u32 value) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
 }

@@ -1,9 +1,9 @@
 //@use ptx/shared.cuh
 /*
- * Copies of whole runs of bytes by the async proxy, issued by one thread (PTX ISA, "Data Movement
- * and Conversion Instructions: Bulk copy"). Addresses and `bytes` are multiples of 16. What reads
- * shared memory needs fence_proxy_async after plain stores to it. Copies to shared memory count
- * their bytes down on a barrier; those to global memory gather in bulk groups.
+ * Bulk copies of contiguous bytes by the async proxy, issued by one thread (PTX ISA, "Data Movement
+ * and Conversion Instructions: Bulk copy"). Addresses and `bytes` are multiples of 16. A copy from
+ * shared memory needs fence_proxy_async after plain stores to it. Copies to shared memory complete
+ * on an mbarrier, those to global memory in bulk groups.
  */
 
 /* Global to shared memory; the barrier expects `bytes` (PTX ISA, "cp.async.bulk"). */
@@ -31,14 +31,15 @@ DEVICE void bulk_reduce_add_f32(void *to, u32 from, u32 bytes) {
                  : "memory");
 }
 
-/* Closes this thread's group of stores and reductions (PTX ISA, "cp.async.bulk.commit_group"). */
+/* Commits this thread's stores and reductions as a group (PTX ISA, "cp.async.bulk.commit_group").
+ * */
 DEVICE void bulk_commit(void) {
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
 }
 
-/* Waits until at most so many of this thread's groups are under way (PTX ISA,
- * "cp.async.bulk.wait_group"); _read: until the others have read their sources, which may then be
- * written again. */
+/* bulk_wait_N waits until at most N of this thread's groups are in flight (PTX ISA,
+ * "cp.async.bulk.wait_group"); _read: until the other groups have read their sources, which may
+ * then be overwritten. */
 //@for i in 0..4
 DEVICE void bulk_wait_$i(void) {
     asm volatile("cp.async.bulk.wait_group $i;" : : : "memory");

@@ -1,11 +1,11 @@
 //@use ptx/shared.cuh
 /*
- * Blocks of a cluster, which see each other's shared memory (PTX ISA, "State Spaces",
- * .shared::cluster). A block must not end while others still reach into it.
+ * Distributed shared memory: thread blocks of a cluster access each other's shared memory (PTX ISA,
+ * "State Spaces", .shared::cluster). A block must not end while others may still access its own.
  */
 
-/* Comes to the cluster's barrier and releases what this thread wrote; every thread of the cluster
- * comes and later waits (PTX ISA, "barrier.cluster"). */
+/* Arrives at the cluster's barrier and releases this thread's writes. Every thread of the cluster
+ * arrives and later waits (PTX ISA, "barrier.cluster"). */
 DEVICE void cluster_arrive(void) {
     asm volatile("barrier.cluster.arrive.release.aligned;" : : : "memory");
 }
@@ -14,15 +14,15 @@ DEVICE void cluster_wait(void) {
     asm volatile("barrier.cluster.wait.acquire.aligned;" : : : "memory");
 }
 
-/* This block's number in its cluster (PTX ISA, "Special Registers", %cluster_ctarank). */
+/* This block's rank in its cluster (PTX ISA, "Special Registers", %cluster_ctarank). */
 DEVICE u32 cluster_rank(void) {
     u32 rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
 
-/* The address, in block `rank` of the cluster, of what stands at `address` in this one (PTX ISA,
- * "mapa"). */
+/* Maps a shared-memory address of this block to the same location in block `rank` of the cluster
+ * (PTX ISA, "mapa"). */
 DEVICE u32 cluster_address(u32 address, u32 rank) {
     u32 mapped;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(rank));

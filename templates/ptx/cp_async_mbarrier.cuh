@@ -1,8 +1,8 @@
 //@use ptx/shared.cuh
 
-/* One of the barrier's expected arrivals, made when all earlier cp.async copies of this thread have
- * landed (PTX ISA, "cp.async.mbarrier.arrive", .noinc). It orders the copies alone: plain stores of
- * this thread need an arrival of their own. */
+/* One of the barrier's expected arrivals, performed once all earlier cp.async copies of this thread
+ * have completed (PTX ISA, "cp.async.mbarrier.arrive", .noinc). It covers only copies: plain stores
+ * of this thread need an arrival of their own. */
 DEVICE void cp_async_arrive_noinc(u32 barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
                  :

@@ -1,8 +1,8 @@
 //@use common/base.cuh
 
-/* Lets the next kernel of the stream start, when all blocks have said so or ended; nothing is
- * promised about this one's results (PTX ISA, "griddepcontrol"). Without effect where the launch
- * did not ask for it. */
+/* Programmatic dependent launch: allows the next kernel of the stream to start once all blocks have
+ * called this or ended. It makes none of this kernel's results visible (PTX ISA, "griddepcontrol").
+ * No effect unless the next kernel was launched with PDL. */
 DEVICE void grid_launch_dependents(void) {
     asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }

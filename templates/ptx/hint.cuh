@@ -1,16 +1,15 @@
 //@use common/base.cuh
 
 /*
- * A number in global memory by which thread blocks hint to each other how far they have come.
- * Nothing may depend on it but time: neither orders other accesses, and the wait ends by itself
- * (PTX ISA, "red", "ld", .relaxed).
+ * A progress counter in global memory that thread blocks share as a hint. Only timing may depend on
+ * it: it orders no other access, and the wait is bounded (PTX ISA, "red", "ld", .relaxed).
  */
 DEVICE void hint_add(u32 *hint, u32 value) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(hint), "r"(value) : "memory");
 }
 
-/* Reads it until it has come to `value`, `polls` times at most; how many were left over. One
- * sequence of instructions, which costs its caller few registers. */
+/* Polls until the counter has reached `value`, at most `polls` times; returns how many were left.
+ * One sequence of instructions, which costs the caller few registers. */
 DEVICE int hint_wait(const u32 *hint, u32 value, int polls) {
     asm volatile("{.reg .pred go_on;\n\t"
                  ".reg .u32 have;\n"

@@ -12,7 +12,7 @@ DEVICE void ldmatrix_x4(u32 *r, u32 address) {
                  : "memory");
 }
 
-/* The same, each matrix transposed on the way. */
+/* The same, each matrix transposed. */
 DEVICE void ldmatrix_x4_trans(u32 *r, u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -1,7 +1,7 @@
 //@use common/base.cuh
 
-/* Two floats rounded to the nearest e4m3, beyond its range to the largest (448), `low` in the lower
- * byte of the lower half (PTX ISA, "cvt", .satfinite.e4m3x2). */
+/* Converts two floats to the nearest e4m3, saturating at 448, `low` in the lower byte of the lower
+ * half (PTX ISA, "cvt", .satfinite.e4m3x2). */
 DEVICE u32 pack_e4m3x2(float low, float high) {
     u32 packed;
     asm("{.reg .b16 pair;\n\t"

@@ -1,7 +1,7 @@
 //@use ptx/shared.cuh
 
-/* 16 bytes to global memory that nobody reads soon: gone first from the caches (PTX ISA, "st",
- * .cs). The address is a multiple of 16. */
+/* Stores 16 bytes to global memory that are not read again soon, evict-first (PTX ISA, "st", .cs).
+ * 16-byte aligned. */
 DEVICE void store_streaming_16(void *to, const u32 *values) {
     asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
                  :
@@ -9,7 +9,7 @@ DEVICE void store_streaming_16(void *to, const u32 *values) {
                  : "memory");
 }
 
-/* The same of 8 bytes, at a multiple of 8. */
+/* The same for 8 bytes, 8-byte aligned. */
 DEVICE void store_streaming_8(void *to, const u32 *values) {
     asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};"
                  :
@@ -17,22 +17,22 @@ DEVICE void store_streaming_8(void *to, const u32 *values) {
                  : "memory");
 }
 
-/* 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA, "ld.global.nc").
- */
+/* Loads 16 bytes of global memory that no thread writes while the kernel runs (PTX ISA,
+ * "ld.global.nc"). */
 DEVICE void load_read_only_16(u32 *values, const void *from) {
     asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
         : "l"(from));
 }
 
-/* 4 bytes of global memory past L1, which may be stale (PTX ISA, "ld", .cg). */
+/* Loads 4 bytes of global memory, bypassing L1, which may be stale (PTX ISA, "ld", .cg). */
 DEVICE u32 load_l2_32(const void *from) {
     u32 value;
     asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
     return value;
 }
 
-/* 16 bytes of shared memory at once, 16-byte aligned (PTX ISA, "ld", .shared). */
+/* Loads 16 bytes of shared memory, 16-byte aligned (PTX ISA, "ld", .shared). */
 DEVICE void load_shared_16(u32 *values, u32 address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])

@@ -1,21 +1,21 @@
 //@use common/base.cuh
 /*
- * The block's 16 hardware barriers (PTX ISA, "bar, barrier"); 0 is __syncthreads'. `threads`, a
- * multiple of 32, counts those that come, waiting or not. Whole warps come together. A constant
- * `id` reserves that barrier alone, a variable one all 16.
+ * The block's 16 named barriers (PTX ISA, "bar, barrier"); 0 is that of __syncthreads. `threads`, a
+ * multiple of 32, counts the arriving threads, waiting or not. Whole warps arrive together. A
+ * constant `id` reserves one barrier, a variable one all 16.
  */
 
-/* Comes and waits for the others. */
+/* Arrives and waits for the others. */
 DEVICE void barrier_sync(int id, int threads) {
     asm volatile("barrier.cta.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
 }
 
-/* Comes and goes on; others wait with barrier_sync. */
+/* Arrives without waiting; others wait with barrier_sync. */
 DEVICE void barrier_arrive(int id, int threads) {
     asm volatile("barrier.cta.arrive.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
 }
 
-/* Comes, waits, and tells whether any thread's condition holds. */
+/* Arrives, waits, and returns whether any thread's condition holds. */
 DEVICE bool barrier_or(int id, int threads, bool condition) {
     u32 any;
     asm volatile("{.reg .pred p, q;\n\t"

@@ -1,8 +1,8 @@
 //@use common/base.cuh
 
-/* Shifts a mask one bit to the left and puts in whether x > threshold: the sign of their
- * difference, one addition and one shift. A NaN is not greater: the difference is then the
- * canonical NaN, whose sign is clear (PTX ISA, "sub", "Floating Point Comparisons"; 0x7fffffff). */
+/* Shifts a mask left by one and inserts x > threshold: the sign of threshold - x, in one addition
+ * and one shift. If either is NaN the inserted bit is 0: the difference is then the canonical NaN
+ * 0x7fffffff, whose sign is clear (PTX ISA, "sub", "Floating Point Comparisons"). */
 DEVICE u32 push_greater(u32 mask, float threshold, u32 x) {
     asm("{.reg .f32 difference;\n\t"
         ".reg .b32 bits;\n\t"

@@ -1,8 +1,8 @@
 //@use common/base.cuh
 
-/* Adds to consecutive fp32 values in global memory, without a result; the address is a multiple of
- * the size (PTX ISA, "red"). Each value is added by itself: the order of several threads' additions
- * is not fixed. */
+/* Adds to consecutive fp32 values in global memory without returning a result; the address is
+ * aligned to the access size (PTX ISA, "red"). Each value is a separate atomic addition; the order
+ * among threads is unspecified. */
 DEVICE void reduce_add_f32(float *to, float value) {
     asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(to), "f"(value) : "memory");
 }

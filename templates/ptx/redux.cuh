@@ -1,7 +1,6 @@
 //@use common/base.cuh
 
-/* The sum, the smallest and the largest of all 32 lanes' values, the same in every lane (PTX ISA,
- * "redux.sync"). */
+/* Sum, minimum and maximum over the warp, the same in every lane (PTX ISA, "redux.sync"). */
 DEVICE u32 warp_reduce_add(u32 value) {
     u32 all;
     asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(all) : "r"(value));

@@ -1,9 +1,8 @@
 //@use common/base.cuh
 /*
- * Registers a thread may use from here on, moved between the warpgroups of a block (PTX ISA,
- * "setmaxnreg"): 24 to 256, a multiple of 8, the same for all of a warpgroup, which runs it
- * together. Increasing waits until the pool has them. Macros, because the number is part of the
- * instruction.
+ * Moves registers between the warpgroups of a block (PTX ISA, "setmaxnreg"): the count per thread,
+ * 24 to 256, a multiple of 8, the same for all warps of a warpgroup, which execute it together. An
+ * increase waits until the pool has enough. Macros, because the count is an immediate operand.
  */
 #define registers_increase(count)                                                                  \
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"((int)(count)) : "memory")

@@ -13,7 +13,7 @@ DEVICE void stmatrix_x4(u32 address, const u32 *r) {
                  : "memory");
 }
 
-/* The same, each matrix transposed on the way. */
+/* The same, each matrix transposed. */
 DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                  :
@@ -21,7 +21,7 @@ DEVICE void stmatrix_x4_trans(u32 address, const u32 *r) {
                  : "memory");
 }
 
-/* Two matrices, each transposed on the way: the addresses of lanes 0 to 15 count. */
+/* Two matrices, transposed; lanes 0 to 15 supply the addresses. */
 DEVICE void stmatrix_x2_trans(u32 address, const u32 *r) {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
                  :

@@ -1,7 +1,7 @@
 //@use common/base.cuh
 
-/* This thread's number in its block, read anew at each call: what follows from it stays in no
- * register in between (PTX ISA, "Special Registers: %tid"). */
+/* This thread's number in its block, read again at each call, so that values derived from it occupy
+ * no registers in between (PTX ISA, "Special Registers: %tid"). */
 DEVICE u32 thread_number(void) {
     u32 number;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));

@@ -1,24 +1,24 @@
 //@use common/base.cuh
 /*
- * Matrix products by a warpgroup (four warps, all of them together), which run asynchronously; the
- * products themselves: ptx/wgmma_ss.cuh and the like (PTX ISA, "Asynchronous Warpgroup Level Matrix
- * Multiply-Accumulate Instructions").
+ * Fences and groups of asynchronous matrix products of a warpgroup (four warps, all together); the
+ * products themselves are in ptx/wgmma_ss.cuh and the like (PTX ISA, "Asynchronous Warpgroup Level
+ * Matrix Multiply-Accumulate Instructions").
  */
 
-/* Before the first product, and whenever registers that products use were touched by other
- * instructions (accumulators of the same shape in successive products apart) (PTX ISA,
- * "wgmma.fence"). It does not order shared memory: fence_proxy_async does. */
+/* Required before the first product and whenever other instructions have accessed registers that
+ * products use, except accumulators of the same shape in successive products (PTX ISA,
+ * "wgmma.fence"). It does not order shared memory; fence_proxy_async does. */
 DEVICE void wgmma_fence(void) {
     asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
 }
 
-/* Closes the warpgroup's group of products (PTX ISA, "wgmma.commit_group"). */
+/* Commits the warpgroup's products as a group (PTX ISA, "wgmma.commit_group"). */
 DEVICE void wgmma_commit(void) {
     asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 }
 
-/* Waits until at most so many of the groups are under way: until then accumulators and A's
- * registers are not touched and operands in shared memory not written (PTX ISA,
+/* wgmma_wait_N waits until at most N groups are in flight. Until then accumulators and A's
+ * registers must not be accessed, nor operands in shared memory written (PTX ISA,
  * "wgmma.wait_group"). */
 //@for i in 0..4
 DEVICE void wgmma_wait_$i(void) {

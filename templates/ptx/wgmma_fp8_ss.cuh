@@ -2,8 +2,8 @@
 //@use ptx/wgmma.cuh
 //@takes n
 
-/* d = a * b, or d += a * b when `accumulate`: 64 x ${n}, depth 32, e4m3 in, fp32 accumulation, by
- * one warpgroup; a and b: common/descriptor.cuh, K-major; d as in ptx/wgmma_ss.cuh (PTX ISA,
+/* d = a * b, or d += a * b if `accumulate`: 64 x ${n}, depth 32, e4m3 in, fp32 accumulation, by one
+ * warpgroup; a, b: K-major descriptors (common/descriptor.cuh); d as in ptx/wgmma_ss.cuh (PTX ISA,
  * "wgmma.mma_async"). */
 // clang-format off
 DEVICE void wgmma_fp8_ss_n${n}(float *d, u64 a, u64 b, int accumulate) {

@@ -2,8 +2,8 @@
 //@use ptx/wgmma.cuh
 //@takes n tb
 
-/* As wgmma_ss_n${n}, a in registers: row and depth of the warp's 16 x 16 as in mma_m16n8k16_bf16
- * (PTX ISA, "wgmma.mma_async"). */
+/* As wgmma_ss_n${n}, with a in registers: of the warp's 16 x 16, row and depth as in
+ * mma_m16n8k16_bf16 (PTX ISA, "wgmma.mma_async"). */
 // clang-format off
 DEVICE void wgmma_rs_n${n}_t0${tb}(float *d, const u32 *a, u64 b, int accumulate) {
     asm volatile("{.reg .pred p;\n\t"

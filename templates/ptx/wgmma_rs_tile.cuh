@@ -2,7 +2,7 @@
 //@use ptx/wgmma.cuh
 //@takes n tb
 
-/* The four wgmma_rs_n${n}_t0${tb} of 64 of depth, as in ptx/wgmma_ss_tile.cuh; four words of a for
+/* Four wgmma_rs_n${n}_t0${tb} along 64 of depth, as in ptx/wgmma_ss_tile.cuh, with four words of a
  * each (PTX ISA, "wgmma.mma_async"). */
 // clang-format off
 DEVICE void wgmma_rs_tile_n${n}_t0${tb}(float *d, const u32 *a, u64 b, int accumulate) {

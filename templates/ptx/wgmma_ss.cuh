@@ -3,10 +3,10 @@
 //@takes n ta tb
 
 /*
- * d = a * b, or d += a * b when `accumulate`: 64 x ${n}, depth 16, bf16 in, fp32 accumulation, by
- * one warpgroup (PTX ISA, "wgmma.mma_async"). a and b: common/descriptor.cuh; ta, tb: the operand
- * is transposed. d[i] of lane 4 * g + t, warp w, is at row 16 * w + g, in every second pair 8 more,
- * and at column 8 * (i / 4) + 2 * t + i % 2.
+ * d = a * b, or d += a * b if `accumulate`: 64 x ${n}, depth 16, bf16 in, fp32 accumulation, by one
+ * warpgroup (PTX ISA, "wgmma.mma_async"). a, b: descriptors (common/descriptor.cuh); ta, tb: 1 if
+ * the operand is transposed. d[i] of lane 4 * g + t, warp w, is in row 16 * w + g (odd pairs: + 8)
+ * and column 8 * (i / 4) + 2 * t + i % 2.
  */
 // clang-format off
 DEVICE void wgmma_ss_n${n}_t${ta}${tb}(float *d, u64 a, u64 b, int accumulate) {

@@ -3,11 +3,10 @@
 //@takes n ta tb
 
 /*
- * The four wgmma_ss_n${n}_t${ta}${tb} of 64 of depth, one behind the other: the first one sets d
- * or, when `accumulate`, adds to it, the others add (PTX ISA, "wgmma.mma_async"). a and b are
- * swizzled by 128 bytes: 16 of depth are 32 bytes of a line or, transposed, 16 lines, which is 2 or
- * 128 in a descriptor. One statement, since the compiler's time goes by statements times their
- * values.
+ * Four wgmma_ss_n${n}_t${ta}${tb} along 64 of depth: the first one sets d or, if `accumulate`, adds
+ * to it, the others add (PTX ISA, "wgmma.mma_async"). a and b are 128-byte swizzled: 16 of depth
+ * are 32 bytes of a row or, transposed, 16 rows, which is 2 or 128 in a descriptor. One statement,
+ * because the compile time grows with statements times operands.
  */
 // clang-format off
 DEVICE void wgmma_ss_tile_n${n}_t${ta}${tb}(float *d, u64 a, u64 b, int accumulate) {
