@@ -5,7 +5,7 @@
 
 #include "runtime/log.h"
 
-enum { LARGEST = 64 << 10 }; /* bytes: no struct of ours ever comes near it */
+enum { LARGEST = 64 << 10 }; /* bytes: far larger than any of our structs */
 
 static size_t size_of(const void *given) {
     size_t size;
@@ -13,7 +13,7 @@ static size_t size_of(const void *given) {
     return size;
 }
 
-/* Sizes of structs that hold pointers are multiples of one. */
+/* A struct that holds pointers has a multiple of a pointer's size. */
 static int is_possible(const struct smelt__struct *about, size_t size) {
     return size >= about->first && size <= LARGEST && size % sizeof(void *) == 0;
 }
@@ -26,13 +26,13 @@ smelt_status smelt__struct_check(const struct smelt__struct *about, const void *
     if (is_possible(about, size))
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "%s.size is %zu, which no version of this struct has: legal are %zu (the "
-                       "first version's) up to %d, multiples of %zu; fill it from %s",
+                       "%s.size is %zu, which no version of this struct has; legal: %zu (the first "
+                       "version's) to %d, in multiples of %zu; fill it from %s",
                        about->argument, size, about->first, (int)LARGEST, sizeof(void *),
                        about->initialiser);
 }
 
-/* The first byte beyond what this library knows that is not 0; `size` when there is none. */
+/* The first nonzero byte beyond the `known` ones; `size` when there is none. */
 static size_t find_unknown(const unsigned char *bytes, size_t known, size_t size) {
     size_t at = known;
     while (at < size && bytes[at] == 0)
@@ -40,15 +40,15 @@ static size_t find_unknown(const unsigned char *bytes, size_t known, size_t size
     return at;
 }
 
-/* One element, whose own `size` is not looked at. */
+/* One element; its own `size` field is ignored. */
 static smelt_status read_element(const struct smelt__struct *about, const unsigned char *from,
                                  size_t size, unsigned char *to) {
     const size_t unknown = find_unknown(from, about->known, size);
     if (unknown < size)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "%s.size is %zu and this library (%s) knows %zu of it; byte %zu, which "
-                           "it does not know, is not 0: the program asks for something newer than "
-                           "the library it runs with",
+                           "%s.size is %zu and this library (%s) knows the first %zu bytes; byte "
+                           "%zu, which it does not know, is not 0: the program was built with a "
+                           "newer smelt than it runs with",
                            about->argument, size, smelt_version(), about->known, unknown);
     const size_t shared = size < about->known ? size : about->known;
     memmove(to, from, shared);

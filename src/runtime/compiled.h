@@ -1,16 +1,17 @@
-/* What a compilation gives, and by whom it was done: what compiler and cache pass to each other. */
+/* The result of a compilation and the identity of its compiler, as compiler and cache exchange
+ * them. */
 #ifndef SMELT_RUNTIME_COMPILED_H
 #define SMELT_RUNTIME_COMPILED_H
 
 #include <stddef.h>
 
-/* Identifies the compiler: NVRTC's version and the ELF build-ids of it and its builtins library. */
+/* NVRTC's version and the ELF build-ids of NVRTC and its builtins library. */
 struct smelt__compiler_id {
     int major, minor;
     unsigned char build_ids[16]; /* XXH3-128 over both build-ids */
 };
 
-/* One compiled kernel. `cubin` is malloc'ed and owned by whoever holds the struct. */
+/* One compiled kernel. `cubin` is malloc'ed and owned by the struct's owner. */
 struct smelt__compiled {
     unsigned char *cubin;
     size_t cubin_bytes;
@@ -18,10 +19,9 @@ struct smelt__compiled {
     char kernel_name[128];
     int registers, spill_bytes, static_shared_bytes, dynamic_shared_bytes, threads;
     double compile_seconds;
-    double assembler_seconds; /* only when just compiled: the assembler's part of it, as it reports
-                               * it; 0: it did not. Not stored. */
-    int serialised; /* only when just compiled: the assembler's warning C7510 to C7518 that it makes
-                     * asynchronous products wait for one another; 0: none. Not stored. */
+    /* Not stored, so 0 for a cached kernel: */
+    double assembler_seconds; /* the assembler's own report of its time; 0: none */
+    int serialised; /* the assembler's warning C7510 to C7518 that it serialises wgmma; 0: none */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* Making, entering and destroying contexts. */
+/* Creating, entering and destroying contexts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "runtime/process.h"
 #include "runtime/templates.h"
 
-/* What the compile flights carry. */
+/* Frees the result of a compile flight. */
 static void free_compiled(void *result) {
     struct smelt__compiled *compiled = result;
     free(compiled->cubin);
@@ -50,7 +50,7 @@ static smelt_status take_current(smelt_context *context) {
     if (!context->cuda)
         return smelt__fail(SMELT_ERROR_NO_DEVICE,
                            "this thread has no current CUDA context: make one current first, or "
-                           "name a device: options.kind SMELT_CONTEXT_DEVICE");
+                           "choose a device with options.kind SMELT_CONTEXT_DEVICE");
     result = driver->cuCtxGetDevice(&context->device);
     return result == CUDA_SUCCESS ? SMELT_OK : smelt__driver_fail(driver, "cuCtxGetDevice", result);
 }
@@ -116,8 +116,8 @@ smelt_status smelt__context_check_process(const smelt_context *context) {
     if (context->process == smelt__process_number())
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "this context was made before a fork, by the parent of this process, and "
-                       "serves the parent alone: make a context in the child");
+                       "this context belongs to the parent process, which forked after making it: "
+                       "make a context in the child");
 }
 
 smelt_status smelt__context_enter(const smelt_context *context, int *pushed) {
@@ -157,8 +157,8 @@ static void search_compiler(smelt_context *context) {
     struct smelt__saved_error saved;
 
     smelt__error_save(&saved);
-    /* The driver's limit holds for compile-only contexts too, so that a cache warmed without a
-     * device serves the same machine with it; but there it is a preference. */
+    /* A compile-only context also prefers an NVRTC that the driver supports, so that a cache warmed
+     * without a device serves the same machine with it. */
     compiler->status = smelt__nvrtc_find(context->settings.nvrtc_path, smelt__driver_version(),
                                          &context->settings.log, &compiler->file);
     if (compiler->status && !context->driver && !compiler->file.in_doubt)
@@ -167,8 +167,8 @@ static void search_compiler(smelt_context *context) {
     if (!compiler->status && context->driver && context->driver->output != compiler->file.output)
         compiler->status = smelt__fail(
             SMELT_ERROR_NO_COMPILER,
-            "the compiler %s makes kernels that the driver %s does not run: one of them is "
-            "smelt's emulator (see SMELT_NVRTC and SMELT_CUDA)",
+            "the compiler %s makes kernels that the driver %s cannot run: one of them is "
+            "smelt's emulator, the other is not (see SMELT_NVRTC and SMELT_CUDA)",
             compiler->file.path, context->driver->path);
     if (compiler->status)
         snprintf(compiler->problem, sizeof compiler->problem, "%s", smelt_last_error());
@@ -214,7 +214,7 @@ enum smelt__output smelt__context_output(smelt_context *context) {
 
 /* ---- the cache, and the tuning file in it ---- */
 
-/* Without a cache, and none named, there is no tuning file. */
+/* Without a cache folder and a named tuning file there is no tuning file. */
 static smelt_status open_tuning(smelt_context *context) {
     const struct smelt__settings *settings = &context->settings;
     char file[SMELT__PATH + 8] = "", readonly[SMELT__PATH + 8] = "";
@@ -294,13 +294,13 @@ static void unload_kernels(smelt_context *context) {
     int pushed = 0;
     struct smelt__saved_error saved;
 
-    smelt__error_save(&saved); /* a context destroyed under us is no error of this call */
+    smelt__error_save(&saved); /* a CUDA context destroyed meanwhile is no error of this call */
     int usable = context->kernels.first && smelt__context_enter(context, &pushed) == SMELT_OK;
     smelt__error_restore(&saved);
 
     for (struct smelt__flight *flight = context->kernels.first; flight; flight = flight->next) {
         struct smelt__loaded *kernel = flight->result;
-        /* Modules of a destroyed CUDA context went with it. */
+        /* A destroyed CUDA context has unloaded its modules. */
         if (usable)
             context->driver->cuModuleUnload(kernel->module);
         free(kernel);
@@ -314,13 +314,13 @@ void smelt_context_destroy(smelt_context **pointer) {
         return;
     smelt_context *context = *pointer;
     *pointer = NULL;
-    /* Its parent's threads may have been changing any of this when the child was forked. */
+    /* In a forked child, its parent's threads may have been changing any of this. */
     if (context->process != smelt__process_number())
         return;
     unload_kernels(context);
     smelt__flights_finish(&context->kernels);
     smelt__flights_finish(&context->compiling);
-    /* Retaining counts on the device, whatever became of the context itself. */
+    /* The device counts retains, even if the context was destroyed. */
     if (context->retained)
         context->driver->cuDevicePrimaryCtxRelease(context->device);
     smelt__tuning_close(context->tuning);
@@ -345,7 +345,7 @@ smelt_status smelt__context_need_device(const smelt_context *context) {
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
     if (!context->driver)
         return smelt__fail(SMELT_ERROR_NO_DEVICE,
-                           "this context only compiles (for %s): make one with a device to run "
+                           "this context is compile-only (for %s): make one with a device to run "
                            "kernels",
                            context->arch->name);
     return SMELT_OK;

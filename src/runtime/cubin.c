@@ -1,9 +1,9 @@
 /*
- * A cubin is a 64-bit ELF file. Section .nv.info holds attributes one after another: a byte of
- * format, a byte of code, two bytes that are the value or, with format FORMAT_SIZED, the size of
- * the value that follows. Those read here are pairs of a symbol's number and a number; the symbol
- * of a kernel is what the header of its section .text.NAME points to. (The format is not
- * documented; cuobjdump -elf prints it.)
+ * A cubin is a 64-bit ELF file. Its section .nv.info is a list of attributes: a byte of format, a
+ * byte of code, and two bytes that hold the value or, with FORMAT_SIZED, the size of the value that
+ * follows. The attributes read here are pairs of a symbol index and a number; a kernel's symbol
+ * index is in the header of its section .text.NAME. (The format is undocumented; cuobjdump -elf
+ * prints it.)
  */
 #include <elf.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@ enum {
     FORMAT_SIZED = 4,
     CODE_REGISTERS = 0x2f,
     CODE_FRAME_BYTES = 0x11,
-    SYMBOL = 0xffffff /* up to sm_89 the registers stand above it */
+    SYMBOL = 0xffffff /* mask: up to sm_89 the high byte is the register count */
 };
 
 struct image {
@@ -23,7 +23,7 @@ struct image {
     size_t count;
 };
 
-/* Copies a piece; 0 when it is not inside the image. */
+/* Copies a range; 0 when it is outside the image. */
 static int take(const struct image *image, uint64_t offset, void *piece, size_t count) {
     if (offset > image->count || count > image->count - offset)
         return 0;
@@ -84,7 +84,7 @@ enum smelt__output smelt__output_of(const void *bytes, size_t count) {
 const char *smelt__output_name(enum smelt__output output) {
     return output == SMELT__OUTPUT_CUBIN      ? "a cubin"
            : output == SMELT__OUTPUT_EMULATED ? "a kernel for the emulator"
-                                              : "no kernel";
+                                              : "something else";
 }
 
 int smelt__cubin_read(const void *cubin, size_t bytes, const char *kernel_name,

@@ -13,7 +13,7 @@ static smelt_status enter(const smelt_context *context, int *pushed) {
     return status ? status : smelt__context_enter(context, pushed);
 }
 
-/* Ends what enter began; `call` and what it returned become the status. */
+/* Undoes enter; turns `call` and its result into the status. */
 static smelt_status leave(const smelt_context *context, int pushed, const char *call,
                           CUresult result) {
     smelt__context_leave(context, pushed);
@@ -106,7 +106,7 @@ smelt_status smelt_device_free(const smelt_context *context, void *pointer) {
     return leave(context, pushed, "cuMemFree", context->driver->cuMemFree(address(pointer)));
 }
 
-/* Waits for what the driver's call on the default stream, named *call, may have left under way. */
+/* Waits for work that a driver's call left on the default stream; *call names the failed call. */
 static CUresult finish(const smelt_context *context, CUresult result, const char **call) {
     if (result != CUDA_SUCCESS)
         return result;
@@ -122,8 +122,8 @@ smelt_status smelt_device_upload(const smelt_context *context, void *device, con
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
-    /* Of pageable memory it may return when the host's bytes are staged, before they have arrived.
-     */
+    /* From pageable memory the call may return once the bytes are staged, before they
+     * have arrived. */
     const char *call = "cuMemcpyHtoD";
     CUresult result = context->driver->cuMemcpyHtoD(address(device), host, bytes);
     result = finish(context, result, &call);
@@ -149,7 +149,7 @@ smelt_status smelt_device_fill(const smelt_context *context, void *device, int b
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
-    /* It may return before it is done. */
+    /* The call may return before the memory is set. */
     const char *call = "cuMemsetD8";
     CUresult result =
         context->driver->cuMemsetD8(address(device), (unsigned char)(byte & 0xFF), bytes);

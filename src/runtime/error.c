@@ -1,4 +1,4 @@
-/* This thread's message, status names, and the few public calls that need nothing else. */
+/* The thread's error message, status names, and public calls that need nothing else. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,11 +6,11 @@
 #include "runtime/log.h"
 #include "smelt/status.h"
 
-/* Long enough for a compiler's log; part of the thread, so that a failure never allocates. */
+/* Large enough for a compiler's log. Thread-local, so that a failure never allocates. */
 static _Thread_local char thread_message[SMELT__ERROR_MESSAGE];
 
 smelt_status smelt__fail(smelt_status status, const char *format, ...) {
-    /* Formatted beside the old message first: the arguments may point into it. */
+    /* Formatted in a buffer first: the arguments may point into the old message. */
     char message[SMELT__ERROR_MESSAGE];
     va_list arguments;
     va_start(arguments, format);

@@ -1,5 +1,5 @@
 /*
- * Folders that are trusted, and bytes into and out of files.
+ * Trusted folders, and reading and writing files.
  *
  * A cubin runs with the user's rights over the user's data. So the library walks each path from the
  * root (a relative one from the working directory) and checks every component. "Others can write"
@@ -7,23 +7,21 @@
  * of 002 folders are writable by the latter).
  *
  *   The writable layer, and the folder of a tuning file that is written:
- *     - each folder from the root on belongs to us or to root, and others can write it only if it
- *       has the sticky bit, which keeps them from renaming our files;
- *     - each symbolic link belongs to us or to root, and others cannot write the folder it lies in,
- *       sticky or not;
- *     - below the layer's folder no link is followed, and only the owner can write entries, no
- *       group either.
+ *     - each folder from the root on belongs to this user or root; if others can write it, it has
+ *       the sticky bit, which keeps them from renaming our files;
+ *     - each symbolic link belongs to this user or root, and others cannot write its folder, sticky
+ *       or not;
+ *     - below the layer's folder links are not followed, and only the owner can write entries.
  *   The read-only layer, an exported file, a tuning file that is read: the user named it, so anyone
  *   may own it, and a group may write it. But
  *     - a folder on the path that everyone can write has the sticky bit;
- *     - a link in a folder that everyone can write belongs to us or to root;
- *     - not everyone can write the layer's folder, its folders and files, sticky or not: we would
- *       run what others add there.
+ *     - a link in a folder that everyone can write belongs to this user or root;
+ *     - the layer's folder, its subfolders and files are not writable by everyone, sticky or not:
+ *       this process would run what others put there.
  *
- * A process may have a limit on the size of files (RLIMIT_FSIZE). To write past it is an error like
- * any other for us, but the system also sends SIGXFSZ, which by default ends the process: no
- * library may do that to the program it serves. So every write of the library goes through
- * write_quietly.
+ * A write beyond the process's limit on file size (RLIMIT_FSIZE) fails, and the system also sends
+ * SIGXFSZ, which by default ends the process. A library must not do that to its host program, so
+ * every write goes through write_quietly.
  */
 #include "runtime/files.h"
 
@@ -42,7 +40,7 @@ bool smelt__is_ours(const struct stat *status) {
 
 /* ---- folders ------------------------------------------------------------------------------- */
 
-/* Whether users other than us and root can write the file that a stat describes. */
+/* Whether users other than this one and root can write the file. */
 static bool others_write(const struct stat *status) {
     return (status->st_mode & S_IWOTH) != 0 ||
            ((status->st_mode & S_IWGRP) != 0 && status->st_gid != getegid());
@@ -55,20 +53,20 @@ const char *smelt__folder_fault(const struct stat *status, bool readonly) {
         return "belongs to another user";
     if (status->st_mode & S_ISVTX || !others_write(status))
         return NULL;
-    return status->st_mode & S_IWOTH ? "is writable by everyone (chmod o-w would do)"
-                                     : "is writable by a group (chmod g-w would do)";
+    return status->st_mode & S_IWOTH ? "is writable by everyone (use chmod o-w)"
+                                     : "is writable by a group (use chmod g-w)";
 }
 
-enum { MOST_LINKS = 40, PATH = 4096 };
+enum { MAX_LINKS = 40, PATH = 4096 };
 
 /* A walk along a path. */
 struct walk {
-    const char *path; /* the whole of it */
+    const char *path; /* the whole path */
     bool readonly, make, wants_file;
     int folder;         /* the folder reached so far, open with O_PATH */
     struct stat status; /* of that folder */
-    int file;           /* the file at the path's end, if it is no folder; -1 before */
-    int links;          /* followed so far */
+    int file;           /* the file at the path's end; -1: none so far */
+    int links;          /* followed so far; limited */
     char at[PATH];      /* the folder's path, for messages */
     char *why;
     size_t why_bytes;
@@ -87,7 +85,8 @@ static int fail_at(struct walk *walk, const char *name, const char *fault, int e
     return -1;
 }
 
-/* Takes over the folder, which lies at `name` in the present one ("": at `at`). */
+/* Moves the walk to `folder`, which is called `name` in the present folder ("": it is at walk->at).
+ * Takes the descriptor. */
 static int enter(struct walk *walk, int folder, const char *name) {
     const char *fault = NULL;
     size_t length = strlen(walk->at);
@@ -122,8 +121,8 @@ static int open_folder_in(const struct walk *walk, const char *name) {
 
 static int follow(struct walk *walk, const char *path);
 
-/* A component that is no folder: a link, which is followed if it is trusted, or a file. */
-static int pass_other(struct walk *walk, const char *name) {
+/* A component that is not a folder: a link, which is followed if it is trusted, or a file. */
+static int enter_other(struct walk *walk, const char *name) {
     const bool open_folder =
         walk->readonly ? (walk->status.st_mode & S_IWOTH) != 0 : others_write(&walk->status);
     char target[PATH];
@@ -134,16 +133,16 @@ static int pass_other(struct walk *walk, const char *name) {
         return -1;
     if (!S_ISLNK(status.st_mode)) {
         errno = ENOTDIR;
-        if (walk->wants_file) /* O_NONBLOCK: a FIFO must not stop us */
+        if (walk->wants_file) /* O_NONBLOCK: a FIFO must not block */
             walk->file = openat(walk->folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
         return walk->file >= 0 ? 0 : -1;
     }
     if (walk->readonly ? open_folder && !smelt__is_ours(&status)
                        : open_folder || !smelt__is_ours(&status))
-        return fail_at(walk, name, "is a symbolic link that somebody else may have put there",
+        return fail_at(walk, name, "is a symbolic link that another user may have put there",
                        ELOOP);
     length = readlinkat(walk->folder, name, target, sizeof target);
-    if (length < 0 || length == (ssize_t)sizeof target || ++walk->links > MOST_LINKS) {
+    if (length < 0 || length == (ssize_t)sizeof target || ++walk->links > MAX_LINKS) {
         errno = length < 0 ? errno : length < (ssize_t)sizeof target ? ELOOP : ENAMETOOLONG;
         return -1;
     }
@@ -171,13 +170,13 @@ static int follow(struct walk *walk, const char *path) {
         snprintf(name, sizeof name, "%.*s", (int)length, path);
         int folder = open_folder_in(walk, name);
         if (folder >= 0 ? enter(walk, folder, name) != 0
-                        : (errno != ELOOP && errno != ENOTDIR) || pass_other(walk, name) != 0)
+                        : (errno != ELOOP && errno != ENOTDIR) || enter_other(walk, name) != 0)
             return -1;
     }
     return 0;
 }
 
-/* What the path names, opened for reading: a folder, or a file if one is wanted. */
+/* Opens what the path names for reading: a folder, or a file if wants_file is set. */
 static int open_path(struct walk *walk) {
     int result = -1, error;
 
@@ -225,7 +224,7 @@ int smelt__file_open(const char *path, char *why, size_t why_bytes) {
     return open_path(&walk);
 }
 
-/* ---- bytes --------------------------------------------------------------------------------- */
+/* ---- reading and writing --------------------------------------------------------------------- */
 
 int smelt__read_at(int file, uint64_t offset, void *to, size_t count) {
     unsigned char *bytes = to;
@@ -246,10 +245,10 @@ int smelt__read_at(int file, uint64_t offset, void *to, size_t count) {
     return 0;
 }
 
-/* write(2) without SIGXFSZ. The signal goes to the thread that writes: it is held back meanwhile
- * and taken away if it came, but for one that was waiting before, which is the program's own. */
+/* write(2) without SIGXFSZ. The signal goes to the writing thread: it is blocked during the write
+ * and consumed if it came, unless one was already pending, which is the program's own. */
 static ssize_t write_quietly(int file, const void *bytes, size_t count) {
-    const struct timespec at_once = {0};
+    const struct timespec no_wait = {0};
     sigset_t limit, before, waiting;
     ssize_t put;
     int error;
@@ -263,7 +262,7 @@ static ssize_t write_quietly(int file, const void *bytes, size_t count) {
     put = write(file, bytes, count);
     error = errno;
     if (put < 0 && error == EFBIG && !sigismember(&waiting, SIGXFSZ))
-        while (sigtimedwait(&limit, NULL, &at_once) < 0 && errno == EINTR)
+        while (sigtimedwait(&limit, NULL, &no_wait) < 0 && errno == EINTR)
             continue;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;

@@ -1,4 +1,4 @@
-/* Folders that are trusted, and bytes into and out of files: the rules are in files.c. */
+/* Trusted folders, and reading and writing files. files.c states the rules. */
 #ifndef SMELT_RUNTIME_FILES_H
 #define SMELT_RUNTIME_FILES_H
 
@@ -7,25 +7,24 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* Whether what a stat describes belongs to us or to root. */
+/* Whether a file belongs to this user or root. */
 bool smelt__is_ours(const struct stat *status);
-/* NULL, or what is wrong with a folder: "is writable by everyone". */
+/* NULL, or why a folder is not trusted: "is writable by everyone". */
 const char *smelt__folder_fault(const struct stat *status, bool readonly);
-/* Opens a layer's folder, after a check of every component of its path: the rules are in files.c.
- * -1: errno and a sentence in `why` ("" for ENOENT). */
+/* Opens a layer's folder after checking every component of its path. -1: errno and a sentence in
+ * `why` ("" for ENOENT). */
 int smelt__folder_open(const char *path, bool readonly, char *why, size_t why_bytes);
-/* The same of a writable folder, which is made with its missing parents, 0700. */
+/* The same for a writable folder, which is created with missing parents, mode 0700. */
 int smelt__folder_make(const char *path, char *why, size_t why_bytes);
 /* Opens a file that the user named, for reading and without blocking, by the read-only layer's
- * rules. Result as above; the caller checks what it is and who can write it. */
+ * rules. Result as above; the caller checks the file's type and permissions. */
 int smelt__file_open(const char *path, char *why, size_t why_bytes);
-/* All `count` bytes at `offset`; 0 or -1 with errno (EIO for a file that ends early). */
+/* Reads all `count` bytes at `offset`. 0 or -1 with errno (EIO: the file ends before). */
 int smelt__read_at(int file, uint64_t offset, void *bytes, size_t count);
-/* All bytes, however many writes it takes. 0 or -1 with errno; EFBIG above the process's limit on
- * files, without its signal. */
+/* Writes all bytes, with as many writes as it takes. 0 or -1 with errno; EFBIG above the process's
+ * limit on file size, without the signal. */
 int smelt__write_fully(int file, const void *bytes, size_t count);
-/* The same by one write, which is enough or a failure: for what is appended beside other writers.
- */
+/* The same with a single write; a short write fails. For files that several processes append to. */
 int smelt__write_once(int file, const void *bytes, size_t count);
 
 #endif

@@ -1,4 +1,4 @@
-/* Single flights: see flight.h. */
+/* See flight.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * Work that several threads may ask for at once and that is to be done once: the first thread to
- * board a key's flight leads and does the work, the others wait for it to land and share the
- * outcome.
+ * Single flights: work that several threads may request at once and that is done once. The first
+ * thread to board a key's flight leads it and does the work; the others wait for it to land and
+ * share its outcome.
  */
 #ifndef SMELT_RUNTIME_FLIGHT_H
 #define SMELT_RUNTIME_FLIGHT_H
@@ -14,11 +14,11 @@ enum { SMELT__FLIGHT_KEY = 320 };
 
 struct smelt__flight {
     char key[SMELT__FLIGHT_KEY];
-    void *result; /* the leader's, set before landing; NULL after a failure */
+    void *result; /* set by the leader before landing; NULL after a failure */
     smelt_status status;
-    char *message; /* of a failure, whole, for the threads that waited; NULL: memory was out */
+    char *message; /* of a failure, for the waiting threads; NULL: out of memory */
     int landed;
-    int listed; /* found by threads that come later */
+    int listed; /* can be found by later threads */
     int users;  /* threads between board and leave */
     struct smelt__flight *next;
 };
@@ -27,17 +27,17 @@ struct smelt__flights {
     pthread_mutex_t mutex;
     pthread_cond_t landing;
     struct smelt__flight *first;
-    int keep; /* successful flights stay listed until the end */
+    int keep; /* successful flights stay listed */
     void (*free_result)(void *result);
 };
 
 void smelt__flights_init(struct smelt__flights *flights, int keep, void (*free_result)(void *));
-/* No thread may be aboard. Frees the kept flights and their results. */
+/* Frees the kept flights and their results. No thread may be aboard. */
 void smelt__flights_finish(struct smelt__flights *flights);
 
-/* *flight: the key's flight, NULL when memory is out. 1: the caller leads and must land it; 0: it
- * has landed. Either way the caller leaves it in the end. A waiter of a failed flight finds its own
- * thread's message set. */
+/* *flight: the key's flight; NULL: out of memory. 1: the caller leads and must land it; 0: it has
+ * landed. In either case the caller must leave it. If a flight failed, its waiters' error message
+ * is set. */
 int smelt__flight_board(struct smelt__flights *flights, const char *key,
                         struct smelt__flight **flight);
 void smelt__flight_land(struct smelt__flights *flights, struct smelt__flight *flight,

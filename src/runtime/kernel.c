@@ -1,7 +1,7 @@
 /*
- * From a plan to a loaded kernel, and its launch. Compilation is a flight per cache key, loading
- * one per spec (flight.h), so that threads asking for one kernel compile and load it once while
- * different kernels go in parallel.
+ * From a plan to a loaded kernel, and its launch. Compilation is a single flight per cache key,
+ * loading one per spec (flight.h): threads that request the same kernel compile and load it once,
+ * different kernels proceed in parallel.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "runtime/kernel.h"
 #include "runtime/specs.h"
 
-/* One kernel on its way to a cubin. */
+/* One kernel's compilation. */
 struct job {
     smelt_context *context;
     const struct smelt__plan *plan;
@@ -25,15 +25,15 @@ struct job {
     enum smelt__lock_policy policy;
 };
 
-/* What a compile flight carries: the kernel, and how it was come by. The cubin stays first: the
- * context frees the result through it. */
+/* The result of a compile flight. `compiled` must be first: the context frees the result through
+ * it. */
 struct outcome {
     struct smelt__compiled compiled;
     smelt_kernel_state state;
     double seconds;
-    int kept;                        /* it is in the cache */
-    char not_kept[SMELT__CACHE_WHY]; /* why a kernel that was compiled is not */
-    int busy; /* nothing was made: another process compiles it, and this one does not wait */
+    int kept;                        /* stored in the cache */
+    char not_kept[SMELT__CACHE_WHY]; /* why it is not stored */
+    int busy; /* no kernel: another process is compiling it and the policy does not wait */
 };
 
 static double seconds_now(void) {
@@ -63,7 +63,7 @@ static const struct smelt__compiler_id *compiler_id(const struct job *job) {
     return job->compiler ? &job->compiler->id : NULL;
 }
 
-/* Opens NVRTC and compiles. The cache's bookkeeping is the caller's. */
+/* Opens NVRTC and compiles, without the cache. */
 static smelt_status compile_job(struct job *job, struct smelt__compiled *compiled) {
     const struct smelt__plan *plan = job->plan;
     const struct smelt__nvrtc *nvrtc;
@@ -87,38 +87,39 @@ static smelt_status compile_job(struct job *job, struct smelt__compiled *compile
     if (compiled->serialised)
         smelt__log_write(
             &job->context->settings.log, SMELT_LOG_WARNING,
-            "%s for %s: the assembler's warning C%d says that it serialises wgmma: the "
-            "kernel is right but slow; another NVRTC may do better, and we should know",
+            "%s for %s: the assembler serialised wgmma (warning C%d): the kernel is correct but "
+            "slow; try another version of NVRTC, and please report this",
             job->spec, plan->arch->name, compiled->serialised);
     return SMELT_OK;
 }
 
-/* As smelt__cache_lock, or -1. */
+/* Result as for smelt__cache_lock; -1: busy. */
 static int lock_job(struct job *job, struct smelt__cache_lock *lock,
                     struct smelt__compiled *compiled) {
     struct smelt__cache *cache = job->context->cache;
 
-    if (job->policy == SMELT__COMPILE_TOO)
+    if (job->policy == SMELT__LOCK_IGNORE)
         return 0;
-    if (job->policy != SMELT__WAIT)
+    if (job->policy != SMELT__LOCK_WAIT)
         return smelt__cache_try_lock(cache, &job->key, compiler_id(job), lock, compiled);
     return smelt__cache_lock(cache, &job->key, compiler_id(job), lock, compiled);
 }
 
-/* Looks into the cache, takes the lock, looks into the cache again and compiles. (Waiting for the
- * lock includes lookups, so a kernel that was busy before needs no others.) `fresh`: the driver
- * refused the cached kernel, so the cache is skipped. */
+/* Cache lookup, lock (which looks up again), compilation, store. Waiting for the lock includes
+ * lookups, so a kernel that was busy before (SMELT__LOCK_POLL) skips the first one. `fresh`: the
+ * driver refused the cached kernel, so the cache is skipped. */
 static smelt_status produce(struct job *job, int fresh, struct outcome *outcome) {
     struct smelt__cache *cache = job->context->cache;
     struct smelt__compiled *compiled = &outcome->compiled;
     struct smelt__cache_lock lock = {-1};
     smelt_status status = SMELT_OK;
 
-    /* Without a compiler any compiler's entry will do, so its absence matters on a miss only. */
+    /* Without a compiler any compiler's entry is accepted, so a missing compiler matters on a miss
+     * only. */
     job->compiler = smelt__context_compiler(job->context);
     outcome->state = SMELT_KERNEL_CACHED;
     outcome->kept = 1;
-    if (!fresh && job->policy != SMELT__POLL &&
+    if (!fresh && job->policy != SMELT__LOCK_POLL &&
         smelt__cache_lookup(cache, &job->key, compiler_id(job), compiled))
         return SMELT_OK;
     int locked = fresh || !job->compiler ? 0 : lock_job(job, &lock, compiled);
@@ -131,7 +132,7 @@ static smelt_status produce(struct job *job, int fresh, struct outcome *outcome)
         status = smelt__context_compiler_problem(job->context);
         if (status)
             return status;
-        job->compiler = smelt__context_compiler(job->context); /* found by now */
+        job->compiler = smelt__context_compiler(job->context); /* found by the repeated search */
     }
     outcome->state = SMELT_KERNEL_COMPILED;
     status = compile_job(job, compiled);
@@ -201,8 +202,8 @@ static smelt_status lead_compilation(struct job *job, struct outcome **result) {
     return SMELT_OK;
 }
 
-/* One flight: leads it, or waits for whoever does. */
-static smelt_status fly(struct job *job, struct outcome *outcome) {
+/* Leads the flight of this key or waits for its leader. */
+static smelt_status compile_or_wait(struct job *job, struct outcome *outcome) {
     struct smelt__flights *flights = &job->context->compiling;
     struct smelt__flight *flight;
     struct outcome *result = NULL;
@@ -227,20 +228,20 @@ static smelt_status fly(struct job *job, struct outcome *outcome) {
     return status;
 }
 
-/* The thread that led the flight may have had a policy that waits less than this one's. */
+/* Repeats while busy: the flight's leader may have had a policy that does not wait. */
 static smelt_status compile_once(struct job *job, struct outcome *outcome) {
     smelt_status status;
     do
-        status = fly(job, outcome);
+        status = compile_or_wait(job, outcome);
     while (!status && outcome->busy &&
-           (job->policy == SMELT__WAIT || job->policy == SMELT__COMPILE_TOO));
+           (job->policy == SMELT__LOCK_WAIT || job->policy == SMELT__LOCK_IGNORE));
     return status;
 }
 
 smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__plan *plan,
                                    struct smelt__compiled *compiled, smelt_kernel_info *info) {
     int busy;
-    return smelt__kernel_compile_unless(context, plan, SMELT__WAIT, compiled, info, &busy);
+    return smelt__kernel_compile_unless(context, plan, SMELT__LOCK_WAIT, compiled, info, &busy);
 }
 
 smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct smelt__plan *plan,
@@ -275,7 +276,7 @@ smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct s
 
 /* ---- cubin to kernel ---- */
 
-/* Hands a cubin to the driver; the CUDA context is current. Nothing stays loaded on failure. */
+/* Loads a cubin; the CUDA context is current. Nothing stays loaded on failure. */
 static smelt_status load_cubin(const struct smelt__driver *driver,
                                const struct smelt__compiled *compiled,
                                struct smelt__kernel *kernel) {
@@ -288,7 +289,7 @@ static smelt_status load_cubin(const struct smelt__driver *driver,
     const char *call = "cuModuleGetFunction";
     result = driver->cuModuleGetFunction(&function, module, compiled->kernel_name);
     if (result == CUDA_SUCCESS) {
-        /* Above 48 KB a kernel must ask for its shared memory; below, asking does no harm. */
+        /* Needed above 48 KB, harmless below. */
         call = "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)";
         result = driver->cuFuncSetAttribute(
             function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->shared_bytes);
@@ -303,8 +304,8 @@ static smelt_status load_cubin(const struct smelt__driver *driver,
     return SMELT_OK;
 }
 
-/* A sound entry the driver refuses (another machine's driver made no complaint, this one does) is
- * compiled anew, once. */
+/* A valid entry that the driver refuses is compiled again, once: it may have been made with another
+ * machine's driver. */
 static smelt_status load_or_recompile(struct job *job, struct outcome *outcome,
                                       struct smelt__kernel *kernel) {
     const struct smelt__driver *driver = job->context->driver;
@@ -316,10 +317,10 @@ static smelt_status load_or_recompile(struct job *job, struct outcome *outcome,
     if (!status || outcome->state != SMELT_KERNEL_CACHED)
         return status;
     smelt__log_write(&job->context->settings.log, SMELT_LOG_WARNING,
-                     "the driver refused the cached %s, which is compiled again: %s", job->spec,
+                     "the driver refused the cached %s, compiling it again: %s", job->spec,
                      smelt_last_error());
     job->compiler = smelt__context_compiler(job->context);
-    if (job->compiler) /* else nobody here can replace it, and another driver may take it */
+    if (job->compiler) /* else it cannot be replaced here, and another driver may accept it */
         smelt__cache_forget(job->context->cache, &job->key, compiler_id(job));
     free(outcome->compiled.cubin);
     outcome->compiled.cubin = NULL;
@@ -332,7 +333,7 @@ static smelt_status load_or_recompile(struct job *job, struct outcome *outcome,
     return status;
 }
 
-/* How many blocks are resident at once, and how many a launch may need. */
+/* Sets the number of resident blocks, and the maximum number of blocks of a launch. */
 static smelt_status find_most_blocks(const smelt_context *context, const struct smelt__plan *plan,
                                      struct smelt__kernel *kernel) {
     int multiprocessors = 0;
@@ -410,7 +411,8 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
     if (plan->arch != context->arch)
         return smelt__fail(SMELT_ERROR_INTERNAL, "a plan for %s in a context for %s",
                            plan->arch->name, context->arch->name);
-    /* Tuned knobs and the same ones named are two kernels: their infos say what was asked for. */
+    /* Tuned knobs and the same knobs given in the spec are separate kernels: their infos report the
+     * spec as requested. */
     smelt__spec_print(&plan->spec, spec);
     snprintf(key, sizeof key, "%s%s", plan->spec.tuned ? "tuned " : "", spec);
     int leads = smelt__flight_board(&context->kernels, key, &flight);
@@ -448,7 +450,7 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
         .blockDimZ = 1,
         .sharedMemBytes = (unsigned)kernel->shared_bytes,
         .hStream = stream,
-        /* The driver reads what these point to, and writes nothing. */
+        /* The driver only reads the attributes. */
         .attrs = attributes ? (CUlaunchAttribute *)(uintptr_t)kernel->attributes +
                                   (clusters ? SMELT__CLUSTER : SMELT__EARLY)
                             : NULL,

@@ -21,62 +21,61 @@ enum smelt__attribute { SMELT__CLUSTER, SMELT__EARLY, SMELT__ATTRIBUTES };
 struct smelt__kernel {
     struct smelt__loaded loaded; /* first */
     void *function;              /* the driver's CUfunction */
-    struct smelt__plan plan;     /* that it was made by. Another plan of its spec may differ: tuning
-                                    entries come and go */
+    struct smelt__plan plan;     /* its own; a later plan of the same spec may differ, because
+                                    tuning entries change */
     int threads, shared_bytes;
     int may_be_early; /* the architecture knows such launches */
-    const char *item; /* what a launch has blocks for (plan.h), NULL: none */
+    const char *item; /* what the grid's blocks are counted by (plan.h); NULL: nothing */
     int64_t blocks_per_item;
-    int cluster;             /* blocks of a cluster, 0: none */
-    int64_t most_blocks;     /* of a launch: more are never needed; INT32_MAX when not persistent */
-    int64_t resident_blocks; /* the device holds at once, */
-    int multiprocessor_blocks;                       /* of which one multiprocessor so many */
+    int cluster;               /* blocks per cluster; 0: none */
+    int64_t most_blocks;       /* maximum of a launch; INT32_MAX when not persistent */
+    int64_t resident_blocks;   /* at once on the device, */
+    int multiprocessor_blocks; /* and on one multiprocessor */
     CUlaunchAttribute attributes[SMELT__ATTRIBUTES]; /* the first: where there are clusters */
     smelt_kernel_info info;
 };
 
-/* Source, then cubin from cache or compiler, without loading it: *compiled is the caller's to free
- * (its cubin). `info` may be NULL; its strings are the context's. Two threads of this process
- * asking for one key compile it once.
- */
+/* Emits the source and gets the cubin from the cache or the compiler, without loading it. The
+ * caller frees compiled->cubin. `info` may be NULL; its strings are the context's. Threads of this
+ * process that request the same key compile it once. */
 smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__plan *plan,
                                    struct smelt__compiled *compiled, smelt_kernel_info *info);
 
-/* What to do about a kernel that another process is compiling. */
+/* What to do when another process is compiling the kernel. */
 enum smelt__lock_policy {
-    SMELT__WAIT,       /* wait for it, until the cache's time-out */
-    SMELT__DO_ELSE,    /* come back with *busy set and nothing else */
-    SMELT__POLL,       /* the same, of a kernel that was busy before */
-    SMELT__COMPILE_TOO /* compile it here as well */
+    SMELT__LOCK_WAIT,  /* wait, until the cache's time-out */
+    SMELT__LOCK_SKIP,  /* return with *busy set and no kernel */
+    SMELT__LOCK_POLL,  /* the same, for a kernel that was busy before */
+    SMELT__LOCK_IGNORE /* compile it as well */
 };
-/* smelt__kernel_compile, which waits, with a choice. *busy is always set. */
+/* smelt__kernel_compile with a lock policy. *busy is always set. */
 smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct smelt__plan *plan,
                                           enum smelt__lock_policy policy,
                                           struct smelt__compiled *compiled, smelt_kernel_info *info,
                                           int *busy);
 
-/* The loaded kernel of a plan made for this context's architecture. Thread-safe; two threads asking
- * for one kernel load it once. */
+/* The loaded kernel of a plan for this context's architecture. Thread-safe; threads that request
+ * the same kernel load it once. */
 smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan *plan,
                                const struct smelt__kernel **kernel);
 
-/* The plan of a kernel spec on the context's architecture, tuning entries and all (tuned.h), at
- * this moment. UNSUPPORTED with the reason. */
+/* The plan of a kernel spec on the context's architecture, with its current tuning entry (tuned.h).
+ * UNSUPPORTED with the reason. */
 smelt_status smelt__kernel_plan(const smelt_context *context, const struct smelt__spec *spec,
                                 struct smelt__plan *plan);
 
-/* Plans and gets `count` kernels (at most SMELT__MAX_KERNELS) side by side; a failure is that of
- * the first of them that failed, and kernels[] then has no meaning. */
+/* Plans and gets `count` kernels (at most SMELT__MAX_KERNELS) in parallel. On failure the status is
+ * that of the lowest-numbered kernel that failed, and kernels[] is undefined. */
 smelt_status smelt__kernels_get(smelt_context *context, const struct smelt__spec *specs, int count,
                                 const struct smelt__kernel **kernels);
 
 /* One launch. */
 struct smelt__launch {
     uint32_t blocks[3]; /* the grid's extents, 1..2^31 - 1 in x, 2^16 - 1 in y and z; 0 in y and z
-                           counts as 1. With clusters, x is a multiple of their size */
+                           counts as 1. With clusters, x must be a multiple of their size */
     int early;          /* 1: see below */
-    int entered;        /* 1: the caller is within smelt__context_enter */
-    const void *params; /* the one params struct: read before the call returns */
+    int entered;        /* 1: the caller has called smelt__context_enter */
+    const void *params; /* the params struct, copied before the call returns */
 };
 
 /*
@@ -93,8 +92,8 @@ struct smelt__launch {
 smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
                                   const struct smelt__launch *launch, struct CUstream_st *stream);
 
-/* Sets `words` 32-bit words of device memory (aligned to them) on a stream, without waiting: part
- * of a call as a kernel is, capturable. entered: as of a launch. */
+/* Sets `words` 32-bit words of device memory (4-byte aligned) on a stream, asynchronously;
+ * capturable. entered: as for a launch. */
 smelt_status smelt__fill_async(const smelt_context *context, void *device, uint32_t word,
                                size_t words, int entered, struct CUstream_st *stream);
 

@@ -1,4 +1,4 @@
-/* The kernels of one operator, planned, made and loaded side by side. */
+/* Plans, compiles and loads the kernels of one operator in parallel. */
 #include <pthread.h>
 
 #include "runtime/context.h"
@@ -12,11 +12,11 @@ struct gathering {
     const struct smelt__spec *specs;
     const struct smelt__kernel **kernels;
     int count;
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards the members below */
     int next;
-    int first_failed; /* lowest number of a failed kernel; `count` while there is none */
+    int first_failed; /* lowest failed kernel; `count`: none */
     smelt_status status;
-    struct smelt__saved_error message; /* of that one */
+    struct smelt__saved_error message; /* of that kernel */
 };
 
 static smelt_status get_one(const struct gathering *all, int index) {

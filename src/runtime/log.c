@@ -1,4 +1,4 @@
-/* One line of the log. */
+/* See log.h. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,11 +1,11 @@
-/* The log callback and this thread's error message. */
+/* The log callback and the thread's error message. */
 #ifndef SMELT_RUNTIME_LOG_H
 #define SMELT_RUNTIME_LOG_H
 
 #include "smelt/context.h"
 #include "smelt/status.h"
 
-/* Where lines go. A plain value; function NULL means nowhere. NULL pointers to it are legal. */
+/* The destination of log lines. A plain value; function NULL: none. Pointers to it may be NULL. */
 struct smelt__log {
     smelt_log_function function;
     void *user;
@@ -15,14 +15,13 @@ struct smelt__log {
 __attribute__((format(printf, 3, 4))) void
 smelt__log_write(const struct smelt__log *log, smelt_log_level level, const char *format, ...);
 
-/* Sets this thread's message and returns the status, so that a failing function says
- * `return smelt__fail(SMELT_ERROR_DRIVER, "...", ...)`. Cold: the compiler puts what leads here
- * out of the way of calls that succeed. */
+/* Sets the thread's message and returns the status, for `return smelt__fail(SMELT_ERROR_DRIVER,
+ * "...", ...)`. Cold: the compiler moves the code that leads here out of the hot path. */
 __attribute__((cold, format(printf, 2, 3))) smelt_status smelt__fail(smelt_status status,
                                                                      const char *format, ...);
 
-/* This thread's message, kept across work whose own failure does not fail the call: a call that
- * succeeds leaves the previous message untouched. */
+/* Saves the thread's message across work whose failure does not fail the call: a call that succeeds
+ * leaves the message unchanged. */
 enum { SMELT__ERROR_MESSAGE = 8192 };
 struct smelt__saved_error {
     char text[SMELT__ERROR_MESSAGE];

@@ -1,4 +1,4 @@
-/* What is on this machine, for `smelt doctor` and its like: see smelt/device.h. */
+/* The machine report of `smelt doctor`: see smelt/device.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,8 +6,8 @@
 #include "runtime/context.h"
 #include "smelt/device.h"
 
-/* A report while it is made. Its strings are put where they stay at once; `failed`: memory ran out
- * for one. */
+/* A report under construction. Its strings go into their final table at once; `failed`: out of
+ * memory. */
 struct inspection {
     smelt_machine_report report;
     struct smelt__strings *strings;
@@ -144,7 +144,7 @@ smelt_status smelt_machine_get_report(const smelt_context_options *given,
     all.report.memory = all.strings = smelt__strings_new();
     if (!all.strings)
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-    smelt__error_save(&saved); /* what is missing is in the report, not an error of this call */
+    smelt__error_save(&saved); /* the report lists missing things; they are no error of this call */
     inspect_driver(&all);
     inspect_nvrtc(&all, &settings);
     inspect_cache(&all, &settings);

@@ -1,4 +1,4 @@
-/* The public calls that look after a context's cache: see smelt/cache.h. */
+/* Public calls for the maintenance of a context's cache: see smelt/cache.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,10 +84,10 @@ static smelt_status need_path(const smelt_context *context, const char *path) {
     return status;
 }
 
-/* Tuning entries as lines, in an order that does not depend on where they were read. */
+/* Tuning entries as lines, later sorted so that the order does not depend on their source. */
 struct tuning_lines {
     char **lines;
-    size_t count, room;
+    size_t count, capacity;
 };
 
 static int add_tuning_line(void *user, const smelt_tuning_entry *entry) {
@@ -95,13 +95,13 @@ static int add_tuning_line(void *user, const smelt_tuning_entry *entry) {
     struct smelt__tuning_line line = {.microseconds = entry->microseconds};
     struct smelt__text text = {0};
 
-    if (all->count == all->room) {
-        size_t room = all->room ? 2 * all->room : 64;
-        char **grown = realloc(all->lines, room * sizeof *grown);
+    if (all->count == all->capacity) {
+        size_t capacity = all->capacity ? 2 * all->capacity : 64;
+        char **grown = realloc(all->lines, capacity * sizeof *grown);
         if (!grown)
             return -1;
         all->lines = grown;
-        all->room = room;
+        all->capacity = capacity;
     }
     snprintf(line.spec, sizeof line.spec, "%s", entry->spec);
     snprintf(line.device, sizeof line.device, "%s", entry->device);
@@ -115,7 +115,7 @@ static int compare_lines(const void *left, const void *right) {
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-/* Every entry the context knows, of both layers, as a tuning file's text. */
+/* All entries of both layers as the text of a tuning file. */
 static smelt_status print_tuning(const smelt_context *context, struct smelt__text *text,
                                  uint64_t *count) {
     struct tuning_lines all = {0};

@@ -1,4 +1,4 @@
-/* Options and environment variables, resolved once when a context is made. */
+/* Options and environment variables, resolved when a context is created. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 enum { DEFAULT_LOCK_TIMEOUT_MS = 60000 };
 #define DEFAULT_CACHE_CAP ((uint64_t)1 << 30)
 
-/* NULL when unset, empty, or the program runs with somebody else's rights. */
+/* NULL when unset, empty, or ignored because the program runs with another user's rights. */
 static const char *environment(const char *name) {
     const char *value = secure_getenv(name);
     return value && *value ? value : NULL;
@@ -43,7 +43,7 @@ static smelt_status resolve_flag(int option, const char *name, int *flag) {
 }
 
 static smelt_status resolve_cap(uint64_t option, uint64_t *cap) {
-    static const char legal[] = "a number of bytes above 0, or one with K, M or G";
+    static const char legal[] = "a number of bytes above 0, optionally followed by K, M or G";
     const char *value = environment("SMELT_CACHE_CAP");
     char *end;
 
@@ -81,8 +81,7 @@ static smelt_status resolve_lock(smelt_cache_lock option, smelt_cache_lock *lock
     return bad_variable("SMELT_CACHE_LOCK", value, "local, shared, off");
 }
 
-/* "60" or "2.5", whatever the program's locale; -1 for what is none or more than an int of
- * milliseconds. */
+/* "60" or "2.5", in any locale; -1 when malformed or above INT_MAX milliseconds. */
 static int read_seconds(const char *text) {
     const char *at = text;
     int64_t milliseconds = 0;
@@ -113,7 +112,7 @@ static smelt_status resolve_timeout(int option, int *milliseconds) {
                : bad_variable("SMELT_CACHE_LOCK_TIMEOUT", value, "seconds, 0 and up: 60, 2.5");
 }
 
-/* The variable wins over the option: it is how one looks into a program that sets its own level. */
+/* The variable overrides the option, so that a user can debug a program that sets its own level. */
 static smelt_status resolve_log(const smelt_context_options *options, struct smelt__log *log) {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     const char *value = environment("SMELT_LOG");
@@ -153,7 +152,7 @@ static smelt_status resolve_path(const char *option, const char *what, const cha
     return copy_path(path, option && *option ? what : name, value ? value : "");
 }
 
-/* $XDG_CACHE_HOME must be absolute to count (XDG Base Directory Specification). */
+/* A relative $XDG_CACHE_HOME is ignored (XDG Base Directory Specification). */
 static void default_cache_folder(char *folder) {
     const char *xdg = environment("XDG_CACHE_HOME");
     const char *home = environment("HOME");
@@ -195,7 +194,7 @@ static smelt_status resolve_cache(struct smelt__settings *settings,
     return status;
 }
 
-/* The path from the root, as the cache's folder has one. */
+/* Makes the path absolute, like the cache's folder. */
 static smelt_status make_absolute(char path[SMELT__PATH]) {
     char here[SMELT__PATH], relative[SMELT__PATH];
 
@@ -205,7 +204,8 @@ static smelt_status make_absolute(char path[SMELT__PATH]) {
     if (!getcwd(here, sizeof here) ||
         snprintf(path, SMELT__PATH, "%s/%s", here, relative) >= SMELT__PATH)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "the tuning file %s has no path from the root, or a too long one",
+                           "the tuning file %s: its absolute path cannot be determined or is too "
+                           "long",
                            relative);
     return SMELT_OK;
 }
@@ -222,8 +222,8 @@ static smelt_status resolve_tuning(struct smelt__settings *settings,
                               &settings->tuning_disable);
     if (!status && *device && options->kind != SMELT_CONTEXT_COMPILE_ONLY)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "options.tuning_device is \"%s\", but only a compile-only context takes "
-                           "one: a device uses its own entries",
+                           "options.tuning_device is \"%s\", but only a compile-only context uses "
+                           "it: a context with a device uses that device's entries",
                            device);
     if (!status && strlen(device) >= sizeof settings->tuning_device)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
@@ -254,8 +254,8 @@ static smelt_status resolve_kind(struct smelt__settings *settings,
                            options->device);
     if (options->arch && options->kind != SMELT_CONTEXT_COMPILE_ONLY)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "options.arch is \"%s\", but only a compile-only context takes one: a "
-                           "device's own is used otherwise",
+                           "options.arch is \"%s\", but only a compile-only context uses it: a "
+                           "context with a device uses that device's architecture",
                            options->arch);
     if (!options->arch && options->kind == SMELT_CONTEXT_COMPILE_ONLY)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,

@@ -1,4 +1,4 @@
-/* Many kernels at once, and one kernel's cubin: see smelt/kernels.h. */
+/* Preparing many kernels at once, and the cubin of one: see smelt/kernels.h. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
@@ -14,18 +14,17 @@
 #include "runtime/tuning/tuned.h"
 
 /*
- * Several processes often prepare the same kernels at the same time: warmers on the nodes of a
- * cluster, a trainer's ranks. Nobody waits in line: a kernel that another process is compiling is
- * put aside, the next one is taken, and what was put aside is looked at again when there is nothing
- * else to do; by then it mostly is in the cache. Each process goes through the list in a random
- * order of its own, so that processes which see each other's results but not each other's locks
- * seldom compile the same kernel at the same time.
+ * Several processes often prepare the same kernels at the same time, for example the ranks of a
+ * trainer. None of them waits for another: a kernel that another process is compiling is deferred,
+ * the next one is taken, and deferred kernels are polled when nothing else is left; by then most
+ * are in the cache. Each process uses a random order, so that processes that share a cache but not
+ * locks seldom compile the same kernel at the same time.
  */
 
 /* A kernel that another process was compiling. */
-struct aside {
+struct deferred {
     size_t index;
-    int64_t deadline_ns; /* until which we wait */
+    int64_t deadline_ns; /* after that it is compiled here as well */
 };
 
 /* One call's work, shared by its threads. */
@@ -33,20 +32,20 @@ struct preparation {
     smelt_context *context;
     smelt_kernel_request *requests; /* of this library's size */
     size_t count;
-    size_t *order; /* in which requests are begun */
+    size_t *order; /* of starting requests */
     smelt_progress_function progress;
     void *user;
-    smelt_kernel_info *infos; /* elements of the caller's size; NULL: not wanted */
-    unsigned char *finished;  /* of each request */
-    pthread_mutex_t mutex;    /* guards what follows, and calls of `progress` */
-    size_t next, done;        /* requests begun, requests finished */
-    struct aside *aside;      /* a ring with room for all */
-    size_t aside_first, aside_count;
+    smelt_kernel_info *infos;  /* elements of the caller's size; NULL: not wanted */
+    unsigned char *finished;   /* of each request */
+    pthread_mutex_t mutex;     /* guards the members below and calls of `progress` */
+    size_t next, done;         /* requests started, requests finished */
+    struct deferred *deferred; /* a ring of `count` slots */
+    size_t deferred_first, deferred_count;
     int64_t ticked_ns; /* when `progress` was last called */
     int cancelled;
-    size_t first_failed; /* lowest number of a failed kernel; `count` while there is none */
+    size_t first_failed; /* lowest failed request; `count`: none */
     smelt_status status;
-    struct smelt__saved_error message; /* of that one */
+    struct smelt__saved_error message; /* of that request */
 };
 
 static int64_t monotonic_ns(void) {
@@ -59,7 +58,7 @@ static const char *request_arch(const smelt_context *context, const smelt_kernel
     return request->arch ? request->arch : context->arch->name;
 }
 
-/* What is known of a kernel that was not made. */
+/* The info of a kernel that was not compiled. */
 static void fill_failure(const struct preparation *all, size_t index, smelt_status status,
                          const char *error, smelt_kernel_info *info) {
     const smelt_kernel_request *request = &all->requests[index];
@@ -118,23 +117,24 @@ static void report(struct preparation *all, size_t index, smelt_status status,
     call_progress(all, info);
 }
 
-/* What to do next: a request nobody has begun, else one put aside. 0: nothing is left. */
-static int take(struct preparation *all, struct aside *item) {
-    if (all->cancelled || (all->next == all->count && all->aside_count == 0))
+/* Takes the next request, else the first deferred one. 0: nothing is left. */
+static int take(struct preparation *all, struct deferred *item) {
+    if (all->cancelled || (all->next == all->count && all->deferred_count == 0))
         return 0;
     if (all->next < all->count) {
         item->index = all->order[all->next++];
         item->deadline_ns = 0;
     } else {
-        *item = all->aside[all->aside_first];
-        all->aside_first = (all->aside_first + 1) % all->count;
-        all->aside_count--;
+        *item = all->deferred[all->deferred_first];
+        all->deferred_first = (all->deferred_first + 1) % all->count;
+        all->deferred_count--;
     }
     return 1;
 }
 
-static void put_aside(struct preparation *all, const struct aside *item) {
-    struct aside *last = &all->aside[(all->aside_first + all->aside_count++) % all->count];
+static void defer(struct preparation *all, const struct deferred *item) {
+    struct deferred *last =
+        &all->deferred[(all->deferred_first + all->deferred_count++) % all->count];
 
     *last = *item;
     if (!last->deadline_ns)
@@ -142,8 +142,8 @@ static void put_aside(struct preparation *all, const struct aside *item) {
             monotonic_ns() + all->context->settings.cache.lock_timeout_ms * INT64_C(1000000);
 }
 
-static void tell_awaited(struct preparation *all) {
-    const smelt_kernel_request *request = &all->requests[all->aside[all->aside_first].index];
+static void report_awaited(struct preparation *all) {
+    const smelt_kernel_request *request = &all->requests[all->deferred[all->deferred_first].index];
     const smelt_kernel_info info = {.size = sizeof info,
                                     .spec = request->spec,
                                     .arch = request_arch(all->context, request),
@@ -154,9 +154,9 @@ static void tell_awaited(struct preparation *all) {
     call_progress(all, &info);
 }
 
-/* Pauses when all that is left was found busy since the last pause; longer each time. */
+/* Pauses, longer each time, once all remaining kernels were found busy since the last pause. */
 struct polling {
-    size_t busy; /* in a row */
+    size_t busy; /* busy kernels in a row */
     int64_t pause_ns;
 };
 
@@ -164,14 +164,14 @@ static void pause_when_idle(struct preparation *all, struct polling *polling) {
     enum { SHORTEST_NS = 2000000, LONGEST_NS = 100000000, TICK_NS = 100000000 };
     struct timespec pause = {0};
 
-    if (all->next < all->count || ++polling->busy < all->aside_count)
+    if (all->next < all->count || ++polling->busy < all->deferred_count)
         return;
     polling->busy = 0;
     polling->pause_ns = polling->pause_ns ? 2 * polling->pause_ns : SHORTEST_NS;
     if (polling->pause_ns > LONGEST_NS)
         polling->pause_ns = LONGEST_NS;
     if (monotonic_ns() - all->ticked_ns >= TICK_NS)
-        tell_awaited(all);
+        report_awaited(all);
     pause.tv_nsec = (long)polling->pause_ns;
     pthread_mutex_unlock(&all->mutex);
     (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
@@ -181,22 +181,22 @@ static void pause_when_idle(struct preparation *all, struct polling *polling) {
 static void *work(void *user) {
     struct preparation *all = user;
     struct polling polling = {0};
-    struct aside item;
+    struct deferred item;
 
     pthread_mutex_lock(&all->mutex);
     while (take(all, &item)) {
         smelt_kernel_info info;
         int busy;
         pthread_mutex_unlock(&all->mutex);
-        enum smelt__lock_policy policy = !item.deadline_ns                   ? SMELT__DO_ELSE
-                                         : monotonic_ns() < item.deadline_ns ? SMELT__POLL
-                                                                             : SMELT__COMPILE_TOO;
+        enum smelt__lock_policy policy = !item.deadline_ns                   ? SMELT__LOCK_SKIP
+                                         : monotonic_ns() < item.deadline_ns ? SMELT__LOCK_POLL
+                                                                             : SMELT__LOCK_IGNORE;
         smelt_status status = prepare_one(all, item.index, policy, &info, &busy);
         if (status)
             fill_failure(all, item.index, status, smelt_last_error(), &info);
         pthread_mutex_lock(&all->mutex);
         if (busy) {
-            put_aside(all, &item);
+            defer(all, &item);
             pause_when_idle(all, &polling);
         } else {
             report(all, item.index, status, &info);
@@ -215,7 +215,7 @@ static int processors(void) {
     return count > 0 ? count : 1;
 }
 
-/* Nothing depends on the quality of it. */
+/* Low quality suffices. */
 static void shuffle(size_t *order, size_t count) {
     uint64_t random = (uint64_t)monotonic_ns();
 
@@ -236,9 +236,9 @@ static smelt_status work_with_threads(struct preparation *all, int jobs) {
     if (wanted > all->count)
         wanted = all->count;
     pthread_t *threads = calloc(wanted ? wanted : 1, sizeof *threads);
-    all->aside = calloc(all->count ? all->count : 1, sizeof *all->aside);
+    all->deferred = calloc(all->count ? all->count : 1, sizeof *all->deferred);
     all->order = calloc(all->count ? all->count : 1, sizeof *all->order);
-    if (!threads || !all->aside || !all->order) {
+    if (!threads || !all->deferred || !all->order) {
         status = smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
         goto out;
     }
@@ -248,12 +248,12 @@ static smelt_status work_with_threads(struct preparation *all, int jobs) {
     smelt__threads_join(threads, started);
 out:
     free(threads);
-    free(all->aside);
+    free(all->deferred);
     free(all->order);
     return status;
 }
 
-/* The arguments into *all, with an array for the requests in this library's size. */
+/* Checks the arguments and copies the requests, in this library's size, into *all. */
 static smelt_status take_arguments(struct preparation *all, const smelt_kernel_request *requests,
                                    int jobs) {
     const size_t room = all->count ? all->count : 1;
@@ -275,7 +275,7 @@ static smelt_status take_arguments(struct preparation *all, const smelt_kernel_r
         requests, all->count, all->requests);
 }
 
-/* What became of the whole, when the work was begun. */
+/* The status of the whole call, and the infos of requests that were not started. */
 static smelt_status conclude(const struct preparation *all) {
     static const char why[] = "not done: the progress function stopped";
     smelt_kernel_info info;

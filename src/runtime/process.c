@@ -1,4 +1,4 @@
-/* Telling a forked child from its parent: see process.h. */
+/* See process.h. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -10,9 +10,9 @@ static void after_fork_in_child(void) {
     atomic_fetch_add_explicit(&number, 1, memory_order_relaxed);
 }
 
-/* From the loading of the library on, since a first use that was under way in another thread would
- * leave its own traces in the child. Should memory be out so early, forks go untold. */
-__attribute__((constructor)) static void watch(void) {
+/* Registered when the library is loaded: registering at first use could race with a fork. If memory
+ * runs out this early, forks are not detected. */
+__attribute__((constructor)) static void watch_forks(void) {
     (void)pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 

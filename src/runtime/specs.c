@@ -1,4 +1,4 @@
-/* The public, pure calls on specs, plans and sources: see smelt/kernels.h. */
+/* Public calls on specs, plans and sources, all pure: see smelt/kernels.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static smelt_status parse(const char *text, struct smelt__spec *spec) {
     return SMELT_OK;
 }
 
-/* Hands one item to the caller's function. */
+/* Passes one item to the caller's function. */
 static smelt_status give(smelt_text_function each, void *user, const char *text) {
     if (each(user, text))
         return smelt__fail(SMELT_ERROR_CANCELLED, "the caller's function ended the enumeration");
@@ -129,7 +129,7 @@ static smelt_status find_family(const char *name, const struct smelt__family **f
     return *family ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
 }
 
-/* Its own, then of an operator the knobs of its kernels. */
+/* The family's own keys, then an operator's kernels' knobs. */
 static const struct smelt__key *find_key(const struct smelt__family *family, int index) {
     const int own = family->schema.key_count;
     if (index < 0)

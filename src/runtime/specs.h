@@ -7,18 +7,19 @@
 #include "codegen/text.h"
 #include "smelt/status.h"
 
-/* A kernel's spec and its architecture from their texts. Errors: INVALID_ARGUMENT (NULL),
- * INVALID_SPEC (also for an operator and an unknown architecture). */
+/* Parses a kernel's spec and architecture. Errors: INVALID_ARGUMENT (NULL), INVALID_SPEC (also for
+ * an operator and an unknown architecture). */
 smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
                                      struct smelt__spec *spec, const struct smelt__arch **arch);
 
-/* Appends a plan's source to an empty text. The caller frees the text, after an error, too.
- * `templates`: NULL for the library's own. Errors: OUT_OF_MEMORY; INTERNAL for a template's mistake. */
+/* Appends a plan's source to an empty text, which the caller frees, also after an error.
+ * `templates`: NULL for the library's own. Errors: OUT_OF_MEMORY; INTERNAL for a fault in a
+ * template. */
 smelt_status smelt__plan_emit(const struct smelt__plan *plan,
                               const struct smelt__template_table *templates,
                               struct smelt__text *source);
 
-/* The texts of a plan, `text` being freed or handed over; its source. Errors: OUT_OF_MEMORY. */
+/* A plan as text or JSON, and its source; the caller frees both. Errors: OUT_OF_MEMORY. */
 smelt_status smelt__plan_text(const struct smelt__plan *plan, int json, char **text);
 smelt_status smelt__plan_source(const struct smelt__plan *plan,
                                 const struct smelt__template_table *templates, char **source);

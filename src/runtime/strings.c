@@ -1,7 +1,7 @@
 /*
- * See strings.h. A hash table of chains to which links are only ever added, at the front, by
- * compare-and-swap: without a lock, so that a forked child can look at its parent's context
- * whatever the parent's threads were doing.
+ * See strings.h. A hash table whose chains only grow, at the front and by compare-and-swap. It
+ * needs no lock, so a forked child can read its parent's context whatever the parent's threads were
+ * doing.
  */
 #include <stdatomic.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include "runtime/log.h"
 #include "runtime/strings.h"
 
-/* Fixed. A context hands out some hundred strings; at 100,000 a chain is walked in a microsecond.
+/* Fixed: a context hands out some hundred strings; at 100,000 a chain is walked in a microsecond.
  */
 enum { CHAINS = 512 };
 
@@ -24,7 +24,7 @@ struct link {
     char text[];
 };
 
-/* What smelt__strings_room gave. */
+/* An allocation of smelt__strings_room. */
 struct room {
     struct room *next;
     max_align_t memory[];
@@ -55,7 +55,7 @@ void smelt__strings_free(struct smelt__strings *strings) {
     free(strings);
 }
 
-/* Looks through a chain up to `end`, which is not looked at. */
+/* Searches a chain up to but excluding `end`. */
 static struct link *find(struct link *link, const struct link *end, uint64_t hash,
                          const char *text) {
     while (link != end && (link->hash != hash || strcmp(link->text, text) != 0))
@@ -63,8 +63,8 @@ static struct link *find(struct link *link, const struct link *end, uint64_t has
     return link == end ? NULL : link;
 }
 
-/* Puts a new link in front of a chain that was seen to begin with `seen`, unless another thread
- * puts the same text there first. */
+/* Adds a link at the front of a chain that began with `seen`, unless another thread has added the
+ * same text meanwhile. */
 static struct link *add(_Atomic(struct link *) *chain, struct link *seen, struct link *link) {
     for (;;) {
         link->next = seen;
@@ -86,7 +86,7 @@ static int take_note_bytes(struct smelt__strings *strings, size_t bytes) {
     return 0;
 }
 
-/* NULL: memory is out, or a note finds no room. */
+/* NULL: out of memory, or no space for a note. */
 static const char *keep(struct smelt__strings *strings, const char *text, int is_note) {
     const size_t bytes = strlen(text) + 1;
     const uint64_t hash = XXH3_64bits(text, bytes);
@@ -115,7 +115,7 @@ const char *smelt__strings_keep(struct smelt__strings *strings, const char *text
 
 const char *smelt__strings_note(struct smelt__strings *strings, const char *text) {
     const char *kept = keep(strings, text, 1);
-    return kept ? kept : "(not kept: this context holds very many such texts already)";
+    return kept ? kept : "(text dropped: this context already holds too many)";
 }
 
 void *smelt__strings_room(struct smelt__strings *strings, size_t count, size_t bytes) {

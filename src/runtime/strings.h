@@ -1,6 +1,6 @@
 /*
- * The strings that a context hands out in public structs. They live as long as the table, each
- * different text once, so that asking a thousand times for the same kernel's info costs nothing.
+ * The strings that a context hands out in public structs. They live as long as the table; equal
+ * texts are stored once, so that repeated infos of one kernel need no more memory.
  */
 #ifndef SMELT_RUNTIME_STRINGS_H
 #define SMELT_RUNTIME_STRINGS_H
@@ -9,22 +9,22 @@
 
 struct smelt__strings; /* opaque; thread-safe */
 
-/* Bytes of notes that one table takes. */
+/* Capacity of one table for notes, in bytes. */
 enum { SMELT__STRINGS_NOTES = 1 << 20 };
 
-/* NULL when memory is out. */
+/* NULL when out of memory. */
 struct smelt__strings *smelt__strings_new(void);
 void smelt__strings_free(struct smelt__strings *strings);
 
-/* The table's copy of a text; NULL, with the message of OUT_OF_MEMORY, when memory is out. */
+/* The table's copy of a text; NULL, with the message set, when out of memory. */
 const char *smelt__strings_keep(struct smelt__strings *strings, const char *text);
 
-/* The same for texts of which a long-lived program may see ever new ones: messages, specs that are
- * none. Never NULL: when the table holds SMELT__STRINGS_NOTES bytes of them, or memory is out, a
- * constant takes the place of a text that it has not got yet. */
+/* The same for texts without a bound on their number, such as messages and invalid specs. Never
+ * NULL: when the table holds SMELT__STRINGS_NOTES bytes of them, or memory runs out, new texts are
+ * replaced by a constant. */
 const char *smelt__strings_note(struct smelt__strings *strings, const char *text);
 
-/* Zeroed memory that lives as long as the table, for arrays of such strings; NULL as above. */
+/* Zeroed memory that lives as long as the table, for arrays of strings; NULL as above. */
 void *smelt__strings_room(struct smelt__strings *strings, size_t count, size_t bytes);
 
 #endif

@@ -12,10 +12,10 @@
 #include "runtime/files.h"
 #include "runtime/log.h"
 
-enum { MOST_BYTES = 4 << 20 /* of a template */, MOST_NAME = 256, PATH = 4096 };
+enum { MAX_BYTES = 4 << 20 /* of a template */, MAX_NAME = 256, PATH = 4096 };
 
-/* A table under construction. Its first smelt__template_count items begin as the built-in ones. The
- * table owns texts that were read from files. */
+/* A table under construction. It begins with the built-in templates. The table owns texts that were
+ * read from files. */
 struct reader {
     struct smelt__template_table *table;
     struct smelt__template *items; /* the table's */
@@ -69,8 +69,8 @@ static smelt_status read_text(const struct reader *reader, int folder, const cha
     *text = NULL;
     if (opened < 0 || fstat(opened, &status) != 0)
         result = refuse(reader, name, strerror(errno));
-    else if (!S_ISREG(status.st_mode) || status.st_size > MOST_BYTES)
-        result = refuse(reader, name, "is no regular file of at most 4 MiB");
+    else if (!S_ISREG(status.st_mode) || status.st_size > MAX_BYTES)
+        result = refuse(reader, name, "is not a regular file of at most 4 MiB");
     else if (smelt__folder_fault(&status, true))
         result = refuse(reader, name, smelt__folder_fault(&status, true));
     else if (!(*text = malloc((size_t)status.st_size + 1)))
@@ -92,7 +92,7 @@ static smelt_status read_text(const struct reader *reader, int folder, const cha
     return result;
 }
 
-/* Puts a text into the table, which then owns it; on failure frees it. */
+/* Adds a text to the table, which takes ownership; frees it on failure. */
 static smelt_status put(struct reader *reader, const char *name, char *text, size_t length) {
     struct smelt__template_table *table = reader->table;
     char *kept = strdup(name);
@@ -130,7 +130,7 @@ static int host_differs(const char *name, const char *text, size_t length) {
 
 static smelt_status read_file(struct reader *reader, int folder, const char *under,
                               const char *file) {
-    char name[2 * MOST_NAME], *text;
+    char name[2 * MAX_NAME], *text;
     size_t length;
     snprintf(name, sizeof name, "%s%s", under, file);
     const smelt_status status = read_text(reader, folder, file, name, &text, &length);
@@ -139,18 +139,18 @@ static smelt_status read_file(struct reader *reader, int folder, const char *und
     if (host_differs(name, text, length)) {
         free(text);
         return refuse(reader, name,
-                      "differs from the header that this library was compiled with; build the "
-                      "library anew");
+                      "differs from the header that this library was compiled with; rebuild the "
+                      "library");
     }
     return put(reader, name, text, length);
 }
 
-/* A folder's templates; a subfolder need not be there. `under`: "", "common/" or "ptx/". */
+/* Reads a folder's templates; a subfolder may be missing. `under`: "", "common/" or "ptx/". */
 static smelt_status read_folder(struct reader *reader, const char *under) {
     char path[PATH], why[512];
     smelt_status status = SMELT_OK;
     if (snprintf(path, sizeof path, "%s/%s", reader->path, under) >= (int)sizeof path)
-        return refuse(reader, under, "is too long a path");
+        return refuse(reader, under, "the path is too long");
     const int folder = smelt__folder_open(path, true, why, sizeof why);
     if (folder < 0)
         return errno == ENOENT && *under ? SMELT_OK

@@ -1,5 +1,5 @@
 /*
- * Descriptions of tensors for the copy engine (TMA), which kernels get inside their params struct.
+ * Tensor maps (TMA descriptors), which kernels get inside their params struct.
  */
 #ifndef SMELT_RUNTIME_TENSOR_MAP_H
 #define SMELT_RUNTIME_TENSOR_MAP_H
@@ -9,9 +9,9 @@
 #include "common/tensor_map.h"
 #include "smelt/context.h"
 
-/* The driver's numbers. */
+/* The driver's values. */
 enum smelt__map_element {
-    SMELT__MAP_UINT8 = 0, /* e4m3 too */
+    SMELT__MAP_UINT8 = 0, /* also e4m3 */
     SMELT__MAP_INT32 = 4,
     SMELT__MAP_FP32 = 7,
     SMELT__MAP_BF16 = 9
@@ -25,24 +25,24 @@ enum smelt__map_swizzle {
 
 enum { SMELT__MAP_DIMENSIONS = 5 };
 
-/* A tensor and the box that one copy moves, the contiguous dimension first. Elements outside the
- * tensor read as 0 and are not written. */
+/* A tensor and the box that one copy moves, contiguous dimension first. Elements outside the tensor
+ * read as 0 and are not written. */
 struct smelt__tensor_box {
     const void *data; /* device memory, at a multiple of 16 bytes */
     enum smelt__map_element element;
     enum smelt__map_swizzle swizzle;
     int dimensions; /* 1..5 */
-    /* Extents are elements, from 1 to 2^32; strides bytes, multiples of 16 below 2^40, of all
-     * dimensions but the first: strides[0] is not looked at. */
+    /* Extents: elements, 1 to 2^32. Strides: bytes, multiples of 16 below 2^40; strides[0] is
+     * ignored. */
     unsigned long long extents[SMELT__MAP_DIMENSIONS], strides[SMELT__MAP_DIMENSIONS];
     uint32_t box[SMELT__MAP_DIMENSIONS]; /* elements, 1..256; the first dimension's bytes are a
                                             multiple of 16, at most the swizzle's width */
-    int entered;                         /* 1: the caller is within smelt__context_enter */
+    int entered;                         /* 1: the caller has called smelt__context_enter */
 };
 
-/* No device is touched: any thread, also while a stream is captured. The driver wants a current
- * context all the same, so that the call makes the context's current as a launch does. DRIVER when
- * the driver refuses the description. */
+/* Does not touch the device: legal on any thread and during stream capture. Makes the context's
+ * CUDA context current, which the driver requires. DRIVER when the driver rejects the description.
+ */
 smelt_status smelt__tensor_map_make(const smelt_context *context,
                                     const struct smelt__tensor_box *box, struct tensor_map *map);
 

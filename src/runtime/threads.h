@@ -1,7 +1,7 @@
 /*
- * Threads of the library's own, each of which works while a call lasts. The program's signals stay
- * the program's: handlers never run on these threads, and no signal is lost to one that waits in
- * NVRTC. (Faults of their own code still reach whoever handles faults.)
+ * The library's own threads, which live as long as a call. They block the program's signals:
+ * handlers never run on them, and no signal is delayed by a thread inside NVRTC. (Signals of their
+ * own faults, such as SIGSEGV, stay unblocked.)
  */
 #ifndef SMELT_RUNTIME_THREADS_H
 #define SMELT_RUNTIME_THREADS_H
@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Starts up to `wanted` threads of work(user); how many there are. A machine that grants fewer is
- * no error: whoever asks works, too. */
+/* Starts up to `wanted` threads that run work(user) and returns their number. Fewer than wanted is
+ * no error: the caller works, too. */
 size_t smelt__threads_start(pthread_t *threads, size_t wanted, void *(*work)(void *), void *user);
 
 void smelt__threads_join(const pthread_t *threads, size_t count);

@@ -435,9 +435,9 @@ struct lie {
 /* Each lie has a right checksum around it; each is refused as a whole, with its place. */
 TEST(test_lies) {
     enum { COUNT = ENTRIES + ENTRIES / 3 };
-    static const char index[] = "its index cannot be as long as it says",
-                      tuning[] = "its tuning file cannot be where it says",
-                      order[] = "record 1 of its index (byte 624) is not in order",
+    static const char index[] = "its index is longer than the file",
+                      tuning[] = "its tuning file is outside the file",
+                      order[] = "record 1 of its index (byte 624) is out of order",
                       strange[] = "is not a file that";
     static const struct lie lies[] = {
         {0, 1, 'I', strange},
@@ -447,20 +447,20 @@ TEST(test_lies) {
         {INDEX + 24, 8, UINT64_MAX, index},
         {INDEX + 24, 8, UINT64_C(1) << 32, index},
         {INDEX + 24, 8, 1 << 20, index},
-        {INDEX + 16, 8, UINT64_MAX, "its length is not what it says"},
-        {INDEX + 16, 8, 0, "its length is not what it says"},
+        {INDEX + 16, 8, UINT64_MAX, "its size differs from the size in its head"},
+        {INDEX + 16, 8, 0, "its size differs from the size in its head"},
         {INDEX + 32, 8, UINT64_MAX, tuning},
         {INDEX + 32, 8, 1 << 20, tuning},
         {INDEX + 40, 8, UINT64_MAX, tuning},
         {INDEX + 40, 8, 1 << 20, tuning},
         {RECORDS, 8, UINT64_MAX, order},
         {RECORDS + RECORD, 8, 0, order},
-        {RECORDS + 32, 8, RECORDS, "record 0 of its index (byte 576) names an entry outside"},
-        {RECORDS + 5 * RECORD + 32, 8, 0, "record 5 of its index (byte 816) names an entry out"},
+        {RECORDS + 32, 8, RECORDS, "record 0 of its index (byte 576) names an entry that overlaps"},
+        {RECORDS + 5 * RECORD + 32, 8, 0, "record 5 of its index (byte 816) names an entry that"},
         {RECORDS + 5 * RECORD + 32, 8, UINT64_MAX, "record 5 of its index (byte 816) names an"},
         {RECORDS + 5 * RECORD + 32, 8, 1 << 20, "record 5 of its index (byte 816) names an entry"},
-        {RECORDS + 5 * RECORD + 40, 8, UINT64_MAX, "names an entry longer than any may be"},
-        {RECORDS + 5 * RECORD + 40, 8, 1 << 20, "names an entry outside of its place"},
+        {RECORDS + 5 * RECORD + 40, 8, UINT64_MAX, "names an entry above the maximum size"},
+        {RECORDS + 5 * RECORD + 40, 8, 1 << 20, "names an entry that overlaps"},
         {RECORDS + RECORD * COUNT, 0, 0, "its index's checksum (byte 1344) is wrong"},
     };
     struct scratch *scratch = *state;

@@ -202,7 +202,7 @@ gives 0 '' cache import "$work/tuned" # no kernel, but something to import
 SMELT_CACHE_DIR=$work/notes
 mkdir "$work/notes"
 echo 'rows: 3, columns: 4' | tee "$work/mine" >"$work/notes/counters"
-gives 0 'nothing is counted: .*notes/counters is not a file that smelt' warm --arch sm_80 "$kernel"
+gives 0 'statistics are not kept: .*notes/counters is not smelt' warm --arch sm_80 "$kernel"
 gives 0 '' cache clear
 cmp -s "$work/mine" "$work/notes/counters" && passed "a user's file named counters stays" ||
     failed "a user's file named counters stays" "$(cat "$work/notes/counters" 2>&1)"

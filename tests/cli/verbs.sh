@@ -77,7 +77,7 @@ gives 2 'work.params.h: differs from the header that this library was compiled w
     "$kernel"
 rm "$work/templates/common/work.params.h"
 mkdir "$work/templates/common/queries.cuh"
-gives 2 'common/queries.cuh: is no regular file' emit --arch sm_90a "$kernel"
+gives 2 'common/queries.cuh: is not a regular file' emit --arch sm_90a "$kernel"
 rmdir "$work/templates/common/queries.cuh"
 if [ "$(id -u)" = 0 ]; then
     chmod o+w "$work/templates/common/base.cuh"
@@ -167,7 +167,7 @@ bad line
 $wide  Another GPU  turn_steps=16  2000
 END
 export SMELT_TUNING=$work/tuned
-gives 0 'tuned:3: passed over: ' emit --arch sm_90a --tuned-for 'NVIDIA H200' "$wide"
+gives 0 'tuned:3: ignored: ' emit --arch sm_90a --tuned-for 'NVIDIA H200' "$wide"
 prints 'a tuned plan' '^ \* +STAGES +2 +tuned '
 prints 'what the rule chose of it' '^ \* +GATHER_REGISTERS +24 +rule '
 prints 'the command names the tuned knobs' "smelt emit $wide,stages=2,turn_steps=4 --arch sm_90a$"
@@ -344,7 +344,7 @@ document 'cache export --json' "file=$work/kernels.tar" "entries=$entries" bytes
     gives 0 'are left out: --tuned-for "NVIDIA H200"' warm --arch sm_80 "$kernel" --json
     document 'what was imported is there' compiled=0 cached=1
     printf x >>"$work/kernels.tar"
-    gives 1 'kernels.tar: its length is not what it says' cache import "$work/kernels.tar"
+    gives 1 'kernels.tar: its size differs from the size in its head' cache import "$work/kernels.tar"
     gives 1 'is not a file that .smelt cache export. wrote' cache import "$0"
     gives 1 'No such file' cache import "$work/nothing.tar"
     echo "$number $failures" >"$work/numbers"

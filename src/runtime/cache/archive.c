@@ -1,9 +1,9 @@
 /*
  * The archive: a whole cache in one file, which another machine imports, names as its read-only
- * layer, or unpacks. It is a tar file (POSIX ustar) whose first member is an index, so that one
- * entry is found without reading the rest; unpacked with plain tar it is the folder of a read-only
- * layer. Equal contents give equal bytes: members are in order and have no owner and no time.
- * Numbers are little-endian.
+ * layer, or unpacks. It is a tar file (POSIX ustar). Its first member is an index, so that a lookup
+ * finds one entry without reading the rest. Unpacked with tar it is the folder of a read-only
+ * layer. Equal contents give equal bytes: members are sorted, without owner and time. Numbers are
+ * little-endian.
  *
  *   archive  := member("index") [member("tuning")] member("ab/KEY-COMPILER.smelt")* zeros
  *   member   := ustar header of 512 bytes, content, zeros up to a multiple of 512
@@ -18,7 +18,7 @@
  *                40  tuning_bytes   u64      at most 1 MiB
  *                48  tuning_check   u64      XXH3-64 of that text
  *                56  reserved       u64      0
- *                64  record*                 ascending by key, then compiler, without repetition
+ *                64  record*                 ascending by key, then compiler, no duplicates
  *                    checksum       16       XXH3-128, canonical, of the index before it
  *                    spare                   up to the member's end
  *   record   :=   0  key            16       as in the entry's file name, in binary
@@ -26,12 +26,12 @@
  *                32  offset         u64      of the entry; ascending
  *                40  bytes          u64
  *
- * A lookup reads the head, a few records by bisection, and the entry, which has a checksum of its
- * own: whatever a damaged or hostile index says costs that much and is a miss. An import reads the
- * whole index and refuses one that is not in order, so that no byte is read twice.
+ * A lookup reads the head, the records that a binary search needs, and the entry, which has its own
+ * checksum: a damaged or hostile index costs no more than that and gives a miss. An import reads
+ * the whole index and refuses one that is not sorted, so that it reads no byte twice.
  *
- * Versions. The head's first 24 bytes hold for every version. An archive of another version is
- * refused with a message; entries within are of the versions that entry.c speaks of.
+ * Versions. The first 24 bytes of the head are the same in every version. An archive of another
+ * version is refused with a message; for the versions of the entries in it see entry.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ enum {
 
 static const unsigned char magic[8] = {'s', 'm', 'e', 'l', 't', '\r', '\n', 'A'};
 static const char index_name[] = "index", tuning_name[] = "tuning";
-static const char not_ours[] = "it is not a file that `smelt cache export` wrote";
+static const char not_archive[] = "it is not a file that `smelt cache export` wrote";
 
 static uint64_t padded(uint64_t bytes) {
     return (bytes + BLOCK - 1) / BLOCK * BLOCK;
@@ -74,14 +74,14 @@ static uint64_t padded(uint64_t bytes) {
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* What a file may claim is bounded by what it holds; a sum of two such numbers cannot overflow. */
+/* The file's size bounds every number in its head, so that sums of two of them do not overflow. */
 static const char *head_fault(const unsigned char *head, struct smelt__archive *archive) {
     uint64_t records;
 
     if (smelt__get_u32(head + AT_VERSION) != VERSION)
         return "it was exported by another version of smelt";
     if (smelt__get_u64(head + AT_ARCHIVE_BYTES) != archive->bytes)
-        return "its length is not what it says: it was cut short or added to";
+        return "its size differs from the size in its head: it was truncated or appended to";
     archive->count = smelt__get_u64(head + AT_COUNT);
     archive->tuning_offset = smelt__get_u64(head + AT_TUNING_OFFSET);
     archive->tuning_bytes = smelt__get_u64(head + AT_TUNING_BYTES);
@@ -89,11 +89,11 @@ static const char *head_fault(const unsigned char *head, struct smelt__archive *
     records = (archive->bytes - BLOCK - HEAD_BYTES) / RECORD_BYTES;
     if (smelt__get_u32(head + AT_RECORD_BYTES) != RECORD_BYTES || archive->count > records ||
         archive->count > SMELT__ARCHIVE_MOST_ENTRIES)
-        return "its index cannot be as long as it says";
+        return "its index is longer than the file";
     if (archive->tuning_bytes > SMELT__TUNING_MAX_BYTES ||
         archive->tuning_offset > archive->bytes ||
         archive->tuning_bytes > archive->bytes - archive->tuning_offset)
-        return "its tuning file cannot be where it says";
+        return "its tuning file is outside the file";
     return NULL;
 }
 
@@ -102,13 +102,13 @@ int smelt__archive_check_head(const unsigned char head[SMELT__ARCHIVE_HEAD_BYTES
     if (archive->bytes < SMELT__ARCHIVE_HEAD_BYTES ||
         memcmp(head, index_name, sizeof index_name) != 0 ||
         memcmp(head + BLOCK, magic, sizeof magic) != 0)
-        *why = not_ours;
+        *why = not_archive;
     else
         *why = head_fault(head + BLOCK, archive);
     return *why ? -1 : 0;
 }
 
-/* What keeps an open file from being an archive we read, or NULL. */
+/* Why an open file cannot be used as an archive, or NULL. */
 static const char *file_fault(struct smelt__archive *archive) {
     unsigned char head[SMELT__ARCHIVE_HEAD_BYTES];
     struct stat status;
@@ -119,10 +119,10 @@ static const char *file_fault(struct smelt__archive *archive) {
     if (!S_ISREG(status.st_mode))
         return "it is neither a folder nor a regular file";
     if (status.st_mode & S_IWOTH)
-        return "it is writable by everyone (chmod o-w would do)";
+        return "it is writable by everyone (use chmod o-w)";
     archive->bytes = (uint64_t)status.st_size;
     if (archive->bytes < sizeof head)
-        return not_ours;
+        return not_archive;
     if (smelt__read_at(archive->file, 0, head, sizeof head) != 0)
         return strerror(errno);
     (void)smelt__archive_check_head(head, archive, &fault);
@@ -187,31 +187,31 @@ int64_t smelt__archive_bisect(const struct smelt__archive *archive, const unsign
     return (int64_t)low;
 }
 
-/* ---- reading all of the index -------------------------------------------------------------- */
+/* ---- reading the whole index -------------------------------------------------------------- */
 
-/* What is wrong with a record after its predecessor, or NULL. */
+/* Why a record cannot follow `before`, or NULL. */
 static const char *record_fault(const struct smelt__archive *archive,
                                 const struct smelt__archive_record *before,
                                 const struct smelt__archive_record *record) {
     uint64_t first = before ? before->offset + before->bytes : record_offset(archive->count);
 
     if (before && memcmp(before->name, record->name, sizeof record->name) >= 0)
-        return "is not in order";
+        return "is out of order";
     if (record->bytes > SMELT__ENTRY_MAX_BYTES)
-        return "names an entry longer than any may be";
+        return "names an entry above the maximum size";
     if (record->offset < first || record->offset > archive->bytes ||
         record->bytes > archive->bytes - record->offset)
-        return "names an entry outside of its place";
+        return "names an entry that overlaps another or the file's end";
     return NULL;
 }
 
-enum { AT_A_TIME = 256 };
+enum { RECORDS_PER_READ = 256 };
 
-/* The index, read in pieces and summed on the way. */
+/* The index, read in blocks, and its checksum so far. */
 struct index_reading {
     const struct smelt__archive *archive;
     XXH3_state_t state;
-    unsigned char bytes[AT_A_TIME * RECORD_BYTES];
+    unsigned char bytes[RECORDS_PER_READ * RECORD_BYTES];
 };
 
 static int reading_begin(struct index_reading *reading, const struct smelt__archive *archive) {
@@ -228,9 +228,9 @@ static int reading_begin(struct index_reading *reading, const struct smelt__arch
 
 static int reading_next(struct index_reading *reading, uint64_t number,
                         struct smelt__archive_record *record) {
-    size_t at = (size_t)(number % AT_A_TIME);
+    size_t at = (size_t)(number % RECORDS_PER_READ);
     uint64_t left = reading->archive->count - number;
-    size_t bytes = (left < AT_A_TIME ? (size_t)left : AT_A_TIME) * RECORD_BYTES;
+    size_t bytes = (left < RECORDS_PER_READ ? (size_t)left : RECORDS_PER_READ) * RECORD_BYTES;
 
     if (at == 0) {
         if (smelt__read_at(reading->archive->file, record_offset(number), reading->bytes, bytes) !=
@@ -303,7 +303,7 @@ static void tar_header(unsigned char header[BLOCK], const char *name, uint64_t b
     put_octal(header + 116, 8, 0);    /* group */
     put_octal(header + 124, 12, bytes);
     put_octal(header + 136, 12, 0); /* time */
-    memset(header + 148, ' ', 8);   /* the sum, while it is being added up */
+    memset(header + 148, ' ', 8);   /* the checksum counts as blanks */
     header[156] = '0';              /* a regular file */
     memcpy(header + 257, "ustar\00000", 8);
     for (int i = 0; i < BLOCK; i++)
@@ -342,17 +342,17 @@ static uint64_t index_bytes(uint64_t count) {
     return HEAD_BYTES + count * RECORD_BYTES + CHECKSUM_BYTES;
 }
 
-int smelt__archive_begin(struct smelt__archive_writer *writer, int file, uint64_t most,
+int smelt__archive_begin(struct smelt__archive_writer *writer, int file, uint64_t max_count,
                          const char *tuning, size_t tuning_bytes) {
     memset(writer, 0, sizeof *writer);
     writer->file = file;
-    writer->most = most;
-    writer->index = calloc(1, (size_t)index_bytes(most));
+    writer->max_count = max_count;
+    writer->index = calloc(1, (size_t)index_bytes(max_count));
     if (!writer->index)
         return -1;
-    /* The index comes when it is known what is in it. */
-    if (write_member_header(writer, index_name, index_bytes(most)) != 0 ||
-        write_zeros(writer, BLOCK + padded(index_bytes(most))) != 0)
+    /* The index is written last; leave space for it. */
+    if (write_member_header(writer, index_name, index_bytes(max_count)) != 0 ||
+        write_zeros(writer, BLOCK + padded(index_bytes(max_count))) != 0)
         return -1;
     if (tuning_bytes == 0)
         return 0;

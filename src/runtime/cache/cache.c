@@ -1,4 +1,4 @@
-/* A cache's life: what it is made of, and whether its folder can be used. */
+/* Opening and closing a cache, and whether its folder can be used. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 
 #include "runtime/cache/internal.h"
 
-/* The path from the root, so that a change of the working directory does not move the cache, and
- * without slashes at its end, which would make the system follow a link there. NULL when out of
- * memory, or when there is no working directory to start from. */
+/* The absolute path, so that a change of the working directory does not move the cache, without
+ * trailing slashes, which would make the system follow a symbolic link at its end. NULL when out of
+ * memory or without a working directory. */
 static char *absolute_path(const char *path) {
     char *here, *joined = NULL;
 
@@ -27,7 +27,7 @@ static char *absolute_path(const char *path) {
     return joined;
 }
 
-/* Makes and checks the writable layer; a fault becomes the cache's problem. */
+/* Creates and checks the writable layer; a fault is stored in cache->problem. */
 static void check_folder(struct smelt__cache *cache) {
     char why[sizeof cache->problem];
     int folder;

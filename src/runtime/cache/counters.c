@@ -1,8 +1,8 @@
 /*
- * What all processes together did with a cache: <folder>/counters, a file of records that are added
- * up when somebody asks. A process appends what it counted since its last record: after a store,
- * when a second has passed, at every 64th event, and when it closes the cache. No lock is taken and
- * nothing waits for the disk, but for the record that takes the place of many.
+ * Totals over all processes that use a cache: <folder>/counters, a file of records whose sum is
+ * computed when it is asked for. A process appends its counts since its last record after a store,
+ * after a second, at every 64th event, and when it closes the cache. Appending takes no lock and
+ * does not wait for the disk; only the record that replaces many is synchronised.
  *
  *   file   := record*                    damaged records are skipped. A file that does not begin
  *                                        with a record's magic is not smelt's: it is neither
@@ -11,9 +11,9 @@
  *              8  counts         u64 * 6  little-endian, in the order of enum smelt__cache_count
  *             56  check          u64      XXH3-64 of the 56 bytes before
  *
- * It may lose a little, and never more than counts: the last second of a process that is killed,
- * what a forked child counted before its first record, records that several nodes append to a
- * network file system at one moment, and those appended while the file is made small again.
+ * Some counts may be lost: the last second of a killed process, a forked child's counts before its
+ * first record, records that several nodes append to a network file system at the same time, and
+ * records appended while the file is compacted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,9 +31,9 @@ enum {
     RECORD_BYTES = 64,
     AT_COUNTS = 8,
     AT_CHECK = AT_COUNTS + 8 * SMELT__COUNTS,
-    COMPACT_BYTES = 64 << 10, /* above this the records are added up into one */
-    MOST_BYTES = 1 << 20,     /* more is not read, whoever wrote it */
-    MOST_PENDING = 64
+    COMPACT_BYTES = 64 << 10, /* above this the file is compacted */
+    MAX_BYTES = 1 << 20,      /* larger files are read up to here */
+    MAX_PENDING = 64
 };
 #define RECORD_NS INT64_C(1000000000)
 
@@ -70,7 +70,7 @@ static void add_record(uint64_t counts[SMELT__COUNTS], const unsigned char recor
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* All but the version, of which nothing but the magic's last character is known. */
+/* Compares all but the version, the magic's last character. */
 bool smelt__counters_begin_with(const unsigned char *bytes, size_t count) {
     return memcmp(bytes, magic, count < sizeof magic - 1 ? count : sizeof magic - 1) == 0;
 }
@@ -84,7 +84,8 @@ static bool is_ours(int file, const struct stat *status) {
            smelt__read_at(file, 0, begin, count) == 0 && smelt__counters_begin_with(begin, count);
 }
 
-/* Opens the file if smelt wrote it; *bytes is its size. -1 with errno, EPERM: smelt did not. */
+/* Opens the file if smelt wrote it; *bytes is its size. -1 with errno; EPERM: another program's
+ * file. */
 static int file_open(int folder, int flags, size_t *bytes) {
     struct stat status;
     int file = openat(folder, file_name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
@@ -108,7 +109,7 @@ void smelt__counters_read(int folder, uint64_t counts[SMELT__COUNTS]) {
     memset(counts, 0, SMELT__COUNTS * sizeof *counts);
     if (file < 0)
         return;
-    while (done < MOST_BYTES) {
+    while (done < MAX_BYTES) {
         ssize_t got = pread(file, block, sizeof block, (off_t)done);
         if (got < 0 && errno == EINTR)
             continue;
@@ -122,7 +123,7 @@ void smelt__counters_read(int folder, uint64_t counts[SMELT__COUNTS]) {
     close(file);
 }
 
-/* Puts one record in place of all. Whoever appends meanwhile appends to the old file, in vain. */
+/* Replaces all records by their sum. Records appended meanwhile are lost with the old file. */
 static void compact(int folder) {
     unsigned char record[RECORD_BYTES];
     uint64_t counts[SMELT__COUNTS];
@@ -136,7 +137,7 @@ static void compact(int folder) {
         return;
     file = smelt__temporary_create(subfolder, temporary);
     if (file >= 0) {
-        /* It stands for all that was ever counted: on the disk before it takes their place. */
+        /* It replaces all counts so far, so it must be on the disk before the rename. */
         bool written = smelt__write_once(file, record, sizeof record) == 0 && fsync(file) == 0;
         if (close(file) != 0 || !written || renameat(subfolder, temporary, folder, file_name) != 0)
             (void)unlinkat(subfolder, temporary, 0);
@@ -144,7 +145,7 @@ static void compact(int folder) {
     close(subfolder);
 }
 
-/* One process does it at a time, and not after another just did. */
+/* One process at a time; the size is checked again under the lock. */
 static void compact_when_large(struct smelt__cache *cache, int folder) {
     size_t size = 0;
     int lock, file;
@@ -159,8 +160,8 @@ static void compact_when_large(struct smelt__cache *cache, int folder) {
     smelt__cache_lock_release(lock);
 }
 
-/* One write, which the kernel puts behind what others have appended. What a torn write left is
- * filled up first, so that records stay where they are looked for. */
+/* Appends one record by one write. If an earlier write was torn, fills up its record first, so that
+ * records stay aligned. */
 static void append(struct smelt__cache *cache, int folder, const uint64_t counts[SMELT__COUNTS]) {
     unsigned char bytes[2 * RECORD_BYTES] = {0};
     size_t size, fill;
@@ -168,13 +169,13 @@ static void append(struct smelt__cache *cache, int folder, const uint64_t counts
 
     if (file < 0 && errno == EPERM)
         smelt__cache_warn_once(cache, SMELT__WARNED_COUNTERS,
-                               "cache: nothing is counted: %s/%s is not a file that smelt alone "
-                               "wrote; move it away",
+                               "cache: statistics are not kept: %s/%s is not smelt's file, or "
+                               "others can write it; move it away",
                                cache->folder, file_name);
     if (file < 0)
         return;
     if (size < sizeof magic && ftruncate(file, 0) == 0)
-        size = 0; /* torn before it was one of ours */
+        size = 0; /* a write that was torn within the magic */
     fill = (RECORD_BYTES - size % RECORD_BYTES) % RECORD_BYTES;
     write_record(bytes + fill, counts);
     if (smelt__write_once(file, bytes, fill + RECORD_BYTES) != 0)
@@ -193,7 +194,7 @@ void smelt__counters_begin(struct smelt__cache *cache) {
     cache->counting_process = getpid();
 }
 
-/* What was counted since the last record; false when that is nothing. */
+/* The counts since the last record; false when all are 0. */
 static bool take_pending(struct smelt__cache *cache, uint64_t pending[SMELT__COUNTS]) {
     bool inherited = cache->counting_process != getpid();
     uint64_t any = 0;
@@ -206,7 +207,7 @@ static bool take_pending(struct smelt__cache *cache, uint64_t pending[SMELT__COU
         any |= pending[i];
     }
     cache->counting_process = getpid();
-    /* A forked child must not record what its parent counted. */
+    /* A forked child must not record its parent's counts. */
     return any != 0 && !inherited;
 }
 
@@ -217,7 +218,7 @@ void smelt__counters_record(struct smelt__cache *cache) {
 
     if (cache->disabled || cache->problem[0] != '\0' ||
         atomic_flag_test_and_set_explicit(&cache->recording, memory_order_acquire))
-        return; /* nowhere to write it, or another thread is at it */
+        return; /* no folder to write to, or another thread is writing */
     atomic_store_explicit(&cache->recorded_ns, monotonic_ns(), memory_order_relaxed);
     atomic_store_explicit(&cache->pending, 0, memory_order_relaxed);
     if (take_pending(cache, pending)) {
@@ -234,7 +235,7 @@ void smelt__counters_record_when_due(struct smelt__cache *cache) {
     unsigned pending = 1 + atomic_fetch_add_explicit(&cache->pending, 1, memory_order_relaxed);
     int64_t recorded_ns = atomic_load_explicit(&cache->recorded_ns, memory_order_relaxed);
 
-    if (pending >= MOST_PENDING || monotonic_ns() - recorded_ns >= RECORD_NS)
+    if (pending >= MAX_PENDING || monotonic_ns() - recorded_ns >= RECORD_NS)
         smelt__counters_record(cache);
 }
 

@@ -6,7 +6,7 @@
  *
  *   prefix   :=   0  magic         8 bytes  "smelt\r\n\x1a"
  *                 8  version       u32      2
- *                12  header_bytes  u32      544: where the payload begins
+ *                12  header_bytes  u32      544: the payload's offset
  *                16  file_bytes    u64      of the whole file
  *   key      :=  24  name          16       XXH3-128 of the kernel's input; the file's name
  *                40  digest        32       a second digest of it
@@ -18,19 +18,19 @@
  *   usage    := 120  registers, spill_bytes, static_shared_bytes, dynamic_shared_bytes, threads
  *                                  i32 each
  *               140  output        u32      1: a cubin; 2: a kernel for the emulator
- *               144  seconds       f64      what the compilation took
+ *               144  seconds       f64      compile time
  *   text     := 152  spec          char[256]
  *               408  kernel_name   char[128]
  *               536  payload_bytes u64      1 .. 64 MiB
- *   payload  := 544  the cubin, or the emulator's shared object: an ELF file for a machine that is,
- *                   or is not, a GPU, as `output` says
+ *   payload  := 544  the cubin, or the emulator's shared object; `output` must agree with the
+ *                   machine type in its ELF header
  *   checksum :=      16 bytes      XXH3-128, canonical, of everything before it
  *
- * Versions. Of every version, now and later, hold: the prefix, the checksum as the last 16 bytes,
- * and that the version enters the key. So two versions of smelt share a folder without meeting; an
- * entry of another version that is met nevertheless (a walk, a renamed file) is told from a damaged
- * one by its checksum, is a miss, and is left alone. Any change below the prefix is a new version;
- * nothing is converted, since everything here can be compiled again.
+ * Versions. In every version the prefix is the same, the checksum is the last 16 bytes, and the
+ * version is part of the key, so that two versions of smelt share a folder without seeing each
+ * other's entries. An entry of another version that is read nevertheless (by a walk, or a renamed
+ * file) has a valid checksum and so is told from a damaged one; it is a miss and stays. Any change
+ * below the prefix makes a new version. Entries are never converted: kernels can be compiled again.
  */
 #include <string.h>
 
@@ -128,13 +128,13 @@ bool smelt__entry_begins_with(const unsigned char *bytes, size_t count) {
 bool smelt__entry_check_prefix(const unsigned char prefix[SMELT__ENTRY_PREFIX_BYTES],
                                uint64_t file_bytes, const char **why) {
     if (memcmp(prefix, magic, sizeof magic) != 0)
-        *why = "it does not begin like an entry";
+        *why = "it does not begin with an entry's magic";
     else if (smelt__get_u64(prefix + AT_FILE_BYTES) != file_bytes)
-        *why = "its length is not what it says";
+        *why = "its size differs from the size in its header";
     else if (file_bytes < SMELT__ENTRY_PREFIX_BYTES + SMELT__ENTRY_CHECKSUM_BYTES)
         *why = "it is too short";
     else if (file_bytes > SMELT__ENTRY_MAX_BYTES)
-        *why = "it is longer than any entry may be";
+        *why = "it is above the maximum size of an entry";
     else
         return true;
     return false;
@@ -185,17 +185,17 @@ enum smelt__entry_state smelt__entry_decode(const unsigned char *bytes, size_t c
         return SMELT__ENTRY_DAMAGED;
     }
     if (smelt__get_u32(bytes + AT_VERSION) != SMELT__ENTRY_VERSION) {
-        *why = "it is of another version of smelt";
+        *why = "it was written by another version of smelt";
         return SMELT__ENTRY_FOREIGN;
     }
     *why = "its header is malformed";
     if (count <= around || smelt__get_u32(bytes + AT_HEADER_BYTES) != SMELT__ENTRY_HEADER_BYTES)
         return SMELT__ENTRY_DAMAGED;
-    /* An equality of sums of the file's own length: nothing here can overflow. */
+    /* Compared with a difference of known sizes: nothing can overflow. */
     payload = smelt__get_u64(bytes + AT_PAYLOAD_BYTES);
     if (payload != count - around || !decode_header(bytes, entry))
         return SMELT__ENTRY_DAMAGED;
-    *why = "its payload is not what its header says";
+    *why = "its payload is not of the kind that its header names";
     if (entry->key.output == SMELT__OUTPUT_UNKNOWN ||
         smelt__output_of(bytes + SMELT__ENTRY_HEADER_BYTES, (size_t)payload) != entry->key.output)
         return SMELT__ENTRY_DAMAGED;

@@ -1,22 +1,23 @@
 /*
- * The cap, and pruning by hand. When the entries' sizes add up to more than the cap, the least
- * recently used ones (by modification time, renewed at hits) go until a sixteenth of it is free, so
- * that not every store of a full cache counts it anew. The same pass sweeps temporaries that a
- * killed process left.
+ * Eviction above the cap, and pruning on request. When the entries together exceed the cap, the
+ * least recently used ones (by modification time, which hits renew) are removed until a sixteenth
+ * of the cap is free, so that a full cache is not counted at every store. The same pass removes
+ * temporary files that killed processes left.
  *
- * One evictor at a time, decided by a lock that is never waited for; without it two of them would
- * only do the work twice. Lookups take no lock and never wait for an eviction: an entry that
- * vanishes between two of their steps is a miss.
+ * A lock that nobody waits for lets one process evict at a time; without it two would do the same
+ * work. Lookups take no lock and never wait for an eviction: an entry that vanishes between two
+ * steps of a lookup is a miss.
  *
- * Nor does a store wait long: counting and removing have a time each, and what they leave is left
- * to later stores. Kernels are spread over the subfolders by a hash, so the subfolders that were
- * counted in time, beginning at a different one each time, stand for all of them: their oldest
- * entries go, in the share by which the estimate is above the cap. A folder on a local disk is
- * mostly counted whole, and then nothing is estimated.
+ * A store does not wait long either: counting and removing have a time limit each, and later stores
+ * continue the work. A hash spreads kernels evenly over the subfolders, so the subfolders counted
+ * within the limit, starting at a different one each time, are a sample from which the total is
+ * estimated; their oldest entries are removed in proportion to the excess. On a local disk the
+ * whole folder is usually counted and nothing is estimated.
  *
- * Clocks. Ages are differences between times the file system itself gave: "now" is the modification
- * time of the entry just stored. A host whose clock is off therefore evicts nothing fresh. An entry
- * from the future (a clock was set back) would never age: it is given the present time.
+ * Clocks. Ages are differences between times of the file system's own clock; "now" is the
+ * modification time of the entry just stored. A host with a wrong clock therefore evicts no fresh
+ * entry. An entry with a time in the future (a clock was set back) would never age, so it gets the
+ * present time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +29,8 @@
 
 enum { TEMPORARY_SECONDS = 3600, FUTURE_SECONDS = 3600, SLACK = 16, RECOUNT = 64 };
 
-/* Of one store: the time for either step, and what is done however long it takes. */
-enum { COUNT_MS = 25, REMOVE_MS = 5, LEAST_SUBFOLDERS = 16, LEAST_REMOVED = 2 };
+/* Limits of one store: the time for each step, and the minimum done regardless of time. */
+enum { COUNT_MS = 25, REMOVE_MS = 5, MIN_SUBFOLDERS = 16, MIN_REMOVED = 2 };
 
 struct candidate {
     char name[SMELT__FILE_NAME_BYTES];
@@ -40,8 +41,8 @@ struct candidate {
 
 struct pass {
     struct candidate *candidates;
-    size_t count, room;
-    uint64_t total; /* bytes of the candidates that are left */
+    size_t count, capacity;
+    uint64_t total; /* bytes of the remaining candidates */
     uint64_t removed, removed_bytes, temporaries;
     int listed, counted; /* subfolders */
     time_t now;
@@ -56,8 +57,8 @@ static int64_t monotonic_ns(void) {
 
 /* ---- files that smelt wrote ----------------------------------------------------------------- */
 
-/* Entries and what was to become one; the file of counters, made small, is written there too. */
-static bool begins_like_ours(const unsigned char *bytes, size_t count) {
+/* Entries, unfinished entries and unfinished counter files. */
+static bool has_smelt_magic(const unsigned char *bytes, size_t count) {
     return smelt__entry_begins_with(bytes, count) || smelt__counters_begin_with(bytes, count);
 }
 
@@ -71,7 +72,7 @@ bool smelt__found_remove(int subfolder, const char *name) {
         return false;
     if (fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
         size_t count = status.st_size < (off_t)sizeof begin ? (size_t)status.st_size : sizeof begin;
-        ours = smelt__read_at(file, 0, begin, count) == 0 && begins_like_ours(begin, count);
+        ours = smelt__read_at(file, 0, begin, count) == 0 && has_smelt_magic(begin, count);
     }
     close(file);
     return ours && unlinkat(subfolder, name, 0) == 0;
@@ -95,13 +96,13 @@ static int consider(void *user, const struct smelt__found *found) {
         return 0;
     if (found->status.st_mtim.tv_sec - pass->now > FUTURE_SECONDS)
         (void)utimensat(found->subfolder, found->name, present, AT_SYMLINK_NOFOLLOW);
-    if (pass->count == pass->room) {
-        size_t room = pass->room ? 2 * pass->room : 256;
-        struct candidate *grown = realloc(pass->candidates, room * sizeof *grown);
+    if (pass->count == pass->capacity) {
+        size_t capacity = pass->capacity ? 2 * pass->capacity : 256;
+        struct candidate *grown = realloc(pass->candidates, capacity * sizeof *grown);
         if (!grown)
             return -1;
         pass->candidates = grown;
-        pass->room = room;
+        pass->capacity = capacity;
     }
     candidate = &pass->candidates[pass->count++];
     memset(candidate, 0, sizeof *candidate);
@@ -113,8 +114,8 @@ static int consider(void *user, const struct smelt__found *found) {
     return 0;
 }
 
-/* Counts subfolders from a different one each time until all are counted or the deadline has
- * passed. 0; -1 with errno. */
+/* Counts subfolders, starting at a random one, until all are counted or the deadline passes. 0; -1
+ * with errno. */
 static int count_folder(struct pass *pass, int folder, int64_t deadline_ns) {
     char digits[SMELT__SUBFOLDERS][3];
     int first;
@@ -124,7 +125,7 @@ static int count_folder(struct pass *pass, int folder, int64_t deadline_ns) {
         return pass->listed;
     first = (int)(monotonic_ns() / 1000 % pass->listed);
     while (pass->counted < pass->listed &&
-           (pass->counted < LEAST_SUBFOLDERS || monotonic_ns() < deadline_ns)) {
+           (pass->counted < MIN_SUBFOLDERS || monotonic_ns() < deadline_ns)) {
         const char *next = digits[(first + pass->counted) % pass->listed];
         if (smelt__subfolder_each(folder, next, false, consider, pass) != 0)
             return -1;
@@ -133,8 +134,9 @@ static int count_folder(struct pass *pass, int folder, int64_t deadline_ns) {
     return 0;
 }
 
-/* From what was counted to the whole folder, and back. Exact when all of it was counted. */
-static uint64_t share(uint64_t bytes, int part, int whole) {
+/* Scales bytes by part / whole: from the counted subfolders to all, or back. Exact when all were
+ * counted. */
+static uint64_t scale(uint64_t bytes, int part, int whole) {
     if (part == whole)
         return bytes;
     return (uint64_t)((double)bytes / (double)whole * (double)part);
@@ -152,7 +154,7 @@ static int compare_used(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
-/* Unlinks the candidate unless it was used or renewed since it was counted. */
+/* Removes the candidate unless it was used or replaced since it was counted. */
 static bool remove_unchanged(int folder, const struct candidate *candidate) {
     struct stat status;
     int subfolder = smelt__subfolder_open(folder, candidate->name, false, false);
@@ -177,14 +179,14 @@ static void remove_candidate(struct pass *pass, int folder, const struct candida
     pass->removed_bytes += candidate->bytes;
 }
 
-/* Removes the oldest until `goal` bytes are left, but for `kept`; after the deadline only as many
- * as `least` bytes take. */
+/* Removes the oldest candidates, except `kept`, until `goal` bytes are left. After the deadline it
+ * stops once it has removed `min_bytes`. */
 static void remove_oldest(struct pass *pass, int folder, uint64_t goal, const char *kept,
-                          int64_t deadline_ns, uint64_t least) {
+                          int64_t deadline_ns, uint64_t min_bytes) {
     if (pass->count > 0)
         qsort(pass->candidates, pass->count, sizeof *pass->candidates, compare_used);
     for (size_t i = 0; i < pass->count && pass->total > goal; i++) {
-        if (pass->removed_bytes >= least && monotonic_ns() >= deadline_ns)
+        if (pass->removed_bytes >= min_bytes && monotonic_ns() >= deadline_ns)
             return;
         if (strcmp(pass->candidates[i].name, kept) != 0)
             remove_candidate(pass, folder, &pass->candidates[i]);
@@ -193,26 +195,26 @@ static void remove_oldest(struct pass *pass, int folder, uint64_t goal, const ch
 
 /* ---- after a store ------------------------------------------------------------------------- */
 
-/* How much may be stored before the next count. Other processes store too, so only a part of what
- * is free is granted. */
+/* Bytes this process may store before it counts again: a part of the free space, since other
+ * processes store too. */
 static int_fast64_t grant(const struct smelt__cache *cache, uint64_t total) {
-    if (cache->cap_bytes == 0) /* no cap; still sweep now and then */
+    if (cache->cap_bytes == 0) /* no cap; still remove old temporaries now and then */
         return INT64_C(1) << 30;
     return total < cache->cap_bytes ? (int_fast64_t)((cache->cap_bytes - total) / RECOUNT) : 0;
 }
 
 static void keep_to_cap(struct smelt__cache *cache, struct pass *pass, int folder, uint64_t bytes,
                         const char *kept) {
-    uint64_t cap = cache->cap_bytes, goal = share(cap - cap / SLACK, pass->counted, pass->listed);
+    uint64_t cap = cache->cap_bytes, goal = scale(cap - cap / SLACK, pass->counted, pass->listed);
     int64_t deadline_ns = monotonic_ns() + REMOVE_MS * INT64_C(1000000);
 
-    if (cap == 0 || share(pass->total, pass->listed, pass->counted) <= cap)
+    if (cap == 0 || scale(pass->total, pass->listed, pass->counted) <= cap)
         return;
-    remove_oldest(pass, folder, goal, kept, deadline_ns, LEAST_REMOVED * bytes);
+    remove_oldest(pass, folder, goal, kept, deadline_ns, MIN_REMOVED * bytes);
     smelt__log_write(&cache->log, SMELT_LOG_INFO,
                      "cache: %s was over its cap of %llu bytes, evicted %llu of %zu entries%s",
                      cache->folder, (unsigned long long)cap, (unsigned long long)pass->removed,
-                     pass->count, pass->total > goal ? "; more to come" : "");
+                     pass->count, pass->total > goal ? "; later stores evict more" : "");
 }
 
 void smelt__cache_evict(struct smelt__cache *cache, int folder, uint64_t bytes, const char *kept,
@@ -231,14 +233,14 @@ void smelt__cache_evict(struct smelt__cache *cache, int folder, uint64_t bytes, 
     } else if (pass.counted > 0) {
         keep_to_cap(cache, &pass, folder, bytes, kept);
         atomic_store_explicit(&cache->store_budget,
-                              grant(cache, share(pass.total, pass.listed, pass.counted)),
+                              grant(cache, scale(pass.total, pass.listed, pass.counted)),
                               memory_order_relaxed);
     }
     free(pass.candidates);
     smelt__cache_lock_release(lock);
 }
 
-/* ---- by hand ------------------------------------------------------------------------------- */
+/* ---- pruning on request ---------------------------------------------------------------------- */
 
 int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pruning) {
     struct pass pass = {.now = now};

@@ -1,6 +1,5 @@
 /*
- * The entries' files and folders: how one is read and written, and how all of them are found. What
- * is trusted: files.c.
+ * Files and folders of entries: reading, writing, enumerating. files.c defines which are trusted.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -52,7 +51,7 @@ static const char *size_fault(uint64_t size) {
     if (size < SMELT__ENTRY_PREFIX_BYTES + SMELT__ENTRY_CHECKSUM_BYTES)
         return "it is too short";
     if (size > SMELT__ENTRY_MAX_BYTES)
-        return "it is longer than any entry may be";
+        return "it is above the maximum size of an entry";
     return NULL;
 }
 
@@ -61,8 +60,8 @@ static enum smelt__read_state state_of_errno(const char **why) {
     return errno == ESTALE ? SMELT__READ_STALE : SMELT__READ_FAILED;
 }
 
-/* All bytes of an entry, checked as far as its prefix; memory is taken only for a size that both
- * its container and the entry itself state. *bytes is malloc'ed. */
+/* Reads all bytes of an entry after checking its prefix: memory is allocated only for a size on
+ * which the container and the entry agree. *bytes is malloc'ed. */
 static enum smelt__read_state load_entry(int file, uint64_t offset, uint64_t size,
                                          unsigned char **bytes, const char **why) {
     unsigned char prefix[SMELT__ENTRY_PREFIX_BYTES];
@@ -88,7 +87,7 @@ static enum smelt__read_state load_entry(int file, uint64_t offset, uint64_t siz
     return SMELT__READ_SOUND;
 }
 
-/* Turns the file's bytes into the entry, which takes them over as its cubin. */
+/* Decodes the file's bytes into the entry, which takes them over as its cubin. */
 static enum smelt__read_state take_entry(unsigned char *bytes, size_t size, const char *name,
                                          struct smelt__cache_entry *entry, const char **why) {
     char own_name[SMELT__FILE_NAME_BYTES];
@@ -101,7 +100,7 @@ static enum smelt__read_state take_entry(unsigned char *bytes, size_t size, cons
             entry->compiled.cubin = bytes;
             return SMELT__READ_SOUND;
         }
-        *why = "it is another kernel's";
+        *why = "its name is another kernel's";
         state = SMELT__ENTRY_DAMAGED;
     }
     free(bytes);
@@ -116,23 +115,23 @@ enum smelt__read_state smelt__entry_read(int file, uint64_t offset, uint64_t siz
     return state == SMELT__READ_SOUND ? take_entry(bytes, (size_t)size, name, entry, why) : state;
 }
 
-/* A hit renews the entry's place in the order of eviction: its modification time, since access
- * times are mostly not kept. Not more often than this, to spare a shared file system; a time in the
- * future is renewed too. Clocks that differ cost extra renewals, nothing else. */
+/* A hit renews the entry's modification time, by which eviction sorts (access times are often not
+ * kept); at most once in RENEW_SECONDS, to spare a shared file system. Times in the future are
+ * renewed too. Differing clocks only cost extra renewals. */
 static void renew(int file, const struct stat *status) {
     enum { RENEW_SECONDS = 600 };
     const struct timespec now[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}};
     time_t age = time(NULL) - status->st_mtim.tv_sec;
 
     if (age > RENEW_SECONDS || age < -RENEW_SECONDS)
-        (void)futimens(file, now); /* a read-only file system, root's entry: it ages then */
+        (void)futimens(file, now); /* fails, harmlessly, on read-only mounts and root's entries */
 }
 
 enum smelt__read_state smelt__file_read(int subfolder, const char *name, bool readonly, bool use,
                                         struct smelt__cache_entry *entry, const char **why) {
     struct stat status;
     enum smelt__read_state state = SMELT__READ_BAD;
-    /* O_NONBLOCK: a FIFO planted here must not stop us. */
+    /* O_NONBLOCK: a FIFO placed here must not block. */
     int file = openat(subfolder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
     *why = "";
@@ -157,7 +156,7 @@ enum smelt__read_state smelt__file_read(int subfolder, const char *name, bool re
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* Its name cannot come from the process id: nodes share folders. */
+/* A random name: process ids repeat among nodes that share the folder. */
 int smelt__temporary_create(int subfolder, char name[SMELT__FILE_NAME_BYTES]) {
     enum { TRIES = 4 };
     uint64_t random[2];
@@ -196,7 +195,7 @@ int smelt__folder_now(int folder, struct timespec *now) {
     return error ? -1 : 0;
 }
 
-/* rename(2), also over an empty folder that stands where the entry belongs. */
+/* rename(2) that also replaces an empty folder. */
 static int rename_over(int subfolder, const char *from, const char *to) {
     if (renameat(subfolder, from, subfolder, to) == 0)
         return 0;
@@ -225,7 +224,7 @@ int smelt__file_write(int subfolder, const char *name, const struct smelt__cache
     result = 0;
 out:
     error = errno;
-    /* NFS reports a full disk or quota here at the latest. The descriptor is gone either way. */
+    /* NFS may report a full disk or quota only here. The descriptor is closed either way. */
     if (close(file) != 0 && result == 0) {
         error = errno;
         result = -1;
@@ -242,7 +241,7 @@ out:
 
 /* ---- finding ------------------------------------------------------------------------------- */
 
-/* A stream over a folder's names that leaves the folder's own descriptor to its owner. */
+/* Lists a folder without consuming the caller's descriptor. */
 static DIR *list_folder(int folder) {
     int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
     DIR *names = copy < 0 ? NULL : fdopendir(copy);
@@ -269,7 +268,7 @@ int smelt__subfolder_each(int folder, const char *digits, bool readonly, smelt__
     int result = 0;
 
     found.subfolder = smelt__subfolder_open(folder, digits, readonly, false);
-    if (found.subfolder < 0) /* gone, a stray file, not to be trusted: nothing of ours */
+    if (found.subfolder < 0) /* gone, not a folder, or not trusted */
         return 0;
     names = list_folder(found.subfolder);
     if (!names) {
@@ -331,7 +330,7 @@ int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT
         int at = count;
         if (strncmp(name, prefix, strlen(prefix)) != 0 || !smelt__cache_name_is_entry(name))
             continue;
-        /* Insertion into the descending list; what falls off its end is the smallest. */
+        /* Insert into the descending list; the smallest name drops out. */
         while (at > 0 && strcmp(names[at - 1], name) < 0)
             at--;
         if (at == limit)
@@ -339,7 +338,7 @@ int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT
         if (count < limit)
             count++;
         memmove(names + at + 1, names + at, (size_t)(count - at - 1) * sizeof *names);
-        memcpy(names[at], name, strlen(name) + 1); /* an entry's name: its length is known */
+        memcpy(names[at], name, strlen(name) + 1); /* fits: it is an entry's name */
     }
     closedir(stream);
     return count;

@@ -1,6 +1,6 @@
 /*
- * Names: of a kernel (its key), of a compiler, and of the file that holds what the one made of the
- * other. No path, time stamp, host name or install location enters any of them.
+ * Names of kernels (keys), of compilers, and of entries' files. No path, time stamp, host name or
+ * install location enters any of them.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 
 #include "runtime/cache/internal.h"
 
-/* Three hashes of one input: the file's name, and the two halves of the digest that tells apart
- * kernels whose names collide. Seeds are arbitrary and part of the format. */
+/* Three hashes of one input: the file's name, and the two halves of the digest that distinguishes
+ * kernels whose names collide. The seeds are arbitrary and part of the format. */
 enum { HASHES = 3 };
 static const uint64_t hash_seeds[HASHES] = {0, 0x736d656c74206b31u, 0x9e3779b97f4a7c15u};
 
@@ -35,7 +35,7 @@ static void hash_number(struct key_hash *hash, uint64_t number) {
     hash_bytes(hash, bytes, sizeof bytes);
 }
 
-/* The length in front keeps ("ab", "c") and ("a", "bc") apart. */
+/* The length prefix distinguishes ("ab", "c") from ("a", "bc"). */
 static void hash_field(struct key_hash *hash, const void *bytes, size_t count) {
     hash_number(hash, count);
     hash_bytes(hash, bytes, count);
@@ -56,8 +56,8 @@ void smelt__cache_key_make(struct smelt__cache_key *key, const char *source, siz
     uint64_t option_count = 0;
 
     memset(key, 0, sizeof *key);
-    /* Resetting with a seed looks at what the state held before: stale bytes could pass for this
-     * seed, whose secret would then not be derived. */
+    /* A reset with a seed compares it with the state's old one: stale bytes equal to the seed would
+     * skip the derivation of its secret. */
     memset(&hash, 0, sizeof hash);
     for (int i = 0; i < HASHES; i++)
         XXH3_128bits_reset_withSeed(&hash.state[i], hash_seeds[i]);
@@ -122,7 +122,7 @@ static int hex_digit(char digit) {
 
 void smelt__cache_binary_of_name(const char *name, unsigned char binary[32]) {
     for (int i = 0; i < 32; i++) {
-        const char *digits = name + 2 * i + (i >= 16); /* the '-' stands between */
+        const char *digits = name + 2 * i + (i >= 16); /* skips the '-' */
         binary[i] = (unsigned char)(hex_digit(digits[0]) << 4 | hex_digit(digits[1]));
     }
 }

@@ -1,17 +1,17 @@
 /*
- * The right to compile one kernel: an open-file-description lock on one byte, at a hash of the key,
- * of a lock file that is never unlinked. It only saves work. The kernel frees it when its holder
- * dies, however that happens; whoever cannot have it in time, or stands on a file system without
- * locks, compiles all the same.
+ * The lock of one kernel: an open-file-description lock on one byte, at a hash of the key, of a
+ * lock file that is never unlinked. It only saves work. The operating system releases it when its
+ * holder dies. A process that cannot get it in time, or whose file system has no locks, compiles
+ * anyway.
  *
- * Where. Scope `local` is one compile per node: /tmp/smelt-<uid>/lock, 0700 and ours, else the
- * cache folder. (XDG_RUNTIME_DIR would be the other candidate; but batch jobs of one user on one
- * node see it or not, and then two halves of a job would not see each other.) Scope `shared` is the
+ * Scope. `local` is one compilation per node: /tmp/smelt-<uid>/lock, if that folder is ours with
+ * mode 0700, else the cache folder. (XDG_RUNTIME_DIR is not used because some of a user's batch
+ * jobs on a node see it and others do not; they would not see each other's locks.) `shared` is the
  * lock file in the cache folder.
  *
  * Forks. Such locks belong to the open file, so a forked child would keep its parent's locks alive.
- * Every lock's descriptor is therefore noted in a table from before it exists until it is closed,
- * and the child closes what stands there.
+ * A table therefore lists every lock's descriptor from before it is opened until it is closed, and
+ * the child closes all of them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +95,7 @@ void smelt__cache_lock_release(int fd) {
         return;
     pthread_mutex_lock(&table_mutex);
     slot = table_find(fd + 1);
-    /* Not there: this is a forked child, the number may be somebody else's file by now. */
+    /* Not in the table: this is a forked child, whose descriptor may be another file by now. */
     if (slot >= 0) {
         table[slot] = 0;
         close(fd);
@@ -105,7 +105,7 @@ void smelt__cache_lock_release(int fd) {
 
 /* ---- the lock file and its bytes ----------------------------------------------------------- */
 
-/* The node's own folder, when it is ours alone; else -1. */
+/* The node's lock folder if only this user can access it; else -1. */
 static int node_folder_open(void) {
     char path[64];
     struct stat status;
@@ -124,7 +124,7 @@ static int node_folder_open(void) {
     return folder;
 }
 
-/* What a lock stands for. The cache folder is part of it: several caches share the node's file. */
+/* Hashed to the lock's byte. The cache folder is included: several caches share the node's file. */
 struct lock_subject {
     uint64_t device, inode;
     char name[SMELT__FILE_NAME_BYTES];
@@ -134,7 +134,7 @@ int smelt__lock_file_open(struct smelt__cache *cache, const char *name, off_t *o
     char why[512];
     struct stat status;
     struct lock_subject subject;
-    int file = -1, error, place = -1;
+    int file = -1, error, node = -1;
     int folder = smelt__folder_open(cache->folder, false, why, sizeof why);
 
     if (folder < 0)
@@ -148,15 +148,15 @@ int smelt__lock_file_open(struct smelt__cache *cache, const char *name, off_t *o
     *offset = (off_t)(smelt__cache_hash(&subject, sizeof subject) & INT64_C(0x3fffffffffffffff));
 
     if (cache->lock_mode != SMELT_CACHE_LOCK_SHARED)
-        place = node_folder_open();
-    if (place >= 0)
-        file = table_open(place);
+        node = node_folder_open();
+    if (node >= 0)
+        file = table_open(node);
     if (file < 0)
         file = table_open(folder);
 out:
     error = errno;
-    if (place >= 0)
-        close(place);
+    if (node >= 0)
+        close(node);
     close(folder);
     errno = error;
     return file;

@@ -1,4 +1,4 @@
-/* Looking a kernel up, through both layers. Whatever is wrong is a miss and a line in the log. */
+/* Lookup of a kernel in both layers. Any fault is a miss and a line in the log. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +7,15 @@
 #include "runtime/cache/archive.h"
 #include "runtime/cache/internal.h"
 
-enum { COMPILERS = 16 }; /* whose entries of one key are tried */
+enum { COMPILERS = 16 }; /* entries of one key that are tried */
 
 struct lookup {
     struct smelt__cache *cache;
     const struct smelt__cache_key *key;
     const struct smelt__compiler_id *compiler;
     struct smelt__compiled *compiled;
-    bool readonly; /* the layer looked at */
-    bool any;      /* any compiler's entry will do */
+    bool readonly; /* which layer */
+    bool any;      /* accept any compiler's entry */
     bool polling;
 };
 
@@ -32,7 +32,7 @@ static bool compilers_equal(const struct smelt__compiler_id *a,
            memcmp(a->build_ids, b->build_ids, sizeof a->build_ids) == 0;
 }
 
-/* The folder, or the exported file, that is looked into. */
+/* The layer's folder or archive. */
 static const char *layer_of(const struct lookup *lookup) {
     return lookup->readonly ? lookup->cache->readonly
                             : smelt__cache_root(lookup->cache, lookup->key->output);
@@ -47,7 +47,7 @@ static void note_bad(const struct lookup *lookup, const char *name, const char *
                      "cache: %s/%.2s/%s is not used: %s", layer_of(lookup), name, name, why);
 }
 
-/* What was read under `name`, if it is what is looked for. */
+/* Takes the entry read under `name` if its key and compiler match. */
 static enum smelt__read_state take_entry(const struct lookup *lookup, enum smelt__read_state state,
                                          struct smelt__cache_entry *entry, const char *name,
                                          const char *why) {
@@ -55,7 +55,8 @@ static enum smelt__read_state take_entry(const struct lookup *lookup, enum smelt
         note_bad(lookup, name, why);
     if (state != SMELT__READ_SOUND)
         return state;
-    /* Two inputs with one hash (or, exact, two builds of which the name holds 112 bits): a miss. */
+    /* Two inputs with equal hashes, or two builds of a compiler that agree in the 112 bits of the
+     * name: a miss. */
     if (!keys_equal(&entry->key, lookup->key) ||
         (!lookup->any && !compilers_equal(&entry->compiler, lookup->compiler))) {
         free(entry->compiled.cubin);
@@ -65,8 +66,8 @@ static enum smelt__read_state take_entry(const struct lookup *lookup, enum smelt
     return SMELT__READ_SOUND;
 }
 
-static enum smelt__read_state look_at_file(const struct lookup *lookup, int subfolder,
-                                           const char *name) {
+static enum smelt__read_state try_file(const struct lookup *lookup, int subfolder,
+                                       const char *name) {
     struct smelt__cache_entry entry;
     const char *why;
     enum smelt__read_state state =
@@ -75,9 +76,9 @@ static enum smelt__read_state look_at_file(const struct lookup *lookup, int subf
     return take_entry(lookup, state, &entry, name, why);
 }
 
-/* The entries of the key, newest compiler first, but for `exact`, which was looked at. */
-static enum smelt__read_state look_at_others(const struct lookup *lookup, int subfolder,
-                                             const char *exact) {
+/* Tries the key's entries, newest compiler first, except `exact`, which was tried before. */
+static enum smelt__read_state try_other_compilers(const struct lookup *lookup, int subfolder,
+                                                  const char *exact) {
     char prefix[SMELT__FILE_NAME_BYTES], names[COMPILERS][SMELT__FILE_NAME_BYTES];
     int count;
 
@@ -87,16 +88,16 @@ static enum smelt__read_state look_at_others(const struct lookup *lookup, int su
         enum smelt__read_state state;
         if (exact && strcmp(names[i], exact) == 0)
             continue;
-        state = look_at_file(lookup, subfolder, names[i]);
+        state = try_file(lookup, subfolder, names[i]);
         if (state == SMELT__READ_SOUND || state == SMELT__READ_STALE)
             return state;
     }
     return SMELT__READ_ABSENT;
 }
 
-static enum smelt__read_state look_at_record(const struct lookup *lookup,
-                                             const struct smelt__archive *archive,
-                                             const struct smelt__archive_record *record) {
+static enum smelt__read_state try_record(const struct lookup *lookup,
+                                         const struct smelt__archive *archive,
+                                         const struct smelt__archive_record *record) {
     char name[SMELT__FILE_NAME_BYTES];
     struct smelt__cache_entry entry;
     const char *why;
@@ -108,8 +109,8 @@ static enum smelt__read_state look_at_record(const struct lookup *lookup,
 }
 
 /* This compiler's entry, else the newest of the others, as in a folder. */
-static enum smelt__read_state look_into_archive(const struct lookup *lookup,
-                                                const struct smelt__archive *archive) {
+static enum smelt__read_state search_archive(const struct lookup *lookup,
+                                             const struct smelt__archive *archive) {
     enum smelt__read_state state = SMELT__READ_ABSENT;
     struct smelt__archive_record record;
     unsigned char exact[32], newest[32];
@@ -120,7 +121,7 @@ static enum smelt__read_state look_into_archive(const struct lookup *lookup,
         at = smelt__archive_bisect(archive, exact);
         if (at > 0 && smelt__archive_record(archive, (uint64_t)at - 1, &record) == 0 &&
             memcmp(record.name, exact, sizeof exact) == 0)
-            state = look_at_record(lookup, archive, &record);
+            state = try_record(lookup, archive, &record);
     }
     smelt__cache_binary_name(lookup->key, NULL, newest);
     at = state == SMELT__READ_SOUND ? 0 : smelt__archive_bisect(archive, newest);
@@ -129,12 +130,12 @@ static enum smelt__read_state look_into_archive(const struct lookup *lookup,
             memcmp(record.name, newest, 16) != 0)
             break;
         if (memcmp(record.name, exact, sizeof exact) != 0)
-            state = look_at_record(lookup, archive, &record);
+            state = try_record(lookup, archive, &record);
     }
     return state;
 }
 
-static enum smelt__read_state look_at_archive(const struct lookup *lookup) {
+static enum smelt__read_state try_archive(const struct lookup *lookup) {
     struct smelt__cache *cache = lookup->cache;
     struct smelt__archive archive;
     enum smelt__read_state state;
@@ -148,12 +149,12 @@ static enum smelt__read_state look_at_archive(const struct lookup *lookup) {
                                    "cache: the read-only layer is bypassed: %s", why);
         return SMELT__READ_ABSENT;
     }
-    state = look_into_archive(lookup, &archive);
+    state = search_archive(lookup, &archive);
     smelt__archive_close(&archive);
     return state;
 }
 
-static enum smelt__read_state look_at_layer_once(const struct lookup *lookup) {
+static enum smelt__read_state search_layer_once(const struct lookup *lookup) {
     struct smelt__cache *cache = lookup->cache;
     enum smelt__read_state state = SMELT__READ_ABSENT;
     char why[512], name[SMELT__FILE_NAME_BYTES];
@@ -164,7 +165,7 @@ static enum smelt__read_state look_at_layer_once(const struct lookup *lookup) {
         if (errno == ESTALE)
             return SMELT__READ_STALE;
         if (lookup->readonly && errno == ENOTDIR)
-            return look_at_archive(lookup);
+            return try_archive(lookup);
         if (why[0] != '\0')
             smelt__cache_warn_once(cache,
                                    lookup->readonly ? SMELT__WARNED_READONLY : SMELT__WARNED_FOLDER,
@@ -178,24 +179,25 @@ static enum smelt__read_state look_at_layer_once(const struct lookup *lookup) {
         if (errno == ESTALE)
             state = SMELT__READ_STALE;
         else if (errno != ENOENT)
-            note_bad(lookup, name, "its folder is not one of ours");
+            note_bad(lookup, name, "its folder is not trusted");
     } else {
         if (lookup->compiler)
-            state = look_at_file(lookup, subfolder, name);
+            state = try_file(lookup, subfolder, name);
         if (lookup->any && state != SMELT__READ_SOUND && state != SMELT__READ_STALE)
-            state = look_at_others(lookup, subfolder, lookup->compiler ? name : NULL);
+            state = try_other_compilers(lookup, subfolder, lookup->compiler ? name : NULL);
         close(subfolder);
     }
     close(folder);
     return state;
 }
 
-/* A stale NFS handle means that the file was replaced under us: begin again, but not for ever. */
-static bool look_at_layer(const struct lookup *lookup) {
+/* A stale NFS handle means that the file was replaced meanwhile: retry, a limited number of times.
+ */
+static bool search_layer(const struct lookup *lookup) {
     enum { TRIES = 3 };
 
     for (int i = 0; i < TRIES; i++) {
-        enum smelt__read_state state = look_at_layer_once(lookup);
+        enum smelt__read_state state = search_layer_once(lookup);
         if (state != SMELT__READ_STALE)
             return state == SMELT__READ_SOUND;
     }
@@ -203,7 +205,7 @@ static bool look_at_layer(const struct lookup *lookup) {
     return false;
 }
 
-/* Never 0, which marks a free place in the ring. */
+/* Never 0, which marks a free slot. */
 static uint64_t refused_mark(const struct smelt__cache_key *key) {
     return smelt__cache_hash(key, sizeof *key) | 1;
 }
@@ -237,12 +239,12 @@ int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key 
     if (cache->readonly[0] != '\0' && key->output != SMELT__OUTPUT_EMULATED &&
         !is_refused(cache, key)) {
         lookup.readonly = lookup.any = true;
-        hit = look_at_layer(&lookup);
+        hit = search_layer(&lookup);
     }
     if (!hit && smelt__cache_is_writable(cache)) {
         lookup.readonly = false;
         lookup.any = compiler == NULL;
-        hit = look_at_layer(&lookup);
+        hit = search_layer(&lookup);
     }
     if (hit) {
         smelt__cache_count_hit(cache, key->output, lookup.readonly, compiled->compile_seconds);

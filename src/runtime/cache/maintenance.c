@@ -1,7 +1,7 @@
 /*
- * Looking after the writable layer: counting, walking, verifying, pruning, clearing. Unlike lookups
- * and stores these fail with a status and a message. What removes takes the emulator's kernels,
- * too.
+ * Maintenance of the writable layer: statistics, walk, verify, prune, clear. Unlike lookups and
+ * stores these fail with a status and a message. Calls that remove entries also remove the
+ * emulator's.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +101,7 @@ static int count_readonly_found(void *user, const struct smelt__found *found) {
     return 0;
 }
 
-/* What is wrong with it is no failure of the call. */
+/* A fault of the read-only layer is reported in `why` and does not fail the call. */
 static void count_readonly(const struct smelt__cache *cache, char why[SMELT__CACHE_PROBLEM],
                            smelt_cache_stats *stats) {
     const char *path = cache->readonly;
@@ -153,12 +153,13 @@ struct walk {
     int ended; /* by the caller's function */
 };
 
-static int give(struct walk *walk, const char *path, const smelt_kernel_info *info) {
+static int report(struct walk *walk, const char *path, const smelt_kernel_info *info) {
     walk->ended = walk->each(walk->user, path, info) != 0;
     return walk->ended;
 }
 
-static int give_sound(struct walk *walk, const char *path, const struct smelt__cache_entry *entry) {
+static int report_valid(struct walk *walk, const char *path,
+                        const struct smelt__cache_entry *entry) {
     const struct smelt__compiled *compiled = &entry->compiled;
     char key[33];
     const smelt_kernel_info info = {.size = sizeof info,
@@ -177,11 +178,11 @@ static int give_sound(struct walk *walk, const char *path, const struct smelt__c
                                     .cubin_bytes = compiled->cubin_bytes,
                                     .kept = 1};
     smelt__cache_key_hex(&entry->key, key);
-    return give(walk, path, &info);
+    return report(walk, path, &info);
 }
 
-static int give_unsound(struct walk *walk, const struct smelt__found *found,
-                        enum smelt__read_state state, const char *why) {
+static int report_invalid(struct walk *walk, const struct smelt__found *found,
+                          enum smelt__read_state state, const char *why) {
     char key[33], error[4096 + 512]; /* a path and a reason */
     const smelt_kernel_info info = {.size = sizeof info,
                                     .spec = "",
@@ -194,7 +195,7 @@ static int give_unsound(struct walk *walk, const struct smelt__found *found,
                                                                            : SMELT_ERROR_CACHE};
     snprintf(key, sizeof key, "%.32s", found->name);
     snprintf(error, sizeof error, "%s: %s", found->path, why);
-    return give(walk, found->path, &info);
+    return report(walk, found->path, &info);
 }
 
 static int walk_found(void *user, const struct smelt__found *found) {
@@ -210,9 +211,10 @@ static int walk_found(void *user, const struct smelt__found *found) {
     if (state == SMELT__READ_ABSENT) /* evicted since it was listed */
         return 0;
     if (state != SMELT__READ_SOUND)
-        return give_unsound(walk, found, state, why);
-    /* An emulated kernel here comes from an older smelt and is never looked up any more. */
-    result = entry.key.output == SMELT__OUTPUT_EMULATED ? 0 : give_sound(walk, found->path, &entry);
+        return report_invalid(walk, found, state, why);
+    /* Older versions of smelt stored emulated kernels here; they are never looked up. */
+    result =
+        entry.key.output == SMELT__OUTPUT_EMULATED ? 0 : report_valid(walk, found->path, &entry);
     free(entry.compiled.cubin);
     return result;
 }
@@ -225,7 +227,7 @@ smelt_status smelt__cache_walk(struct smelt__cache *cache, smelt_cache_entry_fun
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
     smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, walk_found, &walk);
     return status == SMELT_OK && walk.ended
-               ? smelt__fail(SMELT_ERROR_CANCELLED, "the caller's function ended the walk")
+               ? smelt__fail(SMELT_ERROR_CANCELLED, "the caller's function stopped the walk")
                : status;
 }
 
@@ -253,7 +255,7 @@ static int verify_found(void *user, const struct smelt__found *found) {
         counts->sound++;
         free(entry.compiled.cubin);
     }
-    /* Not what a store healed a moment ago. */
+    /* Keep it if a store has replaced it since. */
     if (state == SMELT__READ_BAD &&
         fstatat(found->subfolder, found->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
         now.st_ino == found->status.st_ino && remove_found(found))
@@ -298,7 +300,7 @@ smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed) {
 
 /* ---- pruning ------------------------------------------------------------------------------- */
 
-/* Another process that evicts is let finish, but not waited for longer than it should take. */
+/* Waits for another process's eviction, but not longer than one should take. */
 static void wait_for_evictor(struct smelt__cache *cache, int *lock) {
     enum { TRIES = 50, PAUSE_NS = 10000000 };
     const struct timespec pause = {.tv_nsec = PAUSE_NS};

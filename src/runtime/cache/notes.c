@@ -1,4 +1,4 @@
-/* What a cache says, and what it counts in memory. */
+/* Warnings of a cache, and its counts in memory. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,10 +28,10 @@ void smelt__cache_count(struct smelt__cache *cache, enum smelt__output output,
 
 void smelt__cache_count_hit(struct smelt__cache *cache, enum smelt__output output, bool readonly,
                             double compile_seconds) {
-    enum { MOST_SECONDS = 86400 }; /* the figure is a file's: whatever it says */
+    enum { MAX_SECONDS = 86400 }; /* read from a file, so not trusted */
 
     smelt__cache_count(cache, output, readonly ? SMELT__COUNT_READONLY_HITS : SMELT__COUNT_HITS, 1);
-    if (isfinite(compile_seconds) && compile_seconds > 0 && compile_seconds < MOST_SECONDS)
+    if (isfinite(compile_seconds) && compile_seconds > 0 && compile_seconds < MAX_SECONDS)
         smelt__cache_count(cache, output, SMELT__COUNT_SAVED_MS, (uint64_t)(1e3 * compile_seconds));
 }
 

@@ -1,5 +1,5 @@
-/* Storing an entry, and removing one that the driver refused. A failure is a message and -1: the
- * kernel is used all the same. */
+/* Storing an entry, and removing one that the driver refused. A failure is logged and returned as
+ * -1; the kernel can be used all the same. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "runtime/cache/internal.h"
 
-/* Opens the layer for writing, making it again should it have been deleted since. */
+/* Opens the layer for writing, creating it if needed. */
 static int open_for_store(const char *root, char *why, size_t why_bytes) {
     int folder = smelt__folder_make(root, why, why_bytes);
 
@@ -25,11 +25,12 @@ int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cac
     int folder, subfolder, result = -1;
 
     if (bytes == 0 || bytes > SMELT__CUBIN_MAX_BYTES) {
-        snprintf(why, why_bytes, "its size is 0 or above 64 MiB");
+        snprintf(why, why_bytes, "its size, %llu bytes, is 0 or above 64 MiB",
+                 (unsigned long long)bytes);
         return -1;
     }
     if (smelt__output_of(entry->compiled.cubin, entry->compiled.cubin_bytes) != entry->key.output) {
-        snprintf(why, why_bytes, "%s was to be stored as %s",
+        snprintf(why, why_bytes, "the compiler's output is %s, expected was %s",
                  smelt__output_name(
                      smelt__output_of(entry->compiled.cubin, entry->compiled.cubin_bytes)),
                  smelt__output_name(entry->key.output));
@@ -63,18 +64,20 @@ int smelt__cache_store(struct smelt__cache *cache, const struct smelt__cache_key
 
     snprintf(why, SMELT__CACHE_WHY, "%s",
              cache && !cache->disabled
-                 ? "what SMELT_EMU_SOURCE, SMELT_EMU_CFLAGS or SMELT_EMU_KEEP made is not kept"
-                 : "the cache is switched off");
+                 ? "kernels made with SMELT_EMU_SOURCE, SMELT_EMU_CFLAGS or SMELT_EMU_KEEP are "
+                   "not stored"
+                 : "the cache is disabled");
     if (!smelt__cache_serves(cache, key->output))
         return -1;
     snprintf(why, SMELT__CACHE_WHY, "%s", cache->problem);
-    if (cache->problem[0] != '\0') /* said when the cache was opened */
+    if (cache->problem[0] != '\0') /* logged when the cache was opened */
         return -1;
     entry = (struct smelt__cache_entry){.key = *key, .compiler = *compiler, .compiled = *compiled};
     result = smelt__cache_store_entry(cache, &entry, why, SMELT__CACHE_WHY);
     if (result != 0) {
         smelt__cache_count(cache, key->output, SMELT__COUNT_ERRORS, 1);
-        smelt__cache_warn_once(cache, SMELT__WARNED_STORE, "cache: a kernel is not kept: %s", why);
+        smelt__cache_warn_once(cache, SMELT__WARNED_STORE, "cache: a kernel is not stored: %s",
+                               why);
     }
     smelt__counters_record(cache);
     return result;
@@ -95,11 +98,12 @@ void smelt__cache_forget(struct smelt__cache *cache, const struct smelt__cache_k
     smelt__cache_file_name(key, compiler, name);
     if (folder >= 0)
         subfolder = smelt__subfolder_open(folder, name, false, false);
-    /* Without a compiler the refused entry was the newest one's. */
+    /* Without a compiler, the refused entry was the newest compiler's. */
     if (subfolder >= 0 && !compiler && smelt__subfolder_list(subfolder, name, &newest, 1) == 1)
         memcpy(name, newest, sizeof name);
     if (subfolder >= 0 && unlinkat(subfolder, name, 0) == 0)
-        smelt__log_write(&cache->log, SMELT_LOG_INFO, "cache: removed %s, which was refused", name);
+        smelt__log_write(&cache->log, SMELT_LOG_INFO, "cache: removed %s, which the driver refused",
+                         name);
     if (subfolder >= 0)
         close(subfolder);
     if (folder >= 0)

@@ -1,6 +1,6 @@
 /*
- * Export of a cache into one file (archive.c), import of such a file or of a folder that is a
- * layer, and the tuning file that travels with either.
+ * Export of a cache into one file (archive.c), import of such a file or of a layer's folder, and
+ * the tuning file that both may contain.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "runtime/cache/archive.h"
 #include "runtime/tuning/file.h"
 
-/* The layers an export takes from: of entries with one name the first layer's. */
+/* The layers that an export reads; of entries with equal names the first layer's is taken. */
 enum layer { WRITABLE, READONLY_FOLDER, READONLY_ARCHIVE };
 
 struct item {
@@ -28,21 +28,21 @@ struct export {
     int folder, readonly; /* -1: there is none */
     struct smelt__archive archive;
     struct item *items;
-    size_t count, room;
+    size_t count, capacity;
     enum layer listing;
     smelt_cache_transfer *result;
 };
 
-/* ---- what there is to export --------------------------------------------------------------- */
+/* ---- listing the entries ------------------------------------------------------------------- */
 
 static int add_item(struct export *export, const struct item *item) {
-    if (export->count == export->room) {
-        size_t room = export->room ? 2 * export->room : 256;
-        struct item *grown = realloc(export->items, room * sizeof *grown);
+    if (export->count == export->capacity) {
+        size_t capacity = export->capacity ? 2 * export->capacity : 256;
+        struct item *grown = realloc(export->items, capacity * sizeof *grown);
         if (!grown)
             return -1;
         export->items = grown;
-        export->room = room;
+        export->capacity = capacity;
     }
     export->items[export->count++] = *item;
     return 0;
@@ -111,7 +111,7 @@ static smelt_status list_layers(struct export *export) {
     if (status == SMELT_OK && cache->readonly[0] != '\0')
         status = list_readonly(export);
     if (status == SMELT_OK && export->count > SMELT__ARCHIVE_MOST_ENTRIES)
-        status = smelt__fail(SMELT_ERROR_CACHE, "there are %zu entries; a file holds %d",
+        status = smelt__fail(SMELT_ERROR_CACHE, "there are %zu entries; an export holds at most %d",
                              export->count, SMELT__ARCHIVE_MOST_ENTRIES);
     if (export->count > 0)
         qsort(export->items, export->count, sizeof *export->items, compare_items);
@@ -125,7 +125,7 @@ static enum smelt__read_state read_from_folder(int folder, bool readonly, const 
     int subfolder = smelt__subfolder_open(folder, name, readonly, false);
     enum smelt__read_state state;
 
-    *why = "its folder is not one of ours";
+    *why = "its folder is missing or not trusted";
     if (subfolder < 0)
         return SMELT__READ_FAILED;
     state = smelt__file_read(subfolder, name, readonly, false, entry, why);
@@ -142,9 +142,9 @@ static enum smelt__read_state read_item(const struct export *export, const struc
                             item->layer == READONLY_FOLDER, name, entry, why);
 }
 
-/* Counts and reports what is passed over. */
-static void pass_over(struct smelt__cache *cache, enum smelt__read_state state, const char *where,
-                      const char *name, const char *why, smelt_cache_transfer *result) {
+/* Counts and logs an entry that is skipped. */
+static void skip_entry(struct smelt__cache *cache, enum smelt__read_state state, const char *where,
+                       const char *name, const char *why, smelt_cache_transfer *result) {
     if (state == SMELT__READ_ABSENT) /* evicted since it was listed */
         return;
     if (state == SMELT__READ_FOREIGN)
@@ -152,12 +152,12 @@ static void pass_over(struct smelt__cache *cache, enum smelt__read_state state, 
     else
         result->damaged++;
     smelt__log_write(&cache->log, state == SMELT__READ_FOREIGN ? SMELT_LOG_INFO : SMELT_LOG_WARNING,
-                     "cache: %s: %s is passed over: %s", where, name, why);
+                     "cache: %s: %s is skipped: %s", where, name, why);
 }
 
 /* ---- export -------------------------------------------------------------------------------- */
 
-/* A new file beside `path`, readable by whom the process's mask lets. -1 with errno. */
+/* Creates a new file beside `path`, with the umask's permissions. -1 with errno. */
 static int create_beside(const char *path, char **temporary) {
     uint64_t random = 0;
 
@@ -169,8 +169,8 @@ static int create_beside(const char *path, char **temporary) {
     return open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 }
 
-/* What stands at `path` that an export may not take the place of, or NULL: all but a file. A device
- * would be gone, and behind a link is another file than was named. */
+/* Why an export may not replace the file at `path`, or NULL. Only a regular file may be replaced: a
+ * device would be lost, and a symbolic link leads to another file than the one named. */
 static const char *target_fault(const char *path) {
     struct stat status;
 
@@ -197,12 +197,12 @@ static int write_entries(struct export *export, struct smelt__archive_writer *wr
         smelt__cache_name_of_binary(item->name, name);
         state = read_item(export, item, name, &entry, &why);
         if (state != SMELT__READ_SOUND) {
-            pass_over(export->cache, state,
-                      item->layer == WRITABLE ? export->cache->folder : export->cache->readonly,
-                      name, why, export->result);
+            skip_entry(export->cache, state,
+                       item->layer == WRITABLE ? export->cache->folder : export->cache->readonly,
+                       name, why, export->result);
             continue;
         }
-        /* An older smelt kept the emulator's kernels among the others. */
+        /* Older versions stored the emulator's kernels among the others. */
         result =
             entry.key.output == SMELT__OUTPUT_EMULATED ? 0 : smelt__archive_add(writer, &entry);
         free(entry.compiled.cubin);
@@ -262,7 +262,7 @@ smelt_status smelt__cache_export(struct smelt__cache *cache, const char *path, c
 
 /* ---- the tuning file ----------------------------------------------------------------------- */
 
-/* The bytes there, with a NUL behind them. 0 or -1 with errno. */
+/* Reads `bytes` bytes and appends a NUL. 0 or -1 with errno. */
 static int take_text(int file, uint64_t offset, uint64_t bytes, char **text, size_t *length) {
     *text = malloc((size_t)bytes + 1);
     if (!*text)
@@ -291,7 +291,7 @@ static int archive_tuning(const struct smelt__archive *archive, char **text, siz
     return -1;
 }
 
-/* Of a folder that is a layer. None is no error. */
+/* The tuning file of a layer's folder; a missing one is no error. */
 static int folder_tuning(const char *folder, char **text, size_t *bytes,
                          struct smelt__message *message) {
     char *path;
@@ -316,7 +316,7 @@ int smelt__cache_archive_tuning(struct smelt__cache *cache, char **text, size_t 
     if (cache->readonly[0] == '\0' || stat(cache->readonly, &status) != 0 ||
         !S_ISREG(status.st_mode))
         return 0;
-    /* An archive that cannot be used is warned of by the first lookup. */
+    /* The first lookup warns about an archive that cannot be used. */
     if (smelt__archive_open(cache->readonly, &archive, why, sizeof why) != 0)
         return 1;
     if (archive_tuning(&archive, text, bytes) != 0)
@@ -332,7 +332,7 @@ int smelt__cache_archive_tuning(struct smelt__cache *cache, char **text, size_t 
 struct import {
     struct smelt__cache *cache;
     const char *path;
-    int folder; /* of the cache; -1: there is none yet */
+    int folder; /* of the cache; -1: it does not exist yet */
     const struct smelt__archive *archive;
     smelt_cache_transfer *result;
     smelt_status status;
@@ -349,18 +349,18 @@ static bool is_present(const struct import *import, const char *name) {
     return true;
 }
 
-/* 0, or 1: storing failed, which ends the import. */
+/* 0; 1: storing failed, which stops the import. */
 static int import_entry(struct import *import, enum smelt__read_state state, const char *name,
                         struct smelt__cache_entry *entry, const char *why) {
     char failure[512];
     int result = 0;
 
     if (state != SMELT__READ_SOUND) {
-        pass_over(import->cache, state, import->path, name, why, import->result);
+        skip_entry(import->cache, state, import->path, name, why, import->result);
         return 0;
     }
     if (entry->key.output == SMELT__OUTPUT_EMULATED) {
-        /* Host code that an older smelt exported: it does not belong into the user's cache. */
+        /* Host code, exported by an older version; not for the user's cache. */
     } else if (is_present(import, name)) {
         import->result->present++;
     } else if (smelt__cache_store_entry(import->cache, entry, failure, sizeof failure) == 0) {
@@ -417,7 +417,7 @@ static smelt_status import_archive(struct import *import, char **tuning, size_t 
                         "%s holds %llu bytes, more than the cache's cap of %llu: raise "
                         "SMELT_CACHE_CAP, or name the file in SMELT_CACHE_READONLY_DIR",
                         import->path, (unsigned long long)archive.bytes, (unsigned long long)cap);
-    /* First the whole index, so that of a file that is not in order nothing is taken. */
+    /* Check the whole index first: nothing is imported from a damaged archive. */
     else if (smelt__archive_each(&archive, NULL, NULL, why, sizeof why) != 0 ||
              smelt__archive_each(&archive, import_record, import, why, sizeof why) < 0)
         status = smelt__fail(SMELT_ERROR_CACHE, "%s: %s", import->path, why);
@@ -455,7 +455,7 @@ smelt_status smelt__cache_import(struct smelt__cache *cache, const char *path, c
     *tuning = NULL;
     *tuning_bytes = 0;
     if (status == SMELT_OK && cache->disabled)
-        status = smelt__fail(SMELT_ERROR_CACHE, "the cache is switched off");
+        status = smelt__fail(SMELT_ERROR_CACHE, "the cache is disabled");
     if (status != SMELT_OK)
         goto out;
     source = smelt__folder_open(path, true, why, sizeof why);

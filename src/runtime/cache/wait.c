@@ -1,15 +1,16 @@
 /*
- * The right to compile one kernel: its lock, waited for with a look into the cache at each poll.
- * Whoever cannot have it in time compiles all the same.
+ * Acquires the lock of one kernel, with a cache lookup at each poll. A process that cannot get it
+ * in time compiles anyway.
  */
 #include <unistd.h>
 
 #include "runtime/cache/internal.h"
 
-/* Pauses grow from 1 ms to 25 ms (100 ms where each look is a round trip to a server), each of them
- * taken between half and whole, so that waiters do not march in step. */
+/* Pauses grow from 1 ms to 25 ms (100 ms with lock scope `shared`, where each poll is a round trip
+ * to a server). Each pause is random between half and all of that, so that waiters do not poll in
+ * lockstep. */
 struct waiting {
-    int64_t deadline_ns, pause_ns, longest_ns;
+    int64_t deadline_ns, pause_ns, max_pause_ns;
     uint64_t random;
 };
 
@@ -26,7 +27,7 @@ static struct waiting waiting_begin(const struct smelt__cache *cache, int file) 
     bool shared = cache->lock_mode == SMELT_CACHE_LOCK_SHARED;
     struct waiting waiting = {.deadline_ns = now + (int64_t)timeout_ms * 1000000,
                               .pause_ns = 1000000,
-                              .longest_ns = shared ? 100000000 : 25000000};
+                              .max_pause_ns = shared ? 100000000 : 25000000};
 
     waiting.random = ((uint64_t)now ^ (uint64_t)getpid() << 32 ^ (uint64_t)file) | 1;
     return waiting;
@@ -47,14 +48,14 @@ static bool waiting_pause(struct waiting *waiting) {
         pause = left;
     sleep.tv_sec = (time_t)(pause / 1000000000);
     sleep.tv_nsec = (long)(pause % 1000000000);
-    (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &sleep, NULL); /* a signal only makes us poll early */
+    (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &sleep, NULL); /* a signal only shortens the pause */
     waiting->pause_ns += waiting->pause_ns / 2;
-    if (waiting->pause_ns > waiting->longest_ns)
-        waiting->pause_ns = waiting->longest_ns;
+    if (waiting->pause_ns > waiting->max_pause_ns)
+        waiting->pause_ns = waiting->max_pause_ns;
     return true;
 }
 
-/* One key's lock while it is asked for. */
+/* A request for one key's lock. */
 struct request {
     struct smelt__cache *cache;
     const struct smelt__cache_key *key;
@@ -65,7 +66,8 @@ struct request {
     int file;
 };
 
-/* False when there is nothing to lock: no folder to share, orders to compile anew, no lock file. */
+/* False when no lock is needed or possible: the cache is unused or recompiles, or has no lock file.
+ */
 static bool request_begin(struct request *request) {
     struct smelt__cache *cache = request->cache;
 
@@ -81,7 +83,7 @@ static bool request_begin(struct request *request) {
 
 enum answer { ANSWER_HIT, ANSWER_LOCKED, ANSWER_BUSY, ANSWER_NO_LOCKS };
 
-/* First the lock, then the look: whoever has the lock has seen what its last holder left. */
+/* The lock first, then the lookup, so that the lock's holder sees its predecessor's entry. */
 static enum answer request_poll(const struct request *request) {
     int got = smelt__lock_byte(request->file, request->offset);
 
@@ -92,7 +94,7 @@ static enum answer request_poll(const struct request *request) {
     return got > 0 ? ANSWER_LOCKED : got == 0 ? ANSWER_BUSY : ANSWER_NO_LOCKS;
 }
 
-/* The lock if it was had; the file is closed else. 1 for a hit. */
+/* Keeps the lock if it was acquired, else closes the file. 1: a hit. */
 static int request_end(const struct request *request, enum answer answer,
                        struct smelt__cache_lock *lock) {
     if (answer == ANSWER_LOCKED)

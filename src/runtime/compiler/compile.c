@@ -1,4 +1,4 @@
-/* Source to cubin, and what the assembler reports about it. */
+/* Compiles source to a cubin and reads the assembler's report. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +7,14 @@
 #include "runtime/compiler/compile.h"
 #include "runtime/cubin.h"
 
-enum { SHOWN_LOG = 6000 }; /* bytes of a compiler's log that a message holds */
+enum { MAX_SHOWN_LOG = 6000 }; /* bytes of a compiler's log in a message */
 
 void smelt__compile_options(struct smelt__compile_options *options, const char *arch,
                             const char *debug) {
     snprintf(options->arch_option, sizeof options->arch_option, "--gpu-architecture=%s", arch);
     options->list[0] = options->arch_option;
     options->list[1] = "--std=c++17";
-    /* Registers and spills are known from the assembler's report only. */
+    /* Makes the assembler report registers and spills. */
     options->list[2] = "--ptxas-options=-v";
     options->list[3] = debug;
     options->count = debug ? 4 : 3;
@@ -35,7 +35,7 @@ static smelt_status call_failed(const struct smelt__nvrtc *nvrtc, const char *ca
                        nvrtc->minor, nvrtc->path, nvrtc->nvrtcGetErrorString(result));
 }
 
-/* The number that stands before `unit` in the text up to `end`; 0 when the unit is not there. */
+/* The number before `unit` in the text up to `end`; 0 without the unit. */
 static int number_before(const char *text, const char *end, const char *unit) {
     const char *at = memmem(text, (size_t)(end - text), unit, strlen(unit));
     if (!at)
@@ -46,7 +46,7 @@ static int number_before(const char *text, const char *end, const char *unit) {
     return digit < at ? (int)strtol(digit, NULL, 10) : 0;
 }
 
-/* Seconds of "Compile time = 491.181 ms"; 0 when that is not there. */
+/* Seconds from "Compile time = 491.181 ms"; 0 when it is missing. */
 static double read_time(const char *text, const char *end) {
     static const char heading[] = "Compile time = ";
     const char *at = memmem(text, (size_t)(end - text), heading, sizeof heading - 1);
@@ -54,8 +54,9 @@ static double read_time(const char *text, const char *end) {
     return milliseconds > 0 ? 1e-3 * (double)milliseconds : 0;
 }
 
-/* The assembler reports kernel by kernel: "Compiling entry function 'NAME' for 'sm_90a'", then its
- * stack frame and spills, then "Used N registers, ... N bytes smem". 0: nothing on this kernel. */
+/* The assembler reports each kernel: "Compiling entry function 'NAME' for 'sm_90a'", then its stack
+ * frame and spills, then "Used N registers, ... N bytes smem". Returns 0 without a report on this
+ * kernel. */
 static int read_report(const char *log, const char *kernel_name, struct smelt__compiled *compiled) {
     static const char heading[] = "Compiling entry function '";
     size_t name_length = strlen(kernel_name);
@@ -79,7 +80,7 @@ static int read_report(const char *log, const char *kernel_name, struct smelt__c
     return 0;
 }
 
-/* Which of the warnings C7510 to C7518 the assembler gave first; 0: none. */
+/* The first of the assembler's warnings C7510 to C7518; 0: none. */
 static int find_serialised(const char *log) {
     for (const char *at = strstr(log, "(C75"); at; at = strstr(at + 1, "(C75")) {
         int code = (int)strtol(at + 2, NULL, 10);
@@ -127,8 +128,7 @@ static smelt_status get_cubin(const struct smelt__nvrtc *nvrtc, nvrtcProgram pro
     return SMELT_OK;
 }
 
-/* Whatever the library is called and says of itself: bytes that are not what it makes go nowhere.
- */
+/* Rejects output that is not of the kind that this compiler makes, whatever its name. */
 static smelt_status check_output(const struct smelt__nvrtc *nvrtc,
                                  struct smelt__compiled *compiled) {
     enum smelt__output made = smelt__output_of(compiled->cubin, compiled->cubin_bytes);
@@ -137,12 +137,12 @@ static smelt_status check_output(const struct smelt__nvrtc *nvrtc,
         return SMELT_OK;
     free(compiled->cubin);
     compiled->cubin = NULL;
-    return smelt__fail(SMELT_ERROR_COMPILE, "NVRTC %d.%d (%s) was to make %s and made %s",
+    return smelt__fail(SMELT_ERROR_COMPILE, "NVRTC %d.%d (%s) should have made %s but made %s",
                        nvrtc->major, nvrtc->minor, nvrtc->path, smelt__output_name(nvrtc->output),
                        smelt__output_name(made));
 }
 
-/* The first errors matter most, so a long log loses its end. */
+/* A long log is cut at its end: the first errors matter most. */
 static smelt_status refused(const struct smelt__nvrtc *nvrtc, nvrtcResult result,
                             const char *file_name, const char *arch, const char *log) {
     size_t length = log ? strlen(log) : 0;
@@ -150,8 +150,8 @@ static smelt_status refused(const struct smelt__nvrtc *nvrtc, nvrtcResult result
                        "nvrtcCompileProgram of NVRTC %d.%d (%s) refused %s for %s: %s\n%.*s%s",
                        nvrtc->major, nvrtc->minor, nvrtc->path, file_name, arch,
                        nvrtc->nvrtcGetErrorString(result),
-                       (int)(length < SHOWN_LOG ? length : SHOWN_LOG), log ? log : "",
-                       length > SHOWN_LOG ? "\n(the log goes on)" : "");
+                       (int)(length < MAX_SHOWN_LOG ? length : MAX_SHOWN_LOG), log ? log : "",
+                       length > MAX_SHOWN_LOG ? "\n(the log continues)" : "");
 }
 
 static smelt_status check_arch(const struct smelt__nvrtc *nvrtc, const char *arch) {
@@ -161,15 +161,15 @@ static smelt_status check_arch(const struct smelt__nvrtc *nvrtc, const char *arc
     smelt__nvrtc_archs(nvrtc, archs, sizeof archs);
     return smelt__fail(SMELT_ERROR_NO_COMPILER,
                        "NVRTC %d.%d (%s) cannot compile for %s, only for %s: install a newer one, "
-                       "or name another in SMELT_NVRTC",
+                       "or set SMELT_NVRTC to another",
                        nvrtc->major, nvrtc->minor, nvrtc->path, arch, archs);
 }
 
-/* From 12.9 on NVRTC keeps results of its own in the driver's cache of just-in-time compilations,
- * where there is a driver. What it takes from there has no assembler's report, and would be stored
- * twice: that cache is left out. Earlier ones do not know the option. It changes nothing in the
- * result, and so is no part of a kernel's key. */
-static int knows_no_cache(const struct smelt__nvrtc *nvrtc) {
+/* From 12.9 on NVRTC keeps its results in the driver's JIT cache, if there is a driver. A result
+ * from there has no assembler's report and would be stored twice, so that cache is disabled.
+ * Earlier versions reject the option. It does not change the cubin and so is not part of a kernel's
+ * key. */
+static int supports_no_cache(const struct smelt__nvrtc *nvrtc) {
     return nvrtc->major > 12 || (nvrtc->major == 12 && nvrtc->minor >= 9);
 }
 
@@ -180,7 +180,7 @@ static smelt_status run_compiler(const struct smelt__nvrtc *nvrtc, nvrtcProgram 
     int count = options->count;
 
     memcpy(list, options->list, (size_t)count * sizeof *list);
-    if (knows_no_cache(nvrtc))
+    if (supports_no_cache(nvrtc))
         list[count++] = "--no-cache";
     nvrtcResult compilation = nvrtc->nvrtcCompileProgram(program, count, list);
     smelt_status status = get_log(nvrtc, program, log);
@@ -191,7 +191,7 @@ static smelt_status run_compiler(const struct smelt__nvrtc *nvrtc, nvrtcProgram 
                : refused(nvrtc, compilation, file_name, arch, *log);
 }
 
-/* One compilation, whole. *reported: whether the log had the assembler's report. */
+/* One compilation. *reported: whether the log had the assembler's report. */
 static smelt_status compile_once(const struct smelt__nvrtc *nvrtc, const char *source,
                                  const char *file_name, const char *kernel_name, const char *arch,
                                  const struct smelt__compile_options *options,
@@ -215,7 +215,7 @@ static smelt_status compile_once(const struct smelt__nvrtc *nvrtc, const char *s
     return status;
 }
 
-/* For want of the report: a stack frame stands for spills, since nothing else of ours needs one. */
+/* Without a report: takes the stack frame for spills, since our kernels use it for nothing else. */
 static void read_cubin(const char *kernel_name, struct smelt__compiled *compiled) {
     struct smelt__cubin_figures figures = {0, 0};
     if (!smelt__cubin_read(compiled->cubin, compiled->cubin_bytes, kernel_name, &figures))

@@ -1,4 +1,4 @@
-/* One CUDA source through NVRTC to a cubin. No cache, no state: any number of threads at once. */
+/* Compiles one CUDA source to a cubin with NVRTC. Stateless and thread-safe; no cache. */
 #ifndef SMELT_RUNTIME_COMPILE_H
 #define SMELT_RUNTIME_COMPILE_H
 
@@ -8,21 +8,21 @@
 
 enum { SMELT__MAX_OPTIONS = 5, SMELT__OPTION = 48 };
 
-/* The options every kernel is compiled with, in the order that enters the cache key. */
+/* The options for every kernel, in the order that enters the cache key. */
 struct smelt__compile_options {
     char arch_option[SMELT__OPTION];
     const char *list[SMELT__MAX_OPTIONS]; /* NULL-terminated */
     int count;
 };
-/* `debug`: one more option, or NULL. */
+/* `debug`: an additional option, or NULL. */
 void smelt__compile_options(struct smelt__compile_options *options, const char *arch,
                             const char *debug);
 
 /*
- * Compiles a NUL-terminated source whose one kernel is the extern "C" `kernel_name`, called
- * `file_name` in messages. Fills *compiled's cubin (malloc'ed; it must be NULL before), registers,
- * spill bytes, static shared memory and compile seconds; the rest is the caller's. A compilation
- * without the assembler's report is repeated once; then the cubin itself is asked. Errors:
+ * Compiles a NUL-terminated source, called `file_name` in messages, whose one kernel is the extern
+ * "C" `kernel_name`. Fills these members of *compiled: cubin (malloc'ed; must be NULL before),
+ * registers, spill bytes, static shared memory and compile seconds. A compilation without the
+ * assembler's report is repeated once; then the figures are read from the cubin. Errors:
  * NO_COMPILER (this NVRTC cannot target the architecture), COMPILE with the compiler's log,
  * OUT_OF_MEMORY.
  */

@@ -19,7 +19,7 @@ enum {
     HASHED_END = 64 * 1024 /* bytes hashed at either end of a file without a build-id */
 };
 
-/* All bytes: 0; 1: the file ends before them; -1 with errno. */
+/* 0: all bytes were read; 1: the file ends before; -1 with errno. */
 static int read_at(int fd, void *bytes, size_t length, uint64_t offset) {
     size_t done = 0;
     if (offset > INT64_MAX - length)
@@ -39,7 +39,7 @@ static size_t padded(size_t length) {
     return (length + 3) & ~(size_t)3;
 }
 
-/* What one note says, if it is one of those looked for. */
+/* Takes a build-id or the emulator's note; ignores others. */
 static void take_note(const Elf64_Nhdr *note, const unsigned char *name,
                       const unsigned char *content, struct smelt__library_id *id) {
     if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && memcmp(name, "GNU", 4) == 0 &&
@@ -54,7 +54,7 @@ static void take_note(const Elf64_Nhdr *note, const unsigned char *name,
         id->is_emulator = 1;
 }
 
-/* Looks through one segment's notes. */
+/* Searches one segment's notes. */
 static void search_notes(const unsigned char *notes, size_t length, struct smelt__library_id *id) {
     size_t at = 0;
     while (length - at >= sizeof(Elf64_Nhdr)) {
@@ -74,8 +74,7 @@ static void search_notes(const unsigned char *notes, size_t length, struct smelt
     }
 }
 
-/* Ignores notes outside the range that the headers give. 0; -1 with errno: the file could not be
- * read. */
+/* Ignores segments that are truncated or too large. 0; -1 with errno when reading fails. */
 static int search_segments(int fd, const Elf64_Ehdr *header, struct smelt__library_id *id) {
     unsigned char notes[MAX_NOTES];
     int count = header->e_phnum < MAX_PROGRAM_HEADERS ? header->e_phnum : MAX_PROGRAM_HEADERS;
@@ -106,7 +105,7 @@ static int hash_ends(int fd, uint64_t size, struct smelt__library_id *id) {
     errno = ENOMEM;
     if (!state || !bytes || XXH3_128bits_reset(state) != XXH_OK)
         goto out;
-    errno = EIO; /* if the file has become shorter meanwhile */
+    errno = EIO; /* if the file was truncated meanwhile */
     XXH3_128bits_update(state, &size, sizeof size);
     if (read_at(fd, bytes, end, 0))
         goto out;

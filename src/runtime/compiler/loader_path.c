@@ -1,7 +1,7 @@
 /*
- * The loader's folders. The cache's layout is glibc's (sysdeps/generic/dl-cache.h): a header, then
- * entries whose key and value are offsets of strings from the header's start. On a C library with
- * another layout the cache is passed over.
+ * The loader's folders. The format of its cache is glibc's (sysdeps/generic/dl-cache.h): a header,
+ * then entries whose key and value are offsets of strings from the header's start. A cache in
+ * another format is ignored.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ static void give_folder_of(const char *path, void (*each)(void *user, const char
 static void walk_cache(const char *cache, size_t bytes, const char *prefix,
                        void (*each)(void *user, const char *folder), void *user) {
     struct cache_header header;
-    /* A cache that also serves old loaders holds their table first. */
+    /* A cache that also serves old loaders begins with their table. */
     const char *start = memmem(cache, bytes, CACHE_MAGIC, sizeof CACHE_MAGIC - 1);
     if (!start)
         return;
@@ -75,7 +75,7 @@ static void walk_cache(const char *cache, size_t bytes, const char *prefix,
     }
 }
 
-/* 0; -1 with errno: the cache is there and could not be read. */
+/* 0; -1 with errno: the cache exists but could not be read. */
 static int give_cache(const char *prefix, void (*each)(void *user, const char *folder),
                       void *user) {
     struct stat status;
@@ -87,7 +87,7 @@ static int give_cache(const char *prefix, void (*each)(void *user, const char *f
         error = errno;
         result = -1;
     } else if (status.st_size > 0) {
-        /* ldconfig replaces the file by rename, so a mapping never shrinks under us. */
+        /* ldconfig replaces the file by rename, so the mapped file never shrinks. */
         size_t bytes = (size_t)status.st_size;
         char *cache = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (cache == MAP_FAILED) {

@@ -22,11 +22,11 @@ static const struct entry_point {
 
 static pthread_mutex_t opened_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct smelt__nvrtc *opened; /* entries are never removed */
-/* The first one, of which there mostly is no second: it goes with this library when that is
- * unloaded, where allocated memory would stay. */
+/* The first library opened, usually the only one. Static, so that unloading this library leaks
+ * nothing. */
 static struct smelt__nvrtc first;
 
-/* See driver.c on the memcpy. */
+/* driver.c explains the memcpy. */
 static const char *resolve(void *library, struct smelt__nvrtc *nvrtc) {
     for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++) {
         void *symbol = dlsym(library, entry_points[i].name);
@@ -62,8 +62,8 @@ static smelt_status load(const struct smelt__nvrtc_file *file, struct smelt__nvr
 
     snprintf(nvrtc->path, sizeof nvrtc->path, "%s", file->path);
     nvrtc->output = file->output;
-    /* NVRTC opens its builtins by bare name: outside the loader's path that only works when they
-     * are loaded already. */
+    /* NVRTC opens its builtins by name only. Outside the loader's path that works only if they are
+     * already loaded. */
     void *builtins = file->builtins[0] ? dlopen(file->builtins, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (file->builtins[0] && !builtins)
         return smelt__fail(SMELT_ERROR_NO_COMPILER, "NVRTC's builtins cannot be opened: %s",
@@ -75,8 +75,8 @@ static smelt_status load(const struct smelt__nvrtc_file *file, struct smelt__nvr
     }
     const char *missing = resolve(library, nvrtc);
     status = missing ? smelt__fail(SMELT_ERROR_NO_COMPILER,
-                                   "%s is not NVRTC 12 or newer: it has no %s. Name libnvrtc.so.12 "
-                                   "or .13 in SMELT_NVRTC, or nothing to have it searched",
+                                   "%s is not NVRTC 12 or newer: it has no %s. Set SMELT_NVRTC to "
+                                   "libnvrtc.so.12 or .13, or unset it to search for NVRTC",
                                    file->path, missing)
                      : ask(nvrtc);
 out:
@@ -117,7 +117,8 @@ out:
     return status;
 }
 
-/* The list outlives a fork: nobody may be changing it in that moment. Told as process.c does it. */
+/* A fork must not happen while another thread changes the list, which the child keeps using.
+ * Registered as in process.c. */
 static void hold_list(void) {
     pthread_mutex_lock(&opened_mutex);
 }

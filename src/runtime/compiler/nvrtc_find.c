@@ -1,12 +1,12 @@
 /*
- * Which NVRTC to use, told from files alone: see nvrtc.h. A candidate is a folder that holds a
- * libnvrtc; the builtins library beside it carries major and minor version in its name
+ * Chooses an NVRTC from files alone: see nvrtc.h. A candidate is a folder that holds a libnvrtc;
+ * the name of the builtins library beside it contains major and minor version
  * (libnvrtc-builtins.so.13.0), which libnvrtc's own name often lacks.
  *
- * Errors. An unreadable file must not be mistaken for a missing one, since kernels would then be
- * stored under the wrong compiler identity. So any error except ENOENT in reading the chosen NVRTC
- * fails the search. Like the loader, the search skips places that this process may not read or that
- * are no folders; it fails when descriptors or memory run out.
+ * Errors. An unreadable file must not be mistaken for a missing one: kernels would be stored under
+ * a wrong compiler identity. So any error except ENOENT in reading the chosen NVRTC fails the
+ * search. Like the loader, the search skips folders that this process may not read and files in
+ * their place; it fails when descriptors or memory run out.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,12 +34,12 @@ enum {
 
 struct search {
     const struct smelt__log *log;
-    int max_major;                 /* what the driver runs */
-    struct smelt__nvrtc_file best; /* path "" while nothing was found */
+    int max_major;                 /* the newest major version that the driver supports */
+    struct smelt__nvrtc_file best; /* path "": none found so far */
     struct smelt__nvrtc_file too_new;
-    int named; /* the search has a single folder, which must be readable */
-    int error; /* the first one that fails the search, 0: none; and */
-    char where[SMELT__PATH];
+    int named;               /* a single folder is searched and must be readable */
+    int error;               /* the first error that fails the search; 0: none */
+    char where[SMELT__PATH]; /* of that error */
 };
 
 /* Whether an error is about this process (descriptors, memory) rather than about the file. */
@@ -47,7 +47,7 @@ static int is_shortage(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-/* A place that could not be looked at, with errno. */
+/* Records that `where` could not be read, with errno. */
 static void note_unread(struct search *search, const char *where) {
     if (search->error || errno == ENOENT || (!search->named && !is_shortage(errno)))
         return;
@@ -70,8 +70,7 @@ static int exists_in(struct search *search, int folder, const char *where, const
     return 0;
 }
 
-/* The builtins library of this major version in a folder, the newest when there are several. 0 or
- * -1 with errno. */
+/* Finds the newest builtins library of this major version in a folder. 0 or -1 with errno. */
 static int find_builtins(int folder, const char *folder_name, int major,
                          struct smelt__nvrtc_file *file) {
     char name[64];
@@ -93,7 +92,7 @@ static int find_builtins(int folder, const char *folder_name, int major,
     return 0;
 }
 
-/* Fills in what the names say: version and builtins. file->path is set. 0 or -1 with errno. */
+/* Fills in version and builtins from file names. file->path is set. 0 or -1 with errno. */
 static int describe(struct smelt__nvrtc_file *file) {
     char resolved[PATH_MAX];
     char folder_name[SMELT__PATH];
@@ -124,7 +123,7 @@ static int describe(struct smelt__nvrtc_file *file) {
     return result;
 }
 
-/* Reads both build-ids into the identity. 0, or what smelt__library_id_read says. */
+/* Reads both build-ids into the identity. Result as for smelt__library_id_read. */
 static int identify(struct smelt__nvrtc_file *file) {
     struct smelt__library_id ids[2];
     memset(ids, 0, sizeof ids);
@@ -194,7 +193,7 @@ static int stop_for_shortage(const char *path, int error) {
     return is_shortage(error);
 }
 
-/* Every folder matching a pattern, newest name first. */
+/* Tries every folder that matches a pattern, in descending order of names. */
 static void try_pattern(struct search *search, const char *pattern) {
     glob_t matches;
     int result = glob(pattern, 0, stop_for_shortage, &matches);
@@ -219,8 +218,8 @@ __attribute__((format(printf, 2, 3))) static void try_printed(struct search *sea
         try_pattern(search, pattern);
 }
 
-/* A folder that holds Python packages: NVIDIA's wheels unpack into nvidia/cu13/lib, those of CUDA
- * 12 into nvidia/cuda_nvrtc/lib. */
+/* A folder of Python packages: NVIDIA's wheels unpack into nvidia/cu13/lib, those of CUDA 12 into
+ * nvidia/cuda_nvrtc/lib. */
 static void try_packages(struct search *search, const char *packages) {
     try_printed(search, "%s/nvidia/cu[1-9]*/lib", packages);
     try_printed(search, "%s/nvidia/cuda_nvrtc/lib", packages);
@@ -238,7 +237,7 @@ static void try_python_prefix(struct search *search, const char *prefix) {
     }
 }
 
-/* The prefix of the running program: Python's, when smelt was loaded into one. */
+/* The prefix of the running program if that is Python. */
 static void try_own_prefix(struct search *search) {
     char path[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -295,7 +294,7 @@ static smelt_status unread(const char *path, int error, struct smelt__nvrtc_file
                            : "");
 }
 
-/* "" if the library or its builtins library could not be read; else what is wrong. */
+/* Turns the result of smelt__library_id_read into a status and message. */
 static smelt_status identified(int result, struct smelt__nvrtc_file *file) {
     int error = errno;
 
@@ -303,8 +302,8 @@ static smelt_status identified(int result, struct smelt__nvrtc_file *file) {
         return unread(file->path, error, file);
     return result ? smelt__fail(SMELT_ERROR_NO_COMPILER,
                                 "%s, or the builtins library beside it, is not a shared library of "
-                                "this machine: repair the installation, or name another one in "
-                                "SMELT_NVRTC",
+                                "this machine: repair the installation, or set SMELT_NVRTC to "
+                                "another one",
                                 file->path)
                   : SMELT_OK;
 }
@@ -317,8 +316,8 @@ static smelt_status find_named(const char *named, struct smelt__nvrtc_file *file
     if (stat(named, &status)) {
         file->in_doubt = errno != ENOENT;
         return smelt__fail(SMELT_ERROR_NO_COMPILER,
-                           "NVRTC was named as \"%s\" (SMELT_NVRTC or the option nvrtc_path), "
-                           "which cannot be opened: %s",
+                           "the NVRTC \"%s\" named by SMELT_NVRTC or the option nvrtc_path "
+                           "cannot be opened: %s",
                            named, strerror(errno));
     }
     memset(&search, 0, sizeof search);
@@ -329,8 +328,8 @@ static smelt_status find_named(const char *named, struct smelt__nvrtc_file *file
             return unread(search.where, search.error, file);
         if (!search.best.path[0])
             return smelt__fail(SMELT_ERROR_NO_COMPILER,
-                               "NVRTC was named as the folder \"%s\" (SMELT_NVRTC or the option "
-                               "nvrtc_path), which holds no libnvrtc.so.12 or later",
+                               "the folder \"%s\" named by SMELT_NVRTC or the option nvrtc_path "
+                               "holds no libnvrtc.so.12 or later",
                                named);
         *file = search.best;
     } else {
@@ -352,7 +351,7 @@ static smelt_status not_found(const struct search *search) {
     return smelt__fail(SMELT_ERROR_NO_COMPILER,
                        "no NVRTC 12 or newer was found in the loader's path, CUDA_HOME, CUDA_PATH, "
                        "/usr/local/cuda* or Python's packages: install the CUDA toolkit or `pip "
-                       "install nvidia-cuda-nvrtc`, or name libnvrtc in SMELT_NVRTC");
+                       "install nvidia-cuda-nvrtc`, or set SMELT_NVRTC to libnvrtc's path");
 }
 
 smelt_status smelt__nvrtc_find(const char *named, int driver_version, const struct smelt__log *log,

@@ -53,7 +53,7 @@ enum { /* CUlaunchAttributeID */
 
 typedef union CUlaunchAttributeValue_union {
     char pad[64];
-    unsigned long long alignment; /* theirs holds pointers */
+    unsigned long long alignment; /* CUDA's union holds pointers */
     unsigned int clusterDim[3];
     int programmaticStreamSerializationAllowed;
 } CUlaunchAttributeValue;

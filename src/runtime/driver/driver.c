@@ -8,8 +8,8 @@
 #include "runtime/driver/driver.h"
 #include "runtime/log.h"
 
-/* Which exported name goes where. The _v2 names are the 64-bit interfaces that cuda.h maps the
- * plain names to; the plain exports are their 32-bit ancestors. */
+/* Members and their exported names. The _v2 names are the 64-bit interfaces that cuda.h maps the
+ * plain names to; the plain exports are their 32-bit predecessors. */
 static const struct entry_point {
     const char *name;
     size_t offset;
@@ -56,13 +56,13 @@ static const struct entry_point {
 #undef ENTRY
 };
 
-/* Written once, before pthread_once returns to anyone. */
+/* Written once, before the first pthread_once returns. */
 static struct smelt__driver driver_table;
 static char driver_problem[1024];
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 
-/* dlsym gives an object pointer, which ISO C does not convert to a function's; POSIX guarantees
- * that both have one representation. */
+/* memcpy, because ISO C does not convert dlsym's object pointer to a function pointer; POSIX
+ * guarantees that both have the same representation. */
 static int resolve(void *library, const char **missing) {
     for (size_t i = 0; i < sizeof entry_points / sizeof entry_points[0]; i++) {
         void *symbol = dlsym(library, entry_points[i].name);

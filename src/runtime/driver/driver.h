@@ -1,6 +1,6 @@
 /*
- * The CUDA driver, opened at run time: libcuda.so.1 by the loader's rules, or the file SMELT_CUDA
- * names (tests put a fake driver there; it is not read in set-user-id programs).
+ * The CUDA driver, opened at run time: libcuda.so.1 by the loader's rules, or the file named by
+ * SMELT_CUDA (a fake driver in tests; ignored in set-user-id programs).
  */
 #ifndef SMELT_RUNTIME_DRIVER_H
 #define SMELT_RUNTIME_DRIVER_H
@@ -54,22 +54,22 @@ struct smelt__driver {
     CUresult (*cuEventSynchronize)(CUevent event);
     CUresult (*cuEventElapsedTime)(float *milliseconds, CUevent begin, CUevent end);
     CUresult (*cuEventDestroy)(CUevent event);
-    int version;     /* what cuDriverGetVersion says: 13000 for CUDA 13.0 */
-    char path[4096]; /* the file it was loaded from */
-    enum smelt__output
-        output; /* what it runs: the emulator runs no cubins, and nobody else its own */
+    int version;               /* cuDriverGetVersion: 13000 for CUDA 13.0 */
+    char path[4096];           /* the file it was loaded from */
+    enum smelt__output output; /* the kind of kernels it runs */
 };
 
-/* The process's driver, opened by the first call and never closed (streams and contexts of other
- * libraries live in it). Not initialised: cuInit is the caller's. NULL with a message, to be passed
- * on with SMELT_ERROR_NO_DRIVER, when there is none; that answer, too, holds for the process. */
+/* The process's driver, opened by the first call and never closed, because streams and contexts of
+ * other libraries live in it. The caller calls cuInit. NULL, with a message for the status
+ * SMELT_ERROR_NO_DRIVER, when there is none; this result, too, is kept for the process. */
 const struct smelt__driver *smelt__driver_get(void);
 
-/* The CUDA version the driver runs, 13000 for 13.0; 0 without a driver. Leaves no message. */
+/* The CUDA version that the driver supports, 13000 for 13.0; 0 without a driver. Sets no message.
+ */
 int smelt__driver_version(void);
 
-/* Sets the message for a failed call, "cuMemAlloc of 64 bytes failed: CUDA_ERROR_... (...)", and
- * returns SMELT_ERROR_DRIVER, or NO_DEVICE where that is what the driver says. */
+/* Sets the message for a failed call, "cuMemAlloc failed: CUDA_ERROR_... (...)", and returns
+ * SMELT_ERROR_DRIVER, or NO_DEVICE for CUDA_ERROR_NO_DEVICE. */
 __attribute__((cold)) smelt_status smelt__driver_fail(const struct smelt__driver *driver,
                                                       const char *call, CUresult result);
 

@@ -28,33 +28,32 @@ static int fail_errno(struct smelt__message *message, const char *path) {
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-/* A path in two: its folder, "." when it names none, and the name in it. 0, or -1 with a message.
- */
-struct place {
+/* A path split into folder ("." without one) and name. 0, or -1 with a message. */
+struct split_path {
     char folder[4096], name[256];
 };
 
-static int find_place(const char *path, struct place *place, struct smelt__message *message) {
+static int split_path(const char *path, struct split_path *split, struct smelt__message *message) {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    if (!*name || strlen(name) + sizeof ".lock" > sizeof place->name ||
-        strlen(path) >= sizeof place->folder)
-        return fail(message, path, "is no name of a file, or too long");
-    snprintf(place->name, sizeof place->name, "%s", name);
+    if (!*name || strlen(name) + sizeof ".lock" > sizeof split->name ||
+        strlen(path) >= sizeof split->folder)
+        return fail(message, path, "is not the name of a file, or is too long");
+    snprintf(split->name, sizeof split->name, "%s", name);
     if (!slash)
-        snprintf(place->folder, sizeof place->folder, ".");
+        snprintf(split->folder, sizeof split->folder, ".");
     else
-        snprintf(place->folder, sizeof place->folder, "%.*s",
+        snprintf(split->folder, sizeof split->folder, "%.*s",
                  slash == path ? 1 : (int)(slash - path), path);
     return 0;
 }
 
-/* -1 with errno, and a message but for ENOENT. */
-static int open_folder(const struct place *place, enum smelt__tuning_trust trust, bool writing,
+/* -1 with errno, and a message unless it is ENOENT. */
+static int open_folder(const struct split_path *split, enum smelt__tuning_trust trust, bool writing,
                        struct smelt__message *message) {
     char why[512];
-    int folder = writing ? smelt__folder_make(place->folder, why, sizeof why)
-                         : smelt__folder_open(place->folder, trust == SMELT__TUNING_READONLY, why,
+    int folder = writing ? smelt__folder_make(split->folder, why, sizeof why)
+                         : smelt__folder_open(split->folder, trust == SMELT__TUNING_READONLY, why,
                                               sizeof why);
     if (folder < 0)
         smelt__message_set(message, "%s", why);
@@ -75,7 +74,7 @@ static const char *file_fault(const struct stat *status, enum smelt__tuning_trus
     return NULL;
 }
 
-/* At most the size it had a moment ago. */
+/* Reads at most `size` bytes, the file's size at fstat. */
 static int load(int file, size_t size, char **text, size_t *bytes) {
     char *data = malloc(size + 1);
     size_t count = 0;
@@ -117,7 +116,7 @@ static int read_file(int file, const char *path, enum smelt__tuning_trust trust,
 
 static int read_in(int folder, const char *name, const char *path, enum smelt__tuning_trust trust,
                    char **text, size_t *bytes, struct smelt__message *message) {
-    /* O_NONBLOCK: a FIFO must not stop us. */
+    /* O_NONBLOCK: a FIFO must not block. */
     int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 
     if (file < 0)
@@ -127,7 +126,7 @@ static int read_in(int folder, const char *name, const char *path, enum smelt__t
     return read_file(file, path, trust, text, bytes, message);
 }
 
-/* A file that the user named, links followed. */
+/* A file that the user named; links are followed. */
 static int read_named(const char *path, char **text, size_t *bytes,
                       struct smelt__message *message) {
     char why[512];
@@ -143,29 +142,29 @@ static int read_named(const char *path, char **text, size_t *bytes,
 
 int smelt__tuning_file_read(const char *path, enum smelt__tuning_trust trust, char **text,
                             size_t *bytes, struct smelt__message *message) {
-    struct place place;
+    struct split_path split;
     *text = NULL;
     *bytes = 0;
-    if (find_place(path, &place, message))
+    if (split_path(path, &split, message))
         return -1;
     if (trust == SMELT__TUNING_NAMED)
         return read_named(path, text, bytes, message);
-    int folder = open_folder(&place, trust, false, message);
+    int folder = open_folder(&split, trust, false, message);
     if (folder < 0)
         return errno == ENOENT ? 0 : -1;
-    int result = read_in(folder, place.name, path, trust, text, bytes, message);
+    int result = read_in(folder, split.name, path, trust, text, bytes, message);
     close(folder);
     return result;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The lock file's descriptor with the lock, or without where nothing locks; -1: another holds it.
- * The lock is the open file's and goes with it, also when its holder dies. */
+/* The descriptor of the locked lock file, or of the unlocked one where locking fails; -1: another
+ * process holds the lock. The system releases it when its holder closes the file or dies. */
 static int lock(int folder, const char *name, const char *path, struct smelt__message *message) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
-    char lock_name[sizeof((struct place *)NULL)->name];
+    char lock_name[sizeof((struct split_path *)NULL)->name];
 
     snprintf(lock_name, sizeof lock_name, "%.240s.lock", name);
     int file =
@@ -179,14 +178,14 @@ static int lock(int folder, const char *name, const char *path, struct smelt__me
             break;
         if (waited >= LOCK_MS) {
             close(file);
-            return fail(message, path, "is being written by another process, which does not end");
+            return fail(message, path, "is locked by another process that is writing it");
         }
         nanosleep(&pause, NULL);
     }
     return file;
 }
 
-/* Whether what stands there may be replaced: a file, and no link to one. */
+/* Only a regular file may be replaced, not a symbolic link. */
 static int check_target(int folder, const char *name, const char *path,
                         struct smelt__message *message) {
     struct stat status;
@@ -195,7 +194,7 @@ static int check_target(int folder, const char *name, const char *path,
     if (S_ISREG(status.st_mode))
         return 0;
     return fail(message, path,
-                S_ISLNK(status.st_mode) ? "is a symbolic link: name the file itself to write it"
+                S_ISLNK(status.st_mode) ? "is a symbolic link: name the file itself"
                                         : "is not a regular file");
 }
 
@@ -249,20 +248,20 @@ static int edit_in(int folder, const char *name, const char *path, enum smelt__t
 int smelt__tuning_file_edit(const char *path, enum smelt__tuning_trust trust,
                             smelt__tuning_edit edit, void *user, struct smelt__text *edited,
                             struct smelt__message *message) {
-    struct place place;
+    struct split_path split;
     int result = -1, locked;
 
-    if (find_place(path, &place, message))
+    if (split_path(path, &split, message))
         return -1;
-    int folder = open_folder(&place, trust, true, message);
+    int folder = open_folder(&split, trust, true, message);
     if (folder < 0) {
         if (errno == ENOENT)
-            fail_errno(message, place.folder);
+            fail_errno(message, split.folder);
         return -1;
     }
-    locked = lock(folder, place.name, path, message);
+    locked = lock(folder, split.name, path, message);
     if (locked >= 0) {
-        result = edit_in(folder, place.name, path, trust, edit, user, edited, message);
+        result = edit_in(folder, split.name, path, trust, edit, user, edited, message);
         close(locked);
     }
     close(folder);

@@ -16,7 +16,7 @@ static size_t word_length(const char *at, const char *end) {
     return length;
 }
 
-/* Takes the last word off a text that ends at *end, and the blanks before it. */
+/* Removes the last word, and the blanks before it, from a text that ends at *end. */
 static const char *take_last_word(const char *begin, const char **end, size_t *length) {
     const char *at = *end;
     while (at > begin && !is_blank(at[-1]))
@@ -46,11 +46,10 @@ static int copy(char to[SMELT__TUNING_TEXT], const char *from, size_t length, co
     return 0;
 }
 
-/* Two decimals are printed: less would become 0. Half of the last one, so that 0.01 itself passes.
- */
-#define SHORTEST 0.005
+/* Two decimals are printed, so less than half of the last one would become 0. */
+#define MIN_MICROSECONDS 0.005
 
-/* Digits, perhaps a point and digits; whatever the locale. */
+/* Digits, optionally a point and more digits, in any locale. */
 static int read_microseconds(const char *text, double *value, struct smelt__message *message) {
     double number = 0, unit = 1;
     int digits = 0;
@@ -66,10 +65,10 @@ static int read_microseconds(const char *text, double *value, struct smelt__mess
             break;
         }
     }
-    if (!digits || number < SHORTEST) {
+    if (!digits || number < MIN_MICROSECONDS) {
         smelt__message_set(message,
-                           "its last word, microseconds, is '%.40s', not a number above 0 (0.01 is "
-                           "the least)",
+                           "its last word, microseconds, is '%.40s'; legal: a number of at least "
+                           "0.01",
                            text);
         return -1;
     }
@@ -83,7 +82,8 @@ static int check_spec(const char *text, struct smelt__spec *spec, struct smelt__
     if (smelt__spec_parse(text, spec, message))
         return -1;
     if (smelt__is_operator(smelt__family_of(spec))) {
-        smelt__message_set(message, "%s is an operator; kernels are tuned", spec->schema->name);
+        smelt__message_set(message, "%s is an operator; only kernels have entries",
+                           spec->schema->name);
         return -1;
     }
     smelt__spec_strip_knobs(spec, &stripped);

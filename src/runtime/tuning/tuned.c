@@ -21,7 +21,7 @@ static int find_line(const smelt_context *context, const struct smelt__spec *spe
     return smelt__tuning_find(context->tuning, text, context->device_name, line);
 }
 
-/* Knobs that the spec names itself may go ill with the entry's: that is nobody's mistake. */
+/* Knobs given in the spec may be incompatible with the entry's, which is no fault of either. */
 static void complain(const smelt_context *context, const struct smelt__spec *spec,
                      const struct smelt__tuning_line *line, const char *reason) {
     char asked[SMELT__SPEC_TEXT];
@@ -32,7 +32,7 @@ static void complain(const smelt_context *context, const struct smelt__spec *spe
                      first       ? SMELT_LOG_WARNING
                      : own_knobs ? SMELT_LOG_INFO
                                  : SMELT_LOG_DEBUG,
-                     "tuning: the entry of %s on %s is passed over, its knobs %s have no plan: %s",
+                     "tuning: the entry of %s on %s is ignored, its knobs %s have no plan: %s",
                      asked, line->device, line->knobs, reason);
 }
 
@@ -101,7 +101,7 @@ const char *smelt_tuning_path(const smelt_context *context) {
     return context ? smelt__tuning_file(context->tuning) : "";
 }
 
-/* A kernel's text as an entry names it. */
+/* A kernel's spec as entries name it: canonical, without knobs. */
 static smelt_status strip(const char *kernel, struct smelt__spec *stripped,
                           char text[SMELT__SPEC_TEXT]) {
     struct smelt__spec spec;
@@ -176,7 +176,7 @@ static smelt_status copy_text(const char *name, const char *from, char to[SMELT_
     return SMELT_OK;
 }
 
-/* What a line of the file could not hold. */
+/* Rejects an entry that a line of the file cannot hold. */
 static smelt_status check_entry(const smelt_context *context, const smelt_tuning_entry *entry,
                                 struct smelt__tuning_line *line) {
     struct smelt__tuning_line again;
@@ -198,15 +198,15 @@ static smelt_status check_entry(const smelt_context *context, const smelt_tuning
                            "the entry's microseconds are %g; legal: 0.01 to 1e12",
                            entry->microseconds);
     smelt__tuning_line_print(line, &text);
-    const int sound = text.data &&
+    const int valid = text.data &&
                       smelt__tuning_line_parse(text.data, text.length - 1, &again, &message) > 0 &&
                       strcmp(again.device, line->device) == 0;
     const int out_of_memory = text.failed;
     smelt__text_free(&text);
     if (out_of_memory)
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-    return sound ? SMELT_OK
-                 : smelt__fail(SMELT_ERROR_INVALID_SPEC, "an entry of %s on %s is no good: %s",
+    return valid ? SMELT_OK
+                 : smelt__fail(SMELT_ERROR_INVALID_SPEC, "an entry of %s on %s is invalid: %s",
                                line->spec, line->device,
                                message.text[0] ? message.text : "a line cannot hold the device");
 }

@@ -6,19 +6,19 @@
 
 #include "runtime/tuning/tuning.h"
 
-/* More complaints about one file are counted, not said. */
-enum { MOST_COMPLAINTS = 8 };
+/* Warnings per file; further ones are only counted. */
+enum { MAX_COMPLAINTS = 8 };
 
-/* The three texts stand in one allocation, the spec first. */
+/* The three texts share one allocation, which begins at `spec`. */
 struct entry {
     char *spec;
     const char *device, *knobs;
     double microseconds;
-    size_t line; /* its number in the file */
+    size_t line; /* line number in the file */
     int complained;
 };
 
-/* Of one file, ascending by spec and device, each pair once. */
+/* The entries of one file, sorted by spec and device, without duplicates. */
 struct entries {
     struct entry *list;
     size_t count, capacity;
@@ -28,7 +28,7 @@ struct smelt__tuning {
     char *file, *readonly;
     int named;
     struct smelt__log log;
-    pthread_mutex_t mutex; /* guards what follows */
+    pthread_mutex_t mutex; /* guards the members below */
     struct entries own, shared;
 };
 
@@ -75,7 +75,7 @@ static int compare_entries(const void *left, const void *right) {
     return order ? order : (a->line > b->line) - (a->line < b->line);
 }
 
-/* Sorts, and leaves of each spec and device the last line. */
+/* Sorts and keeps the last line of each spec and device. */
 static void put_in_order(struct entries *entries) {
     size_t kept = 0;
     if (entries->count)
@@ -102,7 +102,7 @@ static struct entry *find_in(const struct entries *entries, const char *spec, co
     return bsearch(&key, entries->list, entries->count, sizeof key, compare_found);
 }
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static struct entry *find(const struct smelt__tuning *tuning, const char *spec,
                           const char *device) {
     struct entry *entry = find_in(&tuning->own, spec, device);
@@ -118,7 +118,7 @@ static void copy_entry(const struct entry *entry, struct smelt__tuning_line *lin
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Called with each line of a text; other than 0 ends the walk and is returned. */
+/* Called with each line of a text; a result other than 0 stops the walk and is returned. */
 typedef int (*line_function)(void *user, const char *text, size_t length, size_t number);
 
 static int each_line(const char *text, size_t bytes, line_function each, void *user) {
@@ -135,7 +135,7 @@ static int each_line(const char *text, size_t bytes, line_function each, void *u
 
 struct reading {
     const char *path;
-    const struct smelt__log *log; /* NULL: complaints are not wanted */
+    const struct smelt__log *log; /* NULL: no warnings */
     struct entries *entries;
     size_t complaints;
 };
@@ -147,22 +147,22 @@ static int read_line(void *user, const char *text, size_t length, size_t number)
     const int kind = smelt__tuning_line_parse(text, length, &line, &message);
     if (kind > 0)
         return add_entry(reading->entries, &line, number);
-    if (kind < 0 && ++reading->complaints <= MOST_COMPLAINTS && reading->log)
-        smelt__log_write(reading->log, SMELT_LOG_WARNING, "tuning: %s:%zu: passed over: %s",
+    if (kind < 0 && ++reading->complaints <= MAX_COMPLAINTS && reading->log)
+        smelt__log_write(reading->log, SMELT_LOG_WARNING, "tuning: %s:%zu: ignored: %s",
                          reading->path, number, message.text);
     return 0;
 }
 
-/* 0, or -1 when memory is out. */
+/* 0, or -1 when out of memory. */
 static int read_text(const char *path, const char *text, size_t bytes, const struct smelt__log *log,
                      struct entries *entries) {
     struct reading reading = {path, log, entries, 0};
     if (each_line(text, bytes, read_line, &reading))
         return -1;
     put_in_order(entries);
-    if (reading.complaints > MOST_COMPLAINTS && log)
-        smelt__log_write(log, SMELT_LOG_WARNING, "tuning: %s: %zu lines more are passed over", path,
-                         reading.complaints - MOST_COMPLAINTS);
+    if (reading.complaints > MAX_COMPLAINTS && log)
+        smelt__log_write(log, SMELT_LOG_WARNING, "tuning: %s: %zu more lines are ignored", path,
+                         reading.complaints - MAX_COMPLAINTS);
     return 0;
 }
 
@@ -186,7 +186,7 @@ static int read_file(const char *path, enum smelt__tuning_trust trust, const str
     return result;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- opening and closing ------------------------------------------------------------------ */
 
 static int read_readonly(const struct smelt__tuning_settings *settings,
                          const struct smelt__log *log, struct entries *entries) {
@@ -237,7 +237,7 @@ const char *smelt__tuning_file(const struct smelt__tuning *tuning) {
     return tuning ? tuning->file : "";
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- lookup --------------------------------------------------------------------------------- */
 
 int smelt__tuning_find(struct smelt__tuning *tuning, const char *spec, const char *device,
                        struct smelt__tuning_line *line) {
@@ -262,7 +262,7 @@ int smelt__tuning_first_complaint(struct smelt__tuning *tuning,
     return first;
 }
 
-/* A copy of all that counts, so that the caller's function runs without the mutex. */
+/* Copies the effective entries, so that the caller's function runs without the mutex. */
 static int copy_all(struct smelt__tuning *tuning, struct entries *all) {
     struct smelt__tuning_line line;
     int result = 0;
@@ -305,8 +305,8 @@ smelt_status smelt__tuning_walk(struct smelt__tuning *tuning, smelt_tuning_funct
 /* ---- changing -------------------------------------------------------------------------------- */
 
 struct change {
-    const struct smelt__tuning_line *line; /* a store: takes the place of its like */
-    struct entries known;                  /* a merge: what the file has; sorted */
+    const struct smelt__tuning_line *line; /* a store: replaces the line of its spec and device */
+    struct entries known;                  /* a merge: the file's entries, sorted */
     struct smelt__text *edited;
     size_t taken;
 };
@@ -371,15 +371,15 @@ static int add_lines(void *user, const char *text, size_t bytes, struct smelt__t
     return 0;
 }
 
-/* Edits the file and reads it again. */
+/* Edits the file and rereads the entries. */
 static smelt_status change_file(struct smelt__tuning *tuning, smelt__tuning_edit edit, void *user) {
     struct smelt__message message = {0};
     struct smelt__text edited = {0};
     struct entries entries = {0};
     if (!tuning || !*tuning->file)
         return smelt__fail(SMELT_ERROR_CACHE,
-                           "there is no tuning file to write: there is neither a cache folder nor "
-                           "SMELT_TUNING, or tuning is disabled");
+                           "there is no tuning file to write: neither a cache folder nor "
+                           "SMELT_TUNING is set, or tuning is disabled");
     if (smelt__tuning_file_edit(tuning->file, own_trust(tuning), edit, user, &edited, &message))
         return smelt__fail(SMELT_ERROR_CACHE, "the tuning file is not written: %s", message.text);
     const int failed =
