@@ -356,10 +356,10 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const i64 key_blocks = (params.rows - 1) / BLOCK_KEYS + 1;
     const i64 items = key_blocks * ((params.tokens - 1) / BLOCK_QUERIES + 1);
     const int first = (int)threadIdx.x / 32 * WARP_KEYS; /* of the item's keys, the warp's */
-    if (DEPENDENT_LAUNCH && params.chained) {
+    if (PDL && params.launch_dependents) {
         grid_launch_dependents();
     }
-    if (DEPENDENT_LAUNCH && params.early) {
+    if (PDL && params.pdl) {
         grid_wait();
     }
 #pragma unroll 1

@@ -23,9 +23,8 @@ struct indexer_logits_fwd_params {
     long long weights_token_stride;
     long long logits_token_stride;
     int tokens, rows; /* both above 0 */
-    int least;   /* keys that a window must have to be looked at: a shorter one counts as empty */
-    int fills;   /* 1: -inf is written outside of windows; 0: what stands there does not matter */
-    int early;   /* 1: the kernel before may still read what is written here: it is waited for; then
-                    nothing is filled in */
-    int chained; /* 1: what is launched early behind it may begin: it waits */
+    int least; /* keys that a window must have to be looked at: a shorter one counts as empty */
+    int fills; /* 1: -inf is written outside of windows; 0: what stands there does not matter */
+    int pdl; /* 1: launched with PDL: waits for the previous kernel before it writes; fills is 0 */
+    int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
 };

@@ -381,7 +381,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
 KERNEL void __launch_bounds__(THREADS, 1)
     KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
     initialise(&params);
-    if (params.chained) {
+    if (params.launch_dependents) {
         grid_launch_dependents();
     }
     count_costs(&params);
@@ -389,7 +389,7 @@ KERNEL void __launch_bounds__(THREADS, 1)
     const int group = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
     if (group < GROUPS) {
         registers_increase(MATH_REGISTERS);
-        if (params.early) {
+        if (params.pdl) {
             grid_wait();
         }
         run_math(&params, group);

@@ -257,7 +257,7 @@ DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query)
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_loss_rows_params params) {
-    if (DEPENDENT_LAUNCH && threadIdx.x == 0) {
+    if (PDL && threadIdx.x == 0) {
         grid_launch_dependents(); /* the sum, which waits for all of it */
     }
 #pragma unroll 1

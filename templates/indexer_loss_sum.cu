@@ -12,7 +12,7 @@
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_loss_sum_params params) {
-    if (DEPENDENT_LAUNCH) {
+    if (PDL) {
         grid_wait();
     }
     float sum = 0.0f;

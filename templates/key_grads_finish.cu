@@ -13,7 +13,7 @@
  *
  * Grid: as many blocks as the operator likes; a thread makes 8 columns of a row at a time, and goes
  * on a grid further. A warp sums a head's parts of dsink, in an order that their number alone
- * fixes. Launched early, it waits first for the kernels before it, whose sums it reads.
+ * fixes. Launched with PDL, it first waits for the previous kernels, whose sums it reads.
  */
 
 enum { CHUNKS = DQK / 8 };
@@ -73,7 +73,7 @@ DEVICE void finish_dsink(const struct key_grads_finish_params *params, int head)
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct key_grads_finish_params params) {
-    if (DEPENDENT_LAUNCH) {
+    if (PDL) {
         grid_wait();
     }
     const i64 thread = (i64)blockIdx.x * THREADS + threadIdx.x, threads = (i64)gridDim.x * THREADS;

@@ -401,7 +401,7 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_lists_params params) {
-    if (DEPENDENT_LAUNCH && threadIdx.x == 0) {
+    if (PDL && threadIdx.x == 0) {
         grid_launch_dependents();
     }
     fill_zeros(params.zeros, params.zero_vectors);

@@ -160,9 +160,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     for (int head = warp; head < params.query_rows; head += WARPS) {
         find_head(&params, query, head);
     }
-    /* It ends after the kernel that it overlaps. */
-    if (DEPENDENT_LAUNCH && params.work.overlaps && blockIdx.x == gridDim.x - 1 &&
-        threadIdx.x == 0) {
+    /* End after the previous kernel. */
+    if (PDL && params.work.pdl_wait_at_end && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
         grid_wait();
     }
 }

@@ -5,8 +5,8 @@
  * count elements. See sparse_attn_bwd.params.h for what groups and statistics are.
  */
 struct sparse_attn_bwd_rows_params {
-    struct work_params work; /* overlaps: the kernel before it makes the lists, of which it reads
-                                nothing */
+    struct work_params work; /* pdl_wait_at_end: the previous kernel makes the lists, which this one
+                                does not read */
     const int *last_range;   /* as sparse_attn_bwd_lists.params.h has it */
     const void *out;         /* [batches, tokens, HEADS, DV] bf16 */
     const void *grad_out;    /* [batches, tokens, HEADS, DV] bf16 */

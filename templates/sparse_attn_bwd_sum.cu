@@ -18,8 +18,8 @@
  * its entries are cut into runs of RUN, each is summed by a team, and the runs are added in order.
  * So what is summed how depends on the number of entries alone.
  *
- * With `overlaps` the kernel ends after the one before it in the stream, so that what follows waits
- * for both.
+ * With `pdl_wait_at_end` the kernel ends after the previous one in the stream, so that later work
+ * waits for both.
  *
  * Shared memory: RING [STAGES][ROWS][THREADS] 16 bytes: copied columns. In its place, when a block
  * has summed TEAMS runs, RUNS [TEAMS][DQK] float: their sums.
@@ -307,7 +307,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
             sum_long_key(&params, key);
         }
     }
-    if (DEPENDENT_LAUNCH && params.overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+    if (PDL && params.pdl_wait_at_end && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
         grid_wait();
     }
 }

@@ -12,6 +12,7 @@ struct sparse_attn_bwd_sum_params {
     int key_stride;
     int key_rows; /* partial rows that a group has of each of its keys: one for each block of its
                      heads, or for each pair of them */
-    int overlaps; /* 1: launched early, beside the main kernel of the next partial rows; all that is
-                     read or added to was complete before that began */
+    int pdl_wait_at_end; /* 1: launched with PDL, concurrently with the main kernel that writes the
+                            next partial rows; all that is read or added to was complete before that
+                            kernel started. Waits for it at the end */
 };

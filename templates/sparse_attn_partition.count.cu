@@ -203,7 +203,7 @@ DEVICE void store_histogram(const struct sparse_attn_partition_params *params, i
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_partition_params params) {
-    if (DEPENDENT_LAUNCH) {
+    if (PDL) {
         grid_launch_dependents();
     }
     /* Rows of a warp each are the common ones: distances between loads are constants then. */

@@ -141,7 +141,7 @@ DEVICE void store_entry(const struct sparse_attn_partition_params *params, i64 e
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_partition_params params) {
-    if (DEPENDENT_LAUNCH) {
+    if (PDL) {
         grid_wait();
         grid_launch_dependents();
     }

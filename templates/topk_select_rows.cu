@@ -112,10 +112,10 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int row = params.rows - 1 - (int)blockIdx.x;
     const struct window window = open_window(&params, row);
     const int wanted = minimum(window_length(&window), TOPK);
-    if (DEPENDENT_LAUNCH && (MERGE || params.early)) {
+    if (PDL && (MERGE || params.pdl)) {
         grid_wait();
     }
-    if (DEPENDENT_LAUNCH && params.chained) {
+    if (PDL && params.launch_dependents) {
         grid_launch_dependents();
     }
     if (params.lengths && thread_number() == 0) {

@@ -26,6 +26,6 @@ struct topk_select_rows_params {
     int rows, columns;
     int index_offset; /* added to all indices */
     int parts;        /* of a row: thread blocks of the pass `parts` */
-    int early;   /* 1: the matrix may still be written when the first kernel begins: it waits */
-    int chained; /* 1: what is launched early behind the last kernel may begin: it waits */
+    int pdl; /* 1: the first kernel is launched with PDL: waits before it reads the logits */
+    int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
 };

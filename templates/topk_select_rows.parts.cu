@@ -31,10 +31,10 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct topk_select_rows_params params) {
     const int row = (int)blockIdx.x / params.parts, part = (int)blockIdx.x % params.parts;
     const struct window window = open_window(&params, row);
-    if (DEPENDENT_LAUNCH && params.early) {
+    if (PDL && params.pdl) {
         grid_wait();
     }
-    if (DEPENDENT_LAUNCH) {
+    if (PDL) {
         grid_launch_dependents();
     }
     if (window_length(&window) <= ALONE) {

@@ -17,8 +17,7 @@ struct smelt__arch {
     int registers_per_multiprocessor;
     int threads_per_multiprocessor;
     int warpgroup_products; /* 1: has wgmma and setmaxnreg, which sm_90a alone has */
-    int dependent_launch;   /* 1: has griddepcontrol: a kernel may begin before the one ahead of it
-                               in the stream has ended, 9.0 and up */
+    int pdl;                /* 1: has programmatic dependent launch (griddepcontrol), 9.0 and up */
 };
 
 /* The architecture of that name, or NULL with a message naming what is known and the nearest. */

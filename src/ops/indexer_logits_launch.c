@@ -133,13 +133,13 @@ smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *sc
         return status;
     params.least = chain->least;
     params.fills = !chain->inner_only;
-    params.early = chain->early;
-    params.chained = chain->chained;
+    params.pdl = chain->pdl;
+    params.launch_dependents = chain->launch_dependents;
     const int64_t items = smelt__divide_up(args->tokens, scorer->launch.block_queries) *
                           smelt__divide_up(args->rows, scorer->launch.block_keys);
     const int64_t most = smelt__blocks_beside(scorer->kernel, args->free_multiprocessors);
     const struct smelt__launch launch = {.blocks = {smelt__blocks_for(scorer->kernel, items, most)},
-                                         .early = chain->early,
+                                         .pdl = chain->pdl,
                                          .params = &params};
     return smelt__kernel_launch(scorer->context, scorer->kernel, &launch, stream);
 }

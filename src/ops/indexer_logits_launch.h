@@ -32,9 +32,9 @@ struct smelt__indexer_chain {
     int least; /* keys that a window must have to be scored: what shorter ones' rows hold does not
                   matter */
     int inner_only; /* 1: nor does what stands outside of windows */
-    int early; /* 1: it is launched early (runtime/kernel.h), and waits for what is before it; with
-                  inner_only alone */
-    int chained; /* 1: what is launched early behind it may begin: it waits */
+    int pdl; /* 1: launched with PDL (runtime/kernel.h); it waits for the previous kernel. Requires
+                inner_only */
+    int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
 };
 
 /* Launches on a call's checked arguments, strides packed, tokens and rows above 0. Errors:

@@ -193,6 +193,6 @@ smelt_status smelt_indexer_loss_forward(const smelt_indexer_loss *loss,
         return status;
     const struct indexer_loss_sum_params all = {
         .losses = queries.losses, .loss = args.loss.data, .queries = queries.queries};
-    const struct smelt__launch sum = {.blocks = {1}, .early = args.tokens > 0, .params = &all};
+    const struct smelt__launch sum = {.blocks = {1}, .pdl = args.tokens > 0, .params = &all};
     return smelt__kernel_launch(loss->kernels.context, loss->kernels.kernels[SUM], &sum, stream);
 }

@@ -205,8 +205,8 @@ static smelt_status score(const smelt_indexer_topk *indexer, const smelt_indexer
     const int whole = indexer->order == SMELT_TOPK_BY_INDEX && !args->values.data;
     const struct smelt__indexer_chain chain = {.least = whole ? indexer->select.topk + 1 : 0,
                                                .inner_only = 1,
-                                               .early = chunk->first > 0,
-                                               .chained = 1};
+                                               .pdl = chunk->first > 0,
+                                               .launch_dependents = 1};
     return smelt__indexer_scorer_launch(&indexer->scorer, &part, &chain, stream);
 }
 
@@ -229,8 +229,8 @@ static smelt_status choose(const smelt_indexer_topk *indexer, const smelt_indexe
         .rows = (int)chunk->count,
         .columns = (int)chunk->columns,
         .index_offset = args->index_offset,
-        .early = args->rows > 0, /* behind the chunk's logits */
-        .chained = 1,            /* the next chunk's logits wait for it themselves */
+        .pdl = args->rows > 0,  /* after the chunk's logits */
+        .launch_dependents = 1, /* the next chunk's logits wait for it themselves */
     };
     return smelt__topk_launch(indexer->kernels.context, &indexer->select, &params,
                               workspace ? workspace + chunk->logits_bytes : NULL, stream);

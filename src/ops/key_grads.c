@@ -160,12 +160,12 @@ static smelt_status launch_sum(const struct smelt__key_grads_call *call, const s
         .key_count = (int)layout->key_count,
         .key_stride = layout->key_stride,
         .key_rows = call->shape.key_rows,
-        .overlaps = beside,
+        .pdl_wait_at_end = beside,
     };
     const struct smelt__launch launch = {
         .blocks = {smelt__blocks_for(call->sum, smelt__divide_up(layout->key_count, teams),
                                      call->sum->most_blocks * (beside ? SUM_WAVES : 1))},
-        .early = beside,
+        .pdl = beside,
         .entered = 1,
         .params = &params,
     };
@@ -217,7 +217,7 @@ smelt_status smelt__key_grads_launch_finish(const struct smelt__key_grads_call *
         .blocks = {(uint32_t)(blocks < 1      ? 1
                               : blocks < most ? blocks
                                               : most)},
-        .early = call->layout->groups > 0, /* behind a kernel, for which it waits */
+        .pdl = call->layout->groups > 0, /* it waits for the previous kernel */
         .entered = 1,
         .params = &params,
     };

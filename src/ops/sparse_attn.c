@@ -112,10 +112,11 @@ smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
 /* ---- launching ------------------------------------------------------------------------------- */
 
 /*
- * The partition, then the buckets' kernels, the longest work first. Each but the first begins
- * early: the largest bucket's waits for the partition, the others need not, since that one let them
- * begin when it had seen the lists; they end after the one before them. A bucket's size is known on
- * the device alone, so every grid is as large as is resident at once, and its blocks take turns.
+ * The partition, then the buckets' kernels, the largest bound first. All but the first are launched
+ * with PDL. The largest bucket's kernel waits for the partition and lets the next kernels start only
+ * then, so these need not wait before they read the lists; each waits at its end, so that it ends
+ * after the previous kernel. Only the device knows a bucket's size, so every grid has as many thread
+ * blocks as are resident at once, and these loop over the items.
  */
 static smelt_status launch_buckets(const smelt_sparse_attn *attn,
                                    struct smelt__sparse_attn_packed *call,
@@ -136,11 +137,9 @@ static smelt_status launch_buckets(const smelt_sparse_attn *attn,
         const int64_t beside = smelt__blocks_beside(kernel, call->free_multiprocessors);
         const int64_t most = beside < kernel->resident_blocks ? beside : kernel->resident_blocks;
         const struct smelt__launch launch = {
-            .blocks = {smelt__blocks_for(kernel, call->queries, most)},
-            .early = 1,
-            .params = params};
+            .blocks = {smelt__blocks_for(kernel, call->queries, most)}, .pdl = 1, .params = params};
         params->work.query_range = partition.ranges + 2 * (buckets - 1 - i);
-        params->work.overlaps = i > 0;
+        params->work.pdl_wait_at_end = i > 0;
         status = smelt__kernel_launch(attn->kernels.context, kernel, &launch, stream);
     }
     return status;
@@ -163,10 +162,10 @@ smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
         return launch_buckets(attn, &call, stream);
     const struct smelt__kernel *kernel = attn->kernels.kernels[0];
     const int64_t most = smelt__blocks_beside(kernel, call.free_multiprocessors);
-    /* With programmatic dependent launch (PDL), which costs the driver less (bench/log/tools.md).
-     * The kernel itself waits for earlier work in the stream. */
+    /* With PDL, which costs the driver less (bench/log/tools.md). The kernel itself waits for earlier
+     * work in the stream. */
     const struct smelt__launch launch = {.blocks = {smelt__blocks_for(kernel, call.queries, most)},
-                                         .early = 1,
+                                         .pdl = 1,
                                          .params = &call.params};
     return smelt__kernel_launch(attn->kernels.context, kernel, &launch, stream);
 }

@@ -10,7 +10,7 @@
 #include "runtime/context.h"
 
 enum {
-    LISTS_SHARE = 2, /* the lists kernel uses 1/2 of the device where the rows kernel overlaps it */
+    LISTS_SHARE = 2, /* with PDL the lists kernel leaves 1/2 of the device to the rows kernel */
     ZERO_STEPS = 4   /* zero vectors stored per thread; more zeros use more thread blocks */
 };
 
@@ -27,10 +27,10 @@ void smelt__sparse_attn_backward_make(const struct smelt__spec *spec,
 }
 
 static smelt_status launch(const struct smelt__grad_call *call,
-                           enum smelt__sparse_attn_backward_kernel number, int64_t blocks,
-                           int early, const void *params) {
+                           enum smelt__sparse_attn_backward_kernel number, int64_t blocks, int pdl,
+                           const void *params) {
     const struct smelt__launch launch = {
-        .blocks = {(uint32_t)blocks}, .early = early, .entered = 1, .params = params};
+        .blocks = {(uint32_t)blocks}, .pdl = pdl, .entered = 1, .params = params};
     return smelt__kernel_launch(call->backward->kernels->context,
                                 smelt__grad_kernel(call->backward, number), &launch, call->stream);
 }
@@ -49,12 +49,12 @@ static smelt_status launch_lists(const struct smelt__grad_call *call) {
     const int64_t filling =
         smelt__divide_up(params.zero_vectors, (int64_t)kernel->threads * ZERO_STEPS);
     const int64_t blocks = params.groups > filling ? params.groups : filling;
-    const int share = kernel->may_be_early ? LISTS_SHARE : 1;
+    const int share = kernel->pdl ? LISTS_SHARE : 1;
     return launch(call, SMELT__BACKWARD_GROUP,
                   smelt__blocks_for(kernel, blocks, kernel->most_blocks / share), 0, &params);
 }
 
-/* Each row's statistics, beside the lists. */
+/* Each row's statistics, concurrently with the lists. */
 static smelt_status launch_rows(const struct smelt__grad_call *call) {
     const struct sparse_attn_bwd_rows_params params = smelt__grad_rows(call);
     return launch(call, SMELT__BACKWARD_ROWS, call->layout.parts, 1, &params);

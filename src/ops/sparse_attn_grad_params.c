@@ -107,7 +107,7 @@ struct sparse_attn_bwd_rows_params smelt__grad_rows(const struct smelt__grad_cal
         .query_rows = call->backward->main.query_rows,
     };
     params.work = find_queries(call, &params.last_range);
-    params.work.overlaps = 1; /* it reads no output of the lists kernel */
+    params.work.pdl_wait_at_end = 1; /* it reads no output of the lists kernel */
     return params;
 }
 

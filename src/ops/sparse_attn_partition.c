@@ -131,7 +131,7 @@ smelt_status smelt__partition_launch(const smelt_context *context,
     const uint32_t blocks =
         (uint32_t)((params->runs + params->runs_at_once - 1) / params->runs_at_once);
     const struct smelt__launch count = {.blocks = {(uint32_t)params->runs}, .params = params};
-    const struct smelt__launch place = {.blocks = {blocks}, .early = 1, .params = params};
+    const struct smelt__launch place = {.blocks = {blocks}, .pdl = 1, .params = params};
     smelt_status status = smelt__kernel_launch(context, kernels->count, &count, stream);
     return status == SMELT_OK ? smelt__kernel_launch(context, kernels->place, &place, stream)
                               : status;

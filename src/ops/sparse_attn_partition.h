@@ -45,8 +45,8 @@ struct sparse_attn_partition_params smelt__partition_params(const struct work_pa
                                                             const int *bounds, int buckets,
                                                             void *workspace);
 
-/* Both kernels on the stream, the second as an early launch (runtime/kernel.h). Later work of the
- * stream, launched early or not, finds `ranges`, `list` and `extents` complete. Errors: DRIVER. */
+/* Launches both kernels, the second with PDL (runtime/kernel.h). Later work in the stream, with PDL
+ * or without, finds `ranges`, `list` and `extents` complete. Errors: DRIVER. */
 smelt_status smelt__partition_launch(const smelt_context *context,
                                      const struct smelt__partition_kernels *kernels,
                                      const struct sparse_attn_partition_params *params,

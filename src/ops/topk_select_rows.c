@@ -49,7 +49,7 @@ smelt_status smelt__topk_launch(const smelt_context *context,
     struct topk_select_rows_params params = *given;
     const uint32_t rows = (uint32_t)params.rows;
     const int64_t parts = count_parts(kernels, params.rows, params.columns);
-    const struct smelt__launch alone = {.blocks = {rows}, .early = params.early, .params = &params};
+    const struct smelt__launch alone = {.blocks = {rows}, .pdl = params.pdl, .params = &params};
     params.parts = (int)parts;
     params.lists = NULL;
     params.headers = NULL;
@@ -58,8 +58,8 @@ smelt_status smelt__topk_launch(const smelt_context *context,
     params.lists = workspace;
     params.headers = (void *)((char *)workspace + list_bytes(kernels, rows * parts));
     const struct smelt__launch split = {
-        .blocks = {rows * (uint32_t)parts}, .early = params.early, .params = &params};
-    const struct smelt__launch merge = {.blocks = {rows}, .early = 1, .params = &params};
+        .blocks = {rows * (uint32_t)parts}, .pdl = params.pdl, .params = &params};
+    const struct smelt__launch merge = {.blocks = {rows}, .pdl = 1, .params = &params};
     const smelt_status status = smelt__kernel_launch(context, kernels->parts, &split, stream);
     return status == SMELT_OK ? smelt__kernel_launch(context, kernels->merge, &merge, stream)
                               : status;

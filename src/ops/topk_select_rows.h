@@ -35,11 +35,10 @@ size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int
 /*
  * Selects of params->rows rows (from 1 on), on the stream. Of *params everything is set but
  * `parts`, `lists` and `headers`. `workspace`: device memory of the size above, aligned to
- * SMELT__TOPK_ALIGNMENT; calls on one stream may share it. The first kernel is a plain launch, so
- * that all earlier work of the stream is complete; with `early` it is launched early (kernel.h),
- * and waits: then windows, and offsets are to be complete before the kernel ahead of it begins.
- * `chained` lets what is launched early behind the last one begin while that runs. Errors: DRIVER.
- */
+ * SMELT__TOPK_ALIGNMENT; calls on one stream may share it. params->pdl: the first kernel is launched
+ * with PDL (kernel.h) and waits before it reads the logits; windows and offsets must be complete
+ * before the previous kernel starts. params->launch_dependents: the kernel after the call, launched
+ * with PDL, may start while the last one runs. Errors: DRIVER. */
 smelt_status smelt__topk_launch(const smelt_context *context,
                                 const struct smelt__topk_kernels *kernels,
                                 const struct topk_select_rows_params *params, void *workspace,

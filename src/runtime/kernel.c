@@ -370,11 +370,11 @@ static smelt_status load_kernel(smelt_context *context, const struct smelt__plan
     kernel->item = plan->item;
     kernel->blocks_per_item = plan->blocks_per_item;
     kernel->cluster = plan->cluster;
-    kernel->may_be_early = plan->arch->dependent_launch;
+    kernel->pdl = plan->arch->pdl;
     kernel->attributes[SMELT__CLUSTER] =
         (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
                             .value.clusterDim = {(unsigned)plan->cluster, 1, 1}};
-    kernel->attributes[SMELT__EARLY] =
+    kernel->attributes[SMELT__PDL] =
         (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                             .value.programmaticStreamSerializationAllowed = 1};
     status = find_most_blocks(context, plan, kernel);
@@ -440,7 +440,7 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
                                   const struct smelt__launch *launch, struct CUstream_st *stream) {
     const struct smelt__driver *driver = context->driver;
     const unsigned clusters = kernel->cluster != 0,
-                   attributes = clusters + (launch->early && kernel->may_be_early);
+                   attributes = clusters + (launch->pdl && kernel->pdl);
     CUlaunchConfig config = {
         .gridDimX = launch->blocks[0],
         .gridDimY = launch->blocks[1] ? launch->blocks[1] : 1,
@@ -452,7 +452,7 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
         .hStream = stream,
         /* The driver only reads the attributes. */
         .attrs = attributes ? (CUlaunchAttribute *)(uintptr_t)kernel->attributes +
-                                  (clusters ? SMELT__CLUSTER : SMELT__EARLY)
+                                  (clusters ? SMELT__CLUSTER : SMELT__PDL)
                             : NULL,
         .numAttrs = attributes,
     };

@@ -13,8 +13,8 @@
 
 struct CUstream_st;
 
-/* What launches say beside their shape: the kernel's cluster, and that they begin early. */
-enum smelt__attribute { SMELT__CLUSTER, SMELT__EARLY, SMELT__ATTRIBUTES };
+/* A launch's attributes: the cluster's size, and programmatic dependent launch. */
+enum smelt__attribute { SMELT__CLUSTER, SMELT__PDL, SMELT__ATTRIBUTES };
 
 /* One loaded kernel. Owned by its context's table, which outlives operators; immutable once it is
  * handed out, so launching takes no lock. */
@@ -24,7 +24,7 @@ struct smelt__kernel {
     struct smelt__plan plan;     /* its own; a later plan of the same spec may differ, because
                                     tuning entries change */
     int threads, shared_bytes;
-    int may_be_early; /* the architecture knows such launches */
+    int pdl;          /* 1: the architecture has programmatic dependent launch */
     const char *item; /* what the grid's blocks are counted by (plan.h); NULL: nothing */
     int64_t blocks_per_item;
     int cluster;               /* blocks per cluster; 0: none */
@@ -73,7 +73,7 @@ smelt_status smelt__kernels_get(smelt_context *context, const struct smelt__spec
 struct smelt__launch {
     uint32_t blocks[3]; /* the grid's extents, 1..2^31 - 1 in x, 2^16 - 1 in y and z; 0 in y and z
                            counts as 1. With clusters, x must be a multiple of their size */
-    int early;          /* 1: see below */
+    int pdl;            /* 1: with programmatic dependent launch, see below */
     int entered;        /* 1: the caller has called smelt__context_enter */
     const void *params; /* the params struct, copied before the call returns */
 };
@@ -82,12 +82,13 @@ struct smelt__launch {
  * Launches a kernel on a stream. No allocation, lock, synchronisation or file access. Makes the
  * context's CUDA context current when this thread has none or another and restores what was there.
  *
- * Early (programmatic dependent launch, PDL): the kernel may begin while the kernel before it in the
- * stream still runs, once all blocks of that one said so (griddepcontrol.launch_dependents) or
- * ended. Before it touches memory that earlier work may still use it must execute
- * griddepcontrol.wait, which waits for the end and the results of the kernel before it. So the first
- * kernel of a call may be launched early, too, if it waits before it reads or writes anything, as
- * the forward kernels do. Below 9.0, which has no such launch, the stream's plain order.
+ * Programmatic dependent launch (PDL): the kernel may start while the previous kernel in the stream
+ * still runs, once all thread blocks of the previous kernel have executed
+ * griddepcontrol.launch_dependents or ended. Before it accesses memory that earlier work may still
+ * use it must execute griddepcontrol.wait, which waits until the previous kernel has ended and its
+ * results are visible. The first kernel of a call may be launched with PDL, too, if it waits before
+ * it reads or writes anything, as the forward kernels do. Below 9.0, which lacks PDL, `pdl` has no
+ * effect: kernels run one after another.
  */
 smelt_status smelt__kernel_launch(const smelt_context *context, const struct smelt__kernel *kernel,
                                   const struct smelt__launch *launch, struct CUstream_st *stream);

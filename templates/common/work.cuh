@@ -30,16 +30,16 @@ DEVICE struct work_range *work_range(void) {
     return (struct work_range *)(arena + RANGE_OFFSET);
 }
 
-/* By all threads, before the block's first barrier: waits for what the kernels before this one
- * write, unless it was begun when that was there, and lets the next one begin. */
+/* By all threads, before the block's first barrier: waits for the previous kernel, unless
+ * `pdl_wait_at_end`, and lets the next one start. */
 DEVICE void begin_grid(const struct work_params *params) {
-    if (DEPENDENT_LAUNCH && !params->overlaps) {
+    if (PDL && !params->pdl_wait_at_end) {
         grid_wait();
     }
     if (threadIdx.x != 0) {
         return;
     }
-    if (DEPENDENT_LAUNCH) {
+    if (PDL) {
         grid_launch_dependents();
     }
     const struct query_range range = find_query_range(params);
@@ -47,10 +47,10 @@ DEVICE void begin_grid(const struct work_params *params) {
     work_range()->items = range.queries * HEAD_BLOCKS;
 }
 
-/* By all threads, at the kernel's end: it ends after the kernel that it overlaps, so that what
- * follows both in the stream waits for both. */
+/* By all threads, at the kernel's end: with `pdl_wait_at_end` the grid ends after the previous
+ * kernel, so that work after it in the stream waits for both. */
 DEVICE void end_grid(const struct work_params *params) {
-    if (DEPENDENT_LAUNCH && params->overlaps && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+    if (PDL && params->pdl_wait_at_end && blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
         grid_wait();
     }
 }

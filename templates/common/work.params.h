@@ -14,7 +14,7 @@ struct work_params {
     long long indices_batch_stride, indices_token_stride;
     long long topk_length_batch_stride, topk_length_token_stride;
     int batches, tokens, rows, width;
-    int query_capacity; /* entries of `queries`, or batches * tokens */
-    int overlaps;       /* 1: launched early, behind a kernel of the same call: all it reads was
-                           there when it began, and it must not end before that one */
+    int query_capacity;  /* entries of `queries`, or batches * tokens */
+    int pdl_wait_at_end; /* 1: all that the kernel reads is complete when it starts, so that it waits
+                            for the previous kernel at its end only. 0: at its start */
 };

@@ -7,7 +7,7 @@ DEVICE void grid_launch_dependents(void) {
     asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 }
 
-/* Waits until the kernels before this one in the stream are complete and their results visible. */
+/* Waits until the previous kernels in the stream are complete and their results visible. */
 DEVICE void grid_wait(void) {
     asm volatile("griddepcontrol.wait;" : : : "memory");
 }

@@ -11,8 +11,8 @@
  *
  * KIND is a report's kind (several where the schedule decides), or `none`: a kernel without a
  * defect. WORDS stand in the report's text. MANY: `clusters of N` blocks, one of them; `grid of N`
- * blocks; `chain of N` launches, the second and later ones early, of one block, two, and so on, so
- * that gridDim.x tells them apart. The line that ends in HERE is the one the report must name. The
+ * blocks; `chain of N` launches, the second and later ones with PDL, of one block, two, and so on,
+ * so that gridDim.x tells them apart. The line that ends in HERE is the one the report must name. The
  * kernel's parameter is the address of 4096 ints, 0, 1, 2, ...; its shared memory is 16 KB and of
  * two regions: LEFT, 8192 bytes from 0 on, and RIGHT, 8180 from 8192 on. Word 4000 of the data is
  * forbidden.
@@ -195,7 +195,7 @@ static CUmodule load(const struct emulator *emulator, const struct smelt__driver
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Launch number `number` of the chain; the second and later ones are early. */
+/* Launch number `number` of the chain; the second and later ones are launched with PDL. */
 static CUresult launch_one(const struct smelt__driver *driver, CUfunction function,
                            const struct defect *defect, CUdeviceptr data, int number) {
     CUlaunchAttribute attributes[] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,

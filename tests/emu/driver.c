@@ -250,11 +250,11 @@ TEST(test_out_of_memory) {
 
 /* ---- memory of the host's that is lent ------------------------------------------------------- */
 
-static int launch_chained(CUdeviceptr to, CUdeviceptr from, int wait, int early);
+static int launch_chain(CUdeviceptr to, CUdeviceptr from, int wait, int pdl);
 
 static int add_one(const int *words, int to, int from) {
     const CUdeviceptr first = (CUdeviceptr)(uintptr_t)words;
-    return launch_chained(first + 4 * (CUdeviceptr)to, first + 4 * (CUdeviceptr)from, 1, 0);
+    return launch_chain(first + 4 * (CUdeviceptr)to, first + 4 * (CUdeviceptr)from, 1, 0);
 }
 
 /* What is lent is the device's, to the byte and until it is taken back; ranges that overlap are
@@ -287,9 +287,9 @@ TEST(test_lent_memory) {
 
 /* ---- fills between launches that overlap ----------------------------------------------------- */
 
-static int launch_on(CUstream stream, CUdeviceptr to, CUdeviceptr from, int wait, int early) {
+static int launch_on(CUstream stream, CUdeviceptr to, CUdeviceptr from, int wait, int pdl) {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                                   .value.programmaticStreamSerializationAllowed = early};
+                                   .value.programmaticStreamSerializationAllowed = pdl};
     CUlaunchConfig config = shape(1, 1, 1);
     void *parameters[] = {&to, &from, &wait};
     config.attrs = &attribute;
@@ -298,8 +298,8 @@ static int launch_on(CUstream stream, CUdeviceptr to, CUdeviceptr from, int wait
     return cuda.cuLaunchKernelEx(&config, kernel("chain"), parameters, NULL);
 }
 
-static int launch_chained(CUdeviceptr to, CUdeviceptr from, int wait, int early) {
-    return launch_on(NULL, to, from, wait, early);
+static int launch_chain(CUdeviceptr to, CUdeviceptr from, int wait, int pdl) {
+    return launch_on(NULL, to, from, wait, pdl);
 }
 
 /* The host waits for everything, and what was reported is forgotten. */
@@ -309,16 +309,16 @@ static void settle(CUdeviceptr data) {
     emulator->clear();
 }
 
-/* Early launches overlap; a fill between them keeps the second from it. */
+/* A launch with PDL overlaps the previous one, unless a fill is between them. */
 TEST(test_fill_between_launches) {
     CUdeviceptr data = make_words();
-    assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
-    assert_int_equal(launch_chained(data + 8, data + 4, 0, 1), LAUNCH_FAILED);
+    assert_int_equal(launch_chain(data + 4, data, 1, 0), 0);
+    assert_int_equal(launch_chain(data + 8, data + 4, 0, 1), LAUNCH_FAILED);
     assert_int_equal(emulator->report(0).kind, EMU_RACE);
     settle(data);
-    assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
+    assert_int_equal(launch_chain(data + 4, data, 1, 0), 0);
     assert_int_equal(cuda.cuMemsetD8Async(data + 400, 0, 4, NULL), 0);
-    assert_int_equal(launch_chained(data + 8, data + 4, 0, 1), 0);
+    assert_int_equal(launch_chain(data + 8, data + 4, 0, 1), 0);
     assert_int_equal(read_words(data)[2], 2);
     cuda.cuMemFree_v2(data);
 }
@@ -326,15 +326,15 @@ TEST(test_fill_between_launches) {
 /* A launch that does not wait may end before the one ahead of it: the fill follows it alone. */
 TEST(test_fill_beside_a_launch) {
     CUdeviceptr data = make_words();
-    assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
-    assert_int_equal(launch_chained(data + 8, data + 40, 0, 1), 0);
+    assert_int_equal(launch_chain(data + 4, data, 1, 0), 0);
+    assert_int_equal(launch_chain(data + 8, data + 40, 0, 1), 0);
     assert_int_equal(cuda.cuMemsetD32Async(data + 8, 0, 1, NULL), 0);
     assert_int_equal(cuda.cuMemsetD32Async(data, 0, 1, NULL), LAUNCH_FAILED); /* still read */
     assert_int_equal(cuda.cuMemsetD32Async(data + 4, 0, 1, NULL), LAUNCH_FAILED);
     assert_int_equal(emulator->report(0).kind, EMU_RACE);
     settle(data);
-    assert_int_equal(launch_chained(data + 4, data, 1, 0), 0);
-    assert_int_equal(launch_chained(data + 8, data + 40, 1, 1), 0);
+    assert_int_equal(launch_chain(data + 4, data, 1, 0), 0);
+    assert_int_equal(launch_chain(data + 8, data + 40, 1, 1), 0);
     assert_int_equal(cuda.cuMemsetD32Async(data + 4, 0, 1, NULL), 0);
     assert_int_equal(emulator->report_count(), 0);
     cuda.cuMemFree_v2(data);
@@ -489,8 +489,8 @@ TEST(test_streams) {
     cuda.cuMemFree_v2(data);
 }
 
-/* A slow operation is ahead of what follows it on its stream alone, and not of an early launch that
- * does not wait. */
+/* A slow operation is ordered before later work on its own stream only, and not before a launch with
+ * PDL that does not wait. */
 TEST(test_slow_producer) {
     CUdeviceptr data = make_words();
     CUstream one, other;
@@ -605,14 +605,14 @@ TEST(test_memory_of_devices) {
     assert_true(emulator->lend(other, sizeof others, "lent to device 0"));
     assert_false(emulator->lend(host + 4, sizeof words, "lent to both"));
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(launch_chained(first + 4, second[i], 0, 0), LAUNCH_FAILED);
+        assert_int_equal(launch_chain(first + 4, second[i], 0, 0), LAUNCH_FAILED);
         assert_int_equal(emulator->report(0).kind, EMU_BOUNDS);
         assert_non_null(strstr(emulator->report(0).text, "which device 1 holds"));
         emulator->clear();
-        assert_int_equal(launch_chained(second[i], first, 0, 0), LAUNCH_FAILED);
+        assert_int_equal(launch_chain(second[i], first, 0, 0), LAUNCH_FAILED);
         emulator->clear();
     }
-    assert_int_equal(launch_chained(other, first, 0, 0), 0);
+    assert_int_equal(launch_chain(other, first, 0, 0), 0);
     emulator->take_back();
     assert_int_equal(cuda.cuMemFree_v2(second[0]), 0);
     assert_int_equal(cuda.cuMemFree_v2(second[1]), 0);

@@ -279,7 +279,7 @@ static void compare_first_call(const struct subject *subject, const union argume
     assert_int_equal(driver->chain_length, count);
     for (int i = 0; i < count; i++) {
         assert_int_equal(driver->chain[i].blocks, again[i].blocks);
-        assert_int_equal(driver->chain[i].early, again[i].early);
+        assert_int_equal(driver->chain[i].pdl, again[i].pdl);
     }
 }
 

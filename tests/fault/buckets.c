@@ -82,7 +82,7 @@ static struct sparse_attn_fwd_params params_of(int number) {
     return params;
 }
 
-/* The partition's two passes, then the largest bound first; all but the first early. */
+/* The partition's two passes, then the largest bound first; all but the first with PDL. */
 TEST(the_chain) {
     open_operator(9, NULL);
     const smelt_sparse_attn_args args = make_args();
@@ -90,7 +90,7 @@ TEST(the_chain) {
     assert_true(args.workspace_bytes == layout.bytes);
     launch(&args);
     for (int i = 0; i < KERNELS; i++)
-        assert_int_equal(driver->chain[i].early, i > 0);
+        assert_int_equal(driver->chain[i].pdl, i > 0);
     for (int bucket = 2; bucket >= 0; bucket--) {
         const int number = 2 + 2 - bucket;
         const struct sparse_attn_fwd_params params = params_of(number);
@@ -100,7 +100,7 @@ TEST(the_chain) {
         assert_ptr_equal(params.work.extents, workspace + layout.extents);
         assert_null(params.work.query_count);
         assert_int_equal(params.work.query_capacity, TOKENS);
-        assert_int_equal(params.work.overlaps, bucket < 2);
+        assert_int_equal(params.work.pdl_wait_at_end, bucket < 2);
         assert_int_equal(params.work.width, 130);
     }
 }
@@ -137,7 +137,7 @@ TEST(infos) {
     }
 }
 
-/* No early launches where there are none; and no more blocks of a kernel than are resident, though
+/* No PDL below 9.0; and no more blocks of a kernel than are resident, though
  * mma's plain operator has one for each query. */
 TEST(older_architecture) {
     open_operator(8, NULL);
@@ -149,7 +149,7 @@ TEST(older_architecture) {
     assert_int_equal(attribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0), 0);
     launch(&args);
     for (int i = 0; i < KERNELS; i++) {
-        assert_int_equal(driver->chain[i].early, 0);
+        assert_int_equal(driver->chain[i].pdl, 0);
         if (i >= 2)
             assert_in_range(driver->chain[i].blocks, 1, 4 * multiprocessors);
     }

@@ -205,7 +205,7 @@ static unsigned cluster_of(const CUlaunchConfig *config) {
     return 0;
 }
 
-static int may_begin_early(const CUlaunchConfig *config) {
+static int launched_with_pdl(const CUlaunchConfig *config) {
     for (unsigned i = 0; i < config->numAttrs; i++)
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             return config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
@@ -240,7 +240,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
         launch->blocks = config->gridDimX;
         launch->threads = config->blockDimX;
         launch->cluster = cluster_of(config);
-        launch->early = may_begin_early(config);
+        launch->pdl = launched_with_pdl(config);
         copy_params(launch->params, parameters[0], kept);
     }
     return CUDA_SUCCESS;

@@ -17,7 +17,7 @@ enum { FAKE_CHAIN = 48, FAKE_CHAIN_PARAMS = 512 };
 /* One of the launches since the test last set `chain_length` to 0. */
 struct fake_launch {
     unsigned blocks, threads, cluster;       /* 0: the launch says nothing of clusters */
-    int early;                               /* programmatic stream serialization */
+    int pdl;                                 /* programmatic dependent launch */
     unsigned char params[FAKE_CHAIN_PARAMS]; /* as many as `chain_params` says */
 };
 

@@ -63,8 +63,8 @@ TEST(launch_order_and_arguments) {
     assert_nothing_alive();
 }
 
-/* An early launch differs by its attribute alone, and by nothing where the GPU knows none. */
-TEST(early_launch_has_the_attribute) {
+/* A launch with PDL differs by its attribute alone, and by nothing where the GPU lacks PDL. */
+TEST(pdl_launch_has_the_attribute) {
     unsigned char params[FAKE_PARAMS];
     struct CUstream_st *stream = (struct CUstream_st *)(uintptr_t)0x1234;
     memset(params, 0xA5, sizeof params);
@@ -72,7 +72,7 @@ TEST(early_launch_has_the_attribute) {
         driver->capability_major = major;
         smelt_context *context = make_context();
         const struct smelt__kernel *kernel = get_kernel(context);
-        const struct smelt__launch launch = {.blocks = {5}, .early = 1, .params = params};
+        const struct smelt__launch launch = {.blocks = {5}, .pdl = 1, .params = params};
         assert_int_equal(smelt__kernel_launch(context, kernel, &launch, stream), SMELT_OK);
         assert_int_equal(driver->launch.gridDimX, 5);
         assert_int_equal(driver->launch.blockDimX, kernel->threads);
@@ -92,13 +92,13 @@ TEST(early_launch_has_the_attribute) {
     }
 }
 
-/* A grid of three dimensions, a cluster beside an early launch, and what a call does around its
+/* A grid of three dimensions, a cluster with PDL, and what a call does around its
  * kernels: memory set on the stream, a tensor described for the copy engine. */
 TEST(grids_clusters_and_fills) {
     unsigned char params[FAKE_PARAMS] = {0};
     smelt_context *context = make_context();
     struct smelt__kernel kernel = *get_kernel(context);
-    struct smelt__launch launch = {.blocks = {8, 3, 2}, .early = 1, .params = params};
+    struct smelt__launch launch = {.blocks = {8, 3, 2}, .pdl = 1, .params = params};
     kernel.cluster = 4;
     kernel.attributes[SMELT__CLUSTER].value.clusterDim[0] = 4;
     assert_int_equal(smelt__kernel_launch(context, &kernel, &launch, NULL), SMELT_OK);
@@ -112,7 +112,7 @@ TEST(grids_clusters_and_fills) {
     assert_int_equal(driver->attributes[0].value.clusterDim[2], 1);
     assert_int_equal(driver->attributes[1].id,
                      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
-    launch.early = 0;
+    launch.pdl = 0;
     assert_int_equal(smelt__kernel_launch(context, &kernel, &launch, NULL), SMELT_OK);
     assert_int_equal(driver->launch.numAttrs, 1);
     assert_int_equal(driver->attributes[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);

@@ -279,7 +279,7 @@ static int run_sums(uint32_t blocks) {
     int good = 1;
     for (int chunk = 0; chunk < problem.host.chunks && good; chunk++) {
         struct sparse_attn_bwd_sum_params sum = sum_of(&problem.device_sum, chunk);
-        sum.overlaps = chunk % 2; /* behind a complete launch it waits for nothing */
+        sum.pdl_wait_at_end = chunk % 2; /* without PDL the wait has no effect */
         const struct smelt__launch launch = {.blocks = {blocks}, .params = &sum};
         good = works(
             smelt__kernel_launch(alone.context, sum_kernels[problem.shape->width], &launch, NULL),

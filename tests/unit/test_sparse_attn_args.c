@@ -608,7 +608,7 @@ static void workspace_and_width(void **state) {
     assert_int_equal(expect_legal(&shape, &args, &params), args.batches * args.tokens);
     assert_null(params.work.query_range);
     assert_null(params.work.extents);
-    assert_int_equal(params.work.overlaps, 0);
+    assert_int_equal(params.work.pdl_wait_at_end, 0);
 }
 
 /* Blocks are counted without wrapping, at 2^31 and at 2^32, and the number that fits is taken. */

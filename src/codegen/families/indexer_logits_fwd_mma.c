@@ -77,8 +77,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},
         {"STAGE_HEADS", NULL, choice->stage_heads, "heads of eight queries in one stage"},
         {"TENSOR_MAPS", NULL, launch->tensor_maps, "nothing comes by the copy engine"},
-        {"DEPENDENT_LAUNCH", NULL, plan->arch->dependent_launch,
-         "1: may begin before the kernel ahead of it has ended"},
+        {"PDL", NULL, plan->arch->pdl, "1: may be launched with PDL"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }

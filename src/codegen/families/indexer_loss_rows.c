@@ -102,8 +102,8 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
                     "of 4 slots that a thread has of a part");
     smelt__plan_add(plan, "PARTS", divide_up(topk, part), SMELT__DERIVED,
                     "of a row of topk slots; 1: it stays in registers");
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
-                    "1: the next kernel may begin before this one has ended");
+    smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED,
+                    "1: the next kernel is launched with PDL");
     smelt__plan_add_region(plan, "MAXIMA_OFFSET", warps_bytes, 4, "each warp's largest logit");
     smelt__plan_add_region(plan, "TARGETS_OFFSET", warps_bytes, 4, "each warp's sum of targets");
     smelt__plan_add_region(plan, "SUMS_OFFSET", warps_bytes, 4, "each warp's sum of exponentials");

@@ -13,8 +13,7 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     plan->template_name = "indexer_loss_sum.cu";
     smelt__plan_set_threads(plan, THREADS, 1);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_loss_sum");
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
-                    "1: may begin before the kernel ahead of it has ended");
+    smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: may be launched with PDL");
     smelt__plan_add_region(plan, "SUMS_OFFSET", THREADS / 32 * 4, 4, "each warp's sum");
     return 0;
 }

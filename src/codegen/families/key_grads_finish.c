@@ -29,8 +29,7 @@ static int plan_finish(const struct smelt__spec *spec, const struct smelt__arch 
              (int)smelt__spec_get(spec, "dqk"));
     smelt__plan_add(plan, "DQK", (int)smelt__spec_get(spec, "dqk"), SMELT__FROM_SPEC,
                     "width of a KV row, elements");
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
-                    "1: is launched early, and waits");
+    smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: is launched with PDL");
     return 0;
 }
 

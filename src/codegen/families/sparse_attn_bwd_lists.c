@@ -53,8 +53,8 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
     plan->blocks_per_item = 1;
     plan->persistent = 1;
     smelt__plan_set_threads(plan, GROUP_THREADS, resident_blocks(arch, bytes, GROUP_BLOCKS));
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
-                    "1: lets the next kernel begin beside it");
+    smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED,
+                    "1: the next kernel is launched with PDL");
     smelt__plan_add(plan, "LOADS", GROUP_LOADS, SMELT__DERIVED,
                     "of 16 bytes that a thread has under way");
     smelt__plan_add(plan, "MAP_BYTES", MAP_BYTES, SMELT__DERIVED, "of the map");

@@ -29,8 +29,7 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
                     "query heads");
     smelt__plan_add(plan, "DV", (int)smelt__spec_get(spec, "dv"), SMELT__FROM_SPEC,
                     "width of a value, elements");
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
-                    "1: it may be launched early");
+    smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: is launched with PDL");
     smelt__plan_add(plan, "ENTRIES", SMELT__SPARSE_ATTN_BWD_ENTRIES, SMELT__DERIVED,
                     "queries of a thread block");
     return 0;

@@ -42,8 +42,7 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     smelt__plan_add(plan, "MOST_ALONE", MOST_ALONE, SMELT__DERIVED,
                     "entries of a key that a team sums by itself");
     smelt__plan_add(plan, "RUN", RUN, SMELT__DERIVED, "entries that a team sums, of more");
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
-                    "1: may be launched beside the kernel before it");
+    smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: may be launched with PDL");
     smelt__plan_add(plan, "VECTOR_REDUCTIONS", arch->capability_major >= HOPPER, SMELT__DERIVED,
                     "1: four values are added to global memory at once");
     smelt__plan_add(plan, "STAGES", STAGES, SMELT__DERIVED, "of rows that are copied ahead");

@@ -22,6 +22,6 @@ void smelt__sparse_attn_fwd_name(const struct smelt__spec *spec, struct smelt__p
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         smelt__plan_add(plan, constants[i].name, (int)smelt__spec_get(spec, constants[i].key),
                         SMELT__FROM_SPEC, constants[i].meaning);
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", plan->arch->dependent_launch, SMELT__DERIVED,
-                    "1: a kernel may begin before the one ahead of it has ended");
+    smelt__plan_add(plan, "PDL", plan->arch->pdl, SMELT__DERIVED,
+                    "1: has programmatic dependent launch");
 }

@@ -35,8 +35,8 @@ static const struct smelt__key keys[] = {
 
 static void add_threads(struct smelt__plan *plan, int threads, int resident) {
     smelt__plan_set_threads(plan, threads, resident / threads);
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", plan->arch->dependent_launch, SMELT__DERIVED,
-                    "1: may begin before the kernel ahead of it has ended");
+    smelt__plan_add(plan, "PDL", plan->arch->pdl, SMELT__DERIVED,
+                    "1: has programmatic dependent launch");
 }
 
 static void plan_count(struct smelt__plan *plan) {

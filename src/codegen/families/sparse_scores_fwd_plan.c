@@ -24,6 +24,6 @@ void smelt__sparse_scores_fwd_name(const struct smelt__spec *spec, struct smelt_
     smelt__plan_add(plan, "HEAD_BLOCKS", 1, SMELT__DERIVED, "items of a query");
     smelt__plan_add(plan, "TURNS_AHEAD", WARP, SMELT__DERIVED,
                     "entries of a query list that a warp holds");
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", plan->arch->dependent_launch, SMELT__DERIVED,
-                    "1: a kernel may begin before the one ahead of it has ended");
+    smelt__plan_add(plan, "PDL", plan->arch->pdl, SMELT__DERIVED,
+                    "1: has programmatic dependent launch");
 }

@@ -187,8 +187,7 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
     smelt__plan_add(plan, "LOG_BINS", LOG_BINS, SMELT__DERIVED, "their number's logarithm");
     smelt__plan_add(plan, "PART_LIST", list_entries(topk), SMELT__DERIVED,
                     "entries that a part of a row leaves");
-    smelt__plan_add(plan, "DEPENDENT_LAUNCH", arch->dependent_launch, SMELT__DERIVED,
-                    "1: may begin before the kernel ahead of it has ended");
+    smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: may be launched with PDL");
     if (parts) {
         smelt__plan_add(plan, "ALONE", merge_list(arch), SMELT__DERIVED,
                         "elements of windows that the pass merge reads alone");
@@ -196,9 +195,9 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
         smelt__plan_add(plan, "MERGE", merge, SMELT__FROM_SPEC, "1: behind the pass parts");
         smelt__plan_add(plan, "MAP_BLOCKS", map, SMELT__DERIVED,
                         "of 1024 elements that the map of bits has");
-        smelt__plan_add(
-            plan, "PREFETCH_BYTES", merge || !arch->dependent_launch ? 0 : prefetch * 1024,
-            smelt__plan_origin(spec, "prefetch"), "of a window that are prefetched at once");
+        smelt__plan_add(plan, "PREFETCH_BYTES", merge || !arch->pdl ? 0 : prefetch * 1024,
+                        smelt__plan_origin(spec, "prefetch"),
+                        "of a window that are prefetched at once");
     }
     add_regions(plan, list, map);
     return 0;

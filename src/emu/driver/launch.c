@@ -30,7 +30,7 @@ static CUresult read_cluster(const struct CUmod_st *module, const unsigned *aske
 
 static CUresult read_attributes(const struct CUmod_st *module, const CUlaunchConfig *config) {
     const unsigned *cluster = NULL;
-    emu.early = false;
+    emu.pdl = false;
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *attribute = &config->attrs[i];
         switch (attribute->id) {
@@ -38,7 +38,7 @@ static CUresult read_attributes(const struct CUmod_st *module, const CUlaunchCon
             cluster = attribute->value.clusterDim;
             break;
         case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-            emu.early = attribute->value.programmaticStreamSerializationAllowed != 0;
+            emu.pdl = attribute->value.programmaticStreamSerializationAllowed != 0;
             break;
         case LAUNCH_ATTRIBUTE_IGNORE:
         case LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
@@ -48,7 +48,7 @@ static CUresult read_attributes(const struct CUmod_st *module, const CUlaunchCon
             return ERROR_NOT_SUPPORTED;
         }
     }
-    if (emu.settings.major < 9 && (emu.early || cluster || module->cluster[0]))
+    if (emu.settings.major < 9 && (emu.pdl || cluster || module->cluster[0]))
         return ERROR_NOT_SUPPORTED;
     return read_cluster(module, cluster);
 }

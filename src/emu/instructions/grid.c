@@ -1,4 +1,4 @@
-/* Kernels of a stream that overlap: griddepcontrol. */
+/* Programmatic dependent launch: griddepcontrol. */
 #include "emu/machine/schedule.h"
 #include "emu/memory/chain.h"
 

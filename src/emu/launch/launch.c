@@ -86,7 +86,7 @@ bool emu_launch(struct kernel *kernel, void **parameters) {
     emu.ended = false;
     emu.statistics.launches++;
     emu.first_gang = emu.gang + 1;
-    emu_chain_begin(emu.early, emu.stream);
+    emu_chain_begin(emu.pdl, emu.stream);
     emu_reports_begin();
     int threads = emu.ctas * emu.cta_threads;
     if (!make_arenas() || !emu_stacks_make(threads)) {

@@ -224,8 +224,8 @@ struct cta {
     struct visit *visits; /* by thread of the gang; NULL: none yet */
     u32 *known_at_end;    /* clock: what its threads knew when they left */
     int registers_taken;  /* of the block's; 0: setmaxnreg was not used */
-    bool waited;          /* for the kernels before: griddepcontrol.wait */
-    bool lets_begin;      /* the next one: griddepcontrol.launch_dependents */
+    bool waited;          /* griddepcontrol.wait */
+    bool lets_begin;      /* the next kernel: griddepcontrol.launch_dependents */
 };
 
 /* ---- the launch ------------------------------------------------------------------------------ */
@@ -237,7 +237,7 @@ struct machine {
     void **parameters;
     unsigned grid[3], block[3], cluster[3];
     u32 shared_bytes;
-    bool early;         /* may begin before the launch ahead of it has ended */
+    bool pdl;           /* launched with programmatic dependent launch */
     const void *stream; /* it is on */
     int device;         /* it runs on */
 

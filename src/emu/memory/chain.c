@@ -34,14 +34,14 @@ static u32 complete_on(const void *on) {
     return synchronized | before | (on == stream ? ended & there : there);
 }
 
-void emu_chain_begin(bool early, const void *on) {
+void emu_chain_begin(bool pdl, const void *on) {
     u32 known = ended = complete_on(on); /* by the one before */
-    early = early && on == stream && !interrupted;
-    if (early)
+    pdl = pdl && on == stream && !interrupted;
+    if (pdl)
         known = at_start | (begun_after_wait ? after_wait : 0) | (ended & ~launches_on(on));
     after_wait = ended << 1;
     at_start = known << 1;
-    fresh = early ? fresh << 1 : at_start;
+    fresh = pdl ? fresh << 1 : at_start;
     interrupted = false;
     stream = on;
     number++;

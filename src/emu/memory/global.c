@@ -535,8 +535,8 @@ void emu_global_access(const void *pointer, size_t bytes, enum emu_access access
     if (allocation->producer && !emu_chain_is_complete(allocation->producer, emu.self))
         emu_fatal(EMU_RACE, at, 0,
                   "%s: %s of %zu bytes at byte %llu of %s {1}, which an operation ahead of the "
-                  "launch may still be working on: the launch is on another stream, or it began "
-                  "early and no griddepcontrol.wait orders the two",
+                  "launch may still be working on: the launch is on another stream, or it is "
+                  "launched with PDL and no griddepcontrol.wait orders the two",
                   emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation));
     if (bytes > allocation->bytes - offset)
         emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at byte %llu of %s, which has %llu {1}",

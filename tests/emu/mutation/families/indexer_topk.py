@@ -1,5 +1,5 @@
 """What kernels of indexer_logits and topk_select do in the chain of indexer_topk alone: windows that
-are not scored, nothing outside of them, launches that begin early."""
+are not scored, nothing outside of them, launches with PDL."""
 
 from configurations import Check
 
