@@ -1,16 +1,19 @@
-"""DeepGEMM's fp8_mqa_logits and its clean pass without its PyTorch extension: the kernels' headers,
-in a checkout that the user names, are compiled by nvcc and launched through the driver as
-csrc/jit_kernels/impls/sm90_fp8_mqa_logits.hpp and smxx_clean_logits.hpp of 54e2261 do.
+"""DeepGEMM's fp8_mqa_logits and its clean pass without its PyTorch extension: nvcc compiles the kernels' headers
+in a checkout that the user names, and the driver launches them as csrc/jit_kernels/impls/sm90_fp8_mqa_logits.hpp and
+smxx_clean_logits.hpp of 54e2261 do.
 
-    python3 bench/peers/deep_gemm.py CHECKOUT OUT    # compiles, where nvcc is; no GPU is needed
+    python3 bench/peers/deep_gemm.py CHECKOUT OUT    # compiles OUT/*.cubin with nvcc; half a minute, no GPU
 
-The cubins in OUT can be carried to the machine with the GPU. CUTLASS is the checkout's submodule.
+The cubins can be carried to the machine with the GPU. CUTLASS is the checkout's submodule.
 """
 
 import ctypes
+import functools
 import pathlib
 import subprocess
 import sys
+
+from harness import torch
 
 DIM, BLOCK_ROWS, BLOCK_KEYS, STAGES = 128, 128, 256, 3  # rows: queries times heads
 LOADING_THREADS, MATH_THREADS, CLEAN_KEYS, CLEAN_WARPS = 128, 512, 8192, 8
@@ -83,8 +86,8 @@ class Kernels:
     def map(self, tensor, kind, size, extents, box, swizzle):
         """A tensor map of two dimensions, rows packed; aligned as the driver wants it."""
         room = (ctypes.c_uint8 * 256)()
-        place = (ctypes.addressof(room) + 63) // 64 * 64
-        made = Map.from_address(place)
+        start = (ctypes.addressof(room) + 63) // 64 * 64
+        made = Map.from_address(start)
         made.room = room
         self.call(
             "cuTensorMapEncodeTiled",
@@ -115,10 +118,15 @@ class Kernels:
         )
 
 
-class Logits:
-    """One call's arguments. q [T,H,128] and k [S,128] e4m3, k_scale [S], weights [T,H], windows."""
+@functools.cache
+def kernels(folder):
+    return Kernels(folder)
 
-    def __init__(self, kernels, torch, q, k, k_scale, weights, begins, ends, clean):
+
+class Logits:
+    """A call's arguments. q [T,H,128] and k [S,128] e4m3, k_scale [S], weights [T,H], windows."""
+
+    def __init__(self, kernels, q, k, k_scale, weights, begins, ends, clean):
         self.kernels, self.clean = kernels, clean
         tokens, heads, _ = q.shape
         rows, queries = k.shape[0], BLOCK_ROWS // heads
@@ -141,7 +149,8 @@ class Logits:
         self.shared += (4 * STAGES + MATH_THREADS // 128 * 2) * 8 + 4
         self.name = heads
 
-    def run(self, stream):
+    def run(self):
+        stream = torch.cuda.current_stream().cuda_stream
         threads = LOADING_THREADS + MATH_THREADS
         function = self.kernels.function(self.name, self.shared)
         self.kernels.launch(function, threads, self.shared, self.score, stream)

@@ -1,57 +1,58 @@
-#!/usr/bin/env python3
-"""Times indexer_logits beside DeepGEMM's fp8_mqa_logits and cuDNN Frontend's indexer forward, in turn,
-in one process, and compares their logits.
+"""The indexer's logits, top-k, and both in one call."""
 
-    python3 bench/peers/indexer.py [--rows NAME,...] [--deep-gemm FOLDER] [--knobs KNOBS]...
-                                   [--library PATH]... [--rounds N] [--smelt-only]
-
-A row's name says its shape: fp8-h64-16384-causal is e4m3, 64 heads, 16384 queries and as many keys,
-windows up to a query's own; bf16-h32-4096x8192-full has 4096 queries, 8192 keys and windows of all of
-them. FOLDER holds DeepGEMM's cubins (bench/peers/deep_gemm.py). It is timed with its clean pass and
-without; cuDNN masks by itself. Several --knobs, or builds of the library, are several contenders.
-
-TFLOP/s counts 2 * H * 128 for every pair of a query and a key in its window. "off" is the largest
-difference from smelt's first contender in any window, over the largest logit, and "finite" the logits
-outside of windows that are not -inf in smelt's. Exit status: 0; 1 when smelt has finite ones or is off
-by more than rounding; 3 when there is no GPU.
-"""
-
-import argparse
-import pathlib
+import inspect
 import re
-import statistics
-import sys
 
-import deep_gemm
-import smelt_library
+import harness
+from harness import DEVICE, torch
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROWS = """fp8-h64-16384-causal,fp8-h32-16384-causal,fp8-h64-4096x8192-full,fp8-h32-4096x8192-full,
-bf16-h64-16384-causal,bf16-h32-16384-causal,bf16-h64-4096x8192-full,bf16-h32-4096x8192-full,
-fp8-h16-16384-causal,fp8-h8-16384-causal"""
-DIM = 128
-WARM_UPS = 2
-DIFFERENT = 1e-2  # of the largest logit: cuDNN's fp8 takes other roundings
+DIM, TOPK = 128, 2048
 DEEP_GEMM_HEADS, CUDNN_HEADS = (32, 64), {"fp8": (32, 64), "bf16": (16, 32, 64)}
 
-torch = None  # imported in main
 
+class Logits(harness.Row):
+    """indexer_logits, beside DeepGEMM's fp8_mqa_logits with its clean pass and without (deep_gemm.py), and cuDNN
+    Frontend's indexer_forward_wrapper, which masks by itself.
 
-class Row:
+    fp8-h64-16384-causal is e4m3, 64 heads, 16384 queries and as many keys, windows up to a query's own key;
+    bf16-h32-4096x8192-full has 4096 queries, 8192 keys and windows of all of them. TFLOP/s counts 2 * H * 128 for
+    each pair of a query and a key in its window. Checks: "off", the largest difference from smelt's first contender
+    in any window, over the largest logit; "finite", logits outside of windows that are not -inf."""
+
+    SETS = {
+        "all": """fp8-h64-16384-causal,fp8-h32-16384-causal,fp8-h64-4096x8192-full,fp8-h32-4096x8192-full,
+        bf16-h64-16384-causal,bf16-h32-16384-causal,bf16-h64-4096x8192-full,bf16-h32-4096x8192-full,
+        fp8-h16-16384-causal,fp8-h8-16384-causal"""
+    }
+    BOUNDS = {"off": 1e-2, "finite": 0}  # cuDNN's fp8 takes other roundings
+
     def __init__(self, name):
         match = re.fullmatch(r"(fp8|bf16)-h(\d+)-(\d+)(?:x(\d+))?-(causal|full)", name)
         if not match:
-            raise ValueError(f"{name}: expected fp8-h64-16384-causal or the like")
-        self.name, self.dtype, self.windows = name, match[1], match[5]
+            raise ValueError(
+                f"row {name}: expected fp8-h64-16384-causal or bf16-h32-4096x8192-full"
+            )
+        self.name, self.dtype, self.full = name, match[1], match[5] == "full"
         self.heads, self.tokens = int(match[2]), int(match[3])
         self.keys = int(match[4] or match[3])
 
-    def make(self):
-        """Inputs; what a query is multiplied by is in the weights."""
-        generator = torch.Generator(device="cuda").manual_seed(3)
-        q = torch.randn(self.tokens, self.heads, DIM, device="cuda", generator=generator)
-        k = torch.randn(self.keys, DIM, device="cuda", generator=generator)
-        self.weights = torch.randn(self.tokens, self.heads, device="cuda", generator=generator)
+    @classmethod
+    def of(cls, row, **changes):
+        """A row of this class with another's inputs, but for the changes."""
+        made = cls.__new__(cls)
+        vars(made).update(vars(row), **changes)
+        return made
+
+    @staticmethod
+    def add_options(parser):
+        parser.add_argument("--deep-gemm", metavar="FOLDER", help="deep_gemm.py's cubins")
+
+    def make(self, options):
+        """A query's own scale is in the weights."""
+        random = torch.Generator(DEVICE).manual_seed(options.seed)
+        q = torch.randn(self.tokens, self.heads, DIM, device=DEVICE, generator=random)
+        k = torch.randn(self.keys, DIM, device=DEVICE, generator=random)
+        self.weights = torch.randn(self.tokens, self.heads, device=DEVICE, generator=random)
         self.scale = None
         if self.dtype == "fp8":
             self.scale = k.abs().amax(dim=1) / 448
@@ -59,176 +60,354 @@ class Row:
             self.k = (k / self.scale[:, None]).to(torch.float8_e4m3fn)
         else:
             self.q, self.k = q.bfloat16(), k.bfloat16()
-        query = torch.arange(self.tokens, device="cuda", dtype=torch.int32)
-        full = torch.full_like(query, self.keys)
-        self.ends = full if self.windows == "full" else query + 1 + self.keys - self.tokens
+        query = torch.arange(self.tokens, device=DEVICE, dtype=torch.int32)
         self.begins = torch.zeros_like(query)
+        self.ends = query + 1 + self.keys - self.tokens
+        if self.full:
+            self.ends = torch.full_like(query, self.keys)
         self.flops = 2 * self.heads * DIM * int(self.ends.sum(dtype=torch.int64))
 
+    def spec(self):
+        return f"indexer_logits:heads={self.heads},dim={DIM},dtype={self.dtype}"
 
-class Smelt:
-    def __init__(self, library, row, knobs, build=""):
-        text = f"indexer_logits:heads={row.heads},dim={DIM},dtype={row.dtype}"
-        self.name = " ".join(word for word in ("smelt", build, knobs) if word)
-        self.operator = smelt_library.Operator(library, text + (f",{knobs}" if knobs else ""))
-        self.logits = torch.full((row.tokens, row.keys), float("nan"), device="cuda")
-        args = smelt_library.with_size(smelt_library.IndexerLogitsArgs)
-        args.tokens, args.rows = row.tokens, row.keys
-        for field, tensor in (
-            ("q", row.q),
-            ("k", row.k),
-            ("weights", row.weights),
-            ("k_scale", row.scale),
-            ("window_begin", row.begins),
-            ("window_end", row.ends),
-            ("logits", self.logits),
-        ):
-            if tensor is not None:
-                getattr(args, field).data = tensor.data_ptr()
-        self.args = args
+    def arguments(self):
+        return {
+            "tokens": self.tokens,
+            "rows": self.keys,
+            "q": self.q,
+            "k": self.k,
+            "weights": self.weights,
+            "k_scale": self.scale,
+            "window_begin": self.begins,
+            "window_end": self.ends,
+        }
 
-    def run(self):
-        self.operator.launch(self.args, torch.cuda.current_stream().cuda_stream)
+    def outputs(self):
+        return {"logits": torch.full((self.tokens, self.keys), float("nan"), device=DEVICE)}
 
+    def peers(self, options):
+        found = {}
+        if options.deep_gemm and self.dtype == "fp8" and self.heads in DEEP_GEMM_HEADS:
+            found["deep_gemm + clean"] = lambda: self.deep_gemm(options.deep_gemm, True)
+            found["deep_gemm"] = lambda: self.deep_gemm(options.deep_gemm, False)
+        if self.heads in CUDNN_HEADS[self.dtype]:
+            found["cudnn"] = self.cudnn
+        return found
 
-class DeepGemm:
-    def __init__(self, kernels, row, clean):
-        self.name = "deep_gemm" + (" + clean" if clean else "")
-        self.call = deep_gemm.Logits(
-            kernels, torch, row.q, row.k, row.scale, row.weights, row.begins, row.ends, clean
-        )
-        self.logits = self.call.logits
+    def deep_gemm(self, folder, clean):
+        import deep_gemm
 
-    def run(self):
-        self.call.run(torch.cuda.current_stream().cuda_stream)
+        tensors = self.q, self.k, self.scale, self.weights, self.begins, self.ends
+        call = deep_gemm.Logits(deep_gemm.kernels(folder), *tensors, clean)
+        return call.run, {"logits": call.logits}
 
+    def cudnn(self):
+        from cudnn import DSA
 
-class Cudnn:
-    name = "cudnn"
-
-    def __init__(self, row):
-        import cudnn
-
-        self.wrapper = cudnn.DSA.indexer_forward_wrapper
-        self.options = {"ratio": 1}
-        last = row.keys if row.windows == "full" else row.keys - row.tokens
+        results = self.outputs()
+        options = {"ratio": 1, "out": results["logits"][None]}
+        last = self.keys if self.full else self.keys - self.tokens
         if last:
-            self.options["q_causal_offsets"] = torch.full(
-                (1,), last, dtype=torch.int32, device="cuda"
+            options["q_causal_offsets"] = torch.full((1,), last, dtype=torch.int32, device=DEVICE)
+        if self.dtype == "fp8":
+            ones = torch.ones(1, self.tokens, self.heads, device=DEVICE)
+            options.update(precision="fp8", q_scale=ones, k_scale=self.scale.view(1, -1, 1))
+        inputs = self.q[None], self.k[None, :, None], self.weights[None]
+        return lambda: DSA.indexer_forward_wrapper(*inputs, **options), results
+
+    def check(self, contenders, options):
+        largest, finite, off = 0.0, 0, [0.0] * len(contenders)
+        columns = torch.arange(self.keys, device=DEVICE, dtype=torch.int32)
+        for part in torch.arange(self.tokens, device=DEVICE).split(max(1, (1 << 26) // self.keys)):
+            inside = (columns >= self.begins[part, None]) & (columns < self.ends[part, None])
+            mine = contenders[0].results["logits"][part]
+            finite += int((~inside & (mine != float("-inf"))).sum())
+            mine = torch.where(inside, mine, 0.0)
+            largest = max(largest, float(mine.abs().max()))
+            for i, contender in enumerate(contenders):
+                other = torch.where(inside, contender.results["logits"][part], 0.0)
+                off[i] = max(off[i], float((mine - other).abs().max()))
+        found = {each.name: {"off": apart / largest} for each, apart in zip(contenders, off)}
+        found[contenders[0].name]["finite"] = finite
+        return found
+
+
+# ---- top-k --------------------------------------------------------------------------------------
+
+
+def expected(scores, ends, topk):
+    """Ascending columns of each row's selection, then -1: those of a sort of (value, -index) pairs."""
+    columns, lowest = scores.shape[1], torch.iinfo(torch.int64).min
+    bits = torch.where(scores.isnan(), float("-inf"), scores).add(0.0).view(torch.int32).long()
+    keys = torch.where(bits < 0, -1 - (bits & 0x7FFFFFFF), bits)
+    index = torch.arange(columns, device=DEVICE)
+    pairs = (keys << 31) + (columns - 1 - index)
+    pairs = torch.where(index < ends[:, None], pairs, lowest)
+    best = pairs.topk(min(topk, columns), dim=1).indices
+    best = torch.where(pairs.gather(1, best) > lowest, best, columns).sort(dim=1).values
+    best = torch.where(best < columns, best, -1).int()
+    return torch.nn.functional.pad(best, (0, topk - best.shape[1]), value=-1)
+
+
+def cudnn_select(scores, ends, topk, **options):
+    """A function that runs cuDNN's top-k and returns its indices."""
+    from cudnn import DSA
+
+    def run():
+        found = DSA.indexer_top_k_wrapper(
+            scores, ends, top_k=topk, next_n=1, return_val=False, **options
+        )
+        found = [found] if torch.is_tensor(found) else getattr(found, "values", lambda: found)()
+        return next(each for each in found if torch.is_tensor(each) and each.dtype == torch.int32)
+
+    return run
+
+
+KINDS = (
+    "gaussian equal zeros negative narrow increasing decreasing correlated bf16 levels periodic special causal"
+).split()
+
+
+def make_scores(kind, shape, random):
+    columns = torch.arange(shape[1], device=DEVICE, dtype=torch.float32).expand(shape)
+    row = torch.arange(shape[0], device=DEVICE, dtype=torch.float32)[:, None]
+    normal = torch.randn(shape, generator=random, device=DEVICE)
+    which = torch.randint(0, 100, shape, generator=random, device=DEVICE)
+    if kind == "zeros":
+        normal[which < 50] = 0.0
+    elif kind == "negative":
+        normal = -normal.abs()
+        normal[which < 25], normal[which >= 75] = 0.0, -0.0
+    elif kind == "special":
+        normal[which < 30], normal[(which >= 30) & (which < 60)] = float("nan"), float("-inf")
+        normal[which == 60] = float("inf")
+        bits = torch.randint(-(2**31), 2**31, shape, generator=random, device=DEVICE)
+        normal[1::3] = bits.int().view(torch.float32)[1::3]
+        normal[2::3] = float("nan")
+    made = {
+        "equal": lambda: torch.full(shape, 0.75, device=DEVICE),
+        "narrow": lambda: 1 + 0.01 * torch.rand(shape, generator=random, device=DEVICE),
+        "increasing": lambda: columns * 0.37 - 5000,
+        "decreasing": lambda: 5000 - columns * 0.37,
+        "correlated": lambda: (
+            torch.sin(columns * 0.0113 + row) * 2
+            + torch.sin(columns * 0.00071 * (1 + row % 7))
+            + 0.05 * normal
+        ),
+        "bf16": lambda: normal.bfloat16().float(),
+        "levels": normal.round,
+        "periodic": lambda: columns % 32 + (columns % 32 == 31).float() * 0.001 * normal,
+    }
+    return made.get(kind, lambda: normal)().contiguous()
+
+
+class Select(harness.Row):
+    """topk_select, beside torch.topk and cuDNN Frontend's indexer_top_k_wrapper.
+
+    2048x4096x32768-gaussian selects 2048 of each of 4096 rows of 32768 columns. Kinds of values: gaussian, equal,
+    zeros, negative, narrow, increasing, decreasing, correlated, bf16, levels, periodic, special (NaN, infinities,
+    any bits), causal (windows). Check: "wrong" rows, which are not the selection of a sort of (value, -index)
+    pairs; of equal values the peers may select any."""
+
+    SETS = {
+        "all": ",".join(
+            [f"2048x4096x32768-{kind}" for kind in KINDS]
+            + [
+                f"{shape}-gaussian"
+                for shape in "512x8192x8192 2048x512x131072 2048x1x1048576 2048x128x262144".split()
+            ]
+        )
+    }
+    BOUNDS = {"wrong": 0}
+
+    def __init__(self, name):
+        match = re.fullmatch(rf"(\d+)x(\d+)x(\d+)-({'|'.join(KINDS)})", name)
+        if not match:
+            raise ValueError(
+                f"row {name}: expected 2048x4096x32768-KIND, KIND of {', '.join(KINDS)}"
             )
-        if row.dtype == "fp8":
-            self.options["precision"] = "fp8"
-            ones = torch.ones(1, row.tokens, row.heads, device="cuda")
-            self.options.update(q_scale=ones, k_scale=row.scale.view(1, -1, 1))
-        self.logits = torch.empty(row.tokens, row.keys, device="cuda")
-        self.options["out"] = self.logits[None]
-        self.inputs = row.q[None], row.k[None, :, None], row.weights[None]
+        self.name, self.kind = name, match[4]
+        self.topk, self.tokens, self.columns = (int(match[i]) for i in (1, 2, 3))
 
-    def run(self):
-        self.wrapper(*self.inputs, **self.options)
+    def make(self, options):
+        random = torch.Generator(DEVICE).manual_seed(options.seed)
+        self.scores = make_scores(self.kind, (self.tokens, self.columns), random)
+        self.ends = torch.full((self.tokens,), self.columns, dtype=torch.int32, device=DEVICE)
+        if self.kind == "causal":
+            last = (torch.arange(self.tokens, device=DEVICE) + 1) * self.columns
+            self.ends = torch.div(last, self.tokens, rounding_mode="floor").int()
 
+    def spec(self):
+        return f"topk_select:topk={self.topk}"
 
-def contenders_of(row, libraries, kernels, options):
-    found = [
-        Smelt(library, row, knobs, path if len(libraries) > 1 else "")
-        for path, library in libraries.items()
-        for knobs in options.knobs or [""]
-    ]
-    makers = []
-    if kernels and row.dtype == "fp8" and row.heads in DEEP_GEMM_HEADS:
-        makers += [lambda: DeepGemm(kernels, row, True), lambda: DeepGemm(kernels, row, False)]
-    if not options.smelt_only and row.heads in CUDNN_HEADS[row.dtype]:
-        makers.append(lambda: Cudnn(row))
-    for make in makers:
+    def arguments(self):
+        found = {"tokens": self.tokens, "rows": self.columns, "logits": self.scores}
+        if self.kind == "causal":
+            found.update(window_begin=torch.zeros_like(self.ends), window_end=self.ends)
+        return found
+
+    def outputs(self):
+        shape = self.tokens, self.topk
+        return {"indices": torch.full(shape, -2, dtype=torch.int32, device=DEVICE)}
+
+    def peers(self, options):
+        """Their selection by value has any order: it is not checked."""
+
+        def cudnn(**modes):
+            return cudnn_select(self.scores, self.ends, self.topk, **modes), {}
+
+        found = {"torch": lambda: (lambda: torch.topk(self.scores, self.topk, dim=1), {})}
+        found["cudnn"] = cudnn
         try:
-            contender = make()
-            contender.run()
-            torch.cuda.synchronize()
-            found.append(contender)
-        except Exception as error:  # pylint: disable=broad-except
-            print(f"# {row.name}: {type(error).__name__}: {str(error)[:300]}")
-    return found
+            from cudnn import DSA
+
+            if "deterministic" in inspect.signature(DSA.indexer_top_k_wrapper).parameters:
+                found["cudnn deterministic"] = lambda: cudnn(deterministic=True)
+        except ImportError:  # reported as cudnn's failure
+            pass
+        return found
+
+    def check(self, contenders, options):
+        mine = [each for each in contenders if each.results]
+        wrong = dict.fromkeys((each.name for each in mine), 0)
+        for part in torch.arange(self.tokens, device=DEVICE).split(
+            max(1, (1 << 24) // self.columns)
+        ):
+            right = expected(self.scores[part], self.ends[part], self.topk)
+            for each in mine:
+                wrong[each.name] += int((right != each.results["indices"][part]).any(dim=1).sum())
+        return {name: {"wrong": count} for name, count in wrong.items()}
 
 
-def median_ms(contenders, rounds):
-    """Medians of launches in turn, the host not waiting in between."""
-    events = [[] for _ in contenders]
-    for turn in range(-WARM_UPS, rounds):
-        for found, contender in zip(events, contenders):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            contender.run()
-            end.record()
-            if turn >= 0:
-                found.append((begin, end))
-    torch.cuda.synchronize()
-    return [statistics.median(b.elapsed_time(e) for b, e in found) for found in events]
+# ---- both ---------------------------------------------------------------------------------------
 
 
-def compare(row, contenders):
-    """How far the others are from the first; the first's finite logits outside of windows."""
-    largest, finite, off = 0.0, 0, [0.0] * len(contenders)
-    columns = torch.arange(row.keys, device="cuda", dtype=torch.int32)
-    step = max(1, (1 << 26) // row.keys)
-    for first in range(0, row.tokens, step):
-        part = slice(first, first + step)
-        inside = (columns >= row.begins[part, None]) & (columns < row.ends[part, None])
-        mine = contenders[0].logits[part]
-        finite += int((~inside & (mine != float("-inf"))).sum())
-        mine = torch.where(inside, mine, 0.0)
-        largest = max(largest, float(mine.abs().max()))
-        for i, contender in enumerate(contenders):
-            other = torch.where(inside, contender.logits[part], 0.0)
-            off[i] = max(off[i], float((mine - other).abs().max()))
-    return [d / largest for d in off], finite
+class Choice(Logits):
+    """indexer_topk, topk 2048, beside DeepGEMM's logits with its clean pass, or cuDNN's, in a matrix, followed by
+    cuDNN's top-k. Rows are named as indexer_logits'.
 
+    --steps adds smelt's two steps alone (logits in a matrix, their selection) and "even", the call that does not
+    know that windows are causal; --workspace adds smelt with so much workspace. Checks, of 64 queries: "wrong",
+    whose keys are not those of a sort of the logits that indexer_logits gives for these queries alone; "error" of
+    these logits from double precision, over the sum of the sizes of all products; "differ", the share of smelt's
+    keys that a peer did not choose, which rounds differently. Shown: workspace, and memory taken beside it."""
 
-def show(row, contenders, times, off, finite):
-    print(f"{row.name}: {finite} finite outside of windows")
-    for contender, ms, difference in zip(contenders, times, off):
-        print(
-            f"  {contender.name:28} {ms:9.4f} ms {row.flops / ms / 1e9:8.1f} TFLOP/s "
-            f"{ms / times[0]:7.3f} x  off {difference:.1e}",
-            flush=True,
+    SETS = {
+        "all": ",".join(
+            f"{dtype}-h{heads}-{tokens}-causal"
+            for dtype in ("fp8", "bf16")
+            for heads in (32, 64)
+            for tokens in (16384, 32768, 65536)
+        )
+    }
+    BOUNDS = {"wrong": 0, "error": 5e-4, "differ": 0.01}
+    COMPARED = 64
+    topk, limit = TOPK, 0
+
+    @staticmethod
+    def add_options(parser):
+        Logits.add_options(parser)
+        parser.add_argument("--steps", action="store_true", help="also smelt's two steps alone")
+        parser.add_argument(
+            "--workspace", default="", metavar="MB,...", help="also with such limits"
         )
 
+    def spec(self):
+        return f"indexer_topk:heads={self.heads},dim={DIM},dtype={self.dtype},topk={self.topk}"
 
-def main():
-    global torch
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", action="append")
-    parser.add_argument("--rows", default=ROWS)
-    parser.add_argument("--deep-gemm", help="folder of cubins")
-    parser.add_argument("--knobs", action="append", default=[])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--smelt-only", action="store_true")
-    options = parser.parse_args()
-    import torch as imported
+    def arguments(self):
+        causal = 0 if self.full else 1 + self.keys - self.tokens
+        return {**super().arguments(), "causal_limit": causal, "workspace_limit": self.limit}
 
-    torch = imported
-    if not torch.cuda.is_available():
-        print("no GPU", file=sys.stderr)
-        return 3
-    torch.empty(1, device="cuda")
-    paths = options.library or [str(ROOT / "build" / "libsmelt.so")]
-    libraries = {path: smelt_library.Library(path) for path in paths}
-    for library in libraries.values():
-        library.make_context()
-    kernels = deep_gemm.Kernels(options.deep_gemm) if options.deep_gemm else None
-    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {library.version}")
-    wrong = False
-    for name in options.rows.replace("\n", "").split(","):
-        row = Row(name)
-        row.make()
-        contenders = contenders_of(row, libraries, kernels, options)
-        times = median_ms(contenders, options.rounds)
-        off, finite = compare(row, contenders)
-        show(row, contenders, times, off, finite)
-        wrong |= finite > 0 or not max(off) < DIFFERENT
-        del contenders, row
-        torch.cuda.empty_cache()
-    return 1 if wrong else 0
+    def outputs(self):
+        shape = self.tokens, self.topk
+        return {"indices": torch.full(shape, -2, dtype=torch.int32, device=DEVICE)}
+
+    def peers(self, options):
+        found = {}
+        for name, make in Logits.of(self).peers(options).items():
+            if name != "deep_gemm":
+                found[f"{name}, cudnn top-k"] = lambda make=make: self.two_steps(*make())
+        return found
+
+    def two_steps(self, run_logits, results):
+        select = cudnn_select(results["logits"], self.ends, self.topk)
+        found = {}
+
+        def run():
+            run_logits()
+            found["indices"] = select()
+
+        return run, found
+
+    def contenders(self, options):
+        found = super().contenders(options)
+        library = options.libraries[0]
+        for megabytes in filter(None, options.workspace.split(",")):
+            found[f"smelt {megabytes} MB"] = lambda megabytes=megabytes: self.variant(
+                library, f"smelt {megabytes} MB", limit=int(float(megabytes) * 1e6)
+            )
+        if options.steps:
+            found["smelt even"] = lambda: self.variant(library, "smelt even", full=True)
+            found["smelt logits"] = lambda: Logits.of(self).smelt("smelt logits", library)
+            found["smelt select"] = lambda: self.select_step(library)
+        return found
+
+    def variant(self, library, name, **changes):
+        return self.of(self, **changes).smelt(name, library)
+
+    def select_step(self, library):
+        logits = Logits.of(self).smelt("", library)
+        logits.run()
+        row = Select.__new__(Select)
+        row.__dict__ = {**vars(self), "topk": self.topk, "columns": self.keys, "kind": "causal"}
+        row.scores = logits.results["logits"]
+        return row.smelt("smelt select", library)
+
+    def check(self, contenders, options):
+        first = contenders[0]
+        queries = torch.arange(self.tokens, device=DEVICE)
+        queries = queries[-(-self.tokens // self.COMPARED) - 1 :: -(-self.tokens // self.COMPARED)]
+        wrong, error = self.exact(first.results["indices"][queries], queries, options.libraries[0])
+        found = {first.name: {"wrong": wrong, "error": error}}
+        found[first.name]["workspace MB"] = first.workspace_bytes / 1e6
+        found[first.name]["memory MB"] = memory_taken(first.run)
+        mine = [set(row) - {-1} for row in first.results["indices"][queries].tolist()]
+        for each in contenders[1:]:
+            if "indices" in each.results:
+                other = map(set, each.results["indices"][queries].tolist())
+                missing = sum(len(chosen - row) for chosen, row in zip(mine, other))
+                found[each.name] = {"differ": missing / sum(map(len, mine))}
+        return found
+
+    def exact(self, indices, queries, library):
+        """How many of the queries are wrong, and their logits' largest error."""
+        sample = Logits.of(self, tokens=len(queries))
+        sample.q = self.q.view(torch.uint8)[queries].view(self.q.dtype)
+        sample.weights, sample.begins, sample.ends = (
+            tensor[queries].contiguous() for tensor in (self.weights, self.begins, self.ends)
+        )
+        scorer = sample.smelt("", library)
+        scorer.run()
+        logits, error = scorer.results["logits"], 0.0
+        wrong = int((expected(logits, sample.ends, self.topk) != indices).any(dim=1).sum())
+        keys = self.k.double()
+        for i, end in enumerate(sample.ends.tolist()):
+            q, weights = sample.q[i].double(), sample.weights[i].double()
+            scale = 1.0 if self.scale is None else self.scale[:end].double()
+            right = weights @ (q @ keys[:end].T).relu() * scale
+            terms = weights.abs() @ (q.abs() @ keys[:end].abs().T) * scale
+            off = (logits[i, :end] - right).abs() / terms.clamp(min=1e-30)
+            error = max(error, float(off.max()))
+        return wrong, error
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def memory_taken(run):
+    """MB of the device that a launch takes beside what its caller holds."""
+    if harness.EMULATED:
+        return 0.0
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    run()
+    torch.cuda.synchronize()
+    return (before - torch.cuda.mem_get_info()[0]) / 1e6

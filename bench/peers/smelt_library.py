@@ -1,451 +1,180 @@
-"""libsmelt through ctypes: the structs of include/smelt that bench/peers' programs need.
-
-The structs here mirror the headers field by field. Run as a program, this module prints a C file of
-static assertions that says so, which any C compiler checks:
-
-    python3 bench/peers/smelt_library.py | cc -std=c11 -Iinclude -fsyntax-only -xc -
-"""
+"""libsmelt through ctypes: operators made from spec texts, and calls whose arguments are named tensors and
+numbers. The library itself describes its args structs (smelt/operator.h)."""
 
 import ctypes
-from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int, c_int64, c_size_t
-from ctypes import c_uint, c_uint64, c_void_p
+import os
+from ctypes import byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
 
-STRIDES = 4
-MAX_BUCKETS = 8
-PASS_FORWARD, PASS_BACKWARD = 1, 2
+import torch
 
-
-class Tensor(ctypes.Structure):
-    """smelt_tensor and smelt_const_tensor; strides of 0 mean packed."""
-
-    _fields_ = [("data", c_void_p), ("strides", c_int64 * STRIDES)]
-
-
-class ContextOptions(ctypes.Structure):
-    """All zero but the size: the CUDA context that is current in this thread."""
-
-    _fields_ = [
-        ("size", c_size_t),
-        ("kind", c_int),
-        ("device", c_int),
-        ("arch", c_char_p),
-        ("nvrtc_path", c_char_p),
-        ("cache_dir", c_char_p),
-        ("cache_readonly_dir", c_char_p),
-        ("cache_cap_bytes", c_uint64),
-        ("cache_lock", c_int),
-        ("cache_lock_timeout_ms", c_int),
-        ("cache_disable", c_int),
-        ("cache_recompile", c_int),
-        ("log", c_void_p),
-        ("log_user", c_void_p),
-        ("log_level", c_int),
-        ("tuning_disable", c_int),
-        ("tuning", c_char_p),
-        ("tuning_device", c_char_p),
-    ]
-
-
-class SparseAttnSpec(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("heads", c_int),
-        ("dqk", c_int),
-        ("dv", c_int),
-        ("topk", c_int),
-        ("sink", c_int),
-        ("deterministic", c_int),
-        ("passes", c_uint),
-        ("reserved", c_int),
-        ("knobs", c_char_p),
-        ("buckets", c_int * MAX_BUCKETS),
-    ]
-
-
-_SHAPE_FIELDS = [
-    ("size", c_size_t),
-    ("batches", c_int64),
-    ("tokens", c_int64),
-    ("rows", c_int64),
-    ("width", c_int64),
-    ("scale", c_float),
-    ("free_multiprocessors", c_int),
-    ("q", Tensor),
-    ("kv", Tensor),
-    ("indices", Tensor),
-    ("topk_length", Tensor),
-    ("sink", Tensor),
-    ("out", Tensor),
-    ("lse", Tensor),
-]
-
-_QUERY_FIELDS = [("queries", Tensor), ("query_count", Tensor), ("query_capacity", c_int64)]
-
-_WORKSPACE_FIELDS = [("workspace", c_void_p), ("workspace_bytes", c_size_t)]
-
-
-class SparseAttnArgs(ctypes.Structure):
-    _fields_ = _SHAPE_FIELDS + [("max_logits", Tensor)] + _QUERY_FIELDS + _WORKSPACE_FIELDS
-
-
-class SparseAttnGradArgs(ctypes.Structure):
-    _fields_ = (
-        _SHAPE_FIELDS
-        + [
-            ("grad_out", Tensor),
-            ("dq", Tensor),
-            ("dkv", Tensor),
-            ("dkv_fp32", Tensor),
-            ("dkv_sum", Tensor),
-            ("dsink", Tensor),
-        ]
-        + _QUERY_FIELDS
-        + [("partition", c_void_p), ("partition_bytes", c_size_t)]
-        + _WORKSPACE_FIELDS
-        + [("workspace_limit", c_size_t)]
-    )
-
-
-class TopkSelectSpec(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("topk", c_int), ("order", c_int), ("knobs", c_char_p)]
-
-
-class TopkSelectArgs(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("tokens", c_int64),
-        ("rows", c_int64),
-        ("index_offset", c_int),
-        ("reserved", c_int),
-        ("logits", Tensor),
-        ("window_begin", Tensor),
-        ("window_end", Tensor),
-        ("offset", Tensor),
-        ("indices", Tensor),
-        ("values", Tensor),
-        ("lengths", Tensor),
-    ] + _WORKSPACE_FIELDS
-
-
-class IndexerLogitsSpec(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("heads", c_int),
-        ("dim", c_int),
-        ("dtype", c_int),
-        ("reserved", c_int),
-        ("knobs", c_char_p),
-    ]
-
-
-class IndexerLogitsArgs(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("tokens", c_int64),
-        ("rows", c_int64),
-        ("free_multiprocessors", c_int),
-        ("reserved", c_int),
-        ("q", Tensor),
-        ("k", Tensor),
-        ("weights", Tensor),
-        ("k_scale", Tensor),
-        ("window_begin", Tensor),
-        ("window_end", Tensor),
-        ("logits", Tensor),
-    ]
-
-
-class SparseScoresSpec(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("heads", c_int),
-        ("dqk", c_int),
-        ("dv", c_int),
-        ("topk", c_int),
-        ("sink", c_int),
-        ("reserved", c_int),
-        ("knobs", c_char_p),
-    ]
-
-
-class SparseScoresArgs(ctypes.Structure):
-    _fields_ = (
-        [field for field in _SHAPE_FIELDS if field[0] != "out"]
-        + [("target", Tensor)]
-        + _QUERY_FIELDS
-    )
-
-
-class KernelInfo(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("spec", c_char_p),
-        ("arch", c_char_p),
-        ("kernel", c_char_p),
-        ("key", c_char_p),
-        ("error", c_char_p),
-        ("state", c_int),
-        ("status", c_int),
-        ("seconds", c_double),
-        ("compile_seconds", c_double),
-        ("assembler_seconds", c_double),
-        ("registers", c_int),
-        ("spill_bytes", c_int),
-        ("static_shared_bytes", c_int),
-        ("dynamic_shared_bytes", c_int),
-        ("threads", c_int),
-        ("serialised", c_int),
-        ("cubin_bytes", c_size_t),
-        ("kept", c_int),
-        ("emulated", c_int),
-    ]
-
-
-class IndexerTopkSpec(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("heads", c_int),
-        ("dim", c_int),
-        ("dtype", c_int),
-        ("topk", c_int),
-        ("order", c_int),
-        ("reserved", c_int),
-        ("knobs", c_char_p),
-    ]
-
-
-class IndexerTopkArgs(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("tokens", c_int64),
-        ("rows", c_int64),
-        ("index_offset", c_int),
-        ("free_multiprocessors", c_int),
-        ("q", Tensor),
-        ("k", Tensor),
-        ("weights", Tensor),
-        ("k_scale", Tensor),
-        ("window_begin", Tensor),
-        ("window_end", Tensor),
-        ("offset", Tensor),
-        ("indices", Tensor),
-        ("values", Tensor),
-        ("lengths", Tensor),
-        ("workspace", c_void_p),
-        ("workspace_bytes", c_size_t),
-        ("workspace_limit", c_size_t),
-        ("causal_limit", c_int64),
-    ]
-
-
-class IndexerScoresSpec(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("heads", c_int),
-        ("dim", c_int),
-        ("topk", c_int),
-        ("reserved", c_int),
-        ("knobs", c_char_p),
-    ]
-
-
-class IndexerScoresArgs(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("tokens", c_int64),
-        ("rows", c_int64),
-        ("width", c_int64),
-        ("free_multiprocessors", c_int),
-        ("reserved", c_int),
-        ("q", Tensor),
-        ("k", Tensor),
-        ("weights", Tensor),
-        ("indices", Tensor),
-        ("topk_length", Tensor),
-        ("logits", Tensor),
-    ]
-
-
-class IndexerBwdSpec(ctypes.Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("heads", c_int),
-        ("dim", c_int),
-        ("topk", c_int),
-        ("deterministic", c_int),
-        ("knobs", c_char_p),
-    ]
-
-
-class IndexerBwdArgs(ctypes.Structure):
-    _fields_ = (
-        [
-            ("size", c_size_t),
-            ("tokens", c_int64),
-            ("rows", c_int64),
-            ("width", c_int64),
-            ("q", Tensor),
-            ("k", Tensor),
-            ("weights", Tensor),
-            ("indices", Tensor),
-            ("topk_length", Tensor),
-            ("grad", Tensor),
-            ("dq", Tensor),
-            ("dweights", Tensor),
-            ("dk", Tensor),
-            ("dk_fp32", Tensor),
-            ("dk_sum", Tensor),
-        ]
-        + _WORKSPACE_FIELDS
-        + [("free_multiprocessors", c_int), ("reserved", c_int)]
-    )
-
-
-# Families: the struct of a spec, and those of the passes' arguments.
-_OPERATORS = {
-    "sparse_attn": (
-        SparseAttnSpec,
-        {"forward": SparseAttnArgs, "backward": SparseAttnGradArgs},
-    ),
-    "topk_select": (TopkSelectSpec, {"forward": TopkSelectArgs}),
-    "indexer_logits": (IndexerLogitsSpec, {"forward": IndexerLogitsArgs}),
-    "indexer_topk": (IndexerTopkSpec, {"forward": IndexerTopkArgs}),
-    "indexer_scores": (IndexerScoresSpec, {"forward": IndexerScoresArgs}),
-    "sparse_scores": (SparseScoresSpec, {"forward": SparseScoresArgs}),
-    "indexer_bwd": (IndexerBwdSpec, {"backward": IndexerBwdArgs}),
-}
+PASSES = {"forward": 1, "backward": 2}
+CONTEXT_DEVICE = 1  # enum smelt_context_kind: the primary context of a device
+SCALARS = (c_int, c_int64, c_size_t, c_float)  # enum smelt_scalar_type
+LONGER = 256  # bytes; a struct longer than the library's is legal if the library's part is filled
+ALIGNMENT = 256  # of workspace, in bytes
+EMULATOR = os.environ.get("SMELT_CUDA")  # runs kernels on the CPU; tensors are then the CPU's
 
 
 class SmeltError(RuntimeError):
-    """What the library said."""
+    """A call of the library failed; the message is the library's."""
 
 
-def with_size(struct_type):
-    struct = struct_type()
-    struct.size = ctypes.sizeof(struct_type)
-    return struct
+def struct(*fields):
+    """An instance of a struct that begins with `size` and these fields."""
+    fields = [("size", c_size_t), *fields, ("rest", ctypes.c_char * LONGER)]
+    kind = type("struct", (ctypes.Structure,), {"_fields_": fields})
+    return kind(size=ctypes.sizeof(kind))
 
 
-def _declare(library):
-    functions = {
-        "smelt_version": (c_char_p, []),
-        "smelt_last_error": (c_char_p, []),
-        "smelt_free": (None, [c_void_p]),
-        "smelt_context_create": (c_int, [POINTER(c_void_p), POINTER(ContextOptions)]),
-        "smelt_sparse_attn_get_kernel_info": (
-            c_int,
-            [c_void_p, c_uint, c_int, POINTER(KernelInfo)],
-        ),
-    }
-    for family, (spec, passes) in _OPERATORS.items():
-        calls = {
-            "spec_parse": [c_char_p, POINTER(spec), POINTER(c_void_p)],
-            "create": [POINTER(c_void_p), c_void_p, POINTER(spec)],
-        }
-        for which, args in passes.items():
-            calls[f"{which}_workspace"] = [c_void_p, POINTER(args), POINTER(c_size_t)]
-            calls[which] = [c_void_p, POINTER(args), c_void_p]
-        for name, arguments in calls.items():
-            functions[f"smelt_{family}_{name}"] = (c_int, arguments)
-        functions[f"smelt_{family}_destroy"] = (None, [POINTER(c_void_p)])
-    for name, (result, arguments) in functions.items():
-        function = getattr(library, name, None)
-        if function is None:  # an operator that needs no workspace has no call for it
-            continue
-        function.restype, function.argtypes = result, arguments
+class Layout:
+    """The args struct of a pass."""
+
+    def __init__(self, size, tensors, scalars):
+        self.size = size
+        self.tensors = tensors  # {field: (offset, dimensions)}
+        self.scalars = scalars  # {field: (offset, C type)}; "workspace" is among them
 
 
 class Library:
-    """libsmelt and one context, in the CUDA context current in this thread."""
+    """libsmelt with a context on the first device."""
 
-    def __init__(self, path):
-        self.library = ctypes.CDLL(path)
-        _declare(self.library)
-        self.version = self.library.smelt_version().decode()
-        self.context = c_void_p()
+    def __init__(self, path, name="smelt"):
+        self.name, self.c = name, ctypes.CDLL(path)
+        self.c.smelt_version.restype = self.c.smelt_last_error.restype = c_char_p
+        self.version = self.c.smelt_version().decode()
+        self.emulator = Emulator(EMULATOR) if EMULATOR else None
+        self.context, self.operators = c_void_p(), {}
+        options = struct(("kind", c_int), ("device", c_int))
+        options.kind = CONTEXT_DEVICE
+        self.call("smelt_context_create", byref(self.context), byref(options))
 
-    def check(self, status):
-        if status != 0:
-            raise SmeltError(f"status {status}: {self.library.smelt_last_error().decode()}")
+    def call(self, function, *arguments):
+        status = getattr(self.c, function)(*arguments)
+        if status:
+            raise SmeltError(f"status {status}: {self.c.smelt_last_error().decode()}")
 
-    def make_context(self):
-        options = with_size(ContextOptions)
-        self.check(self.library.smelt_context_create(byref(self.context), byref(options)))
+    def operator(self, spec):
+        """A spec's operator, made once. Several threads may ask at the same time."""
+        if spec not in self.operators:
+            self.operators[spec] = self.create(spec)
+        return self.operators[spec]
 
+    def create(self, spec):
+        handle = c_void_p()
+        self.call("smelt_operator_create", byref(handle), self.context, spec.encode())
+        return handle
 
-class Operator:
-    """One configured operator of any family, from its text."""
+    def launch(self, spec, which, args, stream):
+        operator = self.operator(spec)
+        self.call("smelt_operator_launch", operator, PASSES[which], args, c_void_p(stream))
 
-    def __init__(self, library, text):
-        self.library, self.handle = library, c_void_p()
-        self.family = text.split(":")[0]
-        spec, knobs = with_size(_OPERATORS[self.family][0]), c_void_p()
-        library.check(self._function("spec_parse")(text.encode(), byref(spec), byref(knobs)))
-        try:
-            library.check(
-                self._function("create")(byref(self.handle), library.context, byref(spec))
-            )
-        finally:
-            library.library.smelt_free(knobs)
-
-    def _function(self, name):
-        return getattr(self.library.library, f"smelt_{self.family}_{name}")
-
-    def kernels(self, which):
-        """(name, registers, spilt bytes, seconds of compilation) of sparse_attn's pass's kernels, in order."""
-        found = []
-        while True:
-            info = with_size(KernelInfo)
-            if self._function("get_kernel_info")(self.handle, which, len(found), byref(info)):
-                return found
-            found.append(
-                (info.kernel.decode(), info.registers, info.spill_bytes, info.compile_seconds)
-            )
-
-    def workspace(self, args, which="forward"):
-        """Bytes; `which` is "forward" or "backward"."""
+    def workspace(self, spec, which, args):
         size = c_size_t()
-        function = self._function(f"{which}_workspace")
-        self.library.check(function(self.handle, byref(args), byref(size)))
+        operator = self.operator(spec)
+        self.call("smelt_operator_workspace", operator, PASSES[which], args, byref(size))
         return size.value
 
-    def launch(self, args, stream, which="forward"):
-        self.library.check(self._function(which)(self.handle, byref(args), c_void_p(stream)))
-
-    def destroy(self):
-        """Once its launches are complete."""
-        self._function("destroy")(byref(self.handle))
-
-
-def assertions():
-    """C source that compiles only if the structs above are the headers'."""
-    lines = ["#include <stddef.h>", '#include "smelt/smelt.h"']
-    structs = {
-        "smelt_tensor": Tensor,
-        "smelt_const_tensor": Tensor,
-        "smelt_kernel_info": KernelInfo,
-        "smelt_context_options": ContextOptions,
-    }
-    for family, (spec, passes) in _OPERATORS.items():
-        structs[f"smelt_{family}_spec"] = spec
-        for which, args in passes.items():
-            grads = which == "backward" and "forward" in passes
-            structs[f"smelt_{family}_{'grad_args' if grads else 'args'}"] = args
-    for name, struct in structs.items():
-        lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");')
-        for field, kind in struct._fields_:
-            place = f"{name}, {field}"
-            offset = getattr(struct, field).offset
-            size = ctypes.sizeof(kind)
-            lines.append(f'_Static_assert(offsetof({place}) == {offset}, "{place}: offset");')
-            lines.append(
-                f'_Static_assert(sizeof((({name} *)0)->{field}) == {size}, "{place}: size");'
+    def layout(self, spec, which):
+        named = (spec.encode(), PASSES[which])
+        counts = struct(
+            ("args_type", c_char_p),
+            ("args_bytes", c_size_t),
+            ("tensors", c_int),
+            ("scalars", c_int),
+            ("workspace", c_size_t),
+            ("workspace_bytes", c_size_t),
+        )
+        self.call("smelt_operator_describe", *named, None, byref(counts))
+        tensors, scalars = {}, {}
+        for index in range(counts.tensors):
+            info = struct(
+                ("name", c_char_p),
+                ("element", c_char_p),
+                ("offset", c_size_t),
+                *((field, c_int) for field in ("type", "role", "optional", "one_of")),
+                ("key", c_char_p),
+                ("alignment", c_int),
+                ("dimensions", c_int),
             )
-    lines.append(f'_Static_assert(SMELT_PASS_FORWARD == {PASS_FORWARD}, "forward");')
-    lines.append(f'_Static_assert(SMELT_PASS_BACKWARD == {PASS_BACKWARD}, "backward");')
-    lines.append('_Static_assert(SMELT_CONTEXT_CURRENT == 0, "current");')
-    return "\n".join(lines)
+            self.call("smelt_operator_get_tensor", *named, index, byref(info))
+            tensors[info.name.decode()] = info.offset, info.dimensions
+        for index in range(counts.scalars):
+            info = struct(("name", c_char_p), ("offset", c_size_t), ("type", c_int))
+            self.call("smelt_operator_get_scalar", *named, index, byref(info))
+            scalars[info.name.decode()] = info.offset, SCALARS[info.type]
+        if counts.workspace:
+            scalars["workspace"] = counts.workspace, c_void_p
+            scalars["workspace_bytes"] = counts.workspace_bytes, c_size_t
+        return Layout(counts.args_bytes, tensors, scalars)
 
 
-if __name__ == "__main__":
-    print(assertions())
+def open_library(path, name="smelt"):
+    if hasattr(ctypes.CDLL(path), "smelt_operator_create"):
+        return Library(path, name)
+    from old_library import OldLibrary
+
+    return OldLibrary(path, name)
+
+
+class Call:
+    """A pass of an operator with its arguments: {field: tensor, number or None}. `run` launches it."""
+
+    def __init__(self, library, spec, which, arguments):
+        self.library, self.spec, self.which = library, spec, which
+        self.layout = library.layout(spec, which)
+        self.args = ctypes.create_string_buffer(self.layout.size)
+        c_size_t.from_buffer(self.args).value = self.layout.size
+        self.tensors = {name: value for name, value in arguments.items() if torch.is_tensor(value)}
+        for name, tensor in self.tensors.items():
+            self._set_tensor(name, tensor)
+        for name, value in arguments.items():
+            if value is not None and name not in self.tensors:
+                self._set(name, value)
+        self.workspace_bytes = 0
+        if "workspace" in self.layout.scalars:
+            self.workspace_bytes = library.workspace(spec, which, self.args)
+            device = next(iter(self.tensors.values())).device
+            space = torch.empty(self.workspace_bytes + ALIGNMENT, dtype=torch.uint8, device=device)
+            self.tensors["workspace"] = space = space[-space.data_ptr() % ALIGNMENT :]
+            self._set("workspace", space.data_ptr())
+            self._set("workspace_bytes", self.workspace_bytes)
+
+    def _set(self, name, value):
+        offset, kind = self.layout.scalars[name]
+        kind.from_buffer(self.args, offset).value = value
+
+    def _set_tensor(self, name, tensor):
+        """A tensor may lack the struct's first dimension, the batch."""
+        offset, dimensions = self.layout.tensors[name]
+        c_void_p.from_buffer(self.args, offset).value = tensor.data_ptr()
+        if not tensor.is_contiguous():
+            strides = [0] * (dimensions - tensor.dim()) + list(tensor.stride()[:-1])
+            (c_int64 * len(strides)).from_buffer(self.args, offset + 8)[:] = strides
+
+    def run(self):
+        emulator = self.library.emulator
+        if not emulator:
+            stream = torch.cuda.current_stream().cuda_stream
+            return self.library.launch(self.spec, self.which, self.args, stream)
+        for name, tensor in self.tensors.items():
+            storage = tensor.untyped_storage()
+            emulator.lend(storage.data_ptr(), storage.nbytes(), name.encode())
+        try:
+            self.library.launch(self.spec, self.which, self.args, 0)
+        finally:
+            emulator.take_back()
+
+
+class Emulator:
+    """Functions of src/emu/emulator.h, for CPU tensors. The device is an sm_89, whose kernels run fastest."""
+
+    def __init__(self, path):
+        library = ctypes.CDLL(path)
+        library.emu_get.restype = ctypes.POINTER(c_void_p)
+        table = library.emu_get()  # its size, then functions
+        configure = ctypes.CFUNCTYPE(None, c_void_p)(table[1])
+        settings = struct(("major", c_int), ("minor", c_int))
+        settings.size, settings.major, settings.minor = 16, 8, 9
+        configure(byref(settings))
+        self.lend = ctypes.CFUNCTYPE(c_int, ctypes.c_uint64, c_size_t, c_char_p)(table[10])
+        self.take_back = ctypes.CFUNCTYPE(None)(table[11])

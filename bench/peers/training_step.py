@@ -1,158 +1,23 @@
-#!/usr/bin/env python3
-"""Times a training step of attention, forward and backward through autograd, beside FlashMLA's forward pass
-with cuDNN Frontend's backward pass, in turn, in one process (README.md, "A training step").
+"""A training step of attention in PyTorch, forward and backward through autograd: smelt's package beside
+FlashMLA's forward pass (flash_mla.py) with cuDNN Frontend's backward pass, wired as NeMo AutoModel wires them: heads
+padded to 64, lists compacted (valid slots first) and sorted, topk padded to 512, a sink of -inf where there is none,
+copies of tensors with strides.
 
-    python3 bench/peers/training_step.py --flash-mla FILE [--shapes NAME,...] [--rounds N]
+"pair" is told that each query has a valid slot. "pair, any rows" is not: it finds the queries that have one, waits
+for the device and gathers their rows. "pair, sorted" gets compact, sorted lists, which a trainer may make itself.
+Checks: how far the gradients are from smelt's. Shown: memory beyond the inputs, at the peak of a step."""
 
-FILE is what build.sh makes of FlashMLA. smelt is its Python package. The pair is wired as NeMo AutoModel
-wires it: heads padded to 64, lists compacted (valid slots first) and then sorted, by an argsort and gathers
-each, topk padded to 512, a sink of -inf where there is none, copies of what has strides. Where it is not told
-that every query has a valid slot it also looks for those that have, which waits for the device, and gathers
-their rows: "pair, any rows". "pair, sorted" is given lists that are compact and sorted: what is left when a
-trainer makes them so itself.
-
-Rows are named as backward.py's are. Printed: medians in ms, memory beyond the inputs, how far the gradients
-are apart. Exit status 1 when they differ by more than rounding.
-"""
-
-import argparse
-import ctypes
-import json
 import math
-import statistics
-import sys
 
+import attention
 import backward
+import harness
 import smelt
-import torch
-from cudnn import DSA
+from backward import padded_heads
+from flash_mla import HEADS_UNIT, FlashMla
+from harness import Contender, torch
 
-HEADS_UNIT, TOPK_UNIT = 64, 512  # that the pair is padded to
-MESSAGE_BYTES = 256
-
-
-class Shape(ctypes.Structure):
-    """contender_shape of contender.h."""
-
-    _fields_ = [(name, ctypes.c_int) for name in ("heads", "dqk", "dv", "topk", "sink")]
-
-
-class Call(ctypes.Structure):
-    """contender_call of contender.h."""
-
-    _fields_ = [
-        ("queries", ctypes.c_int64),
-        ("rows", ctypes.c_int64),
-        *((name, ctypes.c_int) for name in ("heads", "dqk", "dv", "topk")),
-        ("scale", ctypes.c_float),
-        ("q", ctypes.c_void_p),
-        ("q_token_stride", ctypes.c_int64),
-        ("q_head_stride", ctypes.c_int64),
-        ("kv", ctypes.c_void_p),
-        ("kv_row_stride", ctypes.c_int64),
-        ("indices", ctypes.c_void_p),
-        ("indices_token_stride", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("topk_length", "sink_", "out", "lse", "max_logits")),
-    ]
-
-
-_OPEN = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.POINTER(ctypes.c_void_p),
-    ctypes.POINTER(Shape),
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_size_t,
-)
-_LAUNCH = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.POINTER(Call),
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_void_p,
-    ctypes.c_char_p,
-    ctypes.c_size_t,
-)
-
-
-class Contender(ctypes.Structure):
-    """contender of contender.h."""
-
-    _fields_ = [
-        *((name, ctypes.c_int) for name in ("version", "heads_unit", "topk_unit", "empty_inf")),
-        ("open", _OPEN),
-        ("workspace", ctypes.c_void_p),
-        ("launch", _LAUNCH),
-        ("close", ctypes.c_void_p),
-    ]
-
-
-class FlashMla:
-    """Its sparse prefill, by the contender that build.sh makes."""
-
-    def __init__(self, path):
-        self.library = ctypes.CDLL(path)
-        self.calls = Contender.in_dll(self.library, "peers_contender")
-        self.message = ctypes.create_string_buffer(MESSAGE_BYTES)
-        self.operations = {}
-
-    def _check(self, status):
-        if status:
-            raise RuntimeError(self.message.value.decode())
-
-    def _operation(self, shape):
-        if shape not in self.operations:
-            made = ctypes.c_void_p()
-            self._check(
-                self.calls.open(
-                    ctypes.byref(made),
-                    ctypes.byref(Shape(*shape)),
-                    b"",
-                    self.message,
-                    MESSAGE_BYTES,
-                )
-            )
-            self.operations[shape] = made
-        return self.operations[shape]
-
-    def forward(self, q, kv, indices, length, sink, scale, dv):
-        """out and lse (+inf for an empty row)."""
-        tokens, heads, dqk = q.shape
-        out = q.new_empty((tokens, heads, dv))
-        lse, max_logits = (q.new_empty((tokens, heads), dtype=torch.float32) for _ in range(2))
-        call = Call(
-            tokens,
-            kv.shape[0],
-            heads,
-            dqk,
-            dv,
-            indices.shape[1],
-            scale,
-            q.data_ptr(),
-            q.stride(0),
-            q.stride(1),
-            kv.data_ptr(),
-            kv.stride(0),
-            indices.data_ptr(),
-            indices.stride(0),
-            length.data_ptr(),
-            sink.data_ptr(),
-            out.data_ptr(),
-            lse.data_ptr(),
-            max_logits.data_ptr(),
-        )
-        operation = self._operation((heads, dqk, dv, indices.shape[1], 1))
-        stream = torch.cuda.current_stream().cuda_stream
-        self._check(
-            self.calls.launch(
-                operation, ctypes.byref(call), None, 0, stream, self.message, MESSAGE_BYTES
-            )
-        )
-        return out, lse
-
-
-# ---- the pair -----------------------------------------------------------------------------------
+TOPK_UNIT = 512  # that the pair is padded to
 
 
 def take(order_by, lists, kept):
@@ -163,7 +28,7 @@ def take(order_by, lists, kept):
 
 
 def compact_and_sort(lists, rows):
-    """Lists whose valid slots come first, ascending, and how many they are."""
+    """Lists whose valid slots come first, ascending, and their number."""
     valid = (lists >= 0) & (lists < rows)
     length = valid.sum(-1, dtype=torch.int32)
     width = lists.shape[1]
@@ -173,14 +38,6 @@ def compact_and_sort(lists, rows):
     return lists.to(torch.int32).contiguous(), length.contiguous()
 
 
-def padded_heads(tensor, heads, value=0.0):
-    """On dimension 1, or the only one."""
-    if tensor.dim() == 1:
-        return torch.nn.functional.pad(tensor, (0, heads - tensor.shape[0]), value=value)
-    missing = heads - tensor.shape[1]
-    return torch.nn.functional.pad(tensor, [0, 0] * (tensor.dim() - 2) + [0, missing], value=value)
-
-
 class Pair(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, kv, lists, length, sink, scale, dv, flash_mla, any_rows):
@@ -188,16 +45,16 @@ class Pair(torch.autograd.Function):
         if length is None:
             lists, length = compact_and_sort(lists, kv.shape[0])
         lists = torch.nn.functional.pad(lists, (0, -lists.shape[1] % TOPK_UNIT), value=-1)
-        ctx.has_sink = sink is not None
+        ctx.has_sink, tokens, heads = sink is not None, *q.shape[:2]
         if sink is None:
-            sink = torch.full((q.shape[1],), -math.inf, device=q.device)
-        ctx.heads = -(-q.shape[1] // HEADS_UNIT) * HEADS_UNIT
-        wide_q, wide_sink = q.contiguous(), sink.detach()
-        if ctx.heads != q.shape[1]:
-            wide_q = padded_heads(wide_q, ctx.heads)
-            wide_sink = padded_heads(wide_sink, ctx.heads, -math.inf)
-        out, lse = flash_mla.forward(wide_q, kv, lists, length, wide_sink, scale, dv)
-        out, lse = (tensor[:, : q.shape[1]].contiguous() for tensor in (out, lse))
+            sink = torch.full((heads,), -math.inf, device=q.device)
+        ctx.heads = -(-heads // HEADS_UNIT) * HEADS_UNIT
+        wide_q = padded_heads(q.contiguous(), ctx.heads)
+        wide_sink = padded_heads(sink.detach(), ctx.heads, -math.inf)
+        out = q.new_empty((tokens, ctx.heads, dv))
+        lse, most = (q.new_empty((tokens, ctx.heads), dtype=torch.float32) for _ in range(2))
+        flash_mla.forward(wide_q, kv, lists, length, wide_sink, scale, out, lse, most)
+        out, lse = (tensor[:, :heads].contiguous() for tensor in (out, lse))
         if any_rows:
             out.masked_fill_((length == 0)[:, None, None], 0)
         ctx.save_for_backward(q, kv, out, lse, wide_sink, lists.clamp(min=0), length)
@@ -206,18 +63,16 @@ class Pair(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_out):
+        from cudnn import DSA
+
         q, kv, out, lse, sink, lists, length = ctx.saved_tensors
         taken = (q, out, grad_out, lse, lists, length)
         rows = None
         if ctx.any_rows:  # those that have a slot; the host waits
             rows = (length > 0).nonzero().flatten()
             taken = tuple(tensor.index_select(0, rows) for tensor in taken)
-        wide_q, out, grad_out, lse, lists, length = taken
-        heads = q.shape[1]
-        if ctx.heads != heads:
-            wide_q, out, grad_out, lse = (
-                padded_heads(tensor, ctx.heads) for tensor in (wide_q, out, grad_out, lse)
-            )
+        *wide, lists, length = taken
+        wide_q, out, grad_out, lse = (padded_heads(tensor, ctx.heads) for tensor in wide)
         result = DSA.sparse_attention_backward_wrapper(
             wide_q.contiguous(),
             kv,
@@ -229,6 +84,7 @@ class Pair(torch.autograd.Function):
             softmax_scale=ctx.scale,
             topk_length=length,
         )
+        heads = q.shape[1]
         dq = result["dq"][:, :heads].contiguous()
         if rows is not None:
             dq = torch.zeros_like(q).index_copy_(0, rows, dq)
@@ -236,112 +92,91 @@ class Pair(torch.autograd.Function):
         return dq, result["dkv"], None, None, dsink, None, None, None, None
 
 
-# ---- contenders ---------------------------------------------------------------------------------
+class Row(attention.Row):
+    SETS = {"quick": "h64-8192"}
+    BOUNDS = backward.Row.BOUNDS
 
+    @staticmethod
+    def add_options(parser):
+        parser.add_argument("--flash-mla", metavar="FILE", help="flash_mla.py made it")
 
-class Step:
-    """Forward and backward of a row by one way; `launch` is a step."""
+    def operators(self, options):
+        return {}  # the package has its own
 
-    def __init__(self, name, data, attend):
-        self.name, self.data, self.attend = name, data, attend
-        self.leaves = [data.q, data.kv] + ([] if data.sink is None else [data.sink])
+    def make(self, options):
+        self.make_inputs(options)
+        self.grad_out = torch.randn(
+            self.tokens, self.heads, self.dv, device=harness.DEVICE, dtype=torch.bfloat16
+        )
+        self.leaves = [each for each in (self.q, self.kv, self.sinks) if each is not None]
+        for leaf in self.leaves:
+            leaf.requires_grad_()
 
-    def launch(self):
-        out = self.attend(self.data)
-        self.grads = torch.autograd.grad(out, self.leaves, self.data.grad_out)
+    def step(self, name, attend):
+        """A contender of forward and backward."""
+        results = {}
 
-    def memory(self):
-        """Bytes beyond what is there, at the peak of a step."""
-        self.grads = None
-        torch.cuda.synchronize()
-        held = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        self.launch()
-        torch.cuda.synchronize()
-        return torch.cuda.max_memory_allocated() - held
+        def run():
+            results.clear()
+            found = torch.autograd.grad(attend(), self.leaves, self.grad_out)
+            results.update(zip(backward.NAMES, found))
 
+        return Contender(name, run, results)
 
-def make_steps(data, flash_mla):
-    def by_smelt(buckets):
-        return lambda data: smelt.sparse_attention(
-            data.q,
-            data.kv,
-            data.indices,
-            data.scale,
-            dv=data.row.dv,
-            topk_length=data.length,
-            sink=data.sink,
-            buckets=buckets,
+    def by_smelt(self):
+        return smelt.sparse_attention(
+            self.q,
+            self.kv,
+            self.indices,
+            self.scale,
+            dv=self.dv,
+            topk_length=self.length,
+            sink=self.sinks,
+            buckets="auto" if self.buckets else None,
             backend="smelt",
         )
 
-    lists = data.indices
-    if data.length is not None:
-        place = torch.arange(lists.shape[1], device=lists.device)
-        lists = lists.masked_fill(place >= data.length[:, None], -1)
-    ready = compact_and_sort(lists, data.kv.shape[0])
+    def contenders(self, options):
+        found = {"smelt": lambda: self.step("smelt", self.by_smelt)}
+        if options.smelt_only or not options.flash_mla:
+            return found
+        flash_mla, lists = FlashMla(options.flash_mla), self.indices
+        if self.length is not None:
+            place = torch.arange(lists.shape[1], device=lists.device)
+            lists = lists.masked_fill(place >= self.length[:, None], -1)
+        sorted_lists = compact_and_sort(lists, self.kv.shape[0])
 
-    def by_pair(given, any_rows):
-        return lambda data: Pair.apply(
-            data.q, data.kv, *given, data.sink, data.scale, data.row.dv, flash_mla, any_rows
-        )
+        def pair(name, given, any_rows):
+            rest = self.sinks, self.scale, self.dv, flash_mla, any_rows
+            found[name] = lambda: self.step(
+                name, lambda: Pair.apply(self.q, self.kv, *given, *rest)
+            )
 
-    return [
-        Step("smelt", data, by_smelt("auto" if data.row.buckets else None)),
-        Step("pair", data, by_pair((lists, None), False)),
-        Step("pair, any rows", data, by_pair((lists, None), True)),
-        Step("pair, sorted", data, by_pair(ready, False)),
-    ]
+        pair("pair", (lists, None), False)
+        pair("pair, any rows", (lists, None), True)
+        pair("pair, sorted", sorted_lists, False)
+        return found
 
+    def check(self, contenders, options):
+        smelts = dict(contenders[0].results)
+        found = {
+            each.name: {
+                name: attention.apart(smelts[name], got) for name, got in each.results.items()
+            }
+            for each in contenders[1:]
+        }
+        del smelts
+        for each in contenders:
+            found.setdefault(each.name, {})["memory MB"] = self.memory(each)
+        return found
 
-def measure(row, flash_mla, options):
-    data = backward.Data(row, options.seed)
-    for leaf in (data.q, data.kv, data.sink):
-        if leaf is not None:
-            leaf.requires_grad_()
-    steps = make_steps(data, flash_mla)
-    for step in steps:
-        step.launch()
-    names = ("dq", "dkv", "dsink")
-    apart = {
-        f"{step.name}: {name}": backward.difference(got, want)[0]
-        for step in steps[1:]
-        for name, got, want in zip(names, steps[0].grads, step.grads)
-    }
-    times = {
-        name: statistics.median(each)
-        for name, each in backward.time_contenders(steps, options.rounds).items()
-    }
-    return {
-        "shape": row.name,
-        "ms": {name: round(time, 4) for name, time in times.items()},
-        "ratio to smelt": {name: round(time / times["smelt"], 3) for name, time in times.items()},
-        "memory, MB": {step.name: round(step.memory() / 1e6, 1) for step in steps},
-        "gradients apart": apart,
-        "wrong": not all(each <= backward.DIFFERENT for each in apart.values()),
-    }
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--flash-mla", required=True, metavar="FILE")
-    parser.add_argument("--shapes", type=backward.rows_named, default="h64-8192")
-    parser.add_argument("--rounds", type=int, default=24, help="steps of each (24)")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    backward.torch = torch
-    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, smelt {smelt.__version__}")
-    flash_mla = FlashMla(options.flash_mla)
-    wrong = False
-    for row in options.shapes:
-        result = measure(row, flash_mla, options)
-        wrong |= result["wrong"]
-        print(json.dumps(result, indent=1), flush=True)
-        torch.cuda.empty_cache()
-    return int(wrong)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    def memory(self, contender):
+        if harness.EMULATED:
+            return 0.0
+        contender.results.clear()
+        torch.cuda.synchronize()
+        held = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        contender.run()
+        torch.cuda.synchronize()
+        return (torch.cuda.max_memory_allocated() - held) / 1e6

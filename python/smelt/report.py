@@ -1,8 +1,7 @@
 """Measurements as a page: `python -m smelt.report results.json… [-o report.html] [--svg FILE]`.
 
-Takes what `smelt bench --json` writes, and what bench/peers' programs print: lines of JSON, a table whose
-columns "NAME ms" are contenders' times, a shape and below it lines "  NAME  1.234 ms", or columns of
-times below a line of names. Makes one HTML file that needs no other (figures are SVG within it):
+Takes what `smelt bench --json` writes, and what bench/peers prints: lines of JSON, or a table whose columns
+"NAME ms" are contenders' times. Makes one HTML file that needs no other (figures are SVG within it):
 time by shape, the peers' time over smelt's, the share of each roof, and time by kind of list, each with its
 table. `--svg` writes the first figures as one picture. Needs matplotlib: `pip install smelt[report]`.
 """
@@ -109,49 +108,6 @@ def read_table(source, lines) -> list[Race]:
     return found
 
 
-_TIMED = re.compile(r"  (\S.*?)\s+(\d+\.\d+) ms\b")
-
-
-def read_listing(source, lines) -> list[Race]:
-    """A shape in a line of its own, its contenders indented below it."""
-    found, shape, times = [], None, {}
-    for line in [*lines, ""]:
-        timed = _TIMED.match(line)
-        if timed and shape:
-            times[timed[1]] = float(timed[2])
-            continue
-        if times:
-            found.append(Race(source, shape, times))
-        shape, times = line.split(":")[0].strip(), {}
-    return found
-
-
-_GRID_HEAD = re.compile(r"(ms; errors|\d+(?:x\d+)+)\s{2,}\S")
-_GRID_TIME = re.compile(r"(?<= )(\d+\.\d{4}|-)(?= |$)")
-
-
-def read_grid(source, lines) -> list[Race]:
-    """Columns of times, each ending where its contender's name does in the line above them: bench/peers/topk.py
-    has a shape before the names and kinds of data before the times, sparse_scores.py shapes before the times."""
-    found, head, shape = [], None, ""
-    for line in lines:
-        named = _GRID_HEAD.match(line)
-        if named:
-            head, shape = line, "" if named[1].startswith("ms") else named[1] + ", "
-            continue
-        timed = list(_GRID_TIME.finditer(line)) if head and not line.startswith("#") else []
-        if not timed:
-            continue
-        begin, times = line[: timed[0].start()].rstrip(), {}
-        edges = [_GRID_HEAD.match(head).end() - 1, *(each.end() for each in timed)]
-        for each, left, right in zip(timed, edges, edges[1:]):
-            if each[1] != "-":
-                times[head[left:right].strip()] = float(each[1])
-        if times:
-            found.append(Race(source, shape + " ".join(begin.split()), times))
-    return found
-
-
 def read(source: str, text: str):
     """(device or None, results, races) of one file."""
     try:
@@ -160,13 +116,11 @@ def read(source: str, text: str):
         document = None
     if isinstance(document, dict) and "results" in document:
         return document.get("device", {}).get("name"), read_bench(document), []
-    races, lines = [], text.splitlines()
+    races = []
     for part in [document] if document is not None else _documents(text):
         race = read_line(source, part)
         races.extend([race] if race else [])
-    for reader in (read_table, read_grid, read_listing):
-        races = races or reader(source, lines)
-    return None, [], races
+    return None, [], races or read_table(source, text.splitlines())
 
 
 def _documents(text: str) -> list:
@@ -286,7 +240,7 @@ def compact(svg: str) -> str:
 
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r" font-family: [^;]*;", "", svg)  # once, for all text
-    svg = svg.replace("<style type=\"text/css\">", f"<style type=\"text/css\">{FONT}", 1)
+    svg = svg.replace('<style type="text/css">', f'<style type="text/css">{FONT}', 1)
     svg = re.sub(r' transform="rotate\(-?0 [^)]*\)"', "", svg)
     svg = re.sub(r">\s+<", "><", re.sub(r"<[^>]*>", short, svg))
     return re.sub(r'(?=<g id="(?:axes|matplotlib|legend))', "\n", svg).strip() + "\n"

@@ -1,10 +1,7 @@
 """python -m smelt.report: what it reads, what it shows, that the page needs no other file."""
 
-import importlib
 import json
-import pathlib
 import re
-import types
 import xml.etree.ElementTree as tree
 
 import pytest
@@ -47,46 +44,6 @@ smelt / flash_mla, the 28 rows: geometric mean 1.1
 """
 
 
-LISTING = """# NVIDIA H200
-fp8-h64-16384-causal: 0 finite outside of windows
-  smelt                           2.0000 ms   1073.9 TFLOP/s   1.000 x
-  smelt variant=mma               3.0000 ms
-  deep_gemm + clean               2.5000 ms    927.2 TFLOP/s
-bf16-h16
-  smelt                           1.0000 ms
-"""
-
-
-def grid(head, names, rows, width):
-    """As bench/peers/topk.py and sparse_scores.py print: names and times end at the same places."""
-    lines = [head + " ".join(f"{name:>{width}}" for name in names) + "  wrong"]
-    for label, times, rest in rows:
-        cells = (f"{each:{width}.4f}" if each else f"{'-':>{width}}" for each in times)
-        lines.append(f"{label:{len(head)}}" + " ".join(cells) + f"  {rest}")
-    return "\n".join(lines) + "\n"
-
-
-NAMES = ("smelt", "smelt variant=a", "cudnn 1.32", "torch.topk")
-TOPK = (
-    "# NVIDIA H200, torch 2.11, smelt 0.2.0\n"
-    + grid(
-        f"{'2048x4096x32768':24} ",
-        NAMES,
-        [("causal", (0.148, 0.16, 0.185, 2.5), "0 0"), ("equal", (0.222, 0.23, None, 2.6), "0 0")],
-        20,
-    )
-    + grid(f"{'1x1x1048576':24} ", ("smelt", "DeepSeek topk"), [("random", (0.05, 0.18), "0")], 20)
-)
-
-
-class Contender:
-    def __init__(self, name):
-        self.name, self.target = name, None
-
-    def prepare(self, inputs):
-        pass
-
-
 def test_bench_documents():
     device, results, races = report.read("bench", json.dumps(BENCH))
     assert device == "NVIDIA H200" and races == [] and len(results) == 2
@@ -102,43 +59,6 @@ def test_peers():
     table = report.read("forward", TABLE)[2]
     assert [race.ms for race in table] == [{"flash_mla": 0.345, "smelt": 0.3}, {"smelt": 0.2}]
     assert report.ratios(table)["576, S 8192, H 64, topk 256"]["flash_mla"] == pytest.approx(1.15)
-
-
-def test_listings():
-    races = report.read("indexer", LISTING)[2]
-    assert [race.shape for race in races] == ["fp8-h64-16384-causal", "bf16-h16"]
-    assert report.ratios(races) == {"fp8-h64-16384-causal": {"deep_gemm + clean": 1.25}}
-
-
-def test_grids():
-    races = report.read("topk", TOPK)[2]
-    assert [race.shape for race in races] == [
-        "2048x4096x32768, causal",
-        "2048x4096x32768, equal",
-        "1x1x1048576, random",
-    ]
-    assert tuple(races[0].ms) == NAMES and races[0].ms["cudnn 1.32"] == 0.185
-    assert "cudnn 1.32" not in races[1].ms and races[1].ms["torch.topk"] == 2.6
-    assert report.ratios(races)["1x1x1048576, random"] == {"DeepSeek topk": pytest.approx(3.6)}
-
-
-def test_grids_as_they_are_printed(monkeypatch, capsys):
-    """The program's own lines: a change of theirs that the report cannot read shows here."""
-    folder = pathlib.Path(__file__).parents[2] / "bench" / "peers"
-    if not folder.exists():
-        pytest.skip("bench/peers is not here")
-    monkeypatch.syspath_prepend(str(folder))
-    module = importlib.import_module("sparse_scores")
-    inputs = types.SimpleNamespace(error=lambda target: 1e-9)
-    monkeypatch.setattr(module, "Inputs", lambda *_: inputs)
-    monkeypatch.setattr(module, "attempt", lambda *_: True)
-    monkeypatch.setattr(module, "median_ms", lambda ready, *_: dict(zip(ready, (1.5, 3.0))))
-    contenders = [Contender("smelt"), Contender("cudnn 1.32")]
-    print(f"{'ms; errors':34}" + " ".join(f"{c.name:>34}" for c in contenders))
-    options = types.SimpleNamespace(lists="random", rest="0", rounds=1)
-    module.time_shape("64x8192x2048", contenders, options)
-    (race,) = report.read("sparse_scores", capsys.readouterr().out)[2]
-    assert race.ms == {"smelt": 1.5, "cudnn 1.32": 3.0}
 
 
 def test_the_page(tmp_path):

@@ -1,0 +1,267 @@
+"""FlashMLA's own prefill tests (its tests/test_flash_mla_sparse_prefill.py: shapes, value ranges, invalid slots,
+lengths, sinks, strides) with inputs of our generator, and cases of ours with few valid slots: results beside
+double precision, counted by FlashMLA's tolerances. Outputs are NaN before each launch. Exit status 1 when a
+case misses."""
+
+import argparse
+import dataclasses
+import math
+
+import attention
+import harness
+from flash_mla import HEADS_UNIT, TOPK_UNIT, FlashMla
+from harness import DEVICE, torch
+
+GAP = 128  # elements between rows and heads, as FlashMLA's tests leave
+EMPTY_IN = 44  # one query in so many has no valid slot: a normal value below -2
+SHAPES = (  # rows, topk; irregular ones from the fourth on
+    (128, 128), (256, 256), (512, 512), (592, 128), (1840, 256),
+    (1592, 384), (1521, 512), (95, 128), (153, 256), (114, 384),
+)  # fmt: skip
+# Absolute and relative tolerance, an element misses both; the most that the cosine may be off.
+TOLERANCES = {
+    "out": (8e-4, 3.01 / 128, 7e-6),
+    "lse": (1e-6, 2.01 / 65536, 1e-7),
+    "max_logits": (1e-6, 2.01 / 65536, 1e-7),
+}
+
+
+@dataclasses.dataclass
+class Case(harness.Row):
+    dqk: int
+    heads: int
+    tokens: int
+    rows: int
+    topk: int
+    sink: bool = False
+    lengths: str = ""  # "random", or "few": at most four
+    empty: bool = False  # some queries have no valid slot
+    dv, scale = 512, 0.5
+
+    @property
+    def name(self):
+        words = {"sink": self.sink, "few slots": self.lengths == "few", "empty queries": self.empty}
+        words["topk_length"] = self.lengths == "random"
+        shape = f"Dqk {self.dqk}, H {self.heads}, T {self.tokens}, S {self.rows}, topk {self.topk}"
+        return ", ".join([shape, *(word for word, said in words.items() if said)])
+
+    spec = attention.Row.spec
+    arguments = attention.Row.arguments
+
+    def outputs(self):
+        shape = self.tokens, self.heads
+        return attention.uninitialised(out=(*shape, self.dv, "bf16"), lse=shape, max_logits=shape)
+
+    def make(self, seed):
+        random = torch.Generator(DEVICE).manual_seed(seed)
+
+        def normal(*shape, dtype=torch.float32):
+            return torch.empty(shape, dtype=dtype, device=DEVICE).normal_(generator=random)
+
+        def strided(rows, heads):
+            """Normal values / 10 + a shift, as [rows, heads, dqk] with NaN in the gaps."""
+            space = (rows, heads + 1, self.dqk + GAP)
+            space = torch.full(space, math.nan, dtype=torch.bfloat16, device=DEVICE)
+            shift = 0.1 * float(torch.rand(1, device=DEVICE, generator=random)) - 0.05
+            values = normal(rows, heads, self.dqk, dtype=torch.bfloat16).div_(10).add_(shift)
+            space[:, :heads, : self.dqk] = values
+            return space[:, :heads, : self.dqk]
+
+        self.q, self.kv = strided(self.tokens, self.heads), strided(self.rows, 1)[:, 0]
+        self.indices, self.length, self.sinks = self._lists(random), None, None
+        if self.lengths:
+            most = max(self.topk, 63) if self.lengths == "random" else 4
+            length = torch.randint(most + 1, (self.tokens,), device=DEVICE, generator=random)
+            self.length = length.clamp(max=self.topk).int()
+        if self.sink:  # some are infinite
+            other, sinks = normal(self.heads), normal(self.heads)
+            self.sinks = torch.where(other.abs() > 0.5, other * math.inf, sinks)
+
+    def _lists(self, random):
+        """Gaps name row 0: a contender that reads them as slots has a wrong result."""
+        shape = argparse.Namespace(
+            tokens=self.tokens, topk=self.topk, rows=self.rows, lists="random"
+        )
+        lists = attention.random_lists(shape, random)
+        fillers = [-(2**31), -123456, -1, self.rows, 114514, 1919810, 2147480000, 2**31 - 1]
+        fillers = torch.tensor(fillers, dtype=torch.int32, device=DEVICE)
+        chosen = fillers[torch.randint(8, lists.shape, device=DEVICE, generator=random)]
+        lists = torch.where(lists < 0, chosen, lists)
+        if self.empty:
+            empty = torch.randint(EMPTY_IN, (self.tokens, 1), device=DEVICE, generator=random) == 0
+            lists = torch.where(empty, chosen[:, :1], lists)
+        space = torch.zeros(self.tokens, 2, self.topk + GAP, dtype=torch.int32, device=DEVICE)
+        space[:, 0, : self.topk] = lists
+        return space[:, 0, : self.topk]
+
+    def peers(self, options):
+        if not options.flash_mla or self.heads % HEADS_UNIT or self.topk % TOPK_UNIT:
+            return {}
+
+        def flash_mla():
+            function, results = FlashMla(options.flash_mla).forward, self.outputs()
+            tensors = self.q, self.kv, self.indices, self.length, self.sinks, self.scale
+            return lambda: function(*tensors, **results), results
+
+        return {"flash_mla": flash_mla}
+
+
+def cases_of(dqk, heads):
+    found = [Case(dqk, heads, tokens, *shape) for shape in SHAPES for tokens in (1, 62, 213)]
+    found += [  # FlashMLA's list has each of these twice, with another seed
+        Case(dqk, heads, tokens, *shape, sink, lengths)
+        for shape in SHAPES[3:]
+        for tokens in (62, 213)
+        for _ in range(2)
+        for sink in (False, True)
+        for lengths in ("", "random")
+    ]
+    for shape in ((1, 128, 128), (1, 256, 256), (1234, 4321, 4096), (4096, 2048, 2048)):
+        found.append(Case(dqk, heads, *shape, True, "random", empty=True))
+    for shape in (
+        (1, 32, 2048),
+        (1024, 32, 2048),
+        (1, 64, 8192),
+        (1024, 64, 8192),
+        (70000, 256, 256),
+    ):
+        found.append(Case(dqk, heads, *shape, True, "random"))
+    return found + [
+        Case(dqk, heads, 213, *shape, sink, "few") for shape in SHAPES[3:] for sink in (False, True)
+    ]
+
+
+def large_cases():
+    """FlashMLA's tests time these, and check them, too."""
+    rows = (8192, 32768, 65536, 98304, 131072), (8192, 32768, 49152, 65536)
+    found = [Case(576, 128, 4096, each, 2048, True) for each in rows[0]]
+    for heads, topk in ((64, 512), (128, 1024)):
+        found += [Case(512, heads, 4096, each, topk, True) for each in rows[1]]
+    return found
+
+
+# ---- comparison ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Distance:
+    elements: int
+    misses: int
+    strange: int  # of the misses, those at an infinity or a NaN
+    relative: float  # |got - want| / |want|
+    cosine: float  # 1 - 2 <got, want> / (<got, got> + <want, want>)
+    worst: float  # the largest error as a share of the tolerance
+    where: tuple  # that element
+
+    def __init__(self, got, want, absolute, relative):
+        got, finite = got.double(), torch.isfinite(got) & torch.isfinite(want)
+        same = (got == want) | (got.isnan() & want.isnan())
+        error = (got - want).abs()
+        share = torch.minimum(error / absolute, error / (want.abs() + 1e-6) / relative)
+        share = torch.where(finite, share, torch.where(same, 0.0, math.inf))
+        missed = ~(share < 1)
+        self.elements, self.misses = got.numel(), int(missed.sum())
+        self.strange = int((missed & ~finite).sum())
+        self.worst, at = float(share.max()), int(share.argmax())
+        self.where = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), got.shape))
+        got, want = got[finite], want[finite]
+        squares, self.relative, self.cosine = float(want.square().sum()), 0.0, 0.0
+        if squares > 1e-12:  # of next to nothing FlashMLA's tests ignore the direction
+            self.relative = math.sqrt(float((got - want).square().sum()) / squares)
+            self.cosine = 1 - 2 * float((got * want).sum()) / (float(got.square().sum()) + squares)
+
+
+class Tally:
+    """Of a contender and a number of heads."""
+
+    def __init__(self):
+        self.cases = self.failed = self.elements = self.misses = 0
+        self.failed_by, self.worst = dict.fromkeys(TOLERANCES, 0), dict.fromkeys(TOLERANCES, 0.0)
+        self.relative, self.cosine = [], 0.0
+
+    def add(self, distances):
+        failed = {name: each for name, each in distances.items() if is_miss(name, each)}
+        self.cases += 1
+        self.failed += bool(failed)
+        for name, each in distances.items():
+            self.failed_by[name] += name in failed
+            self.worst[name] = max(self.worst[name], each.worst)
+        out = distances["out"]
+        self.elements, self.misses = self.elements + out.elements, self.misses + out.misses
+        self.cosine = max(self.cosine, out.cosine)
+        self.relative += [out.relative] if out.relative else []
+        return failed
+
+    def cells(self):
+        by, worst = (", ".join(map(str, self.failed_by.values())), self.worst.values())
+        mean = sum(self.relative) / max(1, len(self.relative))
+        yield from (self.cases, f"{self.failed} ({by})", self.misses, self.elements, f"{mean:.3e}")
+        yield from (", ".join(f"{each:.3f}" for each in worst), f"{self.cosine:.1e}")
+
+
+def is_miss(name, distance):
+    return distance.misses or not abs(distance.cosine) <= TOLERANCES[name][2]
+
+
+def measure(case, seed, options, tallies):
+    case.make(seed)
+    step = max(1, case.tokens // options.sample)
+    queries = torch.arange(step - 1, case.tokens, step, device=DEVICE)[: options.sample]
+    right = attention.forward(case, queries)
+    for name, make in case.contenders(options).items():
+        contender = make()
+        contender.run()
+        harness.synchronize()
+        wanted = dict(right)
+        if name == "flash_mla":
+            wanted["lse"] = torch.where(right["lse"] == -math.inf, math.inf, right["lse"])
+        distances = {
+            tensor: Distance(contender.results[tensor][queries], want, *TOLERANCES[tensor][:2])
+            for tensor, want in wanted.items()
+        }
+        failed = tallies.setdefault((name, case.heads), Tally()).add(distances)
+        for tensor, distance in failed.items() if options.verbose else ():
+            print(f"{name} misses: {case.name}, seed {seed}: {tensor}: {distance}", flush=True)
+
+
+HEAD = (
+    "| | H | cases | that miss (out, lse, max_logits) | elements of out that miss | of | mean relative error | "
+    "worst share of the tolerance: out, lse, max_logits | greatest cosine difference |"
+)
+
+
+def add_options(parser):
+    harness.add_contenders(parser)
+    parser.add_argument("--flash-mla", metavar="FILE", help="flash_mla.py made it")
+    parser.add_argument(
+        "--heads", default="", metavar="N,...", help="instead of 64, 128 and large cases"
+    )
+    parser.add_argument(
+        "--sample", type=int, default=4096, help="queries compared of a case (4096)"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds it")
+    parser.add_argument("--verbose", action="store_true", help="a line for each tensor that misses")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases only")
+
+
+def run(options):
+    options.deterministic, options.smelt_only = False, False
+    heads = [int(text) for text in options.heads.split(",") if text]
+    cases = [
+        case for each in heads or (64, 128) for dqk in (512, 576) for case in cases_of(dqk, each)
+    ]
+    cases += [] if heads else large_cases()
+    cases = [case for case in cases if options.only in case.name]
+    if options.list:
+        print("\n".join(case.name for case in cases))
+        return 0
+    harness.open_libraries(options)
+    harness.make_operators(cases, options)
+    tallies = {}
+    for number, case in enumerate(cases):
+        measure(case, options.seed + number, options, tallies)
+        vars(case).clear()  # its tensors
+    print("\n" + HEAD + "\n" + "|---" * (HEAD.count("|") - 1) + "|")
+    for (name, count), tally in tallies.items():
+        print("| " + " | ".join(map(str, (name, count, *tally.cells()))) + " |")
+    return int(any(tally.failed for tally in tallies.values()))

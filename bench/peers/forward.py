@@ -1,0 +1,71 @@
+"""sparse_attn's forward pass, beside FlashMLA's (flash_mla.py), which is given 64 random heads where a row has
+fewer. 32 queries are compared with double precision before a row is timed: "error" is of the norm."""
+
+import attention
+from flash_mla import HEADS_UNIT, TOPK_UNIT, FlashMla
+from harness import DEVICE, torch
+
+COMPARED = 32  # queries
+RANDOM = [
+    f"h{heads}-4096-s{rows}-k{topk}"
+    for rows in (8192, 32768, 131072)
+    for heads in (64, 128)
+    for topk in (256, 512, 1024, 2048)
+]
+SINKS = [f"h{heads}-4096-s8192-k{topk}-d512-sink" for heads in (64, 128) for topk in (640, 1152)]
+FEW = [f"h{heads}-4096-s8192-k{topk}" for topk in (512, 2048) for heads in (8, 16, 32)]
+MASKED = [f"h{heads}-8192-{lists}" for heads in (64, 128) for lists in ("causal-padded", "causal")]
+HALF = [f"h{heads}-4096-s8192-half" for heads in (8, 64)]
+
+
+class Row(attention.Row):
+    SETS = {
+        "all": ",".join([*RANDOM, *SINKS, *FEW, "h8-4096-s131072", *MASKED, *HALF]),
+        "random": ",".join(RANDOM),
+    }
+    BOUNDS = {"error": 5e-3}
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.group = "random lists, 64 and 128 heads" if name in RANDOM + SINKS else None
+
+    @staticmethod
+    def add_options(parser):
+        parser.add_argument("--flash-mla", metavar="FILE", help="flash_mla.py made it")
+
+    def make(self, options):
+        self.make_inputs(options, heads=-(-self.heads // HEADS_UNIT) * HEADS_UNIT)
+        self.flops = 2 * self.pairs * self.heads * (self.dqk + self.dv)
+
+    def outputs(self, heads=0):
+        shape = self.tokens, heads or self.heads
+        return attention.uninitialised(out=(*shape, self.dv, "bf16"), lse=shape, max_logits=shape)
+
+    def peers(self, options):
+        if not options.flash_mla or self.topk % TOPK_UNIT:
+            return {}
+
+        def flash_mla():
+            function, results = (
+                FlashMla(options.flash_mla).forward,
+                self.outputs(self.padded_q.shape[1]),
+            )
+            tensors = (
+                self.padded_q,
+                self.kv,
+                self.indices,
+                self.length,
+                self.padded_sinks,
+                self.scale,
+            )
+            return lambda: function(*tensors, **results), results
+
+        return {"flash_mla": flash_mla}
+
+    def check(self, contenders, options):
+        queries = torch.linspace(0, self.tokens - 1, COMPARED, device=DEVICE).long()
+        right = attention.forward(self, queries)["out"]
+        return {
+            each.name: {"error": attention.apart(each.results["out"][queries, : self.heads], right)}
+            for each in contenders
+        }

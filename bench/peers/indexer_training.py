@@ -1,0 +1,206 @@
+"""The operators that train the indexer, beside cuDNN Frontend's."""
+
+import math
+
+import attention
+from harness import DEVICE, torch
+
+SAMPLE = 16  # queries, or keys, that are compared with double precision
+
+
+def sample(count):
+    return torch.linspace(0, count - 1, SAMPLE).long().tolist()
+
+
+class Target(attention.Row):
+    """sparse_scores, beside cuDNN's sparse_attn_score_recompute_wrapper, which divides each query's row by its sum.
+    Check: "error", the largest of sampled queries' rows, divided by their sums; of cuDNN "peer's error"."""
+
+    FLAGS, LISTS = (), ("random", "drift")
+    SETS = {"all": "h64-8192,h128-8192,h32-8192,h16-8192,h8-8192"}
+    BOUNDS = {"error": 1e-4}
+
+    def make(self, options):
+        self.dv = self.dqk // 128 * 128
+        self.make_inputs(options)
+        # Near the true one, which costs a forward pass: the same is computed for any.
+        self.lse = torch.full((self.tokens, self.heads), math.log(self.topk) + 0.5, device=DEVICE)
+        self.flops = 2 * self.pairs * self.heads * self.dqk
+
+    def spec(self):
+        return super().spec().replace("sparse_attn", "sparse_scores")
+
+    def arguments(self):
+        return {**super().arguments(), "lse": self.lse}
+
+    def outputs(self):
+        return attention.uninitialised(target=(self.tokens, self.topk))
+
+    def peers(self, options):
+        return {"cudnn": self.cudnn}
+
+    def cudnn(self):
+        from cudnn import DSA
+
+        results = self.outputs()
+        inputs = [tensor[None] for tensor in (self.q, self.kv, self.lse, self.indices)]
+        options = {"softmax_scale": self.scale, "out": results["target"][None]}
+        return lambda: DSA.sparse_attn_score_recompute_wrapper(*inputs, **options), results
+
+    def check(self, contenders, options):
+        worst = dict.fromkeys((each.name for each in contenders), 0.0)
+        for token in sample(self.tokens):
+            keys = self.kv[self.indices[token].long()].double()
+            scores = self.q[token].double() @ keys.T * self.scale
+            right = torch.exp(scores - self.lse[token, :, None].double()).sum(0)
+            for each in contenders:
+                got = each.results["target"][token].double()
+                error = (got / got.sum() - right / right.sum()).abs().max()
+                worst[each.name] = max(worst[each.name], float(error))
+        return judged(worst)
+
+
+def judged(worst):
+    """smelt's errors have a bound; a peer's are shown."""
+    return {
+        name: {"error" if name.startswith("smelt") else "peer's error": error}
+        for name, error in worst.items()
+    }
+
+
+class Scores(attention.Row):
+    """indexer_scores, beside cuDNN's sparse_indexer_score_recompute_wrapper, which goes on to the softmax over a
+    query's slots and takes bf16 weights; smelt gets the same numbers. Check: "error", the largest of a sampled
+    query's logits over the sum of the sizes of their terms; "peer's error", of cuDNN's probabilities over the largest
+    of them."""
+
+    DQK, NUMBERS, FLAGS, LISTS = 128, {"s": "rows", "k": "topk"}, (), ("random", "drift")
+    SETS = {"all": "h64-8192,h32-8192,h16-8192,h8-8192,h64-8192-drift,h32-8192-drift"}
+    BOUNDS = {"error": 1e-5}
+
+    def make(self, options):
+        self.make_inputs(options)
+        weights = torch.randn(self.tokens, self.heads, device=DEVICE) / 100
+        self.weights = weights.bfloat16().float()
+        self.flops, self.bytes = 2 * self.heads * self.dqk * self.pairs, 2 * self.dqk * self.pairs
+
+    def spec(self):
+        return f"indexer_scores:heads={self.heads},dim={self.dqk},topk={self.topk}"
+
+    def arguments(self):
+        named = {"tokens": self.tokens, "rows": self.rows, "width": self.topk}
+        tensors = {"q": self.q, "k": self.kv, "weights": self.weights, "indices": self.indices}
+        return {**named, **tensors, "topk_length": self.length}
+
+    def outputs(self):
+        return attention.uninitialised(logits=(self.tokens, self.topk))
+
+    def peers(self, options):
+        return {"cudnn": self.cudnn}
+
+    def cudnn(self):
+        from cudnn import DSA
+
+        results = self.outputs()
+        inputs = self.q[None], self.kv[None], self.weights.bfloat16()[None], self.indices[None]
+        wrapper, out = DSA.sparse_indexer_score_recompute_wrapper, results["logits"][None]
+        return lambda: wrapper(*inputs, out=out), results
+
+    def check(self, contenders, options):
+        worst = dict.fromkeys((each.name for each in contenders), 0.0)
+        for query in sample(self.tokens):
+            keys, q = self.kv[self.indices[query].long()].double(), self.q[query].double()
+            weights = self.weights[query].double()[:, None]
+            logits = (q @ keys.T).clamp(min=0).mul(weights).sum(dim=0)
+            sizes = (q.abs() @ keys.abs().T).mul(weights.abs()).sum(dim=0)
+            for each in contenders:
+                right = logits if each.name.startswith("smelt") else logits.softmax(dim=0)
+                over = sizes if each.name.startswith("smelt") else right.max()
+                error = float(((each.results["logits"][query].double() - right).abs() / over).max())
+                worst[each.name] = max(worst[each.name], error)
+        return judged(worst)
+
+
+class Gradients(Scores):
+    """indexer_bwd, beside cuDNN's indexer_backward_wrapper, which has 64 heads alone, makes the loss's gradient first,
+    from two matrices of probabilities (timed with it), and takes bf16 weights. smelt gets the gradient that cuDNN's
+    first kernel makes, or one like it, and the same weights. Checks: the largest error of a sampled query's dq and of
+    a sampled key's dk, over its norm."""
+
+    SETS = {
+        "all": """h64-8192,h64-16384,h64-8192-drift,h64-16384-drift,h32-8192,h32-8192-drift,h16-8192,h16-8192-drift"""
+    }
+    BOUNDS = {"dq": 2e-2, "dk": 2e-2}
+    CUDNN_HEADS = 64
+    which, deterministic = "backward", True
+
+    def make(self, options):
+        super().make(options)
+        shape = self.tokens, self.topk
+        self.target = torch.rand(shape, device=DEVICE).pow_(8)
+        self.target /= self.target.sum(dim=1, keepdim=True)
+        self.predicted = torch.randn(shape, device=DEVICE).softmax(dim=1)
+        self.grad = (self.predicted - self.target) / self.tokens
+        self.flops *= 3
+
+    def spec(self):
+        return super().spec().replace("indexer_scores", "indexer_bwd")
+
+    def arguments(self):
+        return {**super().arguments(), "grad": self.grad}
+
+    def outputs(self):
+        shapes = {"dq": (*self.q.shape, "bf16"), "dk": (*self.kv.shape, "bf16")}
+        return attention.uninitialised(dweights=self.weights.shape, **shapes)
+
+    def contenders(self, options):
+        """cuDNN's first: it makes the gradient that smelt gets."""
+        found = super().contenders(options)
+        return {name: found[name] for name in sorted(found, key=lambda name: name != "cudnn")}
+
+    def peers(self, options):
+        return {"cudnn": self.cudnn} if self.heads == self.CUDNN_HEADS else {}
+
+    def cudnn(self):
+        from cudnn import DSA
+
+        target, results = self.target.clone()[None], {}
+        inputs = {
+            "index_q": self.q[None],
+            "weights": self.weights.bfloat16()[None],
+            "index_k": self.kv[None],
+            "attn_score": target,
+            "index_score": self.predicted[None],
+            "topk_indices": self.indices[None],
+            "grad_loss": torch.ones(1, device=DEVICE),
+        }
+        found = DSA.indexer_backward_wrapper(**inputs)
+        torch.cuda.synchronize()
+        self.grad.copy_(
+            target[0]
+        )  # its first kernel leaves it there; later launches compute other values
+        results.update(dq=found["d_index_q"][0].clone(), dk=found["d_index_k"][0].clone())
+        return lambda: DSA.indexer_backward_wrapper(**inputs), results
+
+    def check(self, contenders, options):
+        worst = {each.name: {"dq": 0.0, "dk": 0.0} for each in contenders}
+        for query, key in zip(sample(self.tokens), sample(self.rows)):
+            for name, at, right in (
+                ("dq", query, self.exact_dq(query)),
+                ("dk", key, self.exact_dk(key)),
+            ):
+                for each in contenders:
+                    error = attention.apart(each.results[name][at], right)
+                    worst[each.name][name] = max(worst[each.name][name], error)
+        return worst
+
+    def exact_dq(self, query):
+        keys, q = self.kv[self.indices[query].long()].double(), self.q[query].double()
+        factor = self.grad[query].double()[:, None] * self.weights[query].double()
+        return (factor * (keys @ q.T > 0)).T @ keys
+
+    def exact_dk(self, key):
+        queries, slots = (self.indices == key).nonzero(as_tuple=True)
+        q = self.q[queries].double()
+        factor = self.grad[queries, slots].double()[:, None] * self.weights[queries].double()
+        return (factor * (q @ self.kv[key].double() > 0)).flatten() @ q.flatten(0, 1)

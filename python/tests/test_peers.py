@@ -1,0 +1,110 @@
+"""bench/peers: its rows and cases; small rows through the whole harness, on the emulator."""
+
+import pathlib
+import runpy
+
+import pytest
+from smelt import _runtime
+
+ROOT = pathlib.Path(__file__).parents[2]
+LIBRARIES = [ROOT / "build" / name for name in ("python-package/libsmelt.so", "libsmelt.so")]
+if not (ROOT / "bench" / "peers").exists():
+    pytest.skip("bench/peers is not here", allow_module_level=True)
+
+
+@pytest.fixture
+def peers(monkeypatch):
+    """A function that runs a command line and returns its exit status."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench" / "peers"))
+    path = ROOT / "bench" / "peers" / "__main__.py"
+    return runpy.run_path(str(path), run_name="peers")["main"]
+
+
+def lines(capsys, text):
+    return sum(text in line for line in capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize(
+    "command, text, count",
+    [
+        ("forward", "h", 41),
+        ("forward --only sink", "d512-sink", 4),
+        ("accuracy", "Dqk", 673),  # as many as FlashMLA's tests have, and 56 of ours
+        ("accuracy", "few slots", 56),
+        ("accuracy --heads 3", "H 3,", 330),
+    ],
+)
+def test_lists(peers, capsys, command, text, count):
+    assert peers([*command.split(), "--list"]) == 0
+    assert lines(capsys, text) == count
+
+
+@pytest.mark.parametrize(
+    "command, text",
+    [
+        ("forward --rows h8-64-long", "row h8-64-long: long is none of sN, kN"),
+        ("indexer_logits --rows fp8", "row fp8: expected fp8-h64-16384-causal"),
+        ("forward --only nothing", "--only nothing: no row"),
+        ("forward --rounds 0", "--rounds 0: at least 1"),
+    ],
+)
+def test_refusals(peers, capsys, command, text):
+    with pytest.raises(SystemExit, match="2"):
+        peers(command.split())
+    assert text in capsys.readouterr().err
+
+
+SMALL = {
+    "forward": "--rows h2-3-s20-k16,h2-3-s20-k16-d512-sink --only sink",
+    "backward": "--rows h2-3-s20-k16-sink --deterministic",
+    "indexer_logits": "--rows fp8-h8-3x40-causal",
+    "topk_select": "--rows 16x3x200-special",
+    "indexer_topk": "--rows fp8-h8-2x2100-causal --steps",
+    "sparse_scores": "--rows h2-16-k16",
+    "indexer_scores": "--rows h2-16-k16-drift",
+    "indexer_bwd": "--rows h16-16-k16 --deterministic",
+}
+
+
+def small(benchmark):
+    found = [str(path) for path in LIBRARIES if path.exists()]
+    if not _runtime.EMULATED or not found:
+        pytest.skip("needs the emulator and a libsmelt.so in build/")
+    return [
+        benchmark,
+        *SMALL[benchmark].split(),
+        *f"--smelt-only --rounds 1 --library {found[0]}".split(),
+    ]
+
+
+@pytest.mark.parametrize("benchmark", SMALL)
+def test_small_rows(peers, capsys, benchmark):
+    """What is printed, the report reads."""
+    report = pytest.importorskip("smelt.report")
+    assert peers(small(benchmark)) == 0
+    printed = capsys.readouterr().out
+    (race,) = report.read(benchmark, printed)[2]
+    table = printed[printed.index("\n| shape") :]
+    assert "smelt" in race.ms and set(race.ms) == set(report.read(benchmark, table)[2][0].ms)
+
+
+def test_wrong_results(peers, capsys, monkeypatch):
+    """A row whose error is above its bound."""
+    import forward
+
+    monkeypatch.setattr(forward.Row, "BOUNDS", {"error": 1e-6})
+    assert peers(small("forward")) == 1
+    assert "WRONG" in capsys.readouterr().out
+
+
+def test_accuracy(peers, capsys, monkeypatch):
+    small("forward")
+    library = [str(path) for path in LIBRARIES if path.exists()][0]
+    command = f"accuracy --heads 2 --only --verbose --library {library}".split()
+    command.insert(4, "T 1, S 128")
+    assert peers(command) == 0
+    import accuracy
+
+    monkeypatch.setitem(accuracy.TOLERANCES, "lse", (1e-12, 1e-12, 1e-7))
+    assert peers(command) == 1
+    assert "lse: Distance(elements=2, misses=2, strange=0" in capsys.readouterr().out
