@@ -35,7 +35,6 @@
 
 enum {
     WARPS = THREADS / 32,
-    ALL_LANES = -1,
     MASKED = -1,
     HALF_BITS = 16 /* of a packed count */
 };

@@ -11,53 +11,51 @@
 //@use ptx/thread.cuh
 //@use indexer_bwd_main.params.h
 /*
- * The lightning indexer's backward pass with mma.sync: dq, dweights, and what dk's sums are made
- * of. Mathematics and shapes: include/smelt/indexer_bwd.h; what the kernel ahead of it left:
- * indexer_bwd_main.params.h.
+ * The lightning indexer's backward pass with mma.sync: dq, dweights, and the sums of dk.
+ * Mathematics and shapes: include/smelt/indexer_bwd.h; groups and lists: indexer_bwd_main.params.h.
  *
- * Grid: persistent; a block takes every gridDim.x-th item, from the last ones on. An item is a
- * group: BLOCK_HEADS rows, QUERY_ROWS of each of its GROUP_QUERIES queries, which are its heads;
- * rows past the last head, and those of a member that is no query, are zeros. WARPS warps of 16
- * rows each; for each block of BLOCK_KEYS keys:
+ * Grid: persistent; a CTA takes every gridDim.x-th item, the last ones first. An item is a group:
+ * BLOCK_HEADS rows, QUERY_ROWS (heads) of each of its GROUP_QUERIES queries; rows of padded heads
+ * and of missing members are zeros. WARPS warps of 16 rows each; for each block of BLOCK_KEYS keys:
  *
  *   scores  X = Q K^T, a warp's own rows by all keys, in registers. With g a key's gradient for the
  *           row's query and w the row's weight: dweights += g max(0, X), and dX = g w where X > 0,
- *           else 0. dX goes to shared memory, and stays in the registers, too, as the next
- *           product's A operand
- *   dQ      [16, DIM] += dX K, of a warp's own rows, in registers all along
- *   dK      [BLOCK_KEYS, DIM] = dX^T Q: units of 32 columns and KEY_TILES tiles of 16 keys, warps
- *           in turn, each to global memory from the registers (common/key_units.cuh)
+ *           else 0. dX stays in registers as operand A of dQ, and is stored to shared memory for dK
+ *   dQ      [16, DIM] += dX K, of a warp's own rows, in registers during the whole item
+ *   dK      [BLOCK_KEYS, DIM] = dX^T Q: units of 32 columns and KEY_TILES tiles of 16 keys,
+ *           distributed over the warps, written to global memory from registers
+ *           (common/key_units.cuh)
  *
- * So a key that several members have is added to dk once. With DETERMINISTIC what is added is
- * rounded before, so that additions are exact (common/grain.cuh).
+ * A key that several members share is thus added to dk once. With DETERMINISTIC addends are rounded
+ * first, so that the additions are exact (common/grain.cuh).
  *
  * Shared memory (offsets and sizes: the plan above):
- *   QUERY   [BLOCK_HEADS][DIM] bf16; at the end dQ, on its way to global memory
+ *   QUERY   [BLOCK_HEADS][DIM] bf16; finally dQ, on its way to global memory
  *   KEYS    [STAGES][BLOCK_KEYS][DIM] bf16
  *   WEIGHTS [BLOCK_HEADS][BLOCK_KEYS] bf16: dX
  *   ITEM    struct item
  *   GRADS   [ENTRY_SLOTS][GROUP_QUERIES][BLOCK_KEYS] fp32: g of block j in slot j % ENTRY_SLOTS
- *   ENTRIES [ENTRY_SLOTS][BLOCK_KEYS] numbers of keys, -1: none; likewise
+ *   ENTRIES [ENTRY_SLOTS][BLOCK_KEYS] key numbers, -1: none; slots as in GRADS
  *
  * Copies and barriers, for key block j in stage j % STAGES:
- *   top:        own copies of block j done (groups of STAGES - 2 later blocks may be under way),
- *               then a barrier: everybody's have landed, and everybody is done with block j - 1.
- *               Then gather block j + STAGES - 1
- *   before dK:  WEIGHTS complete
- * With the rows of block b come the numbers and gradients of the keys of block b + STAGES - 1.
+ *   top:        wait for this thread's copies of block j (groups of STAGES - 2 later blocks may be
+ *               in flight), then a barrier: block j has landed and no thread still uses block
+ *               j - 1. Then gather block j + STAGES - 1
+ *   before dK:  a barrier: WEIGHTS is complete
+ * The group of block b also copies the key numbers and gradients of block b + STAGES - 1.
  *
  * Knobs: BLOCK_KEYS, STAGES, GROUP_QUERIES, blocks per multiprocessor; legal values and the rule
  * that picks them: src/codegen/families/indexer_bwd_main_mma.c.
  */
 
 enum {
-    ROW_BYTES = DIM * 2, /* of a query's head and of a key */
+    ROW_BYTES = DIM * 2, /* of a query's head, and of a key */
     KEY_BYTES = BLOCK_KEYS * ROW_BYTES,
     WEIGHT_PITCH = BLOCK_KEYS * 2, /* a multiple of 128 */
     LEAD = STAGES - 1,
 
-    /* The gather: eight threads a row, each its 16 of every 128 bytes. */
-    GATHER_ROWS = THREADS / 8, /* at once */
+    /* The gather: eight threads per row, each 16 of every 128 bytes. */
+    GATHER_ROWS = THREADS / 8, /* rows copied at once */
 
     SCORE_STEPS = DIM / 16,
     SCORE_COLUMNS = BLOCK_KEYS / 8, /* n8 tiles of X of a warp */
@@ -67,15 +65,13 @@ enum {
     OUTPUT_VALUES = OUTPUT_COLUMNS * 4,
     UNIT_KEYS = KEY_TILES * 16,
     KEY_PARTS = BLOCK_KEYS / UNIT_KEYS,
-    UNITS = DIM / UNIT_COLUMNS * KEY_PARTS,
-
-    ALL_LANES = -1
+    UNITS = DIM / UNIT_COLUMNS * KEY_PARTS
 };
 
-/* What the block computes: at ITEM_OFFSET, since registers are short. */
+/* The current item, at ITEM_OFFSET because registers are short. */
 struct item {
-    int group;                  /* of all */
-    int blocks;                 /* of keys in its list */
+    int group;
+    int blocks;                 /* of keys */
     int queries[GROUP_QUERIES]; /* tokens, or -1: none */
 };
 
@@ -83,7 +79,7 @@ DEVICE struct item *block_item(void) {
     return (struct item *)(arena + ITEM_OFFSET);
 }
 
-/* Writes down, for the whole block, what there is to do. Ends in a barrier. */
+/* Writes the item for the whole block. Ends with a barrier. */
 DEVICE void describe_item(const struct indexer_bwd_main_params *params, u32 number) {
     const int group = params->first_group + (int)number, member = (int)threadIdx.x;
     struct item *const item = block_item();
@@ -97,7 +93,7 @@ DEVICE void describe_item(const struct indexer_bwd_main_params *params, u32 numb
     __syncthreads();
 }
 
-/* A row's query, or -1; and its head, which may be past the last. */
+/* A row's query, or -1; and its head, which may be past the last one. */
 DEVICE int row_query(int row) {
     return block_item()->queries[GROUP_QUERIES == 1 ? 0 : row / QUERY_ROWS];
 }
@@ -108,7 +104,7 @@ DEVICE int row_head(int row) {
 
 /* ---- copies into shared memory --------------------------------------------------------------- */
 
-/* Starts the copy of the item's rows of q; rows that are none become zeros. */
+/* Starts the copy of the item's rows of q; missing rows become zeros. */
 DEVICE void load_queries(const struct indexer_bwd_main_params *params) {
     enum { CHUNKS = ROW_BYTES / CHUNK_BYTES };
     const u32 tile = shared_address(QUERY_OFFSET);
@@ -124,7 +120,7 @@ DEVICE void load_queries(const struct indexer_bwd_main_params *params) {
     }
 }
 
-/* The numbers of a block's keys, and their gradients, in shared memory. */
+/* The key numbers and gradients of a block, in shared memory. */
 DEVICE const int *block_entries(int block) {
     return (const int *)(arena + ENTRIES_OFFSET) + block % ENTRY_SLOTS * BLOCK_KEYS;
 }
@@ -134,12 +130,12 @@ DEVICE const float *block_grads(int block) {
            block % ENTRY_SLOTS * (BLOCK_KEYS * GROUP_QUERIES);
 }
 
-/* Where a block's keys begin in the group's list. */
+/* A block's first entry in the group's list. */
 DEVICE i64 block_begin(const struct indexer_bwd_main_params *params, int block) {
     return (i64)block_item()->group * params->key_stride + block * BLOCK_KEYS;
 }
 
-/* Starts the copy of the numbers and gradients of a block's keys, if there is such a block. */
+/* Starts the copy of a block's key numbers and gradients; nothing past the last block. */
 DEVICE void load_entries(const struct indexer_bwd_main_params *params, int block) {
     const i64 begin = block_begin(params, block);
     const u32 slot = (u32)(block % ENTRY_SLOTS);
@@ -162,7 +158,7 @@ DEVICE void load_entries(const struct indexer_bwd_main_params *params, int block
     }
 }
 
-/* Starts the copy of a block's rows; where there is no key they become zeros. */
+/* Starts the copy of a block's rows; missing keys become zeros. */
 DEVICE void gather(const struct indexer_bwd_main_params *params, const int *entries, int stage) {
     const int chunk = (int)thread_number() % 8, first = (int)thread_number() / 8;
     const u32 tile = shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES));
@@ -180,8 +176,8 @@ DEVICE void gather(const struct indexer_bwd_main_params *params, const int *entr
     }
 }
 
-/* Starts the copies of a key block, as one group; an empty one when the item has no such block.
- * `entries`: its keys, from wherever they are. */
+/* Starts the copies of a key block as one group, empty past the last block. `entries`: its keys, in
+ * shared or global memory. */
 DEVICE void begin_block(const struct indexer_bwd_main_params *params, const int *entries,
                         int block) {
     if (block < block_item()->blocks) {
@@ -191,7 +187,7 @@ DEVICE void begin_block(const struct indexer_bwd_main_params *params, const int 
     cp_async_commit();
 }
 
-/* Starts the copies of all that the first block needs, and of what the stages hold besides. */
+/* Starts the copies of the first LEAD blocks and of what they need. */
 DEVICE void begin_item(const struct indexer_bwd_main_params *params) {
     load_queries(params);
 #pragma unroll
@@ -204,8 +200,8 @@ DEVICE void begin_item(const struct indexer_bwd_main_params *params) {
     }
 }
 
-/* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
- * come so far. The item's rows land with the first. */
+/* Waits for all threads' copies of the oldest key block in flight (the first one includes the
+ * item's rows), then for all threads. */
 DEVICE void wait_for_block(void) {
     cp_async_wait_${STAGES - 2}();
     __syncthreads();
@@ -213,7 +209,7 @@ DEVICE void wait_for_block(void) {
 
 /* ---- scores: X, dweights and dX -------------------------------------------------------------- */
 
-/* This warp's first row, and its rows' query among the group's. */
+/* This warp's first row, and the member whose rows the warp has. */
 DEVICE int first_row(void) {
     return (int)thread_number() / 32 * 16;
 }
@@ -242,19 +238,19 @@ DEVICE void multiply_scores(float *x, int stage) {
     }
 }
 
-/* What a lane knows of its two rows, 8 apart. */
+/* A lane's two rows, 8 apart. */
 struct row_pair {
     float weight[2];
     float dweights[2]; /* sums over this lane's columns */
 };
 
-/* x to dX, and its part of dweights. */
+/* Returns dX of x and adds its part of dweights. */
 DEVICE float weigh(float x, float grad, float w, float *dweights) {
     *dweights = fmaf(grad, fmaxf(x, 0.0f), *dweights);
     return x > 0.0f ? grad * w : 0.0f;
 }
 
-/* dX of a block, as the A operands of the product with K: four words each 16 keys. */
+/* dX of a block, packed as A operands of dX K: four words per 16 keys. */
 DEVICE void weigh_scores(u32 *weights, const float *x, struct row_pair *rows, int block) {
     const float *const grads =
         block_grads(block) + own_member() * BLOCK_KEYS + (int)thread_number() % 4 * 2;
@@ -271,7 +267,7 @@ DEVICE void weigh_scores(u32 *weights, const float *x, struct row_pair *rows, in
     }
 }
 
-/* The same to WEIGHTS, for dK. */
+/* Stores dX to WEIGHTS, for dK. */
 DEVICE void store_weights(const u32 *weights) {
     const int lane = (int)thread_number() % 32;
     const u32 base =
@@ -303,7 +299,7 @@ DEVICE void accumulate_dq(float *dq, const u32 *weights, int stage) {
     }
 }
 
-/* dQ as bf16 to where the queries were. */
+/* Stores dQ as bf16 over the queries in shared memory. */
 DEVICE void stage_dq(const float *dq) {
     const int lane = (int)thread_number() % 32;
     const u32 base =
@@ -316,7 +312,7 @@ DEVICE void stage_dq(const float *dq) {
     }
 }
 
-/* The item's rows of dq to global memory, 16 bytes a thread: the staged ones, or zeros. */
+/* Writes the item's rows of dq, 16 bytes per thread: the staged ones, or zeros. */
 DEVICE void store_dq(const struct indexer_bwd_main_params *params, bool zeros) {
     enum { CHUNKS = ROW_BYTES / CHUNK_BYTES };
 #pragma unroll 4
@@ -340,7 +336,7 @@ DEVICE bool is_row(int row) {
     return row_query(row) >= 0 && row_head(row) < HEADS;
 }
 
-/* This lane's rows' weights; dweights begins at 0. */
+/* Loads this lane's rows' weights and clears dweights. */
 DEVICE void begin_rows(const struct indexer_bwd_main_params *params, struct row_pair *rows) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -353,7 +349,7 @@ DEVICE void begin_rows(const struct indexer_bwd_main_params *params, struct row_
     }
 }
 
-/* The sums of each quad to dweights. */
+/* Writes each quad's sums to dweights. */
 DEVICE void store_dweights(const struct indexer_bwd_main_params *params, const float *sums) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -369,7 +365,7 @@ DEVICE void store_dweights(const struct indexer_bwd_main_params *params, const f
 
 /* ---- dK -------------------------------------------------------------------------------------- */
 
-/* The rows of a block's keys in dk, from a column on. */
+/* The rows of dk of a block's keys, from a column on. */
 DEVICE struct unit_rows find_unit_rows(const struct indexer_bwd_main_params *params, int block,
                                        int column) {
     const int place = column + unit_place(false);
@@ -377,7 +373,7 @@ DEVICE struct unit_rows find_unit_rows(const struct indexer_bwd_main_params *par
     return rows;
 }
 
-/* The grains of this lane's rows in a unit, 8 apart; of 0, values stay as they are. */
+/* The grains of this lane's rows in a unit, 8 apart; 0 leaves values unchanged. */
 DEVICE void load_grains(float *grains, const struct indexer_bwd_main_params *params,
                         const struct unit_rows *rows, int slot) {
 #pragma unroll
@@ -387,7 +383,7 @@ DEVICE void load_grains(float *grains, const struct indexer_bwd_main_params *par
     }
 }
 
-/* A unit's sums as multiples of their rows' grains. */
+/* Rounds a unit's sums to their rows' grains. */
 DEVICE void round_unit(float *sums, const float *grains) {
 #pragma unroll
     for (int i = 0; i < KEY_TILES * 16; ++i) {
@@ -395,7 +391,6 @@ DEVICE void round_unit(float *sums, const float *grains) {
     }
 }
 
-/* dK of a key block. */
 DEVICE void add_dk(const struct indexer_bwd_main_params *params, int block) {
 #pragma unroll 1
     for (int unit = (int)thread_number() / 32; unit < UNITS; unit += WARPS) {
@@ -419,7 +414,7 @@ DEVICE void add_dk(const struct indexer_bwd_main_params *params, int block) {
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* dX of a key block, in WEIGHTS, and its part of dweights and dQ. */
+/* One key block: dX into WEIGHTS, its part of dweights and dQ. */
 DEVICE void compute_block(float *dq, struct row_pair *rows, int block) {
     float x[SCORE_VALUES];
     u32 weights[SCORE_COLUMNS * 2];
@@ -429,7 +424,7 @@ DEVICE void compute_block(float *dq, struct row_pair *rows, int block) {
     accumulate_dq(dq, weights, block % STAGES);
 }
 
-/* Computes one item that has keys. Called by the whole block, which ends in no barrier. */
+/* An item with keys. By the whole block; ends without a barrier. */
 DEVICE void compute_item(const struct indexer_bwd_main_params *params) {
     float dq[OUTPUT_VALUES];
     struct row_pair rows;
@@ -452,7 +447,7 @@ DEVICE void compute_item(const struct indexer_bwd_main_params *params) {
     store_dq(params, false);
 }
 
-/* Zeros, for queries without keys. */
+/* Writes zeros for queries without keys. */
 DEVICE void clear_item(const struct indexer_bwd_main_params *params) {
     const float nothing[2] = {0.0f, 0.0f};
     store_dweights(params, nothing);

@@ -7,18 +7,18 @@
 //@use ptx/thread.cuh
 //@use indexer_bwd_main.params.h
 //@use indexer_bwd_main.sm90_shared.cuh
-/* The gather's warpgroup of indexer_bwd_main.sm90.cu: Q of an item, and of each block of its list
- * the rows of k, their numbers and grads. */
+/* The gather warpgroup of indexer_bwd_main.sm90.cu: copies Q of an item, and for each block of its
+ * list the rows of k, their numbers and grads. */
 
 enum {
     ROW_PIECES = DIM / 8,                /* of a key, 16 bytes each */
-    ROW_STEP = WARPGROUP / ROW_PIECES,   /* keys copied at a time */
-    THREAD_ROWS = BLOCK_KEYS / ROW_STEP, /* that a thread copies pieces of */
+    ROW_STEP = WARPGROUP / ROW_PIECES,   /* keys copied at once */
+    THREAD_ROWS = BLOCK_KEYS / ROW_STEP, /* rows per thread */
     LIST_PIECES = BLOCK_KEYS / 4         /* of a block's numbers, or of a member's grads */
 };
 
-/* Q of an item, when the item before the last has left its place: by one thread. A member that is
- * not there has its heads past the last one, where the copy engine finds zeros. */
+/* Copies Q of an item once its buffer is free; by one thread. A missing member addresses heads past
+ * the last one, which the copy engine fills with zeros. */
 DEVICE void load_queries(const struct indexer_bwd_main_params *params, int group, u32 item) {
     const u32 barrier = barrier_at(QUERIES_FULL + item % 2);
     const u64 policy = policy_evict_first();
@@ -36,7 +36,7 @@ DEVICE void load_queries(const struct indexer_bwd_main_params *params, int group
     }
 }
 
-/* The keys of this thread's rows of the block whose list begins at `keys`. */
+/* Loads the key numbers of this thread's rows of a block, whose list starts at `keys`. */
 DEVICE void fetch_keys(int *own, const int *keys) {
     const u32 thread = thread_number() % WARPGROUP;
 #pragma unroll
@@ -45,8 +45,8 @@ DEVICE void fetch_keys(int *own, const int *keys) {
     }
 }
 
-/* Starts the copies of a block: rows of k, those that are not there becoming zeros; numbers and
- * grads, from where they stand in the lists (`keys`, and `grads` of the first member). */
+/* Starts the copies of a block: rows of k (zeros for missing keys), numbers and grads. `keys` and
+ * `grads` (of the first member) point to the block's entries. */
 DEVICE void copy_block(const struct indexer_bwd_main_params *params, const int *own,
                        const int *keys, const float *grads, u32 block) {
     const u32 thread = thread_number() % WARPGROUP, piece = thread % ROW_PIECES;
@@ -71,13 +71,13 @@ DEVICE void copy_block(const struct indexer_bwd_main_params *params, const int *
     }
 }
 
-/* Which phases of KEYS_FREE the gather waits for next, and whether there is one, of a tile: a bit a
- * stage. */
+/* Of a tile, one bit per stage: the parity of KEYS_FREE that the gather waits for next, and whether
+ * the tile uses the stage. */
 struct stages {
     u32 phases, taken;
 };
 
-/* Makes room in a block's stage: whatever tile had the block before. */
+/* Waits until every tile that had a block in this stage is done with it. */
 DEVICE void free_stage(struct stages *stages, u32 stage) {
 #pragma unroll
     for (u32 tile = 0; tile < ROW_TILES; ++tile) {
@@ -87,7 +87,7 @@ DEVICE void free_stage(struct stages *stages, u32 stage) {
     }
 }
 
-/* Lets the tiles that have a block begin when this thread's copies have landed. */
+/* Arrives at KEYS_FULL of the tiles that have the block, once this thread's copies have landed. */
 DEVICE void announce_block(struct stages *stages, const struct run *runs, int block, u32 stage) {
 #pragma unroll
     for (u32 tile = 0; tile < ROW_TILES; ++tile) {
@@ -126,14 +126,14 @@ DEVICE void run_gather(const struct indexer_bwd_main_params *params) {
         }
         __syncwarp((u32)ALL_LANES);
 #pragma unroll 1
-        for (int turn = 0; turn < blocks; ++turn) {
-            const int at = block_in_turn(turn, blocks) * BLOCK_KEYS;
+        for (int iteration = 0; iteration < blocks; ++iteration) {
+            const int at = block_of_iteration(iteration, blocks) * BLOCK_KEYS;
             const u32 stage = block % STAGES;
             free_stage(stages, stage);
             copy_block(params, own, keys + at, grads + at, block);
             announce_block(stages, runs, at / BLOCK_KEYS, stage);
-            if (turn + 1 < blocks) {
-                fetch_keys(own, keys + block_in_turn(turn + 1, blocks) * BLOCK_KEYS);
+            if (iteration + 1 < blocks) {
+                fetch_keys(own, keys + block_of_iteration(iteration + 1, blocks) * BLOCK_KEYS);
             }
             ++block;
         }

@@ -1,7 +1,7 @@
-//@use common/descriptor.cuh
 //@use common/fragment_tile.cuh
 //@use common/quad.cuh
 //@use common/warp_arrival.cuh
+//@use common/wgmma_tile.cuh
 //@use ptx/math.cuh
 //@use ptx/memory.cuh
 //@use ptx/proxy.cuh
@@ -11,37 +11,34 @@
 //@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
 //@use indexer_bwd_main.params.h
 //@use indexer_bwd_main.sm90_shared.cuh
-/* The scores' warpgroups of indexer_bwd_main.sm90.cu, one a tile: X = Q K^T, dX, which they hand to
- * the sums, dweights, and dQ. */
+/* The scores warpgroups of indexer_bwd_main.sm90.cu, one per tile: X = Q K^T, dX, which they pass
+ * to the sums warpgroup, dweights and dQ. */
 
 enum {
-    STEP_BYTES = 32, /* 16 columns of a row: a k-step along columns */
-
     X_VALUES = 2 * FRAGMENT_WORDS, /* of a thread */
     DQ_VALUES = DIM / 2
 };
 
-/* The first turn from `turn` on of a block that a tile has; `blocks` if there is none. */
-DEVICE int next_turn(struct run run, int turn, int blocks) {
-    while (turn < blocks && !has_block(run, block_in_turn(turn, blocks))) {
-        ++turn;
+/* The first iteration from `iteration` on whose block the tile has; `blocks` if there is none. */
+DEVICE int next_iteration(struct run run, int iteration, int blocks) {
+    while (iteration < blocks && !has_block(run, block_of_iteration(iteration, blocks))) {
+        ++iteration;
     }
-    return turn;
+    return iteration;
 }
 
-/* The query of a row of a group, or -1. */
+/* The query of a group's row, or -1. */
 DEVICE int row_query(const struct indexer_bwd_main_params *params, int group, int row) {
     return params->members[(i64)group * GROUP_QUERIES + row / QUERY_ROWS];
 }
 
-/* The first of this thread's two rows of an item, in the fragments of tile `tile`; the other is 8
- * further. */
+/* The first of this thread's two rows of an item in tile `tile`; the other is 8 further down. */
 DEVICE int fragment_row(int tile) {
     const int thread = (int)(threadIdx.x % WARPGROUP);
     return tile * TILE_ROWS + thread / 32 * 16 + thread % 32 / 4;
 }
 
-/* Of this thread's two rows. */
+/* This thread's two rows. */
 struct rows {
     float weight[2];
     float dweights[2];
@@ -60,7 +57,6 @@ DEVICE void open_rows(struct rows *rows, const struct indexer_bwd_main_params *p
     }
 }
 
-/* Issues X = Q K^T. */
 DEVICE void issue_scores(float *x, u64 queries, u32 stage) {
     const u64 keys = tile_descriptor(keys_at(stage));
     fence_proxy_async();
@@ -74,8 +70,8 @@ DEVICE void issue_scores(float *x, u64 queries, u32 stage) {
     wgmma_commit();
 }
 
-/* X -> dX in place, and the block's part of dweights. */
-DEVICE void slopes(float *x, struct rows *rows, u32 stage, int tile) {
+/* Replaces X by dX and adds the block's part of dweights. */
+DEVICE void compute_dx(float *x, struct rows *rows, u32 stage, int tile) {
     const float2 *const grads = (const float2 *)(arena + GRADS_OFFSET + stage * GRAD_BYTES) +
                                 fragment_row(tile) / QUERY_ROWS * (BLOCK_KEYS / 2) +
                                 threadIdx.x % 4;
@@ -90,8 +86,7 @@ DEVICE void slopes(float *x, struct rows *rows, u32 stage, int tile) {
     }
 }
 
-/* Issues dQ += dX K. */
-DEVICE void issue_slopes(float *dq, const u32 *dx, u32 stage) {
+DEVICE void issue_dq(float *dq, const u32 *dx, u32 stage) {
     const u64 keys = columns_descriptor(keys_at(stage));
     wgmma_fence();
 #pragma unroll
@@ -104,57 +99,58 @@ DEVICE void issue_slopes(float *dq, const u32 *dx, u32 stage) {
     wgmma_commit();
 }
 
-/* How far a tile's scores have come, over all items. */
+/* A tile's progress, counted over all items. */
 struct progress {
-    u32 block;  /* blocks of all items before this one */
-    u32 phases; /* of KEYS_FULL, a bit a stage */
+    u32 block;  /* blocks of earlier items */
+    u32 phases; /* parity of KEYS_FULL, a bit per stage */
     u32 use;    /* blocks that the tile had */
 };
 
-/* dX to shared memory, for the sums, and as A's fragments. */
-DEVICE void hand_over_slopes(u32 *dx, const float *x, u32 use, u32 tile) {
+/* Packs dX as A fragments and passes a copy in shared memory to the sums warpgroup. */
+DEVICE void publish_dx(u32 *dx, const float *x, u32 use, u32 tile) {
     pack_fragments(dx, x);
-    wait_free(SLOPES_FREE + 2 * tile, use);
-    store_fragments(slopes_at(tile, use), dx);
-    arrive_warp(barrier_at(SLOPES_FULL + 2 * tile + use % 2), 1);
+    wait_free(DX_FREE + 2 * tile, use);
+    store_fragments(dx_at(tile, use), dx);
+    arrive_warp(barrier_at(DX_FULL + 2 * tile + use % 2), 1);
 }
 
-/* All blocks of an item that the tile has. */
+/* All blocks of an item that the tile has. Software-pipelined: X of a block is issued before dQ of
+ * the block before it. */
 DEVICE void score_blocks(float *dq, struct rows *rows, struct progress *progress, struct run run,
                          int blocks, u64 queries, int tile) {
     float x[X_VALUES];
     u32 dx[FRAGMENT_WORDS];
-    int turn = next_turn(run, 0, blocks);
-    if (turn == blocks) {
+    int iteration = next_iteration(run, 0, blocks);
+    if (iteration == blocks) {
         return;
     }
-    u32 stage = (progress->block + (u32)turn) % STAGES;
+    u32 stage = (progress->block + (u32)iteration) % STAGES;
     wait_keys(KEYS_FULL, (u32)tile, stage, &progress->phases);
     issue_scores(x, queries, stage);
     wgmma_wait_0();
-    slopes(x, rows, stage, tile);
-    hand_over_slopes(dx, x, progress->use++, (u32)tile);
-    turn = next_turn(run, turn + 1, blocks);
+    compute_dx(x, rows, stage, tile);
+    publish_dx(dx, x, progress->use++, (u32)tile);
+    iteration = next_iteration(run, iteration + 1, blocks);
 #pragma unroll 1
-    while (turn < blocks) {
+    while (iteration < blocks) {
         const u32 before = stage;
-        stage = (progress->block + (u32)turn) % STAGES;
+        stage = (progress->block + (u32)iteration) % STAGES;
         wait_keys(KEYS_FULL, (u32)tile, stage, &progress->phases);
         issue_scores(x, queries, stage);
-        issue_slopes(dq, dx, before);
+        issue_dq(dq, dx, before);
         wgmma_wait_1();
-        slopes(x, rows, stage, tile);
+        compute_dx(x, rows, stage, tile);
         wgmma_wait_0();
         arrive_warp(barrier_at(KEYS_FREE + (u32)tile * STAGES + before), 1);
-        hand_over_slopes(dx, x, progress->use++, (u32)tile);
-        turn = next_turn(run, turn + 1, blocks);
+        publish_dx(dx, x, progress->use++, (u32)tile);
+        iteration = next_iteration(run, iteration + 1, blocks);
     }
-    issue_slopes(dq, dx, stage);
+    issue_dq(dq, dx, stage);
     wgmma_wait_0();
     arrive_warp(barrier_at(KEYS_FREE + (u32)tile * STAGES + stage), 1);
 }
 
-/* dQ of a row to global memory: 16 bytes of every 64 are this thread's. */
+/* Stores a row of dQ: 16 bytes of every 64 per thread. */
 DEVICE void store_row(char *to, const float *dq, int r) {
 #pragma unroll
     for (int i = 0; i < DQ_VALUES / 16; ++i) {
@@ -171,7 +167,7 @@ DEVICE void store_row(char *to, const float *dq, int r) {
     }
 }
 
-/* dq and dweights of an item's tile. */
+/* Stores dq and dweights of an item's tile. */
 DEVICE void store_rows(const struct indexer_bwd_main_params *params, const float *dq,
                        const struct rows *rows, int group, int tile) {
 #pragma unroll

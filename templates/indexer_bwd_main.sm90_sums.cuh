@@ -1,22 +1,22 @@
-//@use common/descriptor.cuh
 //@use common/fragment_tile.cuh
 //@use common/grain.cuh
 //@use common/row_sums.cuh
 //@use common/warp_arrival.cuh
+//@use common/wgmma_tile.cuh
 //@use ptx/registers.cuh
 //@use ptx/wgmma.cuh
 //@use ptx/wgmma_rs.cuh n = 32, tb = 1
 //@use indexer_bwd_main.params.h
 //@use indexer_bwd_main.sm90_shared.cuh
-/* The sums' warpgroup of indexer_bwd_main.sm90.cu: dK = dX^T Q of a block, of all of its tiles
+/* The sums warpgroup of indexer_bwd_main.sm90.cu: dK = dX^T Q of a block, of all its tiles
  * together, added to the rows of dk in global memory. */
 
 enum {
     CHUNKS = DIM / SUM_COLUMNS, /* of dK */
-    SUM_BYTES = 4               /* of a value of it in global memory */
+    SUM_BYTES = 4               /* of a value in global memory */
 };
 
-/* Issues a chunk of dK = dX^T Q, of some tiles. */
+/* Issues a chunk of dK = dX^T Q over `tiles` tiles. */
 DEVICE void issue_chunk(float *sums, const u32 *dx, u64 queries, int tiles, int chunk) {
     const u32 at = (u32)(chunk / 2 * QUERY_TILE_BYTES + chunk % 2 * SUM_COLUMNS * 2);
     wgmma_fence();
@@ -28,14 +28,14 @@ DEVICE void issue_chunk(float *sums, const u32 *dx, u64 queries, int tiles, int 
     wgmma_commit();
 }
 
-/* Where a block's dK goes: this thread's four rows of dk, and their grains. */
+/* The destination of a block's dK: this thread's four rows of dk, and their grains. */
 struct sum_rows {
     char *at[4];
     float grains[4]; /* with DETERMINISTIC */
 };
 
-/* Behind a list's end dK is 0: a zero may as well be added to the block's first key. (A branch at
- * each addition would cost more.) */
+/* Past a list's end dK is 0, and zeros are added to the block's first key: a branch at each
+ * addition would cost more. */
 DEVICE void take_rows(struct sum_rows *rows, const struct indexer_bwd_main_params *params,
                       u32 block) {
     const u32 thread = threadIdx.x % WARPGROUP;
@@ -50,7 +50,7 @@ DEVICE void take_rows(struct sum_rows *rows, const struct indexer_bwd_main_param
     }
 }
 
-/* Adds what exchange_rows gave to the rows of global memory. */
+/* Adds the values from exchange_rows to the rows in global memory. */
 DEVICE void send_rows(const struct sum_rows *rows, float *values, int chunk, int half) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -63,9 +63,10 @@ DEVICE void send_rows(const struct sum_rows *rows, float *values, int chunk, int
     }
 }
 
-/* Of a block, all chunks of `tiles` tiles from `tile` on, each sent while the next one is computed;
- * uses: of each tile, how many blocks it had. Half of the last one is `held`, to be sent when the
- * next block's first is in the tensor cores; until then `rows` are the block's before. */
+/* All chunks of a block's dK over `tiles` tiles from `tile` on; each chunk is sent while the next
+ * one is computed. Half of the last chunk is kept in `held` and sent while the next block's first
+ * chunk is computed; until then `rows` are the previous block's. `uses` counts each tile's blocks.
+ * */
 DEVICE void sum_tiles(struct sum_rows *rows, float *held,
                       const struct indexer_bwd_main_params *params, u64 queries, u32 *uses,
                       int tile, int tiles, u32 block) {
@@ -74,9 +75,9 @@ DEVICE void sum_tiles(struct sum_rows *rows, float *held,
 #pragma unroll
     for (int i = 0; i < tiles; ++i) {
         const u32 own = (u32)(tile + i), use = uses[own]++;
-        wait_full(SLOPES_FULL + 2 * own, use);
-        load_fragments_transposed(&dx[i * FRAGMENT_WORDS], slopes_at(own, use));
-        arrive_warp(barrier_at(SLOPES_FREE + 2 * own + use % 2), 1);
+        wait_full(DX_FULL + 2 * own, use);
+        load_fragments_transposed(&dx[i * FRAGMENT_WORDS], dx_at(own, use));
+        arrive_warp(barrier_at(DX_FREE + 2 * own + use % 2), 1);
     }
     queries = descriptor_advance(queries, (u32)(tile * TILE_BYTES));
     issue_chunk(sums[0], dx, queries, tiles, 0);
@@ -93,7 +94,7 @@ DEVICE void sum_tiles(struct sum_rows *rows, float *held,
             exchange_rows(values, sums[chunk % 2], half);
             send_rows(rows, values, chunk, half);
         }
-        __syncwarp((u32)ALL_LANES); /* ptxas would put them behind the next wait */
+        __syncwarp((u32)ALL_LANES); /* else ptxas moves the reductions past the next wait */
     }
     wgmma_wait_0();
     exchange_rows(values, sums[1], 0);
@@ -115,8 +116,8 @@ DEVICE void run_sums(const struct indexer_bwd_main_params *params) {
         const struct run upper = tile_run(params, group, ROW_TILES - 1);
         wait_full(QUERIES_FULL, item);
 #pragma unroll 1
-        for (int turn = 0; turn < blocks; ++turn) {
-            const int own = block_in_turn(turn, blocks);
+        for (int iteration = 0; iteration < blocks; ++iteration) {
+            const int own = block_of_iteration(iteration, blocks);
             if (!has_block(upper, own)) {
                 sum_tiles(&rows, held, params, queries, uses, 0, 1, block);
             } else if (!has_block(lower, own)) {

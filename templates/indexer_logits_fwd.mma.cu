@@ -40,7 +40,6 @@
  */
 
 enum {
-    ALL_LANES = -1,
     GROUP_QUERIES = 8,
     GROUPS = BLOCK_QUERIES / GROUP_QUERIES, /* at most 32: a bit each */
     KEY_TILES = WARP_KEYS / 8,              /* columns of D, by eights */

@@ -12,9 +12,7 @@
  */
 
 enum {
-    ALL_LANES = -1,
-    WARPGROUP = 128, /* threads */
-    KEY_WARP = 0,    /* of the warpgroup after the math's */
+    KEY_WARP = 0, /* of the warpgroup after the math's */
     QUERY_WARP = 1,
     FILLER_WARP = 2,
     SLAB = BLOCK_KEYS, /* rows of a product */
@@ -50,10 +48,6 @@ enum {
     QUERY_FULL = EMPTY + STAGES,
     QUERY_EMPTY = QUERY_FULL + QUERY_BUFFERS
 };
-
-DEVICE u32 barrier_at(int number) {
-    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
-}
 
 /* What a thread block does of a block of queries. */
 struct run {

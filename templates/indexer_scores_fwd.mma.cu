@@ -33,7 +33,6 @@
  */
 
 enum {
-    ALL_LANES = -1,
     MASKED = -1,
     KEY_TILES = WARP_KEYS / 16, /* rows of D, by sixteens */
     KEY_WORDS = ROW_LOADS * 4,  /* of a lane and a row */

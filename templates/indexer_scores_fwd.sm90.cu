@@ -1,8 +1,8 @@
 //@use common/base.cuh
-//@use common/descriptor.cuh
 //@use common/queries.cuh
 //@use common/ring.cuh
 //@use common/warp_arrival.cuh
+//@use common/wgmma_tile.cuh
 //@use indexer_scores_fwd.heads.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
@@ -60,25 +60,19 @@
  */
 
 enum {
-    ALL_LANES = -1,
     MASKED = -1,
-    WARPGROUP = 128, /* threads */
     BLOCKS = GROUPS * STAGES,
     STEP_SLOTS = GROUPS * BLOCK_KEYS, /* from a pair's block of a query to its next */
     QUERIES = 2,                      /* in shared memory */
-    TILE_PITCH = 128,                 /* bytes of a row, 64 columns */
     PART_KEYS = 64,                   /* wgmma's rows */
     PARTS = BLOCK_KEYS / PART_KEYS,   /* of a block, a product each */
     VOTES = BLOCK_KEYS / 32,
-    TILE_BYTES = PART_KEYS * TILE_PITCH,
     PART_BYTES = ROW_TILES * TILE_BYTES,
     BLOCK_BYTES = PARTS * PART_BYTES,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = ROW_TILES * QUERY_TILE_BYTES,
-    EIGHT = 8,                       /* rows of an atom, lanes of a row's 128 bytes */
-    ATOM_BYTES = EIGHT * TILE_PITCH, /* of a tile */
-    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step */
-    VALUES = BLOCK_HEADS / 2,        /* of a thread: X of a block */
+    EIGHT = 8,                /* rows of an atom, lanes of a row's 128 bytes */
+    VALUES = BLOCK_HEADS / 2, /* of a thread: X of a block */
     NO_QUERY = -1
 };
 
@@ -89,10 +83,6 @@ enum {
     QUERY_FULL = EMPTY + BLOCKS,
     QUERY_EMPTY = QUERY_FULL + QUERIES
 };
-
-DEVICE u32 barrier_at(int number) {
-    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
-}
 
 /* What a block is. */
 struct __align__(16) block_word {
@@ -140,7 +130,7 @@ struct slot_row {
 /* A block's slots, by lane: slots lane and lane + 32 of it. */
 struct slot_block {
     int values[VOTES]; /* rows' numbers; what stands in a masked slot is any number before
-                      vote_block, MASKED after */
+                          vote_block, MASKED after */
     u32 votes[VOTES];  /* after vote_block: a bit for each valid slot */
 };
 
@@ -313,10 +303,6 @@ struct math {
     float *logits; /* its row */
 };
 
-DEVICE u64 tiles_descriptor(u32 offset) {
-    return shared_descriptor(shared_address(offset), 16, ATOM_BYTES, 128);
-}
-
 /* Gives back the query before, if there was one, waits for a block's and takes its weights. */
 DEVICE void begin_query(const struct indexer_scores_fwd_params *params, struct math *math,
                         int query) {
@@ -326,7 +312,7 @@ DEVICE void begin_query(const struct indexer_scores_fwd_params *params, struct m
     }
     mbarrier_wait(barrier_at(QUERY_FULL + buffer), math->heads.parity);
     math->query = query;
-    math->descriptor = tiles_descriptor((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
+    math->descriptor = tile_descriptor((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
     math->logits = params->logits + query * params->logits_token_stride;
 #pragma unroll
     for (int i = 0; i < EIGHTS; ++i) {
@@ -339,7 +325,7 @@ DEVICE void begin_query(const struct indexer_scores_fwd_params *params, struct m
 
 /* Issues X = K Q^T of a part of a block. */
 DEVICE void issue_part(float *x, int number, int part, u64 b) {
-    const u64 a = tiles_descriptor((u32)(KEYS_OFFSET + number * BLOCK_BYTES + part * PART_BYTES));
+    const u64 a = tile_descriptor((u32)(KEYS_OFFSET + number * BLOCK_BYTES + part * PART_BYTES));
 #pragma unroll
     for (int step = 0; step < ROW_TILES * 4; ++step) {
         const int tile = step / 4, columns = step % 4 * STEP_BYTES;

@@ -16,7 +16,7 @@
  * of them; LARGEST [WARPS] int, of each warp's entries.
  */
 
-enum { ALL_LANES = -1, NOT_FOUND = -2 /* so far */ };
+enum { NOT_FOUND = -2 /* so far */ };
 
 /* The document that a row is in. */
 struct document {

@@ -1,6 +1,6 @@
 //@use common/base.cuh
-//@use common/descriptor.cuh
 //@use common/warp_arrival.cuh
+//@use common/wgmma_tile.cuh
 //@use ptx/cluster.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
@@ -19,13 +19,7 @@
  */
 
 enum {
-    WARPGROUP = 128, /* threads */
-    ALL_LANES = -1,
 
-    TILE_COLUMNS = 64,
-    TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
-    TILE_BYTES = 64 * TILE_PITCH,
-    ATOM_BYTES = 8 * TILE_PITCH, /* eight rows of a tile */
     TILES = DQK / TILE_COLUMNS,
     VALUE_TILES = DV / TILE_COLUMNS,
     MEMBER_ROWS = BLOCK_HEADS / GROUP_QUERIES, /* rows of an item that a query has */
@@ -140,10 +134,6 @@ enum {
     LANDING_FREE = LANDED + LANDINGS
 };
 
-DEVICE u32 barrier_at(int number) {
-    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
-}
-
 /* The two thread blocks of a pair wait for each other: by all threads of both. */
 DEVICE void meet_pair(void) {
     __syncwarp((u32)ALL_LANES);
@@ -180,15 +170,6 @@ DEVICE void initialise_barriers(void) {
     } else {
         __syncthreads();
     }
-}
-
-/* Tiles from an offset on as A or B, columns the depth; or as B, rows the depth. */
-DEVICE u64 tile_descriptor(int offset) {
-    return shared_descriptor(shared_address((u32)offset), 16, ATOM_BYTES, 128);
-}
-
-DEVICE u64 columns_descriptor(int offset) {
-    return shared_descriptor(shared_address((u32)offset), TILE_BYTES, ATOM_BYTES, 128);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
  * slot by slot.
  */
 
-enum { VECTOR = 4 /* slots of 16 bytes */, MASKED = -1, ALL_LANES = -1 };
+enum { VECTOR = 4 /* slots of 16 bytes */, MASKED = -1 };
 
 /* A row cut at its multiples of 16 bytes: so many slots ahead of the first; then vectors. */
 struct row_parts {

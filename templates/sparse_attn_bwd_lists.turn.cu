@@ -37,7 +37,7 @@
  * places are; the range is done.
  */
 
-enum { WARPS = THREADS / 32, PART_WORDS = PART / 32, ALL_LANES = -1 };
+enum { WARPS = THREADS / 32, PART_WORDS = PART / 32 };
 
 /* What of a group's list lies in the range: of its first part, and of its second. */
 struct stretch {

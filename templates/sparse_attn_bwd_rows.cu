@@ -26,7 +26,6 @@
 
 enum {
     WARPS = THREADS / 32,
-    ALL_LANES = -1,
     CHUNKS = DV / 8, /* of 16 bytes in a row */
     LANE_CHUNKS = (CHUNKS + 31) / 32,
     LOADED = 4

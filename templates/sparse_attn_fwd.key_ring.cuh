@@ -22,7 +22,6 @@
  */
 
 enum {
-    WARPGROUP = 128,  /* threads */
     COPY_WARPS = 2,   /* of the gather's, the first ones; one more scans */
     COPY_ROWS = 8,    /* of a key block, copied at once */
     REQUESTS = 2,     /* key blocks that the scan is ahead of the copies */
@@ -50,10 +49,6 @@ enum {
     READY = QUERY_FULL + 2,
     TAKEN = READY + REQUESTS
 };
-
-DEVICE u32 barrier_at(int number) {
-    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
-}
 
 /* The ring's tile that a block's tile is, `first` being its first one. */
 DEVICE int ring_tile(int first, int tile) {

@@ -8,7 +8,6 @@
  */
 
 enum {
-    WARPGROUP = 128, /* threads */
     SCORES_WARPGROUP = 0,
     OUTPUT_WARPGROUP = 1, /* and the next */
     GATHER_WARPGROUP = 3,
@@ -51,10 +50,6 @@ enum {
     ROPE_FULL = P_FREE + P_BUFFERS,
     ROPE_FREE = ROPE_FULL + 1
 };
-
-DEVICE u32 barrier_at(int number) {
-    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
-}
 
 /* The word of a key block: how many keys it has, and where it stands in its query. */
 enum { FIRST_BLOCK = 256, LAST_BLOCK = 512, COUNT_MASK = 255 };

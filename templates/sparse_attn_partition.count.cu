@@ -19,7 +19,7 @@
  * first of a chain of kernels is launched without overlap.
  */
 
-enum { WARPS = THREADS / 32, ALL_LANES = -1, MASKED = -1, VECTOR = 4 /* slots of 16 bytes */ };
+enum { WARPS = THREADS / 32, MASKED = -1, VECTOR = 4 /* slots of 16 bytes */ };
 
 /* A query's index row, and what one thread found in it so far. */
 struct scan {

@@ -21,7 +21,7 @@
  * they were read; places are advanced.
  */
 
-enum { WARPS = THREADS / 32, ALL_LANES = -1, VECTOR = 4, VECTORS_AT_ONCE = 4 };
+enum { WARPS = THREADS / 32, VECTOR = 4, VECTORS_AT_ONCE = 4 };
 
 DEVICE int *counts_of(int warp) {
     return (int *)(arena + COUNTS_OFFSET) + warp * PARTITION_MOST_BUCKETS;

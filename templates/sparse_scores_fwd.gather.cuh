@@ -65,12 +65,10 @@
  */
 
 enum {
-    WARPGROUP = 128, /* threads */
     GATHER_WARPGROUP = MATH_GROUPS,
     COPY_ROWS = COPY_WARPS * 4,    /* of a tile, copied at once: eight threads a row */
     ROWS = BLOCK_KEYS / COPY_ROWS, /* of a thread, in each tile */
     LANE_SLOTS = BLOCK_KEYS / 32,  /* of a lane, in each step of the scan */
-    ALL_LANES = -1,
     MASKED = -1,
     RELAY = QUERY_IN_RING, /* a warp has no Q to load */
 
@@ -104,10 +102,6 @@ enum { QUERY_ARRIVALS = (1 << 20) - 1 };
 
 /* For a tile: every copying thread's, and one for the word. */
 enum { COPY_ARRIVALS = COPY_WARPS * 32 + 1 };
-
-DEVICE u32 barrier_at(int number) {
-    return shared_address((u32)(BARRIERS_OFFSET + number * 8));
-}
 
 DEVICE void initialise(void) {
     if (threadIdx.x == 0) {

@@ -14,7 +14,6 @@
 
 enum {
     WARPS = THREADS / 32,
-    ALL_LANES = -1,
     VECTOR = 4,  /* elements of 16 bytes */
     VECTORS = 8, /* a lane's loads in flight */
     STEP = 32 * VECTOR,

@@ -4,6 +4,8 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
+enum { ALL_LANES = -1, WARPGROUP = 128 /* threads */ };
+
 #ifdef __cplusplus
 #define KERNEL extern "C" __global__
 #else

@@ -8,7 +8,7 @@
  * COUNTS_OFFSET. A key block's entries stay valid until the scan has reached STAGES blocks more.
  */
 
-enum { MASKED = -1, RING_MASK = RING_ENTRIES - 1, ALL_LANES = -1 };
+enum { MASKED = -1, RING_MASK = RING_ENTRIES - 1 };
 
 /* The scan's input, at SLOTS_OFFSET: kept in shared memory because registers are short. */
 struct slot_row {

@@ -8,6 +8,11 @@
  */
 enum { WARP_ARRIVALS = RACECHECK ? 32 : 1 };
 
+/* The address of the kernel's mbarrier `number`. */
+DEVICE u32 barrier_at(u32 number) {
+    return shared_address((u32)BARRIERS_OFFSET + number * 8);
+}
+
 DEVICE void arrive_warp(u32 barrier, int count) {
     __syncwarp(0xffffffffu);
     if (RACECHECK || threadIdx.x % 32 == 0) {

@@ -10,7 +10,6 @@
 
 enum {
     RING_MASK = RING_ENTRIES - 1,
-    ALL_LANES = -1,
     MASKED = -1,
     SCAN_SLOTS = 64 /* of a step: two per lane */
 };

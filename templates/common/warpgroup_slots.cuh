@@ -12,7 +12,6 @@
 
 enum {
     RING_MASK = RING_ENTRIES - 1,
-    ALL_LANES = -1,
     MASKED = -1,
     SCAN_SLOTS = 64, /* of a step */
     SCAN_BARRIER = 2 /* named barrier of the warpgroup */

@@ -104,7 +104,7 @@ static void add_regions(int column_tiles, int group, int tiles, struct smelt__pl
                            "Q of two items");
     smelt__plan_add_region(plan, "KEYS_OFFSET", STAGES * column_tiles * TILE, ALIGNMENT,
                            "key blocks");
-    smelt__plan_add_region(plan, "SLOPES_OFFSET", BUFFERS * tiles * TILE, ALIGNMENT,
+    smelt__plan_add_region(plan, "DX_OFFSET", BUFFERS * tiles * TILE, ALIGNMENT,
                            "dX of two blocks, bf16");
     smelt__plan_add_region(plan, "GRADS_OFFSET", STAGES * KEYS * group * 4, 16,
                            "grads of the key blocks");

@@ -30,7 +30,6 @@ enum {
     TILE_BYTES = ROWS * ROW_BYTES,
     GROUP_BYTES = 8 * ROW_BYTES, /* of a swizzle atom */
     STEPS = 4,                   /* of 16 depths */
-    WARPGROUP = 128,
     CONSUMER_WARPS = 8,
     STAGE_BYTES = 3 * TILE_BYTES
 };

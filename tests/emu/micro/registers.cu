@@ -3,7 +3,7 @@
 /* Three warpgroups share a multiprocessor's registers: one gives, two take and need them. b and out
  * are one word a thread, which each mixes with VALUES others `count` times. 384 threads. */
 
-enum { WARPGROUP = 128, VALUES = 180 };
+enum { VALUES = 180 };
 
 /* VALUES values live at once: they must all stand in registers. */
 DEVICE u32 mix(u32 seed, int times) {

@@ -6,7 +6,8 @@ import re
 from configurations import Check, Program
 
 FILES = ("templates/indexer_bwd_main.sm90.cu",
-         *(f"templates/indexer_bwd_main.sm90_{part}.cuh" for part in ("gather", "scores", "shared", "sums")))
+         *(f"templates/indexer_bwd_main.sm90_{part}.cuh" for part in ("gather", "scores", "shared", "sums")),
+         "templates/common/wgmma_tile.cuh")
 
 # All of them take about an hour of two cores.
 SAMPLE = 100

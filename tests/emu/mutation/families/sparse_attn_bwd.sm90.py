@@ -6,7 +6,8 @@ import re
 from configurations import Check, Program
 
 FILES = ("templates/sparse_attn_bwd.sm90", "templates/sparse_attn_bwd.slices.cuh",
-         "templates/common/fragment_tile.cuh", "templates/common/row_sums.cuh")
+         "templates/common/fragment_tile.cuh", "templates/common/row_sums.cuh",
+         "templates/common/wgmma_tile.cuh")
 
 # All of them take more than an hour of two cores.
 SAMPLE = 40
