@@ -11,13 +11,11 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "measure.h"
 #include "runtime/cache/internal.h"
 
 static char readonly_problem[SMELT__CACHE_PROBLEM]; /* that a stat tells */
@@ -28,9 +26,7 @@ static char scratch[PATH_BYTES];
 static const struct smelt__compiler_id compiler = {13, 0, {1, 2, 3}};
 
 static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return 1e-9 * nanoseconds();
 }
 
 static void check(int holds, const char *what) {
@@ -58,19 +54,14 @@ static struct times times_for(size_t room) {
     return times;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 /* Prints and frees. */
 static void print_times(const char *title, struct times *times, double scale, const char *unit) {
     const size_t n = times->count;
     check(n > 0, "nothing was timed");
-    qsort(times->list, n, sizeof(double), compare_doubles);
-    printf("%-58s median %8.1f  99.9 %% %8.1f  longest %8.1f %s (%zu)\n", title,
-           scale * times->list[n / 2], scale * times->list[(size_t)(0.999 * (double)(n - 1))],
-           scale * times->list[n - 1], unit, n);
+    const double middle = median(times->list, n);
+    printf("%-58s median %8.1f  99.9 %% %8.1f  longest %8.1f %s (%zu)\n", title, scale * middle,
+           scale * times->list[(size_t)(0.999 * (double)(n - 1))], scale * times->list[n - 1], unit,
+           n);
     fflush(stdout);
     free(times->list);
 }

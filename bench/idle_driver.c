@@ -1,9 +1,8 @@
 /*
- * The emulator as the driver, but launches do nothing and nobody watches memory: with it
- * bench/pytorch.py times what the package, PyTorch and the library do on the host, without a GPU.
+ * The emulator as the driver, but launches do nothing and memory is not watched: with it bench/pytorch.py
+ * and bench/overhead.c time what the package, PyTorch and the library do on the host, without a GPU.
  *
- *   SMELT_CUDA=build/bench/libidle_driver.so SMELT_NVRTC=build/src/emu/libsmelt_emu.so python
- * bench/pytorch.py
+ *   SMELT_CUDA=build/bench/libidle_driver.so SMELT_NVRTC=build/src/emu/libsmelt_emu.so build/bench/overhead
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 EXPORTED int cuLaunchKernelEx(const void *config, void *function, void **params, void **extra);
 EXPORTED int cuMemsetD32Async(uint64_t pointer, unsigned value, size_t count, void *stream);
+EXPORTED int cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *bytes);
 EXPORTED const struct emu_interface *emu_get(void);
 
 int cuLaunchKernelEx(const void *config, void *function, void **params, void **extra) {
@@ -23,6 +23,13 @@ int cuLaunchKernelEx(const void *config, void *function, void **params, void **e
 
 int cuMemsetD32Async(uint64_t pointer, unsigned value, size_t count, void *stream) {
     (void)pointer, (void)value, (void)count, (void)stream;
+    return 0;
+}
+
+/* No kernel's parameters are smaller, and none are read. */
+int cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *bytes) {
+    (void)function, (void)index;
+    *offset = 0, *bytes = 8;
     return 0;
 }
 

@@ -1,17 +1,15 @@
 /*
- * The partition of queries into buckets: microseconds, and TB/s of index bytes, against one plain
- * pass over the same bytes. Each figure is the time of many calls on a stream divided by their
- * number, median and least of some rounds, so that it holds a launch's own cost on the GPU. Several
- * index arrays in turn, larger together than the L2 cache; "just written": the array is written by
- * the kernel before, whose own time, measured alone, is taken off. Needs a GPU and NVRTC; exit
- * status 3 without.
+ * The partition of queries into buckets: microseconds, and TB/s of index bytes, beside one plain pass over the
+ * same bytes. A figure is the time of many calls on a stream divided by their number, median and least of some
+ * rounds; it includes a launch's own cost on the GPU. Several index arrays alternate, larger together than the L2
+ * cache. "just written": the kernel before wrote the array; its own time, measured alone, is subtracted. Needs a
+ * GPU and NVRTC; exit status 3 without.
  *
  *   partition INDICES.CU     bench/indices.cu
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "measure.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/compiler/compile.h"
 #include "runtime/context.h"
@@ -25,56 +23,54 @@ enum {
     ROUNDS = 15,
     WARM_UP = 2,
     MOST_ARRAYS = 8,
-    THREADS = 512,      /* of indices.cu's blocks */
-    READ_BLOCKS = 2112, /* 16 a multiprocessor of an H200 */
-    NO_GPU = 3          /* exit status */
+    THREADS = 512,     /* of indices.cu's blocks */
+    READ_BLOCKS = 2112 /* 16 a multiprocessor of an H200 */
 };
-enum mode { READ, WRITE_FORWARD, WRITE_BACKWARD };
+enum mode { READ, WRITE_FORWARD, WRITE_BACKWARD }; /* indices.cu's */
 
 static const int bounds[BUCKETS] = {256, 512, 1024, 1536, 2048};
 
 struct bench {
     smelt_context *context;
     struct smelt__partition_kernels kernels;
-    CUmodule module; /* of indices.cu */
-    CUfunction indices;
+    CUfunction indices; /* of indices.cu */
     struct CUstream_st *stream;
     struct CUevent_st *begin, *end;
     int64_t queries;
-    int arrays;
+    int arrays, repeat;
     void *array[MOST_ARRAYS], *workspace, *sum;
-    int repeat;
 };
 
 /* One call of something measured, `number` of its round. */
-typedef smelt_status (*call_function)(struct bench *bench, int number);
+typedef void (*call_function)(struct bench *bench, int number);
+
+static void check(const struct bench *bench, CUresult result) {
+    if (result != CUDA_SUCCESS)
+        require(smelt__driver_fail(bench->context->driver, "indices.cu", result));
+}
 
 /* ---- the calls ---- */
 
-static smelt_status launch_indices(struct bench *bench, void *array, enum mode mode) {
-    const struct smelt__driver *driver = bench->context->driver;
+static void launch_indices(struct bench *bench, int number, enum mode mode) {
+    void *array = bench->array[number % bench->arrays];
     long long count = bench->queries * WIDTH;
-    int width = WIDTH, form = (int)mode, pushed;
+    int width = WIDTH, form = (int)mode;
     void *parameters[] = {&array, &count, &width, &form, &bench->sum};
-    const CUlaunchConfig config = {.gridDimX =
-                                       mode == READ ? READ_BLOCKS : (unsigned)(bench->queries / 4),
+    const unsigned blocks = mode == READ ? READ_BLOCKS : (unsigned)(bench->queries / 4);
+    const CUlaunchConfig config = {.gridDimX = blocks,
                                    .gridDimY = 1,
                                    .gridDimZ = 1,
                                    .blockDimX = THREADS,
                                    .blockDimY = 1,
                                    .blockDimZ = 1,
                                    .hStream = bench->stream};
-    smelt_status status = smelt__context_enter(bench->context, &pushed);
-    if (status != SMELT_OK)
-        return status;
-    CUresult result = driver->cuLaunchKernelEx(&config, bench->indices, parameters, NULL);
-    smelt__context_leave(bench->context, pushed);
-    return result == CUDA_SUCCESS ? SMELT_OK : smelt__driver_fail(driver, "indices.cu", result);
+    check(bench,
+          bench->context->driver->cuLaunchKernelEx(&config, bench->indices, parameters, NULL));
 }
 
-static struct sparse_attn_partition_params params_of(const struct bench *bench, void *array) {
+static struct sparse_attn_partition_params params_of(const struct bench *bench, int number) {
     const struct work_params work = {
-        .indices = array,
+        .indices = bench->array[number % bench->arrays],
         .indices_batch_stride = bench->queries * WIDTH,
         .indices_token_stride = WIDTH,
         .batches = 1,
@@ -86,104 +82,74 @@ static struct sparse_attn_partition_params params_of(const struct bench *bench, 
     return smelt__partition_params(&work, bounds, BUCKETS, bench->workspace);
 }
 
-static void *array_of(const struct bench *bench, int number) {
-    return bench->array[number % bench->arrays];
+static void read_once(struct bench *bench, int number) {
+    launch_indices(bench, number, READ);
 }
 
-static smelt_status read_once(struct bench *bench, int number) {
-    return launch_indices(bench, array_of(bench, number), READ);
-}
-
-static smelt_status count_alone(struct bench *bench, int number) {
-    const struct sparse_attn_partition_params params = params_of(bench, array_of(bench, number));
+static void count_alone(struct bench *bench, int number) {
+    const struct sparse_attn_partition_params params = params_of(bench, number);
     const struct smelt__launch launch = {.blocks = {(uint32_t)params.runs}, .params = &params};
-    return smelt__kernel_launch(bench->context, bench->kernels.count, &launch, bench->stream);
+    require(smelt__kernel_launch(bench->context, bench->kernels.count, &launch, bench->stream));
 }
 
-static smelt_status partition(struct bench *bench, int number) {
-    const struct sparse_attn_partition_params params = params_of(bench, array_of(bench, number));
-    return smelt__partition_launch(bench->context, &bench->kernels, &params, bench->stream);
+static void partition(struct bench *bench, int number) {
+    const struct sparse_attn_partition_params params = params_of(bench, number);
+    require(smelt__partition_launch(bench->context, &bench->kernels, &params, bench->stream));
 }
 
 /* Both passes in the stream's plain order. */
-static smelt_status partition_in_order(struct bench *bench, int number) {
-    const struct sparse_attn_partition_params params = params_of(bench, array_of(bench, number));
+static void partition_in_order(struct bench *bench, int number) {
+    const struct sparse_attn_partition_params params = params_of(bench, number);
     const uint32_t blocks =
         (uint32_t)((params.runs + params.runs_at_once - 1) / params.runs_at_once);
     const struct smelt__launch launch = {.blocks = {blocks}, .params = &params};
-    smelt_status status = count_alone(bench, number);
-    return status == SMELT_OK
-               ? smelt__kernel_launch(bench->context, bench->kernels.place, &launch, bench->stream)
-               : status;
+    count_alone(bench, number);
+    require(smelt__kernel_launch(bench->context, bench->kernels.place, &launch, bench->stream));
 }
 
-static smelt_status write_forward(struct bench *bench, int number) {
-    return launch_indices(bench, array_of(bench, number), WRITE_FORWARD);
+static void write_forward(struct bench *bench, int number) {
+    launch_indices(bench, number, WRITE_FORWARD);
 }
 
-static smelt_status write_backward(struct bench *bench, int number) {
-    return launch_indices(bench, array_of(bench, number), WRITE_BACKWARD);
+static void write_backward(struct bench *bench, int number) {
+    launch_indices(bench, number, WRITE_BACKWARD);
 }
 
-static smelt_status partition_after_forward(struct bench *bench, int number) {
-    smelt_status status = write_forward(bench, number);
-    return status == SMELT_OK ? partition(bench, number) : status;
+static void partition_after_forward(struct bench *bench, int number) {
+    write_forward(bench, number);
+    partition(bench, number);
 }
 
-static smelt_status partition_after_backward(struct bench *bench, int number) {
-    smelt_status status = write_backward(bench, number);
-    return status == SMELT_OK ? partition(bench, number) : status;
+static void partition_after_backward(struct bench *bench, int number) {
+    write_backward(bench, number);
+    partition(bench, number);
 }
 
 /* ---- measuring ---- */
-
-static int compare(const void *left, const void *right) {
-    const double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
 
 struct figure {
     double median, least; /* microseconds of a call */
 };
 
-static smelt_status time_round(struct bench *bench, call_function call, double *microseconds) {
-    float milliseconds = 0;
-    smelt_status status = smelt_event_record(bench->context, bench->begin, bench->stream);
-    for (int i = 0; i < bench->repeat && status == SMELT_OK; i++)
-        status = call(bench, i);
-    if (status == SMELT_OK)
-        status = smelt_event_record(bench->context, bench->end, bench->stream);
-    if (status == SMELT_OK)
-        status = smelt_event_elapsed(bench->context, bench->begin, bench->end, &milliseconds);
-    *microseconds = 1e3 * (double)milliseconds / bench->repeat;
-    return status;
+static struct figure measure(struct bench *bench, call_function call) {
+    double times[ROUNDS];
+    for (int round = -WARM_UP; round < ROUNDS; round++) {
+        float milliseconds;
+        require(smelt_event_record(bench->context, bench->begin, bench->stream));
+        for (int i = 0; i < bench->repeat; i++)
+            call(bench, i);
+        require(smelt_event_record(bench->context, bench->end, bench->stream));
+        require(smelt_event_elapsed(bench->context, bench->begin, bench->end, &milliseconds));
+        times[round < 0 ? 0 : round] = 1e3 * (double)milliseconds / bench->repeat;
+    }
+    const double middle = median(times, ROUNDS);
+    return (struct figure){middle, times[0]};
 }
 
-static smelt_status measure(struct bench *bench, call_function call, struct figure *figure) {
-    double times[ROUNDS], ignored;
-    smelt_status status = SMELT_OK;
-    for (int i = 0; i < WARM_UP && status == SMELT_OK; i++)
-        status = time_round(bench, call, &ignored);
-    for (int i = 0; i < ROUNDS && status == SMELT_OK; i++)
-        status = time_round(bench, call, &times[i]);
-    if (status != SMELT_OK)
-        return status;
-    qsort(times, ROUNDS, sizeof *times, compare);
-    *figure = (struct figure){times[ROUNDS / 2], times[0]};
-    return status;
-}
-
-static void print_row(const struct bench *bench, const char *what, struct figure figure,
-                      double read) {
-    const double bytes = (double)bench->queries * WIDTH * sizeof(int32_t);
-    printf("%7lld  %-32s %8.2f %8.2f %6.2f  %5.2f\n", (long long)bench->queries, what,
-           figure.median, figure.least, bytes / figure.median * 1e-6, figure.median / read);
-}
-
-static smelt_status measure_rows(struct bench *bench) {
+static void measure_rows(struct bench *bench) {
     static const struct {
         const char *what;
-        call_function call, less; /* `less`: its time is taken off */
+        call_function call, less; /* `less`: its time is subtracted */
     } rows[] = {
         {"read once", read_once, NULL},
         {"count", count_alone, NULL},
@@ -192,138 +158,93 @@ static smelt_status measure_rows(struct bench *bench) {
         {"just written, first to last", partition_after_forward, write_forward},
         {"just written, last to first", partition_after_backward, write_backward},
     };
-    smelt_status status = SMELT_OK;
+    const double bytes = (double)bench->queries * WIDTH * sizeof(int32_t);
     double read = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == SMELT_OK; i++) {
-        struct figure figure = {0, 0}, less = {0, 0};
-        status = measure(bench, rows[i].call, &figure);
-        if (status == SMELT_OK && rows[i].less)
-            status = measure(bench, rows[i].less, &less);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct figure figure = measure(bench, rows[i].call), less = {0, 0};
+        if (rows[i].less)
+            less = measure(bench, rows[i].less);
         figure.median -= less.median;
         figure.least -= less.least;
         read = i == 0 ? figure.median : read;
-        if (status == SMELT_OK)
-            print_row(bench, rows[i].what, figure, read);
+        printf("%7lld  %-32s %8.2f %8.2f %6.2f  %5.2f\n", (long long)bench->queries, rows[i].what,
+               figure.median, figure.least, bytes / figure.median * 1e-6, figure.median / read);
     }
-    return status;
 }
 
-/* ---- set-up ---- */
-
-static char *read_file(const char *path) {
-    FILE *file = fopen(path, "r");
-    char *text = NULL;
-    size_t room = 0;
-    if (file && getdelim(&text, &room, '\0', file) < 0) {
-        free(text);
-        text = NULL;
-    }
-    if (file)
-        fclose(file);
-    return text;
-}
-
-static smelt_status load_module(struct bench *bench, const struct smelt__compiled *compiled) {
-    const struct smelt__driver *driver = bench->context->driver;
-    int pushed;
-    smelt_status status = smelt__context_enter(bench->context, &pushed);
-    if (status != SMELT_OK)
-        return status;
-    CUresult result = driver->cuModuleLoadData(&bench->module, compiled->cubin);
-    if (result == CUDA_SUCCESS)
-        result = driver->cuModuleGetFunction(&bench->indices, bench->module, "smelt_bench_indices");
-    smelt__context_leave(bench->context, pushed);
-    return result == CUDA_SUCCESS ? SMELT_OK : smelt__driver_fail(driver, "indices.cu", result);
-}
-
-static smelt_status compile_indices(struct bench *bench, const char *path) {
-    const struct smelt__nvrtc_file *file = smelt__context_compiler(bench->context);
-    const struct smelt__nvrtc *nvrtc;
-    struct smelt__compile_options options;
-    struct smelt__compiled compiled = {0};
-    char *source = read_file(path);
-    if (!source)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s cannot be read", path);
-    smelt_status status =
-        file ? smelt__nvrtc_open(file, &nvrtc) : smelt__context_compiler_problem(bench->context);
-    smelt__compile_options(&options, smelt_context_arch(bench->context), NULL);
-    if (status == SMELT_OK)
-        status = smelt__compile_source(nvrtc, source, path, "smelt_bench_indices",
-                                       smelt_context_arch(bench->context), &options, &compiled);
-    if (status == SMELT_OK)
-        status = load_module(bench, &compiled);
-    free(compiled.cubin);
-    free(source);
-    return status;
-}
-
-static smelt_status get_kernel(struct bench *bench, const char *spec,
-                               const struct smelt__kernel **kernel) {
-    struct smelt__plan plan;
-    smelt_status status = smelt__plan_from_text(spec, smelt_context_arch(bench->context), &plan);
-    return status == SMELT_OK ? smelt__kernel_get(bench->context, &plan, kernel) : status;
-}
-
-static smelt_status set_up(struct bench *bench, const char *path) {
-    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.kind = SMELT_CONTEXT_DEVICE;
-    smelt_status status = smelt_context_create(&bench->context, &options);
-    if (status == SMELT_OK)
-        status = get_kernel(bench, "sparse_attn_partition:pass=count", &bench->kernels.count);
-    if (status == SMELT_OK)
-        status = get_kernel(bench, "sparse_attn_partition:pass=place", &bench->kernels.place);
-    if (status == SMELT_OK)
-        status = compile_indices(bench, path);
-    if (status == SMELT_OK)
-        status = smelt_stream_create(bench->context, &bench->stream);
-    if (status == SMELT_OK)
-        status = smelt_event_create(bench->context, &bench->begin);
-    if (status == SMELT_OK)
-        status = smelt_event_create(bench->context, &bench->end);
-    return status == SMELT_OK ? smelt_device_alloc(bench->context, sizeof(unsigned), &bench->sum)
-                              : status;
-}
-
-static smelt_status run_size(struct bench *bench, int64_t queries, int arrays, int repeat) {
+static void run_size(struct bench *bench, int64_t queries, int arrays, int repeat) {
     const size_t bytes = (size_t)queries * WIDTH * sizeof(int32_t);
     bench->queries = queries;
     bench->arrays = arrays;
     bench->repeat = repeat;
-    smelt_status status = smelt_device_alloc(
-        bench->context, smelt__partition_layout(queries, BUCKETS).bytes, &bench->workspace);
-    for (int i = 0; i < arrays && status == SMELT_OK; i++) {
-        status = smelt_device_alloc(bench->context, bytes, &bench->array[i]);
-        if (status == SMELT_OK)
-            status = write_forward(bench, i);
-    }
-    if (status == SMELT_OK)
-        status = measure_rows(bench);
-    smelt_stream_synchronize(bench->context, bench->stream);
+    require(smelt_device_alloc(bench->context, smelt__partition_layout(queries, BUCKETS).bytes,
+                               &bench->workspace));
     for (int i = 0; i < arrays; i++) {
-        smelt_device_free(bench->context, bench->array[i]);
-        bench->array[i] = NULL;
+        require(smelt_device_alloc(bench->context, bytes, &bench->array[i]));
+        write_forward(bench, i);
     }
+    measure_rows(bench);
+    require(smelt_stream_synchronize(bench->context, bench->stream));
+    for (int i = 0; i < arrays; i++)
+        smelt_device_free(bench->context, bench->array[i]);
     smelt_device_free(bench->context, bench->workspace);
-    bench->workspace = NULL;
-    return status;
 }
 
-/* The context goes with the process, and with it what was made in it. */
+/* ---- set-up ---- */
+
+static void compile_indices(struct bench *bench, const char *path) {
+    const char *arch = smelt_context_arch(bench->context);
+    const struct smelt__nvrtc_file *compiler = smelt__context_compiler(bench->context);
+    const struct smelt__nvrtc *nvrtc;
+    struct smelt__compile_options options;
+    struct smelt__compiled compiled = {0};
+    char *source = NULL;
+    size_t room = 0;
+    CUmodule module;
+    FILE *file = fopen(path, "r");
+    if (!file || getdelim(&source, &room, '\0', file) < 0)
+        require(smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s cannot be read", path));
+    require(compiler ? smelt__nvrtc_open(compiler, &nvrtc)
+                     : smelt__context_compiler_problem(bench->context));
+    smelt__compile_options(&options, arch, NULL);
+    require(smelt__compile_source(nvrtc, source, path, "smelt_bench_indices", arch, &options,
+                                  &compiled));
+    check(bench, bench->context->driver->cuModuleLoadData(&module, compiled.cubin));
+    check(bench, bench->context->driver->cuModuleGetFunction(&bench->indices, module,
+                                                             "smelt_bench_indices"));
+    fclose(file);
+    free(source);
+    free(compiled.cubin);
+}
+
+static const struct smelt__kernel *get_kernel(struct bench *bench, const char *spec) {
+    const struct smelt__kernel *kernel;
+    struct smelt__plan plan;
+    require(smelt__plan_from_text(spec, smelt_context_arch(bench->context), &plan));
+    require(smelt__kernel_get(bench->context, &plan, &kernel));
+    return kernel;
+}
+
 int main(int argc, char **argv) {
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     struct bench bench = {0};
+    int pushed;
     if (argc != 2) {
         fprintf(stderr, "usage: partition INDICES.CU\n");
         return 2;
     }
-    smelt_status status = set_up(&bench, argv[1]);
-    if (status == SMELT_OK) {
-        printf("queries  %-32s %8s %8s %6s  %5s\n", "width 2048", "us", "least", "TB/s", "/read");
-        status = run_size(&bench, 8192, MOST_ARRAYS, 40);
-    }
-    if (status == SMELT_OK)
-        status = run_size(&bench, 131072, 2, 6);
-    if (status == SMELT_OK)
-        return 0;
-    fprintf(stderr, "partition: %s\n", smelt_last_error());
-    return status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE ? NO_GPU : 1;
+    options.kind = SMELT_CONTEXT_DEVICE;
+    require(smelt_context_create(&bench.context, &options));
+    require(smelt__context_enter(bench.context, &pushed)); /* current from here on */
+    bench.kernels.count = get_kernel(&bench, "sparse_attn_partition:pass=count");
+    bench.kernels.place = get_kernel(&bench, "sparse_attn_partition:pass=place");
+    compile_indices(&bench, argv[1]);
+    require(smelt_stream_create(bench.context, &bench.stream));
+    require(smelt_event_create(bench.context, &bench.begin));
+    require(smelt_event_create(bench.context, &bench.end));
+    require(smelt_device_alloc(bench.context, sizeof(unsigned), &bench.sum));
+    printf("queries  %-32s %8s %8s %6s  %5s\n", "width 2048", "us", "least", "TB/s", "/read");
+    run_size(&bench, 8192, MOST_ARRAYS, 40);
+    run_size(&bench, 131072, 2, 6);
+    return 0;
 }

@@ -84,7 +84,7 @@ class Library:
             ("workspace", c_size_t),
             ("workspace_bytes", c_size_t),
         )
-        self.call("smelt_operator_describe", *named, None, byref(counts))
+        self.call("smelt_operator_describe", *named, byref(ctypes.c_uint()), byref(counts))
         tensors, scalars = {}, {}
         for index in range(counts.tensors):
             info = struct(
