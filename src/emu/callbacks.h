@@ -1,7 +1,7 @@
 /*
- * What the emulator puts after a kernel's text: the functions that the compiler's instrumentation
- * calls (by the names and with the data of its run-time libraries), which tell the emulator.
- * Hidden: the object calls its own, whatever else the program is linked with.
+ * Appended to a kernel's text: the functions that the compiler's instrumentation calls, under the
+ * names and with the data of the sanitizers' run-time libraries. They call the emulator. Hidden, so
+ * that the object calls its own functions even if the program is linked with a sanitizer.
  */
 void emu_access(const void *pointer, unsigned bytes, int write, int aligned, const void *from);
 void emu_misuse(int kind, const char *what, const void *from);
@@ -49,7 +49,7 @@ EMU_CALLBACK void *__tsan_memset(void *to, int value, unsigned long bytes) {
     return __builtin_memset(to, value, bytes);
 }
 
-/* Until its version 15 clang calls the C library's in their place, structs' copies among them. */
+/* Before version 15 clang calls the C library's functions instead, also for copies of structs. */
 #if defined(__clang__) && __clang_major__ < 15
 EMU_CALLBACK void *memcpy(void *to, const void *from, unsigned long bytes) {
     emu_access(from, (unsigned)bytes, 0, 0, EMU_FROM);

@@ -1,8 +1,8 @@
 /*
- * What the emulator puts before a kernel's text so that a C compiler takes it: CUDA's keywords and
- * built-ins as macros, and the functions behind them. The parts from templates/ptx follow as the
- * files of src/emu/ptx. Calls stand in the kernel's own lines (macros, not functions), so that
- * debug information names those.
+ * Prepended to a kernel's text so that a C compiler accepts it: CUDA's keywords and built-ins as
+ * macros, and the functions behind them. The parts from templates/ptx are replaced by the files of
+ * src/emu/ptx. Macros rather than functions, so that debug information names the kernel's own
+ * lines.
  */
 #include <stdbool.h>
 
@@ -18,8 +18,7 @@
 #define __grid_constant__
 #define __restrict__ restrict
 
-/* How many bytes of a register array follow a pointer, where the compiler sees which array it is;
- * elsewhere the most there are. */
+/* Bytes of a register array from a pointer on, if the compiler can tell; else the maximum. */
 #if defined __clang__ || __GNUC__ >= 12
 #define EMU_ROOM(registers) __builtin_dynamic_object_size(registers, 0)
 #else
@@ -46,7 +45,7 @@ typedef struct float4 {
     float x, y, z, w;
 } __attribute__((aligned(16))) float4;
 
-/* Constant for a thread: a thread is a fibre, and its code is compiled as one. */
+/* Constant within a thread, which is a fibre. */
 struct emu_index3 emu_thread_index(void) __attribute__((const));
 struct emu_index3 emu_block_index(void) __attribute__((const));
 struct emu_index3 emu_block_size(void) __attribute__((const));
@@ -57,7 +56,7 @@ unsigned char *emu_arena(void) __attribute__((const));
 #define blockDim (emu_block_size())
 #define gridDim (emu_grid_size())
 
-/* Gives a local that is declared without a value what nobody wrote (translate.c). */
+/* Fills a local declared without an initialiser (translate.c) with an arbitrary value. */
 void emu_leave_unwritten(void *local, unsigned long bytes);
 #define EMU_UNWRITTEN(local) emu_leave_unwritten(&(local), sizeof(local))
 
@@ -91,7 +90,7 @@ float emu_shfl_float(int kind, unsigned mask, float value, int operand);
              : emu_shfl_float, int                                                                 \
              : emu_shfl, unsigned                                                                  \
              : emu_shfl)(kind, mask, value, operand)
-/* With a width, a lane of the caller's own `width` neighbours. */
+/* With a width, the lane within the caller's group of `width` lanes. */
 #define EMU_LANE_OF(lane, width, ...)                                                              \
     ((int)(threadIdx.x % 32) / (width) * (width) + (int)((unsigned)(lane) % (width)))
 #define __shfl_sync(mask, value, ...) EMU_SHUFFLE(0, mask, value, EMU_LANE_OF(__VA_ARGS__, 32, 0))
@@ -101,7 +100,7 @@ float emu_shfl_float(int kind, unsigned mask, float value, int operand);
 
 void emu_trap(void) __attribute__((noreturn));
 #define __trap() emu_trap()
-/* Hints and fences that order nothing the emulator leaves unordered. */
+/* Hints and fences without effect on the emulator's order of accesses. */
 #define __threadfence() ((void)0)
 #define __threadfence_block() ((void)0)
 #define __ldg(pointer) (*(pointer))
@@ -142,7 +141,7 @@ static inline __attribute__((always_inline, unused)) unsigned __dp4a(unsigned a,
     return c;
 }
 
-/* As an H200 does it: a NaN, also a signalling one, counts as missing, and -0 is below +0. */
+/* As on an H200: a NaN, also a signalling one, counts as missing, and -0 is below +0. */
 static inline __attribute__((always_inline, unused)) float emu_larger(float a, float b) {
     return a != a   ? b
            : b != b ? a

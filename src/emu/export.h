@@ -1,5 +1,5 @@
-/* What libsmelt_emu.so exports: the driver's and NVRTC's functions, and what compiled kernels call.
- */
+/* Exports of libsmelt_emu.so: the driver's and NVRTC's functions, and the functions that compiled
+ * kernels call. */
 #ifndef SMELT_EMU_EXPORT_H
 #define SMELT_EMU_EXPORT_H
 

@@ -173,11 +173,11 @@ with SMELT_EMU_SOURCE "$work/no-kernel.cu" 'SMELT_EMU_SOURCE names .*, which hol
 run emit --arch sm_90a sparse_attn_fwd:heads=8,dqk=64,dv=64,topk=128
 cp "$work/out" "$work/other.cu"
 with SMELT_EMU_SOURCE "$work/other.cu" \
-    'names .*other.cu, which holds the kernel .*_k128, but that was not compiled: smelt_sparse_attn_fwd_.* was$'
+    'names .*other.cu, which holds the kernel .*_k128, but only smelt_sparse_attn_fwd_.* was compiled$'
 many=$(seq -f '-DX%g' 70 | tr '\n' ' ')
 with SMELT_EMU_CFLAGS "$many" 'SMELT_EMU_CFLAGS is longer than .* or has more than 64 words'
 with SMELT_EMU_CFLAGS --no-such-option 'no-such-option'
-with SMELT_EMU_KEEP "$work/nowhere" "can be made as .*/nowhere/.*: No such file"
+with SMELT_EMU_KEEP "$work/nowhere" "cannot create a temporary folder .*/nowhere/.*: No such file"
 with SMELT_EMU_OBJECTS "$work/other.cu" 'SMELT_EMU_OBJECTS names a folder that cannot be used: .*other.cu: Not a directory'
 mkdir -m 777 "$work/shared"
 chmod 777 "$work/shared"

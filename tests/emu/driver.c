@@ -607,7 +607,7 @@ TEST(test_memory_of_devices) {
     for (int i = 0; i < 3; i++) {
         assert_int_equal(launch_chain(first + 4, second[i], 0, 0), LAUNCH_FAILED);
         assert_int_equal(emulator->report(0).kind, EMU_BOUNDS);
-        assert_non_null(strstr(emulator->report(0).text, "which device 1 holds"));
+        assert_non_null(strstr(emulator->report(0).text, "which is on device 1"));
         emulator->clear();
         assert_int_equal(launch_chain(second[i], first, 0, 0), LAUNCH_FAILED);
         emulator->clear();

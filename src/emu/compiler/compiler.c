@@ -1,4 +1,4 @@
-/* Running the C compiler: see compiler.h. */
+/* Runs the C compiler: see compiler.h. */
 #include "emu/compiler/compiler.h"
 
 #include <dlfcn.h>
@@ -17,23 +17,23 @@
 #include "emu/compiler/objects.h"
 
 enum {
-    MOST_WORDS = 64, /* each in CC and in SMELT_EMU_CFLAGS */
-    MOST_ARGUMENTS = 2 * MOST_WORDS + 48,
-    MOST_COMMAND = 256, /* bytes of CC */
-    MOST_FLAGS = 1024,  /* bytes of SMELT_EMU_CFLAGS */
-    MOST_FOLDER = 232   /* bytes of SMELT_EMU_KEEP */
+    MAX_WORDS = 64, /* each in CC and in SMELT_EMU_CFLAGS */
+    MAX_ARGUMENTS = 2 * MAX_WORDS + 48,
+    MAX_COMMAND = 256, /* bytes of CC */
+    MAX_FLAGS = 1024,  /* bytes of SMELT_EMU_CFLAGS */
+    MAX_FOLDER = 232   /* bytes of SMELT_EMU_KEEP */
 };
 
-/* Every plain access calls out (thread), and so does what no GPU would notice: an index outside a
- * register array, an overflow. Optimised a little: at -O0 the calls alone would be four times as
- * many. No contraction: a * b + c is what it says; the templates write fmaf where they mean it. */
+/* Instruments every plain access (thread) and the errors in CHECKS, which a GPU would not notice.
+ * -O1, because -O0 makes four times as many accesses. -ffp-contract=off, because the templates
+ * write fmaf where they mean it. */
 #define CHECKS "bounds,object-size,shift,signed-integer-overflow,integer-divide-by-zero,alignment"
 static const char *const options[] = {
     "-std=gnu11",
     "-O1",
     "-gdwarf-4",
-    "-g1",               /* lines and what was inlined */
-    "-fno-var-tracking", /* lines are enough, and half the time goes there */
+    "-g1",               /* lines and inlining */
+    "-fno-var-tracking", /* lines suffice; tracking variables takes half the compile time */
     "-fPIC",
     "-fno-strict-aliasing",
     "-ffp-contract=off",
@@ -44,8 +44,8 @@ static const char *const options[] = {
     "-fsanitize=" CHECKS,
     "-fsanitize-recover=" CHECKS,
 };
-/* gcc's passes that take long and do little for code whose every access is a call: without them it
- * is done in three fifths of the time, and what it makes is as fast. clang does not know them all.
+/* Disable passes of gcc that are slow and do little for code whose every access is a call: compile
+ * time falls to three fifths and the object is as fast. clang does not know all of these options.
  */
 static const char *const quick_options[] = {
     "-fira-region=one",
@@ -70,7 +70,8 @@ static const char *const plain_options[] = {
     "-std=gnu11", "-g", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-w",
 };
 
-/* Runs a program with its output in a file; its exit status, or -1 when it cannot be run. */
+/* Runs a program with its output appended to a file. Returns its exit status, or -1 when it cannot
+ * be run. */
 static int run(char *const *arguments, const char *output) {
     posix_spawn_file_actions_t actions;
     extern char **environ;
@@ -89,14 +90,14 @@ static int run(char *const *arguments, const char *output) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* What CC names, or NULL. */
+/* The value of CC, or NULL. */
 static const char *named_compiler(void) {
     const char *named = getenv("CC");
     return named && named[strspn(named, " ")] ? named : NULL;
 }
 
-/* The compilers to try, best first: the one that CC names and no other, else those that there may
- * be. */
+/* The compilers to try, in this order: only the one named by CC if it is set, else the
+ * usual names. */
 static int list_compilers(const char *names[3]) {
     names[0] = named_compiler();
     if (names[0])
@@ -107,7 +108,7 @@ static int list_compilers(const char *names[3]) {
     return 3;
 }
 
-/* Splits at blanks, in place, after what is there. */
+/* Splits `words` at blanks, in place, and appends them to `arguments`. */
 static int split(char *words, char **arguments, int count) {
     char *rest = NULL;
     for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
@@ -128,29 +129,29 @@ static int count_words(const char *text) {
 static int check_variables(char *log, size_t log_size) {
     const struct {
         const char *name, *value;
-        size_t most_bytes, most_words;
+        size_t max_bytes, max_words;
     } variables[] = {
-        {"CC", getenv("CC"), MOST_COMMAND - 1, MOST_WORDS},
-        {"SMELT_EMU_CFLAGS", secure_getenv("SMELT_EMU_CFLAGS"), MOST_FLAGS - 1, MOST_WORDS},
-        {"SMELT_EMU_KEEP", secure_getenv("SMELT_EMU_KEEP"), MOST_FOLDER - 1, SIZE_MAX},
+        {"CC", getenv("CC"), MAX_COMMAND - 1, MAX_WORDS},
+        {"SMELT_EMU_CFLAGS", secure_getenv("SMELT_EMU_CFLAGS"), MAX_FLAGS - 1, MAX_WORDS},
+        {"SMELT_EMU_KEEP", secure_getenv("SMELT_EMU_KEEP"), MAX_FOLDER - 1, SIZE_MAX},
     };
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
         if (variables[i].value &&
-            (strlen(variables[i].value) > variables[i].most_bytes ||
-             (size_t)count_words(variables[i].value) > variables[i].most_words)) {
-            snprintf(log, log_size, "%s is longer than %zu bytes, or has more than %d words",
-                     variables[i].name, variables[i].most_bytes, MOST_WORDS);
+            (strlen(variables[i].value) > variables[i].max_bytes ||
+             (size_t)count_words(variables[i].value) > variables[i].max_words)) {
+            snprintf(log, log_size, "%s is longer than %zu bytes or has more than %d words",
+                     variables[i].name, variables[i].max_bytes, MAX_WORDS);
             return -1;
         }
     return 0;
 }
 
-/* Whether a compiler takes the quick options: tried once for the first that is asked about. */
-static int takes_quick_options(char *const *compiler, int words) {
+/* Whether a compiler accepts quick_options; the answer for the last compiler is kept. */
+static int accepts_quick_options(char *const *compiler, int words) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static char asked[256];
     static int answer;
-    char *arguments[MOST_ARGUMENTS];
+    char *arguments[MAX_ARGUMENTS];
     char *const tail[] = {(char *)"-Werror", (char *)"-fsyntax-only", (char *)"-x",
                           (char *)"c",       (char *)"/dev/null",     NULL};
     pthread_mutex_lock(&lock);
@@ -169,8 +170,8 @@ static int takes_quick_options(char *const *compiler, int words) {
 
 /* Compiles FOLDER/kernel.c to FOLDER/kernel.so with one compiler; run's status. */
 static int compile_with(const char *compiler, const char *folder, const char *output) {
-    char *arguments[MOST_ARGUMENTS];
-    char words[MOST_COMMAND], more[MOST_FLAGS], source[512], object[512], library[512];
+    char *arguments[MAX_ARGUMENTS];
+    char words[MAX_COMMAND], more[MAX_FLAGS], source[512], object[512], library[512];
     const char *extra = secure_getenv("SMELT_EMU_CFLAGS");
     int coverage = extra && strstr(extra, "--coverage");
     Dl_info self;
@@ -186,7 +187,7 @@ static int compile_with(const char *compiler, const char *folder, const char *ou
     else
         for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
             arguments[count++] = (char *)(uintptr_t)options[i];
-    for (int i = 0; !coverage && i < QUICK_OPTIONS && takes_quick_options(arguments, begin); i++)
+    for (int i = 0; !coverage && i < QUICK_OPTIONS && accepts_quick_options(arguments, begin); i++)
         arguments[count++] = (char *)(uintptr_t)quick_options[i];
     count = split(more, arguments, count);
     char *const tail[] = {(char *)"-c", source, (char *)"-o", object, NULL};
@@ -195,15 +196,15 @@ static int compile_with(const char *compiler, const char *folder, const char *ou
     if (status != 0 || !dladdr((const void *)(uintptr_t)emu_compile, &self))
         return status;
     count = begin;
-    /* The object names this library, already loaded, as where its calls go, and with it come libm
-     * and libc: without those to look through the linker is done in a third of the time. */
+    /* The object refers to this library, which is already loaded and brings libm and libc: without
+     * searching those the linker needs a third of the time. */
     char *const link[] = {(char *)"-shared",
                           object,
                           (char *)"-o",
                           library,
                           (char *)(uintptr_t)self.dli_fname,
                           (char *)(coverage ? "--coverage" : "-nostdlib"),
-                          (char *)"-lgcc", /* helpers of the compiler's own */
+                          (char *)"-lgcc", /* the compiler's own helpers */
                           NULL};
     memcpy(arguments + count, link, sizeof link);
     return run(arguments, output);
@@ -257,7 +258,7 @@ static void remove_folder(const char *folder) {
 }
 
 /* The variable that names the folder for compiled kernels. NULL if a developer adds options or
- * keeps the generated files: those objects are not stored. Edited texts have their own folder. */
+ * keeps the generated files: such objects are not stored. Edited kernels have their own folder. */
 static const char *objects_variable(int edited) {
     const char *variable = edited ? "SMELT_EMU_EDITED_OBJECTS" : "SMELT_EMU_OBJECTS";
     const char *folder = secure_getenv(variable);
@@ -268,8 +269,8 @@ static const char *objects_variable(int edited) {
     return folder && *folder ? variable : NULL;
 }
 
-/* The key of a text that this compiler makes an object of. Whether the compiler takes the quick
- * options follows from which it is. */
+/* Makes the key of an object: this text, compiled by this compiler. The compiler determines whether
+ * quick_options apply. */
 static int make_key(const char *compiler, const char *text, struct emu_object_key *key) {
     enum { OPTIONS = sizeof options / sizeof options[0] };
     const char *all[OPTIONS + QUICK_OPTIONS + 1] = {NULL};
@@ -278,7 +279,7 @@ static int make_key(const char *compiler, const char *text, struct emu_object_ke
     return emu_object_key(compiler, all, text, key);
 }
 
-/* Compiles with the first compiler that can be run. status: run's, -1 or 127 where none can. */
+/* Compiles with the first compiler that can be run. */
 static int compile(const char *text, const char *folder, const char *output, unsigned char **object,
                    size_t *bytes, char *log, size_t log_size) {
     const char *compilers[3];
@@ -292,12 +293,12 @@ static int compile(const char *text, const char *folder, const char *output, uns
         status = compile_with(compilers[i], folder, output);
     read_log(output, log, log_size);
     if ((status == -1 || status == 127) && named_compiler())
-        snprintf(log, log_size, "CC names the C compiler \"%s\", and that cannot be run",
+        snprintf(log, log_size, "CC names the C compiler \"%s\", which cannot be run",
                  compilers[0]);
     else if (status == -1 || status == 127)
         snprintf(log, log_size,
-                 "the emulator needs a C compiler, and none of cc, gcc and clang can be run: "
-                 "install gcc or clang, or name one in CC");
+                 "the emulator needs a C compiler, but none of cc, gcc and clang can be run: "
+                 "install gcc or clang, or set CC");
     else if (status == 0 && read_object(folder, object, bytes)) {
         snprintf(log, log_size, "%s/kernel.so cannot be read", folder);
         status = -1;
@@ -305,15 +306,14 @@ static int compile(const char *text, const char *folder, const char *output, uns
     return status == 0 ? 0 : -1;
 }
 
-static int compile_anew(const char *text, unsigned char **object, size_t *bytes, char *log,
-                        size_t log_size) {
-    const char *kept = secure_getenv("SMELT_EMU_KEEP"); /* a folder: what is made stays there */
+static int compile_in_folder(const char *text, unsigned char **object, size_t *bytes, char *log,
+                             size_t log_size) {
+    const char *kept = secure_getenv("SMELT_EMU_KEEP"); /* a folder: keep the files */
     const char *base = kept && *kept ? kept : getenv("TMPDIR");
     char folder[256], output[512];
     snprintf(folder, sizeof folder, "%s/smelt-emu-XXXXXX", base && *base ? base : "/tmp");
     if (!mkdtemp(folder)) {
-        snprintf(log, log_size, "no folder for temporary files can be made as %s: %s", folder,
-                 strerror(errno));
+        snprintf(log, log_size, "cannot create a temporary folder %s: %s", folder, strerror(errno));
         return -1;
     }
     snprintf(output, sizeof output, "%s/output", folder);
@@ -338,10 +338,10 @@ int emu_compile(const char *text, int edited, unsigned char **object, size_t *by
         return -1;
     }
     list_compilers(compilers);
-    /* If the first compiler is missing, the second one's objects are not stored. */
+    /* Objects are stored under the first compiler's key only; without it they are not stored. */
     const int keyed = objects && make_key(compilers[0], text, &key) == 0;
     if (!keyed || emu_object_find(objects, &key, object, bytes) != 0) {
-        failed = compile_anew(text, object, bytes, log, log_size);
+        failed = compile_in_folder(text, object, bytes, log, log_size);
         if (!failed && keyed)
             emu_object_keep(objects, &key, *object, *bytes);
     }

@@ -1,7 +1,7 @@
 /*
- * The emulated compiler: CUDA text to a shared object, by the machine's C compiler. The parts that
- * stand in the text under `#line N "templates/ptx/NAME.cuh"` are exchanged for
- * src/emu/ptx/NAME.h; everything else is compiled as it is.
+ * The emulated compiler: CUDA text to a shared object, by the machine's C compiler. The parts under
+ * `#line N "templates/ptx/NAME.cuh"` are replaced by src/emu/ptx/NAME.h; the rest is compiled
+ * unchanged.
  */
 #ifndef SMELT_EMU_COMPILER_H
 #define SMELT_EMU_COMPILER_H
@@ -15,11 +15,11 @@ struct emu_file {
 extern const struct emu_file emu_files[];
 extern const int emu_file_count;
 
-/* The C text of a kernel's CUDA text, freed by the caller; NULL with the reason in `log`. */
+/* Translates a kernel's CUDA text to C text, freed by the caller; NULL with the reason in `log`. */
 char *emu_translate(const char *source, char *log, size_t log_size);
 
-/* Compiles the C text; *object is freed by the caller. An edited text is compiled once and no more:
- * its object is not kept (objects.h). 0, or -1 with the compiler's words in `log`. */
+/* Compiles the C text; the caller frees *object. `edited`: the text is a developer's edited copy,
+ * which has an object cache of its own. 0, or -1 with the compiler's output in `log`. */
 int emu_compile(const char *text, int edited, unsigned char **object, size_t *bytes, char *log,
                 size_t log_size);
 

@@ -1,5 +1,5 @@
-/* Build-time program: the emulator's device.h and ptx/ files as strings of a C file. Lines become
- * byte lists, since string literals over 4095 characters are not portable. */
+/* Build-time program: embeds the emulator's device.h and ptx/ files in a C file as byte lists,
+ * since string literals above 4095 characters are not portable. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static int put_file(FILE *out, const char *path, int number) {
     return 0;
 }
 
-/* The name the emulator knows it by: "ptx/mma.h" or "device.h". */
+/* The file's name in the emulator: "ptx/mma.h" or "device.h". */
 static const char *name_of(const char *path) {
     const char *part = strstr(path, "ptx/");
     const char *slash = strrchr(path, '/');

@@ -1,5 +1,4 @@
-/* NVRTC's entry points over the emulator's compiler. Programs may be compiled on several threads.
- */
+/* NVRTC's entry points, implemented by the emulator's compiler. Thread-safe. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,8 +18,8 @@
 
 enum { LOG = 16 * 1024 };
 
-/* Says in the file what is made here, before anybody loads it: an ELF note, of which the name and
- * the type say all (src/runtime/compiler/library_id.h). */
+/* An ELF note that identifies this library before it is loaded (src/runtime/compiler/library_id.h);
+ * it has a name and a type but no content. */
 static const struct {
     uint32_t name_bytes, content_bytes, type;
     char name[16]; /* a multiple of 4 */
@@ -29,8 +28,8 @@ static const struct {
 
 struct _nvrtcProgram {
     char *source;
-    int edited;  /* `source` is SMELT_EMU_SOURCE's text, not the caller's */
-    int refused; /* SMELT_EMU_SOURCE cannot be used; the log says why */
+    int edited;  /* `source` is from SMELT_EMU_SOURCE */
+    int refused; /* SMELT_EMU_SOURCE cannot be used; the reason is in the log */
     unsigned char *object;
     size_t bytes;
     char log[LOG];
@@ -65,11 +64,11 @@ EMU_EXPORT nvrtcResult nvrtcGetSupportedArchs(int *archs) {
 enum { NAME = 128 };
 static const char source_variable[] = "SMELT_EMU_SOURCE", definition[] = "#define KERNEL_NAME ";
 
-/* Whether this process, which may compile several kernels, has used the file. */
+/* Whether any kernel that this process compiled was replaced by the file. */
 static struct {
     pthread_mutex_t lock;
     int named, used;
-    char holds[NAME], asked[NAME], problem[1024]; /* asked: the last kernel that it was not */
+    char holds[NAME], asked[NAME], problem[1024]; /* asked: the last kernel not in the file */
 } edited = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int kernel_name(const char *source, char name[NAME]) {
@@ -78,11 +77,11 @@ static int kernel_name(const char *source, char name[NAME]) {
     return at && sscanf(at + sizeof definition - 1, "%127s", name) == 1 ? 0 : -1;
 }
 
-/* The whole of a text file, NULL with errno. */
+/* Reads a text file; NULL with errno. */
 static char *read_text(const char *path) {
     struct stat status;
     char *text = NULL;
-    /* O_NONBLOCK: a FIFO must not stop us. */
+    /* O_NONBLOCK: a FIFO must not block. */
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return NULL;
@@ -97,8 +96,8 @@ static char *read_text(const char *path) {
     return text;
 }
 
-/* The text that replaces a kernel's. NULL: SMELT_EMU_SOURCE names none, its text is of another
- * kernel, or it cannot be used, for the reason in the log. */
+/* The text that replaces a kernel's. NULL: SMELT_EMU_SOURCE is unset or holds another kernel, or
+ * its file cannot be used, for the reason in the log. */
 static char *replacement(const char *source, char log[LOG]) {
     const char *path = secure_getenv(source_variable);
     char asked[NAME], holds[NAME];
@@ -114,7 +113,7 @@ static char *replacement(const char *source, char log[LOG]) {
     const int wanted = !*log && kernel_name(source, asked) == 0 && strcmp(asked, holds) == 0;
     pthread_mutex_lock(&edited.lock);
     edited.named = 1;
-    edited.used = edited.used || wanted || *log; /* the failed compilation says it */
+    edited.used = edited.used || wanted || *log; /* the compilation fails and reports it */
     if (!*log && !wanted) {
         snprintf(edited.holds, NAME, "%s", holds);
         snprintf(edited.asked, NAME, "%s", asked);
@@ -132,16 +131,16 @@ EMU_EXPORT const char *emu_source_problem(void) {
     pthread_mutex_lock(&edited.lock);
     if (edited.named && !edited.used) {
         snprintf(edited.problem, sizeof edited.problem,
-                 "%s names %.500s, which holds the kernel %s, but that was not compiled: %s was",
+                 "%s names %.500s, which holds the kernel %s, but only %s was compiled",
                  source_variable, secure_getenv(source_variable), edited.holds, edited.asked);
         problem = edited.problem;
     }
-    edited.used = 1; /* it has been told */
+    edited.used = 1; /* reported once */
     pthread_mutex_unlock(&edited.lock);
     return problem;
 }
 
-/* For programs that do not ask. */
+/* For programs that do not call emu_source_problem. */
 __attribute__((destructor)) static void tell_problem(void) {
     const char *problem = emu_source_problem();
     if (problem)
@@ -176,7 +175,7 @@ EMU_EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
     return NVRTC_SUCCESS;
 }
 
-/* The assembler's report, in its form: what the emulator cannot know is zero. */
+/* A report in the assembler's format; figures that the emulator cannot know are 0. */
 static void write_report(nvrtcProgram program) {
     char name[NAME];
     if (kernel_name(program->source, name))

@@ -1,4 +1,4 @@
-/* See objects.h. Makes the keys; the library's cache stores the objects. */
+/* See objects.h. This file makes the keys; the library's cache stores the objects. */
 #include "emu/compiler/objects.h"
 
 #include <stdint.h>
@@ -19,7 +19,7 @@ static const char version[] = "smelt object 3";
 
 /* ---- the key --------------------------------------------------------------------------------- */
 
-/* What execvp would run, links followed. 0 or -1. */
+/* Finds the file that execvp would run, following links. 0 or -1. */
 static int find_program(const char *name, char path[PATH], struct stat *status) {
     const char *folders = getenv("PATH");
     if (strchr(name, '/')) {
@@ -40,7 +40,7 @@ static void add_text(XXH3_state_t *state, const char *text) {
     XXH3_128bits_update(state, text, strlen(text) + 1);
 }
 
-/* The program's file and when it was made, as ccache knows a compiler. */
+/* Identifies a program by its file's path, size, time and inode, like ccache. */
 static int add_program(XXH3_state_t *state, const char *name) {
     char path[PATH], words[PATH + 128];
     struct stat status;
@@ -53,7 +53,7 @@ static int add_program(XXH3_state_t *state, const char *name) {
     return 0;
 }
 
-/* Each word of the command: "ccache gcc" is two programs, "gcc -m64" one and an option. */
+/* Each word of the command: "ccache gcc" is two programs, "gcc -m64" is one and an option. */
 static int add_compiler(XXH3_state_t *state, const char *command) {
     char words[WORDS], *rest = NULL;
     snprintf(words, sizeof words, "%s", command);
@@ -68,7 +68,7 @@ static int add_compiler(XXH3_state_t *state, const char *command) {
 
 int emu_object_key(const char *compiler, const char *const *options, const char *text,
                    struct emu_object_key *key) {
-    /* Where gcc looks for its own parts. */
+    /* Variables that redirect gcc to other tools. */
     static const char *const variables[] = {"GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH"};
     XXH128_canonical_t digest;
     XXH3_state_t state;

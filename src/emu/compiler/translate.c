@@ -1,5 +1,5 @@
-/* CUDA text to C text: see compiler.h. Works line by line; the text is the generator's own, whose
- * form is known. */
+/* CUDA text to C text: see compiler.h. Works line by line; the text comes from the generator, so
+ * its form is known. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static const char *find_file(const char *name) {
     return NULL;
 }
 
-/* The file a `#line` names, or 0 when the line is none. */
+/* Reads the file that a `#line` names; 0 for other lines. */
 static int read_line_marker(const char *line, char file[256]) {
     int number;
     return sscanf(line, "#line %d \"%255[^\"]\"", &number, file) == 2;
@@ -58,18 +58,18 @@ static int read_line_marker(const char *line, char file[256]) {
 
 struct translation {
     struct text out;
-    char dropped[256]; /* the part that is being dropped; "" outside */
-    char used[64][64]; /* parts put in so far */
+    char dropped[256]; /* the part being dropped; "": none */
+    char used[64][64]; /* parts inserted so far */
     int used_count;
     char regions[32][96]; /* "NAME, offset, bytes" of the banner's map */
     int region_count;
     int in_map;
-    int in_type; /* lines are a struct's members */
+    int in_type; /* inside a struct's members */
     char *log;
     size_t log_size;
 };
 
-/* Puts the emulator's version of a part in, once. */
+/* Inserts the emulator's version of a part, once. */
 static int put_part(struct translation *translation, const char *file) {
     char name[300];
     const char *base = strrchr(file, '/') + 1;
@@ -131,14 +131,14 @@ static size_t name_length(const char *at) {
     return length;
 }
 
-/* Behind `word`, when that is the next one; else NULL. */
+/* The text after `word` if that is the next word, else NULL. */
 static const char *skip_word(const char *at, const char *word) {
     const size_t length = strlen(word);
     return name_length(at) == length && strncmp(at, word, length) == 0 ? skip_blanks(at + length)
                                                                        : NULL;
 }
 
-/* Behind a type of locals, at the first name or its asterisk; NULL: there is none. */
+/* The text after a local's type, at its name or asterisk; NULL: no known type. */
 static const char *skip_type(const char *at) {
     static const char *const types[] = {"int",   "u8",    "u16",   "u32",    "u64",
                                         "i64",   "char",  "float", "float2", "float4",
@@ -156,7 +156,7 @@ static const char *skip_type(const char *at) {
     return NULL;
 }
 
-/* Behind one declarator without a value, which is `name`; NULL: it is something else. */
+/* The text after one declarator without an initialiser; its name is *name. NULL: something else. */
 static const char *skip_declarator(const char *at, const char **name, size_t *length) {
     while (*at == '*')
         at = skip_blanks(at + 1);
@@ -172,8 +172,8 @@ static const char *skip_declarator(const char *at, const char **name, size_t *le
     return *length > 0 && (*at == ',' || *at == ';') ? at : NULL;
 }
 
-/* Behind a declaration of locals without values: what they hold is left to the emulator (device.h).
- * On the same line, so that lines stay what they are. */
+/* Appends EMU_UNWRITTEN for each local that a declaration leaves uninitialised (device.h), on the
+ * same line, to keep line numbers. */
 static void put_unwritten(struct translation *translation, const char *line) {
     const char *const first = isspace((unsigned char)*line) ? skip_type(skip_blanks(line)) : NULL;
     const char *name;
@@ -191,7 +191,7 @@ static void put_unwritten(struct translation *translation, const char *line) {
     }
 }
 
-/* How long a line is without a comment and the blanks at its end. */
+/* Length of a line without comments and trailing blanks. */
 static size_t code_length(const char *line, size_t length) {
     for (size_t i = 0; i + 1 < length; i++)
         if (line[i] == '/' && (line[i + 1] == '*' || line[i + 1] == '/'))
@@ -201,8 +201,8 @@ static size_t code_length(const char *line, size_t length) {
     return length;
 }
 
-/* Whether a line begins a type's members or, of those, ends them. A function's line, too, begins
- * with what it returns, but has a parenthesis ahead of the brace. */
+/* Tracks whether lines are a type's members. A line that begins a function may also begin with a
+ * struct type, but has a parenthesis before the brace. */
 static void follow_types(struct translation *translation, const char *line, size_t length) {
     const char *at = skip_blanks(line);
     size_t code = code_length(line, length);
@@ -215,7 +215,7 @@ static void follow_types(struct translation *translation, const char *line, size
     }
 }
 
-/* A line as it is, and what its locals begin with. */
+/* Copies a line and marks its uninitialised locals. */
 static void put_line(struct translation *translation, const char *line, size_t length) {
     const char *const end = memchr(line, ';', length);
     const size_t statement = end ? (size_t)(end - line) + 1 : length;
@@ -248,7 +248,7 @@ static int translate_line(struct translation *translation, const char *line, siz
     return 0;
 }
 
-/* What stands between the parentheses after the first `word`, which ends in the opening one. */
+/* The text in the parentheses after the first `word`, which ends in the opening one. */
 static const char *find_list(const char *source, const char *word, size_t *length) {
     const char *at = strstr(source, word);
     if (!at)
@@ -264,7 +264,7 @@ static const char *find_list(const char *source, const char *word, size_t *lengt
     return depth == 0 ? at : NULL;
 }
 
-/* What __cluster_dims__ says, for the driver. */
+/* Exports the values of __cluster_dims__ for the driver. */
 static void put_cluster(struct translation *translation, const char *source) {
     size_t length = 0;
     const char *at = find_list(source, "__cluster_dims__(", &length);
@@ -275,7 +275,8 @@ static void put_cluster(struct translation *translation, const char *source) {
               (int)length, at);
 }
 
-/* Calls the kernel with its parameters, each through a pointer as cuLaunchKernel gives them. */
+/* Defines the entry function, which calls the kernel with the parameters that cuLaunchKernel passes
+ * by pointer. */
 static int put_entry(struct translation *translation, const char *source) {
     size_t length = 0;
     const char *at = find_list(source, "KERNEL_NAME(", &length);
@@ -291,7 +292,7 @@ static int put_entry(struct translation *translation, const char *source) {
         const char *stop = memchr(at, ',', (size_t)(end - at));
         if (!stop)
             stop = end;
-        const char *name = stop; /* the parameter's own name is the last word: drop it */
+        const char *name = stop; /* drop the last word, the parameter's name */
         while (name > at && isspace((unsigned char)name[-1]))
             name--;
         while (name > at && (isalnum((unsigned char)name[-1]) || name[-1] == '_'))

@@ -9,7 +9,7 @@
 
 enum {
     DRIVER_VERSION = 13000,
-    DEFAULT_MULTIPROCESSORS = 2, /* so that a persistent kernel goes round */
+    DEFAULT_MULTIPROCESSORS = 2, /* so that a persistent kernel runs several items per block */
 };
 
 pthread_mutex_t emu_driver_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -20,7 +20,7 @@ static const struct emu_variable devices = {"SMELT_EMU_DEVICES", MOST_DEVICES};
 static const struct emu_variable multiprocessors = {"SMELT_EMU_MULTIPROCESSORS",
                                                     1024}; /* more than any GPU has */
 
-/* 0: the environment does not set it, -1: its text is not a legal number. */
+/* 0: unset; -1: not a legal number. */
 static int read_variable(const struct emu_variable *variable) {
     const char *text = secure_getenv(variable->name);
     int number = 0;
@@ -30,7 +30,7 @@ static int read_variable(const struct emu_variable *variable) {
         if (*digit < '0' || *digit > '9')
             return -1;
         number = number * 10 + *digit - '0';
-        if (number > variable->most)
+        if (number > variable->max)
             return -1;
     }
     return number > 0 ? number : -1;
@@ -61,7 +61,7 @@ void emu_default_settings(void) {
         settings->seconds = 60;
 }
 
-/* ---- what they are --------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 static bool is_device(CUdevice device) {
     return device >= 0 && device < emu_device_count();

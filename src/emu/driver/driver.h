@@ -31,12 +31,12 @@ enum { MOST_DEVICES = 8 };
 /* A number that the environment sets. */
 struct emu_variable {
     const char *name;
-    int most; /* legal: 1 to this, or unset */
+    int max; /* legal: 1 to this, or unset */
 };
 /* The first variable whose text is not a legal number, or NULL. */
 const struct emu_variable *emu_bad_variable(void);
 int emu_device_count(void);
-/* Fills in what the settings leave open. */
+/* Sets defaults for settings that are 0. */
 void emu_default_settings(void);
 
 /* ---- contexts (context.c) -------------------------------------------------------------------- */
@@ -52,10 +52,10 @@ CUdevice emu_device_current(void);
 
 /* ---- streams (stream.c) ---------------------------------------------------------------------- */
 
-/* The stream that a handle names in the current context; NULL: it belongs to another context, or
- * does not exist. */
+/* The stream of a handle in the current context; NULL: it belongs to another context or does not
+ * exist. */
 const void *emu_stream_find(CUstream stream);
-/* Likewise for an existing stream of any context. `device`: the device of a predefined stream, such
+/* The same for an existing stream of any context. `device`: the device of a predefined stream, such
  * as CU_STREAM_LEGACY. */
 const void *emu_stream_of(CUstream stream, CUdevice device);
 
@@ -64,16 +64,16 @@ const void *emu_stream_of(CUstream stream, CUdevice device);
 struct CUmod_st { /* a function handle is its module's */
     CUcontext context;
     void *library;
-    int memory; /* the file the object lies in */
+    int memory; /* the memory file that holds the object */
     struct kernel kernel;
     const char *name;
-    unsigned cluster[3];     /* of __cluster_dims__; 0: the kernel does not say */
+    unsigned cluster[3];     /* from __cluster_dims__; 0: not given */
     unsigned dynamic_shared; /* bytes a launch may ask for */
 };
 
 /* ---- errors (error.c) ------------------------------------------------------------------------ */
 
-/* How the last launch was refused, with a report; CUDA_SUCCESS: it was not. */
+/* The error of the last launch if it was refused with a report, else CUDA_SUCCESS. */
 void emu_note_refusal(CUresult result);
 
 #endif

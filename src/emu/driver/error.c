@@ -36,7 +36,7 @@ EMU_EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
         snprintf(
             error_text, sizeof error_text,
             "the emulator: the environment variable %s is \"%.200s\"; legal: 1 to %d, or unset",
-            bad->name, secure_getenv(bad->name), bad->most);
+            bad->name, secure_getenv(bad->name), bad->max);
         *text = error_text;
         return CUDA_SUCCESS;
     }

@@ -14,8 +14,8 @@ enum { /* of cuda.h, beside those the library uses */
        LAUNCH_ATTRIBUTE_PRIORITY = 8
 };
 
-/* What the launch says, else the kernel; both must agree (CUDA C Programming Guide, "Thread Block
- * Clusters"). */
+/* The launch's cluster size, else the kernel's; if both are given they must agree (CUDA C
+ * Programming Guide, "Thread Block Clusters"). */
 static CUresult read_cluster(const struct CUmod_st *module, const unsigned *asked) {
     memcpy(emu.cluster, module->cluster, sizeof emu.cluster);
     if (!asked)
@@ -53,22 +53,21 @@ static CUresult read_attributes(const struct CUmod_st *module, const CUlaunchCon
     return read_cluster(module, cluster);
 }
 
-static CUresult refuse(CUresult result, const char *what, unsigned value, unsigned most) {
+static CUresult refuse(CUresult result, const char *what, unsigned value, unsigned max) {
     emu_reports_begin();
-    emu_report(EMU_ILLEGAL, 0, 0, "a launch with %u %s: at most %u are possible", value, what,
-               most);
+    emu_report(EMU_ILLEGAL, 0, 0, "a launch with %u %s: at most %u are possible", value, what, max);
     emu_reports_end();
     return result;
 }
 
-/* A launch that a driver does not begin. */
+/* Refuses launches that a driver refuses. */
 static CUresult check_launch(const struct CUmod_st *module, const CUlaunchConfig *config) {
     const CUresult result = read_attributes(module, config);
     const unsigned blocks = emu.cluster[0] * emu.cluster[1] * emu.cluster[2];
     if (result)
         return result;
     if (blocks > MAX_CLUSTER)
-        return refuse(ERROR_INVALID_CLUSTER_SIZE, "blocks a cluster", blocks, MAX_CLUSTER);
+        return refuse(ERROR_INVALID_CLUSTER_SIZE, "blocks per cluster", blocks, MAX_CLUSTER);
     if (config->sharedMemBytes > module->dynamic_shared)
         return refuse(ERROR_INVALID_VALUE, "bytes of dynamic shared memory", config->sharedMemBytes,
                       module->dynamic_shared);
@@ -97,7 +96,7 @@ EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fu
     emu.shared_bytes = config->sharedMemBytes;
     emu.stream = stream;
     emu.device = context->device;
-    if (module->kernel.region_count == 0) { /* no map in the text: all of it is one region */
+    if (module->kernel.region_count == 0) { /* no map in the text: one region */
         struct region *region = &module->kernel.regions[0];
         snprintf(region->name, sizeof region->name, "shared memory");
         region->offset = 0;

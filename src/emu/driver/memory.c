@@ -28,8 +28,8 @@ EMU_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
     return freed ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
 }
 
-/* Whether device memory has these bytes; `written` by the host, which waits for the default stream.
- */
+/* Whether the bytes are device memory. Waits for the default stream, as a copy does. `written`: the
+ * host writes them. */
 static bool touch(CUdeviceptr pointer, size_t bytes, bool written) {
     pthread_mutex_lock(&emu_driver_lock);
     emu_chain_synchronize(emu_stream_of(NULL, emu_device_current()));
@@ -51,9 +51,9 @@ EMU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t byt
 
 EMU_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
     pthread_mutex_lock(&emu_driver_lock);
-    const bool over = emu_chain_check_ended();
+    const bool complete = emu_chain_check_ended();
     pthread_mutex_unlock(&emu_driver_lock);
-    if (!over)
+    if (!complete)
         return ERROR_LAUNCH_FAILED;
     if (!touch(from, bytes, false))
         return ERROR_INVALID_VALUE;
@@ -68,8 +68,8 @@ EMU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size
     return CUDA_SUCCESS;
 }
 
-/* A fill that belongs to a stream: after its launches so far, before those to come, which overlap
- * none of these. */
+/* A fill in stream order: after the stream's earlier launches and before its later ones, which do
+ * not overlap with it. */
 static CUresult fill(CUdeviceptr pointer, size_t bytes, CUstream handle) {
     CUresult result = CUDA_SUCCESS;
     if (!emu_context_current())
@@ -101,7 +101,7 @@ EMU_EXPORT CUresult cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, si
     return result;
 }
 
-/* `words`: of four bytes, to a multiple of four. */
+/* The address must be a multiple of 4. */
 EMU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t words,
                                      CUstream stream) {
     if (pointer % sizeof value != 0 || words > SIZE_MAX / sizeof value)
@@ -117,7 +117,7 @@ EMU_EXPORT CUresult cuTensorMapEncodeTiled(void *map, int type, unsigned rank, v
                                            const uint32_t *box, const uint32_t *element_strides,
                                            int interleave, int swizzle, int promotion, int fill) {
     char why[256];
-    if (!emu_context_current()) /* as a driver for CUDA 13 has it, though no device takes part */
+    if (!emu_context_current()) /* as in CUDA 13's driver, although no device is used */
         return CUDA_ERROR_INVALID_CONTEXT;
     if (emu_tensor_map_encode(map, type, rank, (u64)(uintptr_t)address, dimensions, strides, box,
                               element_strides, interleave, swizzle, promotion, fill, why,

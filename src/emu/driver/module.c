@@ -1,4 +1,4 @@
-/* The driver's modules: a shared object, with the one kernel that it has. */
+/* The driver's modules: each is a shared object with one kernel. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdatomic.h>
@@ -14,9 +14,9 @@
 
 enum { FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14 };
 
-/* Of dynamic shared memory, without asking for more (CUDA C Programming Guide, "Technical
+/* Dynamic shared memory available without cuFuncSetAttribute (CUDA C Programming Guide, "Technical
  * Specifications per Compute Capability"). */
-enum { SHARED_UNASKED = 48 * 1024 };
+enum { DEFAULT_SHARED = 48 * 1024 };
 
 /* "QUERY 0 73728;LATENT 73728 131072;" */
 static void read_map(struct kernel *kernel, const char *map) {
@@ -29,7 +29,7 @@ static void read_map(struct kernel *kernel, const char *map) {
     }
 }
 
-/* From the object's first byte to the end of its last segment. */
+/* Bytes from the object's base to the end of its last segment. */
 static size_t loaded_bytes(const u8 *image) {
     const ElfW(Ehdr) *header = (const void *)image;
     const ElfW(Phdr) *segments = (const void *)(image + header->e_phoff);
@@ -48,7 +48,7 @@ static CUresult describe_kernel(struct CUmod_st *module) {
     const char *map = dlsym(module->library, "emu_map");
     const unsigned *cluster = dlsym(module->library, "emu_cluster_dims");
     module->name = dlsym(module->library, "emu_name");
-    module->dynamic_shared = SHARED_UNASKED;
+    module->dynamic_shared = DEFAULT_SHARED;
     for (int i = 0; i < 3 && cluster; i++)
         module->cluster[i] = cluster[i] ? cluster[i] : 1;
     if (!entry || !map || !module->name || !dladdr(entry, &where))
@@ -61,7 +61,7 @@ static CUresult describe_kernel(struct CUmod_st *module) {
     return CUDA_SUCCESS;
 }
 
-/* Of an ELF file as linkers write it: the section headers stand last. */
+/* Size of an ELF file; linkers write the section headers last. */
 static size_t object_bytes(const unsigned char *image) {
     struct {
         unsigned char identification[16];
@@ -124,7 +124,7 @@ EMU_EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, c
     return strcmp(name, module->name) == 0 ? CUDA_SUCCESS : ERROR_NOT_FOUND;
 }
 
-static unsigned most_shared(void) {
+static unsigned max_shared(void) {
     const int capability = emu.settings.major * 10 + emu.settings.minor;
     const unsigned kilobytes = capability < 80                        ? 64
                                : capability == 80 || capability == 87 ? 163
@@ -139,7 +139,7 @@ EMU_EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int v
     if (attribute == FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
         return value == 0 || value == 1 ? CUDA_SUCCESS : ERROR_INVALID_VALUE;
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
-        (unsigned)value > most_shared())
+        (unsigned)value > max_shared())
         return ERROR_INVALID_VALUE;
     module->dynamic_shared = (unsigned)value;
     return CUDA_SUCCESS;

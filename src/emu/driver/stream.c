@@ -1,4 +1,4 @@
-/* The driver's streams and events, which are always done. */
+/* The driver's streams and events, whose work is always complete. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -9,22 +9,22 @@
 
 struct CUstream_st {
     CUcontext context;
-    bool blocking; /* runs in turn with the default stream */
+    bool blocking; /* synchronises with the default stream */
     struct CUstream_st *next;
 };
 
 struct CUevent_st {
     CUcontext context;
-    const void *stream; /* that it was recorded on; NULL: on none */
+    const void *stream; /* that recorded it; NULL: none */
     struct timespec time;
 };
 
-/* Handles that cuda.h gives streams of the current context: CU_STREAM_LEGACY, which NULL is, too,
- * and CU_STREAM_PER_THREAD. */
+/* Predefined handles of cuda.h: CU_STREAM_LEGACY (also NULL) and CU_STREAM_PER_THREAD, in the
+ * current context. */
 enum { LEGACY = 1, PER_THREAD = 2 };
 static char named[MOST_DEVICES][PER_THREAD + 1];
 
-static struct CUstream_st *streams; /* those that exist */
+static struct CUstream_st *streams; /* all existing streams */
 
 const void *emu_stream_of(CUstream stream, CUdevice device) {
     const uintptr_t handle = (uintptr_t)(void *)stream;

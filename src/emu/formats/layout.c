@@ -6,10 +6,10 @@
 #include <string.h>
 
 enum {
-    PIECE = 16,       /* bytes: what a swizzle moves as a whole, and a row of a core matrix */
+    PIECE = 16,       /* bytes: unit of a swizzle, and a row of a core matrix */
     CORE_ROWS = 8,    /* rows of a core matrix; k extent of a transposed one */
     DEPTH_BYTES = 32, /* k extent of a wgmma in bytes */
-    ROW_BITS = 7,     /* log2 of the bytes after which a swizzle's exclusive-or changes */
+    ROW_BITS = 7,     /* log2 of the bytes after which a swizzle's XOR changes */
 };
 
 uint32_t emu_swizzle(uint32_t address, int span) {
@@ -67,8 +67,8 @@ static uint32_t operand_offset(const struct emu_operand *operand, uint32_t row, 
     return byte / span * leading + byte % span + k % CORE_ROWS * span + k / CORE_ROWS * stride;
 }
 
-/* A swizzle's pattern lies at fixed addresses, wherever the operand begins; a base offset moves the
- * pattern up by so many times 128 bytes. */
+/* A swizzle's pattern is fixed to addresses, not to the operand's start; a base offset shifts it by
+ * that many times 128 bytes. */
 uint32_t emu_operand_element(const struct emu_operand *operand, int row, int k) {
     uint32_t moved = (uint32_t)operand->base_offset << ROW_BITS;
     uint32_t address = operand->address + operand_offset(operand, (uint32_t)row, (uint32_t)k);
@@ -78,7 +78,7 @@ uint32_t emu_operand_element(const struct emu_operand *operand, int row, int k) 
 int emu_operand_pieces(const struct emu_operand *operand, int first, int count,
                        struct emu_piece *pieces) {
     int number = 0, depth = DEPTH_BYTES / operand->element_bytes;
-    /* A piece holds neighbours along k, or, transposed, along the rows. */
+    /* A piece is contiguous along k or, if transposed, along the rows. */
     int piece = PIECE / operand->element_bytes;
     int row_step = operand->transposed ? piece : 1, k_step = operand->transposed ? 1 : piece;
     for (int row = first; row < first + count; row += row_step)
@@ -152,7 +152,7 @@ enum {
     TYPES = 13,
     LARGEST_BOX = 256,
     LARGEST_STEP = 8,
-    LARGEST_BOX_BYTES = 227 * 1024, /* of shared memory; the driver took 128 KB and not 256 */
+    LARGEST_BOX_BYTES = 227 * 1024, /* of shared memory; the driver accepts 128 KB but not 256 */
     SWIZZLES = 4,
     PROMOTIONS = 4,
 };
@@ -163,7 +163,7 @@ static const uint64_t largest_dimension = UINT64_C(1) << 32, stride_limit = UINT
  * FLOAT16, FLOAT32, FLOAT64, BFLOAT16, FLOAT32_FTZ, TFLOAT32, TFLOAT32_FTZ. */
 static const uint8_t type_bytes[TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
 
-/* Sets `why` and is false. */
+/* Sets `why` and returns false. */
 __attribute__((format(printf, 3, 4))) static bool refuse(char *why, size_t size, const char *format,
                                                          ...) {
     va_list arguments;
@@ -214,8 +214,8 @@ static uint32_t row_bytes(const struct emu_tensor_map *map) {
     return (uint32_t)map->box[0] * map->element_bytes;
 }
 
-/* From one row of a box to the next in shared memory: rows narrower than the swizzle leave gaps,
- * which are not written. */
+/* Distance of rows of a box in shared memory: rows narrower than the swizzle leave gaps, which are
+ * not written. */
 static uint32_t row_pitch(const struct emu_tensor_map *map) {
     return map->swizzle ? map->swizzle : row_bytes(map);
 }
@@ -264,7 +264,7 @@ const struct emu_tensor_map *emu_tensor_map_at(const void *opaque) {
     return map->magic == EMU_TENSOR_MAGIC ? map : NULL;
 }
 
-/* Elements a box takes along a dimension. */
+/* Elements of a box along a dimension. */
 static uint32_t box_count(const struct emu_tensor_map *map, int dimension) {
     return ((uint32_t)map->box[dimension] + map->steps[dimension] - 1) / map->steps[dimension];
 }
@@ -281,7 +281,7 @@ uint32_t emu_tensor_box_extent(const struct emu_tensor_map *map) {
 }
 
 uint32_t emu_tensor_box_alignment(const struct emu_tensor_map *map) {
-    (void)map; /* the same for all that are not interleaved */
+    (void)map; /* the same for all layouts without interleaving */
     return 128;
 }
 
@@ -294,8 +294,8 @@ const char *emu_tensor_problem(const struct emu_tensor_map *map, const int32_t *
     return NULL;
 }
 
-/* One row of a box, in pieces that lie wholly inside or outside the tensor. `global`: address of
- * coordinate 0 of this row; 0: the row is outside. */
+/* Visits one row of a box in pieces that are entirely inside or outside the tensor. `global`:
+ * address of coordinate 0 of this row; 0: the row is outside. */
 static void walk_row(const struct emu_tensor_map *map, int64_t coordinate, uint64_t global,
                      uint32_t shared,
                      void (*visit)(void *context, const struct emu_tensor_piece *piece),
@@ -308,7 +308,7 @@ static void walk_row(const struct emu_tensor_map *map, int64_t coordinate, uint6
         while (done < PIECE) {
             int64_t byte = first + at + done;
             bool inside = global && byte >= 0 && byte < end;
-            /* The next byte that may differ. */
+            /* The next byte that may be on the other side of an edge. */
             int64_t edge = inside ? end : global && byte < 0 ? 0 : byte + PIECE;
             uint32_t bytes = PIECE - done;
             if (edge - byte < bytes)

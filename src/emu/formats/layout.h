@@ -1,6 +1,6 @@
 /*
- * Where things lie: wgmma's operands in shared memory, ldmatrix and stmatrix's elements, tensor
- * maps' boxes. Pure functions; nothing here touches memory but what it is given.
+ * Memory layouts: wgmma's operands in shared memory, the elements of ldmatrix and stmatrix, boxes
+ * of tensor maps. Pure functions that access only their arguments.
  *
  * A swizzle is named by its span in bytes: 32, 64 or 128; 0: none.
  */
@@ -11,34 +11,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The address a swizzle sends `address` to, and back: an involution that exchanges 16-byte pieces
- * within each `span` bytes by the address's own bits: bits 4.. ^= bits 7.. (1, 2 or 3 of them).
- * The pattern repeats every 8 * span bytes. */
+/* The swizzled address; the function is its own inverse. Exchanges 16-byte pieces within each
+ * `span` bytes by XOR of address bits 4.. with bits 7.. (1, 2 or 3 of them). The pattern repeats
+ * every 8 * span bytes. */
 uint32_t emu_swizzle(uint32_t address, int span);
 
 /* ---- wgmma's operands (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout") ----
  */
 
-/* A or B in shared memory. "Rows" are A's rows (m) or B's columns (n): what is not k. */
+/* A or B in shared memory. "Rows" are A's rows (m) or B's columns (n), the dimension
+ * other than k. */
 struct emu_operand {
     uint32_t address; /* 32-bit shared address of the first element, below 2^18 */
     uint32_t leading; /* leading dimension byte offset */
     uint32_t stride;  /* stride dimension byte offset */
-    int base_offset;  /* 0..7, in units of a swizzle pattern's eighth */
+    int base_offset;  /* 0..7, in eighths of a swizzle pattern */
     int swizzle;      /* 0, 32, 64, 128 */
     bool transposed;  /* rows are contiguous ("MN-major"), not k */
     int element_bytes;
     int rows;      /* 64 for A, N for B */
-    bool reserved; /* bits of the descriptor that must be zero are not */
+    bool reserved; /* reserved bits of the descriptor are set */
 };
 
 void emu_operand_decode(struct emu_operand *operand, uint64_t descriptor, int rows, bool transposed,
                         int element_bytes);
 
-/* What the instruction does not take about this operand, in words; NULL: nothing. */
+/* Why the instruction rejects this operand; NULL: it does not. */
 const char *emu_operand_problem(const struct emu_operand *operand);
 
-/* Shared address of element (row, k); all its bytes lie there. */
+/* Shared address of element (row, k). */
 uint32_t emu_operand_element(const struct emu_operand *operand, int row, int k);
 
 /* A run of bytes that the instruction reads. */
@@ -48,21 +49,21 @@ struct emu_piece {
 };
 enum { EMU_OPERAND_PIECES = 512 }; /* of 256 rows at most */
 
-/* The 16-byte pieces that hold rows `first` .. `first` + `count` - 1; returns their number. `first`
- * and `count` are multiples of 8. */
+/* The 16-byte pieces that hold rows `first` to `first` + `count` - 1 (multiples of 8); returns
+ * their number. */
 int emu_operand_pieces(const struct emu_operand *operand, int first, int count,
                        struct emu_piece *pieces);
 
-/* Rows `first` .. `first` + `count` - 1 as rows[i] = the 32 bytes of their k elements in order.
- * memory[0] is the byte at shared address `base`; the pieces lie within what it points to. */
+/* Loads rows `first` to `first` + `count` - 1: rows[i] gets the 32 bytes of its k elements in
+ * order. memory[0] is the byte at shared address `base`. */
 void emu_operand_load(const struct emu_operand *operand, int first, int count,
                       const uint8_t *memory, uint32_t base, uint8_t (*rows)[32]);
 
 /* ---- ldmatrix, stmatrix (b16 elements) ---- */
 
-/* `count` 8 x 8 matrices (1, 2, 4): rows[8 * i + j] points to the 16 bytes of row j of matrix i,
- * the address lane 8 * i + j gave; registers[lane][i] holds lane's two elements of matrix i: row
- * lane / 4, columns 2 * (lane % 4) and the next, of the matrix or of its transpose. */
+/* `count` 8 x 8 matrices (1, 2, 4). rows[8 * i + j] points to the 16 bytes of row j of matrix i,
+ * whose address lane 8 * i + j supplies. registers[lane][i] holds the lane's two elements of matrix
+ * i (or of its transpose): row lane / 4, columns 2 * (lane % 4) and the next. */
 void emu_ldmatrix(uint32_t *const *registers, const uint8_t *const *rows, int count,
                   bool transposed);
 void emu_stmatrix(uint8_t *const *rows, const uint32_t *const *registers, int count,
@@ -72,7 +73,7 @@ void emu_stmatrix(uint8_t *const *rows, const uint32_t *const *registers, int co
 
 enum { EMU_TENSOR_RANK = 5, EMU_TENSOR_MAGIC = 0x736d746d, EMU_TENSOR_BYTES = 128 };
 
-/* What stands in the 128 opaque bytes of a CUtensorMap. Dimension 0 is the contiguous one. */
+/* The content of a CUtensorMap's 128 opaque bytes. Dimension 0 is the contiguous one. */
 struct emu_tensor_map {
     uint32_t magic;
     uint8_t rank;
@@ -86,38 +87,38 @@ struct emu_tensor_map {
     uint8_t steps[EMU_TENSOR_RANK]; /* traversal strides, "elementStrides" */
 };
 
-/* cuTensorMapEncodeTiled, its arguments in its order: false when a rule of its documentation is
- * broken, or what is asked is not emulated (interleaving, a fill of NaN), and `why` says which.
- * `map` is EMU_TENSOR_BYTES long and is filled only on success. `strides` is not read for rank 1.
- */
+/* cuTensorMapEncodeTiled, with its arguments in its order. False, with the reason in `why`, when
+ * the arguments violate its documentation or need a feature that is not emulated (interleaving, NaN
+ * fill). `map` has EMU_TENSOR_BYTES and is filled on success only. `strides` is not read for rank
+ * 1. */
 bool emu_tensor_map_encode(void *map, int type, uint32_t rank, uint64_t address,
                            const uint64_t *dimensions, const uint64_t *strides, const uint32_t *box,
                            const uint32_t *element_strides, int interleave, int swizzle,
                            int promotion, int fill, char *why, size_t why_size);
 
-/* NULL: no tensor map is there. */
+/* NULL: not a tensor map. */
 const struct emu_tensor_map *emu_tensor_map_at(const void *opaque);
 
 /* Bytes of a box: what a load's mbarrier transaction counts. */
 uint32_t emu_tensor_box_bytes(const struct emu_tensor_map *map);
-/* From a box's shared address to its end: more than its bytes where its rows are narrower than the
- * swizzle's span, since each begins a new span; the gaps are left alone. */
+/* Bytes from a box's first to its last shared address: more than its own bytes if its rows are
+ * narrower than the swizzle's span, since each row begins a new span; the gaps are left alone. */
 uint32_t emu_tensor_box_extent(const struct emu_tensor_map *map);
 /* Alignment in bytes that a box's shared address must have: 128. */
 uint32_t emu_tensor_box_alignment(const struct emu_tensor_map *map);
 
-/* What the instruction does not take about a box's place, in words; NULL: nothing. */
+/* Why the instruction rejects a box's coordinates or address; NULL: it does not. */
 const char *emu_tensor_problem(const struct emu_tensor_map *map, const int32_t *coordinates,
                                uint32_t shared);
 
 struct emu_tensor_piece {
-    uint64_t global; /* 0: outside the tensor: zero on a load, nothing on a store */
+    uint64_t global; /* 0: outside the tensor: loads read 0, stores are dropped */
     uint32_t shared; /* address, swizzled */
     uint32_t bytes;  /* at most 16, within one aligned 16 bytes of shared memory */
 };
 
-/* Walks the box whose first element has these coordinates (dimension 0 first; outside the tensor is
- * legal) and whose shared address is `shared`; every byte of the box comes once, row by row. */
+/* Visits every byte of a box once, row by row. The coordinates of its first element, dimension 0
+ * first, may be outside the tensor; its shared address is `shared`. */
 void emu_tensor_walk(const struct emu_tensor_map *map, const int32_t *coordinates, uint32_t shared,
                      void (*visit)(void *context, const struct emu_tensor_piece *piece),
                      void *context);

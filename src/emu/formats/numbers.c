@@ -1,18 +1,17 @@
 /*
- * How the tensor cores add, as H200s were seen to do it and bit for bit (tests/emu/micro; the same
- * model for H100: Xie et al., "MMA-Sim", arXiv 2511.10909, 2025, and Khattak and Mikaitis,
- * "Accurate Models of NVIDIA Tensor Cores", arXiv 2512.07004, 2025). One instruction forms, for
- * each element of d, one fused sum of d and all its products, 16 of bf16 or 32 of e4m3:
- *   1. every product is exact: two significands multiplied, not normalised, the exponents added;
- *      subnormal operands count with the smallest exponent;
- *   2. all terms are aligned to the largest exponent among those that are not zero, but no less
- *      than -133, and cut off (towards zero) below a number of fraction bits: 25 for bf16, 13 for
- *      e4m3;
+ * How tensor cores add, bit for bit as observed on H200s (tests/emu/micro; the same model for H100:
+ * Xie et al., "MMA-Sim", arXiv 2511.10909, 2025, and Khattak and Mikaitis, "Accurate Models of
+ * NVIDIA Tensor Cores", arXiv 2512.07004, 2025). For each element of d, one instruction computes
+ * one fused sum of d and all its products, 16 of bf16 or 32 of e4m3:
+ *   1. every product is exact: the significands are multiplied without normalisation, the exponents
+ *      added; subnormal operands have the smallest exponent;
+ *   2. all terms are aligned to the largest exponent among the nonzero ones, but at least -133, and
+ *      truncated (towards zero) to a number of fraction bits: 25 for bf16, 13 for e4m3;
  *   3. they are added exactly, so that their order does not matter;
- *   4. the sum is cut off to fp32, subnormals included; for e4m3 to 13 fraction bits of it.
- * A zero is +0 whatever its terms were, a NaN 0x7fffffff; beyond the largest float comes infinity.
- * (Ampere and Ada add 8 products at a time with 24 fraction bits; that is not modelled: the sums of
- * the `mma` kernels are checked as a Hopper GPU forms them, for every architecture.)
+ *   4. the sum is truncated to fp32, subnormals included; for e4m3 to 13 fraction bits.
+ * A zero is +0 whatever its terms were; a NaN is 0x7fffffff; above the largest float the result is
+ * infinity. (Ampere and Ada add 8 products at a time with 24 fraction bits. That is not modelled:
+ * the `mma` kernels are checked with Hopper's sums on every architecture.)
  */
 #include "emu/formats/numbers.h"
 
@@ -25,7 +24,7 @@ enum {
     BF16_FRACTION = 7,
     E4M3_FRACTION = 3,
     E4M3_BIAS = 7,
-    LOWEST_ALIGNMENT = -133, /* the exponent of bf16's least subnormal */
+    LOWEST_ALIGNMENT = -133, /* the exponent of bf16's smallest subnormal */
     WARP = 32,
     MAX_DEPTH = 32,
 };
@@ -80,8 +79,7 @@ uint8_t emu_e4m3_from_float(float value) {
     int exponent = magnitude > 0 ? ilogbf(magnitude) : 1 - E4M3_BIAS;
     if (exponent < 1 - E4M3_BIAS)
         exponent = 1 - E4M3_BIAS;
-    /* In units of the last place; 16 carries into the exponent by itself, as does 8 of a subnormal.
-     */
+    /* In units in the last place; 16, or 8 of a subnormal, carries into the exponent. */
     int units = (int)rintf(ldexpf(magnitude, E4M3_FRACTION - exponent));
     int code = ((exponent + E4M3_BIAS - 1) << E4M3_FRACTION) + units;
     return sign | (uint8_t)(code > 0x7e ? 0x7e : code);
@@ -165,7 +163,7 @@ static const struct format formats[] = {
     [EMU_E4M3] = {32, 2 * E4M3_FRACTION, 13, 13},
 };
 
-/* What infinities and NaNs among the terms make of the sum; 0: there are none. */
+/* The sum if infinities or NaNs are among the terms; 0: there are none. */
 static uint32_t special_sum(int depth, const struct number *a, const struct number *b,
                             struct number c) {
     bool infinite[2] = {false, false};
@@ -187,13 +185,13 @@ static uint32_t special_sum(int depth, const struct number *a, const struct numb
     return infinite[0] ? infinity_bits : infinite[1] ? infinity_bits | 0x80000000 : 0;
 }
 
-/* `significand` * 2^`shift`, cut off. */
+/* `significand` * 2^`shift`, truncated. */
 static int64_t aligned(int64_t significand, int shift) {
     return shift >= 0 ? significand << shift : shift > -63 ? significand >> -shift : 0;
 }
 
-/* sum * 2^exponent cut off to a float with so many fraction bits. */
-static uint32_t cut_off(int64_t sum, int exponent, int fraction_bits) {
+/* sum * 2^exponent, truncated to a float with `fraction_bits`. */
+static uint32_t truncate_sum(int64_t sum, int exponent, int fraction_bits) {
     if (sum == 0)
         return 0;
     uint32_t sign = sum < 0 ? 0x80000000 : 0;
@@ -234,24 +232,24 @@ static uint32_t fused_sum(const struct format *format, const struct number *a,
         int64_t term = product ? aligned(product, shift) : 0;
         sum += a[k].negative != b[k].negative ? -term : term;
     }
-    return cut_off(sum, largest - format->aligned_fraction, format->result_fraction);
+    return truncate_sum(sum, largest - format->aligned_fraction, format->result_fraction);
 }
 
 /* ---- many sums of plain operands ---- */
 
-/* The same sums, several at a time in floats, where no exponent is near the ends of the range:
- * products and powers of two are exact then. fused_sum does the others. */
+/* The same sums, several at a time in floats, if no exponent is near the ends of the range:
+ * products and powers of two are then exact. fused_sum computes the others. */
 
 typedef float floats __attribute__((vector_size(16)));
 typedef int32_t ints __attribute__((vector_size(16)));
 typedef int16_t shorts __attribute__((vector_size(16)));
 
 enum {
-    CHUNK = 8, /* columns at a time: a vector of shorts, two of floats */
+    CHUNK = 8, /* columns at a time: one vector of shorts, two of floats */
     LANES = 4,
     PLAIN_EXPONENT = 45,    /* of an operand: at most this, either sign */
     PLAIN_ACCUMULATOR = 95, /* of d likewise; a product's is at most 91 */
-    ZERO_EXPONENT = -1000,  /* below all that count */
+    ZERO_EXPONENT = -1000,  /* below all others */
 };
 
 /* A row of A or a column of B. */
@@ -317,7 +315,7 @@ static void unpack_columns(enum emu_element element, const uint8_t (*b)[EMU_DEPT
     }
 }
 
-/* A row of d's exponents; false: one that is not plain. */
+/* Exponents of a row of d; false: some value is not plain. */
 static bool accumulator_exponents(const float *d, int16_t *exponents) {
     bool plain = true;
     for (int column = 0; column < CHUNK; column++) {
@@ -325,7 +323,7 @@ static bool accumulator_exponents(const float *d, int16_t *exponents) {
         int exponent = (int)(magnitude >> FLOAT_FRACTION) - FLOAT_BIAS;
         bool zero = magnitude == 0;
         plain &= zero | ((exponent <= PLAIN_ACCUMULATOR) & (exponent >= -PLAIN_ACCUMULATOR));
-        /* So low that nothing is lost, and the scale stays a float. */
+        /* low enough to lose nothing; the scale stays a float */
         exponents[column] = (int16_t)(zero ? -PLAIN_ACCUMULATOR : exponent);
     }
     return plain;
@@ -347,7 +345,8 @@ static void plain_sums(const struct format *format, const struct line *row,
         largest = larger(largest, row->exponents[k] + column_exponents);
     }
 
-    /* Terms times 2^(aligned_fraction - largest), cut off: below 2^27, sixteen below 2^31. */
+    /* Terms times 2^(aligned_fraction - largest), truncated: each is below 2^27, sixteen below
+     * 2^31. */
     float scale[CHUNK], last_place[CHUNK];
     for (int column = 0; column < CHUNK; column++) {
         int shift = format->aligned_fraction - largest[column];
@@ -442,9 +441,9 @@ void emu_wgmma_quarter(float *const *d, int columns, enum emu_element element, b
     }
 }
 
-/* A Hopper GPU has no e4m3 products but wgmma's: ptxas turns both operands into halves, which hold
- * e4m3 exactly, and the product into two of depth 16, of the even and the odd pairs of k. bf16
- * holds e4m3 exactly, too, and is summed as halves are. */
+/* Hopper multiplies e4m3 in wgmma only. For mma, ptxas converts both operands to fp16, which holds
+ * e4m3 exactly, and issues two products of depth 16, for the even and the odd pairs of k. bf16 also
+ * holds e4m3 exactly and is summed the same way. */
 static void even_or_odd_pairs(const uint8_t *from, int odd, uint8_t *to) {
     uint16_t halves[EMU_DEPTH_BYTES / 2];
     for (int i = 0; i < EMU_DEPTH_BYTES / 2; i++)

@@ -1,4 +1,4 @@
-/* Barriers of a block (bar.sync and its kin), of a cluster, and of part of a warp. */
+/* Barriers of a block (bar.sync, bar.arrive, bar.red), of a cluster, and of part of a warp. */
 #include "emu/instructions/barrier.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static bool waits(const struct thread *thread, const struct barrier *barrier) {
     return thread->wait == AT_BARRIER && thread->wait_object == barrier;
 }
 
-/* All have come: those who wait go on, knowing what every one of them did before. */
+/* All threads have arrived: wakes the waiting ones, which acquire what all of them released. */
 static void complete(struct barrier *barrier, bool wait, int result) {
     const u64 edition = emu_edition_new();
     if (wait)
@@ -35,9 +35,10 @@ static void complete(struct barrier *barrier, bool wait, int result) {
     }
 }
 
-/* The running thread comes to a barrier of `threads`; returns the reduction when it waits. */
-static int come(struct barrier *barrier, const char *name, int threads, bool wait,
-                enum reduction kind, bool predicate, site at) {
+/* The running thread arrives at a barrier of `threads` threads; returns the reduction if
+ * it waits. */
+static int arrive_at(struct barrier *barrier, const char *name, int threads, bool wait,
+                     enum reduction kind, bool predicate, site at) {
     struct thread *self = emu.self;
     emu_converge(name, at);
     if (!barrier->joined.clock)
@@ -48,8 +49,8 @@ static int come(struct barrier *barrier, const char *name, int threads, bool wai
         barrier->at = at;
     } else if (barrier->expected != threads || (wait && barrier->kind != (int)kind)) {
         emu_fatal(EMU_BARRIER, at, barrier->at,
-                  "%s comes to %s with %d threads {1}, where others came with %d {2}",
-                  emu_who(self), name, threads, barrier->expected);
+                  "%s arrives at %s with %d threads {1}, others arrived with %d {2}",
+                  emu_thread_name(self), name, threads, barrier->expected);
     }
     barrier->arrived++;
     barrier->predicates += predicate;
@@ -73,65 +74,65 @@ static int come(struct barrier *barrier, const char *name, int threads, bool wai
 
 static struct barrier *named(int id, int threads, site at) {
     if (id < 0 || id >= NAMED_BARRIERS)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: barrier %d; there are 0 to 15 {1}", emu_who(emu.self),
-                  id);
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: barrier %d; legal: 0 to 15 {1}",
+                  emu_thread_name(emu.self), id);
     if (threads <= 0 || threads % WARP != 0 || threads > emu.cta_threads)
         emu_fatal(EMU_ILLEGAL, at, 0,
                   "%s: barrier %d for %d threads, which is not a multiple of 32 up to the block's "
                   "%d {1}",
-                  emu_who(emu.self), id, threads, emu.cta_threads);
+                  emu_thread_name(emu.self), id, threads, emu.cta_threads);
     return &emu.self->cta->barriers[id];
 }
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 EMU_EXPORT void emu_syncthreads(void) {
-    come(&emu.self->cta->barriers[0], "__syncthreads", emu.cta_threads, true, NONE, false,
-         EMU_SITE);
+    arrive_at(&emu.self->cta->barriers[0], "__syncthreads", emu.cta_threads, true, NONE, false,
+              EMU_SITE);
 }
 
 EMU_EXPORT int emu_syncthreads_or(int predicate) {
-    return come(&emu.self->cta->barriers[0], "__syncthreads_or", emu.cta_threads, true, OR,
-                predicate != 0, EMU_SITE);
+    return arrive_at(&emu.self->cta->barriers[0], "__syncthreads_or", emu.cta_threads, true, OR,
+                     predicate != 0, EMU_SITE);
 }
 
 EMU_EXPORT int emu_syncthreads_and(int predicate) {
-    return come(&emu.self->cta->barriers[0], "__syncthreads_and", emu.cta_threads, true, AND,
-                predicate != 0, EMU_SITE);
+    return arrive_at(&emu.self->cta->barriers[0], "__syncthreads_and", emu.cta_threads, true, AND,
+                     predicate != 0, EMU_SITE);
 }
 
 EMU_EXPORT int emu_syncthreads_count(int predicate) {
-    return come(&emu.self->cta->barriers[0], "__syncthreads_count", emu.cta_threads, true, COUNT,
-                predicate != 0, EMU_SITE);
+    return arrive_at(&emu.self->cta->barriers[0], "__syncthreads_count", emu.cta_threads, true,
+                     COUNT, predicate != 0, EMU_SITE);
 }
 
 EMU_EXPORT void emu_barrier_sync(int id, int threads) {
     site at = EMU_SITE;
-    come(named(id, threads, at), "bar.sync", threads, true, NONE, false, at);
+    arrive_at(named(id, threads, at), "bar.sync", threads, true, NONE, false, at);
 }
 
 EMU_EXPORT void emu_barrier_arrive(int id, int threads) {
     site at = EMU_SITE;
-    come(named(id, threads, at), "bar.arrive", threads, false, NONE, false, at);
+    arrive_at(named(id, threads, at), "bar.arrive", threads, false, NONE, false, at);
 }
 
 EMU_EXPORT int emu_barrier_or(int id, int threads, int predicate) {
     site at = EMU_SITE;
-    return come(named(id, threads, at), "bar.red.or", threads, true, OR, predicate != 0, at);
+    return arrive_at(named(id, threads, at), "bar.red.or", threads, true, OR, predicate != 0, at);
 }
 
 /* ---- the cluster's --------------------------------------------------------------------------- */
 
-/* Complete when every thread that has not left the kernel has arrived (PTX ISA, "barrier.cluster":
- * all non-exited threads). */
-static void look_for_generation(void) {
+/* The cluster's barrier is complete when all threads that have not exited have arrived (PTX ISA,
+ * "barrier.cluster": all non-exited threads). */
+static void complete_generation_if_all_arrived(void) {
     struct barrier *barrier = &emu.cluster_barrier;
     barrier->expected = emu.live;
     if (barrier->arrived == 0 || barrier->arrived < barrier->expected)
         return;
     barrier->arrived = 0;
     barrier->generation++;
-    emu_clock_join(barrier->released, barrier->joined.clock); /* later ones know earlier ones */
+    emu_clock_join(barrier->released, barrier->joined.clock); /* includes earlier ones */
     barrier->edition = emu_edition_new();
     for (int i = 0; i < emu.thread_count; i++) {
         struct thread *thread = &emu.threads[i];
@@ -147,18 +148,19 @@ void emu_cluster_barrier_leave(void) {
     struct barrier *barrier = &emu.cluster_barrier;
     if (self->cluster_arrived && self->cluster_generation == barrier->generation)
         barrier->arrived--;
-    look_for_generation();
+    complete_generation_if_all_arrived();
 }
 
-/* arrive and wait are two instructions: what came in between is not waited for. The barrier counts
- * arrivals; a thread that waits must have arrived, and goes on when that generation is complete. */
+/* arrive and wait are two instructions: accesses between them are not ordered. A thread that waits
+ * must have arrived and continues when that generation is complete. */
 static void arrive_cluster(site at) {
     struct thread *self = emu.self;
     struct barrier *barrier = &emu.cluster_barrier;
     emu.statistics.instructions++;
     if (self->cluster_arrived)
         emu_fatal(EMU_BARRIER, at, 0,
-                  "%s arrives twice at the cluster's barrier without a wait {1}", emu_who(self));
+                  "%s arrives twice at the cluster's barrier without a wait {1}",
+                  emu_thread_name(self));
     self->cluster_arrived = true;
     if (!barrier->joined.clock) {
         barrier->joined.clock = emu_clock_new();
@@ -167,7 +169,7 @@ static void arrive_cluster(site at) {
     barrier->arrived++;
     self->cluster_generation = barrier->generation;
     emu_release(self, &barrier->joined);
-    look_for_generation();
+    complete_generation_if_all_arrived();
     emu_yield();
 }
 
@@ -182,7 +184,8 @@ EMU_EXPORT void emu_cluster_wait(void) {
     emu.statistics.instructions++;
     if (!self->cluster_arrived)
         emu_fatal(EMU_BARRIER, at, 0,
-                  "%s waits at the cluster's barrier without having arrived {1}", emu_who(self));
+                  "%s waits at the cluster's barrier without having arrived {1}",
+                  emu_thread_name(self));
     self->cluster_arrived = false;
     if (barrier->generation == self->cluster_generation)
         emu_block(AT_BARRIER, "barrier.cluster.wait", barrier, at);
@@ -200,8 +203,8 @@ EMU_EXPORT unsigned emu_cluster_rank(void) {
 EMU_EXPORT unsigned emu_cluster_address(unsigned address, unsigned rank) {
     site at = EMU_SITE;
     if (rank >= (unsigned)emu.ctas)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: block %u of a cluster of %d {1}", emu_who(emu.self),
-                  rank, emu.ctas);
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: block %u of a cluster of %d {1}",
+                  emu_thread_name(emu.self), rank, emu.ctas);
     return (address & ((1u << CLUSTER_SHIFT) - 1)) | (rank + 1) << CLUSTER_SHIFT;
 }
 

@@ -1,9 +1,8 @@
-/* What barriers leave to whoever runs a launch. */
+/* The cluster's barrier when a thread exits. */
 #ifndef SMELT_EMU_BARRIER_H
 #define SMELT_EMU_BARRIER_H
 
-/* The running thread has left the kernel: the cluster's barrier neither counts it nor waits for it
- * any more. */
+/* The running thread has exited: the cluster's barrier no longer counts it or waits for it. */
 void emu_cluster_barrier_leave(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Bulk copies, plain and by tensor map, and stores into the cluster (PTX ISA, "cp.async.bulk",
- * "cp.reduce.async.bulk", "cp.async.bulk.tensor", "st.async"). Loads count their bytes down on an
- * mbarrier; stores are waited for in groups. All but st.async work through the async proxy.
+ * "cp.reduce.async.bulk", "cp.async.bulk.tensor", "st.async"). Loads complete their bytes on an
+ * mbarrier; stores are waited for in groups. All but st.async use the async proxy.
  */
 #include "emu/instructions/bulk.h"
 
@@ -19,12 +19,12 @@
 
 enum { PIECE = 16, BOX_ALIGNMENT = 128 }; /* bytes */
 
-/* ---- what arrives in shared memory ----------------------------------------------------------- */
+/* ---- loads into shared memory ---------------------------------------------------------------- */
 
 struct part { /* of a load: `bytes` at an offset */
     u32 offset, bytes;
     const u8 *source; /* NULL: zeros */
-    u8 kept[PIECE];   /* the values themselves, when they came in registers */
+    u8 kept[PIECE];   /* the values, if they came in registers */
 };
 
 struct load {
@@ -53,20 +53,21 @@ static void load_effect(struct deferred *deferred) {
     struct mbarrier *barrier = load->barrier;
     i64 bytes = load->bytes;
     site at = deferred->at;
-    emu_give(load->parts);
-    emu_give(load);
+    emu_pool_free(load->parts);
+    emu_pool_free(load);
     emu_mbarrier_bytes(barrier, -bytes, at);
 }
 
-/* A load on its way to a barrier that `what` names; parts are added, then load_go. */
+/* Begins a load that completes on a barrier; then load_add its parts and load_go. `what` names the
+ * instruction. */
 static struct load *load_new(struct cta *cta, u32 barrier, const char *what, site at) {
-    struct load *load = emu_take(sizeof *load);
+    struct load *load = emu_pool_alloc(sizeof *load);
     load->barrier = emu_mbarrier_at(barrier, false, what, at);
     if (load->barrier->cta != cta)
         emu_fatal(EMU_ILLEGAL, at, 0,
-                  "%s: %s into block %d of the cluster {1}, whose mbarrier is block %d's: it must "
-                  "lie beside the destination",
-                  emu_who(emu.self), what, cta->rank, load->barrier->cta->rank);
+                  "%s: %s into block %d of the cluster {1}, but its mbarrier is in block %d: both "
+                  "must be in the same block",
+                  emu_thread_name(emu.self), what, cta->rank, load->barrier->cta->rank);
     emu_mbarrier_check_fenced(load->barrier, what, at);
     load->cta = cta;
     load->begun = (struct epoch){load->barrier->slot, load->barrier->phase + 1};
@@ -78,10 +79,10 @@ static struct part *load_add(struct load *load, u32 offset, u32 bytes, const voi
     site at = load->deferred.at;
     if (load->count == load->capacity) {
         size_t more = load->capacity ? 2 * load->capacity : 16;
-        struct part *larger = emu_take(more * sizeof *larger);
+        struct part *larger = emu_pool_alloc(more * sizeof *larger);
         if (load->count > 0)
             memcpy(larger, load->parts, load->count * sizeof *larger);
-        emu_give(load->parts);
+        emu_pool_free(load->parts);
         load->parts = larger;
         load->capacity = more;
     }
@@ -106,11 +107,11 @@ static void load_go(struct load *load) {
 static void check_bulk(u32 bytes, const void *global, const char *what, site at) {
     if (bytes == 0 || bytes % PIECE != 0)
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: %s of %u bytes, not a multiple of 16 {1}",
-                  emu_who(emu.self), what, bytes);
+                  emu_thread_name(emu.self), what, bytes);
     if ((uintptr_t)global % PIECE != 0)
         emu_fatal(EMU_ALIGNMENT, at, 0,
                   "%s: %s with a global address that is %u past a multiple of 16 {1}",
-                  emu_who(emu.self), what, (u32)((uintptr_t)global % PIECE));
+                  emu_thread_name(emu.self), what, (u32)((uintptr_t)global % PIECE));
 }
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -126,7 +127,7 @@ EMU_EXPORT void emu_bulk_load(unsigned to, const void *from, unsigned bytes, uns
     load_go(load);
 }
 
-/* Moves nothing, but its rules are a load's. */
+/* Moves nothing but is checked like a load. */
 EMU_EXPORT void emu_bulk_prefetch(const void *from, unsigned bytes) {
     site at = EMU_SITE;
     emu.statistics.instructions++;
@@ -136,34 +137,34 @@ EMU_EXPORT void emu_bulk_prefetch(const void *from, unsigned bytes) {
 
 /* ---- tensor loads ---------------------------------------------------------------------------- */
 
-/* What createpolicy gives, opaque: of 64 bits of which neither half alone is one. */
+/* An opaque value for createpolicy's result; neither half alone is a policy. */
 static const u64 evict_first = 0x12f0000000000001U;
 
 EMU_EXPORT unsigned long long emu_policy_evict_first(void) {
     return evict_first;
 }
 
-/* A hint to the cache changes no result; it must be one, or 0, for none. */
+/* A cache hint changes no result, but it must be a policy or 0 for none. */
 static void check_policy(u64 policy, site at) {
     if (policy != 0 && policy != evict_first)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %#llx is no cache policy {1}",
-                  emu_who(emu.self), (unsigned long long)policy);
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %#llx is not a cache policy {1}",
+                  emu_thread_name(emu.self), (unsigned long long)policy);
 }
 
 static const struct emu_tensor_map *find_map(const void *map, int rank, const char *what, site at) {
     const struct emu_tensor_map *found = emu_tensor_map_at(map);
     if (!found || found->rank != rank)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: %s: there is no tensor map of rank %d there {1}",
-                  emu_who(emu.self), what, rank);
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: %s: the operand is not a tensor map of rank %d {1}",
+                  emu_thread_name(emu.self), what, rank);
     return found;
 }
 
-/* The box's coordinates; its shared address has been checked. */
+/* Checks the box's coordinates and address. */
 static void check_box(const struct emu_tensor_map *map, const int32_t *coordinates, u32 shared,
                       site at) {
     const char *problem = emu_tensor_problem(map, coordinates, shared);
     if (problem)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %s {1}", emu_who(emu.self),
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async.bulk.tensor: %s {1}", emu_thread_name(emu.self),
                   problem);
 }
 
@@ -221,7 +222,7 @@ struct store_part {
     struct cta *cta;
     u32 offset, bytes;
     u8 *to;
-    u8 *kept; /* the source's bytes, once its reading is complete; NULL before */
+    u8 *kept; /* the source's bytes once they have been read; NULL before */
     enum store_kind kind;
     int group; /* 0: not committed */
     site at;
@@ -241,7 +242,7 @@ static void finish_reading(struct thread *thread, struct store_part *part) {
     if (part->kept)
         return;
     struct epoch now = {(u16)thread->number, thread->clock[thread->number]};
-    part->kept = emu_take(part->bytes);
+    part->kept = emu_pool_alloc(part->bytes);
     memcpy(part->kept, part->cta->arena + part->offset, part->bytes);
     emu_shared_read_end(part->cta, part->offset, part->bytes, now, part->at);
 }
@@ -252,13 +253,13 @@ static void finish_writing(struct thread *thread, struct store_part *part) {
         add_f32(part->to, part->kept, part->bytes);
     else
         memcpy(part->to, part->kept, part->bytes);
-    emu_give(part->kept);
-    emu_give(part);
+    emu_pool_free(part->kept);
+    emu_pool_free(part);
 }
 
 static void add_store(struct place from, void *to, u32 bytes, enum store_kind kind, site at) {
     struct thread *self = emu.self;
-    struct store_part *part = emu_take(sizeof *part), **last = &self->bulk_stores;
+    struct store_part *part = emu_pool_alloc(sizeof *part), **last = &self->bulk_stores;
     emu_shared_read_begin(from.cta, from.offset, bytes, at);
     emu_global_store_begin(to, bytes, kind == STORE ? EMU_WRITE : EMU_ATOMIC, at);
     *part = (struct store_part){
@@ -279,8 +280,9 @@ EMU_EXPORT void emu_bulk_store(void *to, unsigned from, unsigned bytes, int kind
 
 EMU_EXPORT void emu_tensor_prefetch(const void *map) {
     if (!emu_tensor_map_at(map))
-        emu_fatal(EMU_ILLEGAL, EMU_SITE, 0, "%s: prefetch.tensormap: there is no tensor map {1}",
-                  emu_who(emu.self));
+        emu_fatal(EMU_ILLEGAL, EMU_SITE, 0,
+                  "%s: prefetch.tensormap: the operand is not a tensor map {1}",
+                  emu_thread_name(emu.self));
 }
 
 EMU_EXPORT void emu_bulk_commit(void) {
@@ -311,7 +313,8 @@ EMU_EXPORT void emu_bulk_wait(int pending, int read_only) {
     emu_yield();
 }
 
-/* Shared memory ends with the block: its reading must have been waited for. The writes may be. */
+/* Shared memory ends with the block, so its reads must have been waited for; the writes
+ * need not. */
 void emu_bulk_leave(struct thread *thread) {
     while (thread->bulk_stores) {
         struct store_part *part = thread->bulk_stores;
@@ -319,7 +322,7 @@ void emu_bulk_leave(struct thread *thread) {
             emu_report(EMU_LEFTOVER, part->at, 0,
                        "%s leaves before its bulk store {1} has read shared memory: no "
                        "cp.async.bulk.wait_group covers it",
-                       emu_who(thread));
+                       emu_thread_name(thread));
         thread->bulk_stores = part->next;
         finish_writing(thread, part);
     }

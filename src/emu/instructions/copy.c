@@ -1,7 +1,7 @@
 /*
- * cp.async: copies of up to 16 bytes into shared memory, whose issuer waits for them by groups, or
- * has them arrive at an mbarrier (PTX ISA, "Data Movement and Conversion Instructions: Asynchronous
- * copy"). They work through the generic proxy.
+ * cp.async: copies of up to 16 bytes into shared memory. The issuing thread waits for them by
+ * groups or has them arrive at an mbarrier (PTX ISA, "Data Movement and Conversion Instructions:
+ * Asynchronous copy"). They use the generic proxy.
  */
 #include "emu/instructions/copy.h"
 
@@ -16,7 +16,7 @@
 #include "emu/memory/global.h"
 #include "emu/memory/shared.h"
 
-/* Number of the copy one past the newest. */
+/* The number of the next copy. */
 static u32 newest(const struct thread *thread) {
     return thread->copies_end;
 }
@@ -25,7 +25,7 @@ static struct copy *copy_at(struct thread *thread, u32 number) {
     return &thread->copies[number - thread->copies_base];
 }
 
-/* Room for one more; complete ones are dropped from the front first. */
+/* Makes room for one more copy; first drops complete ones from the front. */
 static bool make_room(struct thread *thread) {
     if (thread->copies_end - thread->copies_base < thread->copies_capacity)
         return true;
@@ -49,13 +49,13 @@ static void land(struct copy *copy) {
     if (copy->landed)
         return;
     u8 *to = copy->cta->arena + copy->offset;
-    if (copy->given > 0) /* else the source need be nothing at all */
+    if (copy->given > 0) /* else the source may be any address */
         memcpy(to, copy->source, copy->given);
     memset(to + copy->given, 0, (size_t)(copy->bytes - copy->given));
     copy->landed = 1;
 }
 
-/* All copies before number `end` have landed and are known to be. */
+/* Completes all copies before number `end`. */
 static void complete(struct thread *thread, u32 end) {
     u16 slot = emu_copy_slot(thread);
     for (; thread->copies_begin < end; thread->copies_begin++) {
@@ -74,12 +74,12 @@ EMU_EXPORT void emu_cp_async(unsigned address, const void *source, int bytes, in
     struct place place = emu_own_place(address, (u32)bytes, (u32)bytes, "cp.async", at);
     emu.statistics.instructions++;
     if (given < 0 || given > bytes)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async of %d bytes of which %d are given {1}",
-                  emu_who(self), bytes, given);
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async of %d bytes with a source of %d {1}",
+                  emu_thread_name(self), bytes, given);
     if ((uintptr_t)source % (uintptr_t)bytes != 0)
         emu_fatal(EMU_ALIGNMENT, at, 0,
                   "%s: cp.async from an address that is %u past a multiple of %d {1}",
-                  emu_who(self), (u32)((uintptr_t)source % (uintptr_t)bytes), bytes);
+                  emu_thread_name(self), (u32)((uintptr_t)source % (uintptr_t)bytes), bytes);
     if (given > 0)
         emu_global_access(source, (size_t)given, EMU_READ, at);
     if (!make_room(self))
@@ -109,8 +109,8 @@ EMU_EXPORT void emu_cp_async_commit(void) {
     emu_yield();
 }
 
-/* The copies before number `end` are complete, and the thread knows it. */
-static void know(struct thread *self, u32 end) {
+/* Completes the copies before number `end`, ordered before the thread's next action. */
+static void wait_for(struct thread *self, u32 end) {
     complete(self, end);
     u32 *known = &self->clock[emu_copy_slot(self)];
     if (*known >= end)
@@ -124,7 +124,7 @@ EMU_EXPORT void emu_cp_async_wait(int pending) {
     emu.statistics.instructions++;
     int done = self->group_count - pending;
     if (done > 0) {
-        know(self, self->groups[done - 1]);
+        wait_for(self, self->groups[done - 1]);
         memmove(self->groups, self->groups + done,
                 (size_t)(self->group_count - done) * sizeof *self->groups);
         self->group_count -= done;
@@ -134,21 +134,20 @@ EMU_EXPORT void emu_cp_async_wait(int pending) {
 
 EMU_EXPORT void emu_cp_async_wait_all(void) {
     struct thread *self = emu.self;
-    know(self, newest(self));
+    wait_for(self, newest(self));
     self->group_count = 0;
     emu_yield();
 }
 
-/* ---- arrival at an mbarrier when the thread's copies so far are complete --------------------- */
+/* ---- arrival at an mbarrier once the thread's copies so far are complete --------------------- */
 
 struct arrival {
     struct deferred deferred;
     struct mbarrier *barrier;
-    u32 end; /* number of the copy one past the last it waits for */
+    u32 end; /* number after the last copy it waits for */
 };
 
-/* Releases the copies and nothing else the thread did: a plain store before it needs an arrival of
- * its own. */
+/* Releases only the copies: a plain store before it needs its own arrival. */
 static void arrival_effect(struct deferred *deferred) {
     struct arrival *arrival = (struct arrival *)deferred;
     struct thread *thread = deferred->thread;
@@ -156,14 +155,14 @@ static void arrival_effect(struct deferred *deferred) {
     struct mbarrier *barrier = arrival->barrier;
     site at = deferred->at;
     emu_release_word(&barrier->arriving, emu_copy_slot(thread), arrival->end);
-    emu_give(arrival);
+    emu_pool_free(arrival);
     emu_mbarrier_arrived(barrier, 1, at);
 }
 
 EMU_EXPORT void emu_cp_async_arrive(unsigned address) {
     site at = EMU_SITE;
     struct mbarrier *barrier = emu_mbarrier_at(address, true, "cp.async.mbarrier.arrive", at);
-    struct arrival *arrival = emu_take(sizeof *arrival);
+    struct arrival *arrival = emu_pool_alloc(sizeof *arrival);
     arrival->deferred = (struct deferred){arrival_effect, NULL, emu.self, at};
     arrival->barrier = barrier;
     arrival->end = emu.self->copies_arriving = newest(emu.self);
@@ -179,8 +178,8 @@ EMU_EXPORT void emu_cp_async_arrive(unsigned address) {
 void emu_copies_leave(struct thread *thread) {
     if (thread->copies_begin < thread->copies_end && thread->copies_end > thread->copies_arriving)
         emu_report(EMU_LEFTOVER, copy_at(thread, thread->copies_end - 1)->at, 0,
-                   "%s leaves with cp.async copies that it did not wait for, the last of them {1}",
-                   emu_who(thread));
+                   "%s exits with cp.async copies that it did not wait for, the last issued {1}",
+                   emu_thread_name(thread));
 }
 
 void emu_copies_free(struct thread *thread) {

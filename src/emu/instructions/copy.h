@@ -1,12 +1,12 @@
-/* What cp.async leaves to whoever runs a launch. */
+/* cp.async copies when a thread exits. */
 #ifndef SMELT_EMU_COPY_H
 #define SMELT_EMU_COPY_H
 
 #include "emu/machine/machine.h"
 
-/* The thread leaves the kernel: it must have waited for its copies. */
+/* The thread exits: reports copies that it did not wait for. */
 void emu_copies_leave(struct thread *thread);
-/* The gang is over. */
+/* Called at the gang's end. */
 void emu_copies_free(struct thread *thread);
 
 #endif

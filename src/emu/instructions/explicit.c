@@ -1,4 +1,4 @@
-/* Loads, stores and reductions that have wrappers of their own, and fences. */
+/* Loads, stores and reductions with wrappers in templates/ptx, and fences. */
 #include <string.h>
 
 #include "emu/instructions/mbarrier.h"
@@ -119,7 +119,7 @@ EMU_EXPORT void emu_reduce_add_global(unsigned *to, unsigned value) {
     emu_yield();
 }
 
-/* What the thread writes from here on is of a later time: this fence does not cover it. */
+/* Advances the thread's time: this fence does not cover later writes. */
 EMU_EXPORT void emu_fence_proxy_async(void) {
     struct thread *self = emu.self;
     emu.statistics.instructions++;

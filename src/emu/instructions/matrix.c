@@ -10,14 +10,14 @@
 
 enum { ROW_BYTES = 16 }; /* of an 8 x 8 matrix of 16-bit elements */
 
-struct moved { /* arguments of one lane to ldmatrix or stmatrix */
+struct moved { /* one lane's arguments of ldmatrix or stmatrix */
     u32 *registers;
     u32 address;
     int count;
     bool transposed;
 };
 
-/* The rows' addresses come from the first 8 * count lanes; every lane names the same form. */
+/* The first 8 * count lanes supply the rows' addresses; all lanes must use the same form. */
 static void find_rows(struct warp *warp, void **arguments, const char *name, u8 **rows, bool write,
                       site at) {
     const struct moved *first = arguments[0];
@@ -68,7 +68,7 @@ static void execute_stmatrix(struct warp *warp, u32 mask, void **arguments, site
     emu_stmatrix(rows, registers, first->count, first->transposed);
 }
 
-struct multiplied { /* arguments of one lane to mma */
+struct multiplied { /* one lane's arguments of mma */
     float *d;
     const u32 *a, *b;
     enum emu_element element;
@@ -97,12 +97,12 @@ static void execute_mma(struct warp *warp, u32 mask, void **arguments, site at) 
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-/* A lane's array has a register for each matrix; `room`: its bytes, as far as the compiler knows.
- */
+/* Checks that a lane's array has a register for each matrix; `room`: its bytes as known to the
+ * compiler. */
 static void check_room(unsigned long room, int count, const char *name, site at) {
     if (room < 4 * (unsigned long)count)
         emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %d registers, of which the array has %lu {1}",
-                  emu_who(emu.self), name, count, room / 4);
+                  emu_thread_name(emu.self), name, count, room / 4);
 }
 
 EMU_EXPORT void emu_op_ldmatrix(unsigned *registers, unsigned long room, unsigned address,

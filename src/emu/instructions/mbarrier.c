@@ -1,8 +1,8 @@
 /*
  * mbarriers (PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier"). An
- * object has an expected count, the arrivals still missing in the phase under way, and a count of
- * bytes; the phase is complete when both are zero. Phases count from 0, and a wait names the parity
- * of the phase whose end it waits for: it returns when the phase under way has the other parity.
+ * object has an expected count, the pending arrivals of the current phase, and a transaction count
+ * of bytes; the phase is complete when both are zero. Phases count from 0. A wait names the parity
+ * of a phase and returns when the current phase has the other parity.
  */
 #include "emu/instructions/mbarrier.h"
 
@@ -12,9 +12,9 @@
 #include "emu/memory/cluster.h"
 #include "emu/memory/shared.h"
 
-enum { MOST_COUNT = (1 << 20) - 1 };
+enum { MAX_COUNT = (1 << 20) - 1 };
 
-/* It is there until its block ends; a plain access to its 8 bytes is reported. */
+/* An mbarrier exists until its block ends; plain accesses to its 8 bytes are reported. */
 static struct mbarrier *find(struct cta *cta, u32 offset) {
     for (int i = 0; i < cta->mbarrier_count; i++)
         if (cta->mbarriers[i].offset == offset)
@@ -22,7 +22,7 @@ static struct mbarrier *find(struct cta *cta, u32 offset) {
     return NULL;
 }
 
-/* The object at an address, whose initialisation happened before. */
+/* The object at an address; its initialisation must be ordered before. */
 struct mbarrier *emu_mbarrier_at(u32 address, bool own, const char *what, site at) {
     struct thread *self = emu.self;
     struct place place = (own ? emu_own_place : emu_shared_place)(address, 8, 8, what, at);
@@ -30,11 +30,11 @@ struct mbarrier *emu_mbarrier_at(u32 address, bool own, const char *what, site a
     emu.statistics.instructions++;
     if (!barrier)
         emu_fatal(EMU_BARRIER, at, 0, "%s: %s at %s, where no mbarrier was initialised {1}",
-                  emu_who(self), what, emu_shared_name(place.cta, place.offset));
+                  emu_thread_name(self), what, emu_shared_name(place.cta, place.offset));
     if (self->number != barrier->init_slot && self->clock[barrier->init_slot] < barrier->init_clock)
         emu_fatal(EMU_RACE, at, barrier->at,
-                  "%s: %s at %s {1}, not ordered after its initialisation {2}", emu_who(self), what,
-                  emu_shared_name(place.cta, place.offset));
+                  "%s: %s at %s {1}, not ordered after its initialisation {2}",
+                  emu_thread_name(self), what, emu_shared_name(place.cta, place.offset));
     return barrier;
 }
 
@@ -42,7 +42,7 @@ static void complete_phase(struct mbarrier *barrier) {
     u32 *released = barrier->released;
     emu_clock_join(released, barrier->arriving.clock);
     barrier->phase++;
-    /* What bulk copies of the phase wrote is now known, to both proxies. */
+    /* Writes of the phase's bulk copies become visible to both proxies. */
     emu_clock_use_fenced(barrier->slot);
     released[barrier->slot] = released[emu.slots + barrier->slot] = barrier->phase;
     barrier->edition = emu_edition_new();
@@ -58,7 +58,7 @@ static void complete_phase(struct mbarrier *barrier) {
     }
 }
 
-static void look_for_end(struct mbarrier *barrier) {
+static void complete_if_done(struct mbarrier *barrier) {
     if (barrier->pending == 0 && barrier->bytes == 0)
         complete_phase(barrier);
 }
@@ -67,8 +67,8 @@ static const char *name(const struct mbarrier *barrier) {
     return emu_shared_name(barrier->cta, barrier->offset);
 }
 
-/* `count` arrivals, of which what they release was joined. Called by the arriving thread, or for it
- * when a deferred arrival takes effect. */
+/* `count` arrivals, whose released clocks have been joined. Called by the arriving thread, or for
+ * it when a deferred arrival takes effect. */
 void emu_mbarrier_arrived(struct mbarrier *barrier, int count, site at) {
     if (count < 1 || count > barrier->pending)
         emu_fatal(EMU_BARRIER, at, barrier->at,
@@ -76,18 +76,18 @@ void emu_mbarrier_arrived(struct mbarrier *barrier, int count, site at) {
                   "initialised {2}",
                   count, name(barrier), barrier->phase, barrier->pending, barrier->expected);
     barrier->pending -= count;
-    look_for_end(barrier);
+    complete_if_done(barrier);
 }
 
-/* Adds to the bytes expected (positive) or completes some (negative). */
+/* Adds expected bytes (positive) or completes some (negative). */
 void emu_mbarrier_bytes(struct mbarrier *barrier, i64 bytes, site at) {
     barrier->bytes += bytes;
-    if (barrier->bytes > MOST_COUNT || barrier->bytes < -MOST_COUNT)
+    if (barrier->bytes > MAX_COUNT || barrier->bytes < -MAX_COUNT)
         emu_fatal(EMU_BARRIER, at, barrier->at,
                   "the transaction count of the mbarrier %s becomes %lld, beyond 2^20 - 1 {1}",
                   name(barrier), (long long)barrier->bytes);
     if (bytes < 0)
-        look_for_end(barrier);
+        complete_if_done(barrier);
 }
 
 static void arrive(struct mbarrier *barrier, int count, site at) {
@@ -96,25 +96,25 @@ static void arrive(struct mbarrier *barrier, int count, site at) {
     emu_yield();
 }
 
-/* A thread that missed a whole phase cannot tell two by their parity. What it knows of the barrier,
- * by waits of its own or of others it synchronised with, is in its clock. */
+/* A thread that missed a whole phase cannot distinguish two phases by parity. Its clock holds the
+ * phases that it knows, from its own waits or those of threads it synchronised with. */
 static void check_aliasing(const struct mbarrier *barrier, site at) {
     const struct thread *self = emu.self;
     u32 known = self->clock[barrier->slot];
     if (barrier->phase >= known + 2)
         emu_fatal(EMU_BARRIER, at, barrier->at,
                   "%s: a wait for the mbarrier %s {1}, which has completed %u phases while the "
-                  "thread knows of %u: the parity cannot tell them apart; initialised {2}",
-                  emu_who(self), name(barrier), barrier->phase, known);
+                  "thread knows of %u: the parity cannot distinguish them; initialised {2}",
+                  emu_thread_name(self), name(barrier), barrier->phase, known);
 }
 
-/* An acquire of the block's scope does not order what another block released. */
+/* An acquire at block scope does not order what another block released. */
 static void check_scope(const struct mbarrier *barrier, bool cluster, const char *what, site at) {
     if (!cluster && barrier->phase > 0 && barrier->remote_phase == barrier->phase)
         emu_fatal(EMU_BARRIER, at, barrier->remote_at,
-                  "%s: %s of the block's scope on the mbarrier %s {1}, at which another block "
-                  "arrived {2}: an acquire of the cluster's is needed",
-                  emu_who(emu.self), what, name(barrier));
+                  "%s: %s at block scope on the mbarrier %s {1}, at which another block "
+                  "arrived {2}: an acquire at cluster scope is needed",
+                  emu_thread_name(emu.self), what, name(barrier));
 }
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -125,15 +125,15 @@ EMU_EXPORT void emu_mbarrier_init(unsigned address, int count) {
     struct place place = emu_own_place(address, 8, 8, "mbarrier.init", at);
     struct cta *cta = place.cta;
     emu.statistics.instructions++;
-    if (count < 1 || count > MOST_COUNT)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: mbarrier.init with a count of %d {1}", emu_who(self),
-                  count);
-    /* Its bytes must be free: no other object, nobody else's unordered access. */
+    if (count < 1 || count > MAX_COUNT)
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: mbarrier.init with a count of %d {1}",
+                  emu_thread_name(self), count);
+    /* Its bytes must be free of other mbarriers and unordered accesses. */
     emu_shared_write(cta, place.offset, 8, at);
     const int index = cta->mbarrier_count;
     if (index == MAX_MBARRIERS)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: more than %d mbarriers in a block {1}", emu_who(self),
-                  MAX_MBARRIERS);
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: more than %d mbarriers in a block {1}",
+                  emu_thread_name(self), MAX_MBARRIERS);
     struct mbarrier *barrier = &cta->mbarriers[index];
     cta->mbarrier_count++;
     *barrier = (struct mbarrier){.cta = cta,
@@ -149,7 +149,7 @@ EMU_EXPORT void emu_mbarrier_init(unsigned address, int count) {
         (u16)(2 * emu.thread_count + emu.warp_count + cta->rank * MAX_MBARRIERS + index);
 }
 
-/* Makes the thread's initialisations known to the async proxy and to the cluster. */
+/* Makes the thread's initialisations visible to the async proxy and the cluster. */
 EMU_EXPORT void emu_mbarrier_fence_init(void) {
     struct thread *self = emu.self;
     for (int i = 0; i < emu.ctas; i++)
@@ -163,7 +163,7 @@ EMU_EXPORT void emu_mbarrier_fence_init(void) {
         }
 }
 
-/* A proxy fence makes known what the thread knows, initialisations included. */
+/* A proxy fence publishes all initialisations that the thread knows. */
 void emu_mbarriers_fenced(struct thread *thread) {
     for (int b = 0; b < thread->cta->mbarrier_count; b++) {
         struct mbarrier *barrier = &thread->cta->mbarriers[b];
@@ -177,15 +177,15 @@ void emu_mbarriers_fenced(struct thread *thread) {
     }
 }
 
-/* For uses through the async proxy or from another block: the initialisation was fenced. */
+/* Uses through the async proxy or from another block need a fenced initialisation. */
 void emu_mbarrier_check_fenced(const struct mbarrier *barrier, const char *what, site at) {
     const struct thread *self = emu.self;
     if (!barrier->init_fenced || (barrier->fence_slot != self->number &&
                                   self->clock[barrier->fence_slot] < barrier->fence_clock))
         emu_fatal(EMU_PROXY, at, barrier->at,
-                  "%s: %s uses the mbarrier %s {1}; between its initialisation {2} and this no "
-                  "fence.mbarrier_init or fence.proxy.async was executed",
-                  emu_who(self), what, name(barrier));
+                  "%s: %s uses the mbarrier %s {1}; no fence.mbarrier_init or fence.proxy.async "
+                  "was executed since its initialisation {2}",
+                  emu_thread_name(self), what, name(barrier));
 }
 
 EMU_EXPORT void emu_mbarrier_arrive(unsigned address, int count) {
@@ -234,8 +234,8 @@ EMU_EXPORT int emu_mbarrier_test(unsigned address, int parity) {
 static void wait(unsigned address, int parity, bool cluster, site at) {
     struct mbarrier *barrier = emu_mbarrier_at(address, true, "mbarrier.try_wait", at);
     if (parity != 0 && parity != 1)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a wait for the parity %d {1}", emu_who(emu.self),
-                  parity);
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a wait for parity %d; legal: 0, 1 {1}",
+                  emu_thread_name(emu.self), parity);
     check_aliasing(barrier, at);
     if ((barrier->phase & 1) != (u32)parity) {
         emu_acquire(emu.self, barrier->released, barrier->edition);

@@ -76,9 +76,9 @@ static void execute_shuffle(struct warp *warp, u32 mask, void **arguments, site 
         struct shuffle *shuffle = arguments[lane];
         int source = source_lane(shuffle, lane);
         if (!(mask >> source & 1))
-            emu_fatal(EMU_CONVERGENCE, at, 0,
-                      "%s: %s reads lane %d, which is not in its mask 0x%08x {1}",
-                      emu_who(warp->threads[lane]), shuffle_names[shuffle->kind], source, mask);
+            emu_fatal(
+                EMU_CONVERGENCE, at, 0, "%s: %s reads lane %d, which is not in its mask 0x%08x {1}",
+                emu_thread_name(warp->threads[lane]), shuffle_names[shuffle->kind], source, mask);
         shuffle->result = ((struct shuffle *)arguments[source])->value;
     }
 }
@@ -106,7 +106,7 @@ enum reduction {
     REDUCE_OR,
     REDUCE_AND,
     REDUCE_ADD,
-    REDUCE_MIN, /* these two of signed numbers */
+    REDUCE_MIN, /* these two are signed */
     REDUCE_MAX,
     REDUCE_MIN_UNSIGNED,
     REDUCE_MAX_UNSIGNED
@@ -144,7 +144,8 @@ static void execute_reduce(struct warp *warp, u32 mask, void **arguments, site a
     for (u32 lanes = mask & (mask - 1); lanes; lanes &= lanes - 1) {
         const struct reduce *other = arguments[__builtin_ctz(lanes)];
         if (other->kind != one->kind)
-            emu_fatal(EMU_CONVERGENCE, at, 0, "lanes reduce differently {1}");
+            emu_fatal(EMU_CONVERGENCE, at, 0,
+                      "lanes of a warp execute different redux.sync operations {1}");
         result = combine(one->kind, result, other->value);
     }
     for (u32 lanes = mask; lanes; lanes &= lanes - 1)
@@ -188,13 +189,13 @@ EMU_EXPORT unsigned char *emu_arena(void) {
 EMU_EXPORT unsigned emu_generic_to_shared(const void *pointer) {
     size_t offset = (size_t)((const u8 *)pointer - emu.self->cta->arena);
     if (offset > ARENA_SPAN)
-        emu_fatal(EMU_BOUNDS, EMU_SITE, 0, "%s: %p is no address of shared memory {1}",
-                  emu_who(emu.self), pointer);
+        emu_fatal(EMU_BOUNDS, EMU_SITE, 0, "%s: %p is not an address of shared memory {1}",
+                  emu_thread_name(emu.self), pointer);
     return SHARED_BASE + (unsigned)offset;
 }
 
 EMU_EXPORT _Noreturn void emu_trap(void) {
-    emu_fatal(EMU_CRASH, EMU_SITE, 0, "%s: __trap() {1}", emu_who(emu.self));
+    emu_fatal(EMU_CRASH, EMU_SITE, 0, "%s: __trap() {1}", emu_thread_name(emu.self));
 }
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
@@ -203,8 +204,8 @@ EMU_EXPORT float emu_exp2_approximate(float x) {
     return emu_exp2(x);
 }
 
-/* The difference of a NaN is the canonical one on a GPU, whose sign is clear; the CPU keeps signs.
- */
+/* On a GPU a difference with a NaN gives the canonical NaN, whose sign is clear; the CPU keeps
+ * signs. */
 EMU_EXPORT unsigned emu_push_greater(unsigned mask, float threshold, unsigned x) {
     float value;
     u32 sign;

@@ -1,7 +1,7 @@
 /*
  * wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions") and
- * setmaxnreg. Each of the four warps computes its 16 rows by itself, at a time of its own: an
- * instruction is one product of each warp, complete for that warp when its own wait says so.
+ * setmaxnreg. Each of the four warps computes its 16 rows independently: an instruction is one
+ * product per warp, complete for that warp at its own wait.
  */
 #include "emu/instructions/wgmma.h"
 
@@ -18,17 +18,17 @@
 #include "emu/memory/shared.h"
 
 enum {
-    REMEMBERED = 64, /* products of a warpgroup whose operands are compared between warps */
+    REMEMBERED = 64, /* products of a warpgroup kept for comparison between warps */
     ROWS = 64,
-    TILE_STEPS = 4,     /* products of a tile, each 16 of depth */
-    STEP_REGISTERS = 4, /* of A, a lane */
-    STEP = 32 / 16,     /* in a descriptor, within lines of 128 bytes */
+    TILE_STEPS = 4,     /* products of a tile, each of depth 16 */
+    STEP_REGISTERS = 4, /* of A, per lane */
+    STEP = 32 / 16,     /* in a descriptor, within 128-byte lines */
     TRANSPOSED_STEP = 16 * 128 / 16,
     SMALLEST_REGISTERS = 24,
     LARGEST_REGISTERS = 256
 };
 
-/* What all four warps must agree on. */
+/* The part of a product on which all four warps must agree. */
 struct form {
     u32 number;
     int columns, accumulate, from_registers;
@@ -54,7 +54,7 @@ struct issued {
     int columns, a_transposed, b_transposed, accumulate, element;
 };
 
-/* By warpgroup of the gang; cleared by the product's number. */
+/* By the gang's warpgroup and the product's number, modulo REMEMBERED. */
 static struct form forms[MAX_WARPS / WARPGROUP_WARPS][REMEMBERED];
 
 static int quarter(const struct warp *warp) {
@@ -74,7 +74,7 @@ static void begin_piece(struct cta *cta, u32 offset, u32 bytes, const struct pro
     emu_shared_read_begin(cta, offset, bytes, product->at);
 }
 
-static struct epoch ending; /* of the product whose pieces end */
+static struct epoch ending; /* of the product that end_piece completes */
 
 static void end_piece(struct cta *cta, u32 offset, u32 bytes, const struct product *product) {
     emu_shared_read_end(cta, offset, bytes, ending, product->at);
@@ -92,8 +92,8 @@ static void each_piece(const struct warp *warp, const struct emu_operand *operan
     }
 }
 
-/* What this warp's part may read: all of A and B. Its result needs 16 rows of A, but PTX does not
- * say that it reads no others. */
+/* The operands that this warp may read: all of A and B. Its result needs 16 rows of A, but PTX does
+ * not promise that it reads no others. */
 static void each_operand(const struct warp *warp, const struct product *product,
                          piece_function each) {
     if (!product->form.from_registers)
@@ -106,8 +106,8 @@ static void decode(struct emu_operand *operand, u64 descriptor, int rows, bool t
     emu_operand_decode(operand, descriptor, rows, transposed, element == EMU_BF16 ? 2 : 1);
     const char *problem = emu_operand_problem(operand);
     if (problem)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: wgmma's descriptor of %s: %s {1}", emu_who(emu.self),
-                  name, problem);
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: wgmma's descriptor of %s: %s {1}",
+                  emu_thread_name(emu.self), name, problem);
 }
 
 /* ---- effect ---------------------------------------------------------------------------------- */
@@ -127,13 +127,13 @@ static void land(struct warp *warp, struct product *product) {
                       (const u8(*)[EMU_DEPTH_BYTES])a, (const u8(*)[EMU_DEPTH_BYTES])b);
 }
 
-/* Accumulators chain: a product takes effect after those before it. */
+/* In order: later products accumulate onto earlier ones. */
 static void land_until(struct warp *warp, int count) {
     for (int i = 0; i < count; i++)
         land(warp, &warp->products[i]);
 }
 
-/* The warp's oldest `count` products are complete, and its threads know. */
+/* Completes the warp's oldest `count` products, ordered before its threads' next actions. */
 static void finish(struct warp *warp, int count) {
     u16 slot = emu_product_slot(warp);
     land_until(warp, count);
@@ -154,7 +154,7 @@ static void finish(struct warp *warp, int count) {
 
 /* ---- issue ----------------------------------------------------------------------------------- */
 
-/* The four warps issue the same products in the same order. */
+/* The four warps must issue the same products in the same order. */
 static void compare_warps(const struct warp *warp, const struct form *form, site at) {
     struct form *first = &forms[warp->number / WARPGROUP_WARPS][form->number % REMEMBERED];
     if (first->number != form->number || first->at == 0) {
@@ -164,11 +164,9 @@ static void compare_warps(const struct warp *warp, const struct form *form, site
     }
     if (first->columns != form->columns || first->accumulate != form->accumulate ||
         first->from_registers != form->from_registers || first->a != form->a || first->b != form->b)
-        emu_fatal(
-            EMU_CONVERGENCE, at, first->at,
-            "warp %d issues, as wgmma number %u of the launch {1}, another than its warpgroup did "
-            "{2}",
-            warp->index, form->number);
+        emu_fatal(EMU_CONVERGENCE, at, first->at,
+                  "wgmma number %u of warp %d {1} differs from its warpgroup's other warps' {2}",
+                  form->number, warp->index);
 }
 
 static struct product *new_product(struct warp *warp, site at) {
@@ -193,11 +191,11 @@ static void take_lanes(struct warp *warp, void **arguments, struct product *prod
             issued->a_transposed != first->a_transposed ||
             issued->b_transposed != first->b_transposed || issued->element != first->element)
             emu_fatal(EMU_CONVERGENCE, at, 0,
-                      "%s: its descriptors or its form of wgmma differ from lane 0's {1}",
-                      emu_who(thread));
+                      "%s: its wgmma's form or descriptors differ from lane 0's {1}",
+                      emu_thread_name(thread));
         if (!thread->fence_executed)
             emu_report(EMU_REGISTERS, at, 0, "%s: wgmma without any wgmma.fence before it {1}",
-                       emu_who(thread));
+                       emu_thread_name(thread));
         u32 number = product->form.number, bytes = (u32)first->columns / 2 * 4;
         emu_registers_check(thread, issued->d, bytes, true, at);
         emu_registers_use(thread, issued->d, bytes, number, true, at);
@@ -241,22 +239,22 @@ static void check_warpgroup(const char *name, site at) {
     const struct warp *warp = emu.self->warp;
     int first = warp->index / WARPGROUP_WARPS * WARPGROUP_WARPS;
     if ((first + WARPGROUP_WARPS) * WARP > emu.cta_threads)
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: %s outside a whole warpgroup {1}", emu_who(emu.self),
-                  name);
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: %s outside a whole warpgroup {1}",
+                  emu_thread_name(emu.self), name);
 }
 
 static void issue(struct issued *issued, site at) {
     check_warpgroup("wgmma", at);
     if (issued->columns < 8 || issued->columns > EMU_WGMMA_COLUMNS || issued->columns % 8 != 0 ||
         (issued->element != EMU_BF16 && (issued->a_transposed || issued->b_transposed)))
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a wgmma of %d columns%s {1}", emu_who(emu.self),
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a wgmma of %d columns%s {1}", emu_thread_name(emu.self),
                   issued->columns,
                   issued->element != EMU_BF16 ? ", transposed although not of 16-bit elements"
                                               : "");
     emu_meet_whole("wgmma", execute_wgmma, issued, at);
 }
 
-/* In a descriptor, from 16 of depth to the next, swizzled by 128 bytes. */
+/* A descriptor's increment per 16 of depth, with a 128-byte swizzle. */
 static u64 tile_step(int transposed) {
     return transposed ? TRANSPOSED_STEP : STEP;
 }
@@ -346,10 +344,10 @@ void emu_products_leave(struct thread *thread) {
         return;
     if (warp->product_count > 0)
         emu_report(EMU_LEFTOVER, warp->products[warp->product_count - 1].at, 0,
-                   "%s leaves with wgmmas under way, the last of them {1}", emu_who(thread));
+                   "%s exits with wgmmas under way, the last issued {1}", emu_thread_name(thread));
 }
 
-/* Called when the gang is over. */
+/* Called at the gang's end. */
 void emu_products_free(struct warp *warp) {
     free(warp->products);
     free(warp->product_groups);
@@ -359,7 +357,7 @@ void emu_products_begin(void) {
     memset(forms, 0, sizeof forms);
 }
 
-/* All warps of a warpgroup issued the same number, and set the same registers. */
+/* All warps of a warpgroup must issue equally many products and set equal register counts. */
 void emu_products_compare(void) {
     for (int i = 0; i < emu.warp_count; i++) {
         const struct warp *warp = &emu.warps[i], *first = warp - quarter(warp);
@@ -377,8 +375,8 @@ void emu_products_compare(void) {
 
 /* ---- setmaxnreg ------------------------------------------------------------------------------ */
 
-/* Registers a thread has at the launch: the share that __launch_bounds__(threads, 1) leaves. */
-static int share(void) {
+/* Registers per thread at launch: what __launch_bounds__(threads, 1) leaves. */
+static int launch_registers(void) {
     int registers = 65536 / emu.cta_threads / 8 * 8;
     return registers > LARGEST_REGISTERS - 8 ? LARGEST_REGISTERS - 8 : registers;
 }
@@ -387,14 +385,14 @@ struct resize {
     int registers, increase;
 };
 
-/* The block's, as the launch gave them. */
+/* The block's registers at launch. */
 static int pool(void) {
-    return share() * emu.cta_threads;
+    return launch_registers() * emu.cta_threads;
 }
 
 static void execute_resize(struct warp *warp, u32 mask, void **arguments, site at) {
     const struct resize *resize = arguments[0];
-    int now = warp->registers ? warp->registers : share();
+    int now = warp->registers ? warp->registers : launch_registers();
     (void)mask;
     if (resize->increase ? resize->registers < now : resize->registers > now)
         emu_fatal(EMU_ILLEGAL, at, 0, "warp %d: setmaxnreg.%s to %d from %d registers {1}",
@@ -413,9 +411,9 @@ EMU_EXPORT void emu_registers(int registers, int increase) {
     if (registers < SMALLEST_REGISTERS || registers > LARGEST_REGISTERS || registers % 8 != 0)
         emu_fatal(EMU_ILLEGAL, at, 0,
                   "%s: setmaxnreg of %d; multiples of 8 from 24 to 256 are legal {1}",
-                  emu_who(self), registers);
+                  emu_thread_name(self), registers);
     emu_meet_whole("setmaxnreg", execute_resize, &resize, at);
-    /* An increase waits until the sum fits. */
+    /* An increase waits until the block's registers suffice. */
     while (increase && self->cta->registers_taken > pool())
         emu_poll("setmaxnreg.inc", at);
 }

@@ -1,13 +1,13 @@
-/* What wgmma and setmaxnreg leave to whoever runs a launch. */
+/* wgmma and setmaxnreg at the beginning and end of gangs and threads. */
 #ifndef SMELT_EMU_WGMMA_H
 #define SMELT_EMU_WGMMA_H
 
 #include "emu/machine/machine.h"
 
 void emu_products_begin(void); /* of a gang */
-/* A thread leaves the kernel: no product of its warp may be under way. */
+/* A thread exits: reports products of its warp that are under way. */
 void emu_products_leave(struct thread *thread);
-/* The gang is over: all warps of a warpgroup issued the same number, and set the same registers. */
+/* The gang's end: compares the warps of each warpgroup. */
 void emu_products_compare(void);
 void emu_products_free(struct warp *warp);
 

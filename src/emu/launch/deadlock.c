@@ -13,16 +13,16 @@ static void describe_wait(const struct thread *thread, char *text, size_t size) 
         for (int lane = 0; lane < WARP; lane++)
             if (thread->warp->threads[lane] && thread->warp->threads[lane]->wait == GONE)
                 gone |= 1u << lane;
-        snprintf(text, size, "lanes 0x%08x of 0x%08x have come%s", meeting->arrived, meeting->mask,
-                 gone & meeting->mask ? "; others have left the kernel" : "");
+        snprintf(text, size, "lanes 0x%08x of 0x%08x have arrived%s", meeting->arrived,
+                 meeting->mask, gone & meeting->mask ? "; others have exited" : "");
     } else if (thread->wait == AT_BARRIER) {
         const struct barrier *barrier = thread->wait_object;
-        snprintf(text, size, "%d of %d threads have come", barrier->arrived, barrier->expected);
+        snprintf(text, size, "%d of %d threads have arrived", barrier->arrived, barrier->expected);
     } else if (thread->wait == AT_MBARRIER) {
         const struct mbarrier *barrier = thread->wait_object;
         snprintf(text, size,
-                 "%s: waits for the end of a phase of parity %u; phase %u is under way with %d of "
-                 "%d arrivals and %lld bytes to come",
+                 "%s: waits for the end of a phase of parity %u; phase %u is under way, missing "
+                 "%d of %d arrivals and %lld bytes",
                  emu_shared_name(thread->cta, barrier->offset), thread->wait_parity, barrier->phase,
                  barrier->pending, barrier->expected, (long long)barrier->bytes);
     } else {
@@ -52,11 +52,12 @@ void emu_report_deadlock(void) {
         if (earlier)
             continue;
         describe_wait(thread, what, sizeof what);
-        int length = snprintf(
-            text + used, sizeof text - used, "\n    %d thread%s from %s on, at %s {@%u}: %s", same,
-            same == 1 ? "" : "s", emu_who(thread), thread->wait_name, thread->wait_site, what);
+        int length =
+            snprintf(text + used, sizeof text - used,
+                     "\n    %d thread%s from %s on, at %s {@%u}: %s", same, same == 1 ? "" : "s",
+                     emu_thread_name(thread), thread->wait_name, thread->wait_site, what);
         if (length < 0 || (size_t)length >= sizeof text - used) {
-            text[used] = '\0'; /* no half of a place */
+            text[used] = '\0'; /* drop the truncated entry */
             break;
         }
         used += (size_t)length;
@@ -65,7 +66,6 @@ void emu_report_deadlock(void) {
         if (++groups == 12)
             break;
     }
-    emu_report(EMU_DEADLOCK, first, second,
-               "nothing can run any more; %d of %d threads have left%s",
+    emu_report(EMU_DEADLOCK, first, second, "no thread can run; %d of %d threads have exited%s",
                emu.thread_count - emu.live, emu.thread_count, text);
 }

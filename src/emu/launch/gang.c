@@ -19,9 +19,9 @@
 #include "emu/memory/registers.h"
 #include "emu/memory/shared.h"
 
-/* ---- its beginning --------------------------------------------------------------------------- */
+/* ---- beginning ------------------------------------------------------------------------------- */
 
-/* What every thread runs. */
+/* The body of every thread. */
 static void thread_body(void) {
     emu.kernel->entry(emu.parameters);
     emu_copies_leave(emu.self);
@@ -54,7 +54,7 @@ static void make_thread(struct thread *thread, int number, u64 edition) {
     emu_schedule_thread(thread, thread_body);
 }
 
-/* Everything of the gang whose first block is (x, y, z), as at its start. */
+/* Sets up the gang whose first block is (x, y, z). */
 static void make_gang(unsigned x, unsigned y, unsigned z) {
     int warps_of_block = (emu.cta_threads + WARP - 1) / WARP;
     emu.thread_count = emu.ctas * emu.cta_threads;
@@ -86,9 +86,9 @@ static void make_gang(unsigned x, unsigned y, unsigned z) {
     emu_products_begin();
 }
 
-/* ---- its end --------------------------------------------------------------------------------- */
+/* ---- end ------------------------------------------------------------------------------------- */
 
-/* What the block still owes when its last thread has left. */
+/* Reports asynchronous operations that are under way when the last thread has exited. */
 static void check_leftovers(void) {
     int late = emu_deferred_count();
     emu_products_compare();
@@ -107,7 +107,7 @@ static void release_thread(struct thread *thread) {
 }
 
 static void release_gang(void) {
-    emu_give_all();
+    emu_pool_free_all();
     for (int i = 0; i < emu.thread_count; i++)
         release_thread(&emu.threads[i]);
     for (int i = 0; i < emu.warp_count; i++)
@@ -129,7 +129,7 @@ static void release_gang(void) {
     emu.warps = NULL;
 }
 
-/* ---- in between ------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void run(void) {
     switch (emu_run_threads()) {

@@ -12,7 +12,7 @@
 
 enum { ARENA_ALIGNMENT = 4096 };
 
-/* At most 2^30, which is beyond any limit here. */
+/* At most 2^30, which exceeds every limit here. */
 static u64 product(const unsigned sizes[3]) {
     u64 all = 1;
     for (int i = 0; i < 3; i++) {
@@ -31,16 +31,16 @@ bool emu_launch_is_legal(void) {
         emu.shared_bytes > ARENA_SPAN - SHARED_BASE) {
         emu_report(
             EMU_ILLEGAL, 0, 0,
-            "a launch of clusters of %llu blocks of %llu threads with %u bytes of shared memory "
-            "cannot be run",
+            "a launch with %llu blocks per cluster, %llu threads per block and %u bytes of shared "
+            "memory is not possible",
             (unsigned long long)ctas, (unsigned long long)threads, emu.shared_bytes);
         return false;
     }
     if (emu.grid[0] == 0 || emu.grid[0] > INT32_MAX || emu.grid[1] == 0 || emu.grid[1] > 65535 ||
         emu.grid[2] == 0 || emu.grid[2] > 65535 || emu.block[2] > 64) {
         emu_report(EMU_ILLEGAL, 0, 0,
-                   "a launch of %u x %u x %u blocks of %u x %u x %u threads: a device takes 1 to "
-                   "2^31 - 1 blocks along x and 1 to 65535 along y and z, 64 threads along z",
+                   "a launch of %u x %u x %u blocks of %u x %u x %u threads; legal: 1 to 2^31 - 1 "
+                   "blocks along x, 1 to 65535 along y and z, at most 64 threads along z",
                    emu.grid[0], emu.grid[1], emu.grid[2], emu.block[0], emu.block[1], emu.block[2]);
         return false;
     }
@@ -55,7 +55,7 @@ bool emu_launch_is_legal(void) {
     return true;
 }
 
-/* Shared memory and its shadow, for every block a gang can have; kept between launches. */
+/* Shared memory and its shadow for every block of a gang; kept between launches. */
 static bool make_arenas(void) {
     for (int i = 0; i < emu.ctas; i++) {
         struct cta *cta = &emu.cta[i];

@@ -4,9 +4,9 @@
 
 #include "emu/machine/machine.h"
 
-/* Whether a device takes the shape that `emu` describes; reports it when not. */
+/* Whether a device accepts the launch described by `emu`; if not, reports it. */
 bool emu_launch_is_legal(void);
-/* Runs that launch, which is legal; true when it made no report. */
+/* Runs that launch, which must be legal; true if it caused no report. */
 bool emu_launch(struct kernel *kernel, void **parameters);
 
 #endif

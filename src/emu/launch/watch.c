@@ -16,7 +16,7 @@ static const int fault_signals[FAULTS] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 static struct sigaction old_actions[FAULTS], old_timer_action;
 static stack_t old_stack;
 static void *alternate;
-static pthread_t launching; /* the thread whose launch this is */
+static pthread_t launching; /* the thread that launches */
 
 static const u8 *program_counter(const void *context) {
     const ucontext_t *u = context;
@@ -34,28 +34,27 @@ static site site_of(const u8 *pc) {
     return pc && emu_kernel_holds(pc) ? (site)(pc - emu.kernel->image) + 1 : 0;
 }
 
-/* A fault of the kernel's own code, or of the emulator's working on an address the kernel gave it.
- * Nothing of libc is interrupted then, so the report may allocate; the handler's frame is left for
- * good, which Linux allows (the alternate stack is in use only while the stack pointer is in it).
- */
+/* A fault in the kernel's code, or in the emulator on an address from the kernel. It does not
+ * interrupt libc, so the report may allocate. The handler never returns, which Linux allows: the
+ * alternate stack counts as used only while the stack pointer is in it. */
 static void on_fault(int signal, siginfo_t *info, void *context) {
     if (!emu.inside || !emu.self || !pthread_equal(pthread_self(), launching)) {
-        /* Not the kernel's: it happens again, before the embedding program's own handler. */
+        /* Not the kernel's fault: returning repeats it under the host program's own handler. */
         for (int i = 0; i < FAULTS; i++)
             if (fault_signals[i] == signal)
                 sigaction(signal, &old_actions[i], NULL);
-        if (info->si_code <= 0) /* sent, not caused */
+        if (info->si_code <= 0) /* sent by kill or raise */
             raise(signal);
         return;
     }
     emu_fatal(EMU_CRASH, site_of(program_counter(context)), 0, "%s: %s at address %p {1}",
-              emu_who(emu.self),
+              emu_thread_name(emu.self),
               signal == SIGFPE ? "arithmetic fault"
                                : "the kernel faulted (a wild address, or its stack overflowed)",
               info->si_addr);
 }
 
-/* Comes again every 10 ms once the time is up, until it meets the kernel's own code. */
+/* Repeats every 10 ms after the limit until it interrupts the kernel's own code. */
 static void on_timer(int signal, siginfo_t *info, void *context) {
     (void)signal;
     (void)info;
@@ -64,8 +63,8 @@ static void on_timer(int signal, siginfo_t *info, void *context) {
     if (emu.inside && emu.self && pthread_equal(pthread_self(), launching) && pc &&
         emu_kernel_holds(pc))
         emu_fatal(EMU_TIME, site_of(pc), 0,
-                  "%s: the launch took more than %g s of processor time {1}", emu_who(emu.self),
-                  emu.settings.seconds);
+                  "%s: the launch took more than %g s of processor time {1}",
+                  emu_thread_name(emu.self), emu.settings.seconds);
 }
 
 static void catch_signal(int signal, void (*handler)(int, siginfo_t *, void *),

@@ -1,13 +1,13 @@
 /*
- * Faults and endless loops of the compiled kernel: signal handlers that stand while a launch runs.
- * A fault inside the kernel, or a launch that uses up its processor time, becomes a report and ends
- * the launch; the handlers of the embedding program are put back afterwards.
+ * Faults and endless loops of the compiled kernel: signal handlers installed during a launch. A
+ * fault inside the kernel, or a launch that exceeds its processor time, becomes a report and ends
+ * the launch; afterwards the host program's handlers are restored.
  */
 #ifndef SMELT_EMU_WATCH_H
 #define SMELT_EMU_WATCH_H
 
-/* Of so much processor time. Once it is up emu.late is set, and where the kernel's own code runs
- * the launch ends. */
+/* Limits the launch to `seconds` of processor time. After that emu.late is set, and the launch ends
+ * where the kernel's own code runs. */
 void emu_watch_begin(double seconds);
 void emu_watch_end(void);
 

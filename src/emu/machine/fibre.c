@@ -16,7 +16,7 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 
-static struct fibre *left; /* by the switch under way */
+static struct fibre *left; /* by the current switch */
 
 static void leave(struct fibre *from, struct fibre *to) {
     left = from;
@@ -27,7 +27,7 @@ static void arrive(struct fibre *at) {
     __sanitizer_finish_switch_fiber(at ? at->shelter : NULL, &left->low, &left->bytes);
 }
 
-/* What an abandoned fibre poisoned. */
+/* Unpoisons an abandoned fibre's stack. */
 void fibre_forget(void *low, size_t bytes) {
     ASAN_UNPOISON_MEMORY_REGION(low, bytes);
 }

@@ -1,8 +1,7 @@
 /*
- * Fibres: separate stacks switched by hand. On x86-64 and AArch64 a switch saves the registers the
- * calling convention preserves and nothing else (about 5 ns); swapcontext, which other machines
- * get, makes a system call for the signal mask each time (about 300 ns), and a check switches
- * millions of times.
+ * Fibres: separate stacks, switched explicitly. On x86-64 and AArch64 a switch saves only the
+ * registers that the calling convention preserves (about 5 ns). Other machines use swapcontext,
+ * which makes a system call for the signal mask (about 300 ns); a check switches millions of times.
  */
 #ifndef SMELT_EMU_FIBRE_H
 #define SMELT_EMU_FIBRE_H
@@ -20,22 +19,22 @@ struct fibre {
 #else
     void *stack_pointer;
 #endif
-    const void *low; /* its stack, for AddressSanitizer, which has to know where it stands */
+    const void *low; /* its stack, for AddressSanitizer */
     size_t bytes;
     void *shelter;
 };
 
-/* Prepares a fibre that calls body() on the given stack (`low` is its lowest byte) when it is first
- * switched to. body must not return, and must call fibre_arrived first. */
+/* Prepares a fibre that calls body() on the given stack, whose lowest byte is `low`, at the first
+ * switch to it. body must call fibre_arrived first and must not return. */
 void fibre_prepare(struct fibre *fibre, void *low, size_t bytes, void (*body)(void));
 
-/* Saves where the caller stands in *from and goes on in *to. */
+/* Saves the caller's state in *from and continues *to. */
 void fibre_switch(struct fibre *from, struct fibre *to);
 
-/* For memory that becomes stacks: what fibres abandoned there left with AddressSanitizer goes. */
+/* Clears AddressSanitizer's state of memory that becomes stacks. */
 void fibre_forget(void *low, size_t bytes);
 
-/* The first thing a fibre's body does. */
+/* The first call of a fibre's body. */
 void fibre_arrived(void);
 
 #endif

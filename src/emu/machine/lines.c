@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TEXT = 512, MOST = 128, SHOWN_FUNCTIONS = 4 };
+enum { TEXT = 512, MAX_SITES = 128, SHOWN_FUNCTIONS = 4 };
 
 struct line {
     site at;
@@ -18,18 +18,18 @@ struct line {
 
 struct lines {
     size_t count;
-    struct line lines[MOST];
+    struct line lines[MAX_SITES];
 };
 
 /* Starts addr2line; its output comes from the returned stream. */
 static FILE *start(const struct kernel *kernel, const site *sites, size_t count, pid_t *child) {
-    char addresses[MOST][24];
-    char *arguments[MOST + 8] = {(char *)"addr2line", (char *)"-a",
-                                 (char *)"-i",        (char *)"-f",
-                                 (char *)"-e",        (char *)(uintptr_t)kernel->object};
+    char addresses[MAX_SITES][24];
+    char *arguments[MAX_SITES + 8] = {(char *)"addr2line", (char *)"-a",
+                                      (char *)"-i",        (char *)"-f",
+                                      (char *)"-e",        (char *)(uintptr_t)kernel->object};
     int ends[2];
     for (size_t i = 0; i < count; i++) {
-        /* A site is a return address: the call stands before it. */
+        /* A site is a return address; the call precedes it. */
         snprintf(addresses[i], sizeof addresses[i], "0x%x", sites[i] - 1);
         arguments[6 + i] = addresses[i];
     }
@@ -50,7 +50,7 @@ static FILE *start(const struct kernel *kernel, const site *sites, size_t count,
     return fdopen(ends[0], "r");
 }
 
-/* The part of a path that says something: from templates/ on, or the file's name. */
+/* Shortens a path: from templates/ or tests/ on, else the file's name. */
 static const char *shorten(const char *path) {
     const char *at = strstr(path, "templates/");
     if (!at)
@@ -76,7 +76,7 @@ static void parse(struct lines *lines, FILE *output) {
     int depth = 0;
     while (fgets(function, sizeof function, output)) {
         if (strncmp(function, "0x", 2) == 0) {
-            line = lines->count < MOST ? &lines->lines[lines->count++] : NULL;
+            line = lines->count < MAX_SITES ? &lines->lines[lines->count++] : NULL;
             if (line)
                 line->at = (site)strtoul(function, NULL, 16) + 1;
             depth = 0;
@@ -96,7 +96,7 @@ struct lines *lines_resolve(const struct kernel *kernel, const site *sites, size
     pid_t child = 0;
     if (!lines || !kernel || count == 0)
         return lines;
-    FILE *output = start(kernel, sites, count < MOST ? count : MOST, &child);
+    FILE *output = start(kernel, sites, count < MAX_SITES ? count : MAX_SITES, &child);
     if (!output)
         return lines;
     parse(lines, output);

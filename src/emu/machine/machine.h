@@ -1,13 +1,13 @@
 /*
- * What a launch is made of: the state that the emulator's files share, data alone. One launch runs
- * at a time, on the thread that called cuLaunchKernelEx; every CUDA thread is a fibre of it, so
- * nothing here is locked.
+ * The state of a launch, shared by the emulator's files; data only. One launch runs at a time, on
+ * the thread that called cuLaunchKernelEx; every CUDA thread is a fibre of it, so nothing is
+ * locked.
  *
- * The unit that runs together is the gang: the thread blocks (CTAs) of one cluster, most often one
+ * The unit that runs together is the gang: the thread blocks (CTAs) of one cluster, often a single
  * block. Gangs run one after another.
  *
- * What one file alone looks at is there and not here, but for what an instruction leaves with a
- * thread, a warp or a block: that goes when they do.
+ * State that only one file uses is in that file, except state of a thread, warp or block, which
+ * ends with them.
  */
 #ifndef SMELT_EMU_MACHINE_H
 #define SMELT_EMU_MACHINE_H
@@ -34,7 +34,7 @@ enum {
     MAX_CLUSTER = 8,
     MAX_WARPS = MAX_CLUSTER * MAX_BLOCK_THREADS / WARP,
     NAMED_BARRIERS = 16,
-    MAX_MBARRIERS = 112,     /* of a block: a ring of many tiles has three each */
+    MAX_MBARRIERS = 112,     /* per block */
     ARENA_SPAN = 256 * 1024, /* bytes of address space of a block's shared memory */
     SHARED_BASE = 1024,      /* 32-bit shared address of the arena's first byte */
     CLUSTER_SHIFT = 24,      /* shared::cluster address: (rank + 1) << this, plus the local one */
@@ -42,7 +42,7 @@ enum {
     MANY = 0xfffe /* slots */
 };
 
-/* A place in the compiled kernel: return address less the object's base; 0: unknown. */
+/* A place in the compiled kernel: return address minus the object's base; 0: unknown. */
 typedef u32 site;
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
@@ -64,26 +64,25 @@ struct kernel {
 
 /* ---- order (clock.h) ------------------------------------------------------------------------- */
 
-/* Where an asynchronous operation's accesses are ordered: its slot, and the time there at which it
- * is complete. */
+/* When an asynchronous operation's accesses are complete: at this time of this slot. */
 struct epoch {
     u16 slot;
     u32 clock;
 };
 
-/* What several threads released. */
+/* The join of several threads' released clocks. */
 enum { JOINED_EDITIONS = 16 };
 struct joined {
     u32 *clock;
-    u64 editions[JOINED_EDITIONS]; /* of clocks that are in it, but for their threads' own words */
+    u64 editions[JOINED_EDITIONS]; /* editions of the joined clocks (clock.h) */
 };
 
 struct cell { /* of one byte */
     u32 write_clock, write_site, read_clock, read_site;
     u16 write_slot;      /* NOBODY: never written */
-    u16 read_slot;       /* NOBODY: not since the write; MANY: read_clock is a list's index */
+    u16 read_slot;       /* NOBODY: none since the write; MANY: read_clock indexes a set */
     bool flight;         /* asynchronous write under way */
-    bool atomic;         /* written by an atomic operation: those may meet */
+    bool atomic;         /* written by an atomic operation: others may race with it */
     u16 pending_readers; /* asynchronous reads under way */
 };
 
@@ -94,7 +93,7 @@ enum wait_kind {
     AT_MEETING, /* of its warp */
     AT_BARRIER, /* a named one, or the cluster's */
     AT_MBARRIER,
-    POLLS, /* tested something in vain */
+    POLLS, /* polls a condition */
     GONE
 };
 
@@ -102,12 +101,12 @@ enum wait_kind {
 struct copy {
     struct cta *cta;
     u32 offset;
-    u8 bytes, given, landed; /* given: of `bytes`, how many are read; the rest is zero */
+    u8 bytes, given, landed; /* given: bytes read of `bytes`; the rest is zero */
     const u8 *source;
     site at;
 };
 
-struct range { /* of this thread's registers, as memory of its stack */
+struct range { /* of this thread's registers, which are on its stack */
     const u8 *low, *high;
     u32 product; /* number of the warp's wgmma that uses them */
     bool result; /* written by it */
@@ -118,7 +117,7 @@ struct thread {
     struct fibre fibre;
     struct cta *cta;
     struct warp *warp;
-    int number; /* in the gang: its slot */
+    int number; /* in the gang; also its slot */
     int index;  /* in the block */
     int lane;
     unsigned x, y, z;
@@ -128,8 +127,8 @@ struct thread {
     void *wait_object;
     u32 wait_parity;
     u32 *clock;
-    u64 edition;            /* of the clock (clock.h); 0: nobody else has it */
-    u64 released, acquired; /* the last that it gave to others; that it took from them */
+    u64 edition;            /* of the clock (clock.h); 0: no other clock has it */
+    u64 released, acquired; /* last edition released, last acquired */
 
     struct copy *copies;                           /* issued and not complete, oldest first */
     u32 copies_begin, copies_end, copies_capacity; /* indices count from the launch's first copy */
@@ -142,17 +141,17 @@ struct thread {
     int range_count, range_capacity;
     u32 fences; /* number of its last wgmma.fence */
     bool fence_executed;
-    u32 *touched;  /* per 4 bytes of stack: `fences` when it was last written plainly */
-    u32 unwritten; /* locals declared so far without a value */
+    u32 *touched;  /* per 4 bytes of stack: value of `fences` at the last plain write */
+    u32 unwritten; /* uninitialised locals so far */
 
     struct store_part *bulk_stores; /* not yet waited for */
     int bulk_groups;                /* committed */
-    int result;                     /* handed over by a barrier with a reduction */
+    int result;                     /* of a barrier with a reduction */
     bool cluster_arrived;           /* at the cluster's barrier, in the generation below */
     u32 cluster_generation;
 };
 
-struct meeting { /* of lanes of a warp at one instruction */
+struct meeting { /* lanes of a warp at a collective instruction */
     void (*execute)(struct warp *warp, u32 mask, void **arguments, site at);
     const char *name;
     u32 mask, arrived;
@@ -175,15 +174,15 @@ struct warp {
     u32 products_issued, products_done; /* counts since the launch began */
     u32 *product_groups;                /* ends of committed groups */
     int product_group_count, product_group_capacity;
-    int registers; /* of a thread, by setmaxnreg; 0: not changed */
+    int registers; /* per thread, by setmaxnreg; 0: unchanged */
 };
 
 struct barrier {
     int expected, arrived, predicates;
     int kind;       /* of reduction */
-    u32 generation; /* complete ones; the cluster's barrier alone counts */
+    u32 generation; /* completed ones; counted for the cluster's barrier only */
     struct joined joined;
-    u32 *released; /* the cluster's: what the last complete generation knew */
+    u32 *released; /* clock of the cluster barrier's last complete generation */
     u64 edition;   /* of that */
     site at;
 };
@@ -203,11 +202,11 @@ struct mbarrier {
     bool init_fenced;
     u16 fence_slot;
     u32 fence_clock;
-    u32 remote_phase; /* 1 + number of the last phase that another block arrived in; 0: none */
+    u32 remote_phase; /* 1 + last phase in which another block arrived; 0: none */
     site at, remote_at;
 };
 
-struct visit { /* by a thread of another block, its last */
+struct visit { /* the last access of a thread of another block */
     u32 clock;
     site at;
 };
@@ -222,10 +221,10 @@ struct cta {
     struct mbarrier mbarriers[MAX_MBARRIERS];
     int mbarrier_count;
     struct visit *visits; /* by thread of the gang; NULL: none yet */
-    u32 *known_at_end;    /* clock: what its threads knew when they left */
-    int registers_taken;  /* of the block's; 0: setmaxnreg was not used */
-    bool waited;          /* griddepcontrol.wait */
-    bool lets_begin;      /* the next kernel: griddepcontrol.launch_dependents */
+    u32 *known_at_end;    /* joined clocks of its exited threads */
+    int registers_taken;  /* of the block; 0: setmaxnreg was not used */
+    bool waited;          /* executed griddepcontrol.wait */
+    bool lets_begin;      /* executed griddepcontrol.launch_dependents */
 };
 
 /* ---- the launch ------------------------------------------------------------------------------ */
@@ -249,7 +248,7 @@ struct machine {
     struct barrier cluster_barrier;
     int live; /* threads not gone */
 
-    struct thread *self;        /* who runs; NULL: the scheduler */
+    struct thread *self;        /* the running thread; NULL: the scheduler */
     u32 fences;                 /* wgmma.fence executed, over all launches */
     bool ended;                 /* enough reports, or a fatal one */
     bool inside;                /* a launch is under way */
@@ -258,7 +257,7 @@ struct machine {
 
 extern struct machine emu;
 
-/* Whether an address is of the kernel's own code and constants. */
+/* Whether an address is in the kernel's code or constants. */
 bool emu_kernel_holds(const void *pointer);
 
 /* Slots of a thread's cp.async copies, of a warp's products, and of the grid. */
@@ -272,7 +271,7 @@ static inline u16 emu_grid_slot(void) {
     return (u16)(emu.slots - 1);
 }
 
-/* Where the running thread called from. */
+/* The caller's site. */
 #define EMU_SITE                                                                                   \
     ((site)((const u8 *)__builtin_return_address(0) - (emu.kernel ? emu.kernel->image : NULL)))
 

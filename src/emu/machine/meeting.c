@@ -15,18 +15,18 @@ static struct meeting *find_meeting(struct warp *warp, const char *name, u32 mas
     return NULL;
 }
 
-/* A lane that others wait for comes somewhere else, for which it needs one of those: neither can
- * ever happen. */
+/* Reports a lane for which others wait at one collective instruction while it arrives at another
+ * that needs one of them: neither can complete. */
 static void check_convergence(const struct warp *warp, const char *name, u32 mask, int lane,
                               site at) {
     for (int i = 0; i < WARP; i++) {
         const struct meeting *other = &warp->meetings[i];
         if (other->open && other->mask >> lane & 1 && other->arrived & mask)
             emu_fatal(EMU_CONVERGENCE, at, other->at,
-                      "lanes of warp %d part: %s comes to %s (mask 0x%08x) {1}, while lanes 0x%08x "
-                      "wait for it at %s (mask 0x%08x) {2}",
-                      warp->index, emu_who(emu.self), name, mask, other->arrived, other->name,
-                      other->mask);
+                      "lanes of warp %d diverge: %s arrives at %s (mask 0x%08x) {1}, while lanes "
+                      "0x%08x wait for it at %s (mask 0x%08x) {2}",
+                      warp->index, emu_thread_name(emu.self), name, mask, other->arrived,
+                      other->name, other->mask);
     }
 }
 
@@ -37,8 +37,8 @@ static void meet(const char *name, u32 mask, bool aligned,
     struct warp *warp = self->warp;
     emu.statistics.instructions++;
     if (!(mask >> self->lane & 1) || mask & ~warp->present)
-        emu_fatal(EMU_CONVERGENCE, at, 0, "%s: %s with mask 0x%08x, which %s {1}", emu_who(self),
-                  name, mask,
+        emu_fatal(EMU_CONVERGENCE, at, 0, "%s: %s with mask 0x%08x, which %s {1}",
+                  emu_thread_name(self), name, mask,
                   mask & ~warp->present ? "names lanes that do not exist"
                                         : "does not name the lane itself");
     struct meeting *meeting = find_meeting(warp, name, mask, self->lane);
@@ -51,7 +51,7 @@ static void meet(const char *name, u32 mask, bool aligned,
     }
     if (aligned && meeting->at != at && !emu_same_line(meeting->at, at))
         emu_fatal(EMU_CONVERGENCE, at, meeting->at,
-                  "lanes of warp %d come to %s, which is .aligned, at two places: {1} and {2}",
+                  "lanes of warp %d execute %s, which is .aligned, at two places: {1} and {2}",
                   warp->index, name);
     meeting->arrived |= 1u << self->lane;
     meeting->arguments[self->lane] = arguments;
@@ -77,7 +77,7 @@ void emu_meet_whole(const char *name,
                     void *arguments, site at) {
     if (emu.self->warp->present != ~(u32)0)
         emu_fatal(EMU_CONVERGENCE, at, 0, "%s: %s in a warp of fewer than 32 threads {1}",
-                  emu_who(emu.self), name);
+                  emu_thread_name(emu.self), name);
     meet(name, ~(u32)0, true, execute, arguments, at);
 }
 

@@ -4,16 +4,16 @@
 
 #include "emu/machine/machine.h"
 
-/* The running thread comes to a collective instruction of its warp: when all lanes of `mask` have
- * come, the last carries it out for all. */
+/* The running thread arrives at a collective instruction of its warp. The last lane of `mask` to
+ * arrive executes it for all. */
 void emu_meet(const char *name, u32 mask,
               void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
               void *arguments, site at);
-/* For .aligned instructions: all 32 lanes of a whole warp, at one place of the text. */
+/* For .aligned instructions: all 32 lanes, at one place of the source. */
 void emu_meet_whole(const char *name,
                     void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
                     void *arguments, site at);
-/* The same for all lanes the warp has, with nothing to carry out: before a barrier. */
+/* The same for all lanes of the warp, with nothing to execute: before a barrier. */
 void emu_converge(const char *name, site at);
 
 #endif

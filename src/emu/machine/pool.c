@@ -12,7 +12,7 @@ struct taken {
 
 static struct taken *all_taken;
 
-void *emu_take(size_t bytes) {
+void *emu_pool_alloc(size_t bytes) {
     struct taken *taken = calloc(1, sizeof *taken + bytes);
     if (!taken)
         emu_fatal(EMU_ILLEGAL, 0, 0, "out of memory");
@@ -23,7 +23,7 @@ void *emu_take(size_t bytes) {
     return taken->memory;
 }
 
-void emu_give(void *memory) {
+void emu_pool_free(void *memory) {
     if (!memory)
         return;
     struct taken *taken = (struct taken *)(void *)((u8 *)memory - offsetof(struct taken, memory));
@@ -36,7 +36,7 @@ void emu_give(void *memory) {
     free(taken);
 }
 
-void emu_give_all(void) {
+void emu_pool_free_all(void) {
     while (all_taken)
-        emu_give(all_taken->memory);
+        emu_pool_free(all_taken->memory);
 }

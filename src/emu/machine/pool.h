@@ -1,12 +1,13 @@
-/* Memory for as long as the gang runs. */
+/* Memory that lives at most as long as the gang. */
 #ifndef SMELT_EMU_POOL_H
 #define SMELT_EMU_POOL_H
 
 #include <stddef.h>
 
-/* Zeros, given back earlier or at the gang's end. Ends the launch when there is none. */
-void *emu_take(size_t bytes);
-void emu_give(void *memory);
-void emu_give_all(void);
+/* Zeroed memory, freed by emu_pool_free or at the gang's end. Ends the launch when out of
+ * memory. */
+void *emu_pool_alloc(size_t bytes);
+void emu_pool_free(void *memory);
+void emu_pool_free_all(void);
 
 #endif

@@ -10,7 +10,7 @@
 #include "emu/machine/schedule.h"
 
 enum {
-    MOST_REPORTS = 4, /* of a launch: what follows the first is most often its consequence */
+    MAX_REPORTS = 4, /* per launch: later ones are mostly consequences of the first */
     TEXT = 4096
 };
 
@@ -48,7 +48,7 @@ const char *emu_kind_name(enum emu_kind kind) {
     return kind < EMU_KINDS ? kind_names[kind] : "?";
 }
 
-const char *emu_who(const struct thread *thread) {
+const char *emu_thread_name(const struct thread *thread) {
     static char buffers[4][96];
     static int next;
     char *text = buffers[next++ % 4];
@@ -93,7 +93,7 @@ void emu_report(enum emu_kind kind, site first, site second, const char *format,
     va_start(list, format);
     add(kind, first, second, format, list);
     va_end(list);
-    if (emu.self && count - launch_begin >= MOST_REPORTS)
+    if (emu.self && count - launch_begin >= MAX_REPORTS)
         emu_end();
 }
 
@@ -148,14 +148,14 @@ static char *resolve(const struct collected *report, const struct lines *lines) 
     return out;
 }
 
-static size_t list_sites(site *sites, size_t most) {
+static size_t list_sites(site *sites, size_t max) {
     size_t listed = 0;
-    for (size_t i = launch_begin; i < count && listed + 16 < most; i++) {
+    for (size_t i = launch_begin; i < count && listed + 16 < max; i++) {
         if (collected[i].first)
             sites[listed++] = collected[i].first;
         if (collected[i].second)
             sites[listed++] = collected[i].second;
-        for (const char *at = strstr(collected[i].text, "{@"); at && listed < most;
+        for (const char *at = strstr(collected[i].text, "{@"); at && listed < max;
              at = strstr(at + 1, "{@"))
             sites[listed++] = (site)strtoul(at + 2, NULL, 10);
     }
@@ -178,7 +178,7 @@ size_t emu_reports_end(void) {
     return count - launch_begin;
 }
 
-/* ---- what the control interface shows -------------------------------------------------------- */
+/* ---- for the control interface --------------------------------------------------------------- */
 
 const char *emu_first_report(void) {
     return count > launch_begin ? collected[launch_begin].text : "no report";

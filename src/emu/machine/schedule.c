@@ -16,7 +16,7 @@ static struct deferred *deferred, **deferred_end;
 static int deferred_count;
 static site last_deferred;
 
-static int pollers, fruitless; /* threads that poll; rounds of theirs in which nothing happened */
+static int pollers, fruitless; /* polling threads; their rounds since other progress */
 
 /* ---- random numbers: xorshift64*, Vigna 2016 ------------------------------------------------- */
 
@@ -39,7 +39,7 @@ bool emu_lands_now(void) {
     return emu.settings.timing == EMU_EARLY;
 }
 
-/* ---- who runs -------------------------------------------------------------------------------- */
+/* ---- choosing a thread ----------------------------------------------------------------------- */
 
 static void set_ready(struct warp *warp, u32 lanes) {
     warp->ready |= lanes;
@@ -61,8 +61,7 @@ void emu_wake(struct thread *thread) {
     set_ready(thread->warp, 1u << thread->lane);
 }
 
-/* The first warp that can run at or after (or, descending, at or before) `from`, going round; -1
- * when none can. */
+/* The first runnable warp from `from` on in the direction of `step`, cyclically; -1: none. */
 static int find_warp(int from, int step) {
     int last = -1;
     for (int i = 0; i < emu.warp_count; i++) {
@@ -121,15 +120,15 @@ void emu_yield(void) {
         to_scheduler();
 }
 
-/* In a shuffled order, three times of four, one warp runs only when no other can: what works
- * because nobody is late is found out. */
+/* In a shuffled order, with probability 3/4, one warp runs only when no other can. This exposes
+ * code that works only because no thread is late. */
 static void choose_laggard(void) {
     laggard = -1;
     if (emu.settings.order == EMU_SHUFFLED && emu_random() % 4 != 0)
         laggard = (int)(emu_random() % (u32)emu.warp_count);
 }
 
-static jmp_buf landing_jump; /* out of an effect that the scheduler let happen */
+static jmp_buf landing_jump; /* leaves an effect that the scheduler runs */
 static bool landing;
 
 void emu_end(void) {
@@ -137,7 +136,7 @@ void emu_end(void) {
     if (landing)
         longjmp(landing_jump, 1);
     to_scheduler();
-    abort(); /* the scheduler does not come back to an ended launch */
+    abort(); /* the scheduler does not resume an ended launch */
 }
 
 void emu_gone(void) {
@@ -147,7 +146,7 @@ void emu_gone(void) {
     emu.live--;
 }
 
-/* ---- those that poll ------------------------------------------------------------------------- */
+/* ---- polling threads ------------------------------------------------------------------------- */
 
 void emu_poll(const char *name, site at) {
     pollers++;
@@ -165,7 +164,7 @@ static bool wake_pollers(void) {
     return true;
 }
 
-/* ---- what takes effect by itself ------------------------------------------------------------- */
+/* ---- deferred effects ------------------------------------------------------------------------ */
 
 void emu_defer(struct deferred *one) {
     one->next = NULL;
@@ -183,7 +182,7 @@ site emu_deferred_last(void) {
     return last_deferred;
 }
 
-/* Lets the oldest, or a random one, of the deferred effects happen. */
+/* Runs the oldest, or with random timing any, of the deferred effects. */
 static bool land_one(void) {
     struct deferred **at = &deferred;
     if (!*at)
@@ -213,7 +212,7 @@ void emu_land_all(void) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* What every fibre runs. */
+/* The body of every fibre. */
 static void begin_thread(void) {
     fibre_arrived();
     thread_body();
@@ -242,8 +241,8 @@ enum emu_outcome emu_run_threads(void) {
         struct thread *thread = pick();
         if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0 && land_one() &&
             (!thread || emu.ended))
-            continue; /* what landed may have woken somebody, or been reported */
-        /* The laggard waits for what takes effect by itself, too. */
+            continue; /* the effect may have woken a thread or caused a report */
+        /* The laggard also waits for deferred effects. */
         if (thread && thread->warp->number == laggard && emu.settings.timing == EMU_RANDOM &&
             emu_random() % 16 != 0 && land_one())
             continue;

@@ -1,7 +1,6 @@
 /*
- * Who runs: the threads of a gang as fibres, one at a time, in an order that is part of the
- * schedule; and when what takes effect by itself does. It knows nothing of what threads do or wait
- * for.
+ * Scheduling: runs the threads of a gang as fibres, one at a time, in the order of the settings,
+ * and decides when deferred effects happen. It does not depend on what threads do or wait for.
  */
 #ifndef SMELT_EMU_SCHEDULE_H
 #define SMELT_EMU_SCHEDULE_H
@@ -10,52 +9,51 @@
 
 /* ---- the running thread ---------------------------------------------------------------------- */
 
-/* It waits; returns when another called emu_wake for it. */
+/* Blocks; returns when another thread calls emu_wake for it. */
 void emu_block(enum wait_kind kind, const char *name, void *object, site at);
 void emu_wake(struct thread *thread);
-/* A point at which another thread may take over, in a shuffled order. */
+/* In a shuffled order, another thread may run here. */
 void emu_yield(void);
-/* After a fruitless test: other threads go first. */
+/* After a failed test: runs other threads first. */
 void emu_poll(const char *name, site at);
-/* It has left the kernel: once its body returns it does not run again. */
+/* The thread has exited: after its body returns it does not run again. */
 void emu_gone(void);
 /* Ends the launch from inside a fibre. */
 _Noreturn void emu_end(void);
 
-/* ---- chance, and what takes effect by itself ------------------------------------------------- */
+/* ---- random numbers, deferred effects -------------------------------------------------------- */
 
 u32 emu_random(void);
-/* Whether an operation issued now takes effect now. */
+/* Whether an operation issued now takes effect immediately. */
 bool emu_lands_now(void);
 
-/* What can still take effect: a copy that completes on an mbarrier, an arrival that waits for
- * copies. */
+/* A deferred effect: a copy that completes on an mbarrier, or an arrival that waits for copies. */
 struct deferred {
     void (*effect)(struct deferred *deferred);
     struct deferred *next;
-    struct thread *thread; /* who issued it */
+    struct thread *thread; /* the issuing thread */
     site at;
 };
 
 void emu_defer(struct deferred *deferred);
-/* How many there are; the place of the last that was issued. */
+/* The number of deferred effects; the site of the last one. */
 int emu_deferred_count(void);
 site emu_deferred_last(void);
-/* Lets all of them happen that can before the launch ends. */
+/* Runs all of them, unless one ends the launch. */
 void emu_land_all(void);
 
 /* ---- the scheduler --------------------------------------------------------------------------- */
 
-/* A launch begins: its random numbers. */
+/* Seeds the random numbers of a launch. */
 void emu_schedule_begin_launch(void);
-/* The gang's threads, prepared by emu_schedule_thread, are to run. */
+/* Makes the gang's threads, prepared by emu_schedule_thread, runnable. */
 void emu_schedule_begin_gang(void);
-/* Has a thread begin with body(). */
+/* Prepares a thread that runs body(). */
 void emu_schedule_thread(struct thread *thread, void (*body)(void));
 
 enum emu_outcome {
     EMU_ALL_GONE,   /* or the launch has ended */
-    EMU_STUCK,      /* nothing can run any more */
+    EMU_STUCK,      /* no thread can run */
     EMU_OUT_OF_TIME /* emu.late was set */
 };
 enum emu_outcome emu_run_threads(void);

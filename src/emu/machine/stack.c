@@ -4,11 +4,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A thread's stack, and beside it the shadow that says when each word was last written. Pages exist
- * when touched. */
+/* A thread's stack, and a shadow with the time of each word's last write. Pages exist
+ * once touched. */
 enum { STACK_BYTES = 256 * 1024, PAGE = 4096 };
-/* Of a new stack, what the kernel's own frame may take is filled with this: a register that is read
- * before it is written is then a large number, as int, float and bf16, and not 0. */
+/* The part of a new stack that the kernel's own frame may use is filled with this byte: a register
+ * read before it is written is a large number as int, float and bf16, not 0. */
 enum { UNWRITTEN = 0x7f, FILLED_BYTES = 20 * 1024 };
 
 static u8 *stacks;
@@ -57,8 +57,7 @@ u32 *emu_stack_touched(const struct thread *thread) {
     return touched + (size_t)(STACK_BYTES / 4) * (size_t)thread->number;
 }
 
-/* Stacks that all began at the same place of a page would have the same few lines of the caches:
- * they begin at different ones. */
+/* Stacks begin at different offsets in a page, so that they use different cache sets. */
 static size_t unused_bytes(const struct thread *thread) {
     enum { LINE = 64, LINES = PAGE / LINE, APART = 7 };
     return (size_t)(thread->number * APART % LINES) * LINE;

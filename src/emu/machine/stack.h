@@ -1,18 +1,17 @@
-/* The threads' stacks, which hold what a GPU has in registers; kept between launches. */
+/* The threads' stacks, which hold what a GPU keeps in registers; kept between launches. */
 #ifndef SMELT_EMU_STACK_H
 #define SMELT_EMU_STACK_H
 
 #include "emu/machine/machine.h"
 
-/* Stacks of at least so many threads; false: there is no memory. */
+/* Makes stacks for at least `threads` threads; false: out of memory. */
 bool emu_stacks_make(int threads);
-/* A thread's stack, and how many bytes one has. The lowest page is not to be touched: a stack that
- * overflows meets it. */
+/* A thread's stack and the size of each. The lowest page is a guard that an overflow hits. */
 const u8 *emu_stack_low(const struct thread *thread);
 size_t emu_stack_bytes(void);
-/* Beside it, of each 4 bytes, the number of the fence that they were last touched after. */
+/* The shadow: per 4 bytes, the number of the last fence before the last write. */
 u32 *emu_stack_touched(const struct thread *thread);
-/* Has the thread's fibre begin there, in body(). */
+/* Prepares the thread's fibre to run body() on its stack. */
 void emu_stack_prepare(struct thread *thread, void (*body)(void));
 
 #endif

@@ -7,16 +7,16 @@
 enum { REMEMBERED = 32 };
 static const u32 ALL = 0xffffffff;
 
-static u32 number;                    /* of the launch */
+static u32 number;                    /* of the current launch */
 static u32 first_gangs[REMEMBERED];   /* of launch n at n % REMEMBERED */
-static u32 at_start, after_wait;      /* masks of this launch, bit 0 unused */
-static u32 fresh;                     /* likewise: complete when L1 was last emptied */
-static u32 ended = 0xffffffff;        /* of the last one: bit 0 itself */
-static bool waited, begun_after_wait; /* some thread waited; every block did before it let go */
+static u32 at_start, after_wait;      /* this launch's masks (chain.h), bit 0 unused */
+static u32 fresh;                     /* likewise: complete when L1 was last invalidated */
+static u32 ended = 0xffffffff;        /* of the last launch; bit 0: itself */
+static bool waited, begun_after_wait; /* some thread waited; every block waited first */
 static const void *stream;
 static const void *streams[REMEMBERED]; /* of launch n at n % REMEMBERED */
-static u32 synchronized;                /* launches that the host waited for; bit 0: the last one */
-static bool interrupted;                /* the next launch follows an operation that is no launch */
+static u32 synchronized;                /* launches the host waited for; bit 0: the last */
+static bool interrupted;                /* the next launch follows a memset */
 
 /* The launches on a stream; bit 0: the last launch. */
 static u32 launches_on(const void *on) {
@@ -26,16 +26,16 @@ static u32 launches_on(const void *on) {
     return found;
 }
 
-/* The launches that are complete for an operation on a stream without PDL: those that the host
+/* The launches that are complete for an operation without PDL on a stream: those that the host
  * waited for, and earlier ones on the stream. Bit 0: the last launch. */
 static u32 complete_on(const void *on) {
-    const u32 before = number < REMEMBERED ? ALL << number : 0; /* no launches */
+    const u32 before = number < REMEMBERED ? ALL << number : 0; /* before the first launch */
     const u32 there = launches_on(on);
     return synchronized | before | (on == stream ? ended & there : there);
 }
 
 void emu_chain_begin(bool pdl, const void *on) {
-    u32 known = ended = complete_on(on); /* by the one before */
+    u32 known = ended = complete_on(on); /* to the previous launch */
     pdl = pdl && on == stream && !interrupted;
     if (pdl)
         known = at_start | (begun_after_wait ? after_wait : 0) | (ended & ~launches_on(on));
@@ -85,7 +85,7 @@ void emu_chain_end(void) {
     ended = at_start | (waited ? after_wait : 0) | 1;
 }
 
-/* Whether the launch that the gang was of is in a set. */
+/* Whether the launch of a gang is in a set. */
 static bool holds(u32 set, u32 gang) {
     if ((set | 1) == ALL)
         return true;
@@ -109,14 +109,14 @@ bool emu_chain_check_ended(void) {
     emu_reports_begin();
     emu_report(
         EMU_RACE, 0, 0,
-        "the host reads device memory when the last launch has ended, but nothing made that "
-        "one end after those before it: one of its threads must execute griddepcontrol.wait");
+        "the host reads device memory after the last launch, which may end before earlier launches "
+        "do: one of its threads must execute griddepcontrol.wait");
     emu_reports_end();
     ended |= launches_on(stream);
     return false;
 }
 
-/* Blocks that have ended let go, too: emu_chain_block_ends. */
+/* Blocks that end count as well: emu_chain_block_ends. */
 void emu_chain_let_begin(void) {
     struct thread *self = emu.self;
     if (!self->cta->lets_begin && !self->clock[emu_grid_slot()])

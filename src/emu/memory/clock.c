@@ -7,17 +7,17 @@
 /* ---- words that are used ----------------------------------------------------------------------
  */
 
-/* Most slots stay at 0 for all of a gang's life: copies, products, barriers that there are none of.
- * Those that do not are told by blocks, and by the runs of such. */
-enum { BLOCK = 64, MOST_BLOCKS = 65536 / BLOCK };
+/* Most slots stay 0 for a gang's whole life, because their copies, products or barriers do not
+ * exist. The used ones are tracked in blocks of slots and in runs of such blocks. */
+enum { BLOCK = 64, MAX_BLOCKS = 65536 / BLOCK };
 
 static struct {
-    bool block[MOST_BLOCKS];
+    bool block[MAX_BLOCKS];
     struct run {
         u32 first, words;
-    } runs[MOST_BLOCKS];
+    } runs[MAX_BLOCKS];
     int count;
-    bool copies, fenced; /* some word of those */
+    bool copies, fenced; /* some word of these is used */
 } used;
 
 static void find_runs(void) {
@@ -63,7 +63,7 @@ join_words(u32 *restrict clock, const u32 *restrict other, size_t words) {
     return changed;
 }
 
-/* Whether it is another one afterwards. */
+/* Returns whether the clock changed. */
 static bool join(u32 *clock, const u32 *other) {
     u32 changed = 0;
     for (int i = 0; i < used.count; i++) {
@@ -94,7 +94,7 @@ static size_t clock_words(void) {
     return 2 * (size_t)emu.slots;
 }
 
-/* Clocks of zeros that are not in use, for the gangs to come. */
+/* Free list of zeroed clocks. */
 static struct kept { struct kept *next; } * kept;
 static int kept_slots;
 
@@ -143,8 +143,7 @@ void emu_clock_join(u32 *clock, const u32 *other) {
 /* ---- editions ---------------------------------------------------------------------------------
  */
 
-/* What a clock of an edition becomes by something; `by`: an edition that it is joined with, or one
- * of these. */
+/* A step from one edition to another. `by`: the edition joined, or one of these. */
 enum { BY_FENCE = 1, BY_LEARNING, FIRST_EDITION };
 
 enum { STEPS = 256 };
@@ -163,7 +162,8 @@ static bool is_known(const struct step *step, u64 from, u64 by) {
     return from && by && step->from == from && step->by == by;
 }
 
-/* The thread's clock was changed by that, as none of its edition before it. */
+/* Records that the thread's clock changed by a step that no other clock of its edition
+ * has taken. */
 static void take_edition(struct thread *thread, u64 by, bool changed) {
     const u64 from = thread->edition;
     if (!changed)
@@ -179,7 +179,7 @@ static void take_edition(struct thread *thread, u64 by, bool changed) {
 /* ---- a thread's -------------------------------------------------------------------------------
  */
 
-/* Its own words, in its clock or in another one. */
+/* A thread's own words in some clock. */
 struct own {
     u32 seen, fenced, copies_seen, copies_fenced;
 };
@@ -229,7 +229,7 @@ void emu_clock_fence(struct thread *thread) {
 }
 
 void emu_clock_learn(struct thread *thread, u16 slot, u32 clock) {
-    const u64 by = (u64)1 << 63 | (u64)slot << 32 | clock; /* no edition is as large */
+    const u64 by = (u64)1 << 63 | (u64)slot << 32 | clock; /* larger than any edition */
     const struct step *const step = find_step(thread->edition, by);
     if (thread->clock[slot] == clock)
         return;
@@ -241,8 +241,7 @@ void emu_clock_learn(struct thread *thread, u16 slot, u32 clock) {
         take_edition(thread, by, true);
 }
 
-/* ---- what several released --------------------------------------------------------------------
- */
+/* ---- joined clocks --------------------------------------------------------------------------- */
 
 void emu_joined_clear(struct joined *joined) {
     if (joined->clock)
@@ -302,7 +301,7 @@ static bool of_one_edition(struct warp *warp, u32 lanes) {
     return edition != 0;
 }
 
-/* Of one edition each lacks the others' own words. */
+/* Lanes of one edition lack only each other's own words. */
 static void tell_own_words(struct warp *warp, u32 lanes) {
     for (u32 left = lanes; left; left &= left - 1) {
         const struct thread *const teller = warp->threads[__builtin_ctz(left)];

@@ -12,12 +12,12 @@ void emu_cluster_enter(const struct cta *cta, const char *what, site at) {
         known++;
     if (known == emu.cta_threads)
         emu_fatal(EMU_RACE, at, 0,
-                  "%s: %s in block %d of the cluster {1}, which is not known to have begun: no "
-                  "barrier of the cluster lies between",
-                  emu_who(self), what, cta->rank);
+                  "%s: %s in block %d of the cluster {1}, which may not have begun: no cluster "
+                  "barrier orders the two",
+                  emu_thread_name(self), what, cta->rank);
     if (cta->live == 0)
         emu_fatal(EMU_RACE, at, 0, "%s: %s in block %d of the cluster {1}, which has ended",
-                  emu_who(self), what, cta->rank);
+                  emu_thread_name(self), what, cta->rank);
 }
 
 void emu_cluster_visit(struct cta *cta, site at) {
@@ -25,19 +25,19 @@ void emu_cluster_visit(struct cta *cta, site at) {
     if (cta == self->cta)
         return;
     if (!cta->visits)
-        cta->visits = emu_take((size_t)emu.thread_count * sizeof *cta->visits);
+        cta->visits = emu_pool_alloc((size_t)emu.thread_count * sizeof *cta->visits);
     cta->visits[self->number].clock = self->clock[self->number];
     cta->visits[self->number].at = at;
 }
 
-/* All its threads have left. */
+/* Called when all threads of the block have exited. */
 static void end_block(const struct cta *cta) {
     for (int i = 0; cta->visits && i < emu.thread_count; i++)
         if (cta->visits[i].clock > cta->known_at_end[i])
             emu_report(EMU_RACE, cta->visits[i].at, 0,
-                       "block %d of the cluster may end while %s still reaches into its shared "
+                       "block %d of the cluster may end while %s still accesses its shared "
                        "memory {1}: no barrier orders the two",
-                       cta->rank, emu_who(&emu.threads[i]));
+                       cta->rank, emu_thread_name(&emu.threads[i]));
 }
 
 void emu_cluster_leave(void) {
@@ -45,7 +45,7 @@ void emu_cluster_leave(void) {
     struct cta *cta = self->cta;
     if (emu.ctas > 1) {
         if (!cta->known_at_end)
-            cta->known_at_end = emu_take(2 * (size_t)emu.slots * sizeof *cta->known_at_end);
+            cta->known_at_end = emu_pool_alloc(2 * (size_t)emu.slots * sizeof *cta->known_at_end);
         emu_clock_join(cta->known_at_end, self->clock);
     }
     if (--cta->live == 0)

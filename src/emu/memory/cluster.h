@@ -1,17 +1,17 @@
-/* Blocks of a cluster that reach into each other. */
+/* Accesses between blocks of a cluster. */
 #ifndef SMELT_EMU_CLUSTER_H
 #define SMELT_EMU_CLUSTER_H
 
 #include "emu/machine/machine.h"
 
-/* Shared memory of another block may be used from when that block is known to run to when it ends,
- * which its threads may do only after what they know to be over. */
+/* Another block's shared memory may be used only while that block is known to run. It must not end
+ * before such accesses are ordered before its threads' exits. */
 
-/* What the running thread needs of another block whose shared memory it names. */
+/* Reports an access by the running thread to a block that may not have begun or has ended. */
 void emu_cluster_enter(const struct cta *cta, const char *what, site at);
-/* Its own access to another block: that one must not end before. */
+/* Records such an access: the other block must not end before it. */
 void emu_cluster_visit(struct cta *cta, site at);
-/* It has left the kernel. */
+/* The running thread has exited. */
 void emu_cluster_leave(void);
 
 #endif

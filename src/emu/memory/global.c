@@ -16,56 +16,55 @@ struct forbidden {
     u64 begin, end;
 };
 
-/* Who wrote a granule of device memory in this launch, for races between blocks and threads. */
-enum { GRANULE = 2 }; /* bytes: what most kernels store, at the least */
+/* The last writer of a granule of device memory, to find races between blocks and threads. */
+enum { GRANULE = 2 }; /* bytes: the smallest store of most kernels */
 
-/* Which bytes of its granule an access touches: a single byte does not meet the other one. Of two
- * that threads write by themselves, the last is remembered. */
+/* The bytes of its granule that an access touches: accesses of different single bytes do not
+ * conflict. Of two such writes the last is remembered. */
 enum { FIRST_BYTE = 1, SECOND_BYTE = 2 };
 
 struct written {
-    u32 gang; /* emu.gang of the writer; older than emu.first_gang: an earlier launch; 0: nobody */
-    u32 clock, at; /* clock: UNDER_WAY of a bulk store nobody waited for */
+    u32 gang;      /* emu.gang of the writer; below emu.first_gang: an earlier launch; 0: none */
+    u32 clock, at; /* clock: UNDER_WAY: a bulk store that was not waited for */
     u16 slot;
-    u8 atomic; /* by a reduction: those may meet */
+    u8 atomic; /* by a reduction: others may race with it */
     u8 touched;
 };
 
 static const u32 UNDER_WAY = 0xffffffff; /* no clock reaches it */
 
-/* Who read a granule last, for those who write it later. */
+/* A granule's last reader, to check later writers. */
 struct reading {
     u32 gang, clock, at;
     u16 slot, touched;
 };
 
-/* What is known of a granule, side by side: it is looked at together, and memory is what takes
- * time. */
+/* Adjacent, since memory accesses dominate the time of checks. */
 struct granule {
     struct written written;
     struct reading read;   /* the last */
-    struct reading before; /* the last of another gang than that one's */
+    struct reading before; /* the last of another gang */
 };
 
 struct allocation {
     u64 begin, bytes;
     int device;
-    u32 producer;  /* gang of the operation that may still access all of it; 0: none */
-    void *mapping; /* NULL: the host's, lent */
+    u32 producer;  /* gang of a producer that may still access all of it; 0: none */
+    void *mapping; /* NULL: lent host memory */
     size_t mapped;
-    size_t counted; /* of `held` */
+    size_t counted; /* its part of `held` */
     char name[NAME];
     struct forbidden *forbidden; /* ascending, disjoint, once `sorted` */
     size_t forbidden_count, forbidden_capacity;
     bool sorted;
-    bool rewritable;          /* by several threads of a launch */
+    bool rewritable;          /* several threads of a launch may write the same bytes */
     struct granule *granules; /* pages exist when touched */
 };
 
 static struct allocation *allocations;
 static size_t count, capacity;
 static size_t last_hit;
-static size_t held; /* bytes of allocations that took their memory */
+static size_t held; /* bytes of allocations that are not sparse */
 
 static struct allocation *find(u64 pointer) {
     if (last_hit < count && pointer - allocations[last_hit].begin < allocations[last_hit].bytes)
@@ -82,12 +81,12 @@ static size_t granule_count(size_t bytes) {
     return bytes / GRANULE + 1;
 }
 
-/* Of what is remembered about so many bytes. */
+/* Shadow bytes of an allocation. */
 static size_t shadow_bytes(size_t bytes) {
     return granule_count(bytes) * sizeof(struct granule);
 }
 
-/* Adds an allocation, with nothing known of who wrote and read it. */
+/* Adds an allocation without a history of accesses. */
 static bool remember(int device, void *mapping, size_t mapped, u64 begin, size_t bytes) {
     if (count == capacity) {
         size_t more = capacity ? 2 * capacity : 64;
@@ -137,7 +136,7 @@ u64 emu_memory_allocate(int device, size_t bytes, bool sparse) {
         return 0;
     }
     if (!sparse)
-        memset(begin, 0xff, bytes); /* what was never written is NaN, or an index out of range */
+        memset(begin, 0xff, bytes); /* unwritten memory is NaN, or an index out of range */
     if (!remember(device, mapping, mapped + 2 * (size_t)GUARD, (u64)(uintptr_t)begin, bytes)) {
         munmap(mapping, mapped + 2 * (size_t)GUARD);
         return 0;
@@ -147,7 +146,7 @@ u64 emu_memory_allocate(int device, size_t bytes, bool sparse) {
     return (u64)(uintptr_t)begin;
 }
 
-/* The last one takes its place. */
+/* The last allocation takes its slot. */
 static void forget(struct allocation *allocation) {
     held -= allocation->counted;
     if (allocation->mapping)
@@ -158,7 +157,7 @@ static void forget(struct allocation *allocation) {
 }
 
 int emu_memory_lend(int device, u64 pointer, size_t bytes, const char *name) {
-    /* With what is lent already and overlaps it: one range. */
+    /* Merged with overlapping lent ranges. */
     u64 begin = pointer, end = pointer + bytes;
     char kept[NAME];
     if (bytes == 0)
@@ -176,7 +175,7 @@ int emu_memory_lend(int device, u64 pointer, size_t bytes, const char *name) {
         begin = other->begin < begin ? other->begin : begin;
         end = other->begin + other->bytes > end ? other->begin + other->bytes : end;
         forget(other);
-        i = 0; /* what is lent by now may meet one that was passed */
+        i = 0; /* the larger range may overlap one that was passed */
     }
     if (!remember(device, NULL, 0, begin, (size_t)(end - begin)))
         return 0;
@@ -277,7 +276,7 @@ static bool is_forbidden(struct allocation *allocation, u64 pointer, size_t byte
     return low < allocation->forbidden_count && allocation->forbidden[low].begin < pointer + bytes;
 }
 
-/* The allocation that ends or begins nearest, for the message. */
+/* The nearest allocation, for the message. */
 static const struct allocation *nearest(u64 pointer) {
     const struct allocation *best = NULL;
     u64 distance = (u64)1 << 40;
@@ -299,19 +298,19 @@ static const char *name_of(const struct allocation *allocation) {
 static _Noreturn void outside(u64 pointer, size_t bytes, const char *what, site at) {
     const struct allocation *near = nearest(pointer);
     if (!near)
-        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at %p, which is no device memory {1}",
-                  emu_who(emu.self), what, bytes, (void *)(uintptr_t)pointer);
+        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at %p, which is not device memory {1}",
+                  emu_thread_name(emu.self), what, bytes, (void *)(uintptr_t)pointer);
     bool before = pointer < near->begin;
     emu_fatal(
         EMU_BOUNDS, at, 0, "%s: %s of %zu bytes %llu bytes %s %s of %llu bytes {1}",
-        emu_who(emu.self), what, bytes,
+        emu_thread_name(emu.self), what, bytes,
         (unsigned long long)(before ? near->begin - pointer : pointer - near->begin - near->bytes),
         before ? "before" : "past the end of", name_of(near), (unsigned long long)near->bytes);
 }
 
-/* ---- what is no kernel's --------------------------------------------------------------------- */
+/* ---- accesses by the host and by memsets ---------------------------------------------------- */
 
-/* Sets memory of the shadow to zero; whole pages are given back to the system, which has zeros. */
+/* Zeroes a part of the shadow, by returning whole pages to the system. */
 static void erase(void *from, size_t bytes) {
     u8 *begin = from, *end = begin + bytes;
     u8 *const pages = begin + (PAGE - (uintptr_t)begin % PAGE) % PAGE;
@@ -348,13 +347,13 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
     if (allocation->forbidden_count > 0 && is_forbidden(allocation, pointer, bytes)) {
         emu_report(
             EMU_FORBIDDEN, 0, 0,
-            "a memset of %zu bytes from byte %llu of %s on, of which some must not be touched",
+            "a memset of %zu bytes from byte %llu of %s on, some of which must not be touched",
             bytes, (unsigned long long)offset, name_of(allocation));
         return false;
     }
     if (!has_ended(allocation->producer, stream)) {
         emu_report(EMU_RACE, 0, 0,
-                   "a memset of %s, which an operation on another stream may still be working on",
+                   "a memset of %s, which an operation on another stream may still use",
                    name_of(allocation));
         return false;
     }
@@ -364,8 +363,8 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
         if (!after_writes || !has_ended(granule->read.gang, stream) ||
             !has_ended(granule->before.gang, stream)) {
             emu_report(EMU_RACE, 0, 0,
-                       "a memset of byte %llu of %s, %s by an earlier launch that may not have "
-                       "ended when the last one has: one of that one's threads must execute "
+                       "a memset of byte %llu of %s, %s by an earlier launch that may outlast the "
+                       "last launch: one of the last launch's threads must execute "
                        "griddepcontrol.wait",
                        (unsigned long long)(i * GRANULE), name_of(allocation),
                        after_writes ? "read" : "written");
@@ -377,7 +376,7 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
 
 /* ---- a kernel's accesses --------------------------------------------------------------------- */
 
-/* Whether what a slot of a gang did happened before the running thread's access. */
+/* Whether an access at a time of a gang's slot happened before the running thread's access. */
 static bool happened(u32 gang, u16 slot, u32 clock) {
     const struct thread *self = emu.self;
     if (gang < emu.first_gang)
@@ -392,13 +391,15 @@ static bool writes(enum emu_access access) {
 static void report_under_way(const struct allocation *allocation, const struct written *before,
                              u64 offset, enum emu_access access, site at) {
     emu_report(EMU_UNWAITED, at, before->at,
-               "%s: %s of byte %llu of %s {1}, to which a bulk store of %s is under way {2}: no "
+               "%s: %s of byte %llu of %s {1} during a bulk store to it by %s {2}: no "
                "cp.async.bulk.wait_group covers it",
-               emu_who(emu.self), writes(access) ? "write" : "read", (unsigned long long)offset,
-               name_of(allocation), emu_who(&emu.threads[before->slot]));
+               emu_thread_name(emu.self), writes(access) ? "write" : "read",
+               (unsigned long long)offset, name_of(allocation),
+               emu_thread_name(&emu.threads[before->slot]));
 }
 
-/* The running thread's access, after one that `verb` says, at `before`. */
+/* Reports the running thread's access as unordered with an earlier one at `before`, which `verb`
+ * describes. */
 static void report_race(const struct allocation *allocation, const char *verb, u32 gang, u16 slot,
                         site before, u64 offset, enum emu_access access, site at) {
     const char *what = writes(access) ? "write" : "read";
@@ -406,15 +407,17 @@ static void report_race(const struct allocation *allocation, const char *verb, u
         emu_report(EMU_RACE, at, 0,
                    "%s: %s of byte %llu of %s {1}, %s by an earlier launch that may not have "
                    "ended: no griddepcontrol.wait orders the two",
-                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation), verb);
+                   emu_thread_name(emu.self), what, (unsigned long long)offset, name_of(allocation),
+                   verb);
     else
         emu_report(EMU_RACE, at, before,
                    "%s: %s of byte %llu of %s {1}, %s by %s {2}: nothing orders the two",
-                   emu_who(emu.self), what, (unsigned long long)offset, name_of(allocation), verb,
-                   gang == emu.gang ? emu_who(&emu.threads[slot]) : "an earlier block");
+                   emu_thread_name(emu.self), what, (unsigned long long)offset, name_of(allocation),
+                   verb,
+                   gang == emu.gang ? emu_thread_name(&emu.threads[slot]) : "an earlier block");
 }
 
-/* Whether a read may find in L1 what stood there before the write, though that happened before. */
+/* Whether a read may find an older value in L1, although the write happened before it. */
 static bool is_stale(const struct written *before, enum emu_access access) {
     if (access != EMU_CACHED && access != EMU_READ_ONLY)
         return false;
@@ -425,7 +428,7 @@ static bool is_stale(const struct written *before, enum emu_access access) {
 
 static void report_stale(const struct allocation *allocation, const struct written *before,
                          u64 offset, enum emu_access access, site at) {
-    const char *who = emu_who(emu.self), *name = name_of(allocation);
+    const char *who = emu_thread_name(emu.self), *name = name_of(allocation);
     if (before->gang >= emu.first_gang)
         emu_report(EMU_STALE, at, before->at,
                    "%s: ld.global.nc of byte %llu of %s {1}, which this kernel writes itself {2}",
@@ -440,21 +443,21 @@ static void report_stale(const struct allocation *allocation, const struct writt
         emu_report(
             EMU_STALE, at, 0,
             "%s: a plain read of byte %llu of %s {1}, written by an earlier launch that this "
-            "one did not wait for: L1 may hold what stood there before; read past it "
-            "(ld.global.cg), or after griddepcontrol.wait",
+            "one did not wait for: L1 may hold an older value; bypass it (ld.global.cg) or read "
+            "after griddepcontrol.wait",
             who, (unsigned long long)offset, name);
 }
 
-/* Whether a thread writes again what another of the launch wrote, where that is allowed. */
+/* Whether this is an allowed second write by another thread of the launch. */
 static bool rewrites(const struct allocation *allocation, const struct written *before,
                      enum emu_access access) {
     return allocation->rewritable && access == EMU_WRITE && !before->atomic &&
            before->gang >= emu.first_gang;
 }
 
-/* Two accesses of which one is a write, by threads that nothing orders: of two gangs, which may
- * run at the same time, of one, as its clocks say, or of two launches that overlap. Of the reads of
- * a granule the last is remembered, and the last of another gang. False: there was a report. */
+/* Reports two unordered accesses of which one is a write: of two gangs, which may run at the same
+ * time, of one gang by its clocks, or of two overlapping launches. Of a granule's reads, the last
+ * and the last of another gang are remembered. False: there was a report. */
 static bool check_granule(const struct allocation *allocation, const struct granule *granule,
                           u64 offset, u8 touched, enum emu_access access, site at) {
     static const struct written nothing;
@@ -515,8 +518,9 @@ static void check_race(struct allocation *allocation, u64 offset, size_t bytes,
 
 void emu_check_aligned(const void *pointer, size_t bytes, const char *what, site at) {
     if ((uintptr_t)pointer % bytes != 0)
-        emu_fatal(EMU_ALIGNMENT, at, 0, "%s: %s of %zu bytes at an address %zu past a multiple {1}",
-                  emu_who(emu.self), what, bytes, (size_t)((uintptr_t)pointer % bytes));
+        emu_fatal(EMU_ALIGNMENT, at, 0,
+                  "%s: %s of %zu bytes, misaligned: the address is %zu past a multiple {1}",
+                  emu_thread_name(emu.self), what, bytes, (size_t)((uintptr_t)pointer % bytes));
 }
 
 void emu_global_access(const void *pointer, size_t bytes, enum emu_access access, site at) {
@@ -528,28 +532,31 @@ void emu_global_access(const void *pointer, size_t bytes, enum emu_access access
     u64 offset = address - allocation->begin;
     if (allocation->device != emu.device)
         emu_fatal(EMU_BOUNDS, at, 0,
-                  "%s: %s of %zu bytes at byte %llu of %s, which device %d holds: the kernel runs "
+                  "%s: %s of %zu bytes at byte %llu of %s, which is on device %d: the kernel runs "
                   "on device %d {1}",
-                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation),
-                  allocation->device, emu.device);
+                  emu_thread_name(emu.self), what, bytes, (unsigned long long)offset,
+                  name_of(allocation), allocation->device, emu.device);
     if (allocation->producer && !emu_chain_is_complete(allocation->producer, emu.self))
         emu_fatal(EMU_RACE, at, 0,
-                  "%s: %s of %zu bytes at byte %llu of %s {1}, which an operation ahead of the "
-                  "launch may still be working on: the launch is on another stream, or it is "
-                  "launched with PDL and no griddepcontrol.wait orders the two",
-                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation));
+                  "%s: %s of %zu bytes at byte %llu of %s {1}, which an earlier operation may "
+                  "still use: the launch is on another stream, or it was launched with PDL and "
+                  "no griddepcontrol.wait orders the two",
+                  emu_thread_name(emu.self), what, bytes, (unsigned long long)offset,
+                  name_of(allocation));
     if (bytes > allocation->bytes - offset)
         emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %zu bytes at byte %llu of %s, which has %llu {1}",
-                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation),
-                  (unsigned long long)allocation->bytes);
+                  emu_thread_name(emu.self), what, bytes, (unsigned long long)offset,
+                  name_of(allocation), (unsigned long long)allocation->bytes);
     if (allocation->forbidden_count > 0 && is_forbidden(allocation, address, bytes))
         emu_fatal(EMU_FORBIDDEN, at, 0,
                   "%s: %s of %zu bytes at byte %llu of %s, which must not be touched {1}",
-                  emu_who(emu.self), what, bytes, (unsigned long long)offset, name_of(allocation));
+                  emu_thread_name(emu.self), what, bytes, (unsigned long long)offset,
+                  name_of(allocation));
     check_race(allocation, offset, bytes, access, at);
 }
 
-/* The granules that the running thread wrote at a place of the text, of `bytes` from `to` on. */
+/* Changes the clock of granules that the running thread wrote at site `at` from `from` to
+ * `clock`. */
 static void stamp(const void *to, size_t bytes, site at, u32 from, u32 clock) {
     struct allocation *allocation = find((u64)(uintptr_t)to);
     const u64 offset = (u64)(uintptr_t)to - allocation->begin;

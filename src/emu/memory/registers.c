@@ -7,7 +7,7 @@
 #include "emu/machine/stack.h"
 
 void emu_registers_touched(struct thread *thread, const u8 *low, u32 bytes, bool write, site at) {
-    if (!thread->fence_executed) /* the first fence comes after this, whatever it is */
+    if (!thread->fence_executed) /* before the first fence nothing can be wrong */
         return;
     size_t first = (size_t)(low - emu_stack_low(thread)) / 4;
     for (size_t i = 0; i < (bytes + 3) / 4; i++)
@@ -16,12 +16,10 @@ void emu_registers_touched(struct thread *thread, const u8 *low, u32 bytes, bool
         const struct range *range = &thread->ranges[i];
         if (low >= range->high || low + bytes <= range->low || (!write && !range->result))
             continue;
-        emu_report(
-            EMU_REGISTERS, at, range->at,
-            "%s: %s of %s of a wgmma that is under way {1}; it was issued {2}: no wgmma.wait "
-            "covers it",
-            emu_who(thread), write ? "a write" : "a read",
-            range->result ? "the accumulators" : "A's registers");
+        emu_report(EMU_REGISTERS, at, range->at,
+                   "%s: %s of %s of a wgmma under way {1}, issued {2}: no wgmma.wait covers it",
+                   emu_thread_name(thread), write ? "a write" : "a read",
+                   range->result ? "the accumulators" : "A's registers");
         return;
     }
 }
@@ -38,12 +36,13 @@ void emu_registers_check(struct thread *thread, const void *registers, u32 bytes
     const u8 *low = registers;
     size_t first = (size_t)(low - emu_stack_low(thread)) / 4;
     if ((size_t)(low - emu_stack_low(thread)) >= emu_stack_bytes())
-        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a wgmma on what are not registers {1}", emu_who(thread));
+        emu_fatal(EMU_ILLEGAL, at, 0, "%s: a wgmma operand is not in registers {1}",
+                  emu_thread_name(thread));
     for (u32 i = 0; i < bytes / 4; i++)
         if (thread->touched[first + i] == thread->fences) {
             emu_report(EMU_REGISTERS, at, 0,
                        "%s: wgmma uses registers {1} that were touched after the last wgmma.fence",
-                       emu_who(thread));
+                       emu_thread_name(thread));
             return;
         }
     for (int i = 0; i < thread->range_count; i++) {
@@ -55,9 +54,9 @@ void emu_registers_check(struct thread *thread, const void *registers, u32 bytes
         if (same_accumulators || (!result && !range->result))
             continue;
         emu_report(EMU_REGISTERS, at, range->at,
-                   "%s: wgmma uses registers {1} that another one, of other registers or shape and "
-                   "under way, uses too {2}",
-                   emu_who(thread));
+                   "%s: wgmma uses registers {1} that overlap those of another wgmma under way, of "
+                   "other registers or shape {2}",
+                   emu_thread_name(thread));
         return;
     }
 }

@@ -19,20 +19,20 @@ static bool fenced(const struct thread *thread, u16 slot, u32 clock) {
 /* ---- readers of a byte since its last write -------------------------------------------------- */
 
 /*
- * Most bytes have one reader, which the cell holds. The others name a set: a node of a pool, its
- * last reader, behind which are those of another set. So a set never changes, and what reads a
- * whole tile makes one node for all of its bytes: the last step from one set to the next is kept.
+ * Most bytes have one reader, which the cell holds. Others refer to a set: a list node with the
+ * last reader, linked to a set with the others. Sets never change, so an access that reads a whole
+ * tile makes one node for all of its bytes; the last step from one set to the next is cached.
  *
- * Readers that happened before the one that joins are left behind where they stand first; a set may
- * hold others, and older times of one: whether all of it happened before a write is the same. What
- * has become long is cleared out.
+ * Readers at the front of a set that happened before the joining reader are dropped. A set may keep
+ * others, and older times of a reader: that does not change whether all of it happened before a
+ * write. A set that has become long is compacted.
  */
 enum { NO_NODE = 0, FEW = 32 };
 
 struct node {
-    u32 next;          /* the other readers; NO_NODE: none */
-    u32 users;         /* cells and nodes that name it */
-    u32 readers, most; /* how many there are; of how many they are cleared out */
+    u32 next;         /* the other readers; NO_NODE: none */
+    u32 users;        /* cells and nodes that refer to it */
+    u32 readers, max; /* number; compacted when it reaches max */
     u32 clock;
     u16 slot;
 };
@@ -40,21 +40,21 @@ struct node {
 static struct node *nodes; /* [0] is not used */
 static u32 node_count, node_capacity, free_node;
 
-/* A byte whose readers were (slot, clock) has those of the set `to` once the reader has joined. */
+/* The cached step: a byte with readers (slot, clock) gets the set `to` when the reader joins. */
 static struct {
-    const struct thread *thread; /* whose clocks were looked at */
+    const struct thread *thread; /* whose clock was used */
     struct epoch reader;
     u16 slot;
-    u32 clock, to; /* to: NO_NODE: nothing is kept */
+    u32 clock, to; /* to: NO_NODE: nothing is cached */
 } step;
 
-/* A set of which all happened before this thread's next action. */
+/* Cached: a set whose readers all happened before this thread's next action. */
 static struct {
     const struct thread *thread;
     u32 set;
 } over;
 
-/* A set is no more. */
+/* Removes a freed set from the caches. */
 static void forget_set(u32 set) {
     if (step.to == set || (step.slot == MANY && step.clock == set))
         step.to = NO_NODE;
@@ -82,7 +82,7 @@ static u32 take_node(void) {
     return index;
 }
 
-/* So many cells name the set no more. */
+/* `cells` cells no longer refer to the set; frees unused nodes. */
 static void leave_set(u32 set, u32 cells) {
     nodes[set].users -= cells;
     while (set && nodes[set].users == 0) {
@@ -102,16 +102,14 @@ static void forget_readers(struct cell *cell) {
     cell->read_slot = NOBODY;
 }
 
-/* The set of a reader and those of another set, which nobody names yet; NO_NODE: there is no
- * memory.
- */
+/* A new set of a reader and the set `others`; NO_NODE: out of memory. */
 static u32 join_set(u32 others, struct epoch reader) {
     const u32 set = take_node();
     if (!set)
         return NO_NODE;
     nodes[set] = (struct node){.next = others,
                                .readers = nodes[others].readers + 1, /* of node 0: 0 */
-                               .most = others ? nodes[others].most : FEW,
+                               .max = others ? nodes[others].max : FEW,
                                .clock = reader.clock,
                                .slot = reader.slot};
     if (others)
@@ -119,8 +117,9 @@ static u32 join_set(u32 others, struct epoch reader) {
     return set;
 }
 
-/* Of the set what did not happen before the thread's next action, of each slot its last time. */
-static u32 clear_out(u32 set, const struct thread *thread) {
+/* A copy of the set without readers that happened before the thread's next action, and with each
+ * slot's latest time only. */
+static u32 compact_set(u32 set, const struct thread *thread) {
     static u32 latest[1 << 16]; /* of a slot; zeros before and after */
     u32 left = NO_NODE;
     for (u32 index = set; index; index = nodes[index].next)
@@ -135,11 +134,11 @@ static u32 clear_out(u32 set, const struct thread *thread) {
             left = join_set(left, reader);
     }
     if (left)
-        nodes[left].most = 2 * nodes[left].readers + FEW;
+        nodes[left].max = 2 * nodes[left].readers + FEW;
     return left;
 }
 
-/* Whether it is seen at once that a set has the reader as it is. */
+/* Whether the set's first nodes contain the reader at this time. */
 static bool set_has(u32 set, struct epoch reader) {
     for (int i = 0; set && i < WARP; i++, set = nodes[set].next)
         if (nodes[set].slot == reader.slot)
@@ -147,7 +146,7 @@ static bool set_has(u32 set, struct epoch reader) {
     return false;
 }
 
-/* The set of a cell's one reader and another, or of its set and another. */
+/* The set of a cell's readers and one more. */
 static u32 larger_set(const struct cell *cell, struct epoch reader, const struct thread *thread) {
     if (cell->read_slot != MANY) {
         const u32 one = join_set(NO_NODE, (struct epoch){cell->read_slot, cell->read_clock});
@@ -156,12 +155,12 @@ static u32 larger_set(const struct cell *cell, struct epoch reader, const struct
     u32 others = cell->read_clock;
     while (others && happened(thread, nodes[others].slot, nodes[others].clock))
         others = nodes[others].next;
-    if (others && nodes[others].readers >= nodes[others].most)
-        others = clear_out(others, thread);
+    if (others && nodes[others].readers >= nodes[others].max)
+        others = compact_set(others, thread);
     return join_set(others, reader);
 }
 
-/* The cells, which had the same readers, have one more from here on. */
+/* Adds a reader to cells that had equal readers. */
 static void add_reader(struct cell *cells, u32 bytes, struct epoch reader,
                        const struct thread *thread) {
     const u16 slot = cells->read_slot;
@@ -255,17 +254,17 @@ const char *emu_shared_name(const struct cta *cta, u32 offset) {
     return text;
 }
 
-/* Who a slot stands for. */
+/* Describes a slot's owner. */
 static const char *name_slot(u16 slot) {
     static char buffers[4][128];
     static int next;
     char *text = buffers[next++ % 4];
     int threads = emu.thread_count;
     if (slot < threads)
-        snprintf(text, sizeof buffers[0], "%s", emu_who(&emu.threads[slot]));
+        snprintf(text, sizeof buffers[0], "%s", emu_thread_name(&emu.threads[slot]));
     else if (slot < 2 * threads)
         snprintf(text, sizeof buffers[0], "a cp.async of %s",
-                 emu_who(&emu.threads[slot - threads]));
+                 emu_thread_name(&emu.threads[slot - threads]));
     else if (slot < 2 * threads + emu.warp_count)
         snprintf(text, sizeof buffers[0], "a wgmma of warp %d",
                  emu.warps[slot - 2 * threads].index);
@@ -283,7 +282,7 @@ struct place emu_shared_place(u32 address, u32 bytes, u32 alignment, const char 
         emu_fatal(EMU_BOUNDS, at, 0,
                   "%s: %s of %u bytes at shared address 0x%x, outside the block's %u bytes (from "
                   "0x%x on) {1}",
-                  emu_who(self), what, bytes, address, emu.shared_bytes, SHARED_BASE);
+                  emu_thread_name(self), what, bytes, address, emu.shared_bytes, SHARED_BASE);
     if (rank > 0)
         place.cta = &emu.cta[rank - 1];
     if (place.cta != self->cta)
@@ -291,7 +290,7 @@ struct place emu_shared_place(u32 address, u32 bytes, u32 alignment, const char 
     place.offset = local - SHARED_BASE;
     if (place.offset % alignment != 0)
         emu_fatal(EMU_ALIGNMENT, at, 0, "%s: %s at %s, which is not a multiple of %u {1}",
-                  emu_who(self), what, emu_shared_name(place.cta, place.offset), alignment);
+                  emu_thread_name(self), what, emu_shared_name(place.cta, place.offset), alignment);
     return place;
 }
 
@@ -300,13 +299,13 @@ struct place emu_own_place(u32 address, u32 bytes, u32 alignment, const char *wh
     if (place.cta != emu.self->cta)
         emu_fatal(EMU_ILLEGAL, at, 0,
                   "%s: %s at %s {1}: the instruction reaches its own block's shared memory only",
-                  emu_who(emu.self), what, emu_shared_name(place.cta, place.offset));
+                  emu_thread_name(emu.self), what, emu_shared_name(place.cta, place.offset));
     return place;
 }
 
 /* ---- accesses -------------------------------------------------------------------------------- */
 
-/* The mbarrier that lives in some of the bytes, or NULL. */
+/* The mbarrier that overlaps the bytes, or NULL. */
 static const struct mbarrier *find_mbarrier(const struct cta *cta, u32 offset, u32 bytes) {
     for (int i = 0; i < cta->mbarrier_count; i++) {
         const struct mbarrier *barrier = &cta->mbarriers[i];
@@ -316,47 +315,50 @@ static const struct mbarrier *find_mbarrier(const struct cta *cta, u32 offset, u
     return NULL;
 }
 
-/* Of one region of the plan's map, which may be another plan's than the launch's; not beyond what
- * the launch has, where no cell was made; and not of a living mbarrier. */
+/* The access must lie in one region of the plan's map, within the launch's shared memory (the map
+ * may be another plan's), and not overlap an mbarrier. */
 static void check_region(const struct cta *cta, u32 offset, u32 bytes, const char *what, site at) {
     const struct region *region = find_region(offset);
     if (!region || offset + bytes > region->offset + region->bytes)
-        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %u bytes at %s, %s {1}", emu_who(emu.self), what,
-                  bytes, emu_shared_name(cta, offset),
+        emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %u bytes at %s, %s {1}", emu_thread_name(emu.self),
+                  what, bytes, emu_shared_name(cta, offset),
                   region ? "beyond the region's end" : "outside the plan's map");
     if ((u64)offset + bytes > emu.shared_bytes)
         emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %u bytes at %s, beyond the launch's %u bytes {1}",
-                  emu_who(emu.self), what, bytes, emu_shared_name(cta, offset), emu.shared_bytes);
+                  emu_thread_name(emu.self), what, bytes, emu_shared_name(cta, offset),
+                  emu.shared_bytes);
     const struct mbarrier *barrier = find_mbarrier(cta, offset, bytes);
     if (barrier)
         emu_fatal(EMU_BARRIER, at, barrier->at,
-                  "%s: a plain %s of %u bytes at %s, where an mbarrier lives {1}; it was "
-                  "initialised {2}",
-                  emu_who(emu.self), what, bytes, emu_shared_name(cta, offset));
+                  "%s: a plain %s of %u bytes at %s, which overlaps an mbarrier {1}, initialised "
+                  "{2}",
+                  emu_thread_name(emu.self), what, bytes, emu_shared_name(cta, offset));
 }
 
 static void report_flight(const struct cta *cta, u32 offset, const char *what,
                           const struct cell *cell, site at) {
     emu_report(EMU_UNWAITED, at, cell->write_site,
-               "%s: %s of %s {1}, to which %s is under way {2}: no wait covers it",
-               emu_who(emu.self), what, emu_shared_name(cta, offset), name_slot(cell->write_slot));
+               "%s: %s of %s {1}, the destination of %s under way {2}: no wait covers it",
+               emu_thread_name(emu.self), what, emu_shared_name(cta, offset),
+               name_slot(cell->write_slot));
 }
 
 static void report_race(const struct cta *cta, u32 offset, const char *what, const char *earlier,
                         u16 slot, site before, site at) {
     emu_report(EMU_RACE, at, before, "%s: %s of %s {1}, %s by %s {2}: no barrier orders the two",
-               emu_who(emu.self), what, emu_shared_name(cta, offset), earlier, name_slot(slot));
+               emu_thread_name(emu.self), what, emu_shared_name(cta, offset), earlier,
+               name_slot(slot));
 }
 
-/* What a read needs of a byte. False when it was reported. */
+/* Whether a byte may be read; false: reported. */
 static bool may_read(const struct cta *cta, u32 offset, const char *what, site at) {
     const struct cell *cell = &cta->cells[offset];
     const struct thread *self = emu.self;
     if (cell->flight) {
         report_flight(cta, offset, what, cell, at);
     } else if (cell->write_slot == NOBODY) {
-        emu_report(EMU_UNINITIALIZED, at, 0, "%s: %s of %s, which nobody wrote {1}", emu_who(self),
-                   what, emu_shared_name(cta, offset));
+        emu_report(EMU_UNINITIALIZED, at, 0, "%s: %s of %s, which was never written {1}",
+                   emu_thread_name(self), what, emu_shared_name(cta, offset));
     } else if (!happened(self, cell->write_slot, cell->write_clock)) {
         report_race(cta, offset, what, "written", cell->write_slot, cell->write_site, at);
     } else {
@@ -374,7 +376,7 @@ static bool may_write(const struct cta *cta, u32 offset, const char *what, site 
     } else if (cell->pending_readers) {
         emu_report(EMU_OVERWRITTEN, at, cell->read_site,
                    "%s: %s of %s {1}, which an asynchronous operation may still be reading {2}",
-                   emu_who(self), what, emu_shared_name(cta, offset));
+                   emu_thread_name(self), what, emu_shared_name(cta, offset));
     } else if (cell->write_slot != NOBODY && !happened(self, cell->write_slot, cell->write_clock)) {
         report_race(cta, offset, what, "written", cell->write_slot, cell->write_site, at);
     } else if ((reader = find_concurrent_reader(cell, self)) != NOBODY) {
@@ -385,7 +387,8 @@ static bool may_write(const struct cta *cta, u32 offset, const char *what, site 
     return false;
 }
 
-/* The last write was generic, and is fenced: what the async proxy needs of a byte. */
+/* Reports a byte whose last write was generic and was not fenced before an access through the async
+ * proxy. */
 static void check_proxy(const struct cta *cta, u32 offset, const char *what, site at) {
     const struct cell *cell = &cta->cells[offset];
     bool generic = cell->write_slot < 2 * emu.thread_count;
@@ -394,10 +397,11 @@ static void check_proxy(const struct cta *cta, u32 offset, const char *what, sit
             EMU_PROXY, at, cell->write_site,
             "%s: %s of %s through the async proxy {1}, written through the generic one by %s "
             "{2}: no fence.proxy.async lies between",
-            emu_who(emu.self), what, emu_shared_name(cta, offset), name_slot(cell->write_slot));
+            emu_thread_name(emu.self), what, emu_shared_name(cta, offset),
+            name_slot(cell->write_slot));
 }
 
-/* What holds of the one byte holds of the other, as far as its last write goes. */
+/* Whether two bytes have the same last write, so that one check covers both. */
 static bool same_write(const struct cell *one, const struct cell *other) {
     return one->write_slot == other->write_slot && one->write_clock == other->write_clock &&
            one->flight == other->flight;
@@ -499,7 +503,7 @@ void emu_shared_read_end(struct cta *cta, u32 offset, u32 bytes, struct epoch do
 }
 
 void emu_shadow_begin(void) {
-    /* A NaN of every type the kernels use, and as an index far out of range. */
+    /* A NaN in every type the kernels use; as an index, out of range. */
     enum { POISON = 0xff };
     for (int i = 0; i < emu.ctas; i++) {
         struct cta *cta = &emu.cta[i];

@@ -191,7 +191,7 @@ KERNEL void KERNEL_NAME(int *data) {
     }
 }
 
-//! the last kernel may end before the first: race, 32 threads, chain of 2; end after
+//! the last kernel may end before the first: race, 32 threads, chain of 2; may end before earlier
 //@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (gridDim.x == 1) {

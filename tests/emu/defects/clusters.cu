@@ -39,7 +39,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x + 32 * blockIdx.x] = 1;
 }
 
-//! a store to a neighbour, counted on the own barrier: illegal, 32 threads, clusters of 2; beside the destination
+//! a store to a neighbour, counted on the own barrier: illegal, 32 threads, clusters of 2; in the same block
 //@use ptx/cluster.cuh
 //@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
@@ -60,7 +60,7 @@ KERNEL void KERNEL_NAME(int *data) {
     cluster_wait();
 }
 
-//! a neighbour's arrival, acquired for the block only: barrier, 32 threads, clusters of 2; of the block's scope
+//! a neighbour's arrival, acquired for the block only: barrier, 32 threads, clusters of 2; at block scope
 //@use ptx/cluster.cuh
 //@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
@@ -102,7 +102,7 @@ KERNEL void KERNEL_NAME(int *data) {
     cluster_wait();
 }
 
-//! a neighbour's memory too soon: race, 32 threads, clusters of 2; not known to have begun
+//! a neighbour's memory too soon: race, 32 threads, clusters of 2; may not have begun
 //@use ptx/cluster.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 there = cluster_address(shared_address(4 * threadIdx.x), cluster_rank() ^ 1u);

@@ -165,7 +165,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = 1;
 }
 
-//! a plain store into an mbarrier: barrier, 32 threads; where an mbarrier lives
+//! a plain store into an mbarrier: barrier, 32 threads; overlaps an mbarrier
 //@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 0) {
@@ -175,7 +175,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = 1;
 }
 
-//! two phases missed: barrier, 32 threads; the parity cannot tell them apart
+//! two phases missed: barrier, 32 threads; the parity cannot distinguish them
 //@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 barrier = shared_address(0);
@@ -219,7 +219,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x + 512] = ((int *)arena)[threadIdx.x]; /* HERE */
 }
 
-//! a bulk load with too many bytes expected: deadlock, 64 threads; 16 bytes to come
+//! a bulk load with too many bytes expected: deadlock, 64 threads; 16 bytes
 //@use ptx/bulk.cuh
 //@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
@@ -448,7 +448,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[64 + threadIdx.x] = data[threadIdx.x % 32]; /* HERE */
 }
 
-//! a cache policy cut to 32 bits: illegal, 32 threads; no cache policy
+//! a cache policy cut to 32 bits: illegal, 32 threads; not a cache policy
 //@use ptx/bulk.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/policy.cuh

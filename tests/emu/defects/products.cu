@@ -261,7 +261,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = (int)d[0]; /* HERE */
 }
 
-//! a warp with another descriptor: convergence, 128 threads; than its warpgroup did
+//! a warp with another descriptor: convergence, 128 threads; differs from its warpgroup
 //@use common/descriptor.cuh
 //@use ptx/proxy.cuh
 //@use ptx/shared.cuh

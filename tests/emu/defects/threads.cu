@@ -130,7 +130,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = (data[0] + 0x7fffffff) * 2; /* HERE */
 }
 
-//! a wild address: bounds, 32 threads; no device memory
+//! a wild address: bounds, 32 threads; not device memory
 //@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     *(volatile int *)(8192 + (u64)data[0]) = 1; /* HERE */
@@ -146,7 +146,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[0] = turns;
 }
 
-//! a lane leaves before the others' barrier: deadlock, 32 threads; others have left the kernel
+//! a lane leaves before the others' barrier: deadlock, 32 threads; others have exited
 //@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 5) {
@@ -190,7 +190,7 @@ KERNEL void KERNEL_NAME(int *data) {
     __syncwarp(0u); /* HERE */
 }
 
-//! a warp misses the block's barrier: deadlock, 64 threads; 32 of 64 threads have come
+//! a warp misses the block's barrier: deadlock, 64 threads; 32 of 64 threads have arrived
 //@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x < 32) {
@@ -211,7 +211,7 @@ KERNEL void KERNEL_NAME(int *data) {
     }
 }
 
-//! two counts at one barrier: barrier, 96 threads; where others came with
+//! two counts at one barrier: barrier, 96 threads; others arrived with
 //@use ptx/named_barrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     barrier_sync(1, threadIdx.x < 32 ? 64 : 96);
