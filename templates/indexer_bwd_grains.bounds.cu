@@ -5,22 +5,21 @@
 //@use ptx/atomic.cuh
 //@use ptx/shared.cuh
 /*
- * Deterministic backward pass of the indexer, second pass: adds up, for each key, what is added to
- * its row of dk at most, in whole units, each group's share rounded up. Integers, so that the
- * order does not matter. Large shares are counted in coarse units, small ones in fine ones: rows
- * that are far from the largest of all have bounds of as many digits.
+ * Deterministic backward pass of the indexer, second pass: for each key, an upper bound of the sum
+ * of the addends to its row of dk, counted in whole units; each group's share is rounded up.
+ * Integer addition makes the result independent of the order. Large shares are counted in coarse
+ * units, small ones in fine ones, so that rows with small addends get bounds of the same precision.
  *
- * A block takes a group at a time, a thread a few keys; any grid is right. A table of at most BINS
- * rows is added up in shared memory first, since additions to global memory take four times as
- * long.
+ * A CTA takes a group at a time, a thread a few keys; any grid size. A table of at most BINS rows
+ * is first summed in shared memory, because additions in global memory take four times as long.
  *
- * Shared memory: BINS [BINS][UNITS] u32, and what unit.cuh has. Barriers: find_scale's, behind
- * which bins are empty, too; bins are full.
+ * Shared memory: BINS [BINS][UNITS] u32, and unit.cuh's. Barriers: find_scale's, after which the
+ * bins are cleared, too; then one when the bins are complete.
  */
 
-enum { ENTRIES = 4 /* of a list, that a thread takes at a time */ };
+enum { ENTRIES = 4 /* of a list, per thread and iteration */ };
 
-/* What a group adds at most to the rows of keys: its entries from number `entry` on. */
+/* Upper bounds of what a group adds to the rows of its list's keys from entry `entry` on. */
 DEVICE void find_shares(const struct indexer_bwd_grains_params *params, i64 group, int entry,
                         float *shares) {
     for (int i = 0; i < ENTRIES; ++i) {
@@ -38,14 +37,13 @@ DEVICE void find_shares(const struct indexer_bwd_grains_params *params, i64 grou
     }
 }
 
-/* Units of one kind. */
+/* A count of units of one kind. */
 struct units {
     u32 count;
     int kind;
 };
 
-/* In fine units, where they are no more than the most that a share may have; else in coarse ones,
- * where what is too large for all of them counts as the largest that there may be. */
+/* Fine units if they fit into params.bits, else coarse ones, clamped to the largest legal share. */
 DEVICE struct units count_units(const struct indexer_bwd_grains_params *params, float share,
                                 int scale) {
     const float most = (float)(1u << params->bits);
@@ -56,7 +54,7 @@ DEVICE struct units count_units(const struct indexer_bwd_grains_params *params, 
     return units;
 }
 
-/* Adds a share to a key's bounds, in the block's bins or at once. */
+/* Adds a share to a key's bound, in the block's bins or in global memory. */
 DEVICE void add_units(const struct indexer_bwd_grains_params *params, int key, struct units units,
                       bool binned) {
     const i64 place = (i64)key * UNITS + units.kind;
@@ -67,7 +65,7 @@ DEVICE void add_units(const struct indexer_bwd_grains_params *params, int key, s
     }
 }
 
-/* The block's groups. */
+/* All groups of the CTA. */
 DEVICE void visit_groups(const struct indexer_bwd_grains_params *params, int scale, bool binned) {
     for (i64 group = blockIdx.x; group < params->groups; group += gridDim.x) {
         const int count = params->counts[group];

@@ -2,24 +2,24 @@
 //@use indexer_bwd_grains.params.h
 //@use indexer_bwd_grains.unit.cuh
 /*
- * Deterministic backward pass of the indexer, third pass: each key's grain out of the bounds of
- * what is added to its row. A quarter more makes room for what rounding to u adds, half a u an
- * addend, of which there are fewer than 2^21.
+ * Deterministic backward pass of the indexer, third pass: each key's grain from the bound of the
+ * addends to its row. A quarter is added to the bound for what rounding to u adds: at most u / 2
+ * per addend, of fewer than 2^21 addends.
  *
- * A thread takes a key at a time; any grid is right.
+ * One thread per key; any grid size.
  */
 
-enum { LEAST_EXPONENT = 24 /* 2^23 times the least normal number */ };
+enum { LEAST_EXPONENT = 24 /* 2^23 times the smallest normal number */ };
 
-/* 2^23 times the least u such that the bound is below 2^24 u; unit: as an exponent field. */
+/* 2^23 u for the smallest u with bound < 2^24 u. `unit`: the bound's unit, as an exponent field. */
 DEVICE float find_grain(u32 bound, int unit) {
     const int digits = 32 - __clz(bound + bound / 4 + 1);
     const int exponent = minimum(maximum(unit + digits - 1, LEAST_EXPONENT), EXPONENT_MOST);
     return bound > 0 ? __uint_as_float((u32)exponent << MANTISSA_BITS) : 0.0f;
 }
 
-/* Out of a row's units: fine ones count as coarse ones, rounded up, where there are any of these.
- */
+/* A row's grain from its units; fine ones are converted to coarse ones, rounded up, if there are
+ * any of these. */
 DEVICE float key_grain(const uint2 *bounds, int scale) {
     const int coarse = scale_exponent(scale, COARSE), fine = scale_exponent(scale, FINE);
     const uint2 units = *bounds; /* COARSE, FINE */

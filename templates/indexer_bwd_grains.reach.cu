@@ -4,12 +4,12 @@
 //@use indexer_bwd_grains.finite.cuh
 //@use indexer_bwd_grains.params.h
 /*
- * Deterministic backward pass of the indexer, first pass: what each member of a group adds to a row
- * of dk at most for a gradient of 1, the largest column of sum over h of |weights[h]| |q[h, :]|;
- * and of what is added at once the largest. What is not finite is left out: it gives rows that are
- * not finite either, whatever their grain.
+ * Deterministic backward pass of the indexer, first pass: for each member of a group, the most that
+ * it adds to a row of dk for a gradient of 1, which is the largest column of sum over h of
+ * |weights[h]| |q[h, :]|; and the largest single addend. Infinities and NaN are ignored: the rows
+ * they reach are not finite with any grain.
  *
- * A warp takes a group at a time, a lane four columns; any grid is right.
+ * A warp takes a group at a time, a lane four columns; any grid size.
  *
  * TOPS_OFFSET: [WARPS] float. One barrier, at the end.
  */
@@ -37,7 +37,7 @@ DEVICE float find_reach(const struct indexer_bwd_grains_params *params, int quer
     return clamped(warp_maximum(present ? largest : 0.0f));
 }
 
-/* The largest of a member's gradients; by a warp. */
+/* The largest absolute value of a member's gradients; by a warp. */
 DEVICE float find_largest(const float *grads, int count) {
     float largest = 0.0f;
 #pragma unroll 4
@@ -47,7 +47,7 @@ DEVICE float find_largest(const float *grads, int count) {
     return warp_maximum(largest);
 }
 
-/* What a group adds to a row at once, at most; by a warp. */
+/* The most that a group adds to a row at once; by a warp. */
 DEVICE float visit_group(const struct indexer_bwd_grains_params *params, i64 group) {
     float sum = 0.0f;
     for (int member = 0; member < params->group_queries; ++member) {

@@ -2,21 +2,21 @@
 //@use common/block_sums.cuh
 //@use indexer_bwd_grains.params.h
 /*
- * The units that bounds are counted in, powers of two: coarse ones, of which the largest of all
- * addends has params.bits, and fine ones. As fp32's exponent fields; where one would end below 0,
- * addends are too small for it to matter.
+ * The units of bounds: powers of two, as fp32 exponent fields. The largest addend has params.bits
+ * coarse units; fine units are smaller. An exponent that would be negative is clamped: such addends
+ * are too small to matter.
  *
  * TOPS_OFFSET: [WARPS] float.
  */
 
 enum { EXPONENT_ONE = 127, EXPONENT_MOST = 254, MANTISSA_BITS = 23 };
 
-/* Kinds of units. A coarse one is 2^FINER fine ones: what comes to more than 2^bits of these is at
- * least 2^(bits - FINER) coarse ones, 64 of as many groups as there are by rule. */
+/* A coarse unit is 2^FINER fine ones. More than 2^bits fine units are at least 2^(bits - FINER)
+ * coarse ones, that is 64 with the largest number of groups. */
 enum { COARSE, FINE, UNITS };
 enum { FINER = 12 };
 
-/* The exponent field of 1 / unit of a kind, out of the coarse one's. */
+/* The exponent field of 1 / unit of a kind, from that of the coarse one. */
 DEVICE int scale_exponent(int scale, int kind) {
     return kind == COARSE ? scale : minimum(scale + FINER, EXPONENT_MOST);
 }
@@ -25,7 +25,7 @@ DEVICE float scale_of(int scale, int kind) {
     return __uint_as_float((u32)scale_exponent(scale, kind) << MANTISSA_BITS);
 }
 
-/* The exponent field of 1 / coarse unit, the same in all threads; a barrier. */
+/* The exponent field of 1 / coarse unit, the same in all threads; contains a barrier. */
 DEVICE int find_scale(const struct indexer_bwd_grains_params *params) {
     float *const warps = (float *)(arena + TOPS_OFFSET);
     float largest = 0.0f;

@@ -1,36 +1,37 @@
 //@use common/base.cuh
 //@use common/lanes.cuh
+//@use common/warp_scan.cuh
 //@use common/zeros.cuh
 //@use indexer_bwd_lists.params.h
 //@use ptx/atomic.cuh
 //@use ptx/shared.cuh
 /*
- * The indexer's backward pass, ahead of the main kernel: each group's list of keys, out of its
- * members' index rows, with the slots' gradients. What is written: indexer_bwd_lists.params.h.
+ * First kernel of the indexer's backward pass: each group's list of keys, from its members' index
+ * rows, with the slots' gradients. Output: indexer_bwd_lists.params.h.
  *
- * A block takes a group at a time, and a share of the zeros; any grid is right: what is written
- * depends on the arguments alone. Of each window of rows, of as many as the map holds:
+ * A CTA takes a group at a time, and a share of the zero fill; any grid size gives the same output.
+ * The table of keys is processed in windows of as many rows as the bit map holds:
  *
- *   mark   a map has a bit for each member and row; slots set theirs, in any order
- *   count  the map's words, read in order, say where each word's first key of each part stands;
- *          of the members' bits what is needed from there on is kept, those of each half
- *   store  keys, then each member's gradients, are put together in shared memory, ENTRIES at a
- *          time, since scattered stores to global memory take most of the time else: keys by going
- *          through the map, gradients by a second look at the member's slots
+ *   mark   the map has a bit for each member and row; each slot sets its bit
+ *   count  an exclusive scan over the map's words gives each word's first list position in each
+ *          section; the members' bits are reduced to those of the two halves
+ *   store  keys, then each member's gradients, are assembled in shared memory, ENTRIES at a time,
+ *          because scattered stores to global memory would dominate: keys by a pass over the map,
+ *          gradients by a second pass over the member's slots
  *
- * A bit found set belongs to a slot that names a key again. Then gradients are added in the slots'
- * order, by one warp. Lists in parts that take several windows are counted ahead, for the second
- * part begins behind all of the first.
+ * A bit that is already set means that a member names a key twice. Then one warp adds the gradients
+ * in the order of the slots. Lists with sections that take several windows are counted first, since
+ * the second section starts after all of the first.
  *
  * Shared memory:
- *   MAP     [columns][words] u32: bits of each member, row by row; once they are counted those of
- *           the first half of the members (of all, without runs) and of the second. Behind them
- *           where each word's first key of each part stands
+ *   MAP     [columns][words] u32: the members' bits, row by row; after count those of the first
+ *           half of the members (of all, without sections) and of the second. Then [PARTS][words]:
+ *           each word's first list position in each section
  *   ENTRIES [ENTRIES] u32 or fp32, of the window's list
  *   COUNTS  [WARPS] struct counts
  *
- * Barriers of a window: the map is empty; bits are set; COUNTS are there; the map is counted; then
- * of each array, ENTRIES at a time: they are there, they are stored.
+ * Barriers of a window: the map is cleared; bits are set; COUNTS are written; the map is counted;
+ * then for each array and ENTRIES entries: they are written, they are stored.
  */
 
 enum {
@@ -39,47 +40,52 @@ enum {
     HALF_BITS = 16 /* of a packed count */
 };
 
-/* Parts of a list: keys of the first half of the members alone, of both, of the second alone. */
+/* Sections of a list: keys of the first half of the members only, of both, of the second only. */
 enum { FIRST_HALF, BOTH_HALVES, SECOND_HALF, PARTS };
 
-/* What is done with the windows of a list. */
+/* Passes over the windows of a list. */
 enum { COUNT_AHEAD, STORE };
 
-/* Rows that the map has bits of at a time. */
+/* The rows that the map currently covers. */
 struct window {
     u32 first, rows;
     int words;
 };
 
-/* Keys of each part: of a window, or of one behind the other. */
+/* Keys per section. */
 struct counts {
-    u32 alone; /* of the first half; << HALF_BITS: of the second. Each of a warp's words only */
+    u32 alone; /* FIRST_HALF; << HALF_BITS: SECOND_HALF. Never overflows: it counts one warp's
+                  words */
     u32 both;
 };
 
-/* A group's list while it is made; the same in all threads. Two orders: that of the window's list,
- * which has its parts one behind the other, and that of the whole list. */
+/* A group's list under construction, the same in all threads. The window's list has its sections
+ * one after another; `ends` refers to the whole list. */
 struct list {
     int group;
     bool runs;
-    int ends[PARTS];      /* of the whole list, where the next key of a part goes */
-    int parts[PARTS + 1]; /* of the window's list, where its parts begin; and its end */
+    int ends[PARTS];      /* the next key of a section in the whole list */
+    int parts[PARTS + 1]; /* the begin of a section in the window's list, and its end */
 };
 
 DEVICE u32 *map_words(void) {
     return (u32 *)(arena + MAP_OFFSET);
 }
 
+DEVICE struct counts *warp_counts(void) {
+    return (struct counts *)(arena + COUNTS_OFFSET);
+}
+
 DEVICE u32 *entries(void) {
     return (u32 *)(arena + ENTRIES_OFFSET);
 }
 
-/* Columns of the map that have bits; the halves take two of them, whatever the members. */
+/* The map's columns of bits; the two halves need two of them. */
 DEVICE int bit_columns(const struct indexer_bwd_lists_params *params) {
     return maximum(params->group_queries, 2);
 }
 
-/* Of each word of a window, where its first key of a part stands. */
+/* Each word's first position in a section of the window's list. */
 DEVICE u32 *map_places(const struct indexer_bwd_lists_params *params, const struct window *window,
                        int part) {
     return map_words() + (bit_columns(params) + part) * window->words;
@@ -87,7 +93,7 @@ DEVICE u32 *map_places(const struct indexer_bwd_lists_params *params, const stru
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* A member's slots, of which the first `count` are looked at. */
+/* A member's slots; the first `count` are scanned. */
 struct slots {
     const int *indices;
     const float *grad;
@@ -110,21 +116,22 @@ DEVICE struct slots member_slots(const struct indexer_bwd_lists_params *params, 
     return slots;
 }
 
-/* The row of the window that a slot names, or one that it has not. */
+/* A slot's row relative to the window; not below window->rows if it is outside. */
 DEVICE u32 window_row(const struct window *window, const struct slots *slots, int slot) {
     return slot < slots->count ? (u32)slots->indices[slot] - window->first : (u32)MASKED;
 }
 
-/* Whether the bit was set before. */
+/* Sets a bit; returns whether it was set before. */
 DEVICE bool set_bit(u32 column, u32 row) {
     const u32 bit = 1u << row % 32;
     return atomic_or_shared(shared_address(MAP_OFFSET + (column + row / 32) * 4), bit) & bit;
 }
 
-/* All members' slots of a window. Whether one names a row again, the same in all threads. */
+/* Marks all members' slots of a window. Returns, the same in all threads, whether a member names a
+ * row twice. */
 DEVICE bool mark(const struct indexer_bwd_lists_params *params, const struct window *window,
                  int group) {
-    bool again = false;
+    bool repeated = false;
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < bit_columns(params) * window->words; i += THREADS) {
         map_words()[i] = 0;
@@ -143,21 +150,21 @@ DEVICE bool mark(const struct indexer_bwd_lists_params *params, const struct win
             }
 #pragma unroll
             for (int i = 0; i < LOADS; ++i) {
-                again |= rows[i] < window->rows && set_bit(column, rows[i]);
+                repeated |= rows[i] < window->rows && set_bit(column, rows[i]);
             }
         }
     }
-    return __syncthreads_or(again);
+    return __syncthreads_or(repeated);
 }
 
-/* ---- the map, counted ------------------------------------------------------------------------ */
+/* ---- the scan of the map --------------------------------------------------------------------- */
 
-/* Rows of a word of the map that each half of the members has. */
+/* The rows of a map word that each half of the members has. */
 struct halves {
     u32 first, second;
 };
 
-/* Those of the members' bits: without runs the first half is all of them. */
+/* Reduces the members' bits of a word to halves; without sections the first half is all members. */
 DEVICE struct halves read_members(const struct indexer_bwd_lists_params *params,
                                   const struct window *window, int word) {
     struct halves halves = {0, 0};
@@ -185,30 +192,19 @@ DEVICE struct counts count_rows(struct halves halves) {
     return counts;
 }
 
-/* Sum of the values of the lanes up to this one. */
-DEVICE u32 sum_up_to(u32 value) {
-    const int lane = (int)threadIdx.x % 32;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const u32 below = __shfl_up_sync((u32)ALL_LANES, value, (u32)step);
-        value += lane >= step ? below : 0;
-    }
-    return value;
-}
-
 DEVICE void add_counts(int *keys, struct counts counts) {
     keys[FIRST_HALF] += (int)(counts.alone & (1u << HALF_BITS) - 1u);
     keys[BOTH_HALVES] += (int)counts.both;
     keys[SECOND_HALF] += (int)(counts.alone >> HALF_BITS);
 }
 
-/* A warp's share of a window's words. */
+/* The first word of a warp's share of the window. */
 DEVICE int share_begin(const struct window *window, int warp) {
     const int share = (window->words + THREADS - 1) / THREADS * 32;
     return minimum(warp * share, window->words);
 }
 
-/* What a warp's words have, into COUNTS. */
+/* Counts each warp's words into COUNTS. */
 DEVICE void count_share(const struct indexer_bwd_lists_params *params,
                         const struct window *window) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -223,12 +219,13 @@ DEVICE void count_share(const struct indexer_bwd_lists_params *params,
     sum.alone = (u32)lanes_sum((int)sum.alone, 32);
     sum.both = (u32)lanes_sum((int)sum.both, 32);
     if (lane == 0) {
-        ((struct counts *)(arena + COUNTS_OFFSET))[warp] = sum;
+        warp_counts()[warp] = sum;
     }
     __syncthreads();
 }
 
-/* Where each of the warp's words' keys stand, from `keys` of each part on. */
+/* Writes the list positions of the warp's words, which start at `keys` in each section, and the
+ * halves' bits. */
 DEVICE void place_share(const struct indexer_bwd_lists_params *params, const struct window *window,
                         int *keys) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -241,7 +238,8 @@ DEVICE void place_share(const struct indexer_bwd_lists_params *params, const str
             halves = read_members(params, window, word);
         }
         const struct counts own = count_rows(halves);
-        const struct counts sums = {sum_up_to(own.alone), sum_up_to(own.both)};
+        const struct counts sums = {(u32)warp_inclusive_scan((int)own.alone, lane),
+                                    (u32)warp_inclusive_scan((int)own.both, lane)};
         int places[PARTS] = {keys[FIRST_HALF], keys[BOTH_HALVES], keys[SECOND_HALF]};
         const struct counts below = {sums.alone - own.alone, sums.both - own.both};
         const struct counts all = {__shfl_sync((u32)ALL_LANES, sums.alone, 31),
@@ -259,10 +257,10 @@ DEVICE void place_share(const struct indexer_bwd_lists_params *params, const str
     }
 }
 
-/* The window's list: how many keys its parts have, and where each word's stand. */
+/* The sections of the window's list and each word's positions in it. */
 DEVICE void count(const struct indexer_bwd_lists_params *params, const struct window *window,
                   struct list *list) {
-    const struct counts *const counts = (const struct counts *)(arena + COUNTS_OFFSET);
+    const struct counts *const counts = warp_counts();
     int before[PARTS] = {0, 0, 0}, all[PARTS] = {0, 0, 0};
     count_share(params, window);
 #pragma unroll
@@ -284,8 +282,8 @@ DEVICE void count(const struct indexer_bwd_lists_params *params, const struct wi
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* Entries [begin, begin + ENTRIES) of the window's list to global memory, and zeros in their
- * place; barriers before and behind. */
+/* Stores entries [begin, begin + ENTRIES) of the window's list to global memory and clears them.
+ * Barriers at begin and end. */
 DEVICE void store_entries(const struct list *list, u32 *to, int begin) {
     __syncthreads();
 #pragma unroll
@@ -302,7 +300,8 @@ DEVICE void store_entries(const struct list *list, u32 *to, int begin) {
     __syncthreads();
 }
 
-/* An entry of the window's list; null: not among those from `begin` on. */
+/* The entry at a position of the window's list, or null if it is not among those from `begin` on.
+ * */
 DEVICE u32 *find_entry(int place, int begin) {
     const u32 number = (u32)(place - begin);
     return number < (u32)ENTRIES ? entries() + number : 0;
@@ -328,7 +327,8 @@ DEVICE void place_keys(const struct indexer_bwd_lists_params *params, const stru
     }
 }
 
-/* Where the gradient of a row of the window goes; null: not among the entries from `begin` on. */
+/* The entry for the gradient of a row of the window, or null if it is not among those from `begin`
+ * on. */
 DEVICE float *grad_entry(const struct indexer_bwd_lists_params *params, const struct window *window,
                          u32 row, int begin) {
     const u32 word = row / 32, bit = 1u << row % 32;
@@ -341,7 +341,7 @@ DEVICE float *grad_entry(const struct indexer_bwd_lists_params *params, const st
     return (float *)find_entry(place, begin);
 }
 
-/* Of slots that name no row twice. */
+/* For slots that name no row twice. */
 DEVICE void place_grads(const struct indexer_bwd_lists_params *params, const struct window *window,
                         const struct slots *slots, int begin) {
 #pragma unroll 1
@@ -367,7 +367,7 @@ DEVICE void place_grads(const struct indexer_bwd_lists_params *params, const str
     }
 }
 
-/* Of any slots, by one warp, a slot after the other. */
+/* For any slots: one warp adds them one after another. */
 DEVICE void add_grads(const struct indexer_bwd_lists_params *params, const struct window *window,
                       const struct slots *slots, int begin) {
     const int lane = (int)threadIdx.x;
@@ -390,9 +390,9 @@ DEVICE float *member_grads(const struct indexer_bwd_lists_params *params, int gr
     return params->grads + ((i64)group * params->group_queries + member) * params->key_stride;
 }
 
-/* The window's keys and gradients, behind those of the windows before. */
+/* Stores the window's keys and gradients after those of earlier windows. */
 DEVICE void store_window(const struct indexer_bwd_lists_params *params, const struct window *window,
-                         struct list *list, bool again) {
+                         struct list *list, bool repeated) {
 #pragma unroll 1
     for (int begin = 0; begin < list->parts[PARTS]; begin += ENTRIES) {
         place_keys(params, window, begin);
@@ -400,7 +400,7 @@ DEVICE void store_window(const struct indexer_bwd_lists_params *params, const st
 #pragma unroll 1
         for (int member = 0; member < params->group_queries; ++member) {
             const struct slots slots = member_slots(params, list->group, member);
-            if (again) {
+            if (repeated) {
                 add_grads(params, window, &slots, begin);
             } else {
                 place_grads(params, window, &slots, begin);
@@ -414,7 +414,7 @@ DEVICE void store_window(const struct indexer_bwd_lists_params *params, const st
     }
 }
 
-/* The window from a row on. */
+/* The window from row `first` on. */
 DEVICE struct window open_window(const struct indexer_bwd_lists_params *params, u32 first) {
     const u32 most = (u32)(MAP_BYTES / 4 / (bit_columns(params) + PARTS) * 32);
     struct window window = {first, (u32)params->rows - first, 0};
@@ -423,8 +423,8 @@ DEVICE struct window open_window(const struct indexer_bwd_lists_params *params, 
     return window;
 }
 
-/* What stands beside a group's list: its members, its length, its parts; and behind it, up to the
- * next multiple of LIST_STEP. */
+/* Writes a group's members, list length and sections, and pads the list to a multiple of LIST_STEP.
+ * */
 DEVICE void close_list(const struct indexer_bwd_lists_params *params, const struct list *list) {
     const int keys = list->runs ? list->ends[SECOND_HALF] : list->ends[FIRST_HALF];
     const int end = (keys + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
@@ -449,8 +449,8 @@ DEVICE void close_list(const struct indexer_bwd_lists_params *params, const stru
     }
 }
 
-/* A counted window's keys, added to where those of the parts behind them begin. */
-DEVICE void move_parts(struct list *list) {
+/* Moves the later sections' begins past a counted window's keys. */
+DEVICE void skip_parts(struct list *list) {
     list->ends[BOTH_HALVES] += list->parts[BOTH_HALVES];
     list->ends[SECOND_HALF] += list->parts[SECOND_HALF];
 }
@@ -463,13 +463,13 @@ DEVICE void make_list(const struct indexer_bwd_lists_params *params, int group) 
 #pragma unroll 1
         for (u32 first = 0; first < (u32)params->rows;) {
             const struct window window = open_window(params, first);
-            const bool again = mark(params, &window, group);
+            const bool repeated = mark(params, &window, group);
             count(params, &window, &list);
             if (alone || pass == COUNT_AHEAD) {
-                move_parts(&list);
+                skip_parts(&list);
             }
             if (pass == STORE) {
-                store_window(params, &window, &list, again);
+                store_window(params, &window, &list, repeated);
             }
             first += window.rows;
         }

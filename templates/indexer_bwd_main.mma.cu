@@ -102,6 +102,20 @@ DEVICE int row_head(int row) {
     return GROUP_QUERIES == 1 ? row : row % QUERY_ROWS;
 }
 
+/* The keys of a stage; the key numbers and gradients of a block. */
+DEVICE u32 stage_keys(int stage) {
+    return shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES));
+}
+
+DEVICE const int *block_entries(int block) {
+    return (const int *)(arena + ENTRIES_OFFSET) + block % ENTRY_SLOTS * BLOCK_KEYS;
+}
+
+DEVICE const float *block_grads(int block) {
+    return (const float *)(arena + GRADS_OFFSET) +
+           block % ENTRY_SLOTS * (BLOCK_KEYS * GROUP_QUERIES);
+}
+
 /* ---- copies into shared memory --------------------------------------------------------------- */
 
 /* Starts the copy of the item's rows of q; missing rows become zeros. */
@@ -118,16 +132,6 @@ DEVICE void load_queries(const struct indexer_bwd_main_params *params) {
                     (const char *)params->q + 2 * from + (present ? chunk * CHUNK_BYTES : 0),
                     present ? CHUNK_BYTES : 0);
     }
-}
-
-/* The key numbers and gradients of a block, in shared memory. */
-DEVICE const int *block_entries(int block) {
-    return (const int *)(arena + ENTRIES_OFFSET) + block % ENTRY_SLOTS * BLOCK_KEYS;
-}
-
-DEVICE const float *block_grads(int block) {
-    return (const float *)(arena + GRADS_OFFSET) +
-           block % ENTRY_SLOTS * (BLOCK_KEYS * GROUP_QUERIES);
 }
 
 /* A block's first entry in the group's list. */
@@ -161,7 +165,7 @@ DEVICE void load_entries(const struct indexer_bwd_main_params *params, int block
 /* Starts the copy of a block's rows; missing keys become zeros. */
 DEVICE void gather(const struct indexer_bwd_main_params *params, const int *entries, int stage) {
     const int chunk = (int)thread_number() % 8, first = (int)thread_number() / 8;
-    const u32 tile = shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES));
+    const u32 tile = stage_keys(stage);
 #pragma unroll
     for (int row = first; row < BLOCK_KEYS; row += GATHER_ROWS) {
         const int key = entries[row];
@@ -221,8 +225,7 @@ DEVICE int own_member(void) {
 /* x = this warp's rows of Q K^T. */
 DEVICE void multiply_scores(float *x, int stage) {
     const u32 query = rows_first(shared_address(QUERY_OFFSET), first_row(), 0, ROW_BYTES);
-    const u32 keys =
-        columns_first(shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES)), 0, 0, ROW_BYTES);
+    const u32 keys = columns_first(stage_keys(stage), 0, 0, ROW_BYTES);
     clear(x, SCORE_VALUES);
 #pragma unroll
     for (int step = 0; step < SCORE_STEPS; ++step) {
@@ -284,8 +287,7 @@ DEVICE void store_weights(const u32 *weights) {
 
 /* dq += dX K for the key block in a stage. */
 DEVICE void accumulate_dq(float *dq, const u32 *weights, int stage) {
-    const u32 keys =
-        rows_first(shared_address((u32)(KEYS_OFFSET + stage * KEY_BYTES)), 0, 0, ROW_BYTES);
+    const u32 keys = rows_first(stage_keys(stage), 0, 0, ROW_BYTES);
 #pragma unroll
     for (int step = 0; step < OUTPUT_STEPS; ++step) {
 #pragma unroll
@@ -458,8 +460,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_bwd_main_params params) {
     const u32 items = (u32)params.groups;
 #pragma unroll 1
-    for (u32 turn = blockIdx.x; turn < items; turn += gridDim.x) {
-        describe_item(&params, items - 1 - turn);
+    for (u32 iteration = blockIdx.x; iteration < items; iteration += gridDim.x) {
+        describe_item(&params, items - 1 - iteration);
         if (block_item()->blocks > 0) {
             compute_item(&params);
         } else {

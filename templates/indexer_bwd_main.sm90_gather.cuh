@@ -61,7 +61,7 @@ DEVICE void copy_block(const struct indexer_bwd_main_params *params, const int *
     }
     if (thread < GROUP_QUERIES * LIST_PIECES) {
         cp_async_16(
-            shared_address(GRADS_OFFSET + block % STAGES * GRAD_BYTES + thread * 16),
+            shared_address(grads_at(block % STAGES) + thread * 16),
             grads + thread / LIST_PIECES * (u32)params->key_stride + thread % LIST_PIECES * 4, 16);
     }
     if (thread < LIST_PIECES) {

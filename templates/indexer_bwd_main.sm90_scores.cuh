@@ -72,7 +72,7 @@ DEVICE void issue_scores(float *x, u64 queries, u32 stage) {
 
 /* Replaces X by dX and adds the block's part of dweights. */
 DEVICE void compute_dx(float *x, struct rows *rows, u32 stage, int tile) {
-    const float2 *const grads = (const float2 *)(arena + GRADS_OFFSET + stage * GRAD_BYTES) +
+    const float2 *const grads = (const float2 *)(arena + grads_at(stage)) +
                                 fragment_row(tile) / QUERY_ROWS * (BLOCK_KEYS / 2) +
                                 threadIdx.x % 4;
 #pragma unroll

@@ -74,6 +74,14 @@ DEVICE u32 keys_at(u32 stage) {
     return KEYS_OFFSET + stage * KEY_BYTES;
 }
 
+DEVICE u32 grads_at(u32 stage) {
+    return GRADS_OFFSET + stage * GRAD_BYTES;
+}
+
+DEVICE const int *block_numbers(u32 block) {
+    return (const int *)(arena + NUMBERS_OFFSET) + block % NUMBER_STAGES * BLOCK_KEYS;
+}
+
 /* The buffer of dX for the tile's use number `use`. */
 DEVICE int dx_at(u32 tile, u32 use) {
     return (int)(DX_OFFSET + (tile * 2 + use % 2) * TILE_BYTES);

@@ -40,8 +40,7 @@ DEVICE void take_rows(struct sum_rows *rows, const struct indexer_bwd_main_param
                       u32 block) {
     const u32 thread = threadIdx.x % WARPGROUP;
     const int first = (int)(thread / 32 * 16 + thread / 4 % 4);
-    const int *const numbers =
-        (const int *)(arena + NUMBERS_OFFSET) + block % NUMBER_STAGES * BLOCK_KEYS;
+    const int *const numbers = block_numbers(block);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const int key = numbers[first + 4 * i], row = key < 0 ? numbers[0] : key;

@@ -2,26 +2,24 @@
 //@use common/logit.cuh
 //@use indexer_clean_fill.params.h
 /*
- * Fills what lies outside the windows of a matrix of logits with -inf. Meaning:
- * include/smelt/indexer_clean.h.
+ * Fills the logits outside the windows with -inf. Meaning: include/smelt/indexer_clean.h.
  *
- * Grid: a block for each item, BLOCK_KEYS neighbouring keys of a query, those of the same query
- * side by side; or fewer, each taking items in turn. What is to be filled of an item is what stands
- * before the window, and what stands behind it.
+ * Grid: one CTA per item, BLOCK_KEYS adjacent keys of a query, items of the same query adjacent; or
+ * fewer CTAs that loop over items. Of an item the keys before and after the window are filled.
  */
 
-/* Fills row[from .. to - 1], by the whole block: 16 bytes at a time between the first and the last
- * address that is a multiple of 16. */
+/* Fills row[from] to row[to - 1], by the whole block, in 16-byte stores where aligned. */
 DEVICE void fill(float *row, int from, int to) {
-    const int count = to - from; /* 0 and up */
+    const int count = to - from; /* at least 0 */
     float *const first = row + from;
-    const int ahead = minimum(count, (int)(0 - ((u64)first / 4)) & 3); /* of the first multiple */
+    const int ahead = minimum(count, (int)(0 - ((u64)first / 4)) & 3); /* until the first 16-byte
+                                                                          boundary */
     const int fours = (count - ahead) / 4;
     const float4 lowest = {LOWEST_LOGIT, LOWEST_LOGIT, LOWEST_LOGIT, LOWEST_LOGIT};
     for (int i = (int)threadIdx.x; i < fours; i += THREADS) {
         *(float4 *)(first + ahead + i * 4) = lowest;
     }
-    const int rest = count - fours * 4; /* below 7 */
+    const int rest = count - fours * 4; /* at most 6 */
     if ((int)threadIdx.x < rest) {
         const int i = (int)threadIdx.x;
         first[i < ahead ? i : i + fours * 4] = LOWEST_LOGIT;

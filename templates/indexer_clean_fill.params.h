@@ -3,9 +3,9 @@
  * the CUDA source: plain C types only. Strides count elements.
  */
 struct indexer_clean_fill_params {
-    const int *window_begin; /* [tokens] any number; what lies outside [0, rows) does not count */
+    const int *window_begin; /* [tokens], clipped to [0, rows) */
     const int *window_end;   /* [tokens] */
-    float *logits;           /* [tokens, rows]: what lies outside a window is written */
+    float *logits;           /* [tokens, rows]; written outside the windows */
     long long logits_token_stride;
     int tokens, rows; /* both above 0 */
 };

@@ -9,31 +9,32 @@
 //@use ptx/shared.cuh
 //@use indexer_logits_fwd.params.h
 /*
- * The lightning indexer's logits with mma.sync: every query's rows against every key in its window,
- * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
+ * The lightning indexer's logits with mma.sync: every query's heads against every key in its
+ * window, summed over heads; -inf elsewhere. Mathematics and shapes:
+ * include/smelt/indexer_logits.h.
  *
- * Grid: a block for each item, BLOCK_QUERIES queries and BLOCK_KEYS keys, those of the same queries
- * side by side; or fewer, each taking items in turn. WARPS warps, all of one role: a warp holds
- * WARP_KEYS keys in registers for the whole item, as operand B, and the queries stream past, as
- * operand A. The rows of a tile are eight queries twice, an even head and the next:
+ * Grid: one CTA per item, BLOCK_QUERIES queries and BLOCK_KEYS keys, items of the same queries
+ * adjacent; or fewer CTAs that loop over items. All WARPS warps have one role: a warp holds
+ * WARP_KEYS keys in registers during the whole item, as operand B, and the queries are streamed as
+ * operand A. A tile's 16 rows are eight queries with two heads, an even one and the next:
  *
  *   D[16, 8] = Q[8 queries x 2 heads, DIM] K[8 keys, DIM]^T
  *
- * A thread's two rows of D thus belong to one query and two heads, so that it adds up the heads of
- * its query by itself, in ascending order: logit += weight * max(0, D). Nothing is exchanged.
+ * A thread's two rows of D thus are two heads of one query. It sums the heads of its query alone,
+ * in ascending order, without exchanges: logit += weight * max(0, D).
  *
- * Orders that only have to agree. Along DIM, a lane's 16 bytes of a row serve two k-steps, in both
- * operands. Along the keys, columns of two tiles stand such that a thread's four columns are four
- * neighbouring keys, written at once: key_of.
+ * Both operands permute DIM in the same way, so that a lane's 16 bytes of a row serve two k-steps.
+ * Keys are permuted over the columns of two tiles so that a thread's four columns are four adjacent
+ * keys, written at once (key_of).
  *
  * Shared memory (offsets and sizes: the plan above):
- *   QUERIES [STAGES][STAGE_HEADS][8 queries][ROW_BYTES], chunks of 16 bytes exchanged by
- *           query_place
+ *   QUERIES [STAGES][STAGE_HEADS][8 queries][ROW_BYTES], 16-byte chunks permuted by query_chunk
  *
- * An item's queries are taken in groups of eight; one whose windows meet no key of the item is only
- * filled. What is left comes in parts of STAGE_HEADS heads; part j uses stage j % STAGES. At its
- * top: own copies of part j done (STAGES - 2 later ones may be under way), then a barrier:
- * everybody's have landed, and nobody reads stage (j - 1) % STAGES any more, which is refilled.
+ * An item's queries are processed in groups of eight. A group whose windows contain no key of the
+ * item is only filled with -inf. The others are copied in parts of STAGE_HEADS heads; part j uses
+ * stage j % STAGES. At its top: wait for this thread's copies of part j (STAGES - 2 later ones may
+ * be in flight), then a barrier: part j has landed, and no thread still reads stage
+ * (j - 1) % STAGES, which is then refilled.
  *
  * Knobs: WARPS, WARP_KEYS, BLOCK_QUERIES, STAGES, blocks per multiprocessor:
  * src/codegen/families/indexer_logits_fwd_mma.c.
@@ -42,22 +43,22 @@
 enum {
     GROUP_QUERIES = 8,
     GROUPS = BLOCK_QUERIES / GROUP_QUERIES, /* at most 32: a bit each */
-    KEY_TILES = WARP_KEYS / 8,              /* columns of D, by eights */
-    KEY_WORDS = ROW_LOADS * 4,              /* of a lane and a tile */
+    KEY_TILES = WARP_KEYS / 8,              /* n8 tiles of D */
+    KEY_WORDS = ROW_LOADS * 4,              /* of a lane and tile */
     PARTS = (HEADS + STAGE_HEADS - 1) / STAGE_HEADS,
     STAGE_BYTES = STAGE_HEADS * GROUP_QUERIES * ROW_BYTES,
-    EVEN_HEADS = (HEADS + 1) / 2 * 2 /* an odd last head has a row for the next */
+    EVEN_HEADS = (HEADS + 1) / 2 * 2 /* with an odd number of heads the last pair's second row is
+                                        padding */
 };
 
-/* What a block is at work on. */
 struct item {
     int first_query, first_key;
-    int queries, keys; /* of them, at most BLOCK_QUERIES and BLOCK_KEYS */
+    int queries, keys; /* at most BLOCK_QUERIES and BLOCK_KEYS */
 };
 
-/* Which part comes next: `left`, bits of the groups from `group` on. */
+/* The next part to process. `left` has a bit for each remaining group, from `group` on. */
 struct cursor {
-    u32 left; /* 0: none */
+    u32 left; /* 0: no part is left */
     int group, part;
 };
 
@@ -74,7 +75,7 @@ DEVICE void next_part(struct cursor *cursor) {
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* The window of a query of the item, among its keys. */
+/* The window of an item's query, relative to the item's keys. */
 DEVICE struct key_range window_of(const struct indexer_logits_fwd_params *params,
                                   const struct item *item, int query) {
     const int token = item->first_query + query;
@@ -85,8 +86,8 @@ DEVICE struct key_range window_of(const struct indexer_logits_fwd_params *params
                : empty;
 }
 
-/* The groups of an item that have a query with a key in [first, first + count), a bit each: the
- * block's and the warp's. By whole warps, a lane a group. */
+/* Bit masks of the item's groups that have a query with a key of the item (returned) and with one
+ * of the warp's keys [first, first + WARP_KEYS) (*within). By whole warps, one lane per group. */
 DEVICE u32 groups_with_keys(const struct indexer_logits_fwd_params *params, const struct item *item,
                             int first, u32 *within) {
     const int group = (int)threadIdx.x % 32;
@@ -106,13 +107,17 @@ DEVICE u32 groups_with_keys(const struct indexer_logits_fwd_params *params, cons
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* Starts the copy of a part into a stage. What is no query or head takes the last one's row:
- * nothing comes of it. */
+DEVICE u32 stage_queries(int stage) {
+    return shared_address(QUERIES_OFFSET + stage * STAGE_BYTES);
+}
+
+/* Starts the copy of a part into a stage. Missing queries and heads repeat the last one and are
+ * discarded. */
 DEVICE void load_part(const struct indexer_logits_fwd_params *params, const struct item *item,
                       const struct cursor *cursor, int stage) {
     const int bytes = FP8 ? 1 : 2, first_head = cursor->part * STAGE_HEADS;
     const int rows = minimum(STAGE_HEADS, EVEN_HEADS - first_head) * GROUP_QUERIES;
-    const u32 base = shared_address(QUERIES_OFFSET + stage * STAGE_BYTES);
+    const u32 base = stage_queries(stage);
     for (int i = (int)threadIdx.x; i < rows * ROW_CHUNKS; i += THREADS) {
         const int row = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS;
         const int head = minimum(first_head + row / GROUP_QUERIES, HEADS - 1);
@@ -122,21 +127,21 @@ DEVICE void load_part(const struct indexer_logits_fwd_params *params, const stru
                                    bytes * ((item->first_query + query) * params->q_token_stride +
                                             head * params->q_head_stride) +
                                    chunk * CHUNK_BYTES;
-        cp_async_16(base + query_place(row, chunk), source, CHUNK_BYTES);
+        cp_async_16(base + query_chunk(row, chunk), source, CHUNK_BYTES);
     }
 }
 
-/* Which of its warp's keys stands in a column of a tile. */
+/* The warp's key in a column of a tile. */
 DEVICE int key_of(int tile, int column) {
     return tile / 2 * 16 + column / 2 * 4 + tile % 2 * 2 + column % 2;
 }
 
-/* A warp's keys, a lane's part: for each tile its words of the key in its column. */
+/* A lane's part of the warp's keys: of each tile the words of the key in its column. */
 struct key_block {
     u32 words[KEY_TILES][KEY_WORDS];
 };
 
-/* The warp's keys, from number `first` of the item on; behind the last, that one again. */
+/* Loads the warp's keys, from the item's key `first` on; past the last key that one is repeated. */
 DEVICE void load_keys(struct key_block *keys, const struct indexer_logits_fwd_params *params,
                       const struct item *item, int first) {
     const int lane = (int)threadIdx.x % 32, bytes = FP8 ? 1 : 2;
@@ -152,7 +157,7 @@ DEVICE void load_keys(struct key_block *keys, const struct indexer_logits_fwd_pa
     }
 }
 
-/* What this thread's logits are multiplied by: those of its two columns of each tile. */
+/* Loads the scales of this thread's two columns of each tile. */
 DEVICE void load_scales(float (*scales)[2], const struct indexer_logits_fwd_params *params,
                         const struct item *item, int first) {
     const int lane = (int)threadIdx.x % 32;
@@ -176,7 +181,7 @@ DEVICE void multiply(float *d, const u32 *a, const u32 *b) {
     }
 }
 
-/* D of two heads of the group; `address`: of this lane's chunk 0 in the even head's row. */
+/* D of two heads of the group. `address`: of this lane's chunk 0 in the even head's row. */
 DEVICE void multiply_tiles(float (*d)[4], const struct key_block *keys, u32 address) {
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; ++tile) {
@@ -199,7 +204,7 @@ DEVICE void multiply_tiles(float (*d)[4], const struct key_block *keys, u32 addr
     }
 }
 
-/* Adds two heads of a query to its logits; of an odd last pair one. */
+/* Adds two heads of a query to its logits, or one in an odd last pair. */
 DEVICE void add_pair(float (*sums)[2], const float (*d)[4], const float *weights, int heads) {
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; ++tile) {
@@ -212,14 +217,13 @@ DEVICE void add_pair(float (*sums)[2], const float (*d)[4], const float *weights
     }
 }
 
-/* Adds the heads of a part to the logits of this thread's query; `weights`: that one's, of all
- * heads. (A pair at a time: of several at once some registers spill.) */
+/* Adds a part's heads to the logits of this thread's query, which has these `weights`. (One pair at
+ * a time: several at once spill.) */
 DEVICE void add_part(float (*sums)[2], const struct key_block *keys, const float *weights, int part,
                      int stage) {
     const int lane = (int)threadIdx.x % 32, first_head = part * STAGE_HEADS;
     const int heads = minimum(STAGE_HEADS, HEADS - first_head);
-    u32 address =
-        shared_address(QUERIES_OFFSET + stage * STAGE_BYTES) + query_place(lane / 4, lane % 4);
+    u32 address = stage_queries(stage) + query_chunk(lane / 4, lane % 4);
 #pragma unroll 1
     for (int head = 0; head < heads; head += 2) {
         const float pair[2] = {weights[first_head + head],
@@ -233,7 +237,7 @@ DEVICE void add_part(float (*sums)[2], const struct key_block *keys, const float
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Four neighbouring logits of a row, of which `count` are keys. */
+/* Writes four adjacent logits of a row, of which `count` are inside. */
 DEVICE void write_four(float *to, const float *values, int count) {
     if (count >= 4 && (u64)to % 16 == 0) {
         const float4 four = {values[0], values[1], values[2], values[3]};
@@ -254,7 +258,7 @@ DEVICE float *row_of(const struct indexer_logits_fwd_params *params, const struc
            item->first_key;
 }
 
-/* Writes this thread's logits of a query: those of the warp's keys, which begin at `first`. */
+/* Writes this thread's logits of a query for the warp's keys, which start at `first`. */
 DEVICE void write_logits(const struct indexer_logits_fwd_params *params, const struct item *item,
                          int query, int first, const float (*sums)[2], const float (*scales)[2]) {
     if (query >= item->queries) {
@@ -277,7 +281,7 @@ DEVICE void write_logits(const struct indexer_logits_fwd_params *params, const s
     }
 }
 
-/* Fills the item's rows of the groups that are not among `groups`. A warp a row. */
+/* Fills the item's rows of groups outside `groups` with -inf, one warp per row. */
 DEVICE void fill_others(const struct indexer_logits_fwd_params *params, const struct item *item,
                         u32 groups) {
     const float lowest[4] = {LOWEST_LOGIT, LOWEST_LOGIT, LOWEST_LOGIT, LOWEST_LOGIT};
@@ -294,14 +298,13 @@ DEVICE void fill_others(const struct indexer_logits_fwd_params *params, const st
 
 /* ---- the item -------------------------------------------------------------------------------- */
 
-/* Waits until the oldest part under way has landed, everybody's share of it, and everybody has come
- * so far. */
+/* Waits for all threads' copies of the oldest part in flight, then for all threads. */
 DEVICE void wait_for_part(void) {
     cp_async_wait_${STAGES - 2}();
     __syncthreads();
 }
 
-/* The logits of the groups `groups`, of which the warp has keys in `mine`. By the whole block. */
+/* The logits of the item's `groups`; the warp has keys of those in `mine`. By the whole block. */
 DEVICE void compute_groups(const struct indexer_logits_fwd_params *params, const struct item *item,
                            u32 groups, u32 mine, int first) {
     struct key_block keys;
@@ -354,7 +357,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
     const i64 key_blocks = (params.rows - 1) / BLOCK_KEYS + 1;
     const i64 items = key_blocks * ((params.tokens - 1) / BLOCK_QUERIES + 1);
-    const int first = (int)threadIdx.x / 32 * WARP_KEYS; /* of the item's keys, the warp's */
+    const int first = (int)threadIdx.x / 32 * WARP_KEYS; /* the warp's first key of the item */
     if (PDL && params.launch_dependents) {
         grid_launch_dependents();
     }
@@ -374,7 +377,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
             fill_others(&params, &item, groups);
         }
         if (groups) {
-            __syncthreads(); /* the item before may still be read */
+            __syncthreads(); /* the previous item may still be read */
             compute_groups(&params, &item, groups, mine, first);
         }
     }

@@ -14,83 +14,82 @@
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_copies.cuh
 /*
- * The lightning indexer's logits with wgmma: every query's rows against every key in its window,
- * heads added up, everything else -inf. Mathematics and shapes: include/smelt/indexer_logits.h.
+ * The lightning indexer's logits with wgmma: every query's heads against every key in its window,
+ * summed over heads; -inf elsewhere. Mathematics and shapes: include/smelt/indexer_logits.h.
  *
- * Keys are the products' rows, and a block's queries with all their heads the columns:
+ * Keys are the products' rows; a block's queries with all their heads are the columns:
  *
  *   D[64 keys, PART_COLUMNS] = K[64, DIM] Q[PART_COLUMNS of 4 * SETS queries x PADDED_HEADS, DIM]^T
  *
- * in PARTS. Four queries are a set, whose columns come by eights: queries 0 to 3, heads 2 i and
- * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all of them
- * are query c's. So it adds up the heads of a query by itself, in ascending order, CHAINS of them
- * apart, and exchanges nothing; Q comes in that order by boxes of 4 queries and 2 heads,
- * or, where there are pairs of heads, of 4 queries and all pairs. Columns of heads from HEADS up to
- * PADDED_HEADS are zeros that are not added.
+ * in PARTS. Four queries are a set. Each eight of its columns are queries 0 to 3, heads 2 i and
+ * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all belong to
+ * query c. It sums the heads of its queries alone, in ascending order in CHAINS independent sums,
+ * without exchanges. Tensor copies bring Q in this order, in boxes of 4 queries and 2 heads, or, if
+ * HEADS is even, of 4 queries and all pairs of heads. Columns of heads from HEADS to PADDED_HEADS
+ * are zeros and are not added.
  *
- * Work. 64 keys are a slab; a block's slabs are those from the first to the last that one of its
- * windows meets. All blocks' slabs in a row, each block dearer by BLOCK_START slabs, are cut into
- * as many equal runs as the grid has thread blocks, one a multiprocessor. Every thread block finds
- * its own run from the windows when it begins (find_run): there is no plan in memory.
+ * Schedule: 64 keys are a KV tile. A block of queries needs the tiles from the first to the last
+ * one that any of its windows meets. All blocks' tiles in a row, plus BLOCK_START tiles per block
+ * for its start-up cost, are cut into equal runs, one per CTA, one CTA per SM. Every CTA computes
+ * its own run from the windows when it starts (find_span), without a schedule in memory.
  *
  * Windows and runs: indexer_logits_fwd.sm90_runs.cuh; queries, keys and filler: _copies.cuh; sizes
- * and places: _tiles.cuh; here the math.
+ * and shared memory: _tiles.cuh; here the math.
  *
- *   queries    a warp: a block's weights and windows; the copy engine brings its queries,
- *              QUERY_BUFFERS blocks in turn
- *   keys       a warp: the copy engine brings slabs of keys, STAGES ahead, across blocks
- *   filler     a warp: -inf into what no slab covers, by bulk stores
- *   math       GROUPS warpgroups, which take slabs in turn: the arithmetic of one runs beside the
- *              products of the others
+ *   queries    one warp: a block's weights and windows; tensor copies of its queries, QUERY_BUFFERS
+ *              blocks ahead
+ *   keys       one warp: tensor copies of KV tiles, STAGES ahead, across blocks
+ *   filler     one warp: -inf outside the tiles, by bulk stores
+ *   math       GROUPS warpgroups take tiles in turn: the arithmetic of one overlaps the products of
+ *              the others
  *
- * What binds is the register file: products of e4m3 read and write their accumulators so often that
- * an addition or a multiplication beside them costs about as many cycles as it reads registers
- * (indexer_logits_fwd.lost.md).
+ * The bottleneck is the register file: e4m3 products access their accumulators so often that other
+ * arithmetic costs about as many cycles as it reads registers (indexer_logits_fwd.lost.md).
  *
  * Shared memory (offsets and sizes: the plan above). Rows are SWIZZLE bytes, ROW_BYTES of them in
- * HALVES; 8 of them are a swizzle's atom:
+ * HALVES; 8 rows are a swizzle atom:
  *   QUERIES [QUERY_BUFFERS][HALVES][COLUMNS] rows
  *   KEYS    [STAGES][HALVES][64] rows
- *   LOWEST  FILL_BYTES of -inf, what the filler stores
+ *   LOWEST  FILL_BYTES of -inf, the filler's source
  *   WEIGHTS [QUERY_BUFFERS][BLOCK_QUERIES][PADDED_HEADS] fp32
  *   WINDOWS [QUERY_BUFFERS][BLOCK_QUERIES] struct key_range
- *   RUNS    [QUERY_BUFFERS] struct run: the block's slabs that are this thread block's
- *   COSTS   [COARSE + 2 * 34] i64: of blocks, COARSE groups of them; find_run
+ *   RUNS    [QUERY_BUFFERS] struct run: the CTA's tiles of the block
+ *   COSTS   [COARSE + 2 * 34] i64: costs of COARSE groups of blocks; scratch of find_span
  *   STAGING [GROUPS][STAGED_SETS * 4][STAGED_ROW] fp32, with STAGES_LOGITS: a part's logits
  *
- * Named barriers, with STAGES_LOGITS: 1 + group, of that warpgroup's threads.
+ * Named barriers, with STAGES_LOGITS: STAGING_BARRIER + group, of that warpgroup.
  *
  * Barriers (parity counts uses; stages and buffers are used in turn):
- *   barrier        count       who arrives                                  who waits
- *   FULL[s]        1           keys, with the bytes of the boxes            math, one group
+ *   barrier        count       arrives                                      waits
+ *   FULL[s]        1           keys, with the boxes' bytes                  math, one group
  *   EMPTY[s]       4           math: warps of that group, product complete  keys
  *   QUERY_FULL[b]  1           queries, with the bytes; weights, windows    math
- *                              and run are there
+ *                              and run are written
  *   QUERY_EMPTY[b] 4 * GROUPS  math: warps, done with the block             queries
- * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
+ * (Counts of 4 are of warps: common/warp_arrival.cuh.)
  *
  * Knobs: GROUPS, and the most columns of a product; legal values and the rule that picks them:
  * src/codegen/families/indexer_logits_fwd_sm90.c.
  */
 
-/* Heads of a query that are added up apart: even and odd ones, or 1: all together. Which is faster
- * was measured (templates/indexer_logits_fwd.lost.md). */
+/* Independent sums of a query's heads: even and odd ones apart, or one. The faster one was measured
+ * (templates/indexer_logits_fwd.lost.md). */
 enum { CHAINS = FP8 || SETS >= 4 ? 2 : 1 };
 
-/* What a thread is at, of the slab: its query of each set is number `column` of the four. */
+/* A thread's position: in each set its query is number `column` of the four. */
 struct cursor {
-    int buffer;   /* the block's */
+    int buffer;   /* of the block */
     int column;   /* lane % 4 */
-    int key;      /* this thread's first; the second is 8 further on */
-    bool inner;   /* all keys of the slab are in the windows of all queries of the block, which are
-                     all there */
-    bool aligned; /* rows of logits begin at multiples of 16 bytes */
-    float *row;   /* of the first set's query, at the first key */
-    int queries;  /* that are there, from the first set's on */
+    int key;      /* this thread's first key; its second is 8 further */
+    bool inner;   /* the tile is inside the windows of all the block's queries, and all of these
+                     exist */
+    bool aligned; /* rows of logits are 16-byte aligned */
+    float *row;   /* the logits of the first set's query, at the first key */
+    int queries;  /* how many queries exist from the first set's on */
     float scale[2], next_scale[2];
 };
 
-/* Issues D of a slab and a part of the columns. */
+/* Issues D of a tile for one part of the columns. */
 DEVICE void issue_product(float *d, u64 keys, u64 queries) {
     wgmma_fence();
 #pragma unroll
@@ -109,7 +108,7 @@ DEVICE void issue_product(float *d, u64 keys, u64 queries) {
     wgmma_commit();
 }
 
-/* The weights of the parts from `part` on that a thread holds: of its query in each set. */
+/* Loads the weights that a thread holds, from part `part` on: those of its query in each set. */
 DEVICE void load_weights(float *held, const struct cursor *at, int part) {
 #pragma unroll
     for (int i = 0; i < HELD_WEIGHTS / 2; ++i) {
@@ -123,16 +122,16 @@ DEVICE void load_weights(float *held, const struct cursor *at, int part) {
 }
 
 /*
- * A head added to a sum. e4m3's products are so fast that the maximum, which runs at half the rate,
- * would weigh: x + |x| is twice max(0, x), exactly, since no x is above 128 * 448^2; the sums are
- * twice what they should be, then, until they are written.
+ * Adds a head to a sum. e4m3 products are so fast that a maximum, at half the rate of an addition,
+ * would be noticeable: x + |x| is exactly 2 max(0, x), since |x| <= 128 * 448^2. The sums are then
+ * doubled until they are written.
  */
 DEVICE float add_product(float sum, float weight, float x) {
     return FP8 ? fmaf(weight, x + fabsf(x), sum) : add_head(sum, weight, x);
 }
 
-/* Loads what this thread's two keys from `key` on are multiplied by. SCALES_AHEAD: a slab ahead,
- * since behind the stores of logits a load takes longer than a product. */
+/* Loads the scales of this thread's keys `key` and key + 8. SCALES_AHEAD: one tile ahead, since a
+ * load behind the stores of logits takes longer than a product. */
 DEVICE void load_scales(const struct indexer_logits_fwd_params *params, struct cursor *at,
                         u32 key) {
     if (FP8) {
@@ -142,13 +141,13 @@ DEVICE void load_scales(const struct indexer_logits_fwd_params *params, struct c
     }
 }
 
-/* Those of the slab at hand, 0.5 in them. */
+/* The current tile's scales; with FP8 halved, which undoes the doubling. */
 DEVICE void take_scales(struct cursor *at) {
     at->scale[0] = FP8 ? 0.5f * at->next_scale[0] : 1.0f;
     at->scale[1] = FP8 ? 0.5f * at->next_scale[1] : 1.0f;
 }
 
-/* A set's logits of this thread's query and two keys, of its sums: those of both keys, of each
+/* Turns a set's sums into logits of this thread's query and two keys: the sums of both keys, per
  * chain. */
 DEVICE void finish_set(float *logits, const struct cursor *at, const float *sums) {
 #pragma unroll
@@ -158,7 +157,7 @@ DEVICE void finish_set(float *logits, const struct cursor *at, const float *sums
     }
 }
 
-/* Writes a set's logits where the slab may be at a window's or a tensor's edge. */
+/* Writes a set's logits of a tile at the edge of a window or tensor. */
 DEVICE void write_edge(const struct indexer_logits_fwd_params *params, const struct cursor *at,
                        int set, const float *logits) {
     const int query = set * SET_QUERIES;
@@ -176,10 +175,10 @@ DEVICE void write_edge(const struct indexer_logits_fwd_params *params, const str
     }
 }
 
-/* Writes those of a warpgroup by whole lines, through shared memory: a warp's stores reach two
- * queries' keys of the slab each, where out of the products' registers they would reach four
- * queries' lines in pieces of 32 bytes, which the L2 cache may write to memory before the line is
- * whole. By the whole warpgroup; rows of logits begin at multiples of 16 bytes. */
+/* Writes the sets' logits of a warpgroup in whole cache lines, by way of shared memory: each of a
+ * warp's stores then covers the tile's keys of two queries. Directly from the accumulators it would
+ * cover four queries in pieces of 32 bytes, which L2 may write to memory before the line is
+ * complete. By the whole warpgroup; rows of logits must be 16-byte aligned. */
 DEVICE void write_lines(const struct indexer_logits_fwd_params *params, const struct cursor *at,
                         int first_set, float logits[PART_SETS][2]) {
     const int thread = (int)threadIdx.x % WARPGROUP, warp = thread / 32, lane = thread % 32;
@@ -187,13 +186,13 @@ DEVICE void write_lines(const struct indexer_logits_fwd_params *params, const st
     float *const staged =
         (float *)(arena + STAGING_OFFSET) + group * (STAGED_SETS * SET_QUERIES * STAGED_ROW);
     float *const own = staged + at->column * STAGED_ROW + line;
-    barrier_sync(1 + group, WARPGROUP); /* all have read the part before */
+    barrier_sync(STAGING_BARRIER + group, WARPGROUP); /* all threads have read the previous part */
 #pragma unroll
     for (int i = 0; i < STAGED_SETS; ++i) {
         own[i * SET_QUERIES * STAGED_ROW] = logits[i][0];
         own[i * SET_QUERIES * STAGED_ROW + 8] = logits[i][1];
     }
-    barrier_sync(1 + group, WARPGROUP);
+    barrier_sync(STAGING_BARRIER + group, WARPGROUP);
     const int first = warp * STAGED_SETS + lane / 16, key = lane % 16 * 4;
     const float *const from = staged + first * STAGED_ROW + key;
 #pragma unroll
@@ -204,8 +203,8 @@ DEVICE void write_lines(const struct indexer_logits_fwd_params *params, const st
     }
 }
 
-/* Writes the logits of the sets that a part completes. One test for all of them: their arithmetic
- * is then one run of instructions. */
+/* Writes the logits of the sets that a part completes. One test for all sets keeps their arithmetic
+ * in one basic block. */
 DEVICE void write_sets(const struct indexer_logits_fwd_params *params, const struct cursor *at,
                        struct key_range sets, float logits[PART_SETS][2]) {
     if (STAGES_LOGITS && at->inner && at->aligned) {
@@ -226,8 +225,8 @@ DEVICE void write_sets(const struct indexer_logits_fwd_params *params, const str
     }
 }
 
-/* Adds the heads of a part of the columns to the sums of their sets, and writes those of the sets
- * that end there. `weights`: of the part's first column on. */
+/* Adds a part's heads to the sums of their sets and writes the sets that end in it. `weights`: from
+ * the part's first column on. */
 DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struct cursor *at,
                      float *sums, const float *d, const float *weights, int part) {
     const struct key_range ending = {part * PART_EIGHTS / SET_EIGHTS,
@@ -243,7 +242,7 @@ DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struc
         }
 #pragma unroll
         for (int odd = 0; odd < 2; ++odd) {
-            if (eight % SET_EIGHTS * 2 + odd < HEADS) { /* the others' zeros may meet infinities */
+            if (eight % SET_EIGHTS * 2 + odd < HEADS) { /* padding: 0 * infinity would be NaN */
                 const float weight = weights[2 * i + odd];
                 float *const sum = sums + odd % CHAINS * 2;
                 sum[0] = add_product(sum[0], weight, d[4 * i + odd]);
@@ -257,21 +256,21 @@ DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struc
     write_sets(params, at, ending, logits);
 }
 
-/* A stage of the warpgroup's own: every GROUPS-th is, for good, since STAGES is a multiple of
- * GROUPS. Shared with another, its barrier could be waited for two phases ahead, which passes. Its
- * barrier's address and its keys' descriptor go from one to the next: made anew they would cost a
- * dozen instructions a slab. A warpgroup that has one stage alone makes them anew all the same:
- * with bf16, whose keys leave room for no more, that was 1 to 6 % faster. */
+/* A warpgroup's stage. Each warpgroup owns every GROUPS-th stage, since STAGES is a multiple of
+ * GROUPS: with shared stages a warpgroup could wait two phases ahead, which returns at once. The
+ * barrier's address and the keys' descriptor are advanced; recomputing them would cost a dozen
+ * instructions per tile. With one stage per warpgroup they are recomputed all the same: with bf16,
+ * whose keys leave room for no more stages, that was 1 to 6 % faster. */
 struct own_stage {
     struct ring_place place;
-    u32 full; /* its barrier FULL */
-    u64 keys; /* the descriptor */
+    u32 full; /* address of its barrier FULL */
+    u64 keys; /* descriptor */
 };
 
-enum { GOES_ON = STAGES > GROUPS }; /* else `full` and `keys` are not looked at */
+enum { ADVANCES = STAGES > GROUPS }; /* else `full` and `keys` are unused */
 
 DEVICE u32 own_full(const struct own_stage *stage) {
-    return GOES_ON ? stage->full : barrier_at(FULL + stage->place.index);
+    return ADVANCES ? stage->full : barrier_at(FULL + stage->place.index);
 }
 
 DEVICE void next_own(struct own_stage *stage) {
@@ -286,16 +285,17 @@ DEVICE void next_own(struct own_stage *stage) {
     }
 }
 
-/* One slab: products, sums, logits. Its keys have landed. `all_keys` and `queries`: descriptors, of
- * the first stage's keys and of the block's queries. Moves on to the warpgroup's next stage and
- * tells whether its keys have landed, too. */
-DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cursor *at,
+/* One tile: products, sums, logits. Its keys have landed. `all_keys`, `queries`: descriptors of the
+ * first stage's keys and of the block's queries. Advances to the warpgroup's next stage and returns
+ * whether its keys have landed. */
+DEVICE bool score_tile(const struct indexer_logits_fwd_params *params, struct cursor *at,
                        float *weights, struct own_stage *stage, u64 all_keys, u64 queries) {
     float sums[2 * CHAINS];
     bool landed = false;
     const int index = stage->place.index;
     const u32 own_empty = stage->full + (EMPTY - FULL) * 8;
-    const u64 keys = GOES_ON ? stage->keys : descriptor_advance(all_keys, (u32)(index * KEY_BYTES));
+    const u64 keys =
+        ADVANCES ? stage->keys : descriptor_advance(all_keys, (u32)(index * KEY_BYTES));
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
         float d[VALUES];
@@ -309,14 +309,14 @@ DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cu
             }
             take_scales(at);
             if (SCALES_AHEAD) {
-                load_scales(params, at, (u32)at->key + GROUPS * SLAB);
+                load_scales(params, at, (u32)at->key + GROUPS * TILE_KEYS);
             }
             next_own(stage);
             landed = mbarrier_test(own_full(stage), stage->place.parity);
         }
         wgmma_wait_0();
         if (part == PARTS - 1) {
-            arrive_warp(GOES_ON ? own_empty : barrier_at(EMPTY + index), 1);
+            arrive_warp(ADVANCES ? own_empty : barrier_at(EMPTY + index), 1);
         }
         add_part(params, at, sums, d,
                  weights + (WEIGHTS_PARTS < PARTS ? 0 : part * PART_EIGHTS * 2), part);
@@ -324,13 +324,13 @@ DEVICE bool score_slab(const struct indexer_logits_fwd_params *params, struct cu
     return landed;
 }
 
-/* `group`: 0 to GROUPS - 1. Slabs are numbered through all runs; this warpgroup has those whose
- * number leaves `group` when divided by GROUPS. */
+/* A math warpgroup. Tiles are numbered across all runs; this warpgroup takes those congruent to
+ * `group` modulo GROUPS. */
 DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) {
     const u64 all_keys =
-        shared_descriptor(shared_address(KEYS_OFFSET), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
+        shared_descriptor(shared_address(keys_at(0)), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
     const u64 all_queries =
-        shared_descriptor(shared_address(QUERIES_OFFSET), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
+        shared_descriptor(shared_address(queries_at(0)), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
     const int lane = (int)threadIdx.x % 32;
     const int line = (int)threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     struct own_stage stage = {{group, 0},
@@ -339,7 +339,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
     struct ring_place buffer = {0, 0};
     struct cursor at;
     float weights[HELD_WEIGHTS];
-    int slab = group; /* the next own one, of the run */
+    int tile = group; /* the warpgroup's next tile of the run */
     bool landed = false;
     at.column = lane % 4;
     at.aligned = (((u64)params->logits | (u64)params->logits_token_stride * 4) & 15) == 0;
@@ -347,7 +347,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
         at.buffer = buffer.index;
         mbarrier_wait(barrier_at(QUERY_FULL + buffer.index), buffer.parity);
         const struct run run = *run_at(buffer.index);
-        if (run.slabs == 0) {
+        if (run.tiles == 0) {
             return;
         }
         if (WEIGHTS_PARTS == PARTS) {
@@ -356,23 +356,23 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
         const u64 queries = descriptor_advance(all_queries, (u32)(buffer.index * QUERY_BYTES));
         const bool whole = params->tokens - run.query >= BLOCK_QUERIES;
         at.queries = params->tokens - run.query - at.column;
-        at.key = run.key + slab * SLAB + line;
+        at.key = run.key + tile * TILE_KEYS + line;
         at.row = params->logits + (run.query + at.column) * params->logits_token_stride + at.key;
         if (SCALES_AHEAD) {
             load_scales(params, &at, (u32)at.key);
         }
 #pragma unroll 1
-        for (; slab < run.slabs; slab += GROUPS) {
-            const int first = run.key + slab * SLAB;
-            at.inner = whole && first >= run.inner && run.outer - first >= SLAB;
+        for (; tile < run.tiles; tile += GROUPS) {
+            const int first = run.key + tile * TILE_KEYS;
+            at.inner = whole && first >= run.inner && run.outer - first >= TILE_KEYS;
             if (!landed) {
                 mbarrier_wait(own_full(&stage), stage.place.parity);
             }
-            landed = score_slab(params, &at, weights, &stage, all_keys, queries);
-            at.key += GROUPS * SLAB;
-            at.row += GROUPS * SLAB;
+            landed = score_tile(params, &at, weights, &stage, all_keys, queries);
+            at.key += GROUPS * TILE_KEYS;
+            at.row += GROUPS * TILE_KEYS;
         }
-        slab -= run.slabs;
+        tile -= run.tiles;
         arrive_warp(barrier_at(QUERY_EMPTY + buffer.index), 1);
         ring_advance(&buffer, QUERY_BUFFERS);
     }

@@ -12,19 +12,19 @@
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_runs.cuh
 /*
- * Of indexer_logits_fwd.sm90.cu: the warps beside the math. Two bring queries and keys, one fills
- * in what no slab covers.
+ * The producer warps of indexer_logits_fwd.sm90.cu: one for queries and one for keys, and one that
+ * fills the logits outside the tiles.
  */
 
 /* ---- queries and keys ------------------------------------------------------------------------ */
 
-/* Starts the copy of a block's queries; by one thread. Boxes of few rows take the copy engine about
- * as long as large ones, and a number of heads that is odd has no larger ones: behind the last head
- * of a pair would be another query's. */
+/* Starts the copy of a block's queries; by one thread. The copy engine is slow for boxes of few
+ * rows, but an odd number of heads allows no larger ones: past the last head would be another
+ * query. */
 DEVICE void load_queries(const struct indexer_logits_fwd_params *params, int query, int buffer,
                          u32 full) {
-    const u64 policy = policy_evict_first(); /* one thread block's, or a few in a row */
-    u32 to = shared_address((u32)(QUERIES_OFFSET + buffer * QUERY_BYTES));
+    const u64 policy = policy_evict_first(); /* read by one CTA, or by a few in a row */
+    u32 to = shared_address(queries_at(buffer));
 #pragma unroll 1
     for (int i = 0; i < HALVES * SETS; ++i) {
         const int column = i / SETS * SWIZZLE / ELEMENT_BYTES,
@@ -41,11 +41,11 @@ DEVICE void load_queries(const struct indexer_logits_fwd_params *params, int que
     }
 }
 
-/* Writes what the math needs to know of a run, and starts the copy of its queries. `lane_block`:
- * this lane's; `leader`: the block's first lane. */
+/* Writes what the math needs of a run and starts the copy of its queries. `window`: of this lane's
+ * query; `leader`: the block's first lane. */
 DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const struct run *run,
                       const struct key_range *window, int leader, int buffer) {
-    const int lane = (int)thread_number() % 32; /* what follows from it is computed anew */
+    const int lane = (int)thread_number() % 32; /* read again, see ptx/thread.cuh */
     const u32 full = barrier_at(QUERY_FULL + buffer);
     if (lane == 0) {
         *run_at(buffer) = *run;
@@ -66,39 +66,38 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
     arrive_warp(full, 1);
 }
 
-/* Brings the slabs of a run, each when its stage is free. By one thread. */
-DEVICE void load_slabs(const struct indexer_logits_fwd_params *params, const struct run *run,
+/* Copies the KV tiles of a run, each once its stage is free. By one thread. */
+DEVICE void load_tiles(const struct indexer_logits_fwd_params *params, const struct run *run,
                        struct ring_place *stage) {
 #pragma unroll 1
-    for (int slab = 0; slab < run->slabs; ++slab) {
+    for (int tile = 0; tile < run->tiles; ++tile) {
         const u32 full = barrier_at(FULL + stage->index);
         mbarrier_wait(barrier_at(EMPTY + stage->index), stage->parity ^ 1);
         mbarrier_arrive_expect(full, KEY_BYTES);
         for (int half = 0; half < HALVES; ++half) {
-            tensor_load_2d(shared_address((u32)(KEYS_OFFSET + stage->index * KEY_BYTES +
-                                                half * KEY_HALF_BYTES)),
+            tensor_load_2d(shared_address(keys_at(stage->index) + (u32)(half * KEY_HALF_BYTES)),
                            &params->k_map, full, half * SWIZZLE / ELEMENT_BYTES,
-                           run->key + slab * SLAB);
+                           run->key + tile * TILE_KEYS);
         }
         ring_advance(stage, STAGES);
     }
 }
 
-/* One of the two warps that bring things: blocks' queries with what belongs to them, or slabs of
- * keys. Each finds the runs by itself and goes ahead as far as its own buffers allow: a block's
- * beginning holds up no keys. */
+/* One of the two producer warps: blocks' queries with weights and windows, or KV tiles. Each finds
+ * the runs by itself and runs ahead as far as its buffers allow, so that a block's start does not
+ * delay keys. */
 DEVICE void run_producer(const struct indexer_logits_fwd_params *params, bool queries) {
-    struct ring_place stage = {0, 0}, buffer = {0, 0}; /* the first is lane 0's alone */
-    struct place place = find_run(params, queries ? QUERY_FOUND : KEY_FOUND);
-    while (place.end > 0 && place.batch < batch_count(params)) {
+    struct ring_place stage = {0, 0}, buffer = {0, 0}; /* `stage` is used by lane 0 only */
+    struct span span = find_span(params, queries ? QUERY_FOUND : KEY_FOUND);
+    while (span.end > 0 && span.batch < batch_count(params)) {
         struct lane_block block;
-        look_at_batch(&block, params, &place);
-        u32 blocks = __ballot_sync((u32)ALL_LANES, block.run.slabs > 0);
+        schedule_batch(&block, params, &span);
+        u32 blocks = __ballot_sync((u32)ALL_LANES, block.run.tiles > 0);
         for (; blocks; blocks &= blocks - 1) {
             const int leader = __ffs((int)blocks) - 1;
             const struct run run = {__shfl_sync((u32)ALL_LANES, block.run.query, leader),
                                     __shfl_sync((u32)ALL_LANES, block.run.key, leader),
-                                    __shfl_sync((u32)ALL_LANES, block.run.slabs, leader),
+                                    __shfl_sync((u32)ALL_LANES, block.run.tiles, leader),
                                     __shfl_sync((u32)ALL_LANES, block.run.inner, leader),
                                     __shfl_sync((u32)ALL_LANES, block.run.outer, leader),
                                     0};
@@ -107,7 +106,7 @@ DEVICE void run_producer(const struct indexer_logits_fwd_params *params, bool qu
                 begin_run(params, &run, &block.window, leader, buffer.index);
                 ring_advance(&buffer, QUERY_BUFFERS);
             } else if (threadIdx.x % 32 == 0) {
-                load_slabs(params, &run, &stage);
+                load_tiles(params, &run, &stage);
             }
             __syncwarp((u32)ALL_LANES);
         }
@@ -124,22 +123,23 @@ DEVICE void run_producer(const struct indexer_logits_fwd_params *params, bool qu
 
 /* ---- filler ---------------------------------------------------------------------------------- */
 
-/* Whether the filler waits for each of its stores before the next: where the products take longer,
- * a slab of FULL_COLUMNS columns as long as a store, as measured. Faster it would hold up the
- * math's loads and stores, and end no sooner than the math. By a whole warp. */
+/* Whether the filler waits for each store before the next one: if the products take longer than the
+ * fill, a tile of FULL_COLUMNS columns counting as much as one store (measured). A faster fill
+ * would then delay the math's loads and stores without ending the kernel sooner. By a whole warp.
+ */
 DEVICE bool fills_slowly(const struct indexer_logits_fwd_params *params) {
-    enum { EACH = COARSE / 32, FULL_COLUMNS = 256, SIXTEENTH = 4 /* bits: for a sum in 32 */ };
+    enum { EACH = COARSE / 32, FULL_COLUMNS = 256, SIXTEENTH = 4 /* log2: for a u32 sum */ };
     const int lane = (int)threadIdx.x % 32;
     i64 mine = 0;
     for (int i = 0; i < EACH; ++i) {
         mine += costs()[lane * EACH + i];
     }
-    const i64 slabs = (i64)warp_reduce_add((u32)(mine >> SIXTEENTH)) << SIXTEENTH;
-    const i64 others = (i64)params->tokens * params->rows - slabs * (SLAB * BLOCK_QUERIES);
-    return others / (FILL_BYTES / 4) * FULL_COLUMNS <= slabs * COLUMNS;
+    const i64 tiles = (i64)warp_reduce_add((u32)(mine >> SIXTEENTH)) << SIXTEENTH;
+    const i64 others = (i64)params->tokens * params->rows - tiles * (TILE_KEYS * BLOCK_QUERIES);
+    return others / (FILL_BYTES / 4) * FULL_COLUMNS <= tiles * COLUMNS;
 }
 
-/* -inf into a run of logits; by one thread. */
+/* Fills a range of logits with -inf; by one thread. */
 DEVICE void fill(float *from, float *to, bool slowly) {
     for (; from < to && (u64)from % 16 != 0; ++from) {
         *from = LOWEST_LOGIT;
@@ -161,20 +161,21 @@ DEVICE void fill(float *from, float *to, bool slowly) {
     }
 }
 
-/* -inf into what the slabs leave out, row by row, of one batch in each gridDim.x of them: there and
- * back, so that all fillers have as much of windows that grow with the queries. */
+/* Fills the logits outside the tiles, row by row, one batch of every gridDim.x in serpentine order,
+ * so that windows that grow with the queries load all fillers evenly. */
 DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
     const bool slowly = fills_slowly(params);
-    int step = 2 * (int)(gridDim.x - blockIdx.x) - 1; /* this and the next are 2 * gridDim.x */
+    int step = 2 * (int)(gridDim.x - blockIdx.x) - 1; /* this step and the next add up to 2 *
+                                                         gridDim.x */
     for (int batch = (int)blockIdx.x; batch < batch_count(params);) {
         const int query = lane_query(batch);
         const struct key_range window = query_window(params, query);
-        const struct key_range slabs = block_slabs(&window);
+        const struct key_range tiles = block_tiles(&window);
         float *const row = params->logits + query * params->logits_token_stride;
         for (int i = 0; i < BATCH_QUERIES; ++i) {
             if ((int)threadIdx.x % 32 == i && query >= 0 && query < params->tokens) {
-                fill(row, row + (i64)slabs.begin * SLAB, slowly);
-                fill(row + (i64)slabs.end * SLAB, row + params->rows, slowly);
+                fill(row, row + (i64)tiles.begin * TILE_KEYS, slowly);
+                fill(row + (i64)tiles.end * TILE_KEYS, row + params->rows, slowly);
             }
             __syncwarp((u32)ALL_LANES);
         }

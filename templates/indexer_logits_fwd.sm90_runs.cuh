@@ -1,23 +1,24 @@
 //@use common/base.cuh
 //@use common/logit.cuh
+//@use common/warp_scan.cuh
 //@use ptx/redux.cuh
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_tiles.cuh
 /*
- * Of indexer_logits_fwd.sm90.cu: windows, the slabs that blocks of queries have by them, what those
- * cost, and which of them are this thread block's.
+ * The schedule of indexer_logits_fwd.sm90.cu: windows, the KV tiles of blocks of queries, their
+ * costs, and the CTA's run of them.
  */
 
 DEVICE int batch_count(const struct indexer_logits_fwd_params *params) {
     return (params->tokens - 1) / BATCH_QUERIES + 1;
 }
 
-/* The query of this lane in a batch; tokens or more: none. */
+/* The query of this lane in a batch; there is none from `tokens` on. */
 DEVICE int lane_query(int batch) {
     return (int)((u32)batch * BATCH_QUERIES + threadIdx.x % 32);
 }
 
-/* A query's window, { rows, 0 } when it is empty or does not count, or there is no such query. */
+/* A query's window; { rows, 0 } if it is empty, too short, or there is no such query. */
 DEVICE struct key_range query_window(const struct indexer_logits_fwd_params *params, int query) {
     struct key_range window = {params->rows, 0};
     if (query >= 0 && query < params->tokens) {
@@ -31,29 +32,29 @@ DEVICE struct key_range query_window(const struct indexer_logits_fwd_params *par
     return window;
 }
 
-/* The slabs of a block: numbers begin <= slab < end; of the lanes' windows of its queries. */
-DEVICE struct key_range block_slabs(const struct key_range *window) {
+/* The tiles [begin, end) of a block, from the windows of its queries' lanes. */
+DEVICE struct key_range block_tiles(const struct key_range *window) {
     struct key_range keys = *window;
 #pragma unroll
     for (int i = 1; i < BLOCK_QUERIES; i *= 2) {
         keys.begin = minimum(keys.begin, __shfl_xor_sync((u32)ALL_LANES, keys.begin, i));
         keys.end = maximum(keys.end, __shfl_xor_sync((u32)ALL_LANES, keys.end, i));
     }
-    const struct key_range slabs = {keys.begin / SLAB,
-                                    keys.end > 0 ? (keys.end - 1) / SLAB + 1 : 0};
+    const struct key_range tiles = {keys.begin / TILE_KEYS,
+                                    keys.end > 0 ? (keys.end - 1) / TILE_KEYS + 1 : 0};
     const struct key_range none = {0, 0};
-    return slabs.begin < slabs.end ? slabs : none;
+    return tiles.begin < tiles.end ? tiles : none;
 }
 
-/* Of a block, in slabs; that of its first lane, 0 of the others. */
-DEVICE int block_cost(const struct key_range *slabs) {
-    const int count = slabs->end - slabs->begin;
+/* A block's cost in tiles, in its first lane; 0 in the others. */
+DEVICE int block_cost(const struct key_range *tiles) {
+    const int count = tiles->end - tiles->begin;
     return threadIdx.x % BLOCK_QUERIES == 0 && count > 0 ? count + BLOCK_START : 0;
 }
 
-/* Batches of a group: one as long as there are no more than groups, so that a run's beginning is
- * found without looking at batches ahead of it; else as many as COARSE groups need, a multiple of
- * those whose windows are loaded at once. */
+/* Batches per group of costs: one if there are at most COARSE batches, so that a run's start is
+ * found without looking at earlier batches; else what COARSE groups need, a multiple of TOGETHER.
+ * */
 DEVICE int group_batches(const struct indexer_logits_fwd_params *params) {
     const int batches = batch_count(params);
     return batches <= COARSE ? 1 : (batches - 1) / (COARSE * TOGETHER) * TOGETHER + TOGETHER;
@@ -69,15 +70,16 @@ DEVICE void batch_costs(const struct indexer_logits_fwd_params *params, int firs
     }
 #pragma unroll
     for (int i = 0; i < TOGETHER; ++i) {
-        const struct key_range slabs = block_slabs(&windows[i]);
-        costs_of[i] = warp_reduce_add((u32)block_cost(&slabs));
+        const struct key_range tiles = block_tiles(&windows[i]);
+        costs_of[i] = warp_reduce_add((u32)block_cost(&tiles));
     }
 }
 
-/* Writes the costs of groups of batches, those without any too. By the whole thread block, which
- * then meets. */
+/* Writes the costs of all COARSE groups, including empty ones. By the whole thread block; needs a
+ * barrier after it. */
 DEVICE void count_costs(const struct indexer_logits_fwd_params *params) {
-    const int batches = group_batches(params), each = batches == 1 ? TOGETHER : 1; /* groups */
+    const int batches = group_batches(params),
+              each = batches == 1 ? TOGETHER : 1; /* per iteration */
 #pragma unroll 1
     for (int group = (int)threadIdx.x / 32 * each; group < COARSE; group += THREADS / 32 * each) {
         const i64 first = (i64)group * batches;
@@ -104,21 +106,22 @@ DEVICE void count_costs(const struct indexer_logits_fwd_params *params) {
     }
 }
 
-/* Where a thread block's run begins and ends, counted in slabs from the beginning of a batch. */
-struct place {
+/* Begin and end of a CTA's run, in tiles from the start of a batch. */
+struct span {
     i64 begin, end;
     int batch;
 };
 
-/* Places in COSTS behind the groups': what a producer's warp keeps there, the sums of 32 parts of
- * the groups, then where its run begins. */
+/* Offsets in COSTS of the two producer warps' scratch: an exclusive scan's 32 inputs, then where
+ * the run begins. */
 enum {
     QUERY_FOUND = COARSE,
     KEY_FOUND = QUERY_FOUND + 34,
 };
 
-/* This thread block's. By a warp, once all costs stand there; `own`: its place. */
-DEVICE struct place find_run(const struct indexer_logits_fwd_params *params, int own) {
+/* This CTA's run. By a warp, after a barrier that follows count_costs; `own`: the warp's scratch.
+ * */
+DEVICE struct span find_span(const struct indexer_logits_fwd_params *params, int own) {
     enum { EACH = COARSE / 32 };
     const int lane = (int)threadIdx.x % 32;
     i64 *const sums = costs() + own, *const found = sums + 32;
@@ -144,26 +147,26 @@ DEVICE struct place find_run(const struct indexer_logits_fwd_params *params, int
         found[1] = group;
     }
     __syncwarp((u32)ALL_LANES);
-    struct place place = {0, 0, 0};
+    struct span span = {0, 0, 0};
     if (total > 0) {
-        place.begin = found[0];
-        place.end = place.begin + total * (blockIdx.x + 1) / gridDim.x - begin;
-        place.batch = (int)found[1] * group_batches(params);
+        span.begin = found[0];
+        span.end = span.begin + total * (blockIdx.x + 1) / gridDim.x - begin;
+        span.batch = (int)found[1] * group_batches(params);
     }
-    return place;
+    return span;
 }
 
-/* What a lane knows of its block, in a batch. */
+/* A lane's query and its block, in a batch. */
 struct lane_block {
     struct key_range window; /* of the lane's query */
     struct run run;
 };
 
-/* The runs of a batch's blocks, each with its first lane; others have no slabs. Moves the place on
- * to the next batch. */
-DEVICE void look_at_batch(struct lane_block *block, const struct indexer_logits_fwd_params *params,
-                          struct place *place) {
-    const int lane = (int)threadIdx.x % 32, query = lane_query(place->batch);
+/* The runs of a batch's blocks, each in its first lane; other lanes have no tiles. Advances to the
+ * next batch. */
+DEVICE void schedule_batch(struct lane_block *block, const struct indexer_logits_fwd_params *params,
+                           struct span *span) {
+    const int lane = (int)threadIdx.x % 32, query = lane_query(span->batch);
     block->window = query_window(params, query);
     const bool present = query < params->tokens;
     block->run.inner = present ? block->window.begin : 0;
@@ -175,23 +178,18 @@ DEVICE void look_at_batch(struct lane_block *block, const struct indexer_logits_
         block->run.outer =
             minimum(block->run.outer, __shfl_xor_sync((u32)ALL_LANES, block->run.outer, i));
     }
-    const struct key_range slabs = block_slabs(&block->window);
-    const int cost = block_cost(&slabs);
-    int sum = cost;
-#pragma unroll
-    for (int i = 1; i < 32; i *= 2) {
-        const int below = __shfl_up_sync((u32)ALL_LANES, sum, i);
-        sum += lane >= i ? below : 0;
-    }
-    const i64 first = (i64)(sum - cost) + BLOCK_START; /* where the block's first slab stands */
-    const i64 begin = place->begin > first ? place->begin - first : 0;
-    const i64 count = slabs.end - slabs.begin, limit = place->end - first;
+    const struct key_range tiles = block_tiles(&block->window);
+    const int cost = block_cost(&tiles);
+    const int sum = warp_inclusive_scan(cost, lane);
+    const i64 first = (i64)(sum - cost) + BLOCK_START; /* the block's first tile */
+    const i64 begin = span->begin > first ? span->begin - first : 0;
+    const i64 count = tiles.end - tiles.begin, limit = span->end - first;
     const i64 end = limit < count ? limit : count;
     block->run.query = query;
-    block->run.key = (slabs.begin + (int)begin) * SLAB;
-    block->run.slabs = cost > 0 && end > begin ? (int)(end - begin) : 0;
+    block->run.key = (tiles.begin + (int)begin) * TILE_KEYS;
+    block->run.tiles = cost > 0 && end > begin ? (int)(end - begin) : 0;
     const int total = __shfl_sync((u32)ALL_LANES, sum, 31);
-    place->begin -= total;
-    place->end -= total;
-    ++place->batch;
+    span->begin -= total;
+    span->end -= total;
+    ++span->batch;
 }

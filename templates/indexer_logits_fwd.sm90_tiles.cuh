@@ -7,41 +7,43 @@
 //@use ptx/tensor.cuh
 //@use indexer_logits_fwd.params.h
 /*
- * Of indexer_logits_fwd.sm90.cu: what a slab, a block and its parts are in numbers, and what stands
- * where in shared memory.
+ * Sizes of tiles, blocks and parts of indexer_logits_fwd.sm90.cu, and its shared memory.
  */
 
 enum {
-    KEY_WARP = 0, /* of the warpgroup after the math's */
+    KEY_WARP = 0, /* of the warpgroup after math */
     QUERY_WARP = 1,
     FILLER_WARP = 2,
-    SLAB = BLOCK_KEYS, /* rows of a product */
+    TILE_KEYS = BLOCK_KEYS, /* rows of a product */
     ATOM_ROWS = 8,
     SET_QUERIES = 4,
-    BATCH_QUERIES = 32, /* whose windows a warp looks at together, a lane each */
+    BATCH_QUERIES = 32, /* a warp looks at their windows together, one per lane */
     SETS = BLOCK_QUERIES / SET_QUERIES,
-    SET_EIGHTS = PADDED_HEADS / 2, /* eights of columns */
+    SET_EIGHTS = PADDED_HEADS / 2, /* groups of eight columns */
     EIGHTS = SETS * SET_EIGHTS,
     COLUMNS = 8 * EIGHTS,
     PARTS = COLUMNS / PART_COLUMNS,
     PART_EIGHTS = EIGHTS / PARTS,
     ELEMENT_BYTES = FP8 ? 1 : 2,
     HALVES = ROW_BYTES / SWIZZLE,
-    STEP_BYTES = 32, /* of a row in one product */
+    STEP_BYTES = 32, /* of a row: a k-step */
     STEPS = ROW_BYTES / STEP_BYTES,
     HALF_STEPS = SWIZZLE / STEP_BYTES,
     QUERY_HALF_BYTES = COLUMNS * SWIZZLE,
     QUERY_BYTES = HALVES * QUERY_HALF_BYTES,
-    KEY_HALF_BYTES = SLAB * SWIZZLE,
+    KEY_HALF_BYTES = TILE_KEYS * SWIZZLE,
     KEY_BYTES = HALVES * KEY_HALF_BYTES,
     PART_SETS = PART_EIGHTS / SET_EIGHTS + 1,               /* that end in a part, at most */
-    VALUES = PART_COLUMNS / 2,                              /* of D, a thread's */
+    VALUES = PART_COLUMNS / 2,                              /* of D, per thread */
     WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1, /* whose weights a thread holds */
     HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2,
     STAGED_SETS = PART_EIGHTS / SET_EIGHTS /* that end in a part, with STAGES_LOGITS */
 };
 
-/* Places in BARRIERS. */
+/* Named barriers: one per math warpgroup, with STAGES_LOGITS. */
+enum { STAGING_BARRIER = 1 };
+
+/* Barrier numbers. */
 enum {
     FULL = 0,
     EMPTY = FULL + STAGES,
@@ -49,11 +51,11 @@ enum {
     QUERY_EMPTY = QUERY_FULL + QUERY_BUFFERS
 };
 
-/* What a thread block does of a block of queries. */
+/* The CTA's part of a block of queries. */
 struct run {
     int query, key; /* the first ones */
-    int slabs;      /* 0: nothing more, no block at all */
-    int inner;      /* keys inner <= k < outer are in the windows of all its queries */
+    int tiles;      /* 0: no block is left */
+    int inner;      /* keys [inner, outer) are in the windows of all its queries */
     int outer;
     int unused;
 };
@@ -68,6 +70,14 @@ DEVICE float *weights_at(int buffer) {
 
 DEVICE struct key_range *windows_at(int buffer) {
     return (struct key_range *)(arena + WINDOWS_OFFSET) + buffer * BLOCK_QUERIES;
+}
+
+DEVICE u32 queries_at(int buffer) {
+    return (u32)(QUERIES_OFFSET + buffer * QUERY_BYTES);
+}
+
+DEVICE u32 keys_at(int stage) {
+    return (u32)(KEYS_OFFSET + stage * KEY_BYTES);
 }
 
 DEVICE i64 *costs(void) {

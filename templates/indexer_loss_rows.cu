@@ -6,18 +6,18 @@
 //@use ptx/stream.cuh
 //@use indexer_loss_rows.params.h
 /*
- * The indexer's loss, a number a query, and its gradient. Meaning: include/smelt/indexer_loss.h.
+ * The indexer's loss per query, and its gradient. Meaning: include/smelt/indexer_loss.h.
  *
- * Grid: a block a query, or fewer, each taking some in turn. A thread has VECTORS vectors of four
- * neighbouring slots of each PART of the row. A row of one part stays in registers, so that each
- * matrix is read once; a longer one is read three times, part after part, out of L2 where it fits.
+ * Grid: one CTA per query, or fewer that loop. A thread has VECTORS vectors of four adjacent slots
+ * of each PART of the row. A row of one part stays in registers, so that each matrix is read once;
+ * a longer one is read three times, part by part, from L2 if it fits.
  *
- *   1. the largest logit and the targets' sum        one barrier
- *   2. the sum of exp(logit - largest)               one barrier
+ *   1. the maximum logit and the sum of the targets  one barrier
+ *   2. the sum of exp(logit - maximum)               one barrier
  *   3. the gradient, and the sum of the loss         one barrier
  *
- * Shared memory: a float of each warp for each of the four sums. Each is read behind one barrier
- * and written again two barriers later at the earliest.
+ * Shared memory: a float per warp for each of the four reductions. Each is read after one barrier
+ * and overwritten at least two barriers later.
  *
  * Knobs: vectors, blocks.
  */
@@ -25,7 +25,7 @@
 enum {
     VECTOR = 4, /* slots of 16 bytes */
     LANE_SLOTS = VECTORS * VECTOR,
-    STEP = THREADS * VECTOR, /* slots of a vector of each thread */
+    STEP = THREADS * VECTOR, /* slots between a thread's vectors */
     PART = VECTORS * STEP
 };
 
@@ -37,25 +37,25 @@ struct row {
     const float *logits, *target;
     const int *indices;
     float *grad;  /* or null */
-    int slots;    /* that may be valid */
-    float weight; /* of its loss; 0 where it has none */
+    int slots;    /* valid ones are below this */
+    float weight; /* of its loss; 0: it has none */
     float factor; /* of its gradient */
 };
 
-/* A thread's slots of a part: a masked one has the logit -inf and the target 0. */
+/* A thread's slots of a part. Masked slots have logit -inf and target 0. */
 struct part {
     float logits[LANE_SLOTS], targets[LANE_SLOTS];
 };
 
-/* What a row's slots are divided by and held against. */
+/* A row's softmax and normalisation constants. */
 struct norms {
-    float largest;     /* logit; 0 where all are -inf */
-    float log_sum;     /* ln of the sum of exp(logit - largest); 0 where that is 0 */
-    float share, unit; /* 1 / that sum, or 0 there; 1 / the targets' sum */
-    bool live;         /* there is a loss */
+    float largest;     /* maximum logit; 0 if all are -inf */
+    float log_sum;     /* ln of the sum of exp(logit - largest); 0 if the sum is 0 */
+    float share, unit; /* 1 / that sum, or 0; 1 / the sum of the targets */
+    bool live;         /* the row has a loss */
 };
 
-/* Where vector `vector` of this thread begins in part number `number`. */
+/* The first slot of this thread's vector `vector` in part `number`. */
 DEVICE int first_slot(int number, int vector) {
     return number * PART + vector * STEP + (int)threadIdx.x * VECTOR;
 }
@@ -70,19 +70,19 @@ DEVICE struct row open_row(const struct indexer_loss_rows_params *params, i64 qu
     row.indices = params->indices + query * params->indices_stride;
     row.grad = params->grad ? params->grad + query * params->grad_stride : 0;
     row.slots = minimum(maximum(length, 0), params->width);
-    row.weight = fabsf(weight) <= LARGEST_FLOAT ? weight : 0.0f; /* not of NaN */
+    row.weight = fabsf(weight) <= LARGEST_FLOAT ? weight : 0.0f; /* 0 for NaN */
     row.factor = row.weight * (params->grad_loss ? *params->grad_loss : 1.0f);
     return row;
 }
 
-/* What a slot's numbers count as. */
-DEVICE void take_slot(struct part *part, int i, u32 logit, u32 target, bool valid) {
-    const float larger = fmaxf(__uint_as_float(logit), MINUS_INFINITY); /* not of NaN */
+/* Stores a slot's values; valid logits are finite or -inf. */
+DEVICE void store_slot(struct part *part, int i, u32 logit, u32 target, bool valid) {
+    const float larger = fmaxf(__uint_as_float(logit), MINUS_INFINITY); /* -inf for NaN */
     part->logits[i] = valid ? fminf(larger, LARGEST_FLOAT) : MINUS_INFINITY;
     part->targets[i] = valid ? fmaxf(__uint_as_float(target), 0.0f) : 0.0f;
 }
 
-/* Part number `number` out of whole vectors: all loads are under way before the first is needed. */
+/* Loads part `number` in whole vectors: all loads are issued before the first value is used. */
 DEVICE void load_vectors(struct part *part, const struct indexer_loss_rows_params *params,
                          const struct row *row, int number) {
     u32 logits[LANE_SLOTS], targets[LANE_SLOTS], indices[LANE_SLOTS];
@@ -103,12 +103,12 @@ DEVICE void load_vectors(struct part *part, const struct indexer_loss_rows_param
 #pragma unroll
     for (int i = 0; i < LANE_SLOTS; ++i) {
         const int slot = first_slot(number, i / VECTOR) + i % VECTOR;
-        take_slot(part, i, logits[i], targets[i],
-                  slot < row->slots && indices[i] < (u32)params->rows);
+        store_slot(part, i, logits[i], targets[i],
+                   slot < row->slots && indices[i] < (u32)params->rows);
     }
 }
 
-/* The same slot by slot, for rows that start anywhere. */
+/* Loads part `number` slot by slot, for unaligned rows. */
 DEVICE void load_slots(struct part *part, const struct indexer_loss_rows_params *params,
                        const struct row *row, int number) {
 #pragma unroll
@@ -120,7 +120,7 @@ DEVICE void load_slots(struct part *part, const struct indexer_loss_rows_params 
             logit = __float_as_uint(row->logits[slot]);
             target = __float_as_uint(row->target[slot]);
         }
-        take_slot(part, i, logit, target, index < (u32)params->rows);
+        store_slot(part, i, logit, target, index < (u32)params->rows);
     }
 }
 
@@ -133,24 +133,24 @@ DEVICE void load_part(struct part *part, const struct indexer_loss_rows_params *
     }
 }
 
-/* The block's sum of a float of each thread; a barrier. */
-DEVICE float add_up(float value, int offset) {
+/* Sum over the block; contains a barrier. */
+DEVICE float block_total(float value, int offset) {
     float *const warps = (float *)(arena + offset);
     block_begin(warps, warp_sum(value));
     __syncthreads();
     return block_sum(warps);
 }
 
-/* The same of the targets and, behind the same barrier, of the largest logit. */
-DEVICE float survey(float *largest, float targets) {
+/* The sum of the targets and, with the same barrier, the maximum logit. */
+DEVICE float reduce_row(float *largest, float targets) {
     float *const maxima = (float *)(arena + MAXIMA_OFFSET);
     block_begin(maxima, warp_maximum(*largest));
-    const float sum = add_up(targets, TARGETS_OFFSET);
+    const float sum = block_total(targets, TARGETS_OFFSET);
     *largest = block_maximum(maxima);
     return sum;
 }
 
-/* A part of the sum of exp(logit - largest), this thread's. */
+/* This thread's sum of exp(logit - largest) over a part. */
 DEVICE float sum_exponentials(const struct part *part, float largest) {
     float sum = 0.0f;
 #pragma unroll
@@ -170,7 +170,7 @@ DEVICE struct norms find_norms(const struct row *row, float largest, float sum, 
     return norms;
 }
 
-/* The gradient at a vector of this thread's slots of a part; returns their share of the loss. */
+/* The gradient of one of this thread's vectors; returns its part of the loss. */
 DEVICE float differentiate(float *grads, const struct part *part, int vector, const struct row *row,
                            const struct norms *norms) {
     float sum = 0.0f;
@@ -201,7 +201,7 @@ DEVICE void store_vector(const struct indexer_loss_rows_params *params, const st
     }
 }
 
-/* The gradient of a part, if it is asked for; returns this thread's share of the loss. */
+/* Stores a part's gradient, if requested; returns this thread's part of the loss. */
 DEVICE float finish_part(const struct indexer_loss_rows_params *params, const struct row *row,
                          const struct part *part, const struct norms *norms, int number) {
     float loss = 0.0f;
@@ -216,10 +216,10 @@ DEVICE float finish_part(const struct indexer_loss_rows_params *params, const st
     return loss;
 }
 
-/* A query, by the whole block. */
-DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query) {
+/* One query, by the whole block. */
+DEVICE void process_query(const struct indexer_loss_rows_params *params, i64 query) {
     const struct row row = open_row(params, query);
-    const int parts = PARTS > 1 ? (params->width - 1) / PART + 1 : 1; /* that there are */
+    const int parts = PARTS > 1 ? (params->width - 1) / PART + 1 : 1;
     struct part part;
     float largest = MINUS_INFINITY, targets = 0.0f, sum = 0.0f, loss = 0.0f;
 #pragma unroll 1
@@ -231,7 +231,7 @@ DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query)
             targets += part.targets[i];
         }
     }
-    targets = survey(&largest, targets);
+    targets = reduce_row(&largest, targets);
     largest = largest == MINUS_INFINITY ? 0.0f : largest;
 #pragma unroll 1
     for (int number = 0; number < parts; ++number) {
@@ -240,7 +240,7 @@ DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query)
         }
         sum += sum_exponentials(&part, largest);
     }
-    sum = add_up(sum, SUMS_OFFSET);
+    sum = block_total(sum, SUMS_OFFSET);
     const struct norms norms = find_norms(&row, largest, sum, targets);
 #pragma unroll 1
     for (int number = 0; number < parts; ++number) {
@@ -249,7 +249,7 @@ DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query)
         }
         loss += finish_part(params, &row, &part, &norms, number);
     }
-    loss = add_up(loss, LOSSES_OFFSET);
+    loss = block_total(loss, LOSSES_OFFSET);
     if (threadIdx.x == 0) {
         params->losses[query] = norms.live ? row.weight * loss : 0.0f;
     }
@@ -258,10 +258,10 @@ DEVICE void take_query(const struct indexer_loss_rows_params *params, i64 query)
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_loss_rows_params params) {
     if (PDL && threadIdx.x == 0) {
-        grid_launch_dependents(); /* the sum, which waits for all of it */
+        grid_launch_dependents(); /* of indexer_loss_sum, which waits for this kernel's end */
     }
 #pragma unroll 1
     for (i64 query = blockIdx.x; query < params.queries; query += gridDim.x) {
-        take_query(&params, query);
+        process_query(&params, query);
     }
 }

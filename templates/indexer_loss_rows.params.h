@@ -14,5 +14,5 @@ struct indexer_loss_rows_params {
     long long logits_stride, target_stride, indices_stride, topk_length_stride, grad_stride;
     int queries, rows, width;
     float query_weight;
-    int whole; /* 1: rows of all matrices start at multiples of 16 bytes, width is one of 4 */
+    int whole; /* 1: rows of all matrices are 16-byte aligned, width is a multiple of 4 */
 };

@@ -3,11 +3,11 @@
 //@use ptx/grid.cuh
 //@use indexer_loss_sum.params.h
 /*
- * The indexer's loss out of those of the queries. Meaning: include/smelt/indexer_loss.h.
+ * Sums the queries' losses. Meaning: include/smelt/indexer_loss.h.
  *
- * Grid: one block. Thread i adds up the losses of the queries i, i + THREADS, ... in that order;
- * then the threads are added up: the number of queries alone fixes the order. A query gives a few
- * bytes here and kilobytes to the kernel before this one: it takes no time.
+ * Grid: one CTA. Thread i adds the losses of queries i, i + THREADS, ... in this order, then the
+ * threads' sums are added, so that only the number of queries determines the order. Its time is
+ * negligible: a query is a few bytes here and kilobytes in the kernel before.
  */
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)

@@ -5,21 +5,20 @@
 //@use ptx/memory.cuh
 //@use indexer_quantize_rows.params.h
 /*
- * Rows of bf16 as e4m3 and a scale each. Meaning: include/smelt/indexer_quantize.h.
+ * Quantizes rows of bf16 to e4m3 with a scale per row. Meaning: include/smelt/indexer_quantize.h.
  *
- * Grid: a block for each BLOCK_ROWS rows, or fewer, each taking some in turn. ROW_LANES
- * neighbouring lanes have a row, eight elements each; ROWS_AHEAD rows of a lane are under way at
- * once.
+ * Grid: one CTA per BLOCK_ROWS rows, or fewer that loop. ROW_LANES adjacent lanes share a row, with
+ * eight elements each; a lane has ROWS_AHEAD rows in flight.
  */
 
 enum {
     ROW_LANES = DIM / 8,
-    LANE_ROWS = THREADS / ROW_LANES /* rows that the block has at once */
+    LANE_ROWS = THREADS / ROW_LANES /* rows of the block at once */
 };
 
 #define LARGEST_E4M3 448.0f
 
-/* The size of the largest of a lane's eight elements, as bf16 bits; NaN does not count. */
+/* The largest absolute value of a lane's eight elements, as bf16 bits; NaN is ignored. */
 DEVICE int largest_size(const u32 *words) {
     enum { BF16_INFINITY = 0x7f80 };
     int largest = 0;
@@ -32,9 +31,10 @@ DEVICE int largest_size(const u32 *words) {
     return largest;
 }
 
-/* The scale of a row whose largest size is that. */
+/* The scale of a row with this largest absolute value. */
 DEVICE float scale_of(int largest) {
-    const u32 least = 0x00800000u, infinity = 0x7f800000u; /* 2^-126; sizes order as their bits */
+    const u32 least = 0x00800000u, infinity = 0x7f800000u; /* 2^-126; positive floats order as
+                                                              their bits */
     u32 bits = (u32)__float_as_int(__int_as_float(largest << 16) / LARGEST_E4M3);
     if (POWER_OF_TWO) {
         bits = (bits + 0x7fffffu) & infinity;
@@ -47,7 +47,7 @@ DEVICE u32 pack_pair(float low, float high) {
     return CONVERTS ? pack_e4m3x2(low, high) : e4m3_of(low) | e4m3_of(high) << 8;
 }
 
-/* Eight elements times a factor, as e4m3. */
+/* Scales eight elements and converts them to e4m3. */
 DEVICE void convert(u32 *to, const u32 *words, float factor) {
     u32 pairs[4];
 #pragma unroll
@@ -64,13 +64,13 @@ struct row {
     u32 words[4];
 };
 
-/* Rows `first`, first + LANE_ROWS, ... of which this lane has a part; by whole warps. */
+/* Quantizes rows `first`, first + LANE_ROWS, ...; by whole warps. */
 DEVICE void quantize(const struct indexer_quantize_rows_params *params, i64 first) {
     const int lane = (int)threadIdx.x % ROW_LANES;
     struct row rows[ROWS_AHEAD];
 #pragma unroll
     for (int i = 0; i < ROWS_AHEAD; ++i) {
-        const i64 row = first + i * LANE_ROWS; /* behind the last, that one again */
+        const i64 row = first + i * LANE_ROWS; /* past the last row that one is read again */
         load_read_only_16(rows[i].words, (const char *)params->x +
                                              2 * ((row < params->rows ? row : params->rows - 1) *
                                                   params->x_row_stride) +

@@ -3,21 +3,21 @@
 //@use common/quad_sum.cuh
 //@use indexer_scores_fwd.params.h
 /*
- * From products to logits, the same in every variant of indexer_scores_fwd. Products are of slots
- * by heads, and lie as mma.sync and wgmma leave them: a thread's rows are g and g + 8 of 16 slots,
- * its columns two of every eight heads, 2 * c and the next; g = lane / 4, c = lane % 4. So a thread
- * adds up its heads by itself, in ascending order, and then a quad's four threads meet.
+ * From products to logits, shared by the variants of indexer_scores_fwd. Products are slots by
+ * heads in the layout of mma.sync and wgmma: a thread's rows are g and g + 8 of 16 slots, its
+ * columns 2 * c and the next of every eight heads; g = lane / 4, c = lane % 4. A thread sums its
+ * heads in ascending order, then the quad's four threads combine.
  */
 
 enum { EIGHTS = BLOCK_HEADS / 8 };
 
-/* A thread's first head of each eight. */
+/* A thread's first head of every eight. */
 DEVICE int thread_head(void) {
     return (int)(threadIdx.x % 4 * 2);
 }
 
-/* Adds the products with eight heads from number `first` on: `sums` and `d` of row g, then of row
- * g + 8. Columns past the last head are nobody's. */
+/* Adds the products with eight heads from `first` on. `sums` and `d`: of row g, then of row g + 8.
+ * Columns past the last head are ignored. */
 DEVICE void add_eight(float *sums, const float *d, const float *weights, int first) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -28,7 +28,7 @@ DEVICE void add_eight(float *sums, const float *d, const float *weights, int fir
     }
 }
 
-/* Which of its 16 slots' logits a lane writes; the upper half of each quad writes none. */
+/* The slot of 16 whose logit a lane writes; the upper half of each quad writes none. */
 enum { NO_SLOT = 1 << 30 };
 
 DEVICE int written_slot(void) {
@@ -36,8 +36,8 @@ DEVICE int written_slot(void) {
     return lane % 4 < 2 ? lane / 4 + lane % 2 * 8 : NO_SLOT;
 }
 
-/* Writes a lane's logit to its slot of a query's row, -inf where it is masked. `sums`: this
- * thread's two. By the whole warp. */
+/* Writes a lane's logit to its slot of a query's row; -inf if it is masked. `sums`: this thread's
+ * two. By the whole warp. */
 DEVICE void write_logit(float *row, int slot, int width, const float *sums, bool valid) {
     const float logit = canonical_logit(quad_sum_pair(sums[0], sums[1]));
     if (slot < width) {

@@ -12,21 +12,21 @@
  * The lightning indexer's logits at the selected slots, with mma.sync. Mathematics and shapes:
  * include/smelt/indexer_scores.h.
  *
- * Grid: a block for each query, or fewer, each taking every gridDim.x-th. WARPS warps, all of one
- * role: a warp takes WARP_KEYS slots and every WARPS-th such piece after them. It gathers their
- * keys straight into registers, as operand A, and goes through the query's heads in shared memory,
- * as operand B, eight at a time:
+ * Grid: one CTA per query, or fewer that take every gridDim.x-th. All WARPS warps have one role: a
+ * warp processes WARP_KEYS slots and every WARPS-th such piece after them. It gathers their keys
+ * directly into registers, as operand A, and loops over the query's heads in shared memory, as
+ * operand B, eight at a time:
  *
  *   D[16 slots, 8 heads] = K[16 slots, DIM] Q[8 heads, DIM]^T
  *
- * A piece without a valid slot is only filled. What hides the gather are the other warps.
+ * A piece without a valid slot is only filled with -inf. The other warps hide the gather's latency.
  *
  * Shared memory (offset and size: the plan above):
- *   QUERY [STAGES][BLOCK_HEADS][ROW_BYTES], chunks of 16 bytes exchanged by query_place. Past the
- *         last head stands the last one's row: nothing comes of it
+ *   QUERY [STAGES][BLOCK_HEADS][ROW_BYTES], 16-byte chunks permuted by query_chunk. Rows past the
+ *         last head repeat it and are discarded
  *
- * The block's next query comes while one is computed. At the top of a query: own copies of it done,
- * then a barrier: everybody's have landed, and nobody reads the other buffer any more.
+ * The next query is copied while one is computed. At the top of a query: wait for this thread's
+ * copies of it, then a barrier: the query has landed, and no thread reads the other buffer.
  *
  * Knobs: WARPS, WARP_KEYS, blocks per multiprocessor:
  * src/codegen/families/indexer_scores_fwd_mma.c.
@@ -34,33 +34,37 @@
 
 enum {
     MASKED = -1,
-    KEY_TILES = WARP_KEYS / 16, /* rows of D, by sixteens */
-    KEY_WORDS = ROW_LOADS * 4,  /* of a lane and a row */
+    KEY_TILES = WARP_KEYS / 16, /* m16 tiles of D */
+    KEY_WORDS = ROW_LOADS * 4,  /* of a lane and row */
     QUERY_BYTES = BLOCK_HEADS * ROW_BYTES
 };
 
+DEVICE u32 query_buffer(int buffer) {
+    return shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
+}
+
 /* Starts the copy of a query's heads into a buffer. */
 DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query, int buffer) {
-    const u32 base = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
+    const u32 base = query_buffer(buffer);
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < BLOCK_HEADS * ROW_CHUNKS; i += THREADS) {
         const int head = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS;
         const char *const row =
             (const char *)params->q +
             2 * (query * params->q_token_stride + minimum(head, HEADS - 1) * params->q_head_stride);
-        cp_async_16(base + query_place(head, chunk), row + chunk * CHUNK_BYTES, CHUNK_BYTES);
+        cp_async_16(base + query_chunk(head, chunk), row + chunk * CHUNK_BYTES, CHUNK_BYTES);
     }
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* A piece's keys, a lane's part: of rows g and g + 8 of each sixteen. */
+/* A lane's part of a piece's keys: of rows g and g + 8 of each sixteen. */
 struct key_piece {
     u32 words[KEY_TILES][2][KEY_WORDS];
-    u32 valid[KEY_TILES]; /* a bit a slot, the same in every lane */
+    u32 valid[KEY_TILES]; /* a bit per slot, the same in every lane */
 };
 
-/* Gathers a row's part; of a masked slot zeros, and nothing is read. */
+/* Loads this lane's part of a row; zeros, without a read, for a masked slot. */
 DEVICE void load_key(u32 *words, const struct indexer_scores_fwd_params *params, int number) {
     const char *const row = (const char *)params->k + (u64)(u32)number * params->k_row_bytes;
 #pragma unroll
@@ -73,8 +77,8 @@ DEVICE void load_key(u32 *words, const struct indexer_scores_fwd_params *params,
     }
 }
 
-/* The keys of a piece, which begins at slot `first` of a row with `slots` to look at. Whether there
- * is any. */
+/* Loads the keys of the piece at slot `first` of a row with `slots` slots. Returns whether any slot
+ * is valid. */
 DEVICE bool load_piece(struct key_piece *piece, const struct indexer_scores_fwd_params *params,
                        const int *row, int slots, int first) {
     const int lane = (int)(threadIdx.x % 32);
@@ -98,8 +102,7 @@ DEVICE bool load_piece(struct key_piece *piece, const struct indexer_scores_fwd_
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* D of eight heads; `address`: of this lane's chunk 0 in the row of head number lane / 4 of them.
- */
+/* D of eight heads. `address`: of this lane's chunk 0 in the row of head lane / 4 of these. */
 DEVICE void multiply_eight(float (*d)[4], const struct key_piece *piece, u32 address) {
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; ++tile) {
@@ -122,11 +125,11 @@ DEVICE void multiply_eight(float (*d)[4], const struct key_piece *piece, u32 add
     }
 }
 
-/* The logits of a piece. `weights`: the query's; `query_rows`: its buffer's address. */
+/* The logits of a piece. `weights`: the query's; `query_rows`: the address of its buffer. */
 DEVICE void add_heads(float (*sums)[2], const struct key_piece *piece, const float *weights,
                       u32 query_rows) {
     const int lane = (int)(threadIdx.x % 32);
-    u32 address = query_rows + query_place(lane / 4, lane % 4);
+    u32 address = query_rows + query_chunk(lane / 4, lane % 4);
 #pragma unroll 1
     for (int eight = 0; eight < EIGHTS; ++eight) {
         const int first = eight * 8, head = first + thread_head();
@@ -150,7 +153,7 @@ DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int qu
     const int slots = index_slots(&params->work, query, query);
     const float *const weights = params->weights + query * params->weights_token_stride;
     float *const logits = params->logits + query * params->logits_token_stride;
-    const u32 heads = shared_address((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
+    const u32 heads = query_buffer(buffer);
 #pragma unroll 1
     for (int first = (int)threadIdx.x / 32 * WARP_KEYS; first < params->work.width;
          first += WARPS * WARP_KEYS) {

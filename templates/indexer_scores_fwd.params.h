@@ -2,7 +2,7 @@
 /*
  * Arguments of the indexer_scores_fwd kernels, every variant. Included by the host code (behind
  * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. Strides
- * count elements. See include/smelt/indexer_scores.h for what the tensors hold.
+ * count elements. See include/smelt/indexer_scores.h for the tensors.
  */
 struct indexer_scores_fwd_params {
     struct work_params work; /* one batch, no query list */

@@ -29,12 +29,12 @@
  *   gather   one warpgroup, one   scans its blocks' slots and copies their keys as far ahead as its
  *            warp per math        ring allows; copies its share of each query's heads and weights;
  *            warpgroup            writes the -inf of blocks without a valid slot itself. A query's
- *                                 first block always goes to its math warpgroup, so that each one
- *                                 meets every query
+ *                                 first block always goes to its math warpgroup, so that all of
+ *                                 them see every query
  *
- * The gather binds: 256 bytes of L2 per key, then shared memory. Pairs synchronise on queries only
- * and are at most one query apart, so that one pair's products and sums overlap the others'. (ptxas
- * serialises two products in flight in one warpgroup.)
+ * The gather is the bottleneck: 256 bytes of L2 per key, then shared memory. Pairs synchronise on
+ * queries only and are at most one query apart, so that one pair's products and sums overlap the
+ * others'. (ptxas serialises two products in flight in one warpgroup.)
  *
  * Shared memory (offsets and sizes: the plan above):
  *   KEYS     [GROUPS][STAGES] blocks; per part, ROW_TILES tiles of 64 rows of 128 bytes, 128-byte
@@ -45,16 +45,16 @@
  *   WORDS    [GROUPS][STAGES]: struct block_word
  *
  * Barriers (parity counts uses; g: a pair):
- *   barrier         count        who arrives                                who waits
+ *   barrier         count        arrives                                    waits
  *   FULL[g][stage]  32+1         gather: every lane when its copies have    its warpgroup of math
  *                                landed, and one for the word
  *   EMPTY[g][stage] 4            math: every warp when its products are     its gather warp
  *                                done
  *   QUERY_FULL[q]   GROUPS*32    gather: every lane when its copies have    math
  *                   + GROUPS     landed; every warp for its weights
- *   QUERY_EMPTY[q]  GROUPS*4     math: every warp, when it comes to the     gather
- *                                next query
- * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
+ *   QUERY_EMPTY[q]  GROUPS*4     math: every warp, on reaching the next     gather
+ *                                query
+ * (Counts of 4 are of warps: common/warp_arrival.cuh.)
  *
  * Knobs: GROUPS, BLOCK_KEYS, STAGES: src/codegen/families/indexer_scores_fwd_sm90.c.
  */
@@ -62,21 +62,21 @@
 enum {
     MASKED = -1,
     BLOCKS = GROUPS * STAGES,
-    STEP_SLOTS = GROUPS * BLOCK_KEYS, /* from a pair's block of a query to its next */
+    STEP_SLOTS = GROUPS * BLOCK_KEYS, /* from a pair's block to its next one of a query */
     QUERIES = 2,                      /* in shared memory */
-    PART_KEYS = 64,                   /* wgmma's rows */
-    PARTS = BLOCK_KEYS / PART_KEYS,   /* of a block, a product each */
+    PART_KEYS = 64,                   /* rows of a wgmma */
+    PARTS = BLOCK_KEYS / PART_KEYS,   /* of a block, one product each */
     VOTES = BLOCK_KEYS / 32,
     PART_BYTES = ROW_TILES * TILE_BYTES,
     BLOCK_BYTES = PARTS * PART_BYTES,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = ROW_TILES * QUERY_TILE_BYTES,
     EIGHT = 8,                /* rows of an atom, lanes of a row's 128 bytes */
-    VALUES = BLOCK_HEADS / 2, /* of a thread: X of a block */
+    VALUES = BLOCK_HEADS / 2, /* of a thread: X of a part */
     NO_QUERY = -1
 };
 
-/* Places in BARRIERS. */
+/* Barrier numbers. */
 enum {
     FULL = 0,
     EMPTY = FULL + BLOCKS,
@@ -84,15 +84,23 @@ enum {
     QUERY_EMPTY = QUERY_FULL + QUERIES
 };
 
-/* What a block is. */
+/* The description of a block. */
 struct __align__(16) block_word {
-    int query;        /* NO_QUERY: there are no more blocks */
+    int query;        /* NO_QUERY: no block is left */
     int first;        /* its first slot */
-    u32 votes[VOTES]; /* which slots are valid, a bit each */
+    u32 votes[VOTES]; /* valid slots, a bit each */
 };
 
 DEVICE struct block_word *block_word(int block) {
     return (struct block_word *)(arena + WORDS_OFFSET) + block;
+}
+
+DEVICE u32 block_keys(int block) {
+    return (u32)(KEYS_OFFSET + block * BLOCK_BYTES);
+}
+
+DEVICE u32 query_heads(int buffer) {
+    return (u32)(QUERY_OFFSET + buffer * QUERY_BYTES);
 }
 
 DEVICE float *query_weights(int buffer) {
@@ -113,8 +121,8 @@ DEVICE void initialise(void) {
     __syncthreads();
 }
 
-/* A lane's value by way of itself: the compiler keeps it, and does not compute it anew for each
- * block. By the whole warp. */
+/* Passes a lane's value through a shuffle, so that the compiler keeps it instead of recomputing it
+ * for each block. By the whole warp. */
 DEVICE u32 keep(u32 value) {
     return __shfl_sync((u32)ALL_LANES, value, (int)(threadIdx.x % 32));
 }
@@ -124,14 +132,13 @@ DEVICE u32 keep(u32 value) {
 /* A query's index row. */
 struct slot_row {
     const int *row;
-    int slots; /* how many there are to look at */
+    int slots; /* slots to scan */
 };
 
-/* A block's slots, by lane: slots lane and lane + 32 of it. */
+/* A block's slots; a lane holds slots lane + 32 * i. */
 struct slot_block {
-    int values[VOTES]; /* rows' numbers; what stands in a masked slot is any number before
-                          vote_block, MASKED after */
-    u32 votes[VOTES];  /* after vote_block: a bit for each valid slot */
+    int values[VOTES]; /* row numbers; of masked slots anything before vote_block, MASKED after */
+    u32 votes[VOTES];  /* set by vote_block: valid slots, a bit each */
 };
 
 DEVICE struct slot_row open_row(const struct work_params *params, int query) {
@@ -139,12 +146,12 @@ DEVICE struct slot_row open_row(const struct work_params *params, int query) {
     return opened;
 }
 
-/* A pair's first slot of the block's query number `turn`. */
-DEVICE int first_slot(int group, int turn) {
-    return (group + turn) % GROUPS * BLOCK_KEYS;
+/* A pair's first slot of the CTA's query number `iteration`. */
+DEVICE int first_slot(int group, int iteration) {
+    return (group + iteration) % GROUPS * BLOCK_KEYS;
 }
 
-/* Starts loading the block that begins at slot `first`. */
+/* Loads the slots of the block at slot `first`. */
 DEVICE void load_block(struct slot_block *block, const struct slot_row *row, int first) {
 #pragma unroll
     for (int i = 0; i < VOTES; ++i) {
@@ -153,7 +160,7 @@ DEVICE void load_block(struct slot_block *block, const struct slot_row *row, int
     }
 }
 
-/* Finds out which slots are valid, of `rows` rows; whether any is. */
+/* Finds the valid slots; returns whether there are any. */
 DEVICE bool vote_block(struct slot_block *block, int rows) {
     u32 any = 0;
 #pragma unroll
@@ -166,7 +173,7 @@ DEVICE bool vote_block(struct slot_block *block, int rows) {
     return any != 0;
 }
 
-/* A block without a valid slot. */
+/* Fills the logits of a block without a valid slot. */
 DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query, int first) {
 #pragma unroll
     for (int i = 0; i < VOTES; ++i) {
@@ -179,14 +186,14 @@ DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query
 
 /* ---- gather: copies -------------------------------------------------------------------------- */
 
-/* Starts the copies of a block's keys to `to`: eight lanes 128 bytes of a row, those of four rows
- * that are eight apart at once; zeros for a masked slot, and nothing is read for it. `columns`: the
- * lane's of the first key. */
+/* Starts the copies of a block's keys to `to`, 128 bytes of a row per eight lanes, at the same time
+ * those of four rows that are 8 apart. Masked slots become zeros without a read. `columns`: the
+ * lane's address in row 0. */
 DEVICE void copy_keys(const struct slot_block *block, u32 to, const char *columns, u32 row_bytes) {
     const u32 lane = threadIdx.x % 32, place = to + lane / 8 * ATOM_BYTES + lane % 8 * 16;
 #pragma unroll
     for (int i = 0; i < VOTES * EIGHT; ++i) {
-        /* Row i % 8 of its eight, in the lower or the upper half of the block. */
+        /* Row i % 8 of its eight, in the lower or upper half of the part. */
         const int number = __shfl_sync((u32)ALL_LANES, block->values[i / EIGHT], i % EIGHT, EIGHT);
         const char *const source = columns + (u64)(u32)number * row_bytes;
         const u32 row = (place ^ (u32)(i % EIGHT * 16)) +
@@ -200,13 +207,12 @@ DEVICE void copy_keys(const struct slot_block *block, u32 to, const char *column
     }
 }
 
-/* Starts the copy of the warp's share of a query's heads into its buffer, and stores its share of
- * the weights. */
+/* Starts the copy of the warp's share of a query's heads and stores its share of the weights. */
 DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query, int group,
                        struct ring_place *place) {
     enum { CHUNKS = DIM / 8, LOADERS = GROUPS * 32 };
     const int loader = group * 32 + (int)(threadIdx.x % 32), full = QUERY_FULL + place->index;
-    const u32 to = shared_address((u32)(QUERY_OFFSET + place->index * QUERY_BYTES));
+    const u32 to = shared_address(query_heads(place->index));
     mbarrier_wait(barrier_at(QUERY_EMPTY + place->index), place->parity ^ 1);
     for (int head = loader; head < BLOCK_HEADS; head += LOADERS) {
         query_weights(place->index)[head] =
@@ -227,7 +233,8 @@ DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query
     ring_advance(place, QUERIES);
 }
 
-/* Hands a block to the warpgroup of math, and copies its keys. `columns`: as copy_keys has them. */
+/* Announces a block to the math warpgroup and starts the copies of its keys. `columns`: as in
+ * copy_keys. */
 DEVICE void push_block(const struct indexer_scores_fwd_params *params,
                        const struct slot_block *block, bool any, const char *columns, int query,
                        int first, int group, struct ring_place *place) {
@@ -244,14 +251,13 @@ DEVICE void push_block(const struct indexer_scores_fwd_params *params,
         mbarrier_arrive(barrier_at(FULL + number));
     }
     if (any) {
-        copy_keys(block, shared_address((u32)(KEYS_OFFSET + number * BLOCK_BYTES)), columns,
-                  params->k_row_bytes);
+        copy_keys(block, shared_address(block_keys(number)), columns, params->k_row_bytes);
     }
     cp_async_arrive_noinc(barrier_at(FULL + number));
     ring_advance(place, STAGES);
 }
 
-/* A warp of the gather's warpgroup. The next block's slots are loaded while one is copied. */
+/* A gather warp. The next block's slots are loaded while one is copied. */
 DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group) {
     const struct work_params *const work = &params->work;
     const u64 first_key = (u64)params->k + threadIdx.x % 8 * 16;
@@ -260,11 +266,11 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
     struct ring_place place = {0, 0}, query_place = {0, 0};
     struct slot_row row = open_row(work, (int)blockIdx.x);
     struct slot_block ahead;
-    int turn = 0;
-    load_block(&ahead, &row, first_slot(group, turn));
+    int iteration = 0;
+    load_block(&ahead, &row, first_slot(group, iteration));
 #pragma unroll 1
-    for (u32 query = blockIdx.x; query < (u32)work->tokens; query += gridDim.x, ++turn) {
-        const int begin = first_slot(group, turn);
+    for (u32 query = blockIdx.x; query < (u32)work->tokens; query += gridDim.x, ++iteration) {
+        const int begin = first_slot(group, iteration);
         load_query(params, (int)query, group, &query_place);
 #pragma unroll 1
         for (int first = begin; first == begin || first < work->width; first += STEP_SLOTS) {
@@ -274,7 +280,7 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
                 load_block(&ahead, &row, first + STEP_SLOTS);
             } else if (query + gridDim.x < (u32)work->tokens) {
                 row = open_row(work, (int)(query + gridDim.x));
-                load_block(&ahead, &row, first_slot(group, turn + 1));
+                load_block(&ahead, &row, first_slot(group, iteration + 1));
             }
             if (any || first == begin) {
                 push_block(params, &block, any, columns, (int)query, first, group, &place);
@@ -289,30 +295,30 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
 
 /* ---- math ------------------------------------------------------------------------------------ */
 
-/* The product's shape: as many columns as heads. */
+/* The product of 64 slots by BLOCK_HEADS heads. */
 // clang-format off
 #define multiply wgmma_ss_n${BLOCK_HEADS}_t00
 // clang-format on
 
-/* A query's last block's, as a warpgroup of math has it. */
+/* A math warpgroup's current query. */
 struct math {
-    int query;               /* or NO_QUERY: there was none */
-    struct ring_place heads; /* of the next query */
-    u64 descriptor;          /* of this one's heads */
+    int query;               /* NO_QUERY before the first one */
+    struct ring_place heads; /* the next query's buffer */
+    u64 descriptor;          /* of this query's heads */
     float weights[EIGHTS][2];
     float *logits; /* its row */
 };
 
-/* Gives back the query before, if there was one, waits for a block's and takes its weights. */
+/* Releases the previous query, if any; waits for the next one and loads its weights. */
 DEVICE void begin_query(const struct indexer_scores_fwd_params *params, struct math *math,
                         int query) {
-    const int buffer = (int)warp_reduce_or((u32)math->heads.index); /* one for the warp */
+    const int buffer = (int)warp_reduce_or((u32)math->heads.index); /* uniform for the compiler */
     if (math->query != NO_QUERY) {
         arrive_warp(barrier_at(QUERY_EMPTY + (buffer ^ 1)), 1);
     }
     mbarrier_wait(barrier_at(QUERY_FULL + buffer), math->heads.parity);
     math->query = query;
-    math->descriptor = tile_descriptor((u32)(QUERY_OFFSET + buffer * QUERY_BYTES));
+    math->descriptor = tile_descriptor(query_heads(buffer));
     math->logits = params->logits + query * params->logits_token_stride;
 #pragma unroll
     for (int i = 0; i < EIGHTS; ++i) {
@@ -323,9 +329,9 @@ DEVICE void begin_query(const struct indexer_scores_fwd_params *params, struct m
     ring_advance(&math->heads, QUERIES);
 }
 
-/* Issues X = K Q^T of a part of a block. */
+/* Issues X = K Q^T of one part of a block. */
 DEVICE void issue_part(float *x, int number, int part, u64 b) {
-    const u64 a = tile_descriptor((u32)(KEYS_OFFSET + number * BLOCK_BYTES + part * PART_BYTES));
+    const u64 a = tile_descriptor(block_keys(number) + (u32)(part * PART_BYTES));
 #pragma unroll
     for (int step = 0; step < ROW_TILES * 4; ++step) {
         const int tile = step / 4, columns = step % 4 * STEP_BYTES;
@@ -342,8 +348,7 @@ DEVICE void add_part(float *sums, const float *x, const struct math *math) {
     }
 }
 
-/* X of a block, in parts, and its heads added up: one part's while the next one's are multiplied.
- */
+/* X of a block and its sums over heads; one part's sums overlap the next one's product. */
 DEVICE void multiply_block(float (*sums)[2], const struct math *math, int number) {
     float x[PARTS][VALUES];
     fence_proxy_async();
@@ -361,10 +366,11 @@ DEVICE void multiply_block(float (*sums)[2], const struct math *math, int number
     add_part(sums[PARTS - 1], x[PARTS - 1], math);
 }
 
-/* The logits of a block. `offset`: in a part, the slot that the lane writes. */
+/* The logits of a block. `offset`: the slot in a part that the lane writes. */
 DEVICE void compute_block(const struct indexer_scores_fwd_params *params, const struct math *math,
                           int number, int offset) {
-    const bool lower = threadIdx.x % WARPGROUP < WARPGROUP / 2; /* half of each part's slots */
+    const bool lower = threadIdx.x % WARPGROUP < WARPGROUP / 2; /* the warpgroup's half of each
+                                                                   part's slots */
     const struct block_word *const word = block_word(number);
     const int first = word->first;
     float sums[PARTS][2];
@@ -388,7 +394,6 @@ DEVICE void compute_block(const struct indexer_scores_fwd_params *params, const 
     }
 }
 
-/* A warpgroup of math. */
 DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) {
     const int warp = (int)(threadIdx.x % WARPGROUP / 32);
     const int offset = (int)keep((u32)(warp * 16 + written_slot()));

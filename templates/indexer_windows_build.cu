@@ -1,26 +1,25 @@
 //@use common/base.cuh
 //@use indexer_windows_build.params.h
 /*
- * Windows of the lightning indexer from the metadata of packed documents: for each query the keys
- * it may choose from. Meaning: docs/operators.md, indexer_windows.
+ * Windows of the lightning indexer from the metadata of packed documents: for each query the range
+ * of keys it may select. Meaning: docs/operators.md, indexer_windows.
  *
- * Grid: as many blocks as the operator likes; a block takes THREADS queries at a time, one a
- * thread, and goes on a grid further. The document of a query's row is found by bisection in shared
- * memory, in where documents begin, ENTRIES of these at a time: all of them, once, when there are
- * no more.
+ * Any grid size; a CTA processes THREADS queries at a time, one per thread, with a grid stride. The
+ * document of a query's row is found by bisection of the documents' starts in shared memory,
+ * ENTRIES of them at a time, or all of them once if they fit.
  *
- * Entries of cu_seqlens that do not ascend count as the largest before them, so what is bisected
- * ascends whatever the caller gave; the others are only looked at beside a document's number.
+ * An entry of cu_seqlens below an earlier one counts as the largest before it (a running maximum),
+ * so that the bisected entries ascend for any input. Lengths use the original entries.
  *
- * Shared memory: STARTS [1 + ENTRIES] int, where documents begin, behind the largest of those ahead
- * of them; LARGEST [WARPS] int, of each warp's entries.
+ * Shared memory: STARTS [1 + ENTRIES] int: the maximum of all earlier entries, then the documents'
+ * starts; LARGEST [WARPS] int: the maximum of each warp's entries.
  */
 
-enum { NOT_FOUND = -2 /* so far */ };
+enum { NOT_FOUND = -2 /* yet */ };
 
-/* The document that a row is in. */
+/* The document that contains a row. */
 struct document {
-    int number;     /* -1: the row is ahead of the first */
+    int number;     /* -1: the row is before the first document */
     int begin, end; /* its rows */
 };
 
@@ -28,12 +27,13 @@ DEVICE int *starts(void) {
     return (int *)(arena + STARTS_OFFSET);
 }
 
-/* The largest of `least` and the values of the block's threads before this one. */
+/* Exclusive maximum scan over the block's threads, starting with `least`. */
 DEVICE int largest_before(int value, int least) {
     int *const largest = (int *)(arena + LARGEST_OFFSET);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int running = value;
-    for (int step = 1; step < 32; step *= 2) { /* lanes that have none before them get their own */
+    for (int step = 1; step < 32; step *= 2) { /* the first lanes get their own value, which
+                                                  changes nothing */
         running = maximum(running, __shfl_up_sync((u32)ALL_LANES, running, step));
     }
     if (lane == 31) {
@@ -48,8 +48,8 @@ DEVICE int largest_before(int value, int least) {
     return before;
 }
 
-/* Puts the entries from number `first` on into shared memory, each as the largest up to it; those
- * behind the last repeat it. */
+/* Loads ENTRIES entries from `first` on into shared memory as a running maximum; entries past the
+ * last repeat it. */
 DEVICE void stage_starts(const int *entries, int count, int first) {
     const int own = (int)threadIdx.x * ENTRIES_A_THREAD;
     int values[ENTRIES_A_THREAD];
@@ -57,11 +57,12 @@ DEVICE void stage_starts(const int *entries, int count, int first) {
     const int carried = first > 0 ? starts()[ENTRIES] : 0;
 #pragma unroll
     for (int i = 0; i < ENTRIES_A_THREAD; ++i) {
-        const int entry = first + own + i; /* below 2^31: documents are at most 2^30 */
+        const int entry = first + own + i; /* below 2^31: at most 2^30 documents */
         running = maximum(running, entry < count ? entries[entry] : 0);
         values[i] = running;
     }
-    const int before = largest_before(running, carried); /* all are done with the entries before */
+    const int before = largest_before(running, carried); /* contains a barrier: the previous
+                                                            entries have been read */
 #pragma unroll
     for (int i = 0; i < ENTRIES_A_THREAD; ++i) {
         starts()[1 + own + i] = maximum(values[i], before);
@@ -72,7 +73,7 @@ DEVICE void stage_starts(const int *entries, int count, int first) {
     __syncthreads();
 }
 
-/* Looks for the first entry beyond a row, among those from number `first` on. */
+/* Searches the entries from `first` on for the first one above a row. */
 DEVICE void look_for(struct document *document, int row, int first) {
     int low = 0, high = ENTRIES;
     if (document->number != NOT_FOUND || starts()[ENTRIES] <= row) {
@@ -91,7 +92,7 @@ DEVICE void look_for(struct document *document, int row, int first) {
     document->end = starts()[1 + low];
 }
 
-/* The document of each thread's row. *staged: number of the first entry in shared memory. */
+/* The document of each thread's row. *staged: the first entry in shared memory. */
 DEVICE struct document find_document(const struct indexer_windows_build_params *params, int row,
                                      int *staged) {
     const int *const entries =
@@ -109,17 +110,17 @@ DEVICE struct document find_document(const struct indexer_windows_build_params *
     return document;
 }
 
-/* What entry d + 1 is above entry d: it need not be an int. */
+/* A document's length, which may exceed an int. */
 DEVICE i64 length_of(const int *entries, int d) {
     return (i64)entries[d + 1] - entries[d];
 }
 
-/* Clipped to 0..most. */
+/* Clamps to [0, most]. */
 DEVICE i64 clip(i64 value, i64 most) {
     return value < 0 ? 0 : value < most ? value : most;
 }
 
-/* A query's keys. */
+/* A query's window. */
 struct window {
     int begin, end;
 };
@@ -133,7 +134,8 @@ DEVICE struct window find_window(const struct indexer_windows_build_params *para
         return empty;
     }
     const int position = row - document->begin;
-    /* What is behind its length pads; where nothing does, that is no less than the rows. */
+    /* Rows past the length are padding; without padding the length is at least the document's rows.
+     * */
     const int length = (int)clip(length_of(params->cu_seqlens, d), document->end - document->begin);
     if (position >= length) {
         return empty;
@@ -146,7 +148,7 @@ DEVICE struct window find_window(const struct indexer_windows_build_params *para
     } else {
         seen = seen < length ? seen : length;
     }
-    const u32 keys = seen > 0 ? (u32)seen / (u32)params->ratio : 0; /* seen: at most 2^32 - 1 */
+    const u32 keys = seen > 0 ? (u32)seen / (u32)params->ratio : 0; /* seen is at most 2^32 - 1 */
     const struct window window = {(int)clip(begin, params->rows),
                                   (int)clip(begin + clip(keys, most), params->rows)};
     return window.begin < window.end ? window : empty;
@@ -154,7 +156,8 @@ DEVICE struct window find_window(const struct indexer_windows_build_params *para
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_windows_build_params params) {
-    const u32 tokens = (u32)params.tokens; /* below 2^31, so that a grid more is a u32, too */
+    const u32 tokens = (u32)params.tokens; /* below 2^31, so that adding a grid stride does not
+                                              overflow */
     int staged = NOT_FOUND;
 #pragma unroll 1
     for (u32 first = blockIdx.x * THREADS; first < tokens; first += gridDim.x * THREADS) {

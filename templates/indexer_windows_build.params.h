@@ -8,5 +8,5 @@ struct indexer_windows_build_params {
     int *window_begin, *window_end; /* [tokens] */
     int tokens, documents;
     int rows;  /* of keys */
-    int ratio; /* tokens that share a key, 1 at least */
+    int ratio; /* tokens per key, at least 1 */
 };

@@ -11,14 +11,14 @@
  * sparse_attn_bwd.columns.cuh. For sparse_attn also dsink from its parts, and the rows of dq that
  * were computed in slices. Meaning: include/smelt/sparse_attn.h, include/smelt/indexer_bwd.h.
  *
- * Grid: as many blocks as the operator likes; a thread makes 8 columns of a row at a time, and goes
- * on a grid further. A warp sums a head's parts of dsink, in an order that their number alone
- * fixes. Launched with PDL, it first waits for the previous kernels, whose sums it reads.
+ * Any grid size; a thread converts 8 columns of a row at a time, with a grid stride. A warp sums a
+ * head's parts of dsink in an order that only their number determines. Launched with PDL, it first
+ * waits for the previous kernels, whose sums it reads.
  */
 
 enum { CHUNKS = DQK / 8 };
 
-/* Eight columns of a row, out of their sums: pairs that stand 4 positions apart. */
+/* Loads eight columns of a row from their sums: pairs that are 4 positions apart. */
 DEVICE void load_sums(float *columns, const float *row, int chunk) {
     const float *const from = row + position_of_eight(chunk);
 #pragma unroll
@@ -42,7 +42,7 @@ DEVICE void store_fp32(float *to, const float *columns, bool add) {
     }
 }
 
-/* Number `item` of all rows' chunks. */
+/* Converts chunk `item` of all rows' chunks. */
 DEVICE void finish_chunk(const struct key_grads_finish_params *params, i64 item) {
     const i64 key = item / CHUNKS;
     const int chunk = (int)(item - key * CHUNKS);
@@ -57,7 +57,7 @@ DEVICE void finish_chunk(const struct key_grads_finish_params *params, i64 item)
     }
 }
 
-/* By whole warps. */
+/* The sum of a head's parts of dsink. By whole warps. */
 DEVICE void finish_dsink(const struct key_grads_finish_params *params, int head) {
     const int lane = (int)threadIdx.x % 32;
     float sum = 0.0f;

@@ -3,23 +3,25 @@
 //@use sparse_attn_bwd.slices.cuh
 //@use key_grads_finish.params.h
 /*
- * Rows of dq out of their slices, of key_grads_finish.cu: a thread adds 8 columns of a row.
+ * Adds rows of dq from their split-K slices, for key_grads_finish.cu: a thread adds 8 columns of a
+ * row.
  */
 
 enum {
     ITEM_ROWS = 64,
     ROW_CHUNKS = DQK / 8, /* of 16 bytes */
     BLOCK_KEYS = 64,
-    LOADED = 2 /* slices under way */
+    LOADED = 2 /* slices in flight */
 };
 
-/* An item's slices, those of its takers that have any of its key blocks. */
+/* An iterator over an item's slices: those of the CTAs that have key blocks of it. */
 struct slice_walk {
-    int item, blocks;  /* of pairs: of the cluster's; key blocks */
-    int taker, before; /* the next one, and the key blocks ahead of it */
+    int item, blocks;  /* the item, of pairs that of the cluster; its key blocks */
+    int taker, before; /* the next CTA (of pairs: cluster), and the item's key blocks before its
+                          own */
 };
 
-/* The next slice's number, or -1: none is left. */
+/* The next slice's number, or -1 after the last. */
 DEVICE int next_slice(const struct dq_slices *slices, struct slice_walk *walk) {
     while (walk->before < walk->blocks) {
         const int taker = walk->taker++, before = walk->before;
@@ -32,7 +34,7 @@ DEVICE int next_slice(const struct dq_slices *slices, struct slice_walk *walk) {
     return -1;
 }
 
-/* Where a row of dq begins, or null for none. */
+/* The address of a row of dq, or null if the row does not exist. */
 DEVICE char *sliced_row(const struct dq_slices *slices, int item, int row) {
     const int group = item / slices->head_blocks, member = row / slices->member_rows;
     const int query = slices->members[group * slices->group_queries + member];
@@ -54,7 +56,7 @@ DEVICE void store_bf16(void *to, const float *columns) {
     *(uint4 *)to = packed;
 }
 
-/* Number `i` of the chunks of all sliced items' rows. */
+/* Adds chunk `i` of all sliced items' rows. */
 DEVICE void add_slices(const struct dq_slices *slices, int i) {
     const int chunk = i % ROW_CHUNKS, row = i / ROW_CHUNKS % ITEM_ROWS;
     const int item = i / ROW_CHUNKS / ITEM_ROWS, side = item % slices->sides;

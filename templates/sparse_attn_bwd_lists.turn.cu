@@ -1,57 +1,58 @@
 //@use common/base.cuh
 //@use common/lanes.cuh
+//@use common/warp_scan.cuh
 //@use ptx/atomic.cuh
 //@use ptx/shared.cuh
 //@use sparse_attn_bwd_lists.params.h
 /*
- * Deterministic backward pass: the groups' lists turned around into lists by keys. What is written:
- * sparse_attn_bwd_lists.params.h, starts and entries.
+ * Deterministic backward pass: transposes the groups' lists of keys (CSR) into lists of partial
+ * rows by key (CSC). Output: `starts` and `entries` of the params struct.
  *
- * A block takes RANGE keys of a chunk at a time; any grid is right. Both parts of a list ascend
- * (sparse_attn_bwd_lists.group.cu), so that what lies in the range is a stretch of each, found by
- * bisection; and what all of the chunk's lists have before it says where the range's entries begin:
- * no block waits for another.
+ * A CTA takes RANGE keys of a chunk at a time; any grid size. Both parts of a list ascend
+ * (sparse_attn_bwd_lists.group.cu), so a list's entries inside the range are one segment of each
+ * part, found by bisection, and the number of all entries before these segments is where the
+ * range's output begins: CTAs are independent.
  *
- * The chunk's groups are taken PART at a time. A map in shared memory has a bit for each key of the
- * range and group of the part: a list names a key once in its first part, so that entries set their
- * bits in any order. How many bits a key has is how many entries the part gives it, and how many of
- * them are below an entry's group says which of these the entry is: those of its word, behind those
- * of the words before it. So that a chunk's parts are gone through twice, to count and to place,
- * unless there is but one, whose map is still there.
+ * The chunk's groups are processed PART at a time. A map in shared memory has a bit for each key of
+ * the range and group of the part. A list's first part names a key at most once, so bits may be set
+ * in any order. A key's number of set bits is its number of entries in the part; the set bits below
+ * an entry's group give the entry's rank. The parts are therefore visited twice, to count and to
+ * place; if there is only one, its map is still there for the second visit.
  *
- * What it waits for are loads, each a list's: so a warp goes through LISTS of them side by side.
+ * The kernel is bound by the latency of loads from the lists, so a warp processes LISTS of them
+ * together.
  *
- * Second parts are rare, and keys stand in them several times. A part that has any in the range is
- * placed group by group: each entry of a first part where its key's place is, then those of the
- * second by their distances from the first of their key.
+ * A list's second part is rare; it holds repeated keys. If one of them has entries in the range,
+ * the groups of this part of the chunk are placed one after another: the entries of a first part at
+ * their keys' positions, then those of the second by their distance from their key's first one.
  *
  * Shared memory:
- *   MAP       [PART / 32][RANGE] words: bit g % 32 of word g / 32: group g of the part has the key
- *   FIRSTS    [PART / 32][RANGE] u16: bits that the key has in the words before
- *   PLACES    [RANGE] int: entries of each key so far; then where its next one goes
- *   STRETCHES [PART] struct stretch
- *   SUMS      [WARPS] int: of warps
+ *   MAP       [PART / 32][RANGE] words: bit g % 32 of word g / 32: the part's group g has the key
+ *   FIRSTS    [PART / 32][RANGE] u16: the key's set bits in lower words
+ *   PLACES    [RANGE] int: entries per key so far; later the key's next output position
+ *   STRETCHES [PART] struct segment
+ *   SUMS      [WARPS] int: warp sums
  *
- * Barriers of a part: the map is empty, stretches are there; bits are set; FIRSTS are there; all is
- * placed; places have moved on. Of a range besides: all were counted; sums of warps are there;
- * places are; the range is done.
+ * Barriers of a part: the map is cleared and segments are found; bits are set; FIRSTS are written;
+ * all entries are placed; positions are advanced. Of a range, in addition: all entries are counted;
+ * warp sums are written; positions are written; the range is done.
  */
 
 enum { WARPS = THREADS / 32, PART_WORDS = PART / 32 };
 
-/* What of a group's list lies in the range: of its first part, and of its second. */
-struct stretch {
-    int place[2], again[2]; /* from, and up to */
+/* A list's entries inside the range: of its first part, and of its second. */
+struct segment {
+    int place[2], again[2]; /* begin and end */
 };
 
-/* The block's range of keys, and groups of the chunk. */
+/* A range of keys and the groups of a chunk. */
 struct range {
-    int chunk; /* number */
+    int chunk;
     int first_key, keys;
-    int first_group, groups; /* of the round; of the chunk */
+    int first_group, groups; /* first_group counts from that of the launch */
 };
 
-/* Some of the chunk's groups. */
+/* Some of a chunk's groups. */
 struct part {
     int first, groups;
 };
@@ -68,8 +69,8 @@ DEVICE unsigned short *word_first(int word, int key) {
     return (unsigned short *)(arena + FIRSTS_OFFSET) + word * RANGE + key;
 }
 
-DEVICE struct stretch *stretches(void) {
-    return (struct stretch *)(arena + STRETCHES_OFFSET);
+DEVICE struct segment *segments(void) {
+    return (struct segment *)(arena + STRETCHES_OFFSET);
 }
 
 DEVICE int range_count(const struct sparse_attn_bwd_segments_params *params) {
@@ -92,13 +93,13 @@ DEVICE struct part find_part(const struct range *range, int first) {
     return part;
 }
 
-/* The entry's number: of place `place` in group `group` of the part's list. */
+/* The number of the entry at index `index` of the list of the part's group `group`. */
 DEVICE int entry_number(const struct sparse_attn_bwd_segments_params *params,
                         const struct part *part, int group, int place) {
     return (part->first + group) * params->key_stride + place;
 }
 
-/* The lists of the chunk, by the numbers of entries; and one: group `group` of the part's. */
+/* The keys of the chunk's entries, by entry number; and the list of one group of the part. */
 DEVICE const int *chunk_keys(const struct sparse_attn_bwd_segments_params *params,
                              const struct range *range) {
     return params->keys + ((i64)params->first_group + range->first_group) * params->key_stride;
@@ -109,7 +110,7 @@ DEVICE const int *list_keys(const struct sparse_attn_bwd_segments_params *params
     return chunk_keys(params, range) + entry_number(params, part, group, 0);
 }
 
-/* The first of the entries [begin, end), which ascend, whose key is not below `key`; or `end`. */
+/* Lower bound: the first of the ascending entries [begin, end) with a key >= `key`, or `end`. */
 DEVICE int bisect(const int *keys, int begin, int end, int key) {
     while (begin < end) {
         const int middle = begin + (end - begin) / 2;
@@ -122,8 +123,8 @@ DEVICE int bisect(const int *keys, int begin, int end, int key) {
     return begin;
 }
 
-/* The same of the range's first key, and of the first behind it: both are sought at once, in
- * quarters, for a step takes as long as its loads are under way. */
+/* Lower bounds of the range's first key and of the first key after the range, both at once and in
+ * quarters: a step's time is the latency of its loads. */
 DEVICE void find_ends(int *found, const int *keys, int begin, int end, const struct range *range) {
     int upper[2] = {end, end};
     found[0] = found[1] = begin;
@@ -150,19 +151,20 @@ DEVICE void find_ends(int *found, const int *keys, int begin, int end, const str
     }
 }
 
-/* Finds the part's stretches, a thread a list. What lies before them, this thread's share. */
-DEVICE int find_stretches(const struct sparse_attn_bwd_segments_params *params,
-                          const struct range *range, const struct part *part) {
+/* Finds the part's segments, one list per thread. Returns this thread's part of the number of
+ * entries before them. */
+DEVICE int find_segments(const struct sparse_attn_bwd_segments_params *params,
+                         const struct range *range, const struct part *part) {
     int before = 0;
     for (int group = (int)threadIdx.x; group < part->groups; group += THREADS) {
         const i64 number = (i64)params->first_group + range->first_group + part->first + group;
         const int *const keys = list_keys(params, range, part, group);
         const int once = params->firsts[number];
-        struct stretch stretch;
-        find_ends(stretch.place, keys, 0, once, range);
-        find_ends(stretch.again, keys, once, params->counts[number], range);
-        stretches()[group] = stretch;
-        before += stretch.place[0] + stretch.again[0] - once;
+        struct segment segment;
+        find_ends(segment.place, keys, 0, once, range);
+        find_ends(segment.again, keys, once, params->counts[number], range);
+        segments()[group] = segment;
+        before += segment.place[0] + segment.again[0] - once;
     }
     return before;
 }
@@ -173,11 +175,11 @@ DEVICE void clear_map(void) {
     }
 }
 
-/* Some lists that a warp goes through side by side, so that as many loads are under way; those past
- * the part's last are empty. */
+/* Lists that a warp processes together, so that their loads overlap. Lists past the part's last one
+ * are empty. */
 struct lists {
-    u32 numbers[LISTS], ends[LISTS]; /* of entries: this lane's next one, and up to */
-    int longest;                     /* entries that are left of one */
+    u32 numbers[LISTS], ends[LISTS]; /* entry numbers: this lane's next one, and the end */
+    int longest;                     /* remaining entries of the longest list */
 };
 
 DEVICE void open_lists(struct lists *lists, const struct sparse_attn_bwd_segments_params *params,
@@ -187,16 +189,16 @@ DEVICE void open_lists(struct lists *lists, const struct sparse_attn_bwd_segment
     for (int k = 0; k < LISTS; ++k) {
         lists->numbers[k] = lists->ends[k] = 0;
         if (first + k < part->groups) {
-            const struct stretch *const stretch = &stretches()[first + k];
+            const struct segment *const segment = &segments()[first + k];
             const u32 number = (u32)entry_number(params, part, first + k, 0);
-            lists->numbers[k] = number + (u32)stretch->place[0] + threadIdx.x % 32;
-            lists->ends[k] = number + (u32)stretch->place[1];
-            lists->longest = maximum(lists->longest, stretch->place[1] - stretch->place[0]);
+            lists->numbers[k] = number + (u32)segment->place[0] + threadIdx.x % 32;
+            lists->ends[k] = number + (u32)segment->place[1];
+            lists->longest = maximum(lists->longest, segment->place[1] - segment->place[0]);
         }
     }
 }
 
-/* This lane's next entry of each: its key, from the range's first on, or -1. */
+/* Loads the key of this lane's next entry of each list, relative to the range; -1 past the end. */
 DEVICE void load_keys(int *keys, const struct lists *lists, const int *chunk_keys,
                       const struct range *range) {
 #pragma unroll
@@ -208,7 +210,7 @@ DEVICE void load_keys(int *keys, const struct lists *lists, const int *chunk_key
     }
 }
 
-/* Goes on to the next entries; whether there are any. */
+/* Advances by 32 entries; false if none are left. */
 DEVICE bool step_lists(struct lists *lists) {
 #pragma unroll
     for (int k = 0; k < LISTS; ++k) {
@@ -218,8 +220,8 @@ DEVICE bool step_lists(struct lists *lists) {
     return lists->longest > 0;
 }
 
-/* Sets the bits of the part's entries. Whether a second part has any in the range is the same in
- * all threads; a barrier. */
+/* Sets the bits of the part's entries. Returns, the same in all threads, whether a second part has
+ * entries in the range. Contains a barrier. */
 DEVICE bool mark_part(const struct sparse_attn_bwd_segments_params *params,
                       const struct range *range, const struct part *part) {
     const int *const keys_of_chunk = chunk_keys(params, range);
@@ -240,22 +242,22 @@ DEVICE bool mark_part(const struct sparse_attn_bwd_segments_params *params,
         } while (step_lists(&lists));
     }
     for (int group = (int)threadIdx.x; group < part->groups; group += THREADS) {
-        again |= stretches()[group].again[0] < stretches()[group].again[1];
+        again |= segments()[group].again[0] < segments()[group].again[1];
     }
     return __syncthreads_or(again);
 }
 
-/* The part's map, and its stretches. What lies before them, this thread's share. */
+/* Builds the part's map and segments; returns as find_segments. */
 DEVICE int open_part(const struct sparse_attn_bwd_segments_params *params,
                      const struct range *range, const struct part *part, bool *again) {
     clear_map();
-    const int before = find_stretches(params, range, part);
+    const int before = find_segments(params, range, part);
     __syncthreads();
     *again = mark_part(params, range, part);
     return before;
 }
 
-/* Entries that the map gives a key. */
+/* The number of a key's set bits. */
 DEVICE int count_bits(int key) {
     int count = 0;
 #pragma unroll
@@ -265,7 +267,8 @@ DEVICE int count_bits(int key) {
     return count;
 }
 
-/* A thread has every THREADS-th key here and where it moves places on. */
+/* Adds the bits to the keys' counts or positions. Thread t handles keys congruent to t modulo
+ * THREADS. */
 DEVICE void add_bits(const struct range *range) {
     for (int key = (int)threadIdx.x; key < range->keys; key += THREADS) {
         places()[key] += count_bits(key);
@@ -277,16 +280,16 @@ DEVICE void add_again(const struct sparse_attn_bwd_segments_params *params,
                       const struct range *range, const struct part *part) {
     __syncthreads();
     for (int group = (int)threadIdx.x / 32; group < part->groups; group += WARPS) {
-        const struct stretch stretch = stretches()[group];
+        const struct segment segment = segments()[group];
         const int *const keys = list_keys(params, range, part, group);
-        for (int i = stretch.again[0] + (int)threadIdx.x % 32; i < stretch.again[1]; i += 32) {
+        for (int i = segment.again[0] + (int)threadIdx.x % 32; i < segment.again[1]; i += 32) {
             const u32 key = (u32)(keys[i] - range->first_key);
             atomic_add_shared(shared_address(PLACES_OFFSET + key * 4), 1);
         }
     }
 }
 
-/* Sum of a value of each thread, the same in all; two barriers. */
+/* Sum over the block; contains two barriers. */
 DEVICE int block_sum(int value) {
     int *const sums = (int *)(arena + SUMS_OFFSET);
     const int sum = lanes_sum(value, 32);
@@ -303,8 +306,8 @@ DEVICE int block_sum(int value) {
     return all;
 }
 
-/* From how many entries keys have to where they go, from `place` on: by one warp, a run of keys a
- * lane. The result: where the last one ends. */
+/* Exclusive scan of the keys' counts into positions, starting at `place`; returns the end of the
+ * last key's entries in lane 31. By one warp, with RUN adjacent keys per lane. */
 DEVICE int scan_places(int place) {
     enum { RUN = RANGE / 32 };
     const int lane = (int)threadIdx.x;
@@ -312,13 +315,7 @@ DEVICE int scan_places(int place) {
     for (int i = 0; i < RUN; ++i) {
         sum += places()[lane * RUN + i];
     }
-    int up_to = sum;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const int below = __shfl_up_sync((u32)ALL_LANES, up_to, step);
-        up_to += lane >= step ? below : 0;
-    }
-    int next = place + up_to - sum;
+    int next = place + warp_inclusive_scan(sum, lane) - sum;
     for (int i = 0; i < RUN; ++i) {
         const int count = places()[lane * RUN + i];
         places()[lane * RUN + i] = next;
@@ -327,7 +324,7 @@ DEVICE int scan_places(int place) {
     return next;
 }
 
-/* Places of the range's entries, and its starts. */
+/* Computes the output positions of the range's entries and writes `starts`. */
 DEVICE void find_places(const struct sparse_attn_bwd_segments_params *params,
                         const struct range *range, int before) {
     int *const starts =
@@ -347,8 +344,7 @@ DEVICE void find_places(const struct sparse_attn_bwd_segments_params *params,
     __syncthreads();
 }
 
-/* Which of a key's entries in the part are of each word of the map: the first one's number; a
- * barrier. */
+/* Exclusive scan of each key's set bits over the words of the map; contains a barrier. */
 DEVICE void number_words(const struct range *range) {
     for (int key = (int)threadIdx.x; key < range->keys; key += THREADS) {
         int count = 0;
@@ -361,7 +357,7 @@ DEVICE void number_words(const struct range *range) {
     __syncthreads();
 }
 
-/* Writes the part's entries, of first parts alone. */
+/* Writes the part's entries if it has only first parts. */
 DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params,
                        const struct range *range, const struct part *part) {
     const int *const keys_of_chunk = chunk_keys(params, range);
@@ -388,35 +384,35 @@ DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params,
     add_bits(range);
 }
 
-/* The same of a part with entries of second parts in the range, group by group. */
+/* The same for a part with entries of second parts, one group after another. */
 DEVICE void place_again(const struct sparse_attn_bwd_segments_params *params,
                         const struct range *range, const struct part *part) {
     for (int group = 0; group < part->groups; ++group) {
-        const struct stretch stretch = stretches()[group];
+        const struct segment segment = segments()[group];
         const int *const keys = list_keys(params, range, part, group);
-        for (int i = stretch.place[0] + (int)threadIdx.x; i < stretch.place[1]; i += THREADS) {
+        for (int i = segment.place[0] + (int)threadIdx.x; i < segment.place[1]; i += THREADS) {
             const int key = keys[i] - range->first_key;
             params->entries[places()[key]++] = entry_number(params, part, group, i);
         }
         __syncthreads();
-        for (int i = stretch.again[0] + (int)threadIdx.x; i < stretch.again[1]; i += THREADS) {
-            const int first = bisect(keys, stretch.again[0], i, keys[i]);
+        for (int i = segment.again[0] + (int)threadIdx.x; i < segment.again[1]; i += THREADS) {
+            const int first = bisect(keys, segment.again[0], i, keys[i]);
             params->entries[places()[keys[i] - range->first_key] + i - first] =
                 entry_number(params, part, group, i);
         }
         __syncthreads();
-        for (int i = stretch.again[0] + (int)threadIdx.x; i < stretch.again[1]; i += THREADS) {
+        for (int i = segment.again[0] + (int)threadIdx.x; i < segment.again[1]; i += THREADS) {
             const int key = keys[i];
-            if (i + 1 == stretch.again[1] || keys[i + 1] != key) {
-                places()[key - range->first_key] += i + 1 - bisect(keys, stretch.again[0], i, key);
+            if (i + 1 == segment.again[1] || keys[i + 1] != key) {
+                places()[key - range->first_key] += i + 1 - bisect(keys, segment.again[0], i, key);
             }
         }
         __syncthreads();
     }
 }
 
-DEVICE void turn_range(const struct sparse_attn_bwd_segments_params *params,
-                       const struct range *range) {
+DEVICE void transpose_range(const struct sparse_attn_bwd_segments_params *params,
+                            const struct range *range) {
     bool again = false;
     int before = 0;
     for (int key = (int)threadIdx.x; key < RANGE; key += THREADS) {
@@ -451,6 +447,6 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int items = params.chunks * range_count(&params);
     for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
         const struct range range = find_range(&params, item);
-        turn_range(&params, &range);
+        transpose_range(&params, &range);
     }
 }

@@ -4,35 +4,36 @@
 //@use ptx/reduce.cuh
 //@use sparse_attn_bwd_sum.params.h
 /*
- * Deterministic backward pass, behind the main kernel: adds each key's partial rows to its row of
- * dkv's sums, in a fixed order. What is read and written: sparse_attn_bwd_sum.params.h.
+ * Deterministic backward pass, after the main kernel: adds each key's partial rows to its row of
+ * dkv's sums, in a fixed order. Input and output: the params struct.
  *
- * A team of threads, COLUMNS columns each, takes a key at a time and sums its partial rows in their
- * order, ROWS a step. Each thread copies its own columns of them into shared memory, STAGES - 1
- * steps ahead of what it adds, and reads none but its own: so many rows are under way at once, and
- * no thread waits for another. Which rows they are is read AHEAD steps before that, and steps go on
- * over the ends of keys, for a key may have few rows. A key's sum is added to its row in global
- * memory by a reduction, which nobody else adds to meanwhile, so that nobody waits for what was
- * there. Any grid is right; neighbouring keys are of different blocks, since those that every query
- * selects stand side by side. A key with more than MOST_ALONE entries is left for the whole block:
- * its entries are cut into runs of RUN, each is summed by a team, and the runs are added in order.
- * So what is summed how depends on the number of entries alone.
+ * A team of threads, COLUMNS columns each, takes a key at a time and adds its partial rows in
+ * order, ROWS per step. Each thread copies its own columns into shared memory, STAGES - 1 steps
+ * ahead of the additions, and reads only its own: many rows are in flight and no thread waits for
+ * another. The rows' numbers are loaded AHEAD steps before the copies. Steps continue across keys,
+ * since a key may have few rows. A key's sum is added to its row in global memory by a reduction,
+ * so that no thread waits for the old value; no other thread adds to this row meanwhile. Any grid
+ * size; adjacent keys go to different CTAs, since keys that every query selects are adjacent.
  *
- * With `pdl_wait_at_end` the kernel ends after the previous one in the stream, so that later work
- * waits for both.
+ * A key with more than MOST_ALONE entries is left to the whole CTA: its entries are cut into runs
+ * of RUN, a team adds each run, and the runs are added in order. Only the number of entries thus
+ * determines the order of additions.
  *
- * Shared memory: RING [STAGES][ROWS][THREADS] 16 bytes: copied columns. In its place, when a block
- * has summed TEAMS runs, RUNS [TEAMS][DQK] float: their sums.
+ * With pdl_wait_at_end the kernel ends after the previous kernel of the stream, so that the next
+ * one waits for both.
  *
- * Barriers: all keys of few entries are done; and of each TEAMS runs: their rows are added, their
- * sums are there, they were read.
+ * Shared memory: RING [STAGES][ROWS][THREADS] 16 bytes: copied columns. Later, for each TEAMS runs,
+ * in its place RUNS [TEAMS][DQK] float: their sums.
+ *
+ * Barriers: all keys of few entries are done; and for each TEAMS runs: their rows are added, their
+ * sums are written, their sums are read.
  */
 
 enum {
     TEAM = DQK / 8,
     COLUMNS = 8, /* of a thread: 16 bytes */
     ROWS = 4,    /* of a step */
-    AHEAD = 2    /* steps: divides STAGES */
+    AHEAD = 2    /* steps; divides STAGES */
 };
 
 DEVICE int own_team(void) {
@@ -43,13 +44,13 @@ DEVICE int own_column(void) {
     return (int)threadIdx.x % TEAM * COLUMNS;
 }
 
-/* A partial row among a key's: of an entry, and which of the entry's rows. */
+/* The position of a partial row in a key's list: an entry, and a row of it. */
 struct place {
     int entry;
     int row;
 };
 
-/* The next ROWS partial rows before entry `end`: how many there are. */
+/* Finds the next ROWS partial rows before entry `end`; returns how many there are. */
 DEVICE int find_rows(const struct sparse_attn_bwd_sum_params *params, struct place *place, int end,
                      u32 *rows) {
     const int entry_rows = params->key_rows;
@@ -78,7 +79,7 @@ DEVICE int find_rows(const struct sparse_attn_bwd_sum_params *params, struct pla
     return count;
 }
 
-/* Where this thread's columns of partial row 0 begin, and its part of the ring. */
+/* This thread's columns of partial row 0, and of the ring. */
 struct columns {
     const char *from;
     u32 ring; /* offset */
@@ -90,12 +91,12 @@ DEVICE struct columns find_columns(const struct sparse_attn_bwd_sum_params *para
     return columns;
 }
 
-/* Of a row of a stage. */
+/* The offset of a row in a stage. */
 DEVICE u32 ring_offset(const struct columns *columns, u32 stage, int row) {
     return columns->ring + (stage * ROWS + (u32)row) * (THREADS * 16);
 }
 
-/* Starts the copies of this thread's columns; zeros where there is no row. */
+/* Starts the copies of this thread's columns; missing rows become zeros. */
 DEVICE void copy_rows(const struct columns *columns, const u32 *rows, int count, u32 stage) {
     const u32 to = shared_address(ring_offset(columns, stage, 0));
 #pragma unroll
@@ -106,7 +107,7 @@ DEVICE void copy_rows(const struct columns *columns, const u32 *rows, int count,
     cp_async_commit();
 }
 
-/* A pair of bf16, the lower half first. */
+/* Adds a pair of bf16, the lower half first. */
 DEVICE void add_pair(float *sums, u32 pair) {
     sums[0] += __int_as_float((int)(pair << 16));
     sums[1] += __int_as_float((int)(pair & 0xffff0000u));
@@ -123,8 +124,8 @@ DEVICE void add_rows(float *sums, const struct columns *columns, u32 stage) {
     }
 }
 
-/* Adds the partial rows of the entries [begin, end), this thread's columns. The rows' numbers are
- * read a step before the rows. */
+/* Adds the partial rows of entries [begin, end), this thread's columns. The rows' numbers are
+ * loaded one step before the rows. */
 DEVICE void sum_entries(const struct sparse_attn_bwd_sum_params *params, float *sums, int begin,
                         int end) {
     const struct columns columns = find_columns(params);
@@ -145,7 +146,7 @@ DEVICE void sum_entries(const struct sparse_attn_bwd_sum_params *params, float *
     }
 }
 
-/* This thread's columns of a key's sum to its row. */
+/* Adds this thread's columns of a key's sum to its row. */
 DEVICE void add_to_row(const struct sparse_attn_bwd_sum_params *params, int key,
                        const float *sums) {
     float *const to = params->sums + (i64)key * DQK + own_column();
@@ -164,87 +165,87 @@ DEVICE void add_to_row(const struct sparse_attn_bwd_sum_params *params, int key,
 
 /* ---- keys of few entries --------------------------------------------------------------------- */
 
-/* What a step's rows are of: a key that has more of them, or its last ones, or nothing. */
+/* Instead of a key: the step's rows are not its last ones, or there are no keys left. */
 enum { MORE_OF_KEY = -1, NO_MORE_KEYS = -2 };
 
-/* The numbers of a step's rows. */
+/* A step's rows. */
 struct step {
     u32 rows[ROWS];
     int count;
-    int key; /* whose last rows they are; or of the enum above */
+    int key; /* the key that the step completes, or one of the above */
 };
 
-/* How far a team's rows are known. Where the next key's entries are is read a key ahead. */
-struct front {
+/* A team's read position in the lists. The next key's entries are located one key ahead. */
+struct cursor {
     struct place place;
-    int end;                  /* of the key's entries */
-    int key, next;            /* numbers of the key and of the next one */
+    int end;                  /* of the current key's entries */
+    int key, next;            /* current and next key */
     int next_begin, next_end; /* its entries */
-    bool left;                /* a key was one for the whole block */
+    bool left;                /* a long key was skipped */
 };
 
-/* Whether a key of so many entries is one for the whole block. */
+/* Long keys are left to the whole CTA. */
 DEVICE bool is_long(int entries) {
     return entries > MOST_ALONE;
 }
 
-/* On to the next key, whatever it has. */
-DEVICE void move_on(const struct sparse_attn_bwd_sum_params *params, struct front *front) {
+/* Advances to the next key; a long one has no entries here. */
+DEVICE void move_on(const struct sparse_attn_bwd_sum_params *params, struct cursor *cursor) {
     const int stride = TEAMS * (int)gridDim.x;
-    front->key = front->next;
-    front->place.entry = front->next_begin;
-    front->end = front->next_end;
-    if (is_long(front->end - front->place.entry)) {
-        front->left = true;
-        front->end = front->place.entry;
+    cursor->key = cursor->next;
+    cursor->place.entry = cursor->next_begin;
+    cursor->end = cursor->next_end;
+    if (is_long(cursor->end - cursor->place.entry)) {
+        cursor->left = true;
+        cursor->end = cursor->place.entry;
     }
-    front->next = front->next < params->key_count - stride ? front->next + stride : NO_MORE_KEYS;
-    if (front->next >= 0) {
-        front->next_begin = params->starts[front->next];
-        front->next_end = params->starts[front->next + 1];
+    cursor->next = cursor->next < params->key_count - stride ? cursor->next + stride : NO_MORE_KEYS;
+    if (cursor->next >= 0) {
+        cursor->next_begin = params->starts[cursor->next];
+        cursor->next_end = params->starts[cursor->next + 1];
     }
 }
 
-DEVICE struct front open_front(const struct sparse_attn_bwd_sum_params *params) {
+DEVICE struct cursor open_cursor(const struct sparse_attn_bwd_sum_params *params) {
     const int first = (int)blockIdx.x + own_team() * (int)gridDim.x;
-    struct front front = {{0, 0}, 0, NO_MORE_KEYS, NO_MORE_KEYS, 0, 0, false};
+    struct cursor cursor = {{0, 0}, 0, NO_MORE_KEYS, NO_MORE_KEYS, 0, 0, false};
     if (first < params->key_count) {
-        front.next = first;
-        front.next_begin = params->starts[first];
-        front.next_end = params->starts[first + 1];
-        move_on(params, &front);
+        cursor.next = first;
+        cursor.next_begin = params->starts[first];
+        cursor.next_end = params->starts[first + 1];
+        move_on(params, &cursor);
     }
-    return front;
+    return cursor;
 }
 
-/* The team's next step. */
-DEVICE void take_step(const struct sparse_attn_bwd_sum_params *params, struct front *front,
+/* Takes the team's next step. */
+DEVICE void take_step(const struct sparse_attn_bwd_sum_params *params, struct cursor *cursor,
                       struct step *step) {
-    while (front->place.entry == front->end && front->key >= 0) {
-        move_on(params, front);
+    while (cursor->place.entry == cursor->end && cursor->key >= 0) {
+        move_on(params, cursor);
     }
-    step->count = front->key >= 0 ? find_rows(params, &front->place, front->end, step->rows) : 0;
-    step->key = front->key >= 0 && front->place.entry < front->end ? MORE_OF_KEY : front->key;
+    step->count = cursor->key >= 0 ? find_rows(params, &cursor->place, cursor->end, step->rows) : 0;
+    step->key = cursor->key >= 0 && cursor->place.entry < cursor->end ? MORE_OF_KEY : cursor->key;
 }
 
-/* All keys of few entries that are the team's, this thread's columns. Rows' numbers are known
- * AHEAD steps before their copies begin, and these STAGES - 1 steps before the rows are added, over
- * the ends of keys. Whether a key was left for the whole block. */
+/* Adds all short keys of the team, this thread's columns. Rows' numbers are loaded AHEAD steps
+ * before their copies, which start STAGES - 1 steps before the additions, across keys. Returns
+ * whether a long key was skipped. */
 DEVICE bool sum_keys(const struct sparse_attn_bwd_sum_params *params) {
     const struct columns columns = find_columns(params);
-    struct front front = open_front(params);
+    struct cursor cursor = open_cursor(params);
     struct step steps[AHEAD];
     int keys[STAGES];
     float sums[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (int i = 0; i < AHEAD; ++i) {
-        take_step(params, &front, &steps[i]);
+        take_step(params, &cursor, &steps[i]);
     }
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
         copy_rows(&columns, steps[stage % AHEAD].rows, steps[stage % AHEAD].count, (u32)stage);
         keys[stage] = steps[stage % AHEAD].key;
-        take_step(params, &front, &steps[stage % AHEAD]);
+        take_step(params, &cursor, &steps[stage % AHEAD]);
     }
     for (;;) {
 #pragma unroll
@@ -252,12 +253,12 @@ DEVICE bool sum_keys(const struct sparse_attn_bwd_sum_params *params) {
             const int refilled = (stage + STAGES - 1) % STAGES;
             struct step *const next = &steps[refilled % AHEAD];
             if (keys[stage] == NO_MORE_KEYS) {
-                return front.left;
+                return cursor.left;
             }
             cp_async_wait_2(); /* STAGES - 2 */
             copy_rows(&columns, next->rows, next->count, (u32)refilled);
             keys[refilled] = next->key;
-            take_step(params, &front, next);
+            take_step(params, &cursor, next);
             add_rows(sums, &columns, (u32)stage);
             if (keys[stage] >= 0) {
                 add_to_row(params, keys[stage], sums);
@@ -272,7 +273,7 @@ DEVICE bool sum_keys(const struct sparse_attn_bwd_sum_params *params) {
 
 /* ---- keys of many entries -------------------------------------------------------------------- */
 
-/* A key by the whole block; nothing of one with few entries. */
+/* Adds a long key by the whole CTA; does nothing for a short one. */
 DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, int key) {
     float *const runs = (float *)(arena + RING_OFFSET);
     const int first = params->starts[key], end = params->starts[key + 1];

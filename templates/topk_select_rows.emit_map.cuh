@@ -87,7 +87,7 @@ DEVICE void select_equal(const struct window *window, u32 key, int wanted, bool 
     for (int first = 0; first < window->blocks && taken < wanted; first += WARPS) {
         const int block = first + warp_number(), number = block * 32 + lane_number();
         u32 word = transpose_masks(equal_elements(window, block, key)), chosen = 0;
-        const int own = __popc(word), inclusive = warp_inclusive_scan(own);
+        const int own = __popc(word), inclusive = warp_inclusive_scan(own, lane_number());
         if (lane_number() == 31) {
             sums[warp_number()] = (u32)inclusive;
         }

@@ -13,7 +13,7 @@
  * do not fit. */
 DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     const int count = __popc(mask);
-    const int inclusive = warp_inclusive_scan(count);
+    const int inclusive = warp_inclusive_scan(count, lane_number());
     const u32 element = (u32)(block * BLOCK + lane_number() * VECTOR);
     const int total = __shfl_sync((u32)ALL_LANES, inclusive, 31);
     u32 at = 0;

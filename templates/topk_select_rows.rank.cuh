@@ -1,3 +1,4 @@
+//@use common/warp_scan.cuh
 //@use ptx/atomic.cuh
 //@use ptx/redux.cuh
 //@use ptx/shared.cuh
@@ -53,22 +54,11 @@ DEVICE int warp_number(void) {
     return (int)thread_number() / 32;
 }
 
-/* Inclusive scan over the warp. */
-DEVICE int warp_inclusive_scan(int value) {
-    const int lane = lane_number();
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const int before = __shfl_up_sync((u32)ALL_LANES, value, step);
-        value += lane >= step ? before : 0;
-    }
-    return value;
-}
-
 /* Exclusive scan over the block. Contains one barrier; the WARP_SUM slots may be written again only
  * after another one. */
 DEVICE int block_exclusive_scan(int value) {
     u32 *const sums = warp_numbers(WARP_SUM);
-    const int inclusive = warp_inclusive_scan(value);
+    const int inclusive = warp_inclusive_scan(value, lane_number());
     if (lane_number() == 31) {
         sums[warp_number()] = (u32)inclusive;
     }

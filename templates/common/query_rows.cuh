@@ -12,7 +12,7 @@ enum {
 };
 
 /* Byte offset of a chunk. The exchange puts four chunks of adjacent rows into different banks. */
-DEVICE u32 query_place(int row, int chunk) {
+DEVICE u32 query_chunk(int row, int chunk) {
     const int exchanged = ROW_CHUNKS > 4 ? chunk ^ (row % 2 * 4) : chunk;
     return (u32)(row * ROW_BYTES + exchanged * CHUNK_BYTES);
 }

@@ -5,25 +5,26 @@
 //@use ptx/warp.cuh
 //@use common/work.params.h
 /*
- * The items of a grid: a query and one of its HEAD_BLOCKS blocks of heads. A block takes item
- * blockIdx.x and every gridDim.x-th after it; each of its warpgroups follows them by itself. With a
- * query list, an entry outside of the queries is no item.
+ * A grid's items: one of a query's HEAD_BLOCKS blocks of heads each. A CTA takes items blockIdx.x,
+ * blockIdx.x + gridDim.x, ...; each of its warpgroups iterates over them independently. With a
+ * query list, entries outside the queries are skipped.
  *
- * RANGE_OFFSET: struct work_range, which part of the list is taken, written before the block's
- * first barrier. The list is read past L1 (common/queries.cuh).
+ * RANGE_OFFSET: struct work_range, the part of the list, written before the block's first barrier.
+ * Loads from the list bypass L1 (common/queries.cuh).
  */
 
 struct work_range {
-    int first; /* entry of the list */
+    int first; /* list entry */
     int items;
 };
 
 struct work {
     int item;
-    int query;      /* batch * tokens + token, or -1: no work is left */
+    int query;      /* batch * tokens + token, or -1: no item is left */
     int head_block; /* of the query */
-    int turn;       /* the block's items before it */
-    int listed;     /* by lane: what the list has for TURNS_AHEAD turns, this one among them */
+    int turn;       /* the CTA's iterations before it */
+    int listed;     /* lane i: the list's entry for iteration i of TURNS_AHEAD, this one among
+                       them */
 };
 
 DEVICE struct work_range *work_range(void) {
@@ -55,13 +56,14 @@ DEVICE void end_grid(const struct work_params *params) {
     }
 }
 
-/* Which entry of the list an item is. */
+/* An item's list entry. */
 DEVICE int work_entry(u32 item) {
     return work_range()->first + (int)(item / HEAD_BLOCKS);
 }
 
-/* By lane, what the list has for TURNS_AHEAD turns from `item` on: a warp waits for the list that
- * seldom. (Where registers are too short for it, TURNS_AHEAD is 1 and nothing is kept.) */
+/* Lane i loads the list's entry for iteration i of TURNS_AHEAD, starting with `item`, so that a
+ * warp rarely waits for the list. (Where registers are short, TURNS_AHEAD is 1 and nothing is
+ * kept.) */
 DEVICE int list_turns(const struct work_params *params, u32 item) {
     const u32 lane = threadIdx.x % 32, lane_item = item + lane * gridDim.x;
     return lane_item < (u32)work_range()->items
@@ -69,8 +71,8 @@ DEVICE int list_turns(const struct work_params *params, u32 item) {
                : -1;
 }
 
-/* The first item from number `turn` of the block's on, if any; by whole warps. Numbers are
- * unsigned: the step past the last may pass 2^31. */
+/* The first item from iteration `turn` on, if any; by whole warps. Item numbers are unsigned: the
+ * one past the last may exceed 2^31. */
 DEVICE struct work find_work(const struct work_params *params, int turn, int listed) {
     const u32 items = (u32)work_range()->items;
     u32 item = blockIdx.x + (u32)turn * gridDim.x;
@@ -113,12 +115,12 @@ DEVICE int work_token(const struct work_params *params, const struct work *work)
     return work->query - work_batch(params, work) * params->tokens;
 }
 
-/* Where an item's index row begins. */
+/* An item's index row. */
 DEVICE const int *work_row(const struct work_params *params, const struct work *work) {
     return index_row(params, work->query);
 }
 
-/* How many of its slots are to be looked at. */
+/* How many of its slots to scan. */
 DEVICE int work_slots(const struct work_params *params, const struct work *work) {
     return index_slots(params, work_entry((u32)work->item), work->query);
 }

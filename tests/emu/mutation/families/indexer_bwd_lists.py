@@ -2,7 +2,7 @@
 
 from configurations import Check, Program
 
-FILES = ("templates/indexer_bwd_lists",)
+FILES = ("templates/indexer_bwd_lists", "templates/common/warp_scan.cuh")
 
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("indexer-lists",)

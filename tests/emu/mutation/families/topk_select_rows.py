@@ -4,8 +4,8 @@ from configurations import Check
 
 # Not .guess.cuh: whatever is guessed there, exact counts prove it or it is guessed again, so that its
 # mutants cost time alone.
-FILES = tuple("templates/topk_select_rows." + part
-              for part in ("cu", "emit", "list", "parts", "rank", "window"))
+FILES = ("templates/common/warp_scan.cuh",
+         *("templates/topk_select_rows." + part for part in ("cu", "emit", "list", "parts", "rank", "window")))
 
 SAMPLE = 60  # one mutant that nothing catches takes all of a minute
 
