@@ -178,7 +178,7 @@ static void prepare_bwd(struct bench *bench) {
                              : smelt__indexer_bwd_key(spec, &args, piece->unit, &row),
                          0);
         own[0] = fmax(norm_of_numbers(grads, spec->dim), row.spread);
-        own[1] = row.doubtful + lost_by_adding(bench, piece);
+        own[1] = row.doubtful;
         if (piece->count == 1)
             own[0] = terms;
     }

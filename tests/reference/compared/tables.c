@@ -21,28 +21,29 @@ void size_is_1(const struct bench *bench, const struct piece *piece, double *siz
         sizes[i] = 1;
 }
 
-void size_of_grads(const struct bench *bench, const struct piece *piece, double *sizes) {
-    const double *own = bench->own + 2 * (piece - bench->pieces);
-    *sizes = fmax(own[0], 1e-30) + own[1] / 8e-3;
-}
-
-void size_of_all_grads(const struct bench *bench, const struct piece *piece, double *sizes) {
-    const double *own = bench->own + 2 * (piece - bench->pieces);
-    *sizes = hypot(fmax(own[0], 1e-30), own[1] / 4e-3);
-}
-
-int is_nothing(const struct bench *bench, const struct piece *piece, int64_t element) {
-    const double *own = bench->own + 2 * (piece - bench->pieces);
-    (void)element;
-    return own[0] == 0 && own[1] - lost_by_adding(bench, piece) <= 0;
-}
-
-double lost_by_adding(const struct bench *bench, const struct piece *piece) {
+/* What an fp32 addition to a start value loses of it: 0 of an output that is not added to. */
+static double lost_by_adding(const struct bench *bench, const struct piece *piece) {
     const float *before = smelt__problem_data(&bench->problem, piece->tensor);
     double squares = 0;
     for (int64_t i = 0; before && i < piece->count; i++)
         squares += (double)before[piece->first + i] * (double)before[piece->first + i];
     return 0x1p-24 * sqrt(squares);
+}
+
+void size_of_grads(const struct bench *bench, const struct piece *piece, double *sizes) {
+    const double *own = bench->own + 2 * (piece - bench->pieces);
+    *sizes = fmax(own[0], 1e-30) + (own[1] + lost_by_adding(bench, piece)) / 8e-3;
+}
+
+void size_of_all_grads(const struct bench *bench, const struct piece *piece, double *sizes) {
+    const double *own = bench->own + 2 * (piece - bench->pieces);
+    *sizes = hypot(fmax(own[0], 1e-30), (own[1] + lost_by_adding(bench, piece)) / 4e-3);
+}
+
+int is_nothing(const struct bench *bench, const struct piece *piece, int64_t element) {
+    const double *own = bench->own + 2 * (piece - bench->pieces);
+    (void)element;
+    return own[0] == 0 && own[1] == 0;
 }
 
 const struct compared_rule *rule_of(const struct compared_pass *about, const char *name) {

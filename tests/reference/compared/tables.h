@@ -11,13 +11,11 @@ double norm_of(const struct bench *bench, const struct piece *piece);
 void size_is_1(const struct bench *bench, const struct piece *piece, double *sizes);
 
 /* Gradients whose bench->own has two numbers a piece: its size apart from rounding, and what may be
- * lost of it besides; both are 0 where nothing has a part in it. */
+ * lost of it besides, but for what an addition in fp32 loses of the value before; both are 0 where
+ * nothing has a part in it. */
 void size_of_grads(const struct bench *bench, const struct piece *piece, double *sizes);
 void size_of_all_grads(const struct bench *bench, const struct piece *piece, double *sizes);
 int is_nothing(const struct bench *bench, const struct piece *piece, int64_t element);
-
-/* What an fp32 addition to a start value loses of it: 0 of an output that is not added to. */
-double lost_by_adding(const struct bench *bench, const struct piece *piece);
 
 /* A pass's rule of that name; NULL: none. */
 const struct compared_rule *rule_of(const struct compared_pass *about, const char *name);
