@@ -2,20 +2,24 @@
 # Tests the Python package as a user has it: PyTorch from the package index into build/torch-venv (once),
 # a wheel built from this tree and installed there, then python/tests on CPU tensors through the emulator,
 # or with SMELT_TORCH_DEVICE=cuda on the GPU. Further arguments are pytest's. Ends with a line of counts.
+#
+#   scripts/test-torch.sh --install    PyTorch alone, ahead of time
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=$PWD/build/torch-venv python=$PWD/build/torch-venv/bin/python
 counts=build/test-torch-counts.txt
 rm -f "$counts" build/test-torch.xml
 
-packages=('torch>=2.4' numpy pytest matplotlib 'meson-python>=0.18' 'meson>=1.3' ninja)
+packages=('torch>=2.4' numpy pytest pytest-xdist matplotlib 'meson-python>=0.18' 'meson>=1.3' ninja)
 if [ "$(cat "$venv/complete" 2>/dev/null)" != "${packages[*]}" ]; then
     [ -f "$venv/complete" ] || rm -rf "$venv"
     echo "smelt: PyTorch goes into build/torch-venv: about 5 GB, once"
     python3 -m venv "$venv"
-    "$python" -m pip install --quiet --disable-pip-version-check --no-input "${packages[@]}"
+    # Of its thousands of files the tests import a few: these are compiled to bytecode then.
+    "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile "${packages[@]}"
     echo "${packages[*]}" >"$venv/complete"
 fi
+[ "${1:-}" != --install ] || exit 0
 
 # Without isolation: what the build needs is in the venv.
 PATH=$venv/bin:$PATH "$python" -m pip wheel --quiet --disable-pip-version-check --no-build-isolation \
@@ -25,7 +29,10 @@ mv build/wheel.new build/wheel
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \
     build/wheel/smelt-*.whl
 
+at_once=0 # one process on a GPU
 if [ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ]; then
+    at_once=$(nproc)
+    [ "$at_once" -le 4 ] || at_once=4
     package=$("$python" -c 'import importlib.util as u; print(u.find_spec("smelt").submodule_search_locations[0])')
     export SMELT_CUDA=$package/libsmelt_emu.so SMELT_NVRTC=$package/libsmelt_emu.so
     # Its kernels are host code: no cache of the user's shall hold them.
@@ -35,7 +42,7 @@ fi
 export OMP_NUM_THREADS=1 TORCHINDUCTOR_CACHE_DIR=$PWD/build/torch-inductor
 unset PYTHONPATH
 status=0
-"$python" -m pytest -q -p no:cacheprovider --durations=5 --junitxml=build/test-torch.xml python/tests "$@" ||
+"$python" -m pytest -q -p no:cacheprovider -n "$at_once" --dist worksteal --durations=5 --junitxml=build/test-torch.xml python/tests "$@" ||
     status=$?
 "$python" - >"$counts" <<'END' || status=1
 import xml.etree.ElementTree as tree

@@ -7,8 +7,8 @@
  *
  * What the whole is, turns.h says, and of which kernels cells.h and each operator's file;
  * a part is every N-th cell of it, from number I on, for machines that share it. A sample holds
- * every preset at its largest and smallest head count on sm_80 and sm_90a, and fills up with a
- * fixed random choice, of each family as many. Nothing is read from the disk cache nor written to
+ * every preset with 64 and 128 heads on sm_90a, and fills up with a fixed random choice, of each
+ * family as many. Nothing is read from the disk cache nor written to
  * it. Exit status: 0, 1 when a cell failed, 2 for a usage error, 77 (meson: skipped) without NVRTC.
  */
 #include <stdint.h>
@@ -89,13 +89,11 @@ static int find_supported(unsigned *supported) {
     return 0;
 }
 
-/* A preset's kernel on the two architectures most are run on belongs to every sample. */
+/* A preset's kernel with many heads, on the architecture most are run on, belongs to every sample. */
 static int always_sampled(const struct kernel_list *kernels, size_t kernel, const char *arch) {
-    int common = strcmp(arch, "sm_80") == 0 || strcmp(arch, "sm_90a") == 0;
-    int edge = strstr(kernels->specs[kernel], "heads=8,") != NULL ||
-               strstr(kernels->specs[kernel], "heads=64,") != NULL ||
-               strstr(kernels->specs[kernel], "heads=128,") != NULL;
-    return kernels->preset[kernel] && common && edge;
+    const int many = strstr(kernels->specs[kernel], "heads=64,") != NULL ||
+                     strstr(kernels->specs[kernel], "heads=128,") != NULL;
+    return kernels->preset[kernel] && many && strcmp(arch, "sm_90a") == 0;
 }
 
 static int compare_order(const void *left, const void *right) {
