@@ -29,8 +29,9 @@
 #include "ops/topk_select_tensors.h"
 #include "smelt/smelt.h"
 
+static int calls = 3000; /* of each operator on each device, once one was launched, */
+
 enum {
-    CALLS = 3000,         /* of each operator on each device, once one was launched, */
     MOST_CALLS = 1000000, /* which it is by then */
     WORKSPACE = 64 << 20, /* bytes */
     MOST_WORDS = 128,
@@ -374,7 +375,7 @@ static void call_all(struct random *random, int major) {
         if (status == SMELT_ERROR_UNSUPPORTED && major == 8) /* fp8 comes with 8.9 */
             continue;
         assert_int_equal(status, SMELT_OK);
-        for (int k = 0, since = 0; k < MOST_CALLS && since<CALLS; k++, since += launched> 0) {
+        for (int k = 0, since = 0; k < MOST_CALLS && since<calls; k++, since += launched> 0) {
             draw_arguments(random, subject, launched && k % 4 ? &good : NULL, &args);
             if (takes_long(subject, &args))
                 continue;
@@ -393,8 +394,8 @@ static void call_all(struct random *random, int major) {
             }
         }
         subject->destroy(&made);
-        printf("sm_%d0, %s: %d of %d launched\n", major, subject->spec, launched, CALLS);
-        assert_in_range(launched, 1, CALLS - 1); /* and some are refused */
+        printf("sm_%d0, %s: %d of %d launched\n", major, subject->spec, launched, calls);
+        assert_in_range(launched, 1, calls - 1); /* and some are refused */
     }
     smelt_context_destroy(&context);
 }
@@ -425,7 +426,10 @@ static int end(void **unused) {
     return 0;
 }
 
-int main(void) {
+/* fault_arguments [CALLS] */
+int main(int argc, char **argv) {
+    if (argc > 1)
+        calls = atoi(argv[1]);
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_arguments)};
     return cmocka_run_group_tests_name("arguments on fakes", tests, begin, end);
 }
