@@ -5,22 +5,21 @@
 //@use ptx/mbarrier.cuh
 //@use ptx/memory.cuh
 //@use ptx/thread.cuh
-//@use sparse_attn_bwd.sm90_blocks.cuh
+//@use sparse_attn_bwd.sm90_shared.cuh
 /*
- * Pairs, of sparse_attn_bwd.sm90.cu: the two thread blocks of a cluster go through the same keys
- * with rows of their own, and add up what both have for dKV before it leaves for global memory,
- * which halves the additions there. Each is given half of the columns of every tile, the first half
- * or the second, as its rank says: of the other half it sends its sums, as bf16, to the other's
- * shared memory. Where there is no other room they land in P's tile: once P is in the sums'
- * registers nobody needs it there until the next block's is stored, which waits for the last
- * landing.
+ * Pairs, of sparse_attn_bwd.sm90.cu. The two CTAs of a cluster process the same keys with rows of
+ * their own, and dKV of both is summed before it leaves for global memory, which halves the
+ * additions there. Each CTA adds one half of every tile's columns, by its rank in the cluster; it
+ * sends its sums of the other half, as bf16, to a receive buffer in the other CTA's shared memory.
+ * If there is no other room, that buffer is P's tile: it is free from when the sums have P in
+ * registers until the next block's P is stored, which waits for the last transfer.
  *
- * There are LANDINGS places, taken in turn. A warpgroup's fragment of a chunk is sent and taken by
- * the same threads on both sides, 16 bytes each at a time, side by side.
+ * RECEIVE_BUFFERS buffers are used in turn. The same threads send and receive a chunk's fragment,
+ * 16 contiguous bytes each at a time.
  */
 
-/* Of the kernel: told here and not by the launch alone, the compiler knows that there is a cluster,
- * and puts no __syncthreads beside each of its barriers for a launch without. */
+/* The cluster's size must be known at compile time: otherwise the compiler adds a __syncthreads to
+ * each cluster barrier for launches without a cluster. */
 //@if PAIR
 #define CLUSTERED __cluster_dims__(2, 1, 1)
 //@else
@@ -28,78 +27,83 @@
 //@end
 
 enum {
-    LANDING_PART = WARPGROUP * 16, /* bytes: 8 values of each thread */
-    LANDING_PARTS = 2,             /* of a chunk of 32 columns */
-    LANDING_BYTES = LANDING_PART * LANDING_PARTS
+    TRANSFER_BYTES = WARPGROUP * 16, /* 8 values of each thread */
+    TRANSFERS = 2,                   /* per chunk of 32 columns */
+    RECEIVE_BYTES = TRANSFER_BYTES * TRANSFERS
 };
 
-/* The cluster's other thread block. */
+/* The cluster's other CTA. */
 DEVICE u32 other_rank(void) {
     return cluster_rank() ^ 1u;
 }
 
-/* A tile's landing is number tile % LANDINGS. Its phase's parity, in a block of these flags. */
-DEVICE int landing_parity(int tile, int flags) {
-    const int landing = tile % LANDINGS, uses = (TILES - landing + LANDINGS - 1) / LANDINGS;
+/* The parity of a tile's phase of its receive buffer, tile % RECEIVE_BUFFERS, in a block with these
+ * flags. */
+DEVICE int receive_parity(int tile, int flags) {
+    const int buffer = tile % RECEIVE_BUFFERS,
+              uses = (TILES - buffer + RECEIVE_BUFFERS - 1) / RECEIVE_BUFFERS;
     const int odd = uses % 2 == 1 && (flags & BLOCK_UNIT) ? 1 : 0;
-    return (tile / LANDINGS + odd) % 2;
+    return (tile / RECEIVE_BUFFERS + odd) % 2;
 }
 
-/* Where this thread's 16 bytes of a part of a landing stand. */
-DEVICE u32 landing_place(int tile, int part) {
-    const int landing = tile % LANDINGS;
-    return shared_address((u32)(LANDING_OFFSET + landing * LANDING_BYTES + part * LANDING_PART)) +
+/* The address of this thread's 16 bytes of a transfer. */
+DEVICE u32 receive_address(int tile, int transfer) {
+    const int buffer = tile % RECEIVE_BUFFERS;
+    return shared_address(
+               (u32)(RECEIVE_OFFSET + buffer * RECEIVE_BYTES + transfer * TRANSFER_BYTES)) +
            thread_number() % WARPGROUP * 16;
 }
 
 /*
- * Tells the other block that a tile's landing is free; by every warp of the sums. `read`: some bits
- * of what each load from there gave. The arrival's address is made to depend on them (a block's
- * flags are no negative number, which the compiler does not know): else it leaves before the loads
- * have read, which wait behind the additions to global memory, and the next sums land too early.
+ * Tells the other CTA that a tile's receive buffer is free. Every warp of the sums calls it.
+ * `read`: some bits of each value loaded from the buffer. The arrival's address depends on them
+ * (flags are never negative, which the compiler does not know): otherwise the arrival overtakes the
+ * loads, which queue behind the additions to global memory, and the next transfer overwrites the
+ * buffer too early.
  */
-DEVICE void free_landing(int tile, u32 read, int flags) {
-    const u32 barrier = barrier_at(LANDING_FREE + tile % LANDINGS) + (read & (u32)flags >> 31);
+DEVICE void free_receive_buffer(int tile, u32 read, int flags) {
+    const u32 barrier =
+        barrier_at(RECEIVE_FREE + tile % RECEIVE_BUFFERS) + (read & (u32)flags >> 31);
     __syncwarp((u32)ALL_LANES);
     if (RACECHECK || threadIdx.x % 32 == 0) {
         mbarrier_give_back_remote(cluster_address(barrier, other_rank()));
     }
 }
 
-/* Sends a chunk's sums, 16 values of each thread, to the other block. */
+/* Sends a chunk's sums, 16 values of each thread, to the other CTA. */
 DEVICE void send_chunk(const float *sums, int tile, int flags) {
-    const int landing = tile % LANDINGS;
-    const u32 landed = cluster_address(barrier_at(LANDED + landing), other_rank());
-    mbarrier_wait_given_back(barrier_at(LANDING_FREE + landing),
-                             landing_parity(tile, flags) ^ (LANDS_IN_P ? 0 : 1));
+    const int buffer = tile % RECEIVE_BUFFERS;
+    const u32 received = cluster_address(barrier_at(RECEIVED + buffer), other_rank());
+    mbarrier_wait_given_back(barrier_at(RECEIVE_FREE + buffer),
+                             receive_parity(tile, flags) ^ (RECEIVES_IN_P ? 0 : 1));
 #pragma unroll
-    for (int part = 0; part < LANDING_PARTS; ++part) {
+    for (int transfer = 0; transfer < TRANSFERS; ++transfer) {
         u32 words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            words[i] = pack_bf16x2(sums[8 * part + 2 * i], sums[8 * part + 2 * i + 1]);
+            words[i] = pack_bf16x2(sums[8 * transfer + 2 * i], sums[8 * transfer + 2 * i + 1]);
         }
-        const u32 to = cluster_address(landing_place(tile, part), other_rank());
-        cluster_store_async_16(to, words, landed);
+        const u32 to = cluster_address(receive_address(tile, transfer), other_rank());
+        cluster_store_async_16(to, words, received);
     }
 }
 
-/* Adds what the other block sent to a chunk's sums; some bits of it, for free_landing. */
-DEVICE u32 take_chunk(float *sums, int tile, int flags) {
-    const u32 landed = barrier_at(LANDED + tile % LANDINGS);
+/* Adds the other CTA's sums to a chunk's. Returns some bits of them, for free_receive_buffer. */
+DEVICE u32 receive_chunk(float *sums, int tile, int flags) {
+    const u32 received = barrier_at(RECEIVED + tile % RECEIVE_BUFFERS);
     u32 read = 0;
     if (thread_number() % WARPGROUP == 0) {
-        mbarrier_arrive_expect(landed, LANDING_BYTES);
+        mbarrier_arrive_expect(received, RECEIVE_BYTES);
     }
-    mbarrier_wait(landed, landing_parity(tile, flags));
+    mbarrier_wait(received, receive_parity(tile, flags));
 #pragma unroll
-    for (int part = 0; part < LANDING_PARTS; ++part) {
+    for (int transfer = 0; transfer < TRANSFERS; ++transfer) {
         u32 pairs[4]; /* of bf16 */
-        load_shared_16(pairs, landing_place(tile, part));
+        load_shared_16(pairs, receive_address(tile, transfer));
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            sums[8 * part + 2 * i] += __int_as_float((int)(pairs[i] << 16));
-            sums[8 * part + 2 * i + 1] += __int_as_float((int)(pairs[i] & 0xffff0000u));
+            sums[8 * transfer + 2 * i] += __int_as_float((int)(pairs[i] << 16));
+            sums[8 * transfer + 2 * i + 1] += __int_as_float((int)(pairs[i] & 0xffff0000u));
         }
         read |= pairs[0];
     }

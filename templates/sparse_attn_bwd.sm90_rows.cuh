@@ -3,32 +3,31 @@
 //@use ptx/math.cuh
 //@use ptx/memory.cuh
 //@use sparse_attn_bwd.params.h
-//@use sparse_attn_bwd.sm90_blocks.cuh
+//@use sparse_attn_bwd.sm90_shared.cuh
 /*
- * Rows of dq, of sparse_attn_bwd.sm90.cu: how its columns are divided between two warpgroups, where
- * an item's rows are, and stores from fragments.
+ * Rows of dq, of sparse_attn_bwd.sm90.cu: how two warpgroups divide the columns, the rows' global
+ * addresses, and stores from accumulator fragments.
  */
 
 enum {
     WIDE_COLUMNS = 128,             /* of one wgmma of dQ */
-    WIDE_VALUES = WIDE_COLUMNS / 2, /* of a thread */
+    WIDE_VALUES = WIDE_COLUMNS / 2, /* per thread */
 
-    /* The scores have the first 128 columns, the gather three times 128, the last. Of a tile in
-     * between 56 columns are the scores', 8 the gather's. */
+    /* The scores have the first 128 columns, the gather the last 3 * 128. With DQK = 576 one tile
+     * is between them: its first 56 columns are the scores', its last 8 the gather's. */
     LAST_GROUPS = 3,
-    LAST_COLUMN = DQK - LAST_GROUPS * WIDE_COLUMNS, /* the gather's first of the 128s */
+    LAST_COLUMN = DQK - LAST_GROUPS * WIDE_COLUMNS, /* first of the gather's 3 * 128 */
     LAST_TILE = LAST_COLUMN / TILE_COLUMNS,
     DIVIDES_TILE = LAST_COLUMN > WIDE_COLUMNS,
     DIVIDED_TILE = 2,
     REST_COLUMNS = 56,
     REST_VALUES = REST_COLUMNS / 2,
 
-    /* 1: every row of an item with keys is there, heads are not padded. */
+    /* 1: all 64 rows of every item exist, since heads are not padded. */
     FULL_ITEMS = GROUP_QUERIES == 1 && HEADS % BLOCK_HEADS == 0
 };
 
-/* The first of this thread's two rows of an item, in its warpgroup's fragments; the other is 8
- * further. */
+/* The first of this thread's two rows in its warpgroup's fragments; the second is 8 further. */
 DEVICE int fragment_row(void) {
     const u32 thread = threadIdx.x % WARPGROUP;
     return (int)(thread / 32 * 16 + thread % 32 / 4);
@@ -39,7 +38,7 @@ DEVICE int row_head(int item, int row) {
     return first_head(item) + row % MEMBER_ROWS;
 }
 
-/* A row of an item in dq, or null when there is none. */
+/* An item's row in dq, or null for a padded row. */
 DEVICE char *dq_row(const struct sparse_attn_bwd_params *params, int item, int row) {
     const i64 group = item_group(item);
     const int query = params->members[group * GROUP_QUERIES + row / MEMBER_ROWS];
@@ -52,16 +51,15 @@ DEVICE char *dq_row(const struct sparse_attn_bwd_params *params, int item, int r
                 query % params->tokens * params->dq_token_stride + head * params->dq_head_stride);
 }
 
-/* The first of this thread's two rows of a slice. */
+/* A row of this CTA's slice of an item. */
 DEVICE char *slice_row(const struct sparse_attn_bwd_params *params, int item, int row) {
-    const int taker = (int)blockIdx.x / SIDES;
-    const int slice = (taker + item / SIDES) * SIDES + item % SIDES;
+    const int cta = (int)blockIdx.x / SIDES;
+    const int slice = (cta + item / SIDES) * SIDES + item % SIDES;
     return (char *)params->slices + ((i64)slice * BLOCK_HEADS + row) * (DQK * 2);
 }
 
-/* This thread's two, where the first of its 16 bytes of every 64 are; or null. */
-DEVICE void fragment_rows_of_dq(char **rows, const struct sparse_attn_bwd_params *params,
-                                int item) {
+/* This thread's two rows, at its first 16 bytes of every 64; null for padded rows. */
+DEVICE void find_dq_rows(char **rows, const struct sparse_attn_bwd_params *params, int item) {
     const int row = fragment_row();
     const bool sliced = !DETERMINISTIC && item < params->sliced;
     rows[0] = sliced ? slice_row(params, item, row) : dq_row(params, item, row);
@@ -70,8 +68,8 @@ DEVICE void fragment_rows_of_dq(char **rows, const struct sparse_attn_bwd_params
     } else if (MEMBER_ROWS == 8) {
         rows[1] = dq_row(params, item, row + 8);
     } else {
-        const bool there = FULL_ITEMS || (rows[0] && row_head(item, row) + 8 < HEADS);
-        rows[1] = there ? rows[0] + 16 * params->dq_head_stride : 0;
+        const bool exists = FULL_ITEMS || (rows[0] && row_head(item, row) + 8 < HEADS);
+        rows[1] = exists ? rows[0] + 16 * params->dq_head_stride : 0;
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -79,7 +77,7 @@ DEVICE void fragment_rows_of_dq(char **rows, const struct sparse_attn_bwd_params
     }
 }
 
-/* 32 columns of dQ, 16 values of a thread, as bf16: 16 bytes a thread and row. */
+/* Stores 32 columns of dQ as bf16, 16 values of each thread: 16 bytes per thread and row. */
 DEVICE void store_columns_32(char *const *rows, int column, const float *values) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -95,7 +93,7 @@ DEVICE void store_columns_32(char *const *rows, int column, const float *values)
     }
 }
 
-/* 8 columns, 4 values. */
+/* The same for 8 columns, 4 values. */
 DEVICE void store_columns_8(char *const *rows, int column, const float *values) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -106,7 +104,7 @@ DEVICE void store_columns_8(char *const *rows, int column, const float *values) 
     }
 }
 
-/* dq of the thread block's items without keys is zero; a warp takes an item. */
+/* Zeroes dq of the CTA's items without keys, one warp per item. */
 DEVICE void zero_empty_items(const struct sparse_attn_bwd_params *params) {
     const u32 zeros[4] = {0, 0, 0, 0};
     const int end = (params->first_group + params->groups) * HEAD_BLOCKS;

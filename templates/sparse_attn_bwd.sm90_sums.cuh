@@ -1,4 +1,3 @@
-//@use common/descriptor.cuh
 //@use common/fragment_tile.cuh
 //@use common/row_sums.cuh
 //@use common/warp_arrival.cuh
@@ -9,21 +8,21 @@
 //@use ptx/wgmma.cuh
 //@use ptx/wgmma_rs_tile.cuh n = 32, tb = 1
 //@use sparse_attn_bwd.params.h
-//@use sparse_attn_bwd.sm90_blocks.cuh
 //@use sparse_attn_bwd.sm90_exchange.cuh
-/* The sums' warpgroup of sparse_attn_bwd.sm90.cu: dKV of each key block, chunk by chunk, added to
- * the rows in global memory or stored; of pairs one half of its columns, the other one's sums added
- * (sparse_attn_bwd.sm90_exchange.cuh). */
+//@use sparse_attn_bwd.sm90_shared.cuh
+/* The sums' warpgroup of sparse_attn_bwd.sm90.cu: dKV of each key block in chunks of 32 columns,
+ * added to dkv in global memory or stored as partial rows. With pairs, half of the columns, plus
+ * the other CTA's sums (sparse_attn_bwd.sm90_exchange.cuh). */
 
 enum {
     SUM_BYTES = DETERMINISTIC ? 2 : 4, /* of a value of dKV in global memory */
     CHUNKS = DQK / SUM_COLUMNS,        /* of dKV */
     PART_CHUNKS = PART_TILES * TILE_COLUMNS / SUM_COLUMNS,
-    HELD_CHUNK = PAIR ? CHUNKS - 2 : CHUNKS - 1 /* a block's last, behind where its rows begin */
+    HELD_CHUNK =
+        PAIR ? CHUNKS - 2 : CHUNKS - 1 /* a block's last, relative to where its rows begin */
 };
 
-/* Issues a chunk of dKV = dS^T Q + P^T dO: of a tile's columns the half that begins `half` chunks
- * behind the first. */
+/* Issues one chunk of dKV = dS^T Q + P^T dO: the first or second half of a tile's columns. */
 DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int tile, u32 half) {
     const u64 query = columns_descriptor(QUERY_OFFSET);
     const u64 grad_out = columns_descriptor(GRAD_OUT_OFFSET);
@@ -36,16 +35,17 @@ DEVICE void issue_chunk(float *sums, const u32 *p, const u32 *ds, int tile, u32 
     wgmma_commit();
 }
 
-/* Where this thread's values of a chunk of a row stand; chunks are counted over all rows. */
+/* The global address of this thread's values of a chunk; chunks are counted over all rows. */
 DEVICE char *chunk_at(const struct sparse_attn_bwd_params *params, u32 chunk) {
-    /* Of pairs the thread's number anew: else too much is kept that follows from it. */
+    /* With pairs the thread's number is read anew: otherwise too many values derived from it stay
+     * in registers. */
     const u32 first = first_sum(PAIR ? thread_number() : threadIdx.x);
     char *const to = DETERMINISTIC ? (char *)params->partials : (char *)params->dkv;
     return to + first * SUM_BYTES + (u64)chunk * (SUM_COLUMNS * SUM_BYTES);
 }
 
-/* Adds what exchange_rows gave to the rows of global memory, or stores it. rows: where this
- * thread's four of all chunks begin, in chunks. */
+/* Adds the result of exchange_rows to rows in global memory, or stores it. `rows`: the chunk number
+ * at which each of this thread's four rows begins. */
 DEVICE void send_rows(const struct sparse_attn_bwd_params *params, const float *values,
                       const u32 *rows, int chunk, int half) {
 #pragma unroll
@@ -55,42 +55,42 @@ DEVICE void send_rows(const struct sparse_attn_bwd_params *params, const float *
     }
 }
 
-/* A block's number, but for a multiple of BLOCKS_AHEAD, by its flags: registers are short. */
-DEVICE u32 number_of(int flags) {
+/* A block's number modulo BLOCKS_AHEAD, from its flags: registers are short. */
+DEVICE u32 block_number(int flags) {
     return (u32)flags / BLOCK_UNIT;
 }
 
 /*
- * Where the block's dKV goes: this thread's rows of the launch's partial ones, or of dkv, from
- * their chunk `first_chunk` on. Behind a list's end, P and dS and so dKV are 0: partial rows there
- * are nobody's, and a zero may as well be added to the block's first key. (A branch at each
- * addition would cost more.)
+ * Finds the destination of the block's dKV: this thread's partial rows or rows of dkv, from chunk
+ * `first_chunk` of each. Past the list's end dKV is 0, because P and dS are: the partial rows there
+ * are not used, and zeros are added to the row of the block's first key, since a branch at each
+ * addition would cost more.
  */
-DEVICE void take_rows(u32 *rows, u32 block, u32 first_chunk) {
+DEVICE void find_rows(u32 *rows, u32 block, u32 first_chunk) {
     const u32 thread = thread_number() % WARPGROUP;
     const int first = (int)(thread / 32 * 16 + thread / 4 % 4);
-    const int *const numbers = block_numbers(block);
+    const int *const keys = block_keys(block);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const int key = numbers[first + 4 * i];
-        const int row = DETERMINISTIC ? block_word(block)->place + (first + 4 * i) * KEY_ROWS
-                        : key < 0     ? numbers[0]
+        const int key = keys[first + 4 * i];
+        const int row = DETERMINISTIC ? block_word(block)->partial_row + (first + 4 * i) * KEY_ROWS
+                        : key < 0     ? keys[0]
                                       : key;
         rows[i] = (u32)row * CHUNKS + first_chunk;
     }
 }
 
 /*
- * All chunks of a block, each sent while the next one is computed. Half of the last one is `held`,
- * to be sent when the next block's first is in the tensor cores; until then `rows` are the block's
- * before.
+ * Computes and sends all chunks of a block; each is sent while the next one is computed. Half of
+ * the last chunk is `held` and sent once the next block's first chunk is issued; until then `rows`
+ * are those of the previous block.
  */
 DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p, const u32 *ds,
                       float *held, u32 *rows, int flags) {
     float sums[2][SUM_VALUES], values[SENT_VALUES];
     issue_chunk(sums[0], p, ds, 0, 0);
     send_rows(params, held, rows, HELD_CHUNK, 1);
-    take_rows(rows, number_of(flags), 0);
+    find_rows(rows, block_number(flags), 0);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS - 1; ++chunk) {
         issue_chunk(sums[(chunk + 1) % 2], p, ds, (chunk + 1) / 2, (u32)(chunk + 1) % 2);
@@ -103,7 +103,7 @@ DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p,
             exchange_rows(values, sums[chunk % 2], half);
             send_rows(params, values, rows, chunk, half);
         }
-        __syncwarp((u32)ALL_LANES); /* ptxas would put them behind the next wait */
+        __syncwarp((u32)ALL_LANES); /* otherwise ptxas moves them behind the next wait */
     }
     wgmma_wait_0();
     if (flags & LAST_BLOCK) {
@@ -114,40 +114,44 @@ DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p,
     exchange_rows(held, sums[1], 1);
 }
 
-/* The steps of a pair's block, a chunk each: one for the other thread block of tile t, then the own
- * one of tile t + 1 - FIRST_SENT, to which what comes from there is added; in between it lands. */
-enum { PAIR_STEPS = CHUNKS, FIRST_SENT = LANDINGS / 2 + 1 /* chunks, before one is taken */ };
+/* With pairs a block takes PAIR_STEPS steps of one chunk each: a chunk of tile t for the other CTA,
+ * then this CTA's own chunk of tile t + 1 - FIRST_SENT, to which the other CTA's sums are added;
+ * they arrive in between. */
+enum {
+    PAIR_STEPS = CHUNKS,
+    FIRST_SENT = RECEIVE_BUFFERS / 2 + 1 /* chunks sent before one is received */
+};
 
 DEVICE bool is_own_step(int step) {
-    const int in_turn = step - FIRST_SENT, pairs = TILES - FIRST_SENT;
-    return in_turn >= 2 * pairs || (in_turn >= 0 && in_turn % 2 == 0);
+    const int position = step - FIRST_SENT, pairs = TILES - FIRST_SENT;
+    return position >= 2 * pairs || (position >= 0 && position % 2 == 0);
 }
 
 DEVICE int tile_of_step(int step) {
-    const int in_turn = step - FIRST_SENT, pairs = TILES - FIRST_SENT;
-    return in_turn < 0            ? step
-           : in_turn >= 2 * pairs ? in_turn - pairs
-           : in_turn % 2 == 0     ? in_turn / 2
-                                  : FIRST_SENT + in_turn / 2;
+    const int position = step - FIRST_SENT, pairs = TILES - FIRST_SENT;
+    return position < 0            ? step
+           : position >= 2 * pairs ? position - pairs
+           : position % 2 == 0     ? position / 2
+                                   : FIRST_SENT + position / 2;
 }
 
 DEVICE void issue_step(float *sums, const u32 *p, const u32 *ds, int step) {
     issue_chunk(sums, p, ds, tile_of_step(step), is_own_step(step) ? cluster_rank() : other_rank());
 }
 
-/* A chunk that this thread block adds for both of a pair, complete but for what the other one has:
- * to global memory, but half of a block's last one, which is `held`. */
+/* Completes a chunk that this CTA adds for both: adds the other CTA's sums and sends the result to
+ * global memory; half of a block's last chunk is `held`. */
 DEVICE void add_pair_chunk(const struct sparse_attn_bwd_params *params, float *sums, float *held,
                            const u32 *rows, int tile, int flags) {
     float values[SENT_VALUES];
     if ((flags & LAST_BLOCK) && ((tile + 1) % PART_TILES == 0 || tile + 1 == TILES)) {
         arrive_warp(barrier_at(QUERY_FREE + tile / PART_TILES), 1);
     }
-    const u32 read = take_chunk(sums, tile, flags);
-    if (!LANDS_IN_P || tile + LANDINGS < TILES) {
-        free_landing(tile, read, flags);
+    const u32 read = receive_chunk(sums, tile, flags);
+    if (!RECEIVES_IN_P || tile + RECEIVE_BUFFERS < TILES) {
+        free_receive_buffer(tile, read, flags);
     } else if (tile + 1 == TILES) {
-        arrive_warp(barrier_at(PROBABILITIES_FREE), 1);
+        arrive_warp(barrier_at(P_FREE), 1);
     }
     exchange_rows(values, sums, 0);
     send_rows(params, values, rows, 2 * tile, 0);
@@ -160,16 +164,16 @@ DEVICE void add_pair_chunk(const struct sparse_attn_bwd_params *params, float *s
     }
 }
 
-/* The same of a pair: of each tile the half that the other thread block adds is
- * computed and sent there, and the own one, to which what comes from there is added before it goes
- * to global memory. */
+/* sum_block for a pair: of each tile, computes the other CTA's half of the columns and sends it
+ * there, and computes its own half and adds it to global memory together with the other CTA's sums.
+ * */
 DEVICE void sum_pair_block(const struct sparse_attn_bwd_params *params, const u32 *p, const u32 *ds,
                            float *held, u32 *rows, int flags) {
     float sums[2][SUM_VALUES];
     issue_step(sums[0], p, ds, 0);
     send_rows(params, held, rows, HELD_CHUNK, 1);
     __syncwarp((u32)ALL_LANES);
-    take_rows(rows, number_of(flags), cluster_rank());
+    find_rows(rows, block_number(flags), cluster_rank());
 #pragma unroll
     for (int step = 0; step < PAIR_STEPS; ++step) {
         if (step + 1 < PAIR_STEPS) {
@@ -186,18 +190,18 @@ DEVICE void sum_pair_block(const struct sparse_attn_bwd_params *params, const u3
     }
 }
 
-/* P and dS of a block into this warpgroup's registers. */
-DEVICE void take_operands(u32 *p, u32 *ds, u32 block) {
-    mbarrier_wait(barrier_at(SLOPES_FULL), block & 1);
-    if (LANDS_IN_P) {
-        load_fragments_transposed(ds, SLOPES_OFFSET);
-        arrive_warp(barrier_at(SLOPES_FREE), 1);
-        mbarrier_wait(barrier_at(PROBABILITIES_FULL), block & 1);
+/* Loads P^T and dS^T of a block as A fragments. */
+DEVICE void load_operands(u32 *p, u32 *ds, u32 block) {
+    mbarrier_wait(barrier_at(DS_FULL), block & 1);
+    if (RECEIVES_IN_P) {
+        load_fragments_transposed(ds, DS_OFFSET);
+        arrive_warp(barrier_at(DS_FREE), 1);
+        mbarrier_wait(barrier_at(P_FULL), block & 1);
         load_fragments_transposed(p, PROBABILITIES_OFFSET);
     } else {
         load_fragments_transposed(p, PROBABILITIES_OFFSET);
-        load_fragments_transposed(ds, SLOPES_OFFSET);
-        arrive_warp(barrier_at(SLOPES_FREE), 1);
+        load_fragments_transposed(ds, DS_OFFSET);
+        arrive_warp(barrier_at(DS_FREE), 1);
     }
 }
 
@@ -206,26 +210,26 @@ DEVICE void run_sums(const struct sparse_attn_bwd_params *params) {
     float held[SENT_VALUES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     u32 rows[4], block = 0;
     int flags;
-    /* Where zeros are sent at first; of pairs into this block's own columns. */
-    take_rows(rows, block, PAIR && DETERMINISTIC ? cluster_rank() : 0);
+    /* The first `held` values are zeros; partial rows of a pair get them in this CTA's columns. */
+    find_rows(rows, block, PAIR && DETERMINISTIC ? cluster_rank() : 0);
     do {
         u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
-        take_operands(p, ds, block);
+        load_operands(p, ds, block);
         flags = block_word(block)->flags;
         for (int part = 0; part < PARTS && (flags & FIRST_BLOCK); ++part) {
             mbarrier_wait(barrier_at(QUERY_FULL + part), flags & ODD_ITEM ? 1 : 0);
         }
         if (PAIR) {
-            if (LANDS_IN_P) {
+            if (RECEIVES_IN_P) {
                 const u32 read = p[0] | p[4] | p[8] | p[12]; /* a word of each load */
-                free_landing(0, read, flags);
-                free_landing(1, read, flags);
+                free_receive_buffer(0, read, flags);
+                free_receive_buffer(1, read, flags);
             }
             sum_pair_block(params, p, ds, held, rows, flags);
         } else {
             sum_block(params, p, ds, held, rows, flags);
         }
-        block = number_of(flags) + 1;
+        block = block_number(flags) + 1;
     } while (flags & MORE_BLOCKS);
     send_rows(params, held, rows, HELD_CHUNK, 1);
 }

@@ -25,12 +25,12 @@ enum {
     ROPE_WIDTH = 64,         /* columns of a key that are not its value's, or none */
     MOST_GROUPED_HEADS = 32, /* more, and two queries do not fit */
     LEAST_GROUPED_HEADS = 8,
-    TILE = 64 * 64 * 2, /* bytes: 64 rows of 64 columns */
-    BLOCKS_AHEAD = 4,   /* announced key blocks whose numbers are kept */
-    WORD = 16,          /* bytes, of an announced block or a cursor */
-    PAIR_BARRIERS = 2,  /* of a pair, and two of each landing */
-    LANDING = TILE / 2, /* bytes, of a chunk of dKV as bf16 */
-    LANDINGS = 2,
+    TILE = 64 * 64 * 2,       /* bytes: 64 rows of 64 columns */
+    BLOCKS_AHEAD = 4,         /* announced key blocks whose numbers are kept */
+    WORD = 16,                /* bytes, of an announced block or a cursor */
+    PAIR_BARRIERS = 2,        /* of a pair, and two of each receive buffer */
+    RECEIVE_BYTES = TILE / 2, /* bytes, of a chunk of dKV as bf16 */
+    RECEIVE_BUFFERS = 2,
     ALIGNMENT = 1024, /* bytes: the swizzle repeats every 1024 */
     SCORES_REGISTERS = 184,
     GATHER_REGISTERS = 224,
@@ -154,39 +154,41 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
 
 /* Where what the other thread block of a pair sends lands: with less wide keys there is room for
  * it, else in P's tile. */
-static void add_landings(struct smelt__plan *plan, int tiles) {
+static void add_receive_buffers(struct smelt__plan *plan, int tiles) {
     const int own = plan->cluster && tiles == VALUE_WIDTH / 64;
     if (own)
-        smelt__plan_add_region(plan, "LANDING_OFFSET", LANDINGS * LANDING, ALIGNMENT,
-                               "what the pair's other thread block sends");
+        smelt__plan_add_region(plan, "RECEIVE_OFFSET", RECEIVE_BUFFERS * RECEIVE_BYTES, ALIGNMENT,
+                               "sums received from the pair's other CTA");
     else
-        smelt__plan_add(plan, "LANDING_OFFSET",
+        smelt__plan_add(plan, "RECEIVE_OFFSET",
                         smelt__plan_constant(plan, "PROBABILITIES_OFFSET", NULL), SMELT__DERIVED,
-                        "what the pair's other thread block sends: where P is");
-    smelt__plan_add(plan, "LANDINGS", LANDINGS, SMELT__DERIVED, "chunks that land there at once");
+                        "sums received from the pair's other CTA: P's tile");
+    smelt__plan_add(plan, "RECEIVE_BUFFERS", RECEIVE_BUFFERS, SMELT__DERIVED,
+                    "chunks received at once");
 }
 
 static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan) {
     const int tiles = (int)smelt__spec_get(spec, "dqk") / 64;
-    const int pair = plan->cluster ? PAIR_BARRIERS + 2 * LANDINGS : 0;
+    const int pair = plan->cluster ? PAIR_BARRIERS + 2 * RECEIVE_BUFFERS : 0;
     smelt__plan_add_region(plan, "QUERY_OFFSET", tiles * TILE, ALIGNMENT, "Q");
     smelt__plan_add_region(plan, "GRAD_OUT_OFFSET", VALUE_WIDTH / 64 * TILE, ALIGNMENT, "dO");
     smelt__plan_add_region(plan, "KEYS_OFFSET", tiles * TILE, ALIGNMENT, "a key block");
     smelt__plan_add_region(plan, "PROBABILITIES_OFFSET", TILE, ALIGNMENT, "P, bf16");
-    smelt__plan_add_region(plan, "SLOPES_OFFSET", TILE, ALIGNMENT, "dS, bf16");
-    add_landings(plan, tiles);
-    smelt__plan_add_region(plan, "NUMBERS_OFFSET", BLOCKS_AHEAD * KEYS * 4, 16,
-                           "keys of the announced blocks");
+    smelt__plan_add_region(plan, "DS_OFFSET", TILE, ALIGNMENT, "dS, bf16");
+    add_receive_buffers(plan, tiles);
+    smelt__plan_add_region(plan, "KEY_NUMBERS_OFFSET", BLOCKS_AHEAD * KEYS * 4, 16,
+                           "key numbers of the announced blocks");
     smelt__plan_add_region(plan, "ADDRESSES_OFFSET", 2 * KEYS * 8, 16,
-                           "where the rows of the last two lie");
+                           "addresses of the rows of the last two");
     smelt__plan_add_region(plan, "MASKS_OFFSET", BLOCKS_AHEAD * KEYS, 16,
                            "which members have the keys, bits");
     smelt__plan_add_region(plan, "WORDS_OFFSET", BLOCKS_AHEAD * WORD, 16,
                            "what each announced block is");
     smelt__plan_add_region(plan, "CURSORS_OFFSET", 2 * WORD, 16, "which block is announced next");
     smelt__plan_add_region(plan, "SLICES_OFFSET", 3 * WORD, 16, "slices that are taken");
-    smelt__plan_add_region(plan, "PATIENCE_OFFSET", 4, 4, "polls of a wait to keep in step");
-    smelt__plan_add_region(plan, "STEP_OFFSET", 4, 4, "how thread blocks keep in step");
+    smelt__plan_add_region(plan, "SPIN_LIMIT_OFFSET", 4, 4,
+                           "polls of a wait that keeps CTAs in step");
+    smelt__plan_add_region(plan, "STEP_OFFSET", 4, 4, "how CTAs keep in step");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", (3 * tiles + 4 + pair) * 8, 8, "mbarriers");
 }
 
