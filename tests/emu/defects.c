@@ -13,6 +13,7 @@
  * defect. WORDS stand in the report's text. MANY: `clusters of N` blocks, one of them; `grid of N`
  * blocks; `chain of N` launches, the second and later ones with PDL, of one block, two, and so on,
  * so that gridDim.x tells them apart. The line that ends in HERE is the one the report must name. The
+ * text from a file\'s first //@use to its first case is part of each of its cases. The
  * kernel's parameter is the address of 4096 ints, 0, 1, 2, ...; its shared memory is 16 KB and of
  * two regions: LEFT, 8192 bytes from 0 on, and RIGHT, 8180 from 8192 on. Word 4000 of the data is
  * forbidden.
@@ -99,11 +100,19 @@ static void read_heading(struct defect *defect, const char *heading, const char 
     snprintf(defect->words, sizeof defect->words, "%.95s", words ? words + 2 : "");
 }
 
+static void append(char **text, const char *more, const char *path, int line) {
+    const size_t used = *text ? strlen(*text) : 0;
+    *text = realloc(*text, used + strlen(more) + 1);
+    if (!*text)
+        die(path, line, "out of memory");
+    strcpy(*text + used, more);
+}
+
 /* Adds a file's cases to `count`; how many there are now. */
 static int read_cases(const char *path, struct defect *defects, int count) {
-    char *line = NULL;
-    size_t room = 0, used = 0;
-    int number = 0;
+    char *line = NULL, *shared = NULL; /* the text ahead of the first case */
+    size_t room = 0;
+    int number = 0, shared_lines = 0;
     const int before = count;
     FILE *file = fopen(path, "r");
     if (!file)
@@ -118,20 +127,19 @@ static int read_cases(const char *path, struct defect *defects, int count) {
             defect->path = path;
             defect->line = number;
             read_heading(defect, line + 4, path);
-            used = 0;
+            append(&defect->text, shared ? shared : "", path, number);
             continue;
         }
+        if (!defect && !shared && strncmp(line, "//@use ", 7) != 0)
+            continue; /* the file's comment */
+        append(defect ? &defect->text : &shared, line, path, number);
         if (!defect)
-            continue;
-        defect->text = realloc(defect->text, used + strlen(line) + 1);
-        if (!defect->text)
-            die(path, number, "out of memory");
-        strcpy(defect->text + used, line);
-        used += strlen(line);
-        if (strstr(line, "/* HERE */"))
-            defect->marked = number - defect->line;
+            shared_lines++;
+        else if (strstr(line, "/* HERE */"))
+            defect->marked = shared_lines + number - defect->line;
     }
     free(line);
+    free(shared);
     fclose(file);
     if (count == before)
         die(path, number, "it has no case");

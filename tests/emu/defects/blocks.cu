@@ -1,6 +1,10 @@
 /* Blocks of a grid, which nothing orders. How a case is written: ../defects.c. */
+//@use ptx/atomic.cuh
+//@use ptx/bulk.cuh
+//@use ptx/proxy.cuh
+//@use ptx/reduce.cuh
+
 //! read by two blocks, then written by the later one: race, 32 threads, grid of 2; earlier block
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x];
     if (blockIdx.x == 1) {
@@ -9,7 +13,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! read by a block, written by an earlier one: race, 32 threads, grid of 2; earlier block
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (blockIdx.x == 0) {
         data[threadIdx.x] = 1;
@@ -19,7 +22,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a store over what an earlier block reads: race, 32 threads, grid of 2; read by an earlier block
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (blockIdx.x == 0) {
         data[64 + threadIdx.x] = data[threadIdx.x];
@@ -29,7 +31,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! an addition over what an earlier block reads: race, 32 threads, grid of 2; read by an earlier block
-//@use ptx/reduce.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (blockIdx.x == 0) {
         data[64 + threadIdx.x] = data[threadIdx.x];
@@ -39,8 +40,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! read by a block, an earlier one's bulk reduction: race, 32 threads, grid of 2; earlier block
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (blockIdx.x == 0) {
         ((int *)arena)[threadIdx.x] = 1;
@@ -57,14 +56,12 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! blocks that count in one word: none, 32 threads, grid of 3
-//@use ptx/atomic.cuh
 KERNEL void KERNEL_NAME(int *data) {
     reduce_add_global((u32 *)&data[1024], 1);
     reduce_add_global((u32 *)&data[0], 1);
 }
 
 //! a block reads a word that another counts in: race, 32 threads, grid of 2; nothing orders the two
-//@use ptx/atomic.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (blockIdx.x == 0) {
         reduce_add_global((u32 *)&data[0], 1);

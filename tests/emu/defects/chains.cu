@@ -1,12 +1,29 @@
 /* Launches that begin before the one ahead of them has ended. How a case is written: ../defects.c.
  */
-//! a read before the wait for the kernel that wrote: race, 32 threads, chain of 2; earlier launch
 //@use ptx/grid.cuh
-KERNEL void KERNEL_NAME(int *data) {
-    grid_launch_dependents();
+//@use ptx/memory.cuh
+
+/* The first launch of a chain writes. */
+DEVICE bool is_later(int *data) {
     if (gridDim.x == 1) {
         data[threadIdx.x] = 1;
-    } else {
+    }
+    return gridDim.x > 1;
+}
+
+/* And the second waits for it before it lets the third begin. */
+DEVICE bool is_third(int *data) {
+    if (is_later(data) && gridDim.x == 2) {
+        grid_wait();
+        grid_launch_dependents();
+    }
+    return gridDim.x > 2;
+}
+
+//! a read before the wait for the kernel that wrote: race, 32 threads, chain of 2; earlier launch
+KERNEL void KERNEL_NAME(int *data) {
+    grid_launch_dependents();
+    if (is_later(data)) {
         const int before = data[threadIdx.x]; /* HERE */
         grid_wait();
         data[64 + 32 * blockIdx.x + threadIdx.x] = before;
@@ -14,23 +31,17 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a read after it: none, 32 threads, chain of 2
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
     grid_launch_dependents();
-    if (gridDim.x == 1) {
-        data[threadIdx.x] = 1;
-    } else {
+    if (is_later(data)) {
         grid_wait();
         data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x];
     }
 }
 
 //! a read after another thread's wait: race, 64 threads, chain of 2; earlier launch
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    if (gridDim.x == 1) {
-        data[threadIdx.x] = 1;
-    } else {
+    if (is_later(data)) {
         if (threadIdx.x == 0) {
             grid_wait();
         }
@@ -41,11 +52,8 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a read after another thread's wait and a barrier: none, 64 threads, chain of 2
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    if (gridDim.x == 1) {
-        data[threadIdx.x] = 1;
-    } else {
+    if (is_later(data)) {
         if (threadIdx.x == 0) {
             grid_wait();
         }
@@ -55,7 +63,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a write over what the kernel ahead may yet write: race, 32 threads, chain of 2; earlier launch
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (blockIdx.x == 0) {
         data[threadIdx.x] = 1; /* HERE */
@@ -64,44 +71,24 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the third kernel needs the first's alone, the second waited before it let go: none, 32 threads, chain of 3
-//@use ptx/grid.cuh
-//@use ptx/memory.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    if (gridDim.x == 1) {
-        data[threadIdx.x] = 1;
-    } else if (gridDim.x == 2) {
-        grid_wait();
-        grid_launch_dependents();
-    } else {
+    if (is_third(data)) {
         data[64 + 32 * blockIdx.x + threadIdx.x] = (int)load_l2_32(&data[threadIdx.x]);
         grid_wait();
     }
 }
 
 //! the same, through L1: stale, 32 threads, chain of 3; did not wait
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    if (gridDim.x == 1) {
-        data[threadIdx.x] = 1;
-    } else if (gridDim.x == 2) {
-        grid_wait();
-        grid_launch_dependents();
-    } else {
+    if (is_third(data)) {
         data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x]; /* HERE */
         grid_wait();
     }
 }
 
 //! the same, through L1 by a wrapper's load: stale, 32 threads, chain of 3; when this one began
-//@use ptx/grid.cuh
-//@use ptx/memory.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    if (gridDim.x == 1) {
-        data[threadIdx.x] = 1;
-    } else if (gridDim.x == 2) {
-        grid_wait();
-        grid_launch_dependents();
-    } else {
+    if (is_third(data)) {
         u32 words[4];
         load_read_only_16(words, &data[4 * (threadIdx.x % 8)]); /* HERE */
         data[64 + 32 * blockIdx.x + threadIdx.x] = (int)words[0];
@@ -110,29 +97,16 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the same, through L1 after its own wait: none, 32 threads, chain of 3
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    if (gridDim.x == 1) {
-        data[threadIdx.x] = 1;
-    } else if (gridDim.x == 2) {
-        grid_wait();
-        grid_launch_dependents();
-    } else {
+    if (is_third(data)) {
         grid_wait();
         data[64 + 32 * blockIdx.x + threadIdx.x] = data[threadIdx.x];
     }
 }
 
 //! a read-only load of what was written while it ran, after its own wait: stale, 32 threads, chain of 3; when this one began
-//@use ptx/grid.cuh
-//@use ptx/memory.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    if (gridDim.x == 1) {
-        data[threadIdx.x] = 1;
-    } else if (gridDim.x == 2) {
-        grid_wait();
-        grid_launch_dependents();
-    } else {
+    if (is_third(data)) {
         grid_wait();
         u32 words[4];
         load_read_only_16(words, &data[4 * (threadIdx.x % 8)]); /* HERE */
@@ -141,7 +115,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a plain read of what was there before the first of the chain: none, 32 threads, chain of 3
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
     grid_launch_dependents();
     if (gridDim.x == 1) {
@@ -153,7 +126,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a read-only load of what the kernel writes: stale, 32 threads; writes itself
-//@use ptx/memory.cuh
 KERNEL void KERNEL_NAME(int *data) {
     u32 words[4];
     data[threadIdx.x] = 1;
@@ -163,7 +135,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the same, but the second lets go first: race, 32 threads, chain of 3; earlier launch
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (gridDim.x == 1) {
         data[threadIdx.x] = 1;
@@ -177,7 +148,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the same, but one block of the second does not wait: race, 32 threads, chain of 3; earlier launch
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (gridDim.x == 1) {
         data[threadIdx.x] = 1;
@@ -192,17 +162,13 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the last kernel may end before the first: race, 32 threads, chain of 2; may end before earlier
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    if (gridDim.x == 1) {
-        data[threadIdx.x] = 1;
-    } else {
+    if (is_later(data)) {
         data[64 + 32 * blockIdx.x + threadIdx.x] = 2;
     }
 }
 
 //! a store over what the kernel ahead may yet read: race, 32 threads, chain of 2; read by an earlier launch
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
     grid_launch_dependents();
     if (gridDim.x == 1) {
@@ -214,7 +180,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the same, after the wait: none, 32 threads, chain of 2
-//@use ptx/grid.cuh
 KERNEL void KERNEL_NAME(int *data) {
     grid_launch_dependents();
     grid_wait();

@@ -1,6 +1,8 @@
 /* Blocks of a cluster. How a case is written: ../defects.c. */
-//! a neighbour's memory before the cluster's barrier: race, 32 threads, clusters of 2
 //@use ptx/cluster.cuh
+//@use ptx/mbarrier.cuh
+
+//! a neighbour's memory before the cluster's barrier: race, 32 threads, clusters of 2
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     const u32 other = cluster_address(shared_address(4 * threadIdx.x), cluster_rank() ^ 1u);
@@ -10,7 +12,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a neighbour's memory after the cluster's barrier: none, 32 threads, clusters of 2
-//@use ptx/cluster.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     cluster_arrive();
@@ -22,8 +23,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a neighbour's barrier by an instruction of the own block: illegal, 32 threads, clusters of 2; its own block's shared memory only
-//@use ptx/cluster.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(0), 1);
@@ -40,8 +39,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a store to a neighbour, counted on the own barrier: illegal, 32 threads, clusters of 2; in the same block
-//@use ptx/cluster.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(0), 1);
@@ -61,8 +58,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a neighbour's arrival, acquired for the block only: barrier, 32 threads, clusters of 2; at block scope
-//@use ptx/cluster.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(0), 1);
@@ -82,8 +77,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a neighbour's arrival, acquired: none, 32 threads, clusters of 2
-//@use ptx/cluster.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(0), 1);
@@ -103,7 +96,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a neighbour's memory too soon: race, 32 threads, clusters of 2; may not have begun
-//@use ptx/cluster.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 there = cluster_address(shared_address(4 * threadIdx.x), cluster_rank() ^ 1u);
     cluster_store_32(there, 1); /* HERE */
@@ -113,7 +105,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a neighbour's memory that may have ended: race, 32 threads, clusters of 2; end
-//@use ptx/cluster.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     cluster_arrive();
@@ -125,7 +116,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! threads leave before the others meet at the barrier: none, 96 threads, clusters of 2
-//@use ptx/cluster.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     cluster_arrive();

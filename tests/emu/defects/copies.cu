@@ -1,7 +1,25 @@
 /* Copies under way: cp.async, mbarriers, bulk copies and stores, what waits for them. How a case is
  * written: ../defects.c. */
-//! a copy that nobody waited for: unwaited, 32 threads; no wait covers it
+//@use ptx/bulk.cuh
 //@use ptx/cp_async.cuh
+//@use ptx/cp_async_mbarrier.cuh
+//@use ptx/mbarrier.cuh
+//@use ptx/policy.cuh
+//@use ptx/prefetch.cuh
+//@use ptx/proxy.cuh
+//@use ptx/tensor.cuh
+
+/* Of so many arrivals. */
+DEVICE u32 begin_barrier(u32 arrivals) {
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared_address(8192), arrivals);
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    return shared_address(8192);
+}
+
+//! a copy that nobody waited for: unwaited, 32 threads; no wait covers it
 KERNEL void KERNEL_NAME(int *data) {
     cp_async_16(shared_address(16 * threadIdx.x), data, 16);
     cp_async_commit();
@@ -11,7 +29,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a copy that its issuer waited for: none, 32 threads
-//@use ptx/cp_async.cuh
 KERNEL void KERNEL_NAME(int *data) {
     cp_async_16(shared_address(16 * threadIdx.x), data, 16);
     cp_async_commit();
@@ -20,7 +37,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a copy that only its issuer waited for: race, 32 threads; a cp.async of
-//@use ptx/cp_async.cuh
 KERNEL void KERNEL_NAME(int *data) {
     cp_async_16(shared_address(16 * threadIdx.x), data, 16);
     cp_async_commit();
@@ -29,7 +45,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a copy without its commit: unwaited, 32 threads
-//@use ptx/cp_async.cuh
 KERNEL void KERNEL_NAME(int *data) {
     cp_async_16(shared_address(16 * threadIdx.x), data, 16);
     cp_async_wait_0();
@@ -39,7 +54,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a store to where a copy goes: unwaited, 32 threads
-//@use ptx/cp_async.cuh
 KERNEL void KERNEL_NAME(int *data) {
     cp_async_16(shared_address(16 * threadIdx.x), data, 16);
     cp_async_commit();
@@ -48,7 +62,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a copy to a misaligned address: alignment, 32 threads
-//@use ptx/cp_async.cuh
 KERNEL void KERNEL_NAME(int *data) {
     cp_async_16(shared_address(8 + 16 * threadIdx.x), data, 16); /* HERE */
     cp_async_commit();
@@ -56,22 +69,14 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a copy left behind: leftover, 32 threads; did not wait for
-//@use ptx/cp_async.cuh
 KERNEL void KERNEL_NAME(int *data) {
     cp_async_16(shared_address(16 * threadIdx.x), data, 16); /* HERE */
     cp_async_commit();
 }
 
 //! copies that arrive at an mbarrier: none, 64 threads
-//@use ptx/cp_async.cuh
-//@use ptx/cp_async_mbarrier.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    const u32 full = shared_address(8192);
-    if (threadIdx.x == 0) {
-        mbarrier_init(full, 32);
-    }
-    __syncthreads();
+    const u32 full = begin_barrier(32);
     if (threadIdx.x < 32) {
         cp_async_16(shared_address(16 * threadIdx.x), data, 16);
         cp_async_arrive_noinc(full);
@@ -82,15 +87,8 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! their arrival does not order plain stores: race, 64 threads
-//@use ptx/cp_async.cuh
-//@use ptx/cp_async_mbarrier.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    const u32 full = shared_address(8192);
-    if (threadIdx.x == 0) {
-        mbarrier_init(full, 32);
-    }
-    __syncthreads();
+    const u32 full = begin_barrier(32);
     if (threadIdx.x < 32) {
         cp_async_16(shared_address(16 * threadIdx.x), data, 16);
         ((int *)(arena + 4096))[threadIdx.x] = 1;
@@ -102,15 +100,8 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a wait for the wrong parity: unwaited/race/uninitialized, 64 threads
-//@use ptx/cp_async.cuh
-//@use ptx/cp_async_mbarrier.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
-    const u32 full = shared_address(8192);
-    if (threadIdx.x == 0) {
-        mbarrier_init(full, 32);
-    }
-    __syncthreads();
+    const u32 full = begin_barrier(32);
     if (threadIdx.x < 32) {
         cp_async_16(shared_address(16 * threadIdx.x), data, 16);
         cp_async_arrive_noinc(full);
@@ -122,7 +113,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! an mbarrier used before its initialisation is known: race/barrier, 64 threads; mbarrier.arrive at LEFT
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(0), 64);
@@ -135,14 +125,12 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! no mbarrier there: barrier, 32 threads; no mbarrier was initialised
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     mbarrier_arrive(shared_address(0)); /* HERE */
     data[threadIdx.x] = 1;
 }
 
 //! one arrival too many: barrier, 32 threads; misses only
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(0), 3);
@@ -152,7 +140,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! one arrival too few: deadlock, 64 threads; 1 of 64 arrivals
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(0), 64);
@@ -166,7 +153,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a plain store into an mbarrier: barrier, 32 threads; overlaps an mbarrier
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(0), 1);
@@ -176,7 +162,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! two phases missed: barrier, 32 threads; the parity cannot distinguish them
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 barrier = shared_address(0);
     if (threadIdx.x == 0) {
@@ -189,8 +174,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a bulk load, waited for: none, 64 threads
-//@use ptx/bulk.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 full = shared_address(8192);
     if (threadIdx.x == 0) {
@@ -205,8 +188,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a bulk load, not waited for: unwaited/race, 64 threads; a bulk copy
-//@use ptx/bulk.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 full = shared_address(8192);
     if (threadIdx.x == 0) {
@@ -220,8 +201,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a bulk load with too many bytes expected: deadlock, 64 threads; 16 bytes
-//@use ptx/bulk.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 full = shared_address(8192);
     if (threadIdx.x == 0) {
@@ -236,8 +215,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a bulk load on a barrier the async proxy does not know: proxy, 32 threads; fence.mbarrier_init
-//@use ptx/bulk.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 full = shared_address(8192);
     if (threadIdx.x == 0) {
@@ -249,8 +226,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a bulk load of 8 bytes: illegal, 32 threads; not a multiple of 16
-//@use ptx/bulk.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 full = shared_address(8192);
     if (threadIdx.x == 0) {
@@ -261,21 +236,17 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a prefetch past a buffer: bounds, 32 threads; which has 16384
-//@use ptx/prefetch.cuh
 KERNEL void KERNEL_NAME(int *data) {
     prefetch_l2(data, 1024);
     prefetch_l2(data + 3968, 1024); /* HERE */
 }
 
 //! a prefetch of 8 bytes: illegal, 32 threads; not a multiple of 16
-//@use ptx/prefetch.cuh
 KERNEL void KERNEL_NAME(int *data) {
     prefetch_l2(data, 8); /* HERE */
 }
 
 //! a bulk load over what is still read: race/barrier, 64 threads
-//@use ptx/bulk.cuh
-//@use ptx/mbarrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 full = shared_address(8192);
     if (threadIdx.x == 0) {
@@ -298,7 +269,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a bulk store of what no proxy fence covers: proxy, 32 threads; no fence.proxy.async
-//@use ptx/bulk.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     __syncthreads();
@@ -310,8 +280,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a bulk store, fenced by the writers: none, 32 threads
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     fence_proxy_async();
@@ -324,8 +292,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a bulk store, fenced by who starts it: none, 32 threads
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     __syncthreads();
@@ -338,8 +304,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a fence before the barrier by another thread: proxy, 64 threads
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     if (threadIdx.x >= 32) {
@@ -354,8 +318,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a store after the fence: proxy, 32 threads; no fence.proxy.async
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x < 8) {
         fence_proxy_async();
@@ -370,8 +332,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a store into a bulk store's source: overwritten, 32 threads; may still be reading
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     fence_proxy_async();
@@ -386,8 +346,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a bulk store left behind: leftover, 32 threads; before its bulk store
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     fence_proxy_async();
@@ -399,8 +357,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a read of what a bulk store writes, waited for: none, 64 threads
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     fence_proxy_async();
@@ -415,8 +371,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the same, not waited for: unwaited, 64 threads; bulk store
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     fence_proxy_async();
@@ -433,8 +387,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the same, waited for its reading alone: unwaited, 64 threads; bulk store
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     fence_proxy_async();
@@ -449,10 +401,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a cache policy cut to 32 bits: illegal, 32 threads; not a cache policy
-//@use ptx/bulk.cuh
-//@use ptx/mbarrier.cuh
-//@use ptx/policy.cuh
-//@use ptx/tensor.cuh
 KERNEL void KERNEL_NAME(int *data) {
     const u32 policy = (u32)policy_evict_first();
     if (threadIdx.x == 0) {

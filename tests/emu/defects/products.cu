@@ -1,154 +1,111 @@
 /* Warpgroups: their products, the registers that these hold, setmaxnreg. How a case is written:
  * ../defects.c. */
-//! a product: none, 128 threads
 //@use common/descriptor.cuh
+//@use ptx/ldmatrix.cuh
 //@use ptx/proxy.cuh
+//@use ptx/registers.cuh
 //@use ptx/shared.cuh
+//@use ptx/wgmma_rs.cuh n = 8, tb = 0
 //@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
+
+/* A has 64 rows, B has 8, of 128 bytes. */
+#define A shared_descriptor(shared_address(0), 16, 1024, 128)
+#define B shared_descriptor(shared_address(8192), 16, 1024, 128)
+
+DEVICE void zero_operands() {
     for (int i = (int)threadIdx.x; i < 3072; i += 128) {
         ((int *)arena)[i] = 0;
     }
+}
+
+DEVICE void begin_products() {
+    zero_operands();
     fence_proxy_async();
     __syncthreads();
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+}
+
+//! a product: none, 128 threads
+KERNEL void KERNEL_NAME(int *data) {
+    float d[4];
+    begin_products();
     wgmma_fence();
-    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_ss_n8_t00(d, A, B, 0);
     wgmma_commit();
     wgmma_wait_0();
     data[threadIdx.x] = (int)d[0];
 }
 
 //! rows of A from the warpgroup's other warps: race/proxy, 128 threads
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
+    begin_products();
     /* Each warp fills the 16 rows that its own part of the product needs. */
     for (int i = (int)threadIdx.x % 32; i < 512; i += 32) {
         ((int *)arena)[threadIdx.x / 32 * 512 + i] = 0;
     }
     fence_proxy_async();
     __syncwarp(0xffffffffu);
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
     wgmma_fence();
-    wgmma_ss_n8_t00(d, a, b, 0); /* HERE */
+    wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
     wgmma_commit();
     wgmma_wait_0();
     data[threadIdx.x] = (int)d[0];
 }
 
 //! a product of what no proxy fence covers: proxy, 128 threads; no fence.proxy.async
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
+    zero_operands();
     __syncthreads();
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
     wgmma_fence();
-    wgmma_ss_n8_t00(d, a, b, 0); /* HERE */
+    wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
     wgmma_commit();
     wgmma_wait_0();
     data[threadIdx.x] = (int)d[0];
 }
 
 //! accumulators read before the wait: registers, 128 threads; a read of the accumulators
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    begin_products();
     wgmma_fence();
-    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_ss_n8_t00(d, A, B, 0);
     wgmma_commit();
     data[threadIdx.x] = (int)d[0]; /* HERE */
     wgmma_wait_0();
 }
 
 //! accumulators set without a fence: registers, 128 threads; after the last wgmma.fence
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    begin_products();
     wgmma_fence();
     for (int i = 0; i < 4; ++i) {
         d[i] = (float)data[i];
     }
-    wgmma_ss_n8_t00(d, a, b, 1); /* HERE */
+    wgmma_ss_n8_t00(d, A, B, 1); /* HERE */
     wgmma_commit();
     wgmma_wait_0();
     data[threadIdx.x + 64] = (int)d[0];
 }
 
 //! no fence at all: registers, 128 threads; without any wgmma.fence
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
-    wgmma_ss_n8_t00(d, a, b, 0); /* HERE */
+    begin_products();
+    wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
     wgmma_commit();
     wgmma_wait_0();
     data[threadIdx.x] = (int)d[0];
 }
 
 //! A's registers changed before the wait: registers, 128 threads; a write of A's registers
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_rs.cuh n = 8, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
     u32 a[4] = {0, 0, 0, 0};
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    begin_products();
     wgmma_fence();
-    wgmma_rs_n8_t00(d, a, b, 0);
+    wgmma_rs_n8_t00(d, a, B, 0);
     wgmma_commit();
     a[0] = (u32)data[1]; /* HERE */
     wgmma_wait_0();
@@ -156,8 +113,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! more matrices than the array has registers: bounds, 32 threads; of which the array has 2
-//@use ptx/ldmatrix.cuh
-//@use ptx/shared.cuh
 KERNEL void KERNEL_NAME(int *data) {
     u32 a[6];
     ((int *)arena)[threadIdx.x] = 0;
@@ -170,44 +125,24 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! A's registers loaded after the fence: registers, 128 threads; after the last wgmma.fence
-//@use common/descriptor.cuh
-//@use ptx/ldmatrix.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_rs.cuh n = 8, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
     u32 a[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    begin_products();
     wgmma_fence();
     ldmatrix_x4(a, shared_address(threadIdx.x % 32 * 16));
-    wgmma_rs_n8_t00(d, a, b, 0); /* HERE */
+    wgmma_rs_n8_t00(d, a, B, 0); /* HERE */
     wgmma_commit();
     wgmma_wait_0();
     data[threadIdx.x] = (int)d[0];
 }
 
 //! an operand overwritten before the wait: overwritten, 128 threads; may still be reading
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    begin_products();
     wgmma_fence();
-    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_ss_n8_t00(d, A, B, 0);
     wgmma_commit();
     if (threadIdx.x == 0) {
         ((int *)arena)[0] = 1; /* HERE */
@@ -217,21 +152,11 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! an operand overwritten when only one warp has waited: race/overwritten, 128 threads
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    begin_products();
     wgmma_fence();
-    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_ss_n8_t00(d, A, B, 0);
     wgmma_commit();
     wgmma_wait_0();
     if (threadIdx.x >= 96) {
@@ -242,55 +167,34 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a product without its commit: registers, 128 threads
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
-    const u64 b = shared_descriptor(shared_address(8192), 16, 1024, 128);
+    begin_products();
     wgmma_fence();
-    wgmma_ss_n8_t00(d, a, b, 0);
+    wgmma_ss_n8_t00(d, A, B, 0);
     wgmma_wait_0();
     data[threadIdx.x] = (int)d[0]; /* HERE */
 }
 
 //! a warp with another descriptor: convergence, 128 threads; differs from its warpgroup
-//@use common/descriptor.cuh
-//@use ptx/proxy.cuh
-//@use ptx/shared.cuh
-//@use ptx/wgmma_ss.cuh n = 8, ta = 0, tb = 0
 KERNEL void KERNEL_NAME(int *data) {
     float d[4];
-    for (int i = (int)threadIdx.x; i < 3072; i += 128) {
-        ((int *)arena)[i] = 0;
-    }
-    fence_proxy_async();
-    __syncthreads();
-    const u64 a = shared_descriptor(shared_address(0), 16, 1024, 128);
+    begin_products();
     const u64 b = shared_descriptor(shared_address(8192 + threadIdx.x / 96 * 1024), 16, 1024, 128);
     wgmma_fence();
-    wgmma_ss_n8_t00(d, a, b, 0); /* HERE */
+    wgmma_ss_n8_t00(d, A, b, 0); /* HERE */
     wgmma_commit();
     wgmma_wait_0();
     data[threadIdx.x] = (int)d[0];
 }
 
 //! registers beyond the pool: deadlock, 512 threads
-//@use ptx/registers.cuh
 KERNEL void KERNEL_NAME(int *data) {
     registers_increase(160); /* HERE */
     data[threadIdx.x] = 1;
 }
 
 //! registers moved: none, 512 threads
-//@use ptx/registers.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x < 128) {
         registers_decrease(24);
@@ -301,7 +205,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! registers that fit the multiprocessor, but not the block's share: deadlock, 384 threads
-//@use ptx/registers.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x < 128) {
         registers_decrease(32);
@@ -312,7 +215,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a warp without its warpgroup's registers: convergence, 512 threads; by setmaxnreg
-//@use ptx/registers.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x < 96) {
         registers_decrease(24);
@@ -321,7 +223,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! an increase that is a decrease: illegal, 512 threads; setmaxnreg.inc to 64
-//@use ptx/registers.cuh
 KERNEL void KERNEL_NAME(int *data) {
     registers_increase(64); /* HERE */
     data[threadIdx.x] = 1;

@@ -1,14 +1,16 @@
 /* Threads of a block: what orders them, barriers, the bounds of what they touch, numbers. How a
  * case is written: ../defects.c. */
+//@use ptx/atomic.cuh
+//@use ptx/named_barrier.cuh
+//@use ptx/shared.cuh
+
 //! unordered store and load: race, 64 threads; no barrier orders the two
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     data[threadIdx.x] = ((int *)arena)[threadIdx.x ^ 32]; /* HERE */
 }
 
 //! ordered store and load: none, 64 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     __syncthreads();
@@ -16,7 +18,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! store over another's load: race, 64 threads; read by
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     int *const words = (int *)arena;
     words[threadIdx.x] = 1;
@@ -26,7 +27,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! store over a load of two: race, 64 threads; read by
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     int *const words = (int *)arena;
     words[threadIdx.x] = 1;
@@ -39,7 +39,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a warp's barrier orders its lanes: none, 32 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     int *const words = (int *)arena;
     words[threadIdx.x] = 1;
@@ -50,7 +49,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a shuffle orders nothing: race, 32 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     int *const words = (int *)arena;
     words[threadIdx.x] = __shfl_xor_sync(0xffffffffu, (int)threadIdx.x, 1);
@@ -58,57 +56,48 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! bytes beside each other do not race: none, 64 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     arena[threadIdx.x] = (unsigned char)threadIdx.x;
     data[threadIdx.x] = arena[threadIdx.x];
 }
 
 //! nobody wrote it: uninitialized, 32 threads; RIGHT + 4
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = ((int *)(arena + 8192))[1]; /* HERE */
 }
 
 //! past the arena: bounds, 32 threads; outside the plan's map
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[4096 + data[0]] = 1; /* HERE */
 }
 
 //! from one region into the next: bounds, 32 threads; beyond the region's end
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     *(long long *)(arena + 16368 + 8 * data[0]) = 1; /* HERE */
 }
 
 //! past a buffer: bounds, 32 threads; past the end of the data
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[4096 + threadIdx.x] = 1; /* HERE */
 }
 
 //! a range that must not be touched: forbidden, 32 threads; must not be touched
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[0] = data[4000]; /* HERE */
 }
 
 //! one location of device memory from two threads: race, 64 threads; nothing orders the two
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x % 32] = 1; /* HERE */
 }
 
 //! an index past a register array: bounds, 32 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     int registers[4] = {1, 2, 3, 4};
     data[threadIdx.x] = registers[data[4] + (int)threadIdx.x / 32]; /* HERE */
 }
 
 //! a pointer past a register array: bounds, 32 threads
-//@use common/base.cuh
 DEVICE int fifth(const int *values) {
     return values[4]; /* HERE */
 }
@@ -118,26 +107,22 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a misaligned load: alignment, 32 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((int *)arena)[threadIdx.x] = 1;
     data[threadIdx.x] = (int)*(const long long *)(arena + 4 + (threadIdx.x / 32)); /* HERE */
 }
 
 //! a signed overflow: arithmetic, 32 threads; overflows its signed type
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = (data[0] + 0x7fffffff) * 2; /* HERE */
 }
 
 //! a wild address: bounds, 32 threads; not device memory
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     *(volatile int *)(8192 + (u64)data[0]) = 1; /* HERE */
 }
 
 //! no end: time, 32 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     volatile int turns = 0;
     while (turns >= 0) {
@@ -147,7 +132,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a lane leaves before the others' barrier: deadlock, 32 threads; others have exited
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x == 5) {
         return;
@@ -157,7 +141,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! lanes part: convergence, 32 threads; __ballot_sync
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x < 16) {
         data[threadIdx.x] = (int)__ballot_sync(0xffffffffu, 1);
@@ -167,7 +150,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! halves of a warp, each with its mask: none, 32 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x < 16) {
         data[threadIdx.x] = (int)__ballot_sync(0xffffu, 1);
@@ -178,20 +160,17 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a lane outside its own mask: convergence, 32 threads; does not name the lane itself
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = (int)__ballot_sync(1u, 1); /* HERE */
 }
 
 //! a mask that names no lane: convergence, 32 threads; does not name the lane itself
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = 1;
     __syncwarp(0u); /* HERE */
 }
 
 //! a warp misses the block's barrier: deadlock, 64 threads; 32 of 64 threads have arrived
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x < 32) {
         __syncthreads(); /* HERE */
@@ -200,7 +179,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! an aligned barrier at two places of a warp: convergence, 64 threads; at two places
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x % 2 == 0) {
         __syncthreads();
@@ -212,14 +190,12 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! two counts at one barrier: barrier, 96 threads; others arrived with
-//@use ptx/named_barrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     barrier_sync(1, threadIdx.x < 32 ? 64 : 96);
     data[threadIdx.x] = 1;
 }
 
 //! an arrival without a wait orders one way: none, 64 threads
-//@use ptx/named_barrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     int *const words = (int *)arena;
     if (threadIdx.x < 32) {
@@ -232,7 +208,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! who only arrived knows nothing: race, 64 threads
-//@use ptx/named_barrier.cuh
 KERNEL void KERNEL_NAME(int *data) {
     int *const words = (int *)arena;
     words[threadIdx.x] = 0;
@@ -247,7 +222,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a store over what another thread reads: race, 64 threads; read by
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[64 + threadIdx.x] = data[threadIdx.x];
     __syncwarp(0xffffffffu);
@@ -255,7 +229,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! a store over what another thread read before a barrier: none, 64 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[64 + threadIdx.x] = data[threadIdx.x];
     __syncthreads();
@@ -263,8 +236,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! shared words changed by atomics, read behind a barrier: none, 64 threads
-//@use ptx/atomic.cuh
-//@use ptx/shared.cuh
 KERNEL void KERNEL_NAME(int *data) {
     u32 *const words = (u32 *)arena;
     words[threadIdx.x] = 0;
@@ -276,8 +247,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the same, without the barrier ahead of them: race, 64 threads; atomic operation
-//@use ptx/atomic.cuh
-//@use ptx/shared.cuh
 KERNEL void KERNEL_NAME(int *data) {
     u32 *const words = (u32 *)arena;
     words[threadIdx.x] = 0;
@@ -287,8 +256,6 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! the same, without the one behind them: race, 64 threads; no barrier orders the two
-//@use ptx/atomic.cuh
-//@use ptx/shared.cuh
 KERNEL void KERNEL_NAME(int *data) {
     u32 *const words = (u32 *)arena;
     words[threadIdx.x] = 0;
@@ -298,33 +265,26 @@ KERNEL void KERNEL_NAME(int *data) {
 }
 
 //! an atomic of a word that was never written: uninitialized, 32 threads; atomic operation
-//@use ptx/atomic.cuh
-//@use ptx/shared.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = (int)atomic_or_shared(shared_address(4 * threadIdx.x), 1); /* HERE */
 }
 
 //! an atomic beyond a region: bounds, 32 threads; outside the plan's map
-//@use ptx/atomic.cuh
-//@use ptx/shared.cuh
 KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = (int)atomic_add_shared(shared_address(8192 + 8180), 1); /* HERE */
 }
 
 //! a byte each: none, 64 threads
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((unsigned char *)data)[threadIdx.x] = 1;
 }
 
 //! a byte for every two: race, 64 threads; nothing orders the two
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     ((unsigned char *)data)[threadIdx.x % 32 * 2] = 1; /* HERE */
 }
 
 //! a byte in another's word: race, 64 threads; nothing orders the two
-//@use common/base.cuh
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x < 32) {
         ((unsigned char *)data)[4 * threadIdx.x + 1] = 1; /* HERE */
