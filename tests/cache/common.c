@@ -3,8 +3,6 @@
 #include <elf.h>
 
 #include <fcntl.h>
-#include <ftw.h>
-#include <time.h>
 #include <unistd.h>
 
 const struct smelt__compiler_id compiler_old = {12, 9, {1, 2, 3}};
@@ -21,13 +19,8 @@ static void note_line(void *user, smelt_log_level level, const char *message) {
 
 int scratch_setup(void **state) {
     struct scratch *scratch = calloc(1, sizeof *scratch);
-    const char *place = getenv("TMPDIR");
 
-    if (!scratch)
-        return -1;
-    snprintf(scratch->folder, sizeof scratch->folder, "%.256s/smelt-test-XXXXXX",
-             place ? place : "/tmp");
-    if (!mkdtemp(scratch->folder))
+    if (!scratch || make_scratch(scratch->folder, sizeof scratch->folder))
         return -1;
     snprintf(scratch->cache, sizeof scratch->cache, "%.400s/cache", scratch->folder);
     snprintf(scratch->readonly, sizeof scratch->readonly, "%.400s/readonly", scratch->folder);
@@ -42,16 +35,9 @@ int scratch_setup(void **state) {
     return 0;
 }
 
-static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
-    (void)status;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 int scratch_teardown(void **state) {
     struct scratch *scratch = *state;
-    int result = nftw(scratch->folder, remove_item, 16, FTW_DEPTH | FTW_PHYS);
+    int result = remove_tree(scratch->folder);
 
     free(scratch);
     return result;
@@ -185,32 +171,8 @@ void set_age(const char *path, long seconds) {
     assert_int_equal(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), 0);
 }
 
-static const char *wanted_part;
-static int found_files;
-
-static int count_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
-    (void)status;
-    if (type != FTW_D && strstr(path + ftw->base, wanted_part))
-        found_files++;
-    return 0;
-}
-
-int count_files(const char *folder, const char *part) {
-    wanted_part = part;
-    found_files = 0;
-    assert_int_equal(nftw(folder, count_item, 16, FTW_PHYS), 0);
-    return found_files;
-}
-
 bool under_valgrind(void) {
     const char *preloaded = getenv("LD_PRELOAD");
 
     return preloaded && strstr(preloaded, "vgpreload");
-}
-
-double now_seconds(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }

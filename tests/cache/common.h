@@ -2,6 +2,7 @@
 #ifndef SMELT_TESTS_CACHE_COMMON_H
 #define SMELT_TESTS_CACHE_COMMON_H
 
+#include "../unit/files.h"
 #include "../unit/test.h"
 
 #include "runtime/cache/internal.h"
@@ -46,11 +47,7 @@ unsigned char *read_file(const char *path, size_t *bytes);
 void write_file(const char *path, const void *bytes, size_t count);
 /* Sets a file's modification time to `seconds` from now. */
 void set_age(const char *path, long seconds);
-/* Files in the tree whose names contain `part`. */
-int count_files(const char *folder, const char *part);
 
 bool under_valgrind(void);
-
-double now_seconds(void);
 
 #endif

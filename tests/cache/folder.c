@@ -342,15 +342,12 @@ TEST(test_readonly_layer_is_checked) {
 /* Runs `body` in a child, as nobody where root would be let through. Its result is 0 for success:
  * cmocka's assertions belong to the parent. */
 static void in_child(struct scratch *scratch, int (*body)(struct scratch *)) {
-    int status;
     pid_t child = fork();
 
     assert_true(child >= 0);
     if (child == 0)
         _exit(body(scratch));
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(exit_status(child), 0);
 }
 
 #define CHECK(condition)                                                                           \

@@ -15,10 +15,6 @@
 
 enum { BYTES = 5000, MOST = 16 };
 
-static void pause_ms(int milliseconds) {
-    poll(NULL, 0, milliseconds);
-}
-
 static void counter_path(const struct scratch *scratch, int n, char path[PATH_BYTES]) {
     snprintf(path, PATH_BYTES, "%.400s/count-%d", scratch->folder, n);
 }
@@ -104,14 +100,6 @@ static pid_t start_child(struct scratch *scratch, child_function body, int numbe
     _exit(result == 0 ? 0 : 1);
 }
 
-static void expect_success(pid_t child) {
-    int status;
-
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 static void run_children(struct scratch *scratch, child_function body, int count) {
     pid_t children[MOST];
     int start[2];
@@ -122,7 +110,7 @@ static void run_children(struct scratch *scratch, child_function body, int count
     close(start[0]);
     close(start[1]); /* they are off */
     for (int i = 0; i < count; i++)
-        expect_success(children[i]);
+        assert_int_equal(exit_status(children[i]), 0);
 }
 
 static int obtain_one(struct scratch *scratch, struct smelt__cache *cache, int number) {
@@ -386,7 +374,7 @@ TEST(test_unlock_in_child) {
 
     assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled), 0);
     assert_true(lock.fd >= 0);
-    expect_success(start_child(scratch, unlock_in_child, lock.fd, NULL));
+    assert_int_equal(exit_status(start_child(scratch, unlock_in_child, lock.fd, NULL)), 0);
     assert_true(fcntl(lock.fd, F_GETFD) >= 0);
     smelt__cache_unlock(cache, &lock);
     smelt__cache_close(cache);

@@ -5,11 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../unit/files.h"
 #include "../unit/test.h"
 #include "emu/compiler/objects.h"
 
 static const char *const options[] = {"-O1", "-g", NULL};
-static char folder[] = "/tmp/smelt-objects-XXXXXX";
+static char folder[64];
 
 static struct emu_object_key key_of(const char *compiler, const char *text) {
     struct emu_object_key key;
@@ -21,19 +22,11 @@ static void assert_different(struct emu_object_key a, struct emu_object_key b) {
     assert_memory_not_equal(&a, &b, sizeof a);
 }
 
-static void write_file(const char *path, const char *text) {
-    FILE *file = fopen(path, "we");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(chmod(path, 0700), 0);
-}
-
 TEST(key_says_what_is_made) {
-    char compiler[64], command[128];
+    char compiler[96], command[128];
     struct emu_object_key key, other;
     snprintf(compiler, sizeof compiler, "%s/cc", folder);
-    write_file(compiler, "one");
+    assert_int_equal(write_text(compiler, "one", 0700), 0);
     key = key_of(compiler, "text");
     other = key_of(compiler, "text");
     assert_memory_equal(&key, &other, sizeof key);
@@ -49,7 +42,7 @@ TEST(key_says_what_is_made) {
     unsetenv("COMPILER_PATH");
     /* Another version in its place, as long as the first. */
     unlink(compiler);
-    write_file(compiler, "two");
+    assert_int_equal(write_text(compiler, "two", 0700), 0);
     const struct timespec times[2] = {{1, 0}, {1, 0}};
     utimensat(AT_FDCWD, compiler, times, 0);
     assert_different(key, key_of(compiler, "text"));
@@ -59,9 +52,9 @@ TEST(key_says_what_is_made) {
 }
 
 TEST(programs_are_found_in_path) {
-    char path[128], compiler[64], *before = strdup(getenv("PATH"));
+    char path[128], compiler[96], *before = strdup(getenv("PATH"));
     snprintf(compiler, sizeof compiler, "%s/own-cc", folder);
-    write_file(compiler, "one");
+    assert_int_equal(write_text(compiler, "one", 0700), 0);
     struct emu_object_key key = key_of(compiler, "text"), other;
     snprintf(path, sizeof path, "/nowhere:%s", folder);
     setenv("PATH", path, 1);
@@ -203,14 +196,12 @@ TEST(bad_folders_are_refused) {
 
 static int make_folder(void **state) {
     (void)state;
-    return mkdtemp(folder) ? 0 : -1;
+    return make_scratch(folder, sizeof folder);
 }
 
 static int remove_folder(void **state) {
     (void)state;
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
+    return remove_tree(folder);
 }
 
 TESTS("objects", .group_setup = make_folder, .group_teardown = remove_folder)

@@ -2,6 +2,7 @@
  * what, that nothing is launched when an argument is refused, and what happens when a launch fails.
  */
 
+#include "../unit/test.h"
 #include "fakes.h"
 #include "ops/sparse_attn_partition.h"
 #include "smelt/sparse_attn.h"

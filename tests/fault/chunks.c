@@ -3,6 +3,7 @@
  * the sums and for the caller's other streams. Clusters: devices with any number of
  * multiprocessors. indexer_topk: the host time to size the workspace for millions of chunks. */
 
+#include "../unit/test.h"
 #include "fakes.h"
 #include "indexer_bwd_grains.params.h"
 #include "smelt/indexer_bwd.h"

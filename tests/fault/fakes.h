@@ -3,7 +3,6 @@
 #ifndef FAKES_H
 #define FAKES_H
 
-#include "../unit/test.h"
 #include "codegen/plan/plan.h"
 #include "fake_driver.h"
 #include "fake_nvrtc.h"

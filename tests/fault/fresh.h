@@ -3,6 +3,7 @@
 #ifndef FRESH_H
 #define FRESH_H
 
+#include "../unit/test.h"
 #include "fakes.h"
 #include "runtime/kernel.h"
 

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../unit/files.h"
+#include "../unit/test.h"
 #include "fakes.h"
 #include "runtime/compiler/nvrtc.h"
 #include "smelt/smelt.h"
@@ -18,8 +20,7 @@ enum { PATH_BYTES = 512, MOST_CALLS = 400 };
 
 static const int errors[] = {EMFILE, ENFILE, ENOMEM, EIO, EACCES, ESTALE};
 
-static char folder[] = "/tmp/smelt-identity-XXXXXX";
-static char lib[64], library[PATH_BYTES], builtins[PATH_BYTES], plain[PATH_BYTES];
+static char folder[64], lib[80], library[PATH_BYTES], builtins[PATH_BYTES], plain[PATH_BYTES];
 static const char *sources[2];
 
 static void copy(const char *from, const char *to) {
@@ -151,7 +152,7 @@ TEST(a_context_recovers) {
 
 static int make_folder(void **state) {
     (void)state;
-    if (!mkdtemp(folder))
+    if (make_scratch(folder, sizeof folder))
         return -1;
     snprintf(lib, sizeof lib, "%s/lib", folder);
     snprintf(library, sizeof library, "%s/libnvrtc.so.13", lib);
@@ -164,10 +165,8 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-    char command[64];
     (void)state;
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
+    return remove_tree(folder);
 }
 
 int main(int count, char **arguments) {

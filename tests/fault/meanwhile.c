@@ -1,6 +1,8 @@
 /* A tuning entry that is stored while an operator is made, on fakes: what the operator knows of its
  * kernels is what they were made by, not what the next ones would be. */
 
+#include "../unit/files.h"
+#include "../unit/test.h"
 #include "fake_cubin.h"
 #include "fakes.h"
 #include "smelt/indexer_bwd.h"
@@ -23,8 +25,7 @@ static struct meanwhile {
 static int set_up(void **unused) {
     (void)unused;
     smelt_context_options options = fakes_options();
-    snprintf(folder, sizeof folder, "/tmp/smelt-meanwhile-XXXXXX");
-    if (!mkdtemp(folder))
+    if (make_scratch(folder, sizeof folder))
         return -1;
     snprintf(file, sizeof file, "%s/tuning", folder);
     options.tuning = file;
@@ -36,12 +37,10 @@ static int set_up(void **unused) {
 }
 
 static int tear_down(void **unused) {
-    char command[128];
     (void)unused;
     fakes_nvrtc()->on_compile = NULL;
     smelt_context_destroy(&context);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? 0 : -1;
+    return remove_tree(folder);
 }
 
 /* By the thread that compiles the kernel, whose plan is made. */

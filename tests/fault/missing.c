@@ -3,14 +3,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../unit/files.h"
+#include "../unit/test.h"
 #include "fakes.h"
 #include "runtime/compiler/nvrtc.h"
 #include "runtime/kernel.h"
 #include "smelt/device.h"
 #include "smelt/kernels.h"
 
-static char folder[] = "/tmp/smelt-missing-XXXXXX";
-static char cache[64];
+static char folder[64], cache[96];
 static const char *other_library; /* argv[1]: a shared library that is neither driver nor NVRTC */
 static const char *emulator;      /* argv[2]: its library */
 
@@ -157,7 +158,7 @@ static void copy_file(const char *from, const char *name) {
 
 static void newest_that_the_driver_runs(void) {
     struct smelt__nvrtc_file file;
-    char lib[64];
+    char lib[96];
     const char *fake = getenv("SMELT_NVRTC");
 
     snprintf(lib, sizeof lib, "%s/lib64", folder);
@@ -291,7 +292,7 @@ CHILD_TEST(nvrtc_beside_the_emulator)
 
 static int make_folder(void **unused) {
     (void)unused;
-    if (!mkdtemp(folder))
+    if (make_scratch(folder, sizeof folder))
         return -1;
     snprintf(cache, sizeof cache, "%s/cache", folder);
     return 0;
@@ -299,9 +300,7 @@ static int make_folder(void **unused) {
 
 static int remove_folder(void **unused) {
     (void)unused;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
+    return remove_tree(folder);
 }
 
 int main(int count, char **arguments) {

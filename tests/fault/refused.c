@@ -1,6 +1,7 @@
 /* What the copy engine cannot step over, on a fake driver: each operator whose kernel takes a
  * tensor by it refuses such a stride, naming it and the way out, before anything is launched. */
 
+#include "../unit/test.h"
 #include "fakes.h"
 #include "smelt/indexer_bwd.h"
 #include "smelt/indexer_logits.h"

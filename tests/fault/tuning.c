@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../unit/files.h"
+#include "../unit/test.h"
 #include "fakes.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
@@ -30,8 +32,7 @@ static void note(void *user, smelt_log_level level, const char *message) {
 
 static int set_up(void **state) {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/smelt-tuning-XXXXXX");
-    if (!mkdtemp(folder))
+    if (make_scratch(folder, sizeof folder))
         return -1;
     snprintf(file, sizeof file, "%s/tuning", folder);
     snprintf(readonly_folder, sizeof readonly_folder, "%s/shared", folder);
@@ -45,18 +46,8 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    char command[128];
     (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) == 0 ? 0 : -1;
-}
-
-static void write_text(const char *path, const char *text) {
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    fputs(text, out);
-    assert_int_equal(fclose(out), 0);
-    assert_int_equal(chmod(path, 0600), 0);
+    return remove_tree(folder);
 }
 
 static char *read_text(const char *path) {
@@ -112,8 +103,11 @@ static int stages_of(smelt_context *context, const char *kernel) {
 /* ---- plans ---- */
 
 TEST(plans_take_entries_over) {
-    write_text(file, FAKES_SPEC "  " DEVICE "  stages=2,turn_steps=4  100\n" OTHER
-                                "  Another GPU  stages=2  100\n");
+    assert_int_equal(write_text(file,
+                                FAKES_SPEC "  " DEVICE "  stages=2,turn_steps=4  100\n" OTHER
+                                           "  Another GPU  stages=2  100\n",
+                                0600),
+                     0);
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_string_equal(smelt_tuning_device(context), DEVICE);
     assert_string_equal(smelt_tuning_path(context), file);
@@ -137,7 +131,7 @@ TEST(plans_take_entries_over) {
 /* An operator gets the tuned kernel, and a context without a device that names this one gets the
  * same: what it compiled is found in the cache. */
 TEST(warming_and_running_agree) {
-    write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  100\n");
+    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  100\n", 0600), 0);
     const smelt_kernel_request request = {.size = sizeof request, .spec = FAKES_SPEC};
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT, run = SMELT_KERNEL_INFO_INIT;
     smelt_context_options options = options_of(SMELT_CONTEXT_COMPILE_ONLY);
@@ -178,9 +172,12 @@ TEST(warming_and_running_agree) {
 }
 
 TEST(bad_lines_are_passed_over) {
-    write_text(file, "# found on a rainy day\n\nnonsense\n" FAKES_SPEC "  " DEVICE
-                     "  stages=3  1\n" OTHER "  " DEVICE "  stages=x  1\n" FAKES_SPEC "  " DEVICE
-                     "  stages=2  1"); /* no newline; the later of two */
+    assert_int_equal(write_text(file,
+                                "# found on a rainy day\n\nnonsense\n" FAKES_SPEC "  " DEVICE
+                                "  stages=3  1\n" OTHER "  " DEVICE "  stages=x  1\n" FAKES_SPEC
+                                "  " DEVICE "  stages=2  1",
+                                0600),
+                     0); /* no newline; the later of two */
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(warnings, 2);
     assert_non_null(strstr(logged, "tuning:3: ignored"));
@@ -201,7 +198,8 @@ TEST(bad_lines_are_passed_over) {
 
 /* An entry that was legal once: the rule's plan, and one warning. */
 TEST(entries_without_a_plan) {
-    write_text(file, FAKES_SPEC "  " DEVICE "  variant=sm90,stages=4  1\n");
+    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  variant=sm90,stages=4  1\n", 0600),
+                     0);
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
@@ -209,7 +207,7 @@ TEST(entries_without_a_plan) {
     assert_non_null(strstr(logged, "stages=4 is not legal"));
     smelt_context_destroy(&context);
     /* With knobs of the spec's own it is no mistake of the file's. */
-    write_text(file, FAKES_SPEC "  " DEVICE "  turn_steps=4  1\n");
+    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  turn_steps=4  1\n", 0600), 0);
     warnings = 0;
     context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC ",variant=mma,stages=2"), 2);
@@ -222,9 +220,13 @@ TEST(layers_and_settings) {
     assert_int_equal(mkdir(readonly_folder, 0755), 0);
     snprintf(shared, sizeof shared, "%s/tuning", readonly_folder);
     snprintf(named, sizeof named, "%s/mine.txt", folder);
-    write_text(shared,
-               FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER "  " DEVICE "  stages=2  1\n");
-    write_text(file, FAKES_SPEC "  " DEVICE "  stages=3,turn_steps=4  1\n");
+    assert_int_equal(write_text(shared,
+                                FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER "  " DEVICE
+                                           "  stages=2  1\n",
+                                0600),
+                     0);
+    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  stages=3,turn_steps=4  1\n", 0600),
+                     0);
     smelt_context_options options = options_of(SMELT_CONTEXT_DEVICE);
     options.cache_readonly_dir = readonly_folder;
     smelt_context *context = make(&options);
@@ -233,7 +235,7 @@ TEST(layers_and_settings) {
     smelt_context_destroy(&context);
 
     setenv("SMELT_TUNING", named, 1);
-    write_text(named, FAKES_SPEC "  " DEVICE "  stages=2  1\n");
+    assert_int_equal(write_text(named, FAKES_SPEC "  " DEVICE "  stages=2  1\n", 0600), 0);
     context = make_on(SMELT_CONTEXT_DEVICE);
     assert_string_equal(smelt_tuning_path(context), named);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
@@ -279,13 +281,13 @@ TEST(files_that_are_not_trusted) {
     static const char line[] = FAKES_SPEC "  " DEVICE "  stages=2  1\n";
     char other[160];
     snprintf(other, sizeof other, "%s/other", folder);
-    write_text(file, line);
+    assert_int_equal(write_text(file, line, 0600), 0);
     assert_int_equal(chmod(file, 0666), 0);
     expect_unread("writable by others");
     assert_int_equal(chmod(file, 0620), 0);
     expect_unread("writable by others");
     assert_int_equal(unlink(file), 0);
-    write_text(other, line);
+    assert_int_equal(write_text(other, line, 0600), 0);
     assert_int_equal(symlink(other, file), 0);
     expect_unread("symbolic link");
     assert_int_equal(unlink(file), 0);
@@ -295,7 +297,7 @@ TEST(files_that_are_not_trusted) {
     assert_int_equal(mkdir(file, 0700), 0);
     expect_unread("not a regular file");
     assert_int_equal(rmdir(file), 0);
-    write_text(file, line);
+    assert_int_equal(write_text(file, line, 0600), 0);
     assert_int_equal(truncate(file, (off_t)1 << 40), 0); /* a hole: it costs no disk */
     expect_unread("longer than 1 MiB");
     /* A named one may be a link, but not everybody's to write. */
@@ -312,7 +314,7 @@ TEST(files_that_are_not_trusted) {
     assert_int_equal(mkdir(other, 0700), 0);
     assert_int_equal(chmod(other, 0777), 0);
     snprintf(other, sizeof other, "%s/shared/tuning", folder);
-    write_text(other, line);
+    assert_int_equal(write_text(other, line, 0600), 0);
     setenv("SMELT_TUNING", other, 1);
     expect_unread("is writable by everyone");
     unsetenv("SMELT_TUNING");
@@ -355,8 +357,12 @@ TEST(stores) {
     assert_string_equal(found.spec, FAKES_SPEC);
     assert_string_equal(found.device, DEVICE);
     /* Other lines are kept as they are, the good, the bad and the plain text. */
-    write_text(file, "# notes\n\nbad line\n" FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER
-                     "   " DEVICE "   stages=2   1\n" FAKES_SPEC "  X  stages=2  1");
+    assert_int_equal(write_text(file,
+                                "# notes\n\nbad line\n" FAKES_SPEC "  " DEVICE
+                                "  stages=2  1\n" OTHER "   " DEVICE "   stages=2   1\n" FAKES_SPEC
+                                "  X  stages=2  1",
+                                0600),
+                     0);
     entry = entry_of("turn_steps=16", 3);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
     assert_string_equal(read_text(file),
@@ -379,7 +385,7 @@ TEST(stores_that_fail) {
     const struct rlimit limit = {4, 4};
     char command[256];
     int status;
-    write_text(file, before);
+    assert_int_equal(write_text(file, before, 0600), 0);
     pid_t child = fork();
     if (child == 0) {
         smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
@@ -471,7 +477,7 @@ TEST(merging) {
     static const char text[] = "# theirs\nbad\n" FAKES_SPEC "  " DEVICE "  stages=3  9\n" OTHER
                                "  " DEVICE "  stages=2  9";
     size_t taken = 0;
-    write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  1");
+    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  1", 0600), 0);
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(smelt__tuning_merge(context->tuning, text, sizeof text - 1, &taken), SMELT_OK);
     assert_int_equal(taken, 1);

@@ -23,7 +23,7 @@ static char folder[TORTURE_PATH];
 int row_store(const struct arguments *arguments) {
     smelt_context_options options = torture_options(argument_text(arguments, "folder"), NULL);
 
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     options.cache_cap_bytes = (uint64_t)argument(arguments, "cap", 0);
     smelt_context *context = torture_context(&options);
     REQUIRE(obtain(context, 0) == RIGHT);
@@ -121,7 +121,7 @@ static int cut_off(void *user, const char *file, const smelt_kernel_info *info) 
 static void set_up(const struct situation *situation) {
     smelt_context_options options = torture_options(folder, NULL);
 
-    remove_folder(folder);
+    remove_tree(folder);
     if (situation->filled == 0)
         return;
     smelt_context *context = torture_context(&options);
@@ -190,7 +190,7 @@ int row_calls(const struct arguments *arguments) {
     scratch = scratch_folder(true);
     snprintf(folder, sizeof folder, "%.4000s/cache", scratch);
     snprintf(log, sizeof log, "%.4000s/calls", scratch);
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     for (size_t i = 0; i < sizeof situations / sizeof situations[0]; i++) {
         int first, count;
         set_up(&situations[i]);

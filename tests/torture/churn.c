@@ -58,7 +58,7 @@ int row_churn(const struct arguments *arguments) {
 
     tally = shared_memory(sizeof *tally);
     atomic_store(&tally->left, operations);
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     for (int n = 0; n < KEYS; n++)
         (void)kernel_hash(n);
     for (int i = 0; i < WRITERS + READERS; i++) {

@@ -32,7 +32,7 @@ int row_skewed(const struct arguments *arguments) {
 
     if (off < -600 || off > 600)
         return TORTURE_SKIPPED;
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     options.cache_cap_bytes = CAP;
     smelt_context *context = torture_context(&options);
     REQUIRE(obtain(context, USED_AGAIN) == RIGHT);
@@ -102,7 +102,7 @@ static void run_clock(const char *offset, long skew) {
     smelt_context_options options = torture_options(folder, NULL);
     char path[2 * TORTURE_PATH], fresh[2 * TORTURE_PATH], stale[2 * TORTURE_PATH];
 
-    remove_folder(folder);
+    remove_tree(folder);
     smelt_context *context = torture_context(&options);
     for (int n = 0; n <= OLD_TOO; n++)
         REQUIRE(obtain(context, n) == RIGHT);
@@ -136,7 +136,7 @@ static void run_future(void) {
     char path[2 * TORTURE_PATH];
     struct stat status;
 
-    remove_folder(folder);
+    remove_tree(folder);
     options.cache_cap_bytes = CAP;
     smelt_context *context = torture_context(&options);
     REQUIRE(obtain(context, 0) == RIGHT);
@@ -161,7 +161,7 @@ int row_clock(const struct arguments *arguments) {
 #endif
     scratch = scratch_folder(true);
     snprintf(folder, sizeof folder, "%.4000s/cache", scratch);
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     for (long round = 0; round < rounds; round++)
         for (int i = 0; i < 4; i++)
             run_clock(skews[i].offset, skews[i].skew);

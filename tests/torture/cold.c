@@ -75,8 +75,8 @@ int row_cold(const struct arguments *arguments) {
     double seconds = 0;
 
     REQUIRE(processes <= MOST_PROCESSES);
-    fake_nvrtc()->sleep_ms = COMPILE_MS;
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->sleep_ms = COMPILE_MS;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     for (int n = 0; n < keys; n++)
         (void)kernel_hash(n); /* known to the children */
     for (int round = 0; round < rounds; round++) {
@@ -89,7 +89,7 @@ int row_cold(const struct arguments *arguments) {
         require_one_each(compiles, keys);
         REQUIRE(count_files(folder, ".smelt") == keys);
         REQUIRE(count_files(folder, ".tmp-") == 0);
-        remove_folder(folder);
+        remove_tree(folder);
     }
     figure("%d processes, %d keys, %d rounds: each of %d kernels compiled once, %ld obtained, "
            "%.2f s a round",

@@ -1,8 +1,6 @@
 #include "torture.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <ftw.h>
 #include <glob.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -62,23 +60,12 @@ void torture_fail(const char *file, int line, const char *condition) {
 
 /* ---- folders -------------------------------------------------------------------------------- */
 
-static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
-    (void)status;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-void remove_folder(const char *path) {
-    nftw(path, remove_item, 16, FTW_DEPTH | FTW_PHYS);
-}
-
 static char scratch[TORTURE_PATH];
 static pid_t scratch_owner;
 
 static void remove_scratch(void) {
     if (getpid() == scratch_owner)
-        remove_folder(scratch);
+        remove_tree(scratch);
 }
 
 const char *scratch_folder(bool in_memory) {
@@ -90,35 +77,6 @@ const char *scratch_folder(bool in_memory) {
     scratch_owner = getpid();
     atexit(remove_scratch);
     return scratch;
-}
-
-static const char *wanted_part;
-static long found_files;
-
-static int count_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
-    (void)status;
-    found_files += type != FTW_D && strstr(path + ftw->base, wanted_part) != NULL;
-    return 0;
-}
-
-long count_files(const char *folder, const char *part) {
-    wanted_part = part;
-    found_files = 0;
-    return nftw(folder, count_item, 16, FTW_PHYS) == 0 ? found_files : -1;
-}
-
-/* ---- time, chance --------------------------------------------------------------------------- */
-
-double now_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-void pause_ms(double milliseconds) {
-    struct timespec pause = {.tv_sec = (time_t)(milliseconds / 1000)};
-    pause.tv_nsec = (long)(1e6 * (milliseconds - 1e3 * (double)pause.tv_sec));
-    nanosleep(&pause, NULL);
 }
 
 /* ---- processes ------------------------------------------------------------------------------ */
@@ -135,39 +93,7 @@ void kill_child(pid_t child) {
 }
 
 void expect_success(pid_t child) {
-    int status;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    REQUIRE(WIFEXITED(status));
-    REQUIRE(WEXITSTATUS(status) == 0);
-}
-
-static void *symbol_of(const char *variable, const char *name) {
-    const char *path = getenv(variable);
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    void *symbol = library ? dlsym(library, name) : NULL;
-    if (!symbol)
-        fprintf(stderr, "%s=%s is not the fake: run this by `meson test`\n", variable,
-                path ? path : "");
-    REQUIRE(symbol);
-    return symbol;
-}
-
-struct fake_nvrtc *fake_nvrtc(void) {
-    void *symbol = symbol_of("SMELT_NVRTC", "fake_nvrtc_state");
-    fake_nvrtc_function state;
-    memcpy(&state, &symbol, sizeof state);
-    return state();
-}
-
-struct fake_driver *fake_driver(void) {
-    void *symbol = symbol_of("SMELT_CUDA", "fake_driver_state");
-    fake_driver_function state;
-    memcpy(&state, &symbol, sizeof state);
-    return state();
-}
-
-void *fake_driver_symbol(const char *name) {
-    return symbol_of("SMELT_CUDA", name);
+    REQUIRE(exit_status(child) == 0);
 }
 
 /* ---- kernels -------------------------------------------------------------------------------- */

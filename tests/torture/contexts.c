@@ -67,7 +67,7 @@ static long two_contexts(const char *folder) {
     smelt_context *contexts[2];
     smelt_sparse_attn *attns[2];
     CUcontext popped;
-    int compiles = fake_nvrtc()->compiles, loads = driver->loads;
+    int compiles = fakes_nvrtc()->compiles, loads = driver->loads;
     long launches = 0;
 
     for (int i = 0; i < 2; i++) {
@@ -76,7 +76,7 @@ static long two_contexts(const char *folder) {
         attns[i] = make_operator(contexts[i]);
         pop_current(&popped);
     }
-    REQUIRE(fake_nvrtc()->compiles == compiles + 1); /* the second came from the cache */
+    REQUIRE(fakes_nvrtc()->compiles == compiles + 1); /* the second came from the cache */
     REQUIRE(driver->loads == loads + 2);
     for (int current = -1; current < 2; current++) {
         if (current >= 0)
@@ -138,7 +138,7 @@ static long reset_context(const char *folder) {
 }
 
 static void find(const char *name, void *function) {
-    void *symbol = fake_driver_symbol(name);
+    void *symbol = fakes_driver_symbol(name);
     memcpy(function, &symbol, sizeof symbol);
 }
 
@@ -147,7 +147,7 @@ int row_contexts(const struct arguments *arguments) {
     const char *scratch = scratch_folder(false);
     long launches = 0;
 
-    driver = fake_driver();
+    driver = fakes_driver();
     find("cuCtxPushCurrent_v2", &push_current);
     find("cuCtxPopCurrent_v2", &pop_current);
     find("cuCtxGetCurrent", &get_current);
@@ -156,7 +156,7 @@ int row_contexts(const struct arguments *arguments) {
         snprintf(folder, sizeof folder, "%.4000s/cache-%d", scratch, round);
         launches += two_contexts(folder);
         launches += reset_context(folder);
-        remove_folder(folder);
+        remove_tree(folder);
     }
     figure(
         "%d rounds of two CUDA contexts, one of them destroyed, and of a reset one: %ld launches, "

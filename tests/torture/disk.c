@@ -88,7 +88,7 @@ int row_disk(const struct arguments *arguments) {
     char bytes[TORTURE_PATH], inodes[TORTURE_PATH], none[TORTURE_PATH];
 
     (void)arguments;
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     enter_namespace();
     snprintf(bytes, sizeof bytes, "%.4000s/bytes", scratch);
     snprintf(inodes, sizeof inodes, "%.4000s/inodes", scratch);

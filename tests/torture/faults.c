@@ -45,11 +45,11 @@ static void fill(const char *layer, int first, int count) {
 }
 
 static void set_cold(void) {
-    remove_folder(folder);
+    remove_tree(folder);
 }
 
 static void set_warm(void) {
-    remove_folder(folder);
+    remove_tree(folder);
     fill(folder, 0, STORED);
 }
 
@@ -77,7 +77,7 @@ static int damage_item(void *user, const char *file, const smelt_kernel_info *in
 /* Kernel 0 is there, but its entry was cut off. */
 static void set_damaged(void) {
     smelt_context_options options = torture_options(folder, NULL);
-    remove_folder(folder);
+    remove_tree(folder);
     fill(folder, 0, 1);
     smelt_context *context = torture_context(&options);
     REQUIRE(smelt_cache_walk(context, damage_item, NULL) == SMELT_OK);
@@ -291,7 +291,7 @@ static enum outcome step_operator(void) {
     options.kind = SMELT_CONTEXT_DEVICE;
     options.arch = NULL;
     enum outcome outcome = with_context(&options, run_operator);
-    REQUIRE(fake_driver()->modules == 0 && fake_driver()->retained == 0);
+    REQUIRE(fakes_driver()->modules == 0 && fakes_driver()->retained == 0);
     return outcome;
 }
 
@@ -420,7 +420,7 @@ static void set_up(void) {
     snprintf(folder, sizeof folder, "%.4000s/cache", scratch);
     snprintf(readonly, sizeof readonly, "%.4000s/readonly", scratch);
     snprintf(archive, sizeof archive, "%.4000s/archive", scratch);
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     for (int n = 0; n < 2 * STORED; n++)
         (void)kernel_hash(n);
     fill(readonly, 7, 1);

@@ -143,7 +143,7 @@ static void fork_while_opening(void *user) {
     enum { OPEN_MS = 100 };
     pthread_t thread;
 
-    fake_nvrtc()->open_ms = OPEN_MS;
+    fakes_nvrtc()->open_ms = OPEN_MS;
     REQUIRE(pthread_create(&thread, NULL, open_compiler, NULL) == 0);
     pause_ms(OPEN_MS / 2.0);
     in_child(open_compiler_too, user);
@@ -200,9 +200,9 @@ int row_forks(const struct arguments *arguments) {
     folder = scratch_folder(false);
     in_child(use_own, NULL); /* before any use of the library here */
     in_child(fork_while_opening, NULL);
-    driver = fake_driver();
-    fake_nvrtc()->sleep_ms = COMPILE_MS;
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    driver = fakes_driver();
+    fakes_nvrtc()->sleep_ms = COMPILE_MS;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     for (int n = 0; n < KEYS; n++)
         (void)kernel_hash(n);
     fork_after_use();

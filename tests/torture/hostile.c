@@ -238,7 +238,7 @@ int row_hostile(const struct arguments *arguments) {
 
     scratch = scratch_folder(true);
     tool = argument_text(arguments, "tool");
-    (void)fake_nvrtc();
+    (void)fakes_nvrtc();
     (void)kernel_hash(0);
     for (int i = 0; i < CASES; i++) {
         snprintf(folder, sizeof folder, "%.4000s/cache-%d", scratch, i);

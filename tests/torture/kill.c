@@ -59,7 +59,7 @@ static void be_process(const char *folder, int seat, int keys, uint64_t random) 
 
     options.cache_lock = seat % 2 ? SMELT_CACHE_LOCK_LOCAL : SMELT_CACHE_LOCK_SHARED;
     own_seat = &board->seats[seat];
-    fake_nvrtc()->on_compile = note_compiling;
+    fakes_nvrtc()->on_compile = note_compiling;
     smelt_context *context = torture_context(&options);
     if (atomic_load(&own_seat->heir))
         want(context, atomic_load(&own_seat->kernel));
@@ -137,8 +137,8 @@ int row_kill(const struct arguments *arguments) {
 
     REQUIRE(processes <= MOST_PROCESSES && keys <= MOST_KEYS);
     board = shared_memory(sizeof *board);
-    fake_nvrtc()->sleep_ms = COMPILE_MS;
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->sleep_ms = COMPILE_MS;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     for (int n = 0; n < keys; n++)
         (void)kernel_hash(n);
     for (int i = 0; i < processes; i++)

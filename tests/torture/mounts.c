@@ -105,8 +105,8 @@ int row_mounts(const struct arguments *arguments) {
     snprintf(compiles, sizeof compiles, "%.4000s/compiles", scratch);
     REQUIRE(mkdir(real, 0700) == 0);
     mount_all(scratch, real);
-    fake_nvrtc()->cubin_bytes = CUBIN_BYTES;
-    fake_nvrtc()->sleep_ms = COMPILE_MS;
+    fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
+    fakes_nvrtc()->sleep_ms = COMPILE_MS;
     setenv("FAKE_NVRTC_COMPILES", compiles, 1);
     for (int n = 0; n < KEYS * rounds; n++)
         (void)kernel_hash(n);

@@ -54,7 +54,7 @@ int row_damage(const struct arguments *arguments) {
     snprintf(folder, sizeof folder, "%.4000s/cache", scratch_folder(true));
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);
-    (void)fake_nvrtc();
+    (void)fakes_nvrtc();
     REQUIRE(obtain(context, 0) == RIGHT);
     find_entry();
     int file = open(entry, O_RDONLY);
@@ -221,7 +221,7 @@ int row_places(const struct arguments *arguments) {
     const char *scratch = scratch_folder(true);
 
     (void)arguments;
-    (void)fake_nvrtc();
+    (void)fakes_nvrtc();
     for (int n = 0; n < 3; n++)
         (void)kernel_hash(n);
     alarm(60); /* a FIFO that blocks must not hang the run */

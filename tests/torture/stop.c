@@ -21,7 +21,7 @@ static pid_t start_holder(const smelt_context_options *options) {
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-        fake_nvrtc()->on_compile = compile_for_ever;
+        fakes_nvrtc()->on_compile = compile_for_ever;
         obtain(torture_context(options), 0);
         _exit(1);
     }
@@ -66,7 +66,7 @@ int row_stop(const struct arguments *arguments) {
 
     late_percent = (double)argument(arguments, "late_percent", 10);
     compiling = shared_memory(sizeof *compiling);
-    (void)fake_nvrtc();
+    (void)fakes_nvrtc();
     for (int deadline = 500; deadline <= longest; deadline *= 2)
         for (int i = 0; i < 2; i++, waits++) {
             char folder[TORTURE_PATH];

@@ -108,7 +108,7 @@ static void run_threads(smelt_context *context, const char *folder, enum manner 
 int row_threads(const struct arguments *arguments) {
     int rounds = (int)argument(arguments, "rounds", 100);
     const char *folder = scratch_folder(false);
-    struct fake_nvrtc *nvrtc = fake_nvrtc();
+    struct fake_nvrtc *nvrtc = fakes_nvrtc();
     smelt_context_options options = torture_options(folder, NULL);
     long compiled = 0;
 
@@ -121,18 +121,18 @@ int row_threads(const struct arguments *arguments) {
         REQUIRE(!strcmp(smelt_context_arch(context), TORTURE_ARCH));
         for (enum manner manner = 0; manner < MANNERS; manner++) {
             int kinds = manner == SAME_OPERATOR ? 1 : KINDS, before = nvrtc->compiles;
-            int loads = fake_driver()->loads;
+            int loads = fakes_driver()->loads;
             run_threads(context, folder, manner, (round * MANNERS + (int)manner) * KINDS);
             if (nvrtc->compiles - before != kinds)
                 fprintf(stderr, "%s: %d compilations\n", manner_names[manner],
                         nvrtc->compiles - before);
             REQUIRE(nvrtc->compiles - before == kinds);
-            REQUIRE(fake_driver()->loads - loads == (manner <= DIFFERENT_OPERATORS ? kinds : 0));
+            REQUIRE(fakes_driver()->loads - loads == (manner <= DIFFERENT_OPERATORS ? kinds : 0));
             compiled += kinds;
         }
         REQUIRE(cache_errors(context) == 0);
         smelt_context_destroy(&context);
-        REQUIRE(fake_driver()->modules == 0 && fake_driver()->retained == 0);
+        REQUIRE(fakes_driver()->modules == 0 && fakes_driver()->retained == 0);
     }
     figure("%d threads, %d rounds of: one operator, six operators, six kernels prepared, a context "
            "a thread: %ld kernels, each compiled once and loaded once a context",

@@ -16,9 +16,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "../unit/files.h"
 #include "../unit/random.h"
-#include "fault/fake_driver.h"
-#include "fault/fake_nvrtc.h"
+#include "fault/fakes.h"
 #include "smelt/smelt.h"
 
 enum { TORTURE_PATH = 4096, TORTURE_SKIPPED = 77 };
@@ -80,13 +80,6 @@ __attribute__((noreturn)) void torture_fail(const char *file, int line, const ch
 /* A fresh folder below TMPDIR, or below /dev/shm when `in_memory` and it is there; removed when
  * this process ends well. */
 const char *scratch_folder(bool in_memory);
-/* Removes a folder and what is in it. */
-void remove_folder(const char *path);
-/* Files below `folder` whose names contain `part`. */
-long count_files(const char *folder, const char *part);
-
-double now_seconds(void);
-void pause_ms(double milliseconds);
 
 /* Memory that forked children share, zeroed. */
 void *shared_memory(size_t bytes);
@@ -94,12 +87,6 @@ void *shared_memory(size_t bytes);
 void kill_child(pid_t child);
 /* Waits for a child that must end with 0. */
 void expect_success(pid_t child);
-
-/* The fakes' states in this process; inherited by children that are forked afterwards. */
-struct fake_nvrtc *fake_nvrtc(void);
-struct fake_driver *fake_driver(void);
-/* The fake driver's own function, for a row that plays the part of another CUDA user. */
-void *fake_driver_symbol(const char *name);
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
