@@ -78,7 +78,6 @@ static const struct shape large_shapes[] = {
     {"a long row", 1, 3, 3000000, 1000000, 1000000, 2, 0, 1, 1, 0, ANY, ALL_QUERIES, 0},
 };
 
-static const struct smelt__kernel *kernel;
 static long long map_bits; /* of all windows of the kernel's maps */
 
 /* The kernel's arguments with pointers to a problem's arrays on the host, and to the device's. */
@@ -138,15 +137,15 @@ static void fill_list(const struct shape *shape) {
 }
 
 /* Rows of elements, the first of `host_stride`. */
-static struct rows rows_of(const struct shape *shape, int64_t count, int64_t length,
-                           int64_t host_stride, size_t element) {
+static struct rows shape_rows(const struct shape *shape, int64_t count, int64_t length,
+                              int64_t host_stride, size_t element) {
     return (struct rows){count, (size_t)length * element, (size_t)host_stride * element,
                          (size_t)(shape->far ? FAR : host_stride) * element};
 }
 
 /* Of each list, from the given key on. */
 static struct rows list_rows(const struct shape *shape, int from, size_t element) {
-    return rows_of(shape, host.groups, host.key_stride - from, host.key_stride, element);
+    return shape_rows(shape, host.groups, host.key_stride - from, host.key_stride, element);
 }
 
 static void make_problem(const struct shape *shape) {
@@ -205,7 +204,7 @@ static void copy_indices(const struct shape *shape) {
     if (shape->far) {
         device.work.indices =
             copy_rows("indices", host.work.indices,
-                      rows_of(shape, queries, shape->width, host.work.indices_token_stride, 4));
+                      shape_rows(shape, queries, shape->width, host.work.indices_token_stride, 4));
         device.work.indices_token_stride = FAR;
         device.work.indices_batch_stride = (int64_t)shape->tokens * FAR;
         return;
@@ -221,21 +220,19 @@ static void prepare(const void *of) {
     const struct shape *const shape = of;
     make_problem(shape);
     device = host;
-#define COPY(field, count)                                                                         \
-    device.field = copy(#field, host.field, (size_t)(count) * sizeof *host.field)
+    const size_t zero_bytes = (size_t)(host.zero_vectors + 1) * ZERO_BYTES;
     COPY(work.topk_length, shape->batches * shape->tokens);
     COPY(work.queries, host.work.query_capacity);
     COPY(work.query_count, 1);
     COPY(work.query_range, 2);
     COPY(work.extents, host.work.query_capacity);
     COPY(last_range, 2);
-    COPY(members, host.groups * host.group_queries);
-    COPY(counts, host.groups);
-    COPY(firsts, host.groups);
-#undef COPY
-    device.zeros = copy("zeros", host.zeros, (size_t)(host.zero_vectors + 1) * ZERO_BYTES);
-    device.keys = copy_rows("keys", host.keys, list_rows(shape, 0, sizeof(int)));
-    device.masks = copy_rows("masks", host.masks, list_rows(shape, 0, 1));
+    RESULT(members, host.groups * host.group_queries, POISON);
+    RESULT(counts, host.groups, POISON);
+    RESULT(firsts, host.groups, POISON);
+    device.zeros = result_rows("zeros", host.zeros, packed(zero_bytes), sizeof(float), POISON);
+    RESULT_ROWS(keys, list_rows(shape, 0, sizeof(int)), POISON);
+    RESULT_ROWS(masks, list_rows(shape, 0, 1), POISON);
     copy_indices(shape);
     if (shape->far)
         device.key_stride = FAR;
@@ -243,25 +240,12 @@ static void prepare(const void *of) {
     repeat_lists();
 }
 
-/* Poisons what is written, runs, judges. */
-static int run(const void *of, int turn) {
-    const struct shape *const shape = of;
-    const size_t groups = (size_t)host.groups, zeros = (size_t)(host.zero_vectors + 1);
-    const struct rows keys = list_rows(shape, 0, sizeof(int)), masks = list_rows(shape, 0, 1);
-    return fill(device.members, POISON, groups * (size_t)host.group_queries * sizeof(int)) &&
-           fill(device.counts, POISON, groups * sizeof(int)) &&
-           (!host.firsts || fill(device.firsts, POISON, groups * sizeof(int))) &&
-           fill(device.zeros, POISON, zeros * ZERO_BYTES) && fill_rows(device.keys, POISON, keys) &&
+static int run(const void *shape, int turn) {
+    return poison_results() &&
            fill_rows(device.keys + host.copy_stride, COPY_POISON,
                      list_rows(shape, host.copy_stride, sizeof(int))) &&
-           fill_rows(device.masks, POISON, masks) &&
-           run_kernel(kernel, turn == 1 ? 2 : (uint32_t)host.groups, &device) &&
-           same("members", device.members, host.members, groups * (size_t)host.group_queries, 4) &&
-           same("counts", device.counts, host.counts, groups, 4) &&
-           (!host.firsts || same("firsts", device.firsts, host.firsts, groups, 4)) &&
-           same("zeros", device.zeros, host.zeros, zeros * ZERO_FLOATS, 4) &&
-           same_rows("keys", device.keys, host.keys, keys, 4) &&
-           same_rows("masks", device.masks, host.masks, masks, 1);
+           run_kernel(alone.kernels[0], turn == 1 ? 2 : (uint32_t)host.groups, &device) &&
+           same_results();
 }
 
 /* More vectors of zeros than 2^31, 32 GiB, and a vector behind them that stays as it is: where
@@ -281,7 +265,7 @@ static void check_many_zeros(void) {
     const struct sparse_attn_bwd_lists_params params = {
         .zeros = memory, .zero_vectors = vectors, .group_queries = 1};
     memset(behind, POISON, sizeof behind);
-    int good = fill(memory, POISON, end) && run_kernel(kernel, 1000, &params);
+    int good = fill(memory, POISON, end) && run_kernel(alone.kernels[0], 1000, &params);
     for (size_t i = 0; i < sizeof places / sizeof *places && good; i++)
         good = same("zeros", (char *)memory + places[i], zeros, LOOKED_AT, 1);
     good = good && same("behind the zeros", (char *)memory + bytes, behind, sizeof behind, 1);
@@ -308,28 +292,13 @@ static void draw_shape(void *of) {
                             .list = (enum list)below(LISTS)};
 }
 
-static int is_far(const void *shape) {
-    return ((const struct shape *)shape)->far;
+#define SPEC "sparse_attn_bwd_lists:pass=group"
+
+static int read_plans(void) {
+    map_bits = 8LL * plan_constant(SPEC, "MAP_BYTES") * plan_constant(SPEC, "MOST_WINDOWS");
+    return 1;
 }
 
-static int get_kernels(void) {
-    static const char spec[] = "sparse_attn_bwd_lists:pass=group";
-    map_bits = 8LL * plan_constant(spec, "MAP_BYTES") * plan_constant(spec, "MOST_WINDOWS");
-    return get_kernel(spec, &kernel);
-}
-
-int main(int argc, char **argv) {
-    static const struct alone_test test = {.name = "gpu_bwd_lists",
-                                           .random_cases = 10,
-                                           .schedules = 3,
-                                           .most_failures = 1,
-                                           SHAPES(shapes, batches, far),
-                                           LARGE_SHAPES(large_shapes),
-                                           .get_kernels = get_kernels,
-                                           .is_far = is_far,
-                                           .prepare = prepare,
-                                           .run = run,
-                                           .draw = draw_shape,
-                                           .run_large = check_many_zeros};
-    return run_alone(argc, argv, &test);
-}
+ALONE_TEST("gpu_bwd_lists", batches, far, .specs = {SPEC}, LARGE_SHAPES(large_shapes),
+           .far = offsetof(struct shape, far), .read_plans = read_plans,
+           .run_large = check_many_zeros)

@@ -125,8 +125,6 @@ struct results {
     unsigned progress;
 };
 
-static const struct smelt__kernel *kernel;
-
 /* ---- the problem ----------------------------------------------------------------------------- */
 
 /* A group's list: any keys, of any of the group's queries. */
@@ -178,12 +176,6 @@ static void make_problem(void) {
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-/* Rows of so many bytes, side by side on the host, `step` bytes from one to the next on the
- * device. */
-static struct rows rows_of(int64_t count, int64_t bytes, int64_t step) {
-    return (struct rows){count, (size_t)bytes, (size_t)bytes, (size_t)step};
-}
-
 /* What a group has `bytes` of, as if so many groups came before; nothing is there of theirs. */
 static void *place_groups(const char *name, const void *host, int64_t bytes, int64_t step,
                           int first_group) {
@@ -210,10 +202,8 @@ static uint16_t *fetch_partials(const struct layout *layout, const char *partial
     char *const host = filled((size_t)(GROUPS * WIDTH * row), 0);
     for (int64_t i = 0; i < GROUPS; i++) {
         const size_t bytes = (size_t)(problem.counts[i] * row);
-        memcpy(
-            host + i * WIDTH * row,
-            fetch(partials + i * layout->key_stride * row, (struct rows){1, bytes, bytes, bytes}),
-            bytes);
+        memcpy(host + i * WIDTH * row,
+               fetch(partials + i * layout->key_stride * row, packed(bytes)), bytes);
     }
     return (uint16_t *)(void *)host;
 }
@@ -253,10 +243,10 @@ static int run(const struct layout *layout, struct results *results) {
         .step = layout->step,
         .scale = 0.125F,
     };
-    if (!make_maps(&params) || !run_kernel(kernel, BLOCKS, &params))
+    if (!make_maps(&params) || !run_kernel(alone.kernels[0], BLOCKS, &params))
         return 0;
-    results->dq = fetch(params.dq, rows_of(1, q_bytes, q_bytes));
-    results->progress = *(unsigned *)fetch(params.progress, rows_of(1, 4, 4));
+    results->dq = fetch(params.dq, packed((size_t)q_bytes));
+    results->progress = *(unsigned *)fetch(params.progress, packed(4));
     results->partials = fetch_partials(layout, params.partials);
     return 1;
 }
@@ -280,7 +270,7 @@ static int same_far(const char *what, const uint16_t *near, const uint16_t *far,
     return zeros * 2 <= count;
 }
 
-static int check(void) {
+static int check_far(void) {
     /* Of few groups nothing is compared: the emulator says what is read where no group is. */
     static const struct layout layouts[RUNS] = {{0, WIDTH, 0, STEP_CLOSE},
                                                 {FAR_GROUP, FAR_LISTS, 0, STEP_CLOSE},
@@ -428,20 +418,15 @@ static int check_orders(void) {
     return good;
 }
 
+static int check(const char *spec, const char *option) {
+    const int steps = strcmp(option, "steps") == 0;
+    read_plan(spec);
+    make_problem();
+    return steps ? check_steps() && check_orders() : check_far();
+}
+
 int main(int argc, char **argv) {
-    const int steps = argc == 3 && strcmp(argv[2], "steps") == 0;
-    const char *const spec = argc == 2 || steps ? argv[1] : NULL;
-    int good = begin_on_emulator("gpu_bwd_main", spec, &kernel);
-    if (good) {
-        read_plan(spec);
-        make_problem();
-        good = steps ? check_steps() && check_orders() : check();
-    }
-    free_memory();
-    smelt_context_destroy(&alone.context);
-    printf("%s: %s\n", spec,
-           !good   ? "FAILED"
-           : steps ? "thread blocks keep in step as they should"
-                   : "the same near and far");
-    return !good;
+    return run_on_emulator(argc, argv, "gpu_bwd_main", check,
+                           argc > 2 ? "thread blocks keep in step as they should"
+                                    : "the same near and far");
 }

@@ -19,8 +19,11 @@ enum {
 };
 
 #define TURN "sparse_attn_bwd_lists:pass=turn"
+#define SUMS "sparse_attn_bwd_sum:dqk=64"
+#define WIDE_SUMS "sparse_attn_bwd_sum:dqk=576"
 
 static const int widths[WIDTHS] = {64, 576};
+static const char *const sum_specs[WIDTHS] = {SUMS, WIDE_SUMS};
 
 /* What the lists hold. */
 enum fill {
@@ -81,7 +84,6 @@ static const struct shape large_shapes[] = {
     {"many short lists", 20000, 0, 64, 8192, ONCE, 0, 1, 0, 0},
 };
 
-static const struct smelt__kernel *turn_kernel, *sum_kernels[WIDTHS];
 static struct sums_reference sum_plans[WIDTHS];
 static int without_sums;
 
@@ -235,7 +237,7 @@ static void *reserve(const char *name, int64_t ints) {
 /* The entries as the sums are given them, whose partial rows then lie past 2^32 bytes. */
 static int move_entries(void) {
     const size_t bytes = (size_t)problem.layout.entries * sizeof(int);
-    int *const entries = fetch(problem.device.entries, (struct rows){1, bytes, bytes, bytes});
+    int *const entries = fetch(problem.device.entries, packed(bytes));
     for (int64_t i = 0; i < problem.layout.entries; i++)
         entries[i] = (int)((unsigned)entries[i] + FAR_ROWS);
     return upload(problem.far_entries, entries, bytes);
@@ -282,7 +284,7 @@ static int run_sums(uint32_t blocks) {
         sum.pdl_wait_at_end = chunk % 2; /* without PDL the wait has no effect */
         const struct smelt__launch launch = {.blocks = {blocks}, .params = &sum};
         good = works(
-            smelt__kernel_launch(alone.context, sum_kernels[problem.shape->width], &launch, NULL),
+            smelt__kernel_launch(alone.context, alone.kernels[problem.shape->width], &launch, NULL),
             "launch");
     }
     return good && works(smelt_stream_synchronize(alone.context, NULL), "sums");
@@ -293,12 +295,13 @@ static int run_segments(void) {
     struct sparse_attn_bwd_segments_params params = problem.device;
     int pushed;
     if (problem.shape->blocks)
-        return run_kernel(turn_kernel, (uint32_t)problem.shape->blocks, &problem.device);
+        return run_kernel(alone.kernels[WIDTHS], (uint32_t)problem.shape->blocks, &problem.device);
     params.chunks = 0; /* the launch's to set */
     if (!works(smelt_stream_synchronize(alone.context, NULL), "synchronize") ||
         !works(smelt__context_enter(alone.context, &pushed), "enter"))
         return 0;
-    const smelt_status status = smelt__segments_launch(alone.context, turn_kernel, &params, NULL);
+    const smelt_status status =
+        smelt__segments_launch(alone.context, alone.kernels[WIDTHS], &params, NULL);
     smelt__context_leave(alone.context, pushed);
     return works(status, "launch") &&
            works(smelt_stream_synchronize(alone.context, NULL), "segments");
@@ -345,33 +348,17 @@ static void draw_shape(void *of) {
                             .chunk = below(2) ? 1 + below(20) : 0};
 }
 
-/* The kernels, what the reference must know of the sums' plans, and whether the lists' plan has the
- * range and the parts that cases are made for. */
-static int get_kernels(void) {
-    for (int i = 0; i < WIDTHS; i++) {
-        char spec[64];
-        snprintf(spec, sizeof spec, "sparse_attn_bwd_sum:dqk=%d", widths[i]);
-        if (!get_kernel(spec, &sum_kernels[i]))
-            return 0;
-        sum_plans[i] = (struct sums_reference){.dqk = widths[i],
-                                               .most_alone = plan_constant(spec, "MOST_ALONE"),
-                                               .run = plan_constant(spec, "RUN")};
-    }
-    return get_kernel(TURN, &turn_kernel) && plan_constant(TURN, "RANGE") == RANGE &&
-           plan_constant(TURN, "PART") == PART;
+/* What the reference must know of the sums' plans, and whether the lists' plan has the range and the
+ * parts that cases are made for. */
+static int read_plans(void) {
+    for (int i = 0; i < WIDTHS; i++)
+        sum_plans[i] =
+            (struct sums_reference){.dqk = widths[i],
+                                    .most_alone = plan_constant(sum_specs[i], "MOST_ALONE"),
+                                    .run = plan_constant(sum_specs[i], "RUN")};
+    without_sums = strcmp(alone.option, "lists") == 0;
+    return plan_constant(TURN, "RANGE") == RANGE && plan_constant(TURN, "PART") == PART;
 }
 
-int main(int argc, char **argv) {
-    static const struct alone_test test = {.name = "gpu_bwd_segments",
-                                           .random_cases = 10,
-                                           .schedules = 3,
-                                           .most_failures = 1,
-                                           SHAPES(shapes, groups, chunk),
-                                           LARGE_SHAPES(large_shapes),
-                                           .get_kernels = get_kernels,
-                                           .prepare = prepare,
-                                           .run = run,
-                                           .draw = draw_shape};
-    without_sums = argc > 4 && strcmp(argv[4], "lists") == 0;
-    return run_alone(argc, argv, &test);
-}
+ALONE_TEST("gpu_bwd_segments", groups, chunk, .specs = {SUMS, WIDE_SUMS, TURN},
+           LARGE_SHAPES(large_shapes), .read_plans = read_plans)

@@ -46,9 +46,7 @@ static const struct shape large_shapes[] = {
     {"8192 queries in eights", 8192, 131072, 2048, 8, 16, 128, ODD, MOST_BITS, 0, 0},
 };
 
-enum { REACH, BOUNDS, GRAINS, TOTALS, PASSES };
-
-static const struct smelt__kernel *kernels[PASSES];
+enum { REACH, BOUNDS, GRAINS, TOTALS };
 
 /* The kernels' arguments with pointers to a problem's arrays on the host, and to the device's. */
 static struct indexer_bwd_grains_params host, device;
@@ -64,30 +62,28 @@ static void place_problem(const struct shape *shape) {
         device.q_token_stride = (int64_t)FAR_STRIDE * shape->heads;
         device.weights_token_stride = device.key_stride = FAR_STRIDE;
     }
-    device.q = copy_rows("q", host.q,
-                         (struct rows){(int64_t)shape->tokens * shape->heads, 2 * (size_t)row,
-                                       2 * (size_t)row, 2 * (size_t)device.q_head_stride});
-#define COPY(field, count, own, stride)                                                            \
-    device.field = copy_rows(#field, host.field,                                                   \
-                             (struct rows){count, (size_t)(own) * sizeof *host.field,              \
-                                           (size_t)(own) * sizeof *host.field,                     \
-                                           (size_t)(stride) * sizeof *host.field})
-    COPY(weights, shape->tokens, host.weights_token_stride, device.weights_token_stride);
-    COPY(keys, host.groups, host.key_stride, device.key_stride);
-    COPY(grads, places, host.key_stride, device.key_stride);
-    COPY(members, places, 1, 1);
-    COPY(counts, host.groups, 1, 1);
-    COPY(reach, places, 1, 1);
-    COPY(bounds, host.rows, UNIT_KINDS, UNIT_KINDS);
-    COPY(grains, host.rows, 1, 1);
-    COPY(tops, host.top_count, 1, 1);
-    COPY(sums, host.rows, host.dim, host.dim);
-    COPY(totals, host.rows, host.dim, host.dim);
-#undef COPY
+    device.q = copy_rows(
+        "q", host.q,
+        rows_of((int64_t)shape->tokens * shape->heads, 2 * row, 2 * device.q_head_stride));
+#define COPY_LISTS(field, count, own, step)                                                        \
+    device.field = copy_rows(                                                                      \
+        #field, host.field,                                                                        \
+        rows_of(count, (own) * (int64_t)sizeof *host.field, (step) * (int64_t)sizeof *host.field))
+    COPY_LISTS(weights, shape->tokens, host.weights_token_stride, device.weights_token_stride);
+    COPY_LISTS(keys, host.groups, host.key_stride, device.key_stride);
+    COPY_LISTS(grads, places, host.key_stride, device.key_stride);
+    COPY(members, places);
+    COPY(counts, host.groups);
+    COPY(reach, places);
+    COPY(bounds, host.rows * UNIT_KINDS);
+    COPY(grains, host.rows);
+    COPY(tops, host.top_count);
+    COPY(sums, sum_count(&host));
+    COPY(totals, sum_count(&host));
 }
 
 static int run_pass(int pass, uint32_t blocks) {
-    return run_kernel(kernels[pass], blocks, &device);
+    return run_kernel(alone.kernels[pass], blocks, &device);
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
@@ -96,7 +92,7 @@ static int run_pass(int pass, uint32_t blocks) {
  * kernel's affair. */
 static float find_largest(uint32_t blocks) {
     const size_t bytes = blocks * sizeof(float);
-    const float *const tops = fetch(device.tops, (struct rows){1, bytes, bytes, bytes});
+    const float *const tops = fetch(device.tops, packed(bytes));
     float found = 0;
     for (uint32_t i = 0; i < blocks; i++)
         found = isnan(tops[i]) || isnan(found) ? NAN : fmaxf(found, tops[i]);
@@ -134,7 +130,7 @@ static int check_grains(uint32_t blocks) {
 /* As `same`, of any NaN for any other. */
 static int same_numbers(const char *what, const float *numbers, const float *wanted, size_t count) {
     const size_t bytes = count * sizeof(float);
-    const float *const got = fetch(numbers, (struct rows){1, bytes, bytes, bytes});
+    const float *const got = fetch(numbers, packed(bytes));
     for (size_t i = 0; i < count; i++)
         if (memcmp(&got[i], &wanted[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(wanted[i]))) {
             printf("    %s[%zu] is %.9g, not %.9g\n", what, i, (double)got[i], (double)wanted[i]);
@@ -218,31 +214,7 @@ static void draw_shape(void *of) {
                             .padding = below(3) * 4};
 }
 
-static int is_far(const void *shape) {
-    return ((const struct shape *)shape)->far;
-}
-
-static int get_kernels(void) {
-    static const char *const specs[PASSES] = {
-        "indexer_bwd_grains:pass=reach", "indexer_bwd_grains:pass=bounds",
-        "indexer_bwd_grains:pass=grains", "indexer_bwd_grains:pass=totals"};
-    int good = 1;
-    for (int i = 0; i < PASSES && good; i++)
-        good = get_kernel(specs[i], &kernels[i]);
-    return good;
-}
-
-int main(int argc, char **argv) {
-    static const struct alone_test test = {.name = "gpu_indexer_grains",
-                                           .random_cases = 10,
-                                           .schedules = 3,
-                                           .most_failures = 2,
-                                           SHAPES(shapes, tokens, far),
-                                           LARGE_SHAPES(large_shapes),
-                                           .get_kernels = get_kernels,
-                                           .is_far = is_far,
-                                           .prepare = prepare,
-                                           .run = run,
-                                           .draw = draw_shape};
-    return run_alone(argc, argv, &test);
-}
+ALONE_TEST("gpu_indexer_grains", tokens, far,
+           .specs = {"indexer_bwd_grains:pass=reach", "indexer_bwd_grains:pass=bounds",
+                     "indexer_bwd_grains:pass=grains", "indexer_bwd_grains:pass=totals"},
+           LARGE_SHAPES(large_shapes), .far = offsetof(struct shape, far))

@@ -54,8 +54,6 @@ static const struct shape large_shapes[] = {
     {"a long row", 3, 3000000, 1000000, 2, 1, 0, 0, ANY, 0},
 };
 
-static const struct smelt__kernel *kernel;
-
 /* The kernel's arguments with pointers to a problem's arrays on the host, and to the device's. */
 static struct indexer_bwd_lists_params host, device;
 
@@ -191,34 +189,23 @@ static void prepare(const void *of) {
     device = host;
     if (shape->far)
         device.key_stride = FAR_STRIDE;
-    const size_t tokens = (size_t)host.tokens, groups = (size_t)host.groups;
-    const size_t slots = tokens * (size_t)host.indices_token_stride;
-    device.indices = copy("indices", host.indices, slots * sizeof(int));
-    device.topk_length = copy("topk_length", host.topk_length, tokens * sizeof(int));
-    device.grad = copy("grad", host.grad, slots * sizeof(float));
-    device.members = copy("members", host.members, member_count() * sizeof(int));
-    device.counts = copy("counts", host.counts, groups * sizeof(int));
-    device.runs = copy("runs", host.runs, 2 * groups * sizeof(int));
-    device.keys = copy_rows("keys", host.keys, lists(groups));
-    device.grads = copy_rows("grads", host.grads, lists(member_count()));
+    const int64_t slots = host.tokens * host.indices_token_stride;
+    COPY(indices, slots);
+    COPY(topk_length, host.tokens);
+    COPY(grad, slots);
+    RESULT(members, member_count(), POISON);
+    RESULT(counts, host.groups, POISON);
+    RESULT(runs, 2 * host.groups, POISON);
+    RESULT_ROWS(keys, lists((size_t)host.groups), POISON);
+    RESULT_ROWS(grads, lists(member_count()), POISON);
     reference();
 }
 
-/* Poisons what is written, runs, judges. */
 static int run(const void *shape, int turn) {
-    const size_t groups = (size_t)host.groups;
     (void)shape;
-    return fill(device.members, POISON, member_count() * sizeof(int)) &&
-           fill(device.counts, POISON, groups * sizeof(int)) &&
-           (!host.runs || fill(device.runs, POISON, 2 * groups * sizeof(int))) &&
-           fill_rows(device.keys, POISON, lists(groups)) &&
-           fill_rows(device.grads, POISON, lists(member_count())) &&
-           run_kernel(kernel, turn == 1 ? 2 : (uint32_t)host.groups, &device) &&
-           same("members", device.members, host.members, member_count(), 4) &&
-           same("counts", device.counts, host.counts, groups, 4) &&
-           (!host.runs || same("runs", device.runs, host.runs, 2 * groups, 4)) &&
-           same_rows("keys", device.keys, host.keys, lists(groups), 4) &&
-           same_rows("grads", device.grads, host.grads, lists(member_count()), 4);
+    return poison_results() &&
+           run_kernel(alone.kernels[0], turn == 1 ? 2 : (uint32_t)host.groups, &device) &&
+           same_results();
 }
 
 static void draw_shape(void *of) {
@@ -235,25 +222,5 @@ static void draw_shape(void *of) {
                             .fill = (enum fill)below(FILLS)};
 }
 
-static int is_far(const void *shape) {
-    return ((const struct shape *)shape)->far;
-}
-
-static int get_kernels(void) {
-    return get_kernel("indexer_bwd_lists", &kernel);
-}
-
-int main(int argc, char **argv) {
-    static const struct alone_test test = {.name = "gpu_indexer_lists",
-                                           .random_cases = 10,
-                                           .schedules = 3,
-                                           .most_failures = 2,
-                                           SHAPES(shapes, tokens, far),
-                                           LARGE_SHAPES(large_shapes),
-                                           .get_kernels = get_kernels,
-                                           .is_far = is_far,
-                                           .prepare = prepare,
-                                           .run = run,
-                                           .draw = draw_shape};
-    return run_alone(argc, argv, &test);
-}
+ALONE_TEST("gpu_indexer_lists", tokens, far, .specs = {"indexer_bwd_lists"},
+           LARGE_SHAPES(large_shapes), .far = offsetof(struct shape, far))

@@ -114,12 +114,6 @@ static void make_problem(const char *spec) {
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-/* Rows of so many bytes, side by side on the host, `step` bytes from one to the next on the
- * device. */
-static struct rows rows_of(int64_t count, int64_t bytes, int64_t step) {
-    return (struct rows){count, (size_t)bytes, (size_t)bytes, (size_t)step};
-}
-
 /* Zeros. */
 static void *place_zeros(const char *name, struct rows rows) {
     void *const device = copy_rows(name, NULL, rows);
@@ -137,8 +131,7 @@ static const int *place_keys(const struct layout *layout) {
 }
 
 /* Returns 0 when it failed. */
-static int run(const struct smelt__kernel *kernel, const struct layout *layout,
-               struct results *results) {
+static int run(const struct layout *layout, struct results *results) {
     const int64_t row = problem.dim, step = layout->row_step;
     const size_t heads = (size_t)(problem.tokens * problem.heads),
                  q_bytes = heads * (size_t)row * 2;
@@ -146,8 +139,7 @@ static int run(const struct smelt__kernel *kernel, const struct layout *layout,
     const int64_t extents[] = {problem.dim, problem.heads, problem.tokens};
     const uint32_t box_heads = (uint32_t)(problem.block_heads / problem.group_queries);
     const struct rows dk = rows_of(ROWS, row * 4, row * 4 * step);
-    const struct rows dq = {1, q_bytes, q_bytes, q_bytes},
-                      dweights = {1, heads * 4, heads * 4, heads * 4};
+    const struct rows dq = packed(q_bytes), dweights = packed(heads * 4);
     struct indexer_bwd_main_params params = {
         .q = copy("q", problem.q, q_bytes),
         .k = copy_rows("k", problem.k, rows_of(ROWS, row * 2, row * 2 * step)),
@@ -174,7 +166,7 @@ static int run(const struct smelt__kernel *kernel, const struct layout *layout,
         .key_stride = layout->key_stride,
     };
     if ((problem.maps && !make_map(params.q, 3, extents, box_heads, &params.q_map)) ||
-        !run_kernel(kernel, BLOCKS, &params))
+        !run_kernel(alone.kernels[0], BLOCKS, &params))
         return 0;
     *results = (struct results){fetch(params.dq, dq), fetch(params.dweights, dweights),
                                 fetch(params.dk, dk)};
@@ -208,12 +200,14 @@ static int are_multiples(const float *dk) {
 }
 
 /* Under one schedule, so that sums are taken in one order. */
-static int check(const struct smelt__kernel *kernel) {
+static int check(const char *spec, const char *option) {
     static const struct layout layouts[] = {{WIDTH, 1}, {FAR_LISTS, FAR_ROWS}};
     struct results results[2] = {{0}, {0}};
     int good = 1;
+    (void)option;
+    make_problem(spec);
     for (int i = 0; i < 2 && good; i++)
-        good = run(kernel, &layouts[i], &results[i]);
+        good = run(&layouts[i], &results[i]);
     const size_t q_rows = (size_t)(problem.tokens * problem.heads), dim = (size_t)problem.dim;
     return good && same_far("dq", results[0].dq, results[1].dq, q_rows * dim * 2) &&
            same_far("dweights", results[0].dweights, results[1].dweights, q_rows * 4) &&
@@ -222,15 +216,6 @@ static int check(const struct smelt__kernel *kernel) {
 }
 
 int main(int argc, char **argv) {
-    const char *const spec = argc == 2 ? argv[1] : NULL;
-    const struct smelt__kernel *kernel;
-    int good = begin_on_emulator("gpu_indexer_main", spec, &kernel);
-    if (good) {
-        make_problem(spec);
-        good = check(kernel);
-    }
-    free_memory();
-    smelt_context_destroy(&alone.context);
-    printf("%s: %s\n", spec, good ? "the same near and far, multiples of grains" : "FAILED");
-    return !good;
+    return run_on_emulator(argc, argv, "gpu_indexer_main", check,
+                           "the same near and far, multiples of grains");
 }

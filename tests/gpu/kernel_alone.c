@@ -12,6 +12,19 @@ static struct memories {
     int host_count, device_count;
 } memories;
 
+enum { RESULTS = 16 };
+
+static struct result {
+    const char *name;
+    void *device;
+    const void *wanted;
+    struct rows rows;
+    size_t element;
+    int poison;
+} results[RESULTS];
+
+static int result_count;
+
 int works(smelt_status status, const char *what) {
     const struct emu_interface *emulator = smelt__emulator();
     if (status == SMELT_OK)
@@ -51,7 +64,8 @@ uint16_t *drawn_bf16(size_t count, int step) {
     return values;
 }
 
-void free_memory(void) {
+static void free_memory(void) {
+    result_count = 0;
     while (memories.device_count > 0)
         smelt_device_free(alone.context, memories.device[--memories.device_count]);
     while (memories.host_count > 0)
@@ -59,7 +73,7 @@ void free_memory(void) {
 }
 
 void *copy(const char *name, const void *host, size_t bytes) {
-    return host ? copy_rows(name, host, (struct rows){1, bytes, bytes, bytes}) : NULL;
+    return host ? copy_rows(name, host, packed(bytes)) : NULL;
 }
 
 static size_t extent(struct rows rows, size_t step) {
@@ -193,7 +207,42 @@ int same_rows(const char *what, const void *device, const void *wanted, struct r
 
 int same(const char *what, const void *device, const void *wanted, size_t count, size_t element) {
     const size_t bytes = count * element;
-    return same_rows(what, device, wanted, (struct rows){1, bytes, bytes, bytes}, element);
+    return same_rows(what, device, wanted, packed(bytes), element);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+struct rows rows_of(int64_t count, int64_t bytes, int64_t step) {
+    return (struct rows){count, (size_t)bytes, (size_t)bytes, (size_t)step};
+}
+
+struct rows packed(size_t bytes) {
+    return (struct rows){1, bytes, bytes, bytes};
+}
+
+void *result_rows(const char *name, const void *wanted, struct rows rows, size_t element,
+                  int poison) {
+    if (!wanted)
+        return NULL;
+    need(result_count < RESULTS, name);
+    void *const device = copy_rows(name, NULL, rows);
+    results[result_count++] = (struct result){name, device, wanted, rows, element, poison};
+    return device;
+}
+
+int poison_results(void) {
+    int good = 1;
+    for (int i = 0; i < result_count && good; i++)
+        good = fill_rows(results[i].device, results[i].poison, results[i].rows);
+    return good;
+}
+
+int same_results(void) {
+    int good = 1;
+    for (int i = 0; i < result_count && good; i++)
+        good = same_rows(results[i].name, results[i].device, results[i].wanted, results[i].rows,
+                         results[i].element);
+    return good;
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -201,7 +250,7 @@ int same(const char *what, const void *device, const void *wanted, size_t count,
 /* How many schedules a case runs under: the emulator's coverage asks for fewer than usual. */
 static int schedules_to_run(const struct alone_test *test) {
     const char *asked = getenv("SMELT_TEST_SCHEDULES");
-    return !smelt__emulator() ? 2 : asked ? atoi(asked) : test->schedules;
+    return !smelt__emulator() ? 2 : asked ? atoi(asked) : test->schedules ? test->schedules : 3;
 }
 
 void count_case(int good, const char *name) {
@@ -216,8 +265,8 @@ static void check(const struct alone_test *test, const void *shape, const char *
     const uint64_t seed = alone.random.state;
     const int schedules = schedules_to_run(test);
     int good = 1;
-    if (alone.failures >= test->most_failures || !strstr(name, only) ||
-        (test->is_far && test->is_far(shape) && !smelt__emulator()))
+    const int *const far = (const void *)((const char *)shape + test->far);
+    if (alone.failures || !strstr(name, only) || (test->far && *far && !smelt__emulator()))
         return;
     test->prepare(shape);
     for (int i = 0; i < schedules && good; i++) {
@@ -248,7 +297,10 @@ static int run_arch(const struct alone_test *test, int random_cases, const char 
     options.kind = SMELT_CONTEXT_DEVICE;
     if (!works(smelt_context_create(&alone.context, &options), "context"))
         return 0;
-    const int good = test->get_kernels();
+    int good = 1;
+    for (int i = 0; i < 4 && test->specs[i] && good; i++)
+        good = get_kernel(test->specs[i], &alone.kernels[i]);
+    good = good && (!test->read_plans || test->read_plans());
     if (good && first)
         check_all(test, test->shapes, test->shape_count, only);
     if (good && !smelt__emulator()) {
@@ -271,9 +323,12 @@ static int run_arch(const struct alone_test *test, int random_cases, const char 
 
 int run_alone(int argc, char **argv, const struct alone_test *test) {
     static const char *const archs[] = {"sm_90a", "sm_80"};
-    const int random_cases = argc > 1 ? atoi(argv[1]) : test->random_cases;
+    const int random_cases = argc > 1             ? atoi(argv[1])
+                             : test->random_cases ? test->random_cases
+                                                  : 10;
     const char *const only = argc > 3 ? argv[3] : "";
     int good = 1;
+    alone.option = argc > 4 ? argv[4] : "";
     alone.random = random_begin(test->name);
     if (!smelt__emulator())
         good = run_arch(test, random_cases, only);
@@ -287,15 +342,21 @@ int run_alone(int argc, char **argv, const struct alone_test *test) {
     return !good || alone.failures > 0 || alone.cases == 0;
 }
 
-int begin_on_emulator(const char *program, const char *spec, const struct smelt__kernel **kernel) {
+int run_on_emulator(int argc, char **argv, const char *program,
+                    int (*judge)(const char *spec, const char *option), const char *passed) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    const char *const spec = argc > 1 ? argv[1] : NULL;
     if (!spec || !smelt__emulator()) {
-        fprintf(stderr, "usage: %s KERNEL_SPEC, on the emulator\n", program);
-        exit(2);
+        fprintf(stderr, "usage: %s KERNEL_SPEC [OPTION], on the emulator\n", program);
+        return 2;
     }
     alone.random = random_begin(program);
     options.kind = SMELT_CONTEXT_DEVICE;
     smelt__emulator_configure("sm_90a", smelt__schedule_at(0, 0), 0);
-    return works(smelt_context_create(&alone.context, &options), "context") &&
-           get_kernel(spec, kernel);
+    const int good = works(smelt_context_create(&alone.context, &options), "context") &&
+                     get_kernel(spec, &alone.kernels[0]) && judge(spec, argc > 2 ? argv[2] : "");
+    free_memory();
+    smelt_context_destroy(&alone.context);
+    printf("%s: %s\n", spec, good ? passed : "FAILED");
+    return !good;
 }

@@ -22,6 +22,8 @@
 extern struct alone {
     smelt_context *context;
     struct random random;
+    const struct smelt__kernel *kernels[4];
+    const char *option; /* the fourth argument; "" without */
     int cases, failures;
 } alone;
 
@@ -74,41 +76,79 @@ int same(const char *what, const void *device, const void *wanted, size_t count,
 int same_rows(const char *what, const void *device, const void *wanted, struct rows rows,
               size_t element);
 
+/* ---- results --------------------------------------------------------------------------------- */
+
+/* Rows of so many bytes, packed on the host and `step` bytes apart on the device; one such row. */
+struct rows rows_of(int64_t count, int64_t bytes, int64_t step);
+struct rows packed(size_t bytes);
+
+/* Device memory that a kernel writes; the host's elements of 1, 2 or 4 bytes are the wanted ones.
+ * NULL for NULL. */
+void *result_rows(const char *name, const void *wanted, struct rows rows, size_t element,
+                  int poison);
+/* All of the case's: fills them with their poison; compares them. */
+int poison_results(void);
+int same_results(void);
+
+/* Arrays of a program's params structs `host` and `device`: the device's pointer out of the host's. */
+#define COPY(field, count)                                                                         \
+    (device.field = copy(#field, host.field, (size_t)(count) * sizeof *host.field))
+#define RESULT_ROWS(field, rows, poison)                                                           \
+    (device.field = result_rows(#field, host.field, rows, sizeof *host.field, poison))
+#define RESULT(field, count, poison)                                                               \
+    RESULT_ROWS(field, packed((size_t)(count) * sizeof *host.field), poison)
+
 /* ---- programs -------------------------------------------------------------------------------- */
 
 /* A shape begins with its name; `ints` of its fields from offset `first_int` on are printed when it
  * fails, in the table's order. */
 struct alone_test {
     const char *name;
-    int random_cases, schedules, most_failures; /* by default; on the emulator; before it ends */
+    const char *specs[4];        /* of alone.kernels, which each context loads */
+    int random_cases, schedules; /* by default, 0: 10; on the emulator, 0: 3 */
     size_t shape_bytes, first_int;
     int ints;
     const void *shapes, *large_shapes; /* the latter are too large for the emulator */
     int shape_count, large_count;
-    int (*get_kernels)(void);                /* 0: failed */
-    int (*is_far)(const void *shape);        /* for the emulator alone; may be NULL */
-    void (*prepare)(const void *shape);      /* problem, device memory, reference */
+    size_t far;                         /* offset of an int: for the emulator alone; may be 0 */
+    int (*read_plans)(void);            /* 0: failed; may be NULL */
+    void (*prepare)(const void *shape); /* problem, device memory, reference */
     int (*run)(const void *shape, int turn); /* 0: failed. On a GPU there are two turns */
     void (*draw)(void *shape);               /* a random shape; its name is set */
     void (*run_large)(void);                 /* what else is run on a GPU; may be NULL */
 };
 
-/* The listed shapes of a table, and their ints from one field to another. */
-#define SHAPES(list, first, last)                                                                  \
-    .shapes = (list), .shape_count = sizeof(list) / sizeof *(list), .shape_bytes = sizeof *(list), \
-    .first_int = offsetof(struct shape, first),                                                    \
-    .ints = (offsetof(struct shape, last) - offsetof(struct shape, first)) / sizeof(int) + 1
 #define LARGE_SHAPES(list) .large_shapes = (list), .large_count = sizeof(list) / sizeof *(list)
+
+/* main of a program with the table `shapes`, whose ints are from field `first` to `last`, and the
+ * functions prepare, run and draw_shape; then fields of struct alone_test, `.specs` at least. */
+#define ALONE_TEST(program, first, last, ...)                                                      \
+    int main(int argc, char **argv) {                                                              \
+        static const struct alone_test test = {                                                    \
+            .name = (program),                                                                     \
+            .shapes = shapes,                                                                      \
+            .shape_count = sizeof shapes / sizeof *shapes,                                         \
+            .shape_bytes = sizeof *shapes,                                                         \
+            .first_int = offsetof(struct shape, first),                                            \
+            .ints =                                                                                \
+                (offsetof(struct shape, last) - offsetof(struct shape, first)) / sizeof(int) + 1,  \
+            .prepare = prepare,                                                                    \
+            .run = run,                                                                            \
+            .draw = draw_shape,                                                                    \
+            __VA_ARGS__};                                                                          \
+        return run_alone(argc, argv, &test);                                                       \
+    }
 
 /* PROGRAM [RANDOM_CASES [ARCH [NAME]]], for main to return; SMELT_TEST_SEED repeats a run. ARCH: on
  * the emulator, that one alone, instead of the listed shapes for the first and random ones for all.
- * NAME: shapes whose names have this text. */
+ * NAME: shapes whose names have this text. A fourth argument is the program's own. */
 int run_alone(int argc, char **argv, const struct alone_test *test);
 /* One case, `good` or not. */
 void count_case(int good, const char *name);
 
-/* PROGRAM KERNEL_SPEC, on the emulator as sm_90a: the context and the kernel; 0: failed. */
-int begin_on_emulator(const char *program, const char *spec, const struct smelt__kernel **kernel);
-void free_memory(void);
+/* PROGRAM KERNEL_SPEC [OPTION], for main to return: `judge` with alone.kernels[0], on the emulator as
+ * sm_90a. `passed`: what is printed of a kernel that did. */
+int run_on_emulator(int argc, char **argv, const char *program,
+                    int (*judge)(const char *spec, const char *option), const char *passed);
 
 #endif

@@ -42,8 +42,6 @@ static const struct shape shapes[] = {
     {"no slices", 1, 0, 1, 1, 3, 1, 0, 0, 0, 2, 1, 30, FINISH_BF16, 40},
 };
 
-static const struct smelt__kernel *kernels[WIDTHS];
-
 /* Arrays of the host, and how many there are of each. */
 static struct problem {
     const struct shape *shape;
@@ -260,7 +258,7 @@ static int run(const void *of, int turn) {
     params.dq.dq = copy("dq", filled(dq_bytes, POISON), dq_bytes);
     params.dkv = copy("dkv", problem.dkv_before, problem.dkv_bytes);
     params.dsink = shape->parts > 0 ? dsink : NULL;
-    return run_kernel(kernels[shape->width], turn == 1 ? 1 : 3, &params) &&
+    return run_kernel(alone.kernels[shape->width], turn == 1 ? 1 : 3, &params) &&
            same("dq", params.dq.dq, problem.dq, problem.dq_values, 2) &&
            same("dkv", params.dkv, problem.dkv, problem.dkv_bytes / 2, 2) &&
            same("dsink", dsink, problem.dsink, heads, 4);
@@ -290,25 +288,6 @@ static void draw_shape(void *of) {
                             .parts = below(100)};
 }
 
-static int get_kernels(void) {
-    int good = 1;
-    for (int i = 0; i < WIDTHS && good; i++) {
-        char spec[64];
-        snprintf(spec, sizeof spec, "key_grads_finish:dqk=%d", widths[i]);
-        good = get_kernel(spec, &kernels[i]);
-    }
-    return good;
-}
-
-int main(int argc, char **argv) {
-    static const struct alone_test test = {.name = "gpu_key_grads_finish",
-                                           .random_cases = 20,
-                                           .schedules = 2,
-                                           .most_failures = 1,
-                                           SHAPES(shapes, width, parts),
-                                           .get_kernels = get_kernels,
-                                           .prepare = prepare,
-                                           .run = run,
-                                           .draw = draw_shape};
-    return run_alone(argc, argv, &test);
-}
+ALONE_TEST("gpu_key_grads_finish", width, parts,
+           .specs = {"key_grads_finish:dqk=128", "key_grads_finish:dqk=576"}, .random_cases = 20,
+           .schedules = 2)

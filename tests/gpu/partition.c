@@ -65,8 +65,6 @@ static const struct shape large_shapes[] = {
     {"a million listed", few, 4, 200000, 90, 65, 1, 0, 1, SCATTERED, LISTED_AND_COUNTED, 3, 0},
 };
 
-static struct smelt__partition_kernels kernels;
-
 /* A problem's arrays on the host, and where they lie on the device. */
 static struct problem {
     const struct shape *shape;
@@ -212,6 +210,8 @@ static struct work_params work_params(void) {
 /* Poisons the workspace, and runs both. */
 static int run_kernels(const struct shape *shape) {
     const struct work_params work = work_params();
+    const struct smelt__partition_kernels kernels = {.count = alone.kernels[0],
+                                                     .place = alone.kernels[1]};
     struct sparse_attn_partition_params params =
         smelt__partition_params(&work, shape->bounds, shape->buckets, problem.workspace);
     if (shape->run) {
@@ -299,21 +299,6 @@ static void draw_shape(void *of) {
         bounds[i] = bound += 1 + below(2 * shape->width / shape->buckets + 1);
 }
 
-static int get_kernels(void) {
-    return get_kernel("sparse_attn_partition:pass=count", &kernels.count) &&
-           get_kernel("sparse_attn_partition:pass=place", &kernels.place);
-}
-
-int main(int argc, char **argv) {
-    static const struct alone_test test = {.name = "gpu_partition",
-                                           .random_cases = 12,
-                                           .schedules = 3,
-                                           .most_failures = 2,
-                                           SHAPES(shapes, batches, run),
-                                           LARGE_SHAPES(large_shapes),
-                                           .get_kernels = get_kernels,
-                                           .prepare = prepare,
-                                           .run = run,
-                                           .draw = draw_shape};
-    return run_alone(argc, argv, &test);
-}
+ALONE_TEST("gpu_partition", batches, run,
+           .specs = {"sparse_attn_partition:pass=count", "sparse_attn_partition:pass=place"},
+           LARGE_SHAPES(large_shapes), .random_cases = 12)
