@@ -13,7 +13,7 @@
  * defect. WORDS stand in the report's text. MANY: `clusters of N` blocks, one of them; `grid of N`
  * blocks; `chain of N` launches, the second and later ones with PDL, of one block, two, and so on,
  * so that gridDim.x tells them apart. The line that ends in HERE is the one the report must name. The
- * text from a file\'s first //@use to its first case is part of each of its cases. The
+ * text from a file's first //@use to its first case is part of each of its cases. The
  * kernel's parameter is the address of 4096 ints, 0, 1, 2, ...; its shared memory is 16 KB and of
  * two regions: LEFT, 8192 bytes from 0 on, and RIGHT, 8180 from 8192 on. Word 4000 of the data is
  * forbidden.
