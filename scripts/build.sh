@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Configures (once) and builds a build folder, "build" unless named; of it the targets of $TARGETS
-# alone, where that is set.
+# Configures (once) and builds a build folder, by default "build"; only $TARGETS if that is set.
 #
 #   scripts/build.sh [FOLDER [MESON OPTION...]]
 set -euo pipefail

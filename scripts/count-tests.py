@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Counts the results of a `meson test` run: count-tests.py build/meson-logs/testlog.json
 
-The last line is `N passed, N failed`, with `, N skipped` when some were. The line before counts the
-cases (cmocka's, TAP's) inside those tests. Status 1 when a test failed or none ran.
+The last line is `N passed, N failed`, with `, N skipped` if some were skipped. The line before counts the
+cases (cmocka's, TAP's) of those tests. Status 1 if a test failed or none ran.
 
     count-tests.py --of NAMES --left FILE [--sums] LOG
 
-is for a run that may have been ended early: one line, with `, N not run` of the tests that the file
-NAMES holds, which go into FILE, and in brackets the cases or, with --sums, the tests' own last lines,
-added up. Status 3 when nothing failed but something was not run.
+is for a run that may have been cut short. It prints one line, with `, N not run` for the tests of the
+file NAMES that did not run, which it writes to FILE, and in brackets the number of cases or, with --sums,
+the sum of the tests' own counts. Status 3 if nothing failed but some tests did not run.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import sys
 
 PASSED = {"OK", "EXPECTEDFAIL"}
 SKIPPED = {"SKIP", "IGNORED"}
-ENDED = {"INTERRUPT"}  # with the run
+ENDED = {"INTERRUPT"}  # by the end of the run
 
 
 def read_results(path):
@@ -32,7 +32,7 @@ def read_results(path):
 
 
 def bare_name(name):
-    """Without project and suites: `smelt:SUITE / NAME` and, in Meson's later versions, `SUITE -
+    """Removes project and suites from `smelt:SUITE / NAME` or, in later versions of Meson, `SUITE -
     smelt:NAME`."""
     return re.sub(r"^(?:\S+ / |(?:\S+ - )?[^\s:]+:(?=\S))", "", name)
 
@@ -42,8 +42,8 @@ def output(result):
 
 
 def count_cases(results):
-    """cmocka ends each group with `[==========] N test(s) run.`, newer ones put the group's name
-    before the number; TAP has one `ok` line a case."""
+    """cmocka ends each group with `[==========] N test(s) run.`, in newer versions with the group's name
+    before the number; TAP has one `ok` line per case."""
     text = "\n".join(map(output, results))
     groups = re.findall(r"^\[=+\] (?:.*: )?(\d+) test\(s\) run\.", text, re.MULTILINE)
     lines = re.findall(r"^(?:not )?ok\b(?!:)", text, re.MULTILINE)
@@ -54,8 +54,8 @@ NUMBER = r"(?<!\bunder )(?<!\bon )\b\d+"  # not of `25 checks under 3 schedules`
 
 
 def add_up(results):
-    """The lines in which long tests say what they counted, `857 passed, 0 failed` say, those with
-    the same words added up."""
+    """The sums of the long tests' lines of counts, such as `857 passed, 0 failed`, over lines with the
+    same words."""
     numbers = collections.defaultdict(list)
     for result in results:
         for line in re.findall(r"^\d+ .*\b(?:failed|new survivors|not run)\b.*$", output(result),
@@ -103,9 +103,9 @@ def count_ended(path, names, left, sums):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("log")
-    parser.add_argument("--of", metavar="NAMES", help="what was to be run, a name a line")
-    parser.add_argument("--left", metavar="FILE", help="where the names go of what was not")
-    parser.add_argument("--sums", action="store_true", help="what the tests counted themselves")
+    parser.add_argument("--of", metavar="NAMES", help="the tests to run, one name per line")
+    parser.add_argument("--left", metavar="FILE", help="output: the names of those that did not run")
+    parser.add_argument("--sums", action="store_true", help="print the sums of the tests' own counts")
     arguments = parser.parse_args()
     if arguments.of:
         return count_ended(arguments.log, arguments.of, arguments.left, arguments.sums)

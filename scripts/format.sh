@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Checks that every C and CUDA file is as clang-format lays it out; with --fix, makes it so; with
-# --list, names them.
+# Checks that every C and CUDA file has clang-format's layout; --fix applies it; --list lists the files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 files() {

@@ -2,13 +2,13 @@
 # Fuzzes one parser with libFuzzer, AddressSanitizer and UBSan (tests/fuzz):
 #
 #   scripts/fuzz.sh TARGET [RUNS] [SECONDS]     entry, library, manifest, spec, ...
-#   scripts/fuzz.sh --merge TARGET [FOLDER]     the corpus anew: of its inputs and FOLDER's the fewest
-#                                               that reach what all reach (default: what was found)
+#   scripts/fuzz.sh --merge TARGET [FOLDER]     replaces the corpus by a minimal subset of it and
+#                                               FOLDER (default: found inputs) with equal coverage
 #
-# RUNS is SMELT_FUZZ_RUNS unless given, 100 millions unless that is set, and a twentieth of it for
-# others than `entry`; 0 runs until SECONDS are over. A corpus is one file, tests/fuzz/corpus/
-# TARGET.pack (replay.c has its form). Inputs found stay in build-fuzz/found/TARGET,
-# one that shows a defect in build-fuzz. The last line is "figure: N executions ...".
+# RUNS defaults to SMELT_FUZZ_RUNS, else 100 million, and a twentieth of that for targets other than
+# `entry`; 0 runs for SECONDS. A corpus is one file, tests/fuzz/corpus/TARGET.pack (replay.c has the
+# format). New inputs are kept in build-fuzz/found/TARGET, an input that shows a defect in build-fuzz.
+# The last line is "figure: N executions ...".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,7 +27,7 @@ if ! printf 'int LLVMFuzzerTestOneInput(const char *d, long n) { return n && !d;
     exit 77
 fi
 if [ ! -f build-fuzz/build.ninja ]; then
-    # Uninstrumented allocation failures are no finding; a limit on memory is.
+    # A failed allocation is not a finding; exceeding the memory limit is.
     flags='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -O2'
     CC=clang CXX=clang++ CFLAGS=$flags LDFLAGS='-fsanitize=address,undefined' \
         meson setup build-fuzz -Dfuzz=true -Dtests=true --buildtype plain >/dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Mutants of the templates, with the programs of the build folder: scripts/mutants.sh OPTIONS, those of
-# tests/emu/mutation/mutate.py. BUILD names another folder than build/.
+# Runs mutants of the templates with the programs of the build folder ($BUILD, default build):
+# scripts/mutants.sh OPTIONS, the options of tests/emu/mutation/mutate.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}

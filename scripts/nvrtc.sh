@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced by the other scripts: which NVRTC they use, and where from.
+# Sourced by the other scripts: finds NVRTC.
 
-# nvrtc_in FOLDER: the library a wheel unpacked into FOLDER holds, or status 1. CUDA 13's wheel has
+# nvrtc_in FOLDER: the library of a wheel unpacked into FOLDER, or status 1. CUDA 13's wheel has
 # it in nvidia/cu13/lib, CUDA 12's in nvidia/cuda_nvrtc/lib.
 nvrtc_in() {
     local library
@@ -14,8 +14,8 @@ nvrtc_in() {
     return 1
 }
 
-# installed_nvrtc: a libnvrtc of CUDA 12 or 13 that the library finds by itself, or the one the user
-# names; status 1 when there is none.
+# installed_nvrtc: $SMELT_NVRTC, or a libnvrtc of CUDA 12 or 13 that the library finds by itself;
+# status 1 if there is none.
 installed_nvrtc() {
     local folder library
     if [ -n "${SMELT_NVRTC:-}" ]; then
@@ -45,8 +45,8 @@ installed_nvrtc() {
     [ -n "$library" ] && echo "$library"
 }
 
-# nvrtc_requirement: the wheel that suits this machine. CUDA 13's code needs a driver from 580 on;
-# without a driver the newest is right, since nothing will run here.
+# nvrtc_requirement: the wheel for this machine. CUDA 13's cubins need driver 580 or newer; without a
+# driver it is the newest, since no kernel runs here.
 nvrtc_requirement() {
     local driver
     driver=$(sed -n 's/^NVRM version:.* \([0-9][0-9]*\)\.[0-9.]* .*/\1/p' \
@@ -58,7 +58,7 @@ nvrtc_requirement() {
     fi
 }
 
-# export_nvrtc: SMELT_NVRTC for the programs we start, where the library would not find it alone.
+# export_nvrtc: exports SMELT_NVRTC if the library would not find NVRTC by itself.
 export_nvrtc() {
     local library
     if ! installed_nvrtc >/dev/null && library=$(nvrtc_in build/nvrtc); then

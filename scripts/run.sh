@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The first minute with smelt: what is on this machine, one model's kernels compiled into the cache
-# and checked against the reference: on a GPU, where they are timed too, else on the emulator.
+# The first minute with smelt: shows what this machine has, compiles one model's kernels into the cache
+# and compares them with the reference. On a GPU it also times them; without one it uses the emulator.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh
@@ -16,7 +16,7 @@ show() {
 }
 
 gpu=yes
-show doctor || gpu=no # status 3: something is missing, and doctor said what
+show doctor || gpu=no # status 3: something is missing, which doctor has named
 
 if [ $gpu = yes ]; then
     show warm "${model[@]}"
@@ -26,15 +26,15 @@ if [ $gpu = yes ]; then
 else
     cat <<'END'
 
-No GPU that can be used here. The same kernels can be compiled for GPUs that are elsewhere: here for
-an H100 or H200 (sm_90a) and an A100 (sm_80).
+There is no usable GPU here. The kernels can be compiled for other machines' GPUs, for example an H100 or
+H200 (sm_90a) and an A100 (sm_80).
 END
     show warm "${model[@]}" --arch sm_90a --arch sm_80
     show show sparse_attn:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a
     cat <<'END'
 
-And they can be run on the CPU: the emulator compiles their CUDA text as C, runs it thread by thread
-under several schedules, and looks for races and for reads of what must not be read besides.
+They also run on the CPU: the emulator compiles their CUDA source as C, runs it thread by thread under
+several schedules, and reports races and invalid accesses.
 END
     show check --emulate "${model[@]}"
 fi
@@ -42,14 +42,14 @@ show cache stat
 
 printf '\nNext:\n'
 if [ -n "${SMELT_NVRTC:-}" ]; then
-    printf '  export SMELT_NVRTC=%s   # the compiler that was fetched\n' "$SMELT_NVRTC"
+    printf '  export SMELT_NVRTC=%s   # the downloaded compiler\n' "$SMELT_NVRTC"
 fi
 cat <<'END'
   build/smelt list                                          models, kernels, their keys, GPUs
-  build/smelt warm --preset deepseek-v3.2 --arch sm_90a     another model, for a GPU elsewhere
+  build/smelt warm --preset deepseek-v3.2 --arch sm_90a     another model, for another GPU
   build/smelt check --emulate --arch sm_80 sparse_attn:heads=64,dqk=576,dv=512,topk=512
-                                                            a kernel run without a GPU
-  build/smelt emit sparse_attn:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a   the CUDA text
+                                                            run a kernel without a GPU
+  build/smelt emit sparse_attn:heads=8,dqk=576,dv=512,topk=2048 --arch sm_90a   the CUDA source
   make test                                                 the tests
-  examples/embed.c, docs/embedding.md                       smelt in a program of your own
+  examples/embed.c, docs/embedding.md                       smelt in your own program
 END

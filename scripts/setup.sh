@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Makes sure that what `make WHAT` needs is there: distribution packages, and NVRTC.
+# Finds the packages and the NVRTC that `make WHAT` needs, and installs them where allowed.
 #
 #   scripts/setup.sh build|test|python|full|torture|format
 #
-# What only a few tests use (faketime, bindfs, strace) is installed for test and full where that works;
-# elsewhere those tests are skipped.
-# On Debian and Ubuntu missing packages are installed with apt-get, by root or where sudo asks for no
-# password: with SETUP=1, in CI (CI=true), as root of a container, or when the user says yes at a
-# terminal (SETUP=0: never). Elsewhere they are named and the script stops with status 3. NVRTC comes from the CUDA
-# toolkit; where none is found, from NVIDIA's Python wheel, unpacked into build/nvrtc. Nothing else
-# on the machine is touched. Repeated, it only looks, which takes well under a second.
+# On Debian and Ubuntu, root, or a user with sudo without a password, installs missing packages with
+# apt-get: with SETUP=1, in CI (CI=true), as root of a container, or after confirmation at a terminal
+# (SETUP=0: never). Otherwise the script names them and stops with status 3. For test and full it also
+# tries to install faketime, bindfs and strace; without these a few tests are skipped. NVRTC is the CUDA
+# toolkit's, else that of NVIDIA's Python wheel, unpacked into build/nvrtc. Nothing else on the machine
+# is changed. If everything is there, the script takes well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh
@@ -21,13 +20,13 @@ say() { printf '%s\n' "$*" >&2; }
 
 have_library() { command -v pkg-config >/dev/null && pkg-config --exists "$1"; }
 
-# A C compiler without the C library's headers (gcc without libc6-dev) is as good as none.
+# gcc without libc6-dev lacks the C library's headers.
 have_c_headers() {
     command -v "${CC:-cc}" >/dev/null &&
         printf '#include <stdio.h>\n' | "${CC:-cc}" -E - >/dev/null 2>&1
 }
 
-# Python's headers, and what makes virtual environments.
+# Python's headers.
 have_python_headers() {
     python3 -c 'import os, sys, sysconfig
 sys.exit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' 2>/dev/null
@@ -42,7 +41,7 @@ have_fuzzer() {
         clang -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null
 }
 
-# Prints the packages that are missing, by Debian's names.
+# Prints the missing packages, by Debian's names.
 missing_packages() {
     if [ "$what" != format ]; then
         have_c_headers || echo gcc libc6-dev
@@ -83,7 +82,7 @@ missing_packages() {
     esac
 }
 
-# Packages without which a few tests are skipped: worth an attempt, not a failure.
+# Packages without which a few tests are skipped; a failed installation is not an error.
 optional_packages() {
     case $what in
     test | full)
@@ -94,7 +93,7 @@ optional_packages() {
     esac
 }
 
-# The prefix a command needs to install packages ("" or "sudo -n"), or status 1.
+# The command prefix to install packages ("" or "sudo -n"), or status 1.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         echo ""
@@ -110,7 +109,7 @@ in_container() {
         grep -qE 'docker|containerd|kubepods|lxc' /proc/1/cgroup 2>/dev/null
 }
 
-# Whether packages may be installed: said, or asked for at a terminal.
+# Whether packages may be installed: by the rules above, or the answer at a terminal.
 may_install() {
     local answer
     case ${SETUP:-} in
@@ -130,13 +129,13 @@ install_packages() {
     local prefix
     if ! command -v apt-get >/dev/null; then
         say "smelt: this machine lacks (names as on Debian): $*"
-        say "smelt: install them with the machine's package manager, then repeat."
+        say "smelt: install them with the package manager, then run make again."
         exit 3
     fi
     if ! may_install "$@"; then
         say "smelt: these packages are missing:"
         say "    apt-get install $*"
-        say "smelt: install them, or let make do it: SETUP=1 make ..."
+        say "smelt: install them, or let make install them: SETUP=1 make ..."
         exit 3
     fi
     if ! prefix=$(as_root); then
@@ -153,16 +152,16 @@ install_packages() {
         { tail -n 20 build/apt.log >&2; say "smelt: apt-get failed, see build/apt.log"; exit 3; }
 }
 
-# One at a time, since one may be had where another is not; a machine that has none of them to give is
-# asked again by the next run, which its package manager answers in a second.
+# One at a time, since one may be available and another not. If a package is not available, each run
+# tries again, which takes apt-get about a second.
 try_packages() {
     local prefix package
     command -v apt-get >/dev/null && prefix=$(as_root) && may_install "$@" || return 0
     for package in "$@"; do
-        say "smelt: installing $package, which a test uses"
+        say "smelt: installing $package, which some tests use"
         $prefix env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends \
             "$package" >build/apt.log 2>&1 </dev/null ||
-            say "smelt: $package cannot be had here: the tests that use it are skipped"
+            say "smelt: $package is not available: the tests that use it are skipped"
     done
 }
 
@@ -170,8 +169,8 @@ check_meson() {
     local version
     version=$(meson --version)
     if [ "${version%%.*}" -lt 1 ]; then
-        say "smelt: Meson 1.0 or newer is needed, this is $version."
-        say "smelt: a newer one: python3 -m venv ~/meson && ~/meson/bin/pip install meson," \
+        say "smelt: Meson 1.0 or newer is required, this is $version."
+        say "smelt: to install a newer one: python3 -m venv ~/meson && ~/meson/bin/pip install meson," \
             "then put ~/meson/bin first in PATH."
         exit 3
     fi
@@ -189,18 +188,18 @@ python_with_pip() {
     return 1
 }
 
-# fetch_nvrtc FOLDER REQUIREMENT: unpacks a wheel and records what it was.
+# fetch_nvrtc FOLDER REQUIREMENT: unpacks a wheel and records its version.
 fetch_nvrtc() {
     local folder=$1 requirement=$2 python
     nvrtc_in "$folder" >/dev/null && return
     python_with_pip >/dev/null || install_packages python3-pip
     python=$(python_with_pip)
-    say "smelt: no CUDA toolkit here, fetching NVRTC ($requirement) into $folder"
+    say "smelt: no CUDA toolkit found, downloading NVRTC ($requirement) into $folder"
     rm -rf "$folder.new" "$folder"
     if ! PIP_ROOT_USER_ACTION=ignore "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps \
         --only-binary :all: --target "$folder.new" "$requirement" </dev/null; then
-        say "smelt: the wheel could not be fetched. Install a CUDA toolkit (12 or 13), or set"
-        say "smelt: SMELT_NVRTC to a libnvrtc.so, then repeat."
+        say "smelt: the wheel could not be downloaded. Install a CUDA toolkit (12 or 13), or set"
+        say "smelt: SMELT_NVRTC to a libnvrtc.so, then run make again."
         exit 3
     fi
     (cd "$folder.new" && ls -d ./*.dist-info) | sed 's,^\./,,; s,\.dist-info$,,' \

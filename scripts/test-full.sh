@@ -1,29 +1,27 @@
 #!/usr/bin/env bash
-# Everything `make test` leaves out, in steps; one line a step at the end, then
-# `N passed, N failed`, with `, N cut short` when the time was over for some.
+# Runs the tests that `make test` omits, in steps. Ends with one line per step and
+# `N passed, N failed`, with `, N cut short` for steps that reached the limit.
 #
 #   scripts/test-full.sh [--at-once N] [--limit SECONDS] [--mutants OPTIONS] [--list] [STEP...]
 #
-# A line says what of the clock's and of the processors' time the step took, how many of its tests
-# passed, and in brackets what they counted together. Status 0 when every step passed and is whole.
+# A step's line has its wall-clock and processor time, the number of tests that passed, and in brackets
+# the sum of their counts. Status 0 if every step passed completely.
 #
-# Without names every step runs, one after the other. --limit: no step takes longer, and what it had
-# not run by then is named. Many processors are kept busy by several steps at once: two for every
-# eight is a good number. First all that they need is built. What a step prints is in
-# build/test-full/STEP.log, too.
+# By default all steps run, one after another, after everything has been built. --limit stops a step
+# after this time and names the tests that did not run. --at-once runs several steps in parallel; two per
+# eight processors is a good number. A step's output is also in build/test-full/STEP.log.
 #
-# The mutants are a sample of each family that is settled (tests/emu/mutation/mutate.py), about an hour
-# of one processor; the others are named. --mutants: more of mutate.py's options: '--seed N' is another
-# sample, '--all' takes every mutant of all families, about a day of one processor; '--shard I/N --json
-# FILE' is one machine's part of several, of which `mutate.py --merge FILE...` says what they found
-# together.
+# The mutants are a sample of each settled family (tests/emu/mutation/mutate.py), about an hour of one
+# processor; the other families are listed. --mutants passes options to mutate.py: '--seed N' for another
+# sample, '--all' for every mutant of all families, about a day of one processor, '--shard I/N --json FILE'
+# for one of several machines' parts, whose results `mutate.py --merge FILE...` combines.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh
 . scripts/nvrtc.sh
 export_nvrtc
 
-# Name, folder it needs built, title. run_STEP below runs it; build_FOLDER builds.
+# Name, build folder, title. run_STEP below runs it; build_folder builds.
 steps=(
     "gcc|build|gcc, the quick tests"
     "compile|build|compile matrix, whole"
@@ -48,7 +46,7 @@ build_folder() {
     build-tsan) scripts/build.sh build-tsan -Db_sanitize=thread -Db_lundef=false ;;
     build-clang) CC=clang CXX=clang++ scripts/build.sh build-clang -Dwerror=true ;;
     esac || return
-    # What one folder's tests compiled for the emulator the others' need not compile again.
+    # All folders share the kernels compiled for the emulator.
     if [ "$1" != build ] && [ ! -e "$1/emu-objects" ]; then
         mkdir -p build/emu-objects
         ln -s ../build/emu-objects "$1/emu-objects"
@@ -57,15 +55,14 @@ build_folder() {
 
 # ---- the steps ---------------------------------------------------------------------------------
 
-# Names of tests out of `meson test --list`, whose lines read `smelt:SUITE / NAME` or, in later
-# versions, `SUITE - smelt:NAME`; without a suite `smelt / NAME`, `smelt:NAME`.
+# The test names of `meson test --list`, whose lines are `smelt:SUITE / NAME` or, in later versions,
+# `SUITE - smelt:NAME`; without a suite `smelt / NAME`, `smelt:NAME`.
 names_of_tests() {
     sed -n -E -e 's,^[^ ]+ / ,,p; t' -e 's,^([^ ]+ - )?[^ :]+:([^ ]),\2,p'
 }
 
-# meson_test STEP FOLDER ARGUMENT...: steps at the same time must not write one log, and take longer
-# than `make test` alone.
-# What it is to run is in STEP.tests, and where it says what became of that in STEP.results.
+# meson_test STEP FOLDER ARGUMENT...: with a log and time-outs for steps that run in parallel. Writes the
+# names of the tests to STEP.tests, and the name of the log to STEP.results.
 meson_test() {
     local step=$1 folder=$2
     shift 2
@@ -78,10 +75,10 @@ meson_test() {
         --timeout-multiplier 3 "$@"
 }
 
-# other_build STEP FOLDER ARGUMENT...: the quick tests of a folder that is built otherwise. Not those
-# that look for mistakes in the templates and in the tests of them, mutants and coverage, nor the
-# compile matrix: how the library and the emulator are built changes nothing there, the emulator
-# meets every kind of mistake in emu/defects, and they take longer than all others together.
+# other_build STEP FOLDER ARGUMENT...: the quick tests of a folder with other compiler options, without
+# mutants, coverage and the compile matrix. These test the templates and their tests, not how the library
+# and the emulator are compiled (emu/defects has every kind of report), and take longer than all others
+# together.
 other_build() {
     local step=$1 folder=$2 names
     shift 2
@@ -90,7 +87,7 @@ other_build() {
     meson_test "$step" "$folder" "$@" "${names[@]:?no tests in $folder}"
 }
 
-# Tests of the suite `full`, whose counts are added up, and the end of what the last printed.
+# Tests of the suite `full`: sums their counts and prints the end of the log.
 long_tests() {
     local step=$1 status=0
     shift
@@ -105,14 +102,14 @@ run_compile() { long_tests compile 'compile matrix, whole'; }
 run_sweep() { long_tests sweep --suite full-sweep; }
 run_matrix() { long_tests matrix --suite full-matrix; }
 run_groups() { long_tests groups --suite full-groups; }
-# Begins no mutant when most of the time is over, since one may take minutes.
+# Starts no mutant after 4/5 of the limit, since one may take minutes.
 run_mutants() {
     local options="$mutants ${limit:+--seconds $((limit * 4 / 5))}"
     long_tests mutants 'emu/mutants' --test-args="$options"
 }
 
-# The leaks of NVRTC and of the driver are theirs: tests/lsan.supp names them. Where there is a GPU its
-# driver wants addresses that the sanitizer would else keep from everybody.
+# tests/lsan.supp suppresses the leaks of NVRTC and the driver. protect_shadow_gap=0: a GPU's driver uses
+# addresses that the sanitizer otherwise reserves.
 run_asan() {
     ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:protect_shadow_gap=0 \
     UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
@@ -120,7 +117,7 @@ run_asan() {
         other_build asan build-asan --timeout-multiplier 5
 }
 
-# The runtime's threads. Not the emulator, whose fibres the sanitizer does not know.
+# The runtime's threads. Not the emulator, whose fibres the sanitizer does not support.
 run_tsan() {
     TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
         meson_test tsan build-tsan --timeout-multiplier 5 \
@@ -136,7 +133,7 @@ run_cuda12() {
         echo "test-full: CUDA 12's NVRTC is not in build/nvrtc-cu12; scripts/setup.sh full fetches it" >&2
         return 1
     fi
-    # Without the suites that compile nothing, or with a compiler of their own.
+    # Without the suites that compile no kernels, or use another compiler.
     SMELT_NVRTC=$library meson_test cuda12 build --no-suite emu --no-suite torture --no-suite unit \
         --no-suite golden --no-suite header --no-suite abi --no-suite cache --no-suite docs
 }
@@ -147,7 +144,7 @@ run_format() {
 
 # ---- the command -------------------------------------------------------------------------------
 
-# What a step prints: as it comes when it runs alone, else whole at its end.
+# A step's output: at once if it runs alone, else complete at its end.
 keep_log() {
     if [ "$at_once" = 1 ]; then
         tee "$1"
@@ -157,15 +154,15 @@ keep_log() {
     fi
 }
 
-# What this shell's programs took so far, seconds.
+# Processor time of this shell's programs so far, seconds.
 processor_seconds() {
-    times >"$1" # no pipe: another shell's times would be its own
+    times >"$1" # not in a pipe, whose subshell has its own times
     awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$1"
     rm "$1"
 }
 
-# count_step NAME: "N passed, N failed ..." of the step's tests. Status 3 when some were not run, whose
-# names go into NAME.left.
+# count_step NAME: counts the step's tests, "N passed, N failed ...". Status 3 if some did not run; NAME.left
+# has their names.
 count_step() {
     local status=0
     if [ -f "$logs/$1.results" ]; then
@@ -177,7 +174,7 @@ count_step() {
     return $status
 }
 
-# run_step NAME FOLDER TITLE: runs it and leaves its line, whatever happens.
+# run_step NAME FOLDER TITLE: runs the step and writes its line, also if it fails.
 run_step() {
     local name=$1 folder=$2 title=$3 begin=$SECONDS verdict=ok
     {
@@ -195,7 +192,7 @@ run_step() {
     count_step "$name" || counted=$?
     case $counted in
     0) ;;
-    3) [ -n "$limit" ] && verdict='cut short' ;; # and nothing of it failed
+    3) [ -n "$limit" ] && verdict='cut short' ;; # without failures
     *) verdict=FAILED ;;
     esac
     printf '%-42s %-9s %5d s %6d processor s  %s\n' "$title" "$verdict" $((SECONDS - begin)) \
@@ -210,11 +207,11 @@ list_steps() {
     done
 }
 
-# whole WHAT TEXT: TEXT is a number above 0.
+# whole WHAT TEXT: checks that TEXT is a number above 0.
 whole() {
     case $2 in
     '' | *[!0-9]* | 0*)
-        echo "test-full: $1 is a number above 0, not '$2'" >&2
+        echo "test-full: $1 must be a number above 0, not '$2'" >&2
         exit 2
         ;;
     esac

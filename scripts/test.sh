@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds, runs the tests but for those of the suite `full`, and ends with a line of counts:
-# `N passed, N failed`. Status 0 when none failed.
+# Builds, runs all tests except the suite `full`, and ends with a line of counts: `N passed, N failed`.
+# Status 0 if none failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 export_nvrtc
 
 log=build/meson-logs/testlog.json
-rm -f "$log" # a build that fails must not be counted by an older run's results
+rm -f "$log" # after a failed build, do not count an earlier run's results
 status=0
 scripts/build.sh build && meson test -C build --no-rebuild --print-errorlogs || status=$?
 mkdir -p build

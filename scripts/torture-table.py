@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Shows a run of the torture tests row by row: torture-table.py build/meson-logs/testlog-full.json
 
-A row has the test's name, what became of it, how long it took, and the figures it printed ("figure:
-..."), or why it was skipped. Counting the rows is scripts/count-tests.py's business.
+A row has the test's name, result and duration, and the figures that it printed ("figure: ..."), or the
+reason why it was skipped. scripts/count-tests.py counts the rows.
 """
 
 import json
@@ -35,7 +35,7 @@ def main():
         print(f"{name_of(result):44} {verdict:8} {result['duration']:8.1f} s")
         lines = list(said(result, "figure:"))
         if verdict == "SKIPPED":
-            lines += list(said(result, "skipped:")) or ["it said no reason"]
+            lines += list(said(result, "skipped:")) or ["no reason given"]
         for line in lines:
             print(textwrap.fill(line, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT))
     print(f"\n{len(results)} rows in {total:.0f} s")

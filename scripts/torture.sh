@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The whole of the torture tests: what the cache, the loader and the parsers must survive. Prints a
-# table with a figure a row and ends with `N passed, N failed`, and the skipped ones. A tool that
-# does not work here (no FUSE, no ptrace, no name spaces in this container) skips its rows.
+# Runs all torture tests, the failures that the cache, the loader and the parsers must survive. Prints a
+# table with figures for each row and ends with `N passed, N failed`, and the number of skipped rows. Rows
+# whose tool does not work here (no FUSE, ptrace or name spaces in this container) are skipped.
 #
-#   scripts/torture.sh [ROW...]     all rows, or those of these names: cold, kill, "fuzz entry", ...
+#   scripts/torture.sh [ROW...]     all rows, or the named ones: cold, kill, "fuzz entry", ...
 #
-# SMELT_FUZZ_RUNS sets how often the entry parser is run by the fuzzer (default 100000000, about ten
-# minutes on one core), the others a twentieth of that.
+# SMELT_FUZZ_RUNS is the number of the fuzzer's runs of the entry parser (default 100000000, about ten
+# minutes on one core); the other parsers have a twentieth of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

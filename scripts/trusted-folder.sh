@@ -1,6 +1,6 @@
 #!/bin/sh
-# trusted-folder.sh FOLDER: prints FOLDER, or, where smelt would not trust it as a cache (src/runtime/files.c), a folder
-# of this user's below /tmp: a checkout may belong to another user, as in a container that mounts it.
+# trusted-folder.sh FOLDER: prints FOLDER, or a folder of this user in /tmp if smelt would not trust FOLDER as a cache
+# (src/runtime/files.c): a checkout may belong to another user, for example one mounted in a container.
 folder=$1
 at=$folder
 while [ "$at" != / ]; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a wheel to hand out, into build/dist: tagged for the oldest C library (manylinux) and, by the stable
-# ABI, for every Python from the building one on. For old systems run it in an image of one.
+# Builds a distributable wheel in build/dist, tagged for the oldest possible C library (manylinux) and, by the
+# stable ABI, for this Python version and newer ones. For older systems run it in a container of one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=$PWD/build/wheel-venv
