@@ -1,21 +1,17 @@
 #!/usr/bin/env python3
-"""The Python package on a GPU: the host's time for a call, and a training step of attention.
+"""The Python package: the host's time for a call. A step's time and memory: bench/peers training_step.
 
-    python bench/pytorch.py [--json FILE]     needs the package (pip install .) and a GPU; with
-                                              bench/idle_driver.c in the driver's place none, and then
-                                              there is the host's time alone
+    python bench/pytorch.py [--json FILE]     needs the package (pip install .) and a GPU, or bench/idle_driver.c
+                                              in the driver's place
 
-Host time: the best of several loops of calls so small that the GPU is done before the host is; torch.add
-in the same run says how fast the host is, and an autograd.Function that does nothing what PyTorch's engine
-takes of it. The functions that choose keys and train the indexer likewise. A training step calls the engine
-once for all of a model: so there is also the cost of a call of LAYERS of them, one behind the other, under
-one backward pass. The step: forward and backward through autograd, H 64, T = S = 8192, topk 2048, dqk 576,
-random lists; the median of 10, by events; peak memory beyond what the inputs take.
+The best of several loops of calls so small that the GPU is done before the host is. torch.add in the same run
+shows how fast the host is, and an autograd.Function that does nothing what PyTorch's engine takes of it. A
+training step calls the engine once for all of a model: hence also a call of LAYERS of them, one behind the
+other, under one backward pass.
 """
 
 import argparse
 import json
-import statistics
 import time
 
 import smelt
@@ -41,21 +37,6 @@ def host_time(function, calls=60, loops=60):
         best = min(best, (time.perf_counter() - begin) / calls)
         synchronize()
     return best * 1e6
-
-
-def gpu_time(function, runs=10):
-    """Milliseconds."""
-    for _ in range(3):
-        function()
-    times = []
-    for _ in range(runs):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        function()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
 
 
 def inputs(tokens, rows, heads, dqk, width):
@@ -197,25 +178,6 @@ def nothing_of(q, kv, indices):
     return Nothing.apply(q, kv, None, indices)
 
 
-def step_figures():
-    q, kv, indices = inputs(8192, 8192, 64, 576, 2048)
-    grad = torch.randn(8192, 64, 512, device=DEVICE, dtype=torch.bfloat16)
-    held = torch.cuda.memory_allocated()
-
-    def forward():
-        return smelt.sparse_attention(q, kv, indices, 576**-0.5)
-
-    def step():
-        torch.autograd.grad(forward(), (q, kv), grad)
-
-    with torch.no_grad():
-        figures = {"forward, ms": gpu_time(forward)}
-    torch.cuda.reset_peak_memory_stats()
-    figures["forward and backward, ms"] = gpu_time(step)
-    figures["peak memory beyond the inputs, MB"] = (torch.cuda.max_memory_allocated() - held) / 1e6
-    return figures
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="also write the figures here")
@@ -225,15 +187,9 @@ def main():
         "torch": torch.__version__,
         "host, us a call": host_figures(),
     }
-    if DEVICE == "cuda":
-        figures["training step"] = step_figures()
-    for name, value in figures.items():
-        if isinstance(value, dict):
-            print(name)
-            for what, figure in value.items():
-                print(f"    {what:62} {figure:10.2f}")
-        else:
-            print(f"{name}: {value}")
+    print("{device}, torch {torch}; us a call".format(**figures))
+    for name, figure in figures["host, us a call"].items():
+        print(f"    {name:62} {figure:10.2f}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(figures, file, indent=1)

@@ -6,10 +6,11 @@ case misses."""
 import argparse
 import dataclasses
 import math
+import statistics
 
 import attention
+import flash_mla
 import harness
-from flash_mla import HEADS_UNIT, TOPK_UNIT, FlashMla
 from harness import DEVICE, torch
 
 GAP = 128  # elements between rows and heads, as FlashMLA's tests leave
@@ -49,8 +50,10 @@ class Case(harness.Row):
     arguments = attention.Row.arguments
 
     def outputs(self):
-        shape = self.tokens, self.heads
-        return attention.uninitialised(out=(*shape, self.dv, "bf16"), lse=shape, max_logits=shape)
+        return attention.forward_outputs(self.tokens, self.heads, self.dv)
+
+    def peers(self, options):
+        return flash_mla.peers(options, self, self.q, self.sinks, self.outputs)
 
     def make(self, seed):
         random = torch.Generator(DEVICE).manual_seed(seed)
@@ -93,17 +96,6 @@ class Case(harness.Row):
         space = torch.zeros(self.tokens, 2, self.topk + GAP, dtype=torch.int32, device=DEVICE)
         space[:, 0, : self.topk] = lists
         return space[:, 0, : self.topk]
-
-    def peers(self, options):
-        if not options.flash_mla or self.heads % HEADS_UNIT or self.topk % TOPK_UNIT:
-            return {}
-
-        def flash_mla():
-            function, results = FlashMla(options.flash_mla).forward, self.outputs()
-            tensors = self.q, self.kv, self.indices, self.length, self.sinks, self.scale
-            return lambda: function(*tensors, **results), results
-
-        return {"flash_mla": flash_mla}
 
 
 def cases_of(dqk, heads):
@@ -154,7 +146,8 @@ class Distance:
     where: tuple  # that element
 
     def __init__(self, got, want, absolute, relative):
-        got, finite = got.double(), torch.isfinite(got) & torch.isfinite(want)
+        got, want = got.double(), want.double()
+        finite = torch.isfinite(got) & torch.isfinite(want)
         same = (got == want) | (got.isnan() & want.isnan())
         error = (got - want).abs()
         share = torch.minimum(error / absolute, error / (want.abs() + 1e-6) / relative)
@@ -171,57 +164,44 @@ class Distance:
             self.cosine = 1 - 2 * float((got * want).sum()) / (float(got.square().sum()) + squares)
 
 
-class Tally:
-    """Of a contender and a number of heads."""
-
-    def __init__(self):
-        self.cases = self.failed = self.elements = self.misses = 0
-        self.failed_by, self.worst = dict.fromkeys(TOLERANCES, 0), dict.fromkeys(TOLERANCES, 0.0)
-        self.relative, self.cosine = [], 0.0
-
-    def add(self, distances):
-        failed = {name: each for name, each in distances.items() if is_miss(name, each)}
-        self.cases += 1
-        self.failed += bool(failed)
-        for name, each in distances.items():
-            self.failed_by[name] += name in failed
-            self.worst[name] = max(self.worst[name], each.worst)
-        out = distances["out"]
-        self.elements, self.misses = self.elements + out.elements, self.misses + out.misses
-        self.cosine = max(self.cosine, out.cosine)
-        self.relative += [out.relative] if out.relative else []
-        return failed
-
-    def cells(self):
-        by, worst = (", ".join(map(str, self.failed_by.values())), self.worst.values())
-        mean = sum(self.relative) / max(1, len(self.relative))
-        yield from (self.cases, f"{self.failed} ({by})", self.misses, self.elements, f"{mean:.3e}")
-        yield from (", ".join(f"{each:.3f}" for each in worst), f"{self.cosine:.1e}")
-
-
 def is_miss(name, distance):
     return distance.misses or not abs(distance.cosine) <= TOLERANCES[name][2]
 
 
-def measure(case, seed, options, tallies):
+def cells(cases):
+    """Of a contender's cases, each {tensor: Distance}."""
+    by = [sum(bool(is_miss(name, case[name])) for case in cases) for name in TOLERANCES]
+    failed = sum(any(is_miss(*each) for each in case.items()) for case in cases)
+    worst = (max(case[name].worst for case in cases) for name in TOLERANCES)
+    out = [case["out"] for case in cases]
+    relative = [each.relative for each in out if each.relative] or [0.0]
+    yield from (len(cases), f"{failed} ({', '.join(map(str, by))})")
+    yield from (sum(each.misses for each in out), sum(each.elements for each in out))
+    yield f"{statistics.fmean(relative):.3e}"
+    yield ", ".join(f"{each:.3f}" for each in worst)
+    yield f"{max(each.cosine for each in out):.1e}"
+
+
+def measure(case, seed, options, found):
+    """Adds the case's {tensor: Distance} of each contender to `found`."""
     case.make(seed)
     step = max(1, case.tokens // options.sample)
     queries = torch.arange(step - 1, case.tokens, step, device=DEVICE)[: options.sample]
-    right = attention.forward(case, queries)
+    right = attention.forward(case, queries, torch.float64)
     for name, make in case.contenders(options).items():
         contender = make()
         contender.run()
         harness.synchronize()
-        wanted = dict(right)
-        if name == "flash_mla":
-            wanted["lse"] = torch.where(right["lse"] == -math.inf, math.inf, right["lse"])
-        distances = {
-            tensor: Distance(contender.results[tensor][queries], want, *TOLERANCES[tensor][:2])
-            for tensor, want in wanted.items()
-        }
-        failed = tallies.setdefault((name, case.heads), Tally()).add(distances)
-        for tensor, distance in failed.items() if options.verbose else ():
-            print(f"{name} misses: {case.name}, seed {seed}: {tensor}: {distance}", flush=True)
+        distances = {}
+        for tensor, (absolute, relative, _) in TOLERANCES.items():
+            want = right[tensor]
+            if name == "flash_mla" and tensor == "lse":
+                want = torch.where(want == -math.inf, math.inf, want)
+            got = contender.results[tensor][queries]
+            distances[tensor] = Distance(got, want, absolute, relative)
+            if options.verbose and is_miss(tensor, distances[tensor]):
+                print(f"{name} misses: {case.name}, seed {seed}: {tensor}: {distances[tensor]}")
+        found.setdefault((name, case.heads), []).append(distances)
 
 
 HEAD = (
@@ -232,7 +212,7 @@ HEAD = (
 
 def add_options(parser):
     harness.add_contenders(parser)
-    parser.add_argument("--flash-mla", metavar="FILE", help="flash_mla.py made it")
+    flash_mla.add_option(parser)
     parser.add_argument(
         "--heads", default="", metavar="N,...", help="instead of 64, 128 and large cases"
     )
@@ -257,11 +237,18 @@ def run(options):
         return 0
     harness.open_libraries(options)
     harness.make_operators(cases, options)
-    tallies = {}
+    found = {}
     for number, case in enumerate(cases):
-        measure(case, options.seed + number, options, tallies)
+        measure(case, options.seed + number, options, found)
         vars(case).clear()  # its tensors
     print("\n" + HEAD + "\n" + "|---" * (HEAD.count("|") - 1) + "|")
-    for (name, count), tally in tallies.items():
-        print("| " + " | ".join(map(str, (name, count, *tally.cells()))) + " |")
-    return int(any(tally.failed for tally in tallies.values()))
+    for (name, count), results in found.items():
+        print("| " + " | ".join(map(str, (name, count, *cells(results)))) + " |")
+    return int(
+        any(
+            is_miss(*each)
+            for results in found.values()
+            for case in results
+            for each in case.items()
+        )
+    )

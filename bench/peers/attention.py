@@ -4,7 +4,7 @@ import math
 import re
 
 import harness
-from harness import DEVICE, torch
+from harness import DEVICE, reference, torch
 
 NAMES = """\
 h64-8192 is 64 heads, 8192 queries and as many KV rows. Then, in any order: s131072 (KV rows), k640 (topk, else
@@ -136,66 +136,15 @@ def make_lists(row, generator):
 # ---- the exact result ---------------------------------------------------------------------------
 
 
-class Chunk:
-    """Keys and probabilities of some queries, dense. `data` has a row's tensors."""
-
-    def __init__(self, data, queries, dtype):
-        self.queries = queries
-        slots = data.indices[queries]
-        valid = (slots >= 0) & (slots < data.kv.shape[0])
-        if data.length is not None:
-            places = torch.arange(slots.shape[1], device=DEVICE)
-            valid &= places < data.length[queries][:, None]
-        self.rows = torch.where(valid, slots, 0).long()
-        self.keys = data.kv[self.rows].to(dtype)
-        self.q = data.q[queries].to(dtype)
-        scores = data.scale * (self.q @ self.keys.transpose(1, 2))
-        scores.masked_fill_(~valid[:, None, :], -math.inf)
-        self.max_logits = scores.amax(dim=2)
-        total = self.lse = scores.logsumexp(dim=2)
-        if data.sinks is not None:
-            total = torch.logaddexp(total, data.sinks.to(dtype))
-            self.sink_share = torch.exp(data.sinks.to(dtype) - total)
-        self.p = torch.exp(scores - total[:, :, None]).masked_fill_(~valid[:, None, :], 0)
-        self.values = self.keys[:, :, : data.dv]
-
-
-def chunks(data, queries, dtype):
-    """Of so many queries that their keys take 134 MB in fp32."""
-    for part in queries.split(max(1, (1 << 25) // (data.indices.shape[1] * data.kv.shape[1]))):
-        yield Chunk(data, part, dtype)
-
-
-def forward(data, queries, dtype=None):
-    """{"out", "lse", "max_logits"} of these queries; in double precision unless told otherwise."""
-    found = {"out": [], "lse": [], "max_logits": []}
-    for chunk in chunks(data, queries, dtype or torch.float64):
-        found["out"].append(chunk.p @ chunk.values)
-        found["lse"].append(chunk.lse)
-        found["max_logits"].append(chunk.max_logits)
-    return {name: torch.cat(parts) for name, parts in found.items()}
-
-
-def gradients(data):
-    """{"dq", "dkv", "dsink"} in fp32, with delta from the out that was rounded to bf16."""
-    found = {
-        "dq": torch.empty_like(data.q, dtype=torch.float32),
-        "dkv": torch.zeros_like(data.kv, dtype=torch.float32),
-    }
-    if data.sinks is not None:
-        found["dsink"] = torch.zeros_like(data.sinks)
-    for chunk in chunks(data, torch.arange(data.tokens, device=DEVICE), torch.float32):
-        grad = data.grad_out[chunk.queries].float()
-        delta = (data.out[chunk.queries].float() * grad).sum(dim=2)
-        dp = grad @ chunk.values.transpose(1, 2)
-        ds = data.scale * chunk.p * (dp - delta[:, :, None])
-        found["dq"][chunk.queries] = ds @ chunk.keys
-        part = ds.transpose(1, 2) @ chunk.q
-        part[:, :, : data.dv] += chunk.p.transpose(1, 2) @ grad
-        found["dkv"].index_add_(0, chunk.rows.flatten(), part.flatten(0, 1))
-        if data.sinks is not None:
-            found["dsink"] -= (delta * chunk.sink_share).sum(dim=0)
-    return found
+def forward(data, queries, dtype):
+    """{"out", "lse", "max_logits"} of these queries; `data` has a row's tensors."""
+    length = None if data.length is None else data.length[queries]
+    tensors = data.q[queries].to(dtype), data.kv.to(dtype), data.indices[queries]
+    with torch.no_grad():
+        found = reference().sparse_attention(
+            *tensors, data.scale, data.dv, topk_length=length, sink=data.sinks
+        )
+    return dict(zip(("out", "lse", "max_logits"), found))
 
 
 def apart(got, want):
@@ -207,7 +156,8 @@ def apart(got, want):
 def worst_row(got, want):
     """The same of the worst row, of rows above 1e-3 of the largest."""
     error, norm = (got.float() - want.float()).norm(dim=-1), want.float().norm(dim=-1)
-    return float((error / norm)[norm > 1e-3 * norm.max()].max())
+    found = (error / norm)[norm > 1e-3 * norm.max()]
+    return float(found.max()) if len(found) else math.nan
 
 
 def uninitialised(**shapes):
@@ -219,3 +169,8 @@ def uninitialised(**shapes):
             shape, dtype = shape[:-1], torch.bfloat16
         made[name] = torch.full(shape, math.nan, dtype=dtype, device=DEVICE)
     return made
+
+
+def forward_outputs(tokens, heads, dv):
+    shape = tokens, heads
+    return uninitialised(out=(*shape, dv, "bf16"), lse=shape, max_logits=shape)

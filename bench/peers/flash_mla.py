@@ -91,6 +91,23 @@ class FlashMla:
             raise RuntimeError(f"FlashMLA: {message.decode()}")
 
 
+def peers(options, row, q, sinks, outputs):
+    """Of a benchmark's row: {"flash_mla": what makes the contender}, if FlashMLA takes the shape."""
+    if not options.flash_mla or q.shape[1] % HEADS_UNIT or row.topk % TOPK_UNIT:
+        return {}
+
+    def flash_mla():
+        function, results = FlashMla(options.flash_mla).forward, outputs()
+        tensors = q, row.kv, row.indices, row.length, sinks, row.scale
+        return lambda: function(*tensors, **results), results
+
+    return {"flash_mla": flash_mla}
+
+
+def add_option(parser):
+    parser.add_argument("--flash-mla", metavar="FILE", help="flash_mla.py made it")
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)

@@ -1,8 +1,11 @@
 """sparse_attn's forward pass, beside FlashMLA's (flash_mla.py), which is given 64 random heads where a row has
 fewer. 32 queries are compared with double precision before a row is timed: "error" is of the norm."""
 
+import functools
+
 import attention
-from flash_mla import HEADS_UNIT, TOPK_UNIT, FlashMla
+import flash_mla
+from flash_mla import HEADS_UNIT
 from harness import DEVICE, torch
 
 COMPARED = 32  # queries
@@ -29,42 +32,23 @@ class Row(attention.Row):
         super().__init__(name)
         self.group = "random lists, 64 and 128 heads" if name in RANDOM + SINKS else None
 
-    @staticmethod
-    def add_options(parser):
-        parser.add_argument("--flash-mla", metavar="FILE", help="flash_mla.py made it")
+    add_options = staticmethod(flash_mla.add_option)
 
     def make(self, options):
         self.make_inputs(options, heads=-(-self.heads // HEADS_UNIT) * HEADS_UNIT)
         self.flops = 2 * self.pairs * self.heads * (self.dqk + self.dv)
 
-    def outputs(self, heads=0):
-        shape = self.tokens, heads or self.heads
-        return attention.uninitialised(out=(*shape, self.dv, "bf16"), lse=shape, max_logits=shape)
+    def outputs(self):
+        return attention.forward_outputs(self.tokens, self.heads, self.dv)
 
     def peers(self, options):
-        if not options.flash_mla or self.topk % TOPK_UNIT:
-            return {}
-
-        def flash_mla():
-            function, results = (
-                FlashMla(options.flash_mla).forward,
-                self.outputs(self.padded_q.shape[1]),
-            )
-            tensors = (
-                self.padded_q,
-                self.kv,
-                self.indices,
-                self.length,
-                self.padded_sinks,
-                self.scale,
-            )
-            return lambda: function(*tensors, **results), results
-
-        return {"flash_mla": flash_mla}
+        q = self.padded_q
+        padded = functools.partial(attention.forward_outputs, self.tokens, q.shape[1], self.dv)
+        return flash_mla.peers(options, self, q, self.padded_sinks, padded)
 
     def check(self, contenders, options):
         queries = torch.linspace(0, self.tokens - 1, COMPARED, device=DEVICE).long()
-        right = attention.forward(self, queries)["out"]
+        right = attention.forward(self, queries, torch.float64)["out"]
         return {
             each.name: {"error": attention.apart(each.results["out"][queries, : self.heads], right)}
             for each in contenders

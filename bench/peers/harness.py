@@ -1,6 +1,7 @@
 """What all benchmarks share: options, contenders timed in turn, checks, tables."""
 
 import concurrent.futures
+import importlib
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import random
 import statistics
 import sys
 import time
+import types
 
 try:
     import torch
@@ -157,6 +159,13 @@ def complain(what, error):
     print(f"# {what}: {type(error).__name__}: {str(error)[:1000]}", file=sys.stderr, flush=True)
 
 
+def reference(name="_reference"):
+    """The package's references in PyTorch, without the package, which may not be installed."""
+    package = sys.modules.setdefault("references", types.ModuleType("references"))
+    package.__path__ = [str(ROOT / "python" / "smelt")]
+    return importlib.import_module(f"references.{name}")
+
+
 def check_gpu():
     """Ends the program where an illegal access has lost the GPU to this process."""
     try:
@@ -296,11 +305,9 @@ def print_summary(results, groups):
 
 
 def add_options(parser, row_class):
-    parser.add_argument(
-        "--rows",
-        default=next(iter(row_class.SETS)),
-        help="names of rows, or of sets: " + ", ".join(row_class.SETS),
-    )
+    sets = list(row_class.SETS)
+    named = "names of rows, or of sets: " + ", ".join(sets)
+    parser.add_argument("--rows", default=sets[0], help=named)
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name holds it")
     parser.add_argument("--list", action="store_true", help="print the names of the rows only")
     add_contenders(parser)
@@ -311,22 +318,16 @@ def add_options(parser, row_class):
     parser.add_argument("--smelt-only", action="store_true", help="without its peers")
     parser.add_argument("--json", metavar="FILE", help="write the lines of JSON there")
     if row_class.deterministic:
-        parser.add_argument(
-            "--deterministic", action="store_true", help="also smelt's deterministic mode"
-        )
+        also = "also smelt's deterministic mode"
+        parser.add_argument("--deterministic", action="store_true", help=also)
     row_class.add_options(parser)
 
 
 def add_contenders(parser):
-    parser.add_argument(
-        "--library",
-        action="append",
-        metavar="[NAME=]FILE",
-        help="builds of libsmelt, each a contender (build/libsmelt.so)",
-    )
-    parser.add_argument(
-        "--knobs", action="append", help="keys added to smelt's spec, each set a contender"
-    )
+    more = {"action": "append", "default": []}
+    builds = "builds of libsmelt, each a contender (build/libsmelt.so)"
+    parser.add_argument("--library", metavar="[NAME=]FILE", help=builds, **more)
+    parser.add_argument("--knobs", help="keys added to smelt's spec, each set a contender", **more)
     parser.add_argument("--seed", type=int, default=1)
 
 

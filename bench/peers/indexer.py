@@ -4,7 +4,7 @@ import inspect
 import re
 
 import harness
-from harness import DEVICE, torch
+from harness import DEVICE, reference, torch
 
 DIM, TOPK = 128, 2048
 DEEP_GEMM_HEADS, CUDNN_HEADS = (32, 64), {"fp8": (32, 64), "bf16": (16, 32, 64)}
@@ -71,16 +71,9 @@ class Logits(harness.Row):
         return f"indexer_logits:heads={self.heads},dim={DIM},dtype={self.dtype}"
 
     def arguments(self):
-        return {
-            "tokens": self.tokens,
-            "rows": self.keys,
-            "q": self.q,
-            "k": self.k,
-            "weights": self.weights,
-            "k_scale": self.scale,
-            "window_begin": self.begins,
-            "window_end": self.ends,
-        }
+        tensors = {"q": self.q, "k": self.k, "weights": self.weights, "k_scale": self.scale}
+        windows = {"window_begin": self.begins, "window_end": self.ends}
+        return {"tokens": self.tokens, "rows": self.keys, **tensors, **windows}
 
     def outputs(self):
         return {"logits": torch.full((self.tokens, self.keys), float("nan"), device=DEVICE)}
@@ -116,18 +109,15 @@ class Logits(harness.Row):
         return lambda: DSA.indexer_forward_wrapper(*inputs, **options), results
 
     def check(self, contenders, options):
-        largest, finite, off = 0.0, 0, [0.0] * len(contenders)
         columns = torch.arange(self.keys, device=DEVICE, dtype=torch.int32)
-        for part in torch.arange(self.tokens, device=DEVICE).split(max(1, (1 << 26) // self.keys)):
-            inside = (columns >= self.begins[part, None]) & (columns < self.ends[part, None])
-            mine = contenders[0].results["logits"][part]
-            finite += int((~inside & (mine != float("-inf"))).sum())
-            mine = torch.where(inside, mine, 0.0)
-            largest = max(largest, float(mine.abs().max()))
-            for i, contender in enumerate(contenders):
-                other = torch.where(inside, contender.results["logits"][part], 0.0)
-                off[i] = max(off[i], float((mine - other).abs().max()))
-        found = {each.name: {"off": apart / largest} for each, apart in zip(contenders, off)}
+        inside = (columns >= self.begins[:, None]) & (columns < self.ends[:, None])
+        mine = contenders[0].results["logits"]
+        finite = int((~inside & (mine != float("-inf"))).sum())
+        mine = mine.masked_fill(~inside, 0.0)
+        found, largest = {}, float(mine.abs().max())
+        for each in contenders:
+            off = each.results["logits"].masked_fill(~inside, 0.0).sub_(mine).abs_().max()
+            found[each.name] = {"off": float(off) / largest}
         found[contenders[0].name]["finite"] = finite
         return found
 
@@ -136,17 +126,9 @@ class Logits(harness.Row):
 
 
 def expected(scores, ends, topk):
-    """Ascending columns of each row's selection, then -1: those of a sort of (value, -index) pairs."""
-    columns, lowest = scores.shape[1], torch.iinfo(torch.int64).min
-    bits = torch.where(scores.isnan(), float("-inf"), scores).add(0.0).view(torch.int32).long()
-    keys = torch.where(bits < 0, -1 - (bits & 0x7FFFFFFF), bits)
-    index = torch.arange(columns, device=DEVICE)
-    pairs = (keys << 31) + (columns - 1 - index)
-    pairs = torch.where(index < ends[:, None], pairs, lowest)
-    best = pairs.topk(min(topk, columns), dim=1).indices
-    best = torch.where(pairs.gather(1, best) > lowest, best, columns).sort(dim=1).values
-    best = torch.where(best < columns, best, -1).int()
-    return torch.nn.functional.pad(best, (0, topk - best.shape[1]), value=-1)
+    """Ascending columns of each row's selection, then -1."""
+    select = reference("_indexer_reference").select
+    return select(scores, topk, torch.zeros_like(ends), ends, None, 0, "index")[0]
 
 
 def cudnn_select(scores, ends, topk, **options):
@@ -268,15 +250,12 @@ class Select(harness.Row):
         return found
 
     def check(self, contenders, options):
-        mine = [each for each in contenders if each.results]
-        wrong = dict.fromkeys((each.name for each in mine), 0)
-        for part in torch.arange(self.tokens, device=DEVICE).split(
-            max(1, (1 << 24) // self.columns)
-        ):
-            right = expected(self.scores[part], self.ends[part], self.topk)
-            for each in mine:
-                wrong[each.name] += int((right != each.results["indices"][part]).any(dim=1).sum())
-        return {name: {"wrong": count} for name, count in wrong.items()}
+        right, found = expected(self.scores, self.ends, self.topk), {}
+        for each in contenders:
+            if each.results:
+                wrong = (right != each.results["indices"]).any(dim=1)
+                found[each.name] = {"wrong": int(wrong.sum())}
+        return found
 
 
 # ---- both ---------------------------------------------------------------------------------------
@@ -389,17 +368,17 @@ class Choice(Logits):
         )
         scorer = sample.smelt("", library)
         scorer.run()
-        logits, error = scorer.results["logits"], 0.0
+        logits = scorer.results["logits"]
         wrong = int((expected(logits, sample.ends, self.topk) != indices).any(dim=1).sum())
-        keys = self.k.double()
-        for i, end in enumerate(sample.ends.tolist()):
-            q, weights = sample.q[i].double(), sample.weights[i].double()
-            scale = 1.0 if self.scale is None else self.scale[:end].double()
-            right = weights @ (q @ keys[:end].T).relu() * scale
-            terms = weights.abs() @ (q.abs() @ keys[:end].abs().T) * scale
-            off = (logits[i, :end] - right).abs() / terms.clamp(min=1e-30)
-            error = max(error, float(off.max()))
-        return wrong, error
+        exact = reference("_indexer_reference").logits
+        q, k, weights = sample.q.double(), self.k.double(), sample.weights.double()
+        windows = self.scale, sample.begins, sample.ends
+        right, terms = (
+            exact(q, k, weights, *windows),
+            exact(q.abs(), k.abs(), weights.abs(), *windows),
+        )
+        off = (logits - right).abs() / terms.clamp(min=1e-30)
+        return wrong, float(off[right.isfinite()].max())
 
 
 def memory_taken(run):

@@ -15,6 +15,20 @@ ALIGNMENT = 256  # of workspace, in bytes
 EMULATOR = os.environ.get("SMELT_CUDA")  # runs kernels on the CPU; tensors are then the CPU's
 
 
+# The first fields of smelt_pass_info, smelt_tensor_info and smelt_scalar_info.
+PASS_INFO = [
+    ("args_type", c_char_p),
+    ("args_bytes", c_size_t),
+    ("tensors", c_int),
+    ("scalars", c_int),
+]
+PASS_INFO += [("workspace", c_size_t), ("workspace_bytes", c_size_t)]
+TENSOR_INFO = [("name", c_char_p), ("element", c_char_p), ("offset", c_size_t)]
+TENSOR_INFO += [(field, c_int) for field in ("type", "role", "optional", "one_of")]
+TENSOR_INFO += [("key", c_char_p), ("alignment", c_int), ("dimensions", c_int)]
+SCALAR_INFO = [("name", c_char_p), ("offset", c_size_t), ("type", c_int)]
+
+
 class SmeltError(RuntimeError):
     """A call of the library failed; the message is the library's."""
 
@@ -75,37 +89,21 @@ class Library:
         return size.value
 
     def layout(self, spec, which):
-        named = (spec.encode(), PASSES[which])
-        counts = struct(
-            ("args_type", c_char_p),
-            ("args_bytes", c_size_t),
-            ("tensors", c_int),
-            ("scalars", c_int),
-            ("workspace", c_size_t),
-            ("workspace_bytes", c_size_t),
-        )
-        self.call("smelt_operator_describe", *named, byref(ctypes.c_uint()), byref(counts))
-        tensors, scalars = {}, {}
-        for index in range(counts.tensors):
-            info = struct(
-                ("name", c_char_p),
-                ("element", c_char_p),
-                ("offset", c_size_t),
-                *((field, c_int) for field in ("type", "role", "optional", "one_of")),
-                ("key", c_char_p),
-                ("alignment", c_int),
-                ("dimensions", c_int),
-            )
+        named = spec.encode(), PASSES[which]
+        found, tensors, scalars = struct(*PASS_INFO), {}, {}
+        self.call("smelt_operator_describe", *named, byref(ctypes.c_uint()), byref(found))
+        for index in range(found.tensors):
+            info = struct(*TENSOR_INFO)
             self.call("smelt_operator_get_tensor", *named, index, byref(info))
             tensors[info.name.decode()] = info.offset, info.dimensions
-        for index in range(counts.scalars):
-            info = struct(("name", c_char_p), ("offset", c_size_t), ("type", c_int))
+        for index in range(found.scalars):
+            info = struct(*SCALAR_INFO)
             self.call("smelt_operator_get_scalar", *named, index, byref(info))
             scalars[info.name.decode()] = info.offset, SCALARS[info.type]
-        if counts.workspace:
-            scalars["workspace"] = counts.workspace, c_void_p
-            scalars["workspace_bytes"] = counts.workspace_bytes, c_size_t
-        return Layout(counts.args_bytes, tensors, scalars)
+        if found.workspace:
+            scalars["workspace"] = found.workspace, c_void_p
+            scalars["workspace_bytes"] = found.workspace_bytes, c_size_t
+        return Layout(found.args_bytes, tensors, scalars)
 
 
 def open_library(path, name="smelt"):

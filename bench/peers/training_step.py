@@ -11,6 +11,7 @@ import math
 
 import attention
 import backward
+import flash_mla
 import harness
 import smelt
 from backward import padded_heads
@@ -96,9 +97,7 @@ class Row(attention.Row):
     SETS = {"quick": "h64-8192"}
     BOUNDS = backward.Row.BOUNDS
 
-    @staticmethod
-    def add_options(parser):
-        parser.add_argument("--flash-mla", metavar="FILE", help="flash_mla.py made it")
+    add_options = staticmethod(flash_mla.add_option)
 
     def operators(self, options):
         return {}  # the package has its own
@@ -136,18 +135,23 @@ class Row(attention.Row):
             backend="smelt",
         )
 
+    def forward(self):
+        with torch.no_grad():
+            self.by_smelt()
+
     def contenders(self, options):
         found = {"smelt": lambda: self.step("smelt", self.by_smelt)}
+        found["smelt, forward alone"] = lambda: Contender("smelt, forward alone", self.forward, {})
         if options.smelt_only or not options.flash_mla:
             return found
-        flash_mla, lists = FlashMla(options.flash_mla), self.indices
+        kernel, lists = FlashMla(options.flash_mla), self.indices
         if self.length is not None:
             place = torch.arange(lists.shape[1], device=lists.device)
             lists = lists.masked_fill(place >= self.length[:, None], -1)
         sorted_lists = compact_and_sort(lists, self.kv.shape[0])
 
         def pair(name, given, any_rows):
-            rest = self.sinks, self.scale, self.dv, flash_mla, any_rows
+            rest = self.sinks, self.scale, self.dv, kernel, any_rows
             found[name] = lambda: self.step(
                 name, lambda: Pair.apply(self.q, self.kv, *given, *rest)
             )
