@@ -40,7 +40,6 @@ from syntax import parse
 from tokens import tokenize
 
 MOST_LINES = 20  # printed of a file
-UNCHECKED = "-fno-sanitize=all -O0 -g0"  # accesses are the mutation test's subject
 MARKED = ("expression", "return", "jump", "if", "for", "while", "do")
 
 # Marks are bytes of the object itself, out of the sanitizer's sight.
@@ -156,8 +155,10 @@ class Run:
         """Runs one configuration; its passed items stay in .passed."""
         path = pathlib.Path(folder, self.subject.configuration.name)
         text = insert(self.subject.text, self.items.marks)
+        # Configurations of one kernel have one marked text.
         caught, words, self.seconds = self.subject.run(
-            text, folder, {"SMELT_COVERAGE_MARKS": str(path), "SMELT_EMU_CFLAGS": UNCHECKED}, 1)
+            text, folder, {"SMELT_COVERAGE_MARKS": str(path)}, 1,
+            edited=str(pathlib.Path(folder, "marked")))
         self.ran = True
         if caught or not path.exists():
             self.problem = f"{caught or 'no marks were written'}: {words}"
