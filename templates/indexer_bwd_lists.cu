@@ -301,7 +301,7 @@ DEVICE void store_entries(const struct list *list, u32 *to, int begin) {
 }
 
 /* The entry at a position of the window's list, or null if it is not among those from `begin` on.
- * */
+ */
 DEVICE u32 *find_entry(int place, int begin) {
     const u32 number = (u32)(place - begin);
     return number < (u32)ENTRIES ? entries() + number : 0;
@@ -424,7 +424,7 @@ DEVICE struct window open_window(const struct indexer_bwd_lists_params *params, 
 }
 
 /* Writes a group's members, list length and sections, and pads the list to a multiple of LIST_STEP.
- * */
+ */
 DEVICE void close_list(const struct indexer_bwd_lists_params *params, const struct list *list) {
     const int keys = list->runs ? list->ends[SECOND_HALF] : list->ends[FIRST_HALF];
     const int end = (keys + LIST_STEP - 1) / LIST_STEP * LIST_STEP;

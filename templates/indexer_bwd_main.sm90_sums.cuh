@@ -65,7 +65,7 @@ DEVICE void send_rows(const struct sum_rows *rows, float *values, int chunk, int
 /* All chunks of a block's dK over `tiles` tiles from `tile` on; each chunk is sent while the next
  * one is computed. Half of the last chunk is kept in `held` and sent while the next block's first
  * chunk is computed; until then `rows` are the previous block's. `uses` counts each tile's blocks.
- * */
+ */
 DEVICE void sum_tiles(struct sum_rows *rows, float *held,
                       const struct indexer_bwd_main_params *params, u64 queries, u32 *uses,
                       int tile, int tiles, u32 block) {

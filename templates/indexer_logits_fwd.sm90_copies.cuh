@@ -165,8 +165,7 @@ DEVICE void fill(float *from, float *to, bool slowly) {
  * so that windows that grow with the queries load all fillers evenly. */
 DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
     const bool slowly = fills_slowly(params);
-    int step = 2 * (int)(gridDim.x - blockIdx.x) - 1; /* this step and the next add up to 2 *
-                                                         gridDim.x */
+    int step = 2 * (int)(gridDim.x - blockIdx.x) - 1; /* the next one: 2 * gridDim.x - step */
     for (int batch = (int)blockIdx.x; batch < batch_count(params);) {
         const int query = lane_query(batch);
         const struct key_range window = query_window(params, query);

@@ -54,7 +54,7 @@ DEVICE int block_cost(const struct key_range *tiles) {
 
 /* Batches per group of costs: one if there are at most COARSE batches, so that a run's start is
  * found without looking at earlier batches; else what COARSE groups need, a multiple of TOGETHER.
- * */
+ */
 DEVICE int group_batches(const struct indexer_logits_fwd_params *params) {
     const int batches = batch_count(params);
     return batches <= COARSE ? 1 : (batches - 1) / (COARSE * TOGETHER) * TOGETHER + TOGETHER;
@@ -78,8 +78,7 @@ DEVICE void batch_costs(const struct indexer_logits_fwd_params *params, int firs
 /* Writes the costs of all COARSE groups, including empty ones. By the whole thread block; needs a
  * barrier after it. */
 DEVICE void count_costs(const struct indexer_logits_fwd_params *params) {
-    const int batches = group_batches(params),
-              each = batches == 1 ? TOGETHER : 1; /* per iteration */
+    const int batches = group_batches(params), each = batches == 1 ? TOGETHER : 1; /* groups */
 #pragma unroll 1
     for (int group = (int)threadIdx.x / 32 * each; group < COARSE; group += THREADS / 32 * each) {
         const i64 first = (i64)group * batches;
@@ -120,7 +119,7 @@ enum {
 };
 
 /* This CTA's run. By a warp, after a barrier that follows count_costs; `own`: the warp's scratch.
- * */
+ */
 DEVICE struct span find_span(const struct indexer_logits_fwd_params *params, int own) {
     enum { EACH = COARSE / 32 };
     const int lane = (int)threadIdx.x % 32;

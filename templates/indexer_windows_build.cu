@@ -135,7 +135,7 @@ DEVICE struct window find_window(const struct indexer_windows_build_params *para
     }
     const int position = row - document->begin;
     /* Rows past the length are padding; without padding the length is at least the document's rows.
-     * */
+     */
     const int length = (int)clip(length_of(params->cu_seqlens, d), document->end - document->begin);
     if (position >= length) {
         return empty;

@@ -40,7 +40,7 @@
  */
 
 /* Prefetches the start of the window into L2, which keeps the memory busy while samples are ranked.
- * */
+ */
 DEVICE void prefetch_window(const struct window *window) {
     const int begin = (window->first + VECTOR - 1) / VECTOR * VECTOR;
     const int vectors = minimum((window->last - begin) / VECTOR, PREFETCH_BYTES / 16);

@@ -79,7 +79,7 @@ DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
 
 /* Selects the first `wanted` elements equal to the bound: sets their bits in the map (each lane
  * owns whole words), or appends packed entries after the list's first `count`. Ends with a barrier.
- * */
+ */
 DEVICE void select_equal(const struct window *window, u32 key, int wanted, bool mapped, int count) {
     u32 *const sums = warp_numbers(WARP_SUM);
     int taken = 0;

@@ -113,7 +113,7 @@ DEVICE void clear_histogram(void) {
 
 /* Histogram of the list's entries inside the range. A bin covers 2^shift entries from the range's
  * low end. Bins are stored in descending order, so that each thread of find_bin owns adjacent ones.
- * */
+ */
 DEVICE void count_bins(int count, const struct range *range, int shift) {
     const u32 bins = shared_address(HISTOGRAM_OFFSET);
     clear_histogram();

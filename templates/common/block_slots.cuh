@@ -87,7 +87,7 @@ DEVICE void block_scan_more(struct block_scan *scan) {
 }
 
 /* Scans until the ring holds all entries of key block `block`, or the row ends. By the whole block.
- * */
+ */
 DEVICE void block_scan_reach(struct block_scan *scan, int block) {
     while (scan->entries < (block + 1) * BLOCK_KEYS && scan->scanned < block_scan_row()->slots) {
         block_scan_more(scan);

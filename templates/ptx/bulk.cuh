@@ -32,7 +32,7 @@ DEVICE void bulk_reduce_add_f32(void *to, u32 from, u32 bytes) {
 }
 
 /* Commits this thread's stores and reductions as a group (PTX ISA, "cp.async.bulk.commit_group").
- * */
+ */
 DEVICE void bulk_commit(void) {
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
 }

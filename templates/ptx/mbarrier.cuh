@@ -8,7 +8,7 @@
 
 /* Initialises a barrier with `count` arrivals per phase. Other threads see it after a barrier of
  * the block; the async proxy and the cluster after mbarrier_fence_init (PTX ISA, "mbarrier.init").
- * */
+ */
 DEVICE void mbarrier_init(u32 barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
 }
