@@ -23,15 +23,7 @@ DEVICE void bulk_store(void *to, u32 from, u32 bytes) {
                  : "memory");
 }
 
-/* Adds fp32 values in shared memory to those in global memory (PTX ISA, "cp.reduce.async.bulk"). */
-DEVICE void bulk_reduce_add_f32(void *to, u32 from, u32 bytes) {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"
-                 :
-                 : "l"(to), "r"(from), "r"(bytes)
-                 : "memory");
-}
-
-/* Commits this thread's stores and reductions as a group (PTX ISA, "cp.async.bulk.commit_group").
+/* Commits this thread's stores as a group (PTX ISA, "cp.async.bulk.commit_group").
  */
 DEVICE void bulk_commit(void) {
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");

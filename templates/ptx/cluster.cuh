@@ -29,33 +29,8 @@ DEVICE u32 cluster_address(u32 address, u32 rank) {
     return mapped;
 }
 
-/* A plain load and a plain store in another block (PTX ISA, "ld", "st", .shared::cluster). */
-DEVICE u32 cluster_load_32(u32 cluster_address) {
-    u32 value;
-    asm volatile("ld.shared::cluster.u32 %0, [%1];"
-                 : "=r"(value)
-                 : "r"(cluster_address)
-                 : "memory");
-    return value;
-}
-
-DEVICE void cluster_store_32(u32 cluster_address, u32 value) {
-    asm volatile("st.shared::cluster.u32 [%0], %1;"
-                 :
-                 : "r"(cluster_address), "r"(value)
-                 : "memory");
-}
-
-/* Stores that count their bytes down on a barrier of the same block as `to`; both are cluster
- * addresses. The block that waits sees the values (PTX ISA, "st.async"). */
-DEVICE void cluster_store_async_4(u32 to, u32 value, u32 barrier) {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];"
-                 :
-                 : "r"(to), "r"(value), "r"(barrier)
-                 : "memory");
-}
-
-/* 16 bytes, 16-byte aligned. */
+/* Stores 16 bytes, 16-byte aligned, that count their bytes down on a barrier of the same block as
+ * `to`; both are cluster addresses. Visible to the block that waits (PTX ISA, "st.async"). */
 DEVICE void cluster_store_async_16(u32 to, const u32 *values, u32 barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 "
                  "[%0], {%1, %2, %3, %4}, [%5];"

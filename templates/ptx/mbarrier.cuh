@@ -52,20 +52,12 @@ DEVICE void mbarrier_expect(u32 barrier, u32 bytes) {
                  : "memory");
 }
 
-/* One arrival at a barrier of any block of the cluster, given by its cluster_address (PTX ISA,
- * "mbarrier.arrive", .shared::cluster). The waiting thread uses mbarrier_wait_cluster. */
-DEVICE void mbarrier_arrive_remote(u32 cluster_barrier) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];"
-                 :
-                 : "r"(cluster_barrier)
-                 : "memory");
-}
-
-/* The same without a release to the cluster, by a thread that has only read the buffer it frees: it
- * need not wait until its writes are visible elsewhere. The arrival is ordered after this thread's
- * earlier accesses only within its own block and can overtake loads, so its address must depend on
- * the loaded values. The waiting thread uses mbarrier_wait_given_back and may only write the
- * buffer. */
+/* One arrival at a barrier of any block of the cluster, given by its cluster_address, by a thread
+ * that has only read the buffer it frees: there is no release to the cluster, which would wait until
+ * this thread's writes are visible elsewhere. The arrival is ordered after this thread's earlier
+ * accesses only within its own block and can overtake loads, so its address must depend on the
+ * loaded values. The waiting thread uses mbarrier_wait_given_back and may only write the buffer (PTX
+ * ISA, "mbarrier.arrive", .shared::cluster). */
 DEVICE void mbarrier_give_back_remote(u32 cluster_barrier) {
     asm volatile("mbarrier.arrive.release.cta.shared::cluster.b64 _, [%0];"
                  :
@@ -93,19 +85,6 @@ DEVICE void mbarrier_wait(u32 barrier, int parity) {
     do {
         asm volatile("{.reg .pred p;\n\t"
                      "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [%1], %2;\n\t"
-                     "selp.u32 %0, 1, 0, p;}"
-                     : "=r"(over)
-                     : "r"(barrier), "r"(parity)
-                     : "memory");
-    } while (!over);
-}
-
-/* The same for arrivals from other blocks of the cluster. */
-DEVICE void mbarrier_wait_cluster(u32 barrier, int parity) {
-    u32 over;
-    do {
-        asm volatile("{.reg .pred p;\n\t"
-                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
                      "selp.u32 %0, 1, 0, p;}"
                      : "=r"(over)
                      : "r"(barrier), "r"(parity)

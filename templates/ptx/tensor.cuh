@@ -23,17 +23,7 @@ DEVICE void tensor_load_2d(u32 to, const struct tensor_map *map, u32 barrier, in
                  : "memory");
 }
 
-/* The same with an L2 cache policy (ptx/policy.cuh). */
-DEVICE void tensor_load_2d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
-                                u64 policy) {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;"
-                 :
-                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "l"(policy)
-                 : "memory");
-}
-
-/* Three dimensions. */
+/* Three dimensions, with an L2 cache policy (ptx/policy.cuh). */
 DEVICE void tensor_load_3d_hint(u32 to, const struct tensor_map *map, u32 barrier, int x, int y,
                                 int z, u64 policy) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"

@@ -198,11 +198,10 @@ EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, 
     load_go(walk.load);
 }
 
-/* st.async: values in registers, to any block of the cluster. */
-EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, int count,
-                                        unsigned barrier) {
+/* st.async: four values in registers, to any block of the cluster. */
+EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, unsigned barrier) {
     site at = EMU_SITE;
-    u32 bytes = 4 * (u32)count;
+    const u32 bytes = 16;
     emu.statistics.instructions++;
     emu_registers_used(emu.self, values, bytes, false, at);
     struct place place = emu_shared_place(to, bytes, bytes, "st.async", at);
@@ -213,30 +212,17 @@ EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, int
     load_go(load);
 }
 
-/* ---- stores and reductions to global memory -------------------------------------------------- */
-
-enum store_kind { STORE = 0, ADD_F32 = 1 };
+/* ---- stores to global memory ----------------------------------------------------------------- */
 
 struct store_part {
     struct store_part *next;
     struct cta *cta;
     u32 offset, bytes;
     u8 *to;
-    u8 *kept; /* the source's bytes once they have been read; NULL before */
-    enum store_kind kind;
+    u8 *kept;  /* the source's bytes once they have been read; NULL before */
     int group; /* 0: not committed */
     site at;
 };
-
-static void add_f32(u8 *to, const u8 *from, u32 bytes) {
-    for (u32 i = 0; i < bytes; i += 4) {
-        float sum, value;
-        memcpy(&sum, to + i, 4);
-        memcpy(&value, from + i, 4);
-        sum += value;
-        memcpy(to + i, &sum, 4);
-    }
-}
 
 static void finish_reading(struct thread *thread, struct store_part *part) {
     if (part->kept)
@@ -249,32 +235,29 @@ static void finish_reading(struct thread *thread, struct store_part *part) {
 
 static void finish_writing(struct thread *thread, struct store_part *part) {
     finish_reading(thread, part);
-    if (part->kind == ADD_F32)
-        add_f32(part->to, part->kept, part->bytes);
-    else
-        memcpy(part->to, part->kept, part->bytes);
+    memcpy(part->to, part->kept, part->bytes);
     emu_pool_free(part->kept);
     emu_pool_free(part);
 }
 
-static void add_store(struct place from, void *to, u32 bytes, enum store_kind kind, site at) {
+static void add_store(struct place from, void *to, u32 bytes, site at) {
     struct thread *self = emu.self;
     struct store_part *part = emu_pool_alloc(sizeof *part), **last = &self->bulk_stores;
     emu_shared_read_begin(from.cta, from.offset, bytes, at);
-    emu_global_store_begin(to, bytes, kind == STORE ? EMU_WRITE : EMU_ATOMIC, at);
+    emu_global_store_begin(to, bytes, EMU_WRITE, at);
     *part = (struct store_part){
-        .cta = from.cta, .offset = from.offset, .bytes = bytes, .to = to, .kind = kind, .at = at};
+        .cta = from.cta, .offset = from.offset, .bytes = bytes, .to = to, .at = at};
     while (*last)
         last = &(*last)->next;
     *last = part;
 }
 
-EMU_EXPORT void emu_bulk_store(void *to, unsigned from, unsigned bytes, int kind) {
+EMU_EXPORT void emu_bulk_store(void *to, unsigned from, unsigned bytes) {
     site at = EMU_SITE;
     emu.statistics.instructions++;
     check_bulk(bytes, to, "cp.async.bulk to global memory", at);
     add_store(emu_own_place(from, bytes, PIECE, "cp.async.bulk to global memory", at), to, bytes,
-              (enum store_kind)kind, at);
+              at);
     emu_yield();
 }
 

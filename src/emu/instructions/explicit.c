@@ -65,26 +65,6 @@ EMU_EXPORT unsigned emu_append_shared(unsigned address, unsigned wanted, unsigne
     return address + bytes;
 }
 
-EMU_EXPORT unsigned emu_cluster_load(unsigned address) {
-    site at = EMU_SITE;
-    unsigned value;
-    emu.statistics.instructions++;
-    struct place place = emu_shared_place(address, 4, 4, "ld.shared::cluster", at);
-    emu_shared_read(place.cta, place.offset, 4, at);
-    emu_cluster_visit(place.cta, at);
-    memcpy(&value, place.cta->arena + place.offset, 4);
-    return value;
-}
-
-EMU_EXPORT void emu_cluster_store(unsigned address, unsigned value) {
-    site at = EMU_SITE;
-    emu.statistics.instructions++;
-    struct place place = emu_shared_place(address, 4, 4, "st.shared::cluster", at);
-    emu_shared_write(place.cta, place.offset, 4, at);
-    emu_cluster_visit(place.cta, at);
-    memcpy(place.cta->arena + place.offset, &value, 4);
-}
-
 EMU_EXPORT void emu_reduce_add_f32(float *to, const float *values, int count) {
     site at = EMU_SITE;
     size_t bytes = 4 * (size_t)count;

@@ -193,7 +193,7 @@ EMU_EXPORT void emu_mbarrier_arrive(unsigned address, int count) {
     arrive(emu_mbarrier_at(address, true, "mbarrier.arrive", at), count, at);
 }
 
-EMU_EXPORT void emu_mbarrier_arrive_remote(unsigned address, int count) {
+EMU_EXPORT void emu_mbarrier_arrive_remote(unsigned address) {
     site at = EMU_SITE;
     struct mbarrier *barrier =
         emu_mbarrier_at(address, false, "mbarrier.arrive of the cluster", at);
@@ -203,7 +203,7 @@ EMU_EXPORT void emu_mbarrier_arrive_remote(unsigned address, int count) {
         barrier->remote_phase = barrier->phase + 1;
         barrier->remote_at = at;
     }
-    arrive(barrier, count, at);
+    arrive(barrier, 1, at);
 }
 
 EMU_EXPORT void emu_mbarrier_expect(unsigned address, unsigned bytes) {

@@ -3,15 +3,13 @@
 #define EMU_PTX_BULK
 
 void emu_bulk_load(unsigned to, const void *from, unsigned bytes, unsigned barrier);
-/* How the bytes meet what is there: 0 they replace it, 1 added as fp32. */
-void emu_bulk_store(void *to, unsigned from, unsigned bytes, int addition);
+void emu_bulk_store(void *to, unsigned from, unsigned bytes);
 void emu_bulk_commit(void);
 /* reads: until the sources have been read. */
 void emu_bulk_wait(int pending, int reads);
 
 #define bulk_load(to, from, bytes, barrier) emu_bulk_load(to, from, bytes, barrier)
-#define bulk_store(to, from, bytes) emu_bulk_store(to, from, bytes, 0)
-#define bulk_reduce_add_f32(to, from, bytes) emu_bulk_store(to, from, bytes, 1)
+#define bulk_store(to, from, bytes) emu_bulk_store(to, from, bytes)
 #define bulk_commit() emu_bulk_commit()
 #define bulk_wait_0() emu_bulk_wait(0, 0)
 #define bulk_wait_1() emu_bulk_wait(1, 0)

@@ -1,7 +1,5 @@
 /* Blocks of a grid, which nothing orders. How a case is written: ../defects.c. */
 //@use ptx/atomic.cuh
-//@use ptx/bulk.cuh
-//@use ptx/proxy.cuh
 //@use ptx/reduce.cuh
 
 //! read by two blocks, then written by the later one: race, 32 threads, grid of 2; earlier block
@@ -36,22 +34,6 @@ KERNEL void KERNEL_NAME(int *data) {
         data[64 + threadIdx.x] = data[threadIdx.x];
     } else {
         reduce_add_f32((float *)&data[threadIdx.x], 1.0f); /* HERE */
-    }
-}
-
-//! read by a block, an earlier one's bulk reduction: race, 32 threads, grid of 2; earlier block
-KERNEL void KERNEL_NAME(int *data) {
-    if (blockIdx.x == 0) {
-        ((int *)arena)[threadIdx.x] = 1;
-        fence_proxy_async();
-        __syncwarp(0xffffffffu);
-        if (threadIdx.x == 0) {
-            bulk_reduce_add_f32(data, shared_address(0), 128);
-            bulk_commit();
-            bulk_wait_0();
-        }
-    } else {
-        data[64 + threadIdx.x] = data[threadIdx.x]; /* HERE */
     }
 }
 

@@ -402,9 +402,9 @@ KERNEL void KERNEL_NAME(int *data) {
 
 //! a cache policy cut to 32 bits: illegal, 32 threads; not a cache policy
 KERNEL void KERNEL_NAME(int *data) {
-    const u32 policy = (u32)policy_evict_first();
+    const u32 policy = (u32)policy_evict_first(), full = shared_address(8192);
     if (threadIdx.x == 0) {
-        mbarrier_init(shared_address(8192), 1);
-        tensor_load_2d_hint(shared_address(0), data, shared_address(8192), 0, 0, policy); /* HERE */
+        mbarrier_init(full, 1);
+        tensor_load_3d_hint(shared_address(0), data, full, 0, 0, 0, policy); /* HERE */
     }
 }

@@ -203,7 +203,7 @@ static void add_products(void) {
 /* ---- copies.cu ------------------------------------------------------------------------------- */
 
 static void add_copies(void) {
-    enum { THREADS = 64, TILE = THREADS * 16, RED_F32 = 6, RED_F32X4 = 7 };
+    enum { THREADS = 64, TILE = THREADS * 16, RED_F32 = 5, RED_F32X4 = 6 };
     static const struct {
         const char *name;
         enum fill a, b, out;
@@ -215,7 +215,6 @@ static void add_copies(void) {
         {"cp_async arrive_noinc", FILL_WORDS, FILL_BYTE_COUNTS, FILL_POISON, TILE, 0},
         {"cp_async wait_all", FILL_WORDS, FILL_BYTE_COUNTS, FILL_POISON, TILE, 0},
         {"bulk copy", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
-        {"bulk add f32", FILL_INTEGER_FLOAT, FILL_NOTHING, FILL_INTEGER_FLOAT, TILE, 0},
         {"red f32", FILL_INTEGER_FLOAT, FILL_NOTHING, FILL_INTEGER_FLOAT, 64, 16},
         {"red f32x4", FILL_INTEGER_FLOAT, FILL_NOTHING, FILL_INTEGER_FLOAT, 256, 16},
         {"memory streaming", FILL_WORDS, FILL_NOTHING, FILL_POISON, TILE, 0},
@@ -255,9 +254,8 @@ static void add_copies(void) {
 /* A box of 8 rows (2 layers of 4 in three dimensions, twice 2 of 2 in four) whose inner bytes are
  * the swizzle's span. The fourth coordinate is the third, too. */
 static void add_tensor(int form, int swizzle, int element_bytes, const int at[3]) {
-    static const char *const names[] = {"2d", "2d hint", "3d hint", "4d hint"};
-    static const int ranks[] = {2, 2, 3, 4},
-                     boxes[][3] = {{8, 1, 1}, {8, 1, 1}, {4, 2, 1}, {2, 2, 2}};
+    static const char *const names[] = {"2d", "3d hint", "4d hint"};
+    static const int ranks[] = {2, 3, 4}, boxes[][3] = {{8, 1, 1}, {4, 2, 1}, {2, 2, 2}};
     enum { ROWS = 20, LAYERS = 3, VOLUMES = 2, PITCH = 288 };
     struct micro_case *one = add("tensors", "tensor %s swizzle %d of %d at %d,%d,%d", names[form],
                                  swizzle, element_bytes, at[0], at[1], at[2]);
@@ -296,10 +294,9 @@ static void add_tensors(void) {
     for (int swizzle = 0; swizzle <= 128; swizzle = swizzle ? 2 * swizzle : 32)
         for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
             add_tensor(0, swizzle, 2, places[i]);
+            add_tensor(1, swizzle, 2, places[i]);
             add_tensor(2, swizzle, 2, places[i]);
-            add_tensor(3, swizzle, 2, places[i]);
         }
-    add_tensor(1, 128, 2, places[1]);
     add_tensor(0, 128, 4, places[1]);
     add_tensor(0, 64, 1, (const int[3]){-16, 2, 0});
 }
@@ -333,14 +330,12 @@ static void add_barriers(void) {
 }
 
 static void add_clusters(void) {
-    static const char *const names[] = {"loads",       "stores",          "st.async 4",
-                                        "st.async 16", "remote arrivals", "given back"};
+    static const char *const names[] = {"st.async 16", "given back"};
     for (int blocks = 2; blocks <= 4; blocks *= 2)
-        for (int form = 0; form < 6; form++) {
+        for (int form = 0; form < 2; form++) {
             struct micro_case *one = add("clusters", "cluster of %d %s", blocks, names[form]);
-            set_region(one, 0, "MINE", 1024);
-            set_region(one, 1, "THEIRS", 1024);
-            set_region(one, 2, "BARRIER", 16);
+            set_region(one, 0, "THEIRS", 1024);
+            set_region(one, 1, "BARRIER", 16);
             one->params.form = form;
             one->params.count = blocks;
             one->cluster = blocks;
@@ -413,22 +408,6 @@ static void add_tensor_product(int rows, int columns, int steps, int blocks) {
     one->map_count = 2;
 }
 
-static void add_exchange(int rounds) {
-    struct micro_case *one = add("pipeline_exchange", "pipeline exchange %d rounds", rounds);
-    set_region(one, 0, "RIGHT", 2 * 4096);
-    set_region(one, 1, "LANDING", 2 * 8192);
-    set_region(one, 2, "STAGED", 8192);
-    set_region(one, 3, "BARRIERS", 48);
-    one->threads = 128;
-    one->blocks = one->cluster = 2;
-    one->params.count = rounds;
-    one->a = one->b = FILL_INTEGER_BF16;
-    one->a_bytes = 2 * 64 * 128;
-    one->b_bytes = (size_t)rounds * 4096;
-    one->out = FILL_INTEGER_FLOAT;
-    one->out_bytes = (size_t)rounds * 8192;
-}
-
 const struct micro_case *micro_cases(size_t *count) {
     if (!cases) {
         add_arithmetic();
@@ -443,8 +422,6 @@ const struct micro_case *micro_cases(size_t *count) {
         add_gather(5, 2);
         add_tensor_product(256, 128, 3, 2);
         add_tensor_product(384, 64, 1, 1);
-        add_exchange(9);
-        add_exchange(1);
     }
     *count = case_count;
     return cases;

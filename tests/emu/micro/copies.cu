@@ -25,18 +25,17 @@ enum {
     CP_ASYNC_NOINC = 2,  /* arrivals on a barrier, among the expected */
     CP_ASYNC_ALL = 3,    /* wait_all */
     BULK_COPY = 4,       /* `bytes` in and out again */
-    BULK_ADD_F32 = 5,
-    RED_F32 = 6, /* every thread on the same values */
-    RED_F32X4 = 7,
-    STREAMING = 8,    /* read-only 16-byte loads, streaming stores */
-    STREAMING_IN = 9, /* loads past L1 */
-    ONCE = 10,        /* the same of what may have been written before; 8-byte stores */
-    PREFETCHED = 11,
-    THROUGH_L2 = 12,
-    SHARED_16 = 13, /* 16-byte loads of shared memory */
-    APPENDED = 14,  /* pairs of words to shared memory, if the second is odd */
-    ATOMICS = 15,   /* on words of each thread's own and of all */
-    HINT = 16,
+    RED_F32 = 5,         /* every thread on the same values */
+    RED_F32X4 = 6,
+    STREAMING = 7,    /* read-only 16-byte loads, streaming stores */
+    STREAMING_IN = 8, /* loads past L1 */
+    ONCE = 9,         /* the same of what may have been written before; 8-byte stores */
+    PREFETCHED = 10,
+    THROUGH_L2 = 11,
+    SHARED_16 = 12, /* 16-byte loads of shared memory */
+    APPENDED = 13,  /* pairs of words to shared memory, if the second is odd */
+    ATOMICS = 14,   /* on words of each thread's own and of all */
+    HINT = 15,
 
     THREADS = 64
 };
@@ -102,23 +101,14 @@ DEVICE void copy_bulk(const struct micro_params *params) {
     }
     mbarrier_init(barrier, 1);
     mbarrier_fence_init();
-    if (params->form == BULK_COPY) {
-        mbarrier_arrive_expect(barrier, bytes);
-        bulk_load(tile, params->a, bytes, barrier);
-    } else {
-        mbarrier_expect(barrier, bytes);
-        bulk_load(tile, params->a, bytes, barrier);
-        mbarrier_arrive(barrier);
-    }
+    mbarrier_expect(barrier, bytes);
+    bulk_load(tile, params->a, bytes, barrier);
+    mbarrier_arrive(barrier);
     mbarrier_wait(barrier, 0);
     for (u32 part = 0; part < 4; ++part) { /* a group each */
         char *const to = (char *)params->out + part * (bytes / 4);
         const u32 from = tile + part * (bytes / 4);
-        if (params->form == BULK_COPY) {
-            bulk_store(to, from, bytes / 4);
-        } else {
-            bulk_reduce_add_f32(to, from, bytes / 4);
-        }
+        bulk_store(to, from, bytes / 4);
         bulk_commit();
     }
     wait_for_groups();
@@ -222,7 +212,7 @@ DEVICE void hint(const struct micro_params *params) {
 KERNEL void KERNEL_NAME(const __grid_constant__ struct micro_params params) {
     if (params.form <= CP_ASYNC_ALL) {
         copy_async(&params);
-    } else if (params.form <= BULK_ADD_F32) {
+    } else if (params.form <= BULK_COPY) {
         copy_bulk(&params);
     } else if (params.form <= RED_F32X4) {
         add(&params);

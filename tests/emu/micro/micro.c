@@ -1,5 +1,5 @@
 /*
- * The micro-kernels: each wrapper of templates/ptx in a kernel of its own, and three small
+ * The micro-kernels: each wrapper of templates/ptx in a kernel of its own, and two small
  * pipelines made of them. What an H200 computed is recorded; the emulator must compute the same.
  *
  *     micro --record FILE               run all cases and write their results

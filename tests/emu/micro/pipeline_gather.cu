@@ -33,8 +33,8 @@ enum {
     TILE_BYTES = BLOCK_ROWS * ROW_BYTES,
     GROUP_BYTES = 8 * ROW_BYTES, /* of a swizzle atom */
     STEPS = 4,                   /* of 16 depths or keys */
-    WARPS = 4, /* of a warpgroup */
-    LAST = 1   /* in a stage's word */
+    WARPS = 4,                   /* of a warpgroup */
+    LAST = 1                     /* in a stage's word */
 };
 
 struct pipe {

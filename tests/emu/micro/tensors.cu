@@ -10,14 +10,12 @@
  * Shared memory: BOX; BARRIER, 8 bytes. 32 threads.
  */
 
-enum { LOAD_2D = 0, LOAD_2D_HINT = 1, LOAD_3D_HINT = 2, LOAD_4D_HINT = 3 };
+enum { LOAD_2D = 0, LOAD_3D_HINT = 1, LOAD_4D_HINT = 2 };
 
 DEVICE void load(const struct micro_params *params, u32 box, u32 barrier) {
     const struct tensor_map *const map = &params->maps[0];
     if (params->form == LOAD_2D) {
         tensor_load_2d(box, map, barrier, params->x, params->y);
-    } else if (params->form == LOAD_2D_HINT) {
-        tensor_load_2d_hint(box, map, barrier, params->x, params->y, policy_evict_first());
     } else if (params->form == LOAD_3D_HINT) {
         tensor_load_3d_hint(box, map, barrier, params->x, params->y, params->z,
                             policy_evict_first());

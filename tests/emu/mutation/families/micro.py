@@ -24,7 +24,6 @@ CONFIGURATIONS = (
     case("gather-late", "pipeline gather 5 blocks 2 stages", schedules=24),
     case("tensor", "pipeline tensor 256 x 128 x 192 on 2 blocks"),
     case("tensor-tall", "pipeline tensor 384 x 64 x 64 on 1 blocks"),
-    case("exchange", "pipeline exchange 9 rounds"),
     # Descriptors of the other swizzles.
     case("swizzle-32", "wgmma n8 ss_t00 swizzle 32 integers", "templates/common/"),
     case("swizzle-64", "wgmma n8 ss_t00 swizzle 64 integers", "templates/common/"),
