@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/lanes.cuh
 //@use common/queries.cuh
+//@use common/warp_scan.cuh
 //@use common/zeros.cuh
 //@use ptx/atomic.cuh
 //@use ptx/grid.cuh
@@ -279,17 +280,6 @@ DEVICE void store_keys(const struct list *list, u32 word, int first_key, int gro
     }
 }
 
-/* Sum of the values of the lanes up to this one. */
-DEVICE int sum_up_to(int value) {
-    const int lane = (int)threadIdx.x % 32;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const int below = __shfl_up_sync((u32)ALL_LANES, value, step);
-        value += lane >= step ? below : 0;
-    }
-    return value;
-}
-
 /* Puts the map's keys behind the list's end: each warp those of a part of the words. */
 DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const struct window *window,
                      struct list *list) {
@@ -316,7 +306,7 @@ DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const st
     const int batch_key = window->batch * params->work.rows + (int)window->first;
     for (int i = begin; i < end; i += 32) {
         const u32 word = i + lane < end ? map_words()[i + lane] : 0;
-        const int own = __popc(rows_of(word, group_queries)), sum = sum_up_to(own);
+        const int own = __popc(rows_of(word, group_queries)), sum = warp_inclusive_scan(own, lane);
         store_keys(list, word, batch_key + ((i + lane) * 32 >> mask_shift(group_queries)),
                    group_queries, place + sum - own);
         place += __shfl_sync((u32)ALL_LANES, sum, 31);

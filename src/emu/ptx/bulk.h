@@ -5,7 +5,7 @@
 void emu_bulk_load(unsigned to, const void *from, unsigned bytes, unsigned barrier);
 void emu_bulk_store(void *to, unsigned from, unsigned bytes);
 void emu_bulk_commit(void);
-/* reads: until the sources have been read. */
+/* reads: waits only until the sources have been read. */
 void emu_bulk_wait(int pending, int reads);
 
 #define bulk_load(to, from, bytes, barrier) emu_bulk_load(to, from, bytes, barrier)

@@ -2,7 +2,7 @@
 #ifndef EMU_PTX_CP_ASYNC
 #define EMU_PTX_CP_ASYNC
 
-/* `given` of the `bytes` are read, the others zero. */
+/* `given` of the `bytes` are read, the others are zero-filled. */
 void emu_cp_async(unsigned address, const void *source, int bytes, int given);
 void emu_cp_async_commit(void);
 void emu_cp_async_wait(int pending);

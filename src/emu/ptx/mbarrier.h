@@ -11,7 +11,7 @@ void emu_mbarrier_arrive_expect(unsigned barrier, unsigned bytes);
 void emu_mbarrier_expect(unsigned barrier, unsigned bytes);
 int emu_mbarrier_test(unsigned barrier, int parity);
 void emu_mbarrier_wait(unsigned barrier, int parity);
-/* Acquires what other blocks released, too. */
+/* Also acquires what other blocks released. */
 void emu_mbarrier_wait_cluster(unsigned barrier, int parity);
 
 #define mbarrier_init(barrier, count) emu_mbarrier_init(barrier, count)

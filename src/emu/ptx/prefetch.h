@@ -1,4 +1,4 @@
-/* templates/ptx/prefetch.cuh, emulated: a hint, which moves nothing, of memory that is there. */
+/* templates/ptx/prefetch.cuh, emulated: only checks that the memory exists. */
 #ifndef EMU_PTX_PREFETCH
 #define EMU_PTX_PREFETCH
 

@@ -2,7 +2,7 @@
 #ifndef EMU_PTX_REDUX
 #define EMU_PTX_REDUX
 
-/* kind 2: add, 5: the smaller, 6: the larger, without a sign */
+/* kind 2: sum, 5: unsigned minimum, 6: unsigned maximum */
 unsigned emu_reduce_sync(int kind, unsigned mask, unsigned value);
 
 #define warp_reduce_add(value) emu_reduce_sync(2, 0xffffffffu, value)
