@@ -9,9 +9,9 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,10 +25,6 @@ enum { HIT_BYTES = 100000, SMALL_BYTES = 1000, PATH_BYTES = 512 };
 static char scratch[PATH_BYTES];
 static const struct smelt__compiler_id compiler = {13, 0, {1, 2, 3}};
 
-static double seconds_now(void) {
-    return 1e-9 * nanoseconds();
-}
-
 static void check(int holds, const char *what) {
     if (holds)
         return;
@@ -38,32 +34,23 @@ static void check(int holds, const char *what) {
 
 /* ---- times ---- */
 
-struct times {
-    double *list;
-    size_t count, room;
-};
+enum { MOST_TIMES = 1 << 22 };
+static double times[MOST_TIMES]; /* seconds, since the last print_times */
+static size_t time_count;
 
-static void add_time(struct times *times, double begin) {
-    if (times->count < times->room)
-        times->list[times->count++] = seconds_now() - begin;
+static void add_time(double begin) {
+    if (time_count < MOST_TIMES)
+        times[time_count++] = 1e-9 * (nanoseconds() - begin);
 }
 
-static struct times times_for(size_t room) {
-    struct times times = {malloc(room * sizeof(double)), 0, room};
-    check(times.list != NULL, "out of memory");
-    return times;
-}
-
-/* Prints and frees. */
-static void print_times(const char *title, struct times *times, double scale, const char *unit) {
-    const size_t n = times->count;
+static void print_times(const char *title, double scale, const char *unit) {
+    const size_t n = time_count;
     check(n > 0, "nothing was timed");
-    const double middle = median(times->list, n);
+    const double middle = median(times, n);
     printf("%-58s median %8.1f  99.9 %% %8.1f  longest %8.1f %s (%zu)\n", title, scale * middle,
-           scale * times->list[(size_t)(0.999 * (double)(n - 1))], scale * times->list[n - 1], unit,
-           n);
+           scale * times[(size_t)(0.999 * (double)(n - 1))], scale * times[n - 1], unit, n);
     fflush(stdout);
-    free(times->list);
+    time_count = 0;
 }
 
 /* ---- caches ---- */
@@ -95,8 +82,8 @@ static void make_entry(int n, size_t bytes, struct smelt__cache_entry *entry) {
 static void plant(const char *folder, int first, int count, size_t bytes) {
     unsigned char header[SMELT__ENTRY_HEADER_BYTES], checksum[SMELT__ENTRY_CHECKSUM_BYTES];
     for (int n = first; n < first + count; n++) {
-        const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
-                                          {.tv_sec = time(NULL) - 100000 + n}};
+        const struct timespec stamps[2] = {{.tv_nsec = UTIME_OMIT},
+                                           {.tv_sec = time(NULL) - 100000 + n}};
         struct smelt__cache_entry entry;
         char name[SMELT__FILE_NAME_BYTES], path[2 * PATH_BYTES];
         make_entry(n, bytes, &entry);
@@ -109,7 +96,7 @@ static void plant(const char *folder, int first, int count, size_t bytes) {
         check(file >= 0 && smelt__write_fully(file, header, sizeof header) == 0 &&
                   smelt__write_fully(file, entry.compiled.cubin, bytes) == 0 &&
                   smelt__write_fully(file, checksum, sizeof checksum) == 0 &&
-                  futimens(file, times) == 0 && close(file) == 0,
+                  futimens(file, stamps) == 0 && close(file) == 0,
               path);
     }
 }
@@ -128,13 +115,12 @@ static void look_up(struct smelt__cache *cache, int n, const struct smelt__compi
 static void time_hits(const char *title, struct smelt__cache *cache, int n,
                       const struct smelt__compiler_id *by) {
     enum { ROUNDS = 4001 };
-    struct times times = times_for(ROUNDS);
     for (int i = 0; i < ROUNDS; i++) {
-        const double begin = seconds_now();
+        const double begin = nanoseconds();
         look_up(cache, n, by, 1);
-        add_time(&times, begin);
+        add_time(begin);
     }
-    print_times(title, &times, 1e6, "us");
+    print_times(title, 1e6, "us");
 }
 
 /* ---- the figures ---- */
@@ -146,10 +132,10 @@ static void measure_hits(const char *folder, const char *archive, int entries) {
     struct smelt__cache *cache = open_cache(folder, "", 0);
     time_hits("hit, 100 KB cubin", cache, entries, &compiler);
     time_hits("hit, 100 KB cubin, no compiler (newest of any)", cache, entries, NULL);
-    const double begin = seconds_now();
+    const double begin = nanoseconds();
     check(smelt__cache_export(cache, archive, NULL, 0, &transfer) == SMELT_OK, "export");
     printf("export of %llu entries, %.1f MB: %.2f s\n", (unsigned long long)transfer.entries,
-           1e-6 * (double)transfer.bytes, seconds_now() - begin);
+           1e-6 * (double)transfer.bytes, 1e-9 * (nanoseconds() - begin));
     smelt__cache_close(cache);
     cache = open_cache(empty, folder, 0);
     time_hits("hit in a read-only folder, 100 KB cubin", cache, entries, &compiler);
@@ -162,29 +148,27 @@ static void measure_hits(const char *folder, const char *archive, int entries) {
 static void measure_stat(const char *folder) {
     enum { ROUNDS = 51 };
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
-    struct times times = times_for(ROUNDS);
     struct smelt__cache *cache = open_cache(folder, "", 0);
     char title[64];
     for (int i = 0; i < ROUNDS; i++) {
-        const double begin = seconds_now();
+        const double begin = nanoseconds();
         check(smelt__cache_stat(cache, readonly_problem, &stats) == SMELT_OK, "stat");
-        add_time(&times, begin);
+        add_time(begin);
     }
     snprintf(title, sizeof title, "stat of %llu entries", (unsigned long long)stats.entries);
-    print_times(title, &times, 1e3, "ms");
+    print_times(title, 1e3, "ms");
     smelt__cache_close(cache);
 }
 
 /* Lookups, for as long as the child lives. */
 static void time_lookups_beside(const char *title, const char *folder, int entries, pid_t child) {
-    struct times times = times_for(1 << 22);
     struct smelt__cache *cache = open_cache(folder, "", 0);
     for (int i = 0; waitpid(child, NULL, WNOHANG) == 0; i++) {
-        const double begin = seconds_now();
+        const double begin = nanoseconds();
         look_up(cache, i % (entries + 1), &compiler, 0);
-        add_time(&times, begin);
+        add_time(begin);
     }
-    print_times(title, &times, 1e6, "us");
+    print_times(title, 1e6, "us");
     smelt__cache_close(cache);
 }
 
@@ -216,18 +200,17 @@ static void prune_all(const char *folder, int entries) {
 }
 
 static void time_stores(const char *title, const char *folder, uint64_t cap, int first, int count) {
-    struct times times = times_for((size_t)count);
     struct smelt__cache *cache = open_cache(folder, "", cap);
     for (int n = first; n < first + count; n++) {
         struct smelt__cache_entry entry;
         char why[SMELT__CACHE_WHY];
         make_entry(n, SMALL_BYTES, &entry);
-        const double begin = seconds_now();
+        const double begin = nanoseconds();
         check(smelt__cache_store(cache, &entry.key, &entry.compiler, &entry.compiled, why) == 0,
               "store");
-        add_time(&times, begin);
+        add_time(begin);
     }
-    print_times(title, &times, 1e3, "ms");
+    print_times(title, 1e3, "ms");
     smelt__cache_close(cache);
 }
 
@@ -249,19 +232,12 @@ static void measure_import(const char *archive) {
     size_t bytes;
     snprintf(target, sizeof target, "%s/imported", scratch);
     struct smelt__cache *cache = open_cache(target, "", 0);
-    const double begin = seconds_now();
+    const double begin = nanoseconds();
     check(smelt__cache_import(cache, archive, &tuning, &bytes, &transfer) == SMELT_OK, "import");
     printf("import of %llu entries (each waits for the disk): %.2f s\n",
-           (unsigned long long)transfer.entries, seconds_now() - begin);
+           (unsigned long long)transfer.entries, 1e-9 * (nanoseconds() - begin));
     free(tuning);
     smelt__cache_close(cache);
-}
-
-static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
-    (void)status;
-    (void)type;
-    (void)ftw;
-    return remove(path);
 }
 
 int main(int argc, char **argv) {
@@ -283,6 +259,7 @@ int main(int argc, char **argv) {
     measure_stat(folder);
     measure_eviction(folder, entries);
     measure_import(archive);
-    check(nftw(scratch, remove_item, 16, FTW_DEPTH | FTW_PHYS) == 0, "removing the scratch folder");
+    snprintf(folder, sizeof folder, "rm -r '%s'", scratch);
+    check(system(folder) == 0, "removing the scratch folder");
     return 0;
 }

@@ -214,10 +214,14 @@ def add_options(parser):
     harness.add_contenders(parser)
     flash_mla.add_option(parser)
     parser.add_argument(
-        "--heads", default="", metavar="N,...", help="instead of 64, 128 and large cases"
+        "--heads",
+        type=harness.numbers,
+        default="",
+        metavar="N,...",
+        help="instead of 64, 128 and large cases",
     )
     parser.add_argument(
-        "--sample", type=int, default=4096, help="queries compared of a case (4096)"
+        "--sample", type=harness.positive, default=4096, help="queries compared of a case (4096)"
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds it")
     parser.add_argument("--verbose", action="store_true", help="a line for each tensor that misses")
@@ -226,7 +230,7 @@ def add_options(parser):
 
 def run(options):
     options.deterministic, options.smelt_only = False, False
-    heads = [int(text) for text in options.heads.split(",") if text]
+    heads = [int(each) for each in options.heads]
     cases = [
         case for each in heads or (64, 128) for dqk in (512, 576) for case in cases_of(dqk, each)
     ]

@@ -89,33 +89,17 @@ class Kernels:
         start = (ctypes.addressof(room) + 63) // 64 * 64
         made = Map.from_address(start)
         made.room = room
-        self.call(
-            "cuTensorMapEncodeTiled",
-            ctypes.byref(made),
-            kind,
-            2,
-            ctypes.c_void_p(tensor.data_ptr()),
-            (ctypes.c_uint64 * 2)(*extents),
-            (ctypes.c_uint64 * 1)(extents[0] * size),
-            (ctypes.c_uint32 * 2)(*box),
-            (ctypes.c_uint32 * 2)(1, 1),
-            0,
-            SWIZZLES[swizzle],
-            PROMOTE_256,
-            0,
-        )
+        strides, box = (ctypes.c_uint64 * 1)(extents[0] * size), (ctypes.c_uint32 * 2)(*box)
+        extents, steps = (ctypes.c_uint64 * 2)(*extents), (ctypes.c_uint32 * 2)(1, 1)
+        where = ctypes.byref(made), kind, 2, ctypes.c_void_p(tensor.data_ptr()), extents, strides
+        modes = 0, SWIZZLES[swizzle], PROMOTE_256, 0
+        self.call("cuTensorMapEncodeTiled", *where, box, steps, *modes)
         return made
 
     def launch(self, function, threads, shared, arguments, stream):
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
-        self.call(
-            "cuLaunchKernel",
-            function,
-            *(MULTIPROCESSORS, 1, 1, threads, 1, 1, shared),
-            ctypes.c_void_p(stream),
-            pointers,
-            None,
-        )
+        grid = MULTIPROCESSORS, 1, 1, threads, 1, 1, shared
+        self.call("cuLaunchKernel", function, *grid, ctypes.c_void_p(stream), pointers, None)
 
 
 @functools.cache

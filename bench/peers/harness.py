@@ -1,5 +1,6 @@
 """What all benchmarks share: options, contenders timed in turn, checks, tables."""
 
+import argparse
 import concurrent.futures
 import importlib
 import json
@@ -304,6 +305,19 @@ def print_summary(results, groups):
 # ---- the command line ---------------------------------------------------------------------------
 
 
+def positive(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number, at least 1")
+    return int(text)
+
+
+def numbers(text):
+    try:
+        return [float(each) for each in text.split(",") if each]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: expected numbers, as 16,32") from None
+
+
 def add_options(parser, row_class):
     sets = list(row_class.SETS)
     named = "names of rows, or of sets: " + ", ".join(sets)
@@ -311,10 +325,10 @@ def add_options(parser, row_class):
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name holds it")
     parser.add_argument("--list", action="store_true", help="print the names of the rows only")
     add_contenders(parser)
-    parser.add_argument("--rounds", type=int, default=24, help="launches of each contender (24)")
-    parser.add_argument(
-        "--rest", default="0", metavar="MS,...", help="pauses after each launch (0)"
-    )
+    rounds = "launches of each contender (24)"
+    parser.add_argument("--rounds", type=positive, default=24, help=rounds)
+    rest = {"type": numbers, "default": "0", "metavar": "MS,..."}
+    parser.add_argument("--rest", help="pauses after each launch (0)", **rest)
     parser.add_argument("--smelt-only", action="store_true", help="without its peers")
     parser.add_argument("--json", metavar="FILE", help="write the lines of JSON there")
     if row_class.deterministic:
@@ -356,7 +370,11 @@ def open_libraries(options):
     options.libraries = []
     for number_, text in enumerate(options.library or [str(ROOT / "build" / "libsmelt.so")]):
         name, equals, path = text.rpartition("=")
-        options.libraries.append(open_library(path, name if equals else f"build {number_}"))
+        try:
+            path = str(pathlib.Path(path).resolve(strict=True))
+            options.libraries.append(open_library(path, name if equals else f"build {number_}"))
+        except OSError as error:
+            refuse(f"--library {text}: {error}; build it, or name another file")
     device = "emulator" if EMULATED else torch.cuda.get_device_name()
     versions = ", ".join(library.version for library in options.libraries)
     print(f"# {device}, torch {torch.__version__}, smelt {versions}", flush=True)
@@ -381,7 +399,6 @@ def run(row_class, options):
     options.deterministic = getattr(options, "deterministic", False)
     try:
         rows = rows_named(row_class, options.rows, options.only)
-        options.rest = [float(rest) for rest in options.rest.split(",")]
     except ValueError as error:
         refuse(error)
     if options.list:
@@ -391,8 +408,6 @@ def run(row_class, options):
         refuse(
             f"--only {options.only}: no row of --rows has this in its name; --list prints the names"
         )
-    if options.rounds < 1:
-        refuse(f"--rounds {options.rounds}: at least 1")
     open_libraries(options)
     make_operators(rows, options)
     return measure_rows(rows, options)

@@ -288,7 +288,11 @@ class Choice(Logits):
         Logits.add_options(parser)
         parser.add_argument("--steps", action="store_true", help="also smelt's two steps alone")
         parser.add_argument(
-            "--workspace", default="", metavar="MB,...", help="also with such limits"
+            "--workspace",
+            type=harness.numbers,
+            default="",
+            metavar="MB,...",
+            help="also with such limits",
         )
 
     def spec(self):
@@ -322,9 +326,9 @@ class Choice(Logits):
     def contenders(self, options):
         found = super().contenders(options)
         library = options.libraries[0]
-        for megabytes in filter(None, options.workspace.split(",")):
-            found[f"smelt {megabytes} MB"] = lambda megabytes=megabytes: self.variant(
-                library, f"smelt {megabytes} MB", limit=int(float(megabytes) * 1e6)
+        for megabytes in options.workspace:
+            found[f"smelt {megabytes:g} MB"] = lambda megabytes=megabytes: self.variant(
+                library, f"smelt {megabytes:g} MB", limit=int(megabytes * 1e6)
             )
         if options.steps:
             found["smelt even"] = lambda: self.variant(library, "smelt even", full=True)
