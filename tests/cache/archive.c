@@ -83,8 +83,7 @@ static void expect_all(struct smelt__cache *cache) {
 
 /* ---- there and back ------------------------------------------------------------------------ */
 
-TEST(test_there_and_back) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_there_and_back) {
     char path[PATH_BYTES], other[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
     smelt_cache_transfer result;
@@ -101,8 +100,7 @@ TEST(test_there_and_back) {
 }
 
 /* A layer's folder is as good as the file, and what is damaged here is replaced. */
-TEST(test_import_of_a_folder) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_import_of_a_folder) {
     struct smelt__cache *cache = make_cache(scratch, ENTRIES);
     char path[PATH_BYTES], other[PATH_BYTES];
     smelt_cache_transfer result;
@@ -144,8 +142,7 @@ static int export_limited(struct scratch *scratch, const char *path, rlim_t limi
 }
 
 /* However far it came: its temporary is gone, and the file that was there is as it was. */
-TEST(test_failed_export_leaves_nothing) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_failed_export_leaves_nothing) {
     char folder[PATH_BYTES], path[PATH_BYTES], inside[PATH_BYTES];
     struct smelt__cache *cache = make_cache(scratch, ENTRIES);
     smelt_cache_transfer result = SMELT_CACHE_TRANSFER_INIT;
@@ -186,8 +183,7 @@ TEST(test_failed_export_leaves_nothing) {
 /* ---- what an export is ---------------------------------------------------------------------- */
 
 /* Equal contents give equal bytes, whenever and from wherever they are exported. */
-TEST(test_same_bytes) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_same_bytes) {
     char path[PATH_BYTES], again[PATH_BYTES], other[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
     smelt_cache_transfer result;
@@ -208,9 +204,7 @@ TEST(test_same_bytes) {
 }
 
 /* The promised offsets, and tar's own view of the file. */
-TEST(test_grammar) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_grammar) {
     struct smelt__cache_key key = key_number(1);
     char path[PATH_BYTES], entry[PATH_BYTES], name[SMELT__FILE_NAME_BYTES];
     unsigned char *file, *content;
@@ -239,7 +233,6 @@ TEST(test_grammar) {
     assert_memory_equal(file + 2560, content, entry_bytes);
     free(content);
     free(file);
-    smelt__cache_close(cache);
 }
 
 static int run(const char *const *arguments) {
@@ -256,8 +249,7 @@ static int run(const char *const *arguments) {
 }
 
 /* Unpacked by tar it is a read-only layer. */
-TEST(test_unpacked_by_tar) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_unpacked_by_tar) {
     char path[PATH_BYTES], other[PATH_BYTES], *tuning;
     struct smelt__cache *cache = make_archive(scratch, path, other);
     const char *const command[] = {"tar", "-xf", path, "-C", scratch->readonly, NULL};
@@ -287,8 +279,7 @@ TEST(test_unpacked_by_tar) {
 
 /* ---- the file as the read-only layer ------------------------------------------------------- */
 
-TEST(test_as_readonly_layer) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_as_readonly_layer) {
     char path[PATH_BYTES], other[PATH_BYTES], link[PATH_BYTES], *tuning;
     struct smelt__cache *cache = make_archive(scratch, path, other);
     const struct smelt__compiler_id newest = {14, 0, {9}};
@@ -322,8 +313,7 @@ TEST(test_as_readonly_layer) {
 }
 
 /* Export takes both layers, of one kernel the writable layer's entry. */
-TEST(test_export_of_both_layers) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_export_of_both_layers) {
     char path[PATH_BYTES], other[PATH_BYTES], both[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
     smelt_cache_transfer result;
@@ -382,8 +372,7 @@ static void expect_harmless(struct scratch *scratch, const char *path) {
     scratch->settings.readonly_folder = "";
 }
 
-TEST(test_every_byte_changed) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_every_byte_changed) {
     char path[PATH_BYTES], other[PATH_BYTES], damaged[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
     uint64_t random = test_seed("archive");
@@ -433,7 +422,7 @@ struct lie {
 };
 
 /* Each lie has a right checksum around it; each is refused as a whole, with its place. */
-TEST(test_lies) {
+SCRATCH_TEST(test_lies) {
     enum { COUNT = ENTRIES + ENTRIES / 3 };
     static const char index[] = "its index is longer than the file",
                       tuning[] = "its tuning file is outside the file",
@@ -463,7 +452,6 @@ TEST(test_lies) {
         {RECORDS + 5 * RECORD + 40, 8, 1 << 20, "names an entry that overlaps"},
         {RECORDS + RECORD * COUNT, 0, 0, "its index's checksum (byte 1344) is wrong"},
     };
-    struct scratch *scratch = *state;
     char path[PATH_BYTES], other[PATH_BYTES], lie[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
     unsigned char *file, before[8], number[8];
@@ -514,8 +502,7 @@ static int import_sparse(struct scratch *scratch, const char *path) {
     return now_seconds() - begin < 1 ? 0 : 4;
 }
 
-TEST(test_huge_sparse_file) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_huge_sparse_file) {
     char path[PATH_BYTES], other[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
     unsigned char *file;
@@ -565,8 +552,7 @@ static void expect_kept(struct smelt__cache *cache, const struct scratch *scratc
 
 /* ---- what else may stand there ------------------------------------------------------------- */
 
-TEST(test_refused) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_refused) {
     char path[PATH_BYTES], other[PATH_BYTES], strange[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
     smelt_cache_transfer result = SMELT_CACHE_TRANSFER_INIT;
@@ -611,8 +597,7 @@ TEST(test_refused) {
 }
 
 /* Entries of another version travel nowhere and harm nobody. */
-TEST(test_other_version) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_other_version) {
     struct smelt__cache *cache = make_cache(scratch, 3);
     char path[PATH_BYTES], other[PATH_BYTES];
     smelt_cache_transfer result;
@@ -642,4 +627,4 @@ TEST(test_other_version) {
     smelt__cache_close(cache);
 }
 
-TESTS("cache archive", .setup = scratch_setup, .teardown = scratch_teardown)
+TESTS("cache archive")

@@ -23,6 +23,23 @@ struct scratch {
 int scratch_setup(void **state);
 int scratch_teardown(void **state);
 
+/* Tests with a scratch folder, or with a cache in one, too. */
+#define SCRATCH_TEST(function)                                                                     \
+    static void function##_in(struct scratch *scratch);                                            \
+    TEST_WITH(function, scratch_setup, scratch_teardown) {                                         \
+        function##_in(*state);                                                                     \
+    }                                                                                              \
+    static void function##_in(struct scratch *scratch)
+#define CACHE_TEST(function)                                                                       \
+    static void function##_in(struct scratch *scratch, struct smelt__cache *cache);                \
+    TEST_WITH(function, scratch_setup, scratch_teardown) {                                         \
+        struct smelt__cache *cache = cache_begin(*state);                                          \
+        function##_in(*state, cache);                                                              \
+        smelt__cache_close(cache);                                                                 \
+    }                                                                                              \
+    static void function##_in(__attribute__((unused)) struct scratch *scratch,                     \
+                              struct smelt__cache *cache)
+
 struct smelt__cache *cache_begin(struct scratch *scratch);
 
 /* Kernel number n: its key, and a cubin of pseudo-random bytes that depends on n. */

@@ -50,8 +50,7 @@ static void use_a_little(struct scratch *scratch) {
     smelt__cache_close(cache);
 }
 
-TEST(test_counts_outlive_the_process) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_counts_outlive_the_process) {
     smelt_cache_stats stats;
 
     use_a_little(scratch);
@@ -65,9 +64,8 @@ TEST(test_counts_outlive_the_process) {
 }
 
 /* Records appended by many processes at once: none is lost on a local disk. */
-TEST(test_many_processes) {
+SCRATCH_TEST(test_many_processes) {
     enum { PROCESSES = 12, ROUNDS = 100 };
-    struct scratch *scratch = *state;
     smelt_cache_stats stats;
     int status;
 
@@ -93,8 +91,7 @@ TEST(test_many_processes) {
     assert_int_equal(stats.misses, 2 + PROCESSES * ROUNDS);
 }
 
-TEST(test_readonly_hits) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_readonly_hits) {
     struct smelt__cache *cache;
     smelt_cache_stats stats;
 
@@ -114,8 +111,7 @@ TEST(test_readonly_hits) {
 }
 
 /* What a parent counted and did not record yet is not its child's to record. */
-TEST(test_fork) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_fork) {
     struct smelt__cache *cache;
     pid_t child;
     int status;
@@ -136,9 +132,8 @@ TEST(test_fork) {
 }
 
 /* A process that never closes its cache is counted now and then; a killed one loses the rest. */
-TEST(test_never_closed) {
+SCRATCH_TEST(test_never_closed) {
     enum { LOOKUPS = 200, AT_LEAST = 192 };
-    struct scratch *scratch = *state;
     smelt_cache_stats stats;
     pid_t child;
 
@@ -171,8 +166,7 @@ static void make_record(unsigned char record[RECORD], char version, uint64_t eac
     put(record + 56, XXH3_64bits(record, 56));
 }
 
-TEST(test_damaged_file) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_damaged_file) {
     unsigned char file[8 * RECORD];
     char path[PATH_BYTES];
     uint64_t random = test_seed("counters");
@@ -214,8 +208,7 @@ TEST(test_damaged_file) {
     assert_int_equal(scratch->warnings, 0);
 }
 
-TEST(test_strange_file) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_strange_file) {
     char path[PATH_BYTES], elsewhere[PATH_BYTES];
     unsigned char record[RECORD];
     double begin;
@@ -257,10 +250,9 @@ TEST(test_strange_file) {
 }
 
 /* Whatever a user has by that name is neither added to nor removed, and it is said once. */
-TEST(test_users_own_file) {
+SCRATCH_TEST(test_users_own_file) {
     static const char *const contents[] = {"rows: 3", "smelt: notes on the counters", "smeltc\n",
                                            "\n"};
-    struct scratch *scratch = *state;
     struct smelt__cache *cache;
     char path[PATH_BYTES];
     size_t bytes;
@@ -288,9 +280,8 @@ TEST(test_users_own_file) {
 }
 
 /* A file that has grown is added up into one record. */
-TEST(test_compaction) {
+SCRATCH_TEST(test_compaction) {
     enum { PROCESSES = 1100 };
-    struct scratch *scratch = *state;
 
     use_a_little(scratch);
     for (int i = 0; i < PROCESSES; i++) {
@@ -303,8 +294,7 @@ TEST(test_compaction) {
     assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
 }
 
-TEST(test_clear) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_clear) {
     struct smelt__cache *cache;
 
     use_a_little(scratch);
@@ -316,4 +306,4 @@ TEST(test_clear) {
     assert_int_equal(stats_of(scratch).stores, 0);
 }
 
-TESTS("cache counters", .setup = scratch_setup, .teardown = scratch_teardown)
+TESTS("cache counters")

@@ -8,8 +8,7 @@
 
 enum { BYTES = 200 };
 
-TEST(test_round_trip) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_round_trip) {
     struct smelt__cache *cache = cache_begin(scratch);
     const size_t sizes[] = {64, 65, 4095, 4096, 100000, 3000000};
     struct smelt__cache_counts counts;
@@ -62,9 +61,7 @@ TEST(test_key) {
 }
 
 /* The offsets that the grammar promises. */
-TEST(test_grammar) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_grammar) {
     struct smelt__cache_key key = key_number(1);
     struct smelt__compiled compiled = compiled_number(1, BYTES);
     char path[PATH_BYTES];
@@ -90,7 +87,6 @@ TEST(test_grammar) {
     assert_memory_equal(file + 544, compiled.cubin, BYTES);
     free(compiled.cubin);
     free(file);
-    smelt__cache_close(cache);
 }
 
 /* Puts `bytes` where the entry belongs: a miss, counted as an error, and every so often healed. */
@@ -107,9 +103,7 @@ static void expect_damaged(struct smelt__cache *cache, const char *path, const v
     }
 }
 
-TEST(test_truncated_at_every_byte) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_truncated_at_every_byte) {
     char path[PATH_BYTES];
     unsigned char *file;
     size_t bytes;
@@ -122,12 +116,9 @@ TEST(test_truncated_at_every_byte) {
     file[bytes] = 0;
     expect_damaged(cache, path, file, bytes + 1, true);
     free(file);
-    smelt__cache_close(cache);
 }
 
-TEST(test_every_bit_flipped) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_every_bit_flipped) {
     char path[PATH_BYTES];
     unsigned char *file;
     size_t bytes;
@@ -143,7 +134,6 @@ TEST(test_every_bit_flipped) {
     write_file(path, file, bytes);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
     free(file);
-    smelt__cache_close(cache);
 }
 
 static void seal(unsigned char *file, size_t bytes) {
@@ -159,9 +149,7 @@ static void put(unsigned char *at, int width, uint64_t number) {
 }
 
 /* Lies with a right checksum, as somebody who means harm would write them. */
-TEST(test_malicious_headers) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_malicious_headers) {
     static const uint64_t sizes[] = {
         0,          1,          BYTES - 1,  BYTES + 1,        1u << 31,        UINT32_MAX,
         1ull << 32, 1ull << 63, UINT64_MAX, UINT64_MAX - 543, UINT64_MAX - 559};
@@ -200,13 +188,10 @@ TEST(test_malicious_headers) {
     }
     free(copy);
     free(file);
-    smelt__cache_close(cache);
 }
 
 /* 4 GiB that are not there cost neither memory nor time. */
-TEST(test_huge_sparse_file) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_huge_sparse_file) {
     char path[PATH_BYTES];
     unsigned char *file;
     size_t bytes;
@@ -225,7 +210,6 @@ TEST(test_huge_sparse_file) {
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
     free(file);
-    smelt__cache_close(cache);
 }
 
 static int see_foreign(void *user, const char *file, const smelt_kernel_info *info) {
@@ -239,10 +223,8 @@ static int see_foreign(void *user, const char *file, const smelt_kernel_info *in
 
 /* An entry of an earlier or a later version is a miss, no error, and no business of ours to remove;
  * but it takes room, and goes like others when there is none, or when all go. */
-TEST(test_other_version) {
+CACHE_TEST(test_other_version) {
     static const uint32_t versions[] = {0, 1, 3, 1000, UINT32_MAX};
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
     smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
     uint64_t sound, removed;
     char path[PATH_BYTES];
@@ -273,13 +255,10 @@ TEST(test_other_version) {
     assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
     assert_int_equal(removed, 1);
     free(file);
-    smelt__cache_close(cache);
 }
 
 /* Two inputs with one name: the digest tells them apart, and a miss it is. */
-TEST(test_collision) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_collision) {
     struct smelt__cache_key key = key_number(1), other;
     struct smelt__compiled compiled;
 
@@ -295,7 +274,6 @@ TEST(test_collision) {
     assert_int_equal(smelt__cache_lookup(cache, &other, &compiler_new, &compiled), 0);
     assert_int_equal(smelt__cache_counts(cache).errors, 0);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
-    smelt__cache_close(cache);
 }
 
-TESTS("cache entry", .setup = scratch_setup, .teardown = scratch_teardown)
+TESTS("cache entry")

@@ -27,8 +27,7 @@ static void age_entry(struct scratch *scratch, int n, long seconds) {
     set_age(path, seconds);
 }
 
-TEST(test_cap) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_cap) {
     struct smelt__cache *cache;
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
 
@@ -58,8 +57,7 @@ TEST(test_cap) {
 }
 
 /* What was just stored stays even when it alone is above the cap. */
-TEST(test_cap_below_one_entry) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_cap_below_one_entry) {
     struct smelt__cache *cache;
 
     scratch->settings.cap_bytes = 1;
@@ -72,9 +70,7 @@ TEST(test_cap_below_one_entry) {
     smelt__cache_close(cache);
 }
 
-TEST(test_hit_renews_rarely) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_hit_renews_rarely) {
     struct stat before, after;
     char path[PATH_BYTES];
 
@@ -92,7 +88,6 @@ TEST(test_hit_renews_rarely) {
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
     assert_int_equal(stat(path, &after), 0);
     assert_true(after.st_mtim.tv_sec > before.st_mtim.tv_sec);
-    smelt__cache_close(cache);
 }
 
 /* ---- temporaries --------------------------------------------------------------------------- */
@@ -105,8 +100,7 @@ static void make_temporary(struct scratch *scratch, int n, char path[PATH_BYTES]
     write_file(path, "smelt\r\n\032half", 12);
 }
 
-TEST(test_temporaries) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_temporaries) {
     struct smelt__cache *cache = cache_begin(scratch);
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     char old[PATH_BYTES], fresh[PATH_BYTES];
@@ -135,9 +129,8 @@ TEST(test_temporaries) {
 
 /* Old files of the user's in a cache folder, by names that are nearly or exactly smelt's: the cap,
  * the sweep, pruning and clearing leave them all. */
-TEST(test_others_files_stay) {
+SCRATCH_TEST(test_others_files_stay) {
     static const char *const contents[] = {"holiday", "sme", "smelt is a fish", "\177ELF"};
-    struct scratch *scratch = *state;
     struct smelt__cache *cache;
     char folder[PATH_BYTES], name[SMELT__FILE_NAME_BYTES], path[PATH_BYTES];
     struct smelt__cache_key key = key_number(7);
@@ -209,9 +202,8 @@ static double timed_store(struct smelt__cache *cache, int n) {
 
 /* Thousands above the cap: each store removes a part, the oldest of what it saw, and none waits for
  * all of them; in the end the cap holds. */
-TEST(test_much_to_evict) {
+SCRATCH_TEST(test_much_to_evict) {
     enum { PLANTED = 6000, LEFT = 1000, MOST_STORES = 2000 };
-    struct scratch *scratch = *state;
     struct smelt__cache *cache;
     double slowest = 0;
     int stores = 0, files;
@@ -244,8 +236,7 @@ static smelt_cache_pruned prune(struct smelt__cache *cache, uint64_t max_bytes, 
     return pruned;
 }
 
-TEST(test_prune_to_a_size) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_prune_to_a_size) {
     struct smelt__cache *cache;
     smelt_cache_pruned pruned;
 
@@ -277,9 +268,7 @@ TEST(test_prune_to_a_size) {
     smelt__cache_close(cache);
 }
 
-TEST(test_prune_by_age) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_prune_by_age) {
     char old[PATH_BYTES], fresh[PATH_BYTES];
     smelt_cache_pruned pruned;
 
@@ -302,12 +291,10 @@ TEST(test_prune_by_age) {
     pruned = prune(cache, 2 * FILE_BYTES, 995);
     assert_int_equal(pruned.removed, 9);
     assert_int_equal(is_there(scratch, 3) + is_there(scratch, 19), 2);
-    smelt__cache_close(cache);
 }
 
 /* What cannot be pruned says so. */
-TEST(test_prune_refused) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_prune_refused) {
     struct smelt__cache *cache;
     char path[PATH_BYTES];
 
@@ -388,9 +375,8 @@ enum way { BY_SIZE, BY_AGE, BY_STORE, WAYS };
 
 /* The oldest of five would go, and is used or renewed since it was counted: it stays, and it is not
  * counted among what went. */
-TEST(test_renewed_since_counted) {
+SCRATCH_TEST(test_renewed_since_counted) {
     static void (*const meddlers[])(int folder, const char *name) = {use, use_by_seconds, replace};
-    struct scratch *scratch = *state;
 
     for (int way = 0; way < WAYS; way++)
         for (int i = 0; i < 3; i++) {
@@ -437,9 +423,7 @@ static void heal(int folder, const char *name) {
     free(entry.compiled.cubin);
 }
 
-TEST(test_healed_since_read) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_healed_since_read) {
     uint64_t sound, removed;
     char path[PATH_BYTES];
 
@@ -452,7 +436,6 @@ TEST(test_healed_since_read) {
     assert_int_equal(looks, 2);
     assert_int_equal(removed, 0);
     assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
-    smelt__cache_close(cache);
 }
 
-TESTS("cache eviction", .setup = scratch_setup, .teardown = scratch_teardown)
+TESTS("cache eviction")

@@ -23,8 +23,7 @@ static mode_t mode_of(const char *path) {
     return status.st_mode & 07777;
 }
 
-TEST(test_folder_is_private) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_folder_is_private) {
     char deep[PATH_BYTES], path[PATH_BYTES];
     struct smelt__cache *cache;
 
@@ -71,15 +70,12 @@ static void expect_bypassed(struct scratch *scratch, const char *problem) {
     smelt__cache_close(cache);
 }
 
-TEST(test_no_home) {
-    struct scratch *scratch = *state;
-
+SCRATCH_TEST(test_no_home) {
     scratch->settings.folder = "";
     expect_bypassed(scratch, "HOME");
 }
 
-TEST(test_folder_is_a_file) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_folder_is_a_file) {
     char below[PATH_BYTES];
 
     write_file(scratch->cache, "x", 1);
@@ -89,8 +85,7 @@ TEST(test_folder_is_a_file) {
     expect_bypassed(scratch, "Not a directory");
 }
 
-TEST(test_folder_writable_by_all) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_folder_writable_by_all) {
     struct smelt__cache *cache;
 
     assert_int_equal(mkdir(scratch->cache, 0700), 0);
@@ -104,9 +99,7 @@ TEST(test_folder_writable_by_all) {
     smelt__cache_close(cache);
 }
 
-TEST(test_folder_of_another) {
-    struct scratch *scratch = *state;
-
+SCRATCH_TEST(test_folder_of_another) {
     if (geteuid() != 0) {
         print_message("needs root to give a folder away\n");
         skip();
@@ -116,8 +109,7 @@ TEST(test_folder_of_another) {
     expect_bypassed(scratch, "another user");
 }
 
-TEST(test_folder_is_a_link) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_folder_is_a_link) {
     char real[PATH_BYTES], trailing[PATH_BYTES];
     struct smelt__cache *cache;
 
@@ -137,9 +129,7 @@ TEST(test_folder_is_a_link) {
     expect_bypassed(scratch, "symbolic link");
 }
 
-TEST(test_folder_vanishes) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_folder_vanishes) {
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     char aside[PATH_BYTES];
 
@@ -152,11 +142,9 @@ TEST(test_folder_vanishes) {
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
     assert_int_equal(scratch->warnings, 0);
-    smelt__cache_close(cache);
 }
 
-TEST(test_relative_folder) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_relative_folder) {
     int before = open(".", O_RDONLY | O_DIRECTORY);
     struct smelt__cache *cache;
 
@@ -229,7 +217,7 @@ static void make_anothers(const char *path) {
         make_empty(path); /* only root can give files away */
 }
 
-TEST(test_in_place_of_an_entry) {
+CACHE_TEST(test_in_place_of_an_entry) {
     static void (*const make[])(const char *) = {make_link,
                                                  make_fifo,
                                                  make_folder,
@@ -238,8 +226,6 @@ TEST(test_in_place_of_an_entry) {
                                                  make_anothers,
                                                  make_writable_by_group,
                                                  make_empty};
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(1);
     uint64_t sound, removed;
     char path[PATH_BYTES];
@@ -264,13 +250,10 @@ TEST(test_in_place_of_an_entry) {
     }
     smelt__cache_forget(cache, &key, &compiler_new);
     alarm(0);
-    smelt__cache_close(cache);
 }
 
 /* A folder with something in it is not ours to delete. */
-TEST(test_full_folder_in_place_of_an_entry) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_full_folder_in_place_of_an_entry) {
     char path[PATH_BYTES], inside[PATH_BYTES];
 
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
@@ -283,12 +266,9 @@ TEST(test_full_folder_in_place_of_an_entry) {
     assert_int_equal(scratch->warnings, 1);
     assert_int_equal(access(inside, F_OK), 0);
     assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
-    smelt__cache_close(cache);
 }
 
-TEST(test_subfolder_is_not_ours) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_subfolder_is_not_ours) {
     char path[PATH_BYTES], real[PATH_BYTES];
 
     snprintf(real, sizeof real, "%.300s/real", scratch->folder);
@@ -300,11 +280,9 @@ TEST(test_subfolder_is_not_ours) {
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), -1);
     assert_int_equal(smelt__cache_clear(cache, NULL), SMELT_OK);
     assert_int_equal(count_files(real, ".smelt"), 1);
-    smelt__cache_close(cache);
 }
 
-TEST(test_readonly_layer_is_checked) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_readonly_layer_is_checked) {
     struct smelt__cache *cache;
     char path[PATH_BYTES];
 
@@ -375,8 +353,7 @@ static int use_readonly_folder(struct scratch *scratch) {
     return 0;
 }
 
-TEST(test_readonly_folder) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_readonly_folder) {
     struct smelt__cache *cache = cache_begin(scratch);
     char path[PATH_BYTES];
 
@@ -409,9 +386,7 @@ static int use_full_disk(struct scratch *scratch) {
     return 0;
 }
 
-TEST(test_full_disk) {
-    struct scratch *scratch = *state;
-
+SCRATCH_TEST(test_full_disk) {
     in_child(scratch, use_full_disk);
     assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
     assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
@@ -445,9 +420,7 @@ static int use_few_descriptors(struct scratch *scratch) {
     return 0;
 }
 
-TEST(test_few_descriptors) {
-    struct scratch *scratch = *state;
-
+SCRATCH_TEST(test_few_descriptors) {
     in_child(scratch, use_few_descriptors);
     /* valgrind lets the system create the file and then says that there was no descriptor. */
     if (!under_valgrind())
@@ -487,10 +460,8 @@ static int see_entry(void *user, const char *file, const smelt_kernel_info *info
     return seen->stop_after != 0 && seen->calls >= seen->stop_after;
 }
 
-TEST(test_walk_verify_clear) {
+CACHE_TEST(test_walk_verify_clear) {
     enum { ENTRIES = 20 };
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
     struct walk_seen seen = {0, 0, 0, 0};
     char path[PATH_BYTES], strange[PATH_BYTES];
     unsigned char *file;
@@ -522,7 +493,6 @@ TEST(test_walk_verify_clear) {
     assert_int_equal(count_files(scratch->cache, ".smelt"), 0);
     assert_int_equal(access(strange, F_OK), 0);
     assert_int_equal(smelt__cache_walk(cache, NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT);
-    smelt__cache_close(cache);
 }
 
-TESTS("cache folder", .setup = scratch_setup, .teardown = scratch_teardown)
+TESTS("cache folder")

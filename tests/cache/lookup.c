@@ -38,9 +38,7 @@ static int finds(struct smelt__cache *cache, const struct smelt__cache_key *key,
 }
 
 /* Neither kind is stored as the other, and each is found as what it is. */
-TEST(test_kinds) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_kinds) {
     struct smelt__cache_key emulated = emulated_key(), gpu = gpu_key();
     struct smelt__compiled object = emulated_number(1), cubin = compiled_number(1, BYTES);
     char why[SMELT__CACHE_WHY];
@@ -60,12 +58,10 @@ TEST(test_kinds) {
     assert_int_equal(finds(cache, &gpu, NULL), 0);
     free(object.cubin);
     free(cubin.cubin);
-    smelt__cache_close(cache);
 }
 
 /* A folder of the emulator's kernels serves nobody as a read-only layer. */
-TEST(test_emulated_is_no_layer) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_emulated_is_no_layer) {
     struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = emulated_key();
     struct smelt__compiled object = emulated_number(1);
@@ -105,8 +101,7 @@ static void forge(const char *folder, bool lie) {
 }
 
 /* Whatever folder, layer or export it comes from. */
-TEST(test_forged_kind) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_forged_kind) {
     struct smelt__cache_key gpu = gpu_key();
     char forged[PATH_BYTES], archive[PATH_BYTES];
     smelt_cache_transfer result;
@@ -151,9 +146,7 @@ TEST(test_forged_kind) {
 /* ---- which entry ----------------------------------------------------------------------------- */
 
 /* An entry under another kernel's name is damage. */
-TEST(test_renamed_entry) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_renamed_entry) {
     char from[PATH_BYTES], to[PATH_BYTES];
 
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
@@ -163,12 +156,9 @@ TEST(test_renamed_entry) {
     assert_int_equal(rename(from, to), 0);
     assert_int_equal(hits(cache, 2, &compiler_new, BYTES), 0);
     assert_int_equal(smelt__cache_counts(cache).errors, 1);
-    smelt__cache_close(cache);
 }
 
-TEST(test_exact_and_any) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_exact_and_any) {
     struct smelt__compiler_id rebuilt = compiler_new;
     char path[PATH_BYTES];
 
@@ -187,11 +177,9 @@ TEST(test_exact_and_any) {
     entry_path(scratch->cache, 1, &compiler_new, path);
     write_file(path, "", 0);
     assert_int_equal(hits(cache, 1, NULL, 100), 1);
-    smelt__cache_close(cache);
 }
 
-TEST(test_readonly_layer) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_readonly_layer) {
     struct smelt__cache *cache;
     struct smelt__cache_key key = key_number(1);
 
@@ -229,9 +217,7 @@ TEST(test_readonly_layer) {
     smelt__cache_close(cache);
 }
 
-TEST(test_forget) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_forget) {
     struct smelt__cache_key key = key_number(1);
 
     /* Whatever the order in which the folder gives their names. */
@@ -252,11 +238,9 @@ TEST(test_forget) {
     assert_int_equal(hits(cache, 1, &compiler_old, 100), 1);
     smelt__cache_forget(cache, &key, &compiler_old);
     assert_int_equal(hits(cache, 1, NULL, 100), 0);
-    smelt__cache_close(cache);
 }
 
-TEST(test_disable_and_recompile) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_disable_and_recompile) {
     struct smelt__cache *cache;
 
     scratch->settings.disable = 1;
@@ -300,10 +284,8 @@ static int compare_doubles(const void *a, const void *b) {
 
 /* Prints the time; the bar of 300 µs is checked at ten times that, for slow machines and
  * sanitizers. */
-TEST(test_warm_hit_time) {
+CACHE_TEST(test_warm_hit_time) {
     enum { ROUNDS = 201, CUBIN = 100000 };
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
     struct smelt__cache_key key = key_number(1);
     struct smelt__compiled compiled;
     double times[ROUNDS];
@@ -319,7 +301,6 @@ TEST(test_warm_hit_time) {
     printf("warm hit, %d byte cubin: median %.1f us, slowest %.1f us\n", CUBIN,
            1e6 * times[ROUNDS / 2], 1e6 * times[ROUNDS - 1]);
     assert_true(times[ROUNDS / 2] < 3e-3);
-    smelt__cache_close(cache);
 }
 
-TESTS("cache lookup", .setup = scratch_setup, .teardown = scratch_teardown)
+TESTS("cache lookup")

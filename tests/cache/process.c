@@ -118,24 +118,18 @@ static int obtain_one(struct scratch *scratch, struct smelt__cache *cache, int n
     return obtain(scratch, cache, 0);
 }
 
-TEST(test_two_processes_one_key) {
-    struct scratch *scratch = *state;
-
+SCRATCH_TEST(test_two_processes_one_key) {
     run_children(scratch, obtain_one, 2);
     assert_int_equal(compiles(scratch, 0), 1);
 }
 
-TEST(test_local_scope) {
-    struct scratch *scratch = *state;
-
+SCRATCH_TEST(test_local_scope) {
     scratch->settings.lock = SMELT_CACHE_LOCK_LOCAL;
     run_children(scratch, obtain_one, 4);
     assert_int_equal(compiles(scratch, 0), 1);
 }
 
-TEST(test_locks_off) {
-    struct scratch *scratch = *state;
-
+SCRATCH_TEST(test_locks_off) {
     scratch->settings.lock = SMELT_CACHE_LOCK_OFF;
     run_children(scratch, obtain_one, 4);
     assert_in_range(compiles(scratch, 0), 1, 4); /* more work, the same kernels */
@@ -162,9 +156,7 @@ static void expect_counts(struct scratch *scratch, uint64_t requests, uint64_t m
     smelt__cache_close(cache);
 }
 
-TEST(test_processes_and_keys) {
-    struct scratch *scratch = *state;
-
+SCRATCH_TEST(test_processes_and_keys) {
     run_children(scratch, obtain_all, PROCESSES);
     expect_counts(scratch, PROCESSES * KEYS, KEYS);
     for (int n = 0; n < KEYS; n++)
@@ -186,8 +178,7 @@ static void *thread_obtains(void *user) {
     return NULL;
 }
 
-TEST(test_threads_of_one_process) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_threads_of_one_process) {
     struct smelt__cache *cache = cache_begin(scratch);
     struct thread threads[8];
 
@@ -255,9 +246,7 @@ static void *kill_later(void *user) {
     return NULL;
 }
 
-TEST(test_holder_killed) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_holder_killed) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
@@ -275,11 +264,9 @@ TEST(test_holder_killed) {
         smelt__cache_unlock(cache, &lock);
         assert_int_equal(waitpid(killing.child, NULL, 0), killing.child);
     }
-    smelt__cache_close(cache);
 }
 
-TEST(test_holder_stopped) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_holder_stopped) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
@@ -302,9 +289,7 @@ TEST(test_holder_stopped) {
 }
 
 /* The entry appears while its lock is held by somebody who never lets go. */
-TEST(test_entry_appears) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_entry_appears) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
@@ -318,7 +303,6 @@ TEST(test_entry_appears) {
     assert_true(now_seconds() - begin < 1);
     free(compiled.cubin);
     end_holder(child);
-    smelt__cache_close(cache);
 }
 
 static int live_on(struct scratch *scratch, struct smelt__cache *cache, int number) {
@@ -331,9 +315,7 @@ static int live_on(struct scratch *scratch, struct smelt__cache *cache, int numb
 }
 
 /* A child forked while a lock is held, which outlives it, must not keep it. */
-TEST(test_fork_while_held) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_fork_while_held) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
@@ -351,7 +333,6 @@ TEST(test_fork_while_held) {
     assert_true(now_seconds() - begin < 1);
     smelt__cache_unlock(cache, &lock);
     end_holder(child);
-    smelt__cache_close(cache);
 }
 
 static int unlock_in_child(struct scratch *scratch, struct smelt__cache *cache, int number) {
@@ -365,9 +346,7 @@ static int unlock_in_child(struct scratch *scratch, struct smelt__cache *cache, 
     return fcntl(number, F_GETFD) < 0 ? -1 : 0;
 }
 
-TEST(test_unlock_in_child) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_unlock_in_child) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
@@ -377,13 +356,10 @@ TEST(test_unlock_in_child) {
     assert_int_equal(exit_status(start_child(scratch, unlock_in_child, lock.fd, NULL)), 0);
     assert_true(fcntl(lock.fd, F_GETFD) >= 0);
     smelt__cache_unlock(cache, &lock);
-    smelt__cache_close(cache);
 }
 
 /* No lock file can be had: every process compiles, with one warning. */
-TEST(test_no_lock_file) {
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_no_lock_file) {
     char path[PATH_BYTES];
 
     snprintf(path, sizeof path, "%.400s/lock", scratch->cache);
@@ -394,7 +370,6 @@ TEST(test_no_lock_file) {
     assert_int_equal(compiles(scratch, 1), 1);
     assert_int_equal(scratch->warnings, 1);
     assert_non_null(strstr(scratch->last_warning, "lock"));
-    smelt__cache_close(cache);
 }
 
 /* ---- everything at once --------------------------------------------------------------------- */
@@ -425,9 +400,7 @@ static int churn(struct scratch *scratch, struct smelt__cache *cache, int number
     return smelt__cache_counts(cache).errors == 0 && scratch->warnings == 0 ? 0 : -1;
 }
 
-TEST(test_churn) {
-    struct scratch *scratch = *state;
-
+SCRATCH_TEST(test_churn) {
     seed = test_seed("process");
     scratch->settings.cap_bytes = 3 * (544 + BYTES + 16);
     run_children(scratch, churn, 8);
@@ -449,10 +422,8 @@ static int obtain_for_ever(struct scratch *scratch, struct smelt__cache *cache, 
 }
 
 /* Processes killed at random moments leave nothing but temporaries: no entry is ever bad. */
-TEST(test_kill_at_random) {
+CACHE_TEST(test_kill_at_random) {
     enum { VICTIMS = 4, KILLS = 40 };
-    struct scratch *scratch = *state;
-    struct smelt__cache *cache = cache_begin(scratch);
     uint64_t random, removed;
     pid_t victims[VICTIMS];
 
@@ -472,7 +443,6 @@ TEST(test_kill_at_random) {
     for (int n = 0; n < KEYS; n++)
         assert_int_equal(obtain(scratch, cache, n), 0);
     assert_int_equal(smelt__cache_counts(cache).errors, 0);
-    smelt__cache_close(cache);
 }
 
-TESTS("cache processes", .setup = scratch_setup, .teardown = scratch_teardown)
+TESTS("cache processes")

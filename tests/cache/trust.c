@@ -203,8 +203,7 @@ static void make_path(const char *base, char paths[LEVELS][PATH_BYTES]) {
     own(file, user, user);
 }
 
-TEST(test_every_component) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_every_component) {
     static const uid_t users[] = {0, USER};
     char base[PATH_BYTES], paths[LEVELS][PATH_BYTES], made[PATH_BYTES];
     int tries = 0;
@@ -236,8 +235,7 @@ TEST(test_every_component) {
 /* ---- what stands on it --------------------------------------------------------------------- */
 
 /* A cache, an exported file, a read-only layer and a tuning file below another's link. */
-TEST(test_layers_behind_anothers_link) {
-    struct scratch *scratch = *state;
+SCRATCH_TEST(test_layers_behind_anothers_link) {
     char aside[PATH_BYTES], link[PATH_BYTES], below[PATH_BYTES], why[512];
     struct smelt__cache *cache;
     struct stat status;
@@ -304,14 +302,13 @@ static int lock_in_child(struct scratch *scratch, uid_t locker) {
     return 0;
 }
 
-TEST(test_node_folder) {
+SCRATCH_TEST(test_node_folder) {
     static const struct {
         uid_t owner; /* 0: the locker */
         mode_t bits;
         int used;
     } cases[] = {
         {0, 0700, 1}, {STRANGER, 0700, 0}, {0, 0770, 0}, {0, 0777, 0}, {STRANGER, 0777, 0}};
-    struct scratch *scratch = *state;
     const uid_t locker = 100000 + (uid_t)getpid();
     char node[64], in_node[PATH_BYTES], in_cache[PATH_BYTES];
     int status;
@@ -343,5 +340,5 @@ int main(void) {
         puts("needs root, to give folders and links away");
         return SKIPPED;
     }
-    return RUN_TESTS("cache trust", .setup = scratch_setup, .teardown = scratch_teardown);
+    return RUN_TESTS("cache trust");
 }
