@@ -10,72 +10,72 @@
 //@use ptx/registers.cuh
 //@use sparse_attn_fwd.params.h
 /*
- * Key blocks of two queries at a time, gathered into a ring of tiles for the two math warpgroups of
- * sparse_attn_fwd.sm90_few.cu; its head has the shared-memory map and the barriers. One warp of the
- * gather's warpgroup scans the slots of both queries and asks for a block of the one, then for one
- * of the other; COPY_WARPS copy the rows, and wait for slots that are on their way only when
- * the scan, two blocks ahead, is late.
+ * The ring of KV tiles of sparse_attn_fwd.sm90_few.cu, whose head has the shared-memory map and the
+ * barriers: gathers the key blocks of two queries at a time for its two math warpgroups. One warp
+ * of the gather's warpgroup scans the slots of both queries and requests one of their blocks
+ * alternately; COPY_WARPS warps copy the rows, and wait for slots in flight only when the scan, two
+ * blocks ahead, is late.
  *
- * Block n has the ring's tiles TILES * n to TILES * n + TILES - 1, modulo RING_TILES. So its tile t
- * takes the place of tile t - RING_TILES + TILES * d of block n - d, d being the number that makes
- * that a tile: RING_BLOCKS or RING_BLOCKS - 1, known when the kernel is compiled.
+ * Block n occupies the ring's tiles TILES * n to TILES * n + TILES - 1, modulo RING_TILES. So its
+ * tile t replaces tile t - RING_TILES + TILES * d of block n - d, where d makes that a valid tile
+ * number: RING_BLOCKS or RING_BLOCKS - 1, known at compile time.
  */
 
 enum {
-    COPY_WARPS = 2,   /* of the gather's, the first ones; one more scans */
+    COPY_WARPS = 2,   /* the gather's first warps; the next one scans */
     COPY_ROWS = 8,    /* of a key block, copied at once */
-    REQUESTS = 2,     /* key blocks that the scan is ahead of the copies */
+    REQUESTS = 2,     /* key blocks by which the scan is ahead of the copies */
     TILE_PITCH = 128, /* bytes of a row, 64 columns */
     KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
     LAST_HEAD = HEADS - 1
 };
 
-/* The tiles of a key block, in the ring's order: its rope columns, then its values. They come and
- * are given back in parts, but for the rope columns, which come with the first. */
+/* The tiles of a key block, in the ring's order: its rope columns, then its values. They are filled
+ * and released in parts; the rope columns are filled with the first part and released separately.
+ * */
 enum {
     TILES = DQK / 64,
     VALUE_TILES = DV / 64,
     ROPE_TILES = TILES - VALUE_TILES,
     PARTS = VALUE_TILES / PART_TILES,
     ROPE_PART = PARTS,
-    RING_BLOCKS = (RING_TILES + TILES - 1) / TILES /* of key blocks that are in the ring, in part */
+    RING_BLOCKS = (RING_TILES + TILES - 1) / TILES /* blocks that have a tile in the ring */
 };
 
-/* Places in BARRIERS. */
+/* mbarriers, as indices into BARRIERS. */
 enum {
     FULL = 0,                               /* by block, part and math warpgroup */
-    EMPTY = FULL + RING_BLOCKS * PARTS * 2, /* by block and part, that of the rope columns too */
+    EMPTY = FULL + RING_BLOCKS * PARTS * 2, /* by block and part, the rope columns' included */
     QUERY_FULL = EMPTY + RING_BLOCKS * (PARTS + 1), /* by math warpgroup */
     READY = QUERY_FULL + 2,
     TAKEN = READY + REQUESTS
 };
 
-/* The ring's tile that a block's tile is, `first` being its first one. */
+/* The ring's tile that holds a block's tile; `first`: the block's first tile in the ring. */
 DEVICE int ring_tile(int first, int tile) {
     return first + tile < RING_TILES ? first + tile : first + tile - RING_TILES;
 }
 
-/* What a key block is: how many keys; whether they are their query's last, whether the math
- * warpgroup's next block follows at once, since the other has no query any more. */
+/* A key block's word: its number of keys, whether it is its query's last, and whether the next
+ * block is the same math warpgroup's, because the other one has no more queries. */
 enum { LAST_BLOCK = 256, ALONE = 512, COUNT_MASK = 255 };
 
 struct block_word {
     int word;
-    int next; /* of a last block: the warpgroup's next query, or -1 */
+    int next; /* with LAST_BLOCK: the warpgroup's next query, or -1 */
 };
 
 DEVICE struct block_word *block_word(int index) {
     return (struct block_word *)(arena + WORDS_OFFSET) + index;
 }
 
-/* The item that follows one, if that is one. */
+/* The item after `work`, if there is one. */
 DEVICE struct work work_after(const struct sparse_attn_fwd_params *params,
                               const struct work *work) {
     return work->query < 0 ? *work : next_work(&params->work, work);
 }
 
-/* Where the row of a query's head begins in Q. Past the last head it is that of the last, so that
- * what is read is there; what is computed of it is not stored. */
+/* The row of a query's head in Q. Padded heads repeat the last one; their results are discarded. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int query, int head) {
     const int batch = query_batch(&params->work, query),
               token = query - batch * params->work.tokens;
@@ -84,12 +84,12 @@ DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, int qu
                 minimum(head, LAST_HEAD) * params->q_head_stride);
 }
 
-/* What the scan asks the copies for: a key block. */
+/* A key block that the scan requests from the copies. */
 struct request {
     int word;  /* the block's, and SECOND or NO_MORE */
     int next;  /* the block's */
     int batch; /* of the KV rows */
-    int first; /* of its entries in the flow's ring */
+    int first; /* its first entry in the flow's slot ring */
 };
 
 enum { SECOND = 1024 /* math warpgroup */, NO_MORE = 2048 };
@@ -98,13 +98,13 @@ DEVICE struct request *request_at(int index) {
     return (struct request *)(arena + REQUESTS_OFFSET) + index;
 }
 
-/* A math warpgroup's queries, as the scan goes through them. */
+/* The scan's state for one math warpgroup's queries. */
 struct flow {
-    int query;          /* whose key blocks are asked for, or -1: there are no more */
-    int start;          /* of its entries in the ring */
-    int entries, taken; /* valid slots found so far; those in key blocks */
-    bool ended;         /* there are no more; then the scan is of the next query */
-    int next;
+    int query;          /* whose key blocks are being requested, or -1: none left */
+    int start;          /* its first entry in the slot ring */
+    int entries, taken; /* valid slots found, and those already in key blocks */
+    bool ended;         /* the query's scan is complete; `scan` is the next query's */
+    int next;           /* query, or -1 */
     struct warp_scan scan;
 };
 
@@ -117,7 +117,7 @@ DEVICE void begin_flow(struct flow *flow, int start, int query) {
     flow->next = -1;
 }
 
-/* Brings a query's Q into the L2 cache, ahead of load_query. */
+/* Prefetches a query's Q into the L2 cache, for load_query. */
 DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, int query) {
     const int head = (int)(threadIdx.x % 32);
     if (query >= 0 && head < HEADS) {
@@ -125,8 +125,8 @@ DEVICE void prefetch_query(const struct sparse_attn_fwd_params *params, int quer
     }
 }
 
-/* Scans until a flow's next key block is known, and whether it is the query's last; at the row's
- * end begins that of the next query. `latest`: the last item begun. */
+/* Scans until a flow's next key block is known, and whether it is the query's last; at the end of
+ * the index row it opens the next query's. `latest`: the last item opened. */
 DEVICE void look_ahead(const struct sparse_attn_fwd_params *params, struct flow *flow, int group,
                        struct work *latest) {
     while (!flow->ended && flow->entries - flow->taken <= BLOCK_KEYS) {
@@ -142,21 +142,21 @@ DEVICE void look_ahead(const struct sparse_attn_fwd_params *params, struct flow 
     }
 }
 
-/* Asks for a key block, when the warp's lanes have met: all wrote its entries, and none still looks
- * at a phase that the request ends. */
-DEVICE void ask(struct ring_place *turn, const struct request *request) {
-    mbarrier_wait(barrier_at(TAKEN + turn->index), turn->parity ^ 1);
+/* Posts a request. The warp synchronises first: all lanes have written the block's entries, and
+ * none still tests a barrier phase that this request completes. */
+DEVICE void post_request(struct ring_place *slot, const struct request *request) {
+    mbarrier_wait(barrier_at(TAKEN + slot->index), slot->parity ^ 1);
     if (threadIdx.x % 32 == 0) {
-        *request_at(turn->index) = *request;
+        *request_at(slot->index) = *request;
     }
-    arrive_warp(barrier_at(READY + turn->index), 1);
-    ring_advance(turn, REQUESTS);
+    arrive_warp(barrier_at(READY + slot->index), 1);
+    ring_advance(slot, REQUESTS);
 }
 
-/* Asks for a flow's next key block. */
-DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *flow,
-                      const struct flow *other, int group, struct ring_place *turn,
-                      struct work *latest) {
+/* Requests a flow's next key block. */
+DEVICE void request_block(const struct sparse_attn_fwd_params *params, struct flow *flow,
+                          const struct flow *other, int group, struct ring_place *slot,
+                          struct work *latest) {
     look_ahead(params, flow, group, latest);
     const int left = flow->entries - flow->taken, count = minimum(left, BLOCK_KEYS);
     const bool last = flow->ended && left <= BLOCK_KEYS;
@@ -164,17 +164,17 @@ DEVICE void ask_block(const struct sparse_attn_fwd_params *params, struct flow *
                                         (other->query < 0 ? ALONE : 0) | (group == 1 ? SECOND : 0),
                                     flow->next, query_batch(&params->work, flow->query),
                                     flow->start + flow->taken};
-    ask(turn, &request);
+    post_request(slot, &request);
     flow->taken += count;
     if (last) {
         begin_flow(flow, flow->start + flow->entries, flow->next);
     }
 }
 
-/* The warp that scans: a block of the one flow, then one of the other. Each has its own copy of the
- * code: a slot on its way stays in its register. */
+/* The scanning warp: requests a block of each flow in slot. The loop over flows is unrolled, so
+ * that slots in flight stay in registers. */
 DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
-    struct ring_place turn = {0, 0};
+    struct ring_place slot = {0, 0};
     struct flow flows[2];
     struct work latest = first_work(&params->work);
 #pragma unroll
@@ -189,15 +189,15 @@ DEVICE void run_scan(const struct sparse_attn_fwd_params *params) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             if (flows[i].query >= 0) {
-                ask_block(params, &flows[i], &flows[1 - i], i, &turn, &latest);
+                request_block(params, &flows[i], &flows[1 - i], i, &slot, &latest);
             }
         }
     }
     const struct request end = {NO_MORE, -1, 0, 0};
-    ask(&turn, &end);
+    post_request(&slot, &end);
 }
 
-/* The part that a tile is given back with, and the one that it comes with. */
+/* The part with which a tile is released, and the one with which it is filled. */
 DEVICE int part_of(int tile) {
     return tile < ROPE_TILES ? ROPE_PART : (tile - ROPE_TILES) / PART_TILES;
 }
@@ -206,7 +206,7 @@ DEVICE int full_part_of(int tile) {
     return maximum(tile - ROPE_TILES, 0) / PART_TILES;
 }
 
-/* What a tile of a block takes the place of: a part of the block `back` before. */
+/* The part that a tile of a block replaces, of the block `back` blocks earlier. */
 struct former {
     int back, part;
 };
@@ -217,13 +217,13 @@ DEVICE struct former former_of(int tile) {
     return former;
 }
 
-/* Whether a tile is free when the one before it is. */
-DEVICE bool comes_free_with_last(int tile) {
+/* Whether a tile is free as soon as the one before it is. */
+DEVICE bool is_free_with_previous(int tile) {
     const struct former one = former_of(tile), last = former_of(tile - 1);
     return tile > 0 && one.back == last.back && one.part == last.part;
 }
 
-DEVICE void await_free(const struct ring_place *block, int tile) {
+DEVICE void wait_free(const struct ring_place *block, int tile) {
     const struct former former = former_of(tile);
     struct ring_place at = *block;
     if (former.back < RING_BLOCKS) {
@@ -232,19 +232,19 @@ DEVICE void await_free(const struct ring_place *block, int tile) {
     mbarrier_wait(barrier_at(EMPTY + at.index * (PARTS + 1) + former.part), at.parity ^ 1);
 }
 
-/* The rows of a key block that a copying thread takes part in: row and every COPY_ROWS-th after it;
- * those from `count` on become zeros. */
+/* A copying thread's rows of a key block: `row` and every COPY_ROWS-th after it. Rows from `count`
+ * on become zeros. */
 struct block_rows {
     int word, next; /* the block's */
     int row, count;
     const char *from[BLOCK_KEYS / COPY_ROWS]; /* 16 bytes of the first columns */
 };
 
-/* Takes the next request, when it is there. */
-DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct ring_place *turn,
+/* Waits for the next request and takes it. */
+DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct ring_place *slot,
                          struct block_rows *rows) {
-    mbarrier_wait(barrier_at(READY + turn->index), turn->parity);
-    const struct request request = *request_at(turn->index);
+    mbarrier_wait(barrier_at(READY + slot->index), slot->parity);
+    const struct request request = *request_at(slot->index);
     const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
     const char *const source = (const char *)params->kv +
                                2 * (request.batch * params->kv_batch_stride) + threadIdx.x % 8 * 16;
@@ -258,11 +258,11 @@ DEVICE void take_request(const struct sparse_attn_fwd_params *params, struct rin
         const int number = key < rows->count ? ring[(request.first + key) & RING_MASK] : 0;
         rows->from[i] = source + (u64)(u32)number * params->kv_row_bytes;
     }
-    arrive_warp(barrier_at(TAKEN + turn->index), 1);
-    ring_advance(turn, REQUESTS);
+    arrive_warp(barrier_at(TAKEN + slot->index), 1);
+    ring_advance(slot, REQUESTS);
 }
 
-/* Copies a tile of a block whose tiles begin at `first`: eight threads a row. */
+/* Starts the copy of a tile, eight threads per row; `first`: the block's first tile in the ring. */
 DEVICE void copy_tile(const struct block_rows *rows, int first, int tile) {
     const u32 thread = threadIdx.x % WARPGROUP;
     const u32 to = shared_address((u32)(KEYS_OFFSET + ring_tile(first, tile) * KEY_TILE_BYTES) +
@@ -276,22 +276,22 @@ DEVICE void copy_tile(const struct block_rows *rows, int first, int tile) {
     }
 }
 
-/* The warps that copy: each block's tiles as they come free. */
+/* The copying warps: copy each block's tiles as they become free. */
 DEVICE void run_copies(const struct sparse_attn_fwd_params *params) {
-    struct ring_place turn = {0, 0}, block = {0, 0};
+    struct ring_place slot = {0, 0}, block = {0, 0};
     int first = 0;
     struct block_rows rows;
-    take_request(params, &turn, &rows);
+    take_request(params, &slot, &rows);
     while (!(rows.word & NO_MORE)) {
         const int full = FULL + block.index * PARTS * 2 + (rows.word & SECOND ? 1 : 0);
         struct block_rows next;
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
-            if (tile == TILES - PART_TILES) { /* while room is waited for, as a rule */
-                take_request(params, &turn, &next);
+            if (tile == TILES - PART_TILES) { /* usually while the copies wait for room */
+                take_request(params, &slot, &next);
             }
-            if (!comes_free_with_last(tile)) {
-                await_free(&block, tile);
+            if (!is_free_with_previous(tile)) {
+                wait_free(&block, tile);
             }
             if (tile == 0 && threadIdx.x % WARPGROUP == 0) {
                 const struct block_word word = {rows.word, rows.next};

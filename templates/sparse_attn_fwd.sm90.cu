@@ -6,25 +6,25 @@
 //@use sparse_attn_fwd.sm90_scores.cuh
 //@use sparse_attn_fwd.sm90_output.cuh
 /*
- * Sparse attention forward with wgmma, 64 heads at a time: heads are the matrices' rows.
+ * Sparse attention forward with wgmma, 64 heads at a time: heads are the rows of the products.
  * Mathematics and shapes: include/smelt/sparse_attn.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th item (a query and 64 of its
- * heads; common/work.cuh), so that the halves of a query's 128 heads run side by side. Four
- * warpgroups, each with its role; none waits for another but through the barriers below:
+ * Grid: one CTA per multiprocessor; each takes every gridDim.x-th item (a query and 64 of its
+ * heads; common/work.cuh), so that the two halves of a query's 128 heads run at the same time. Four
+ * warpgroups; they synchronise only through the barriers below:
  *
  *   scores   S[64, 64] = Q K^T and its softmax; most of Q stays in registers, the rest in QUERY
  *   output   two of them, DV / 2 columns each: O[64, DV / 2] += P V, in registers
- *   gather   scans the slots and copies the rows they name, STAGES key blocks ahead, across queries
+ *   gather   scans the slots and copies their KV rows, STAGES key blocks ahead, across queries
  *
  * Q travels through the ring of stages like a key block, its heads as the rows; the scores'
- * warpgroup takes it out at once. The next query's slots, Q and first rows are on their way while
- * the last blocks are computed, and its first scores are while O is written.
+ * warpgroup takes it out at once. The next query's slots, Q and first KV rows are in flight while
+ * the last blocks are computed, and its first scores are computed while O is written.
  *
- * What P is relative to, a row's maximum, begins as the true one of the first key block, so that
- * the largest P there is 1 and loses nothing when it is rounded to bf16. It moves only when the
- * true one is more than RESCALE_THRESHOLD above, and then by an integer (all of this in powers of
- * two): what O's rows are multiplied by is a power of two and fits into a byte.
+ * P is relative to a row's maximum, which starts as the exact maximum of the first key block: the
+ * largest P there is 1 and loses nothing when it is rounded to bf16. It changes only when the exact
+ * maximum exceeds it by more than RESCALE_THRESHOLD, and then by an integer (in powers of two), so
+ * that the factor of O's rows is a power of two and fits into a byte.
  *
  * Shared memory (offsets and sizes: the plan above). A tile is 64 rows of 64 columns, 128-byte
  * swizzled:
@@ -32,30 +32,30 @@
  *   ROPE           one tile: the columns that are key alone
  *   PROBABILITIES  [P_BUFFERS] tiles: P, BLOCK_HEADS by BLOCK_KEYS
  *   QUERY          [STEPS - REGISTER_STEPS][BLOCK_HEADS][16]: Q's last k-steps, 32-byte swizzled
- *   EXPONENTS      [P_BUFFERS][BLOCK_HEADS] bytes: what O's rows are multiplied by before P V
- *   DENOMINATORS   [P_BUFFERS][BLOCK_HEADS] fp32: a query's, with its last block; 0: no valid slot
- *   WORDS          [STAGES]: what a key block is (count, FIRST_BLOCK, LAST_BLOCK)
+ *   EXPONENTS      [P_BUFFERS][BLOCK_HEADS] bytes: the factors of O's rows before P V
+ *   DENOMINATORS   [P_BUFFERS][BLOCK_HEADS] fp32: with a query's last block; 0: no valid slot
+ *   WORDS          [STAGES]: a key block's word (count, FIRST_BLOCK, LAST_BLOCK)
  *   RING, COUNTS   common/warpgroup_slots.cuh
  *   RANGE          common/work.cuh
  *
- * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by
- * key blocks and Q, a buffer b by key blocks alone):
+ * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by key blocks and Q,
+ * a buffer b by key blocks alone):
  *   barrier      count  who arrives                                   who waits
  *   FULL[s]       129   gather: every thread when its copies have     scores
  *                       landed, one for the word
  *   ROPE_FULL     128   gather: every thread when its copies landed   scores, before those k-steps
  *   ROPE_FREE       4   scores: warps, Q K^T complete, or Q taken     gather
  *   P_FULL[b]       4   scores: warps, P and its exponents written    output
- *   TURN[b]         4   scores: warps, next Q K^T almost issued (or   output, before P V, so that
+ *   ORDER[b]        4   scores: warps, next Q K^T almost issued (or   output, before P V, so that
  *                       at once after a query's last block)           Q K^T need not share
  *   P_FREE[b]       8   output: warps, P V complete                   scores, before the next P
  *   EMPTY_LOW[s]    8   output: warps, rows 0 to 31 used; of Q's      gather
  *                       stage the scores' warps twice each, Q taken
  *   EMPTY_HIGH[s]   8   the same, all rows                            gather
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
- * Only who reads through the async proxy what others wrote by plain stores or cp.async has the
- * fence: wgmma's warpgroups, after the wait. A writer's would wait for all its loads and stores.
- * Named barriers: 1 the scores' warpgroup, 2 the gather's.
+ * A warpgroup that reads through the async proxy (wgmma) what others wrote with plain stores or
+ * cp.async executes the proxy fence, after its wait. On the writer's side the fence would wait for
+ * all of the writer's loads and stores.
  *
  * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
  * REGISTER_STEPS); legal values and the rule that picks them:

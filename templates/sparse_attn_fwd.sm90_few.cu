@@ -77,13 +77,14 @@
  *   QUERY_FULL[m]       128  math: every thread when its copies have    math warpgroup m
  *                            landed
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
- * Named barriers: 1 and 2, a math warpgroup each.
+ * Named barriers: MATH_BARRIER and the next, one per math warpgroup.
  *
  * Knobs: STAGES, PART_TILES, the registers of each role; legal values and the rule that picks them:
  * src/codegen/families/sparse_attn_fwd_sm90_few.c.
  */
 
 enum {
+    MATH_BARRIER = 1, /* named; of math warpgroup 0, the next one's is 2 */
     GATHER_WARPGROUP = 2,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = TILES * QUERY_TILE_BYTES,
@@ -95,8 +96,8 @@ enum {
 
     GROUPS = BLOCK_HEADS / 8, /* a thread's heads: two of every eight */
     THREAD_HEADS = 2 * GROUPS,
-    SLAB_VALUES = BLOCK_HEADS / 2, /* of a thread: S^T, or a slab of O^T */
-    OUTPUT_VALUES = VALUE_TILES * SLAB_VALUES,
+    TILE_VALUES = BLOCK_HEADS / 2, /* per thread: S^T, or 64 rows of O^T */
+    OUTPUT_VALUES = VALUE_TILES * TILE_VALUES,
     OUTPUT_CHUNKS = DV / 8, /* of 16 bytes: a head's output */
     ROW_STEP = WARPGROUP / OUTPUT_CHUNKS
 };
@@ -128,7 +129,7 @@ DEVICE void initialise(void) {
 
 /* ---- math: scores and probabilities ---------------------------------------------------------- */
 
-/* Which of the math threads this is. */
+/* A math thread's position. */
 struct math_thread {
     int group;      /* math warpgroup, 0 or 1 */
     int warp, lane; /* in the warpgroup */
@@ -139,21 +140,22 @@ DEVICE int thread_head(const struct math_thread *me, int k) {
     return me->first_head + 8 * (k / 2) + k % 2;
 }
 
-/* A barrier of the warpgroup. */
+/* Synchronises the warpgroup. The barrier is a constant in each branch: a variable one would
+ * reserve all 16. */
 DEVICE void group_sync(const struct math_thread *me) {
     if (me->group == 0) {
-        barrier_sync(1, WARPGROUP);
+        barrier_sync(MATH_BARRIER, WARPGROUP);
     } else {
-        barrier_sync(2, WARPGROUP);
+        barrier_sync(MATH_BARRIER + 1, WARPGROUP);
     }
 }
 
 DEVICE bool group_or(const struct math_thread *me, bool condition) {
-    return me->group == 0 ? barrier_or(1, WARPGROUP, condition)
-                          : barrier_or(2, WARPGROUP, condition);
+    return me->group == 0 ? barrier_or(MATH_BARRIER, WARPGROUP, condition)
+                          : barrier_or(MATH_BARRIER + 1, WARPGROUP, condition);
 }
 
-/* Starts the copy of a query's Q, by its warpgroup, which reads the one before no more. */
+/* Starts the copy of a query's Q. Its warpgroup calls it once it no longer reads the previous Q. */
 DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
                        const struct math_thread *me) {
     enum { CHUNKS = DQK / 8 };
@@ -168,7 +170,7 @@ DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
     cp_async_arrive_noinc(barrier_at(QUERY_FULL + me->group));
 }
 
-/* The descriptor of the ring's tiles, and of one of a block's. */
+/* Descriptors of the whole ring and of one of a block's tiles. */
 DEVICE u64 ring_descriptor(void) {
     return shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
 }
@@ -177,7 +179,8 @@ DEVICE u64 tile_descriptor(int first, int tile) {
     return descriptor_advance(ring_descriptor(), (u32)(ring_tile(first, tile) * KEY_TILE_BYTES));
 }
 
-/* Issues what tiles [from, to) of a block add to S^T = K Q^T; `query`: Q's address. */
+/* Issues the part of S^T = K Q^T that tiles [from, to) of a block contribute; `query`: Q's
+ * address. */
 DEVICE void issue_scores(float *s, int first, int from, int to, u32 query) {
     const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
     wgmma_fence();
@@ -196,33 +199,33 @@ DEVICE void issue_scores(float *s, int first, int from, int to, u32 query) {
     wgmma_commit();
 }
 
-/* Scores of keys past `count` become -inf. */
+/* Sets the scores of keys past `count` to -inf. */
 DEVICE void mask_scores(float *s, const struct math_thread *me, int count) {
     const int key = me->warp * 16 + me->lane / 4;
 #pragma unroll
-    for (int i = 0; i < SLAB_VALUES; ++i) {
+    for (int i = 0; i < TILE_VALUES; ++i) {
         if (key + i / 2 % 2 * 8 >= count) {
             s[i] = MINUS_INFINITY;
         }
     }
 }
 
-/* What the softmax of this thread's heads has come to; in powers of two. */
+/* The running softmax of this thread's heads, in powers of two. */
 struct softmax_columns {
-    float maximum[THREAD_HEADS]; /* P is relative to it; or -inf; one for all threads */
-    float highest[THREAD_HEADS]; /* the true maximum of this thread's scores */
+    float maximum[THREAD_HEADS]; /* P is relative to it; or -inf; the same in all threads */
+    float highest[THREAD_HEADS]; /* the exact maximum of this thread's scores */
     float sum[THREAD_HEADS];     /* of this thread's exponentials */
 };
 
-/* The greatest of a column over the warp's 16 keys. */
+/* The maximum of a column over the warp's 16 keys. */
 DEVICE float column_maximum(float value) {
     value = fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 4));
     value = fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 8));
     return fmaxf(value, __shfl_xor_sync((u32)ALL_LANES, value, 16));
 }
 
-/* What a warpgroup's warps tell each other of each head: a row of BLOCK_HEADS values each; `first`:
- * the tiles of the block under way. */
+/* Statistics that the warps of a warpgroup exchange: rows of BLOCK_HEADS values. `first`: the
+ * current block's first tile. */
 enum {
     SUMS = 0,    /* by warp */
     HIGHEST = 4, /* by warp; maxima of scores, of a block or a query */
@@ -236,7 +239,7 @@ DEVICE float *statistics(int first, const struct math_thread *me) {
                     : (float *)(arena + STATISTICS_OFFSET) + me->group * STATISTICS * BLOCK_HEADS;
 }
 
-/* The sum, or the greatest, of a head's four values at [warp][head]. */
+/* The sum and the maximum of a head's four values at [warp][head]. */
 DEVICE float sum_of_warps(const float *values) {
     return (values[0] + values[BLOCK_HEADS]) + (values[2 * BLOCK_HEADS] + values[3 * BLOCK_HEADS]);
 }
@@ -270,15 +273,15 @@ DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *
             if (!opening) {
 #pragma unroll
                 for (int i = 0; i < VALUE_TILES; ++i) {
-                    o[i * SLAB_VALUES + k / 2 * 4 + k % 2] *= factor;
-                    o[i * SLAB_VALUES + k / 2 * 4 + k % 2 + 2] *= factor;
+                    o[i * TILE_VALUES + k / 2 * 4 + k % 2] *= factor;
+                    o[i * TILE_VALUES + k / 2 * 4 + k % 2 + 2] *= factor;
                 }
             }
         }
     }
 }
 
-/* Scores -> P in place, and the sums. */
+/* Computes P from the scores, in place, and updates the sums. */
 DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, float scale_log2,
                           int first, bool opening, const struct math_thread *me) {
     float highest[THREAD_HEADS];
@@ -304,14 +307,14 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
     }
 }
 
-/* Where P of a warpgroup goes: offset in the arena. */
+/* The offset of a warpgroup's P. */
 DEVICE u32 p_offset(const struct math_thread *me) {
     return (u32)(P_OFFSET + me->group * QUERY_TILE_BYTES);
 }
 
 /*
- * A thread's four values of eight columns (heads), which are rows g and g + 8 of its warp's 16, as
- * bf16 to a tile of heads by rows at `base`.
+ * Stores an accumulator fragment transposed, as bf16, to a tile of heads by rows at `base`: of
+ * every eight columns (heads) a thread has four values, in rows g and g + 8 of its warp's 16.
  */
 DEVICE void store_transposed(u32 base, const float *values, const struct math_thread *me) {
     const int row = me->lane % 8, chunk = me->warp * 2 + me->lane / 8 % 2;
@@ -331,7 +334,7 @@ DEVICE void store_transposed(u32 base, const float *values, const struct math_th
     }
 }
 
-/* Issues slabs [from, to) of O^T += V^T P^T, or O^T = V^T P^T; `p`: P's address. */
+/* Issues O^T += V^T P^T, or O^T = V^T P^T, for V's tiles [from, to); `p`: P's address. */
 DEVICE void issue_output(float *o, int first, int from, int to, u32 p, bool add) {
     const u64 b = shared_descriptor(p, 16, ATOM_BYTES, 128);
     wgmma_fence();
@@ -340,19 +343,19 @@ DEVICE void issue_output(float *o, int first, int from, int to, u32 p, bool add)
         const u64 a = tile_descriptor(first, ROPE_TILES + i);
 #pragma unroll
         for (int k = 0; k < KEY_STEPS; ++k) {
-            multiply_output(&o[i * SLAB_VALUES], descriptor_advance(a, (u32)(k * KEY_STEP_BYTES)),
+            multiply_output(&o[i * TILE_VALUES], descriptor_advance(a, (u32)(k * KEY_STEP_BYTES)),
                             descriptor_advance(b, (u32)(k * STEP_BYTES)), k > 0 || add);
         }
     }
     wgmma_commit();
 }
 
-/* Where a key block is in the ring: its number % RING_BLOCKS, and its first tile. */
+/* A key block's position in the ring: its number % RING_BLOCKS, and its first tile. */
 struct block_at {
     int index, first;
 };
 
-/* Of the warpgroup's next key block. */
+/* The position of the warpgroup's next key block. */
 DEVICE struct block_at block_after(const struct block_at *at, int word) {
     const int blocks = word & ALONE ? 1 : 2;
     const struct block_at next = {(at->index + blocks) % RING_BLOCKS,
@@ -360,7 +363,7 @@ DEVICE struct block_at block_after(const struct block_at *at, int word) {
     return next;
 }
 
-/* Waits until a part of a block is there. */
+/* Waits until a part of a block has landed. */
 DEVICE void await_part(const struct block_at *at, int part, u32 parities,
                        const struct math_thread *me) {
     mbarrier_wait(barrier_at(FULL + (at->index * PARTS + part) * 2 + me->group),
@@ -368,12 +371,12 @@ DEVICE void await_part(const struct block_at *at, int part, u32 parities,
     fence_proxy_async();
 }
 
-/* A warp's arrival at a part's barrier. */
-DEVICE void give_back(const struct block_at *at, int part) {
+/* Releases a part of a block, for one warp. */
+DEVICE void release_part(const struct block_at *at, int part) {
     arrive_warp(barrier_at(EMPTY + at->index * (PARTS + 1) + part), 1);
 }
 
-/* Scores that have been issued -> P. */
+/* Waits for the scores and computes P. */
 DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, float *o, int first,
                                   int count, float scale_log2, bool opening,
                                   const struct math_thread *me) {
@@ -381,25 +384,26 @@ DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, flo
     if (count < BLOCK_KEYS) {
         mask_scores(s, me, count);
     }
-    /* Its barrier stands between the last read of the rope columns and the statistics, of P and the
-     * next, and of Q and the next. */
+    /* Its barrier separates the last reads of the rope columns, of P and of Q from the writes of
+     * the statistics, of the next P and of the next Q. */
     softmax_block(s, columns, o, scale_log2, first, opening, me);
     store_transposed(shared_address(p_offset(me)), s, me);
     fence_proxy_async();
 }
 
 /*
- * A query's key blocks, from `at` on, which becomes the last one; returns its word, keeps its tiles
- * and leaves its output under way. `parities`: of the FULL barriers, by block, that come next.
+ * Processes a query's key blocks, from position `at` on. On return `at` is the last block's
+ * position, whose tiles are not released and whose P V is still in flight; returns its word.
+ * `parities`: the next parity of the FULL barriers, one bit per block of the ring.
  */
 DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *params,
                                         struct softmax_columns *columns, float *o,
                                         struct block_at *at, u32 *parities,
                                         const struct math_thread *me) {
     const float scale_log2 = params->scale * LOG2_E;
-    float s[SLAB_VALUES];
+    float s[TILE_VALUES];
     for (bool opening = true;; opening = false) {
-        /* One for the warp, as the products' descriptors have to be. */
+        /* Uniform across the warp, as wgmma descriptors must be. */
         const int first = (int)warp_reduce_or((u32)at->first);
         const u32 query =
             warp_reduce_or(shared_address((u32)(QUERY_OFFSET + me->group * QUERY_BYTES)));
@@ -425,24 +429,26 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
             if (part > 0) {
                 wgmma_wait_1();
                 if (!last || part > PARTS / 2) {
-                    give_back(at, part - 1);
+                    release_part(at, part - 1);
                 }
             } else if (HAS_ROPE && !last) {
-                give_back(at, ROPE_PART);
+                release_part(at, ROPE_PART);
             }
         }
         if (last) {
             return block;
         }
         wgmma_wait_0();
-        give_back(at, PARTS - 1);
+        release_part(at, PARTS - 1);
         *at = block_after(at, block.word);
     }
 }
 
-/* ---- math: a query's end --------------------------------------------------------------------- */
+/* ---- math: the end of a query
+ * --------------------------------------------------------------------- */
 
-/* The values of a thread's heads, a sum and a maximum over its warp each, to the statistics. */
+/* Reduces the sums and maxima of a thread's heads over its warp and stores them in the statistics.
+ * */
 DEVICE void share_statistics(const struct softmax_columns *columns, bool all, int first,
                              const struct math_thread *me) {
     float *const values = statistics(first, me);
@@ -472,14 +478,14 @@ DEVICE void share_statistics(const struct softmax_columns *columns, bool all, in
     group_sync(me);
 }
 
-/* One head of a query, by one thread: its lse and maximum, and what its O is multiplied by. */
+/* Finishes one head of a query, by one thread: its lse, its maximum and the factor of its O. */
 DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, int head, int first,
                         const struct math_thread *me) {
     float *const values = statistics(first, me) + head;
     const float maximum = values[MAXIMUM * BLOCK_HEADS];
     const float base = maximum == MINUS_INFINITY ? 0.0f : maximum;
     const float sum = sum_of_warps(values + SUMS * BLOCK_HEADS);
-    const bool empty = sum == 0.0f; /* else about 1 at least, or NaN, which stays visible in lse */
+    const bool empty = sum == 0.0f; /* otherwise at least about 1, or NaN, which lse passes on */
     float denominator = sum;
     if (HAS_SINK) {
         denominator += exp2_approximate(params->sink[minimum(head, LAST_HEAD)] * LOG2_E - base);
@@ -500,15 +506,15 @@ DEVICE void finish_head(const struct sparse_attn_fwd_params *params, int query, 
     }
 }
 
-/* Where 64 columns of a query's output stand on the way to global memory: two of them in each tile
- * of the last block's first half, heads by columns. */
-DEVICE u32 staged_output(int first, int slab) {
+/* The staging address of 64 columns of a query's output, heads by columns: each value tile of the
+ * first half of the last block holds 128 columns. */
+DEVICE u32 staging_tile(int first, int tile) {
     return shared_address((u32)(KEYS_OFFSET +
-                                ring_tile(first, ROPE_TILES + slab / 2) * KEY_TILE_BYTES +
-                                slab % 2 * QUERY_TILE_BYTES));
+                                ring_tile(first, ROPE_TILES + tile / 2) * KEY_TILE_BYTES +
+                                tile % 2 * QUERY_TILE_BYTES));
 }
 
-/* O over the denominators there, as bf16. */
+/* Divides O by the denominators and stages it as bf16. */
 DEVICE void finish_output(float *o, int first, const struct math_thread *me) {
     const float *const values = statistics(first, me) + FACTOR * BLOCK_HEADS;
     float factors[THREAD_HEADS];
@@ -518,24 +524,24 @@ DEVICE void finish_output(float *o, int first, const struct math_thread *me) {
     }
 #pragma unroll
     for (int i = 0; i < VALUE_TILES; ++i) {
-        float *const slab = &o[i * SLAB_VALUES];
+        float *const tile = &o[i * TILE_VALUES];
 #pragma unroll
-        for (int j = 0; j < SLAB_VALUES; ++j) {
-            slab[j] *= factors[j / 4 * 2 + j % 2];
+        for (int j = 0; j < TILE_VALUES; ++j) {
+            tile[j] *= factors[j / 4 * 2 + j % 2];
         }
-        store_transposed(staged_output(first, i), slab, me);
+        store_transposed(staging_tile(first, i), tile, me);
     }
     group_sync(me);
 }
 
-/* From there to global memory, 16 bytes a thread. */
+/* Stores the staged output to global memory, 16 bytes per thread. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, int query, int first) {
     const int batch = query_batch(&params->work, query),
               token = query - batch * params->work.tokens;
     char *const out = (char *)params->out +
                       2 * (batch * params->out_batch_stride + token * params->out_token_stride);
     const int thread = (int)(threadIdx.x % WARPGROUP), chunk = thread % OUTPUT_CHUNKS;
-    const u32 staged = staged_output(first, chunk / 8);
+    const u32 staged = staging_tile(first, chunk / 8);
 #pragma unroll
     for (int i = 0; i < HEADS; i += ROW_STEP) {
         const int head = i + thread / OUTPUT_CHUNKS;
@@ -556,8 +562,8 @@ DEVICE void begin_query(struct softmax_columns *columns) {
     }
 }
 
-/* A query whose last products are under way: the next one's Q, the statistics, and then the output,
- * by way of the last block's tiles. */
+/* Finishes a query whose last products are in flight: starts the copy of the next query's Q, writes
+ * the statistics, then the output, staged in the last block's tiles. */
 DEVICE void finish_query(const struct sparse_attn_fwd_params *params, int query, int next,
                          const struct softmax_columns *columns, float *o, const struct block_at *at,
                          const struct math_thread *me) {
@@ -570,16 +576,16 @@ DEVICE void finish_query(const struct sparse_attn_fwd_params *params, int query,
         finish_head(params, query, thread, at->first, me);
     }
     wgmma_wait_0();
-    give_back(at, PARTS - 1);
+    release_part(at, PARTS - 1);
     group_sync(me);
     finish_output(o, at->first, me);
     store_output(params, query, at->first);
 #pragma unroll
     for (int part = 0; part < PARTS / 2; ++part) {
-        give_back(at, part);
+        release_part(at, part);
     }
     if (HAS_ROPE) {
-        give_back(at, ROPE_PART);
+        release_part(at, ROPE_PART);
     }
 }
 

@@ -8,11 +8,10 @@
 //@use ptx/thread.cuh
 //@use sparse_attn_fwd.params.h
 //@use sparse_attn_fwd.sm90_shared.cuh
-/* The gather's warpgroup of sparse_attn_fwd.sm90.cu: it scans the slots of its items and copies Q
- * and the rows of KV that they name into the ring of stages. */
+/* The gather's warpgroup of sparse_attn_fwd.sm90.cu: scans the slots of its items and copies Q and
+ * the KV rows at those slots into the ring of stages. */
 
-/* Where a row of an item's Q begins. Rows past the last head repeat it, so that what is read is
- * there; what is computed of them is not stored. */
+/* A row of an item's Q. Padded rows repeat the last head; their results are discarded. */
 DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const struct work *work,
                              int row) {
     const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
@@ -22,13 +21,13 @@ DEVICE const char *query_row(const struct sparse_attn_fwd_params *params, const 
                 head * params->q_head_stride);
 }
 
-/* A thread's first 16 bytes in a tile. Eight threads copy a row, 16 rows at once. Registers are so
- * short here that what follows from a thread's number is computed anew for each block. */
+/* The address of a thread's first 16 bytes relative to a tile. Eight threads copy a row, 16 rows at
+ * once. It is recomputed for each block because registers are short. */
 DEVICE u32 thread_chunk(u32 thread) {
     return shared_address(thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
 }
 
-/* Waits until a stage's lower half is free, and says what will be in it. */
+/* Waits until a stage's lower half is free, and writes the word of the block that it will hold. */
 DEVICE void claim_stage(const struct ring_place *stage, int word) {
     mbarrier_wait(barrier_at(EMPTY_LOW + stage->index), stage->parity ^ 1);
     if (threadIdx.x % WARPGROUP == 0) {
@@ -37,8 +36,8 @@ DEVICE void claim_stage(const struct ring_place *stage, int word) {
     }
 }
 
-/* Starts the copy of a row's latent columns: `from` with this thread's offset in the row; zeros
- * when it is not present. */
+/* Starts the copy of a row's latent columns, or writes zeros if it is not present. `from`: this
+ * thread's first 16 bytes of the row. */
 DEVICE void copy_row(u32 to, const char *from, bool present) {
 #pragma unroll
     for (int k = 0; k < LATENT_TILES; ++k) {
@@ -47,9 +46,9 @@ DEVICE void copy_row(u32 to, const char *from, bool present) {
 }
 
 /*
- * Copies a key block into its stage, when the stage is free (its lower half is before the upper
- * one), and the rope columns into theirs. Rows past the word's count become zeros. `source`: this
- * thread's 16 bytes of KV row 0; `taken`: the block's first entry in the ring.
+ * Copies a key block's latent columns into its stage, each half as it becomes free, then its rope
+ * columns into the rope tile. Rows past the word's count become zeros. `source`: this thread's 16
+ * bytes of KV row 0; `taken`: the block's first entry in the ring of slots.
  */
 DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *source,
                       const struct ring_place *stage, int *rope_parity, int taken, int word) {
@@ -84,7 +83,7 @@ DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *s
     *rope_parity ^= 1;
 }
 
-/* The same for an item's Q: its heads are the rows. */
+/* Copies an item's Q into a stage, heads as the rows. */
 DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct work *work,
                        struct ring_place *stage) {
     const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
@@ -101,7 +100,7 @@ DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct
     ring_advance(stage, STAGES);
 }
 
-/* Q's rope columns into theirs. */
+/* Copies Q's rope columns into the rope tile. */
 DEVICE void fill_query_rope(const struct sparse_attn_fwd_params *params, const struct work *work,
                             int *rope_parity) {
     const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
@@ -116,9 +115,9 @@ DEVICE void fill_query_rope(const struct sparse_attn_fwd_params *params, const s
     *rope_parity ^= 1;
 }
 
-/* The gather's warpgroup. A block is filled when it is known whether it is the query's last; what
- * the first one needs is scanned while the rope tile, or else Q's stage, is not free yet. A query
- * without valid slots has one block of no keys. */
+/* The gather's warpgroup. It copies a block once it knows whether the block is the query's last,
+ * and scans the first block's slots before it waits for the rope tile (or for Q's stage, without
+ * rope columns). A query without valid slots has one empty block. */
 DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
     registers_decrease(GATHER_REGISTERS);
     struct ring_place stage = {0, 0};
@@ -142,7 +141,7 @@ DEVICE void run_gather(const struct sparse_attn_fwd_params *params) {
                 ended = warpgroup_scan_ended(&scan, entries);
             } while (!ended && entries - taken <= BLOCK_KEYS);
             if (!(position & FIRST_BLOCK)) {
-                /* Q is on its way. */
+                /* Q has been copied. */
             } else if (ROPE_STEPS > 0) {
                 fill_query_rope(params, &work, &rope_parity);
             } else {

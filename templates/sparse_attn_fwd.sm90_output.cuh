@@ -13,9 +13,9 @@
 //@use sparse_attn_fwd.params.h
 //@use sparse_attn_fwd.sm90_shared.cuh
 /* The output's two warpgroups of sparse_attn_fwd.sm90.cu: each has half of O's columns in
- * registers, adds P V to them and writes them over the denominators. */
+ * registers, accumulates P V and writes O divided by the denominators. */
 
-/* O's rows times the powers of two that the softmax asks for, unless all of the warp's are 1. */
+/* Multiplies O's rows by the softmax's powers of two, unless all of the warp's are 1. */
 DEVICE void rescale_output(float *o, int buffer) {
     enum { ONE = 127 }; /* the exponent of 1 */
     const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
@@ -31,13 +31,11 @@ DEVICE void rescale_output(float *o, int buffer) {
     }
 }
 
-/* Issues o += P V, or o = P V for a query's first block, in two groups of 32 keys. `column`: the
- * warpgroup's first. */
+/* Issues o += P V, or o = P V for a query's first block, in two wgmma groups of 32 keys. `half`: of
+ * the columns. */
 DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) {
-    const u64 p = shared_descriptor(
-        shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES)), 16, ATOM_BYTES, 128);
-    const u64 v = shared_descriptor(shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES +
-                                                         half * OUTPUT_TILES * TILE_BYTES)),
+    const u64 p = shared_descriptor(probability_tile(buffer), 16, ATOM_BYTES, 128);
+    const u64 v = shared_descriptor(latent_stage(stage) + (u32)(half * OUTPUT_TILES * TILE_BYTES),
                                     TILE_BYTES, ATOM_BYTES, 128);
     wgmma_fence();
 #pragma unroll
@@ -53,7 +51,8 @@ DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) 
     }
 }
 
-/* O over its denominators to global memory, 16 bytes a thread at a time; zeros over 0. */
+/* Stores O divided by its denominators, or zeros for a denominator of 0; 16 bytes per thread at a
+ * time. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params, const float *o,
                          const float *denominators, const struct work *work, int half) {
     const int warp = (int)(threadIdx.x % WARPGROUP / 32), lane = (int)(threadIdx.x % 32);
@@ -82,7 +81,7 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params, const floa
     }
 }
 
-/* One of the two output warpgroups: columns half * DV / 2 and on. */
+/* One of the two output warpgroups, for columns from half * DV / 2. */
 DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
     registers_increase(OUTPUT_REGISTERS);
     const int row = (int)(threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4);
@@ -92,7 +91,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
          work = next_work(&params->work, &work)) {
         float denominators[2];
         int word;
-        ring_advance(&stage, STAGES); /* Q's */
+        ring_advance(&stage, STAGES); /* past Q */
         do {
             mbarrier_wait(barrier_at(P_FULL + buffer.index), buffer.parity);
             word = *block_word(stage.index);
@@ -100,7 +99,7 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
                 rescale_output(o, buffer.index);
             }
             fence_proxy_async();
-            mbarrier_wait(barrier_at(TURN + buffer.index), buffer.parity);
+            mbarrier_wait(barrier_at(ORDER + buffer.index), buffer.parity);
             issue_output(o, stage.index, buffer.index, half, word & FIRST_BLOCK);
             wgmma_wait_1();
             arrive_warp(barrier_at(EMPTY_LOW + stage.index), 1);

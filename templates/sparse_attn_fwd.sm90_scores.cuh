@@ -16,17 +16,18 @@
 //@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
 //@use sparse_attn_fwd.params.h
 //@use sparse_attn_fwd.sm90_shared.cuh
-/* The scores' warpgroup of sparse_attn_fwd.sm90.cu: it takes Q, computes S = Q K^T and its softmax,
- * and hands P, what O is multiplied by and the denominators to the output's warpgroups. */
+/* The scores' warpgroup of sparse_attn_fwd.sm90.cu: takes Q, computes S = Q K^T and its softmax,
+ * and passes P, the factors of O's rows and the denominators to the output's warpgroups. */
 
-/* The longest step of a maximum: its factor is the least that a byte of exponent expresses; what a
- * still smaller one would leave of the old sum makes no difference to the new one. */
+/* The largest step of a maximum: its factor is the smallest that a byte of exponent can express. A
+ * smaller factor would leave nothing of the old sum that changes the new one. */
 #define LONGEST_STEP 126.0f
-/* Added to a number from 0 to 2^22 and taken away again, it leaves the nearest integer: two
- * additions, where ceilf is an instruction that the block's critical path would wait for. */
+/* Adding it to a number from 0 to 2^22 and subtracting it again gives the nearest integer. ceilf
+ * would lengthen the block's critical path. */
 #define ROUND_TO_INTEGER 12582912.0f
 
-/* This thread's row of Q: its 16 bytes in a tile, for ldmatrix, and in a slice, for stmatrix. */
+/* Offsets of this thread's row of Q: in a tile, for ldmatrix, and in a k-step of QUERY, for
+ * stmatrix. */
 DEVICE u32 query_in_tile(void) {
     const u32 thread = thread_number(), lane = thread % 32, row = thread / 32 * 16 + lane % 16;
     return row * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16;
@@ -39,8 +40,9 @@ DEVICE u32 query_in_slice(void) {
 
 /*
  * Takes the latent columns of Q out of their stage: the first REGISTER_STEPS k-steps into
- * registers, as A fragments, the others into QUERY, which the warpgroup has read for the last time.
- * All loads of those come before their stores, which would else each wait for its own.
+ * registers, as A fragments, the others into QUERY, whose old content the warpgroup no longer
+ * needs. All loads for QUERY come before the stores; otherwise each store would wait for its own
+ * load.
  */
 DEVICE void take_query(u32 *query, int stage) {
     const u32 tiles = shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES) + query_in_tile());
@@ -62,7 +64,7 @@ DEVICE void take_query(u32 *query, int stage) {
     }
 }
 
-/* The rope columns of Q, into QUERY. */
+/* Copies the rope columns of Q into QUERY. */
 DEVICE void take_query_rope(void) {
     const u32 tile = shared_address(ROPE_OFFSET + query_in_tile());
     const u32 slices =
@@ -78,7 +80,7 @@ DEVICE void take_query_rope(void) {
     }
 }
 
-/* Begins a query: waits for its Q, takes it and gives its stage back. */
+/* Begins a query: waits for its Q, takes it and releases its stage. */
 DEVICE void begin_query(u32 *query, struct ring_place *stage, int *rope_parity) {
     mbarrier_wait(barrier_at(FULL + stage->index), stage->parity);
     take_query(query, stage->index);
@@ -100,10 +102,10 @@ DEVICE u64 latent_step(u64 keys, int step) {
     return descriptor_advance(keys, (u32)(step / 4 * TILE_BYTES + step % 4 * STEP_BYTES));
 }
 
-/* Issues S = Q K^T for the block in a stage, in two groups; the second has TURN_STEPS k-steps. */
+/* Issues S = Q K^T for the block in a stage, in two wgmma groups; the second has TURN_STEPS
+ * k-steps. */
 DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity) {
-    const u64 keys = shared_descriptor(shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES)),
-                                       16, ATOM_BYTES, 128);
+    const u64 keys = shared_descriptor(latent_stage(stage), 16, ATOM_BYTES, 128);
     const u64 slices =
         shared_descriptor(shared_address(QUERY_OFFSET), 16, 8 * STEP_BYTES, STEP_BYTES);
     wgmma_fence();
@@ -137,14 +139,14 @@ DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity
     wgmma_commit();
 }
 
-/* What the softmax of this thread's two heads has come to; in powers of two. */
+/* The running softmax of this thread's two heads, in powers of two. */
 struct softmax_rows {
     float maximum[2]; /* P is relative to it; or -inf */
-    float highest[2]; /* the true maximum */
+    float highest[2]; /* the exact maximum */
     float sum[2];     /* of this thread's exponentials */
 };
 
-/* Scores of keys past `count` become -inf. */
+/* Sets the scores of keys past `count` to -inf. */
 DEVICE void mask_scores(float *s, int count) {
     const int column = (int)(threadIdx.x % 4 * 2);
 #pragma unroll
@@ -155,7 +157,7 @@ DEVICE void mask_scores(float *s, int count) {
     }
 }
 
-/* The greatest of each of the thread's two heads' scores. */
+/* The maximum score of each of the thread's two heads. */
 DEVICE void row_maxima(const float *s, float *highest) {
     highest[0] = fmaxf(s[0], s[1]);
     highest[1] = fmaxf(s[2], s[3]);
@@ -173,8 +175,9 @@ DEVICE void row_maxima(const float *s, float *highest) {
     }
 }
 
-/* Scores -> P in place, sums, and what O's rows are multiplied by. (A row's first exponential is
- * what meets the factor: the sum by itself would hold the warp until that one is there.) */
+/* Computes P from the scores, in place, and the factors of O's rows, and updates the sums. (The
+ * factor is applied in the same fma that adds a row's first exponential: multiplying the sum alone
+ * would stall the warp until the factor is there.) */
 DEVICE void softmax_block(float *s, struct softmax_rows *rows, float *factors, float scale_log2) {
     float highest[2], offset[2];
     row_maxima(s, highest);
@@ -199,7 +202,7 @@ DEVICE void softmax_block(float *s, struct softmax_rows *rows, float *factors, f
     }
 }
 
-/* P as bf16, two to a word. */
+/* Converts P to bf16, two values per word. */
 DEVICE void pack_probabilities(u32 *p, const float *s) {
 #pragma unroll
     for (int i = 0; i < SCORE_VALUES / 2; ++i) {
@@ -207,8 +210,8 @@ DEVICE void pack_probabilities(u32 *p, const float *s) {
     }
 }
 
-/* `parity`, known no sooner than all of P: a wait would else begin, and hold the warp, before the
- * exponentials are computed. (No value of P has its sign bit set.) */
+/* Returns `parity`, with a false dependency on all of P: otherwise the wait is scheduled before the
+ * exponentials and stalls the warp. (No value of P has its sign bit set.) */
 DEVICE int parity_after(int parity, const u32 *p) {
     u32 all = 0;
 #pragma unroll
@@ -218,7 +221,7 @@ DEVICE int parity_after(int parity, const u32 *p) {
     return parity | (int)(all >> 31);
 }
 
-/* P and the exponents of the factors into a buffer. */
+/* Stores P and the exponents of the factors in a buffer. */
 DEVICE void store_probabilities(const u32 *p, const float *factors, int buffer) {
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 base =
@@ -236,7 +239,7 @@ DEVICE void store_probabilities(const u32 *p, const float *factors, int buffer) 
     }
 }
 
-/* After a query's last block: sums over the quad's threads, and the denominators for the output. */
+/* After a query's last block: reduces the sums over the quad and stores the denominators. */
 DEVICE void store_denominators(const struct sparse_attn_fwd_params *params,
                                struct softmax_rows *rows, const struct work *work, int buffer) {
     const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
@@ -257,8 +260,8 @@ DEVICE void store_denominators(const struct sparse_attn_fwd_params *params,
     }
 }
 
-/* Then lse and max_logits. A sum is 0 without valid slots, else about 1 at least, or NaN, which
- * stays visible. */
+/* Stores lse and max_logits. A sum is 0 without valid slots; otherwise it is at least about 1, or
+ * NaN, which lse passes on. */
 DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
                              const struct softmax_rows *rows, const struct work *work) {
     const u32 thread = thread_number(), warp = thread / 32, lane = thread % 32;
@@ -280,8 +283,8 @@ DEVICE void store_statistics(const struct sparse_attn_fwd_params *params,
     }
 }
 
-/* The scores' warpgroup. A query's statistics are written when the next one's Q is taken, for which
- * the gather waits. */
+/* The scores' warpgroup. It takes the next query's Q, for which the gather waits, before it writes
+ * a query's statistics. */
 DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
     registers_increase(SCORES_REGISTERS);
     const float scale_log2 = params->scale * LOG2_E;
@@ -305,7 +308,7 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             issue_scores(s, query, stage.index, &rope_parity);
             wgmma_wait_1();
             if (!(word & FIRST_BLOCK)) {
-                arrive_warp(barrier_at(TURN + last_buffer), 1);
+                arrive_warp(barrier_at(ORDER + last_buffer), 1);
             }
             wgmma_wait_0();
             if (ROPE_STEPS > 0) {
@@ -324,10 +327,10 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             if (word & LAST_BLOCK) {
                 store_denominators(params, &rows, &work, buffer.index);
             }
-            /* The proxy fence is the output's: here it would wait for Q to come. */
+            /* The output executes the proxy fence: here it would wait for Q's copies. */
             arrive_warp(barrier_at(P_FULL + buffer.index), 1);
             if (word & LAST_BLOCK) {
-                arrive_warp(barrier_at(TURN + buffer.index), 1);
+                arrive_warp(barrier_at(ORDER + buffer.index), 1);
             }
             last_buffer = buffer.index;
             ring_advance(&stage, STAGES);

@@ -12,40 +12,41 @@
 //@use sparse_scores_fwd.heads.cuh
 //@use sparse_scores_fwd.params.h
 /*
- * The gather's warps of sparse_scores_fwd's wgmma kernels, and what they share with their
- * MATH_GROUPS math warpgroups, which take a query's key blocks in turn. A warp scans the slots,
- * sets the target of those blocks to 0 that have no valid one, and asks for the others; COPY_WARPS
- * copy the rows, as far ahead as the ring has room. Q is either loaded by a warp of its own into
- * QUERY, with its heads' offsets, or (QUERY_IN_RING, for one math warpgroup that keeps it in
- * registers) goes through the ring ahead of the query's first block; then the scan has it brought
- * to L2 and stores the offsets, and the fourth kind of warp is a relay: it tells math what has
- * landed, and makes it known to the products in math's place.
+ * The gather's warps of sparse_scores_fwd's wgmma kernels, and their interface to the MATH_GROUPS
+ * math warpgroups, which take a query's key blocks in slot. One warp scans the slots, sets the
+ * target of blocks without valid slots to 0 and requests the other blocks; COPY_WARPS warps copy
+ * the rows, as far ahead as the ring has room. Q is loaded in one of two ways. Either a warp of its
+ * own loads it into QUERY, together with its heads' offsets; or (QUERY_IN_RING, for one math
+ * warpgroup that keeps Q in registers) it goes through the ring ahead of the query's first block.
+ * Then the scan prefetches it to L2 and stores the offsets, and the fourth kind of warp is a relay:
+ * it waits for the copies, executes the proxy fence and signals the math warpgroup, which saves
+ * that one the fence.
  *
- * A key block is BLOCK_KEYS slots in their places: the row of a masked one is zeros and its result
- * is not looked at. A query has at least as many key blocks as there are math warpgroups, so that
- * each of those has one of every query; what is missing are blocks without a valid slot.
+ * A key block is BLOCK_KEYS consecutive slots: the row of a masked slot is zeros and its result is
+ * discarded. Every query has at least MATH_GROUPS key blocks, so that each math warpgroup has one
+ * of every query; blocks without a valid slot make up the number.
  *
- * What binds, but with many heads, is the ring: gathered bytes per second are the bytes under way
- * over the time that a byte takes from L2 to its use. So it takes all the shared memory that Q
- * leaves, in tiles of 64 columns, each with barriers of its own: a block's products begin with its
- * first tile, and each tile makes room when its product is done. Nothing is kept from one block to
- * the next.
+ * The ring binds, except with many heads: gather bandwidth is the bytes in flight over the time
+ * from a byte's load to its last use. So the ring takes all the shared memory that Q leaves, in
+ * tiles of 64 columns with barriers of their own: a block's products begin with its first tile, and
+ * each tile is released when its product is complete. Nothing is kept from one block to the next.
  *
  * Shared memory (offsets and sizes: the plan above). A tile is rows of 64 columns, 128-byte
  * swizzled:
  *   KEYS     [RING_TILES] tiles of BLOCK_KEYS rows, a ring: a block's tiles follow each other
- *   QUERY    [QUERY_BUFFERS][TILES] tiles of BLOCK_HEADS rows; or none: those in the ring are
- *            TILE_QUERIES to a tile there
+ *   QUERY    [QUERY_BUFFERS][TILES] tiles of BLOCK_HEADS rows; or none: with QUERY_IN_RING a tile
+ *   of
+ *            the ring holds TILE_QUERIES of them
  *   OFFSETS  [QUERY_BUFFERS][BLOCK_HEADS] fp32
  *   WORDS    [RING_BLOCKS]: struct block_word
  *   REQUESTS [REQUESTS]: struct request
  *   RANGE: common/work.cuh
  *
- * Barriers (parity counts uses; t: the ring's tile; m: the math warpgroup, of whose FULL barriers
- * each sees its own tiles alone; b: Q's buffer):
+ * Barriers (parity counts uses; t: a tile of the ring; m: a math warpgroup, which waits only for
+ * its own tiles' FULL barriers; b: a buffer of Q):
  *   barrier       count           who arrives                               who waits
- *   READY[r]      1               gather: the scan, request r is there      copies
- *   TAKEN[r]      COPY_WARPS      gather: copies, its slots are read        scan
+ *   READY[r]      1               gather: the scan, request r is posted     copies
+ *   TAKEN[r]      COPY_WARPS      gather: copies, request r is read         scan
  *   FULL[t][m]    COPY_ARRIVALS   copies: every thread when its copies      math warpgroup m
  *                                 have landed, one for the word
  *   EMPTY[t]      4               math: warps, the tile's product is done,  copies
@@ -53,12 +54,12 @@
  *   QUERY_FULL[b] 33              gather: the lanes that load Q when it     math
  *                                 has landed, the warp for the offsets
  *   QUERY_FREE[b] QUERY_ARRIVALS  math: 4 for each of the query's blocks,   gather: Q's warp; the
- *                                 its products are done; the scan: all      scan, before its own
- *                                 that are missing, when it knows how
- *                                 many blocks there are
+ *                                 its products are done; the scan: the      scan, before its own
+ *                                 rest of the count, when it knows the
+ *                                 number of blocks
  * With Q in the ring instead:
  *   LANDED[t]     COPY_ARRIVALS   copies, as FULL above                     relay
- *   FULL[t][0]    1               relay: the products know of it            math
+ *   FULL[t][0]    1               relay: has executed the proxy fence       math
  *   QUERY_FULL[b] 1               gather: the scan, for the offsets         math
  *   QUERY_FREE[b] 4               math: warps, they have the offsets        scan
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
@@ -66,26 +67,27 @@
 
 enum {
     GATHER_WARPGROUP = MATH_GROUPS,
-    COPY_ROWS = COPY_WARPS * 4,    /* of a tile, copied at once: eight threads a row */
-    ROWS = BLOCK_KEYS / COPY_ROWS, /* of a thread, in each tile */
-    LANE_SLOTS = BLOCK_KEYS / 32,  /* of a lane, in each step of the scan */
+    COPY_ROWS = COPY_WARPS * 4,    /* of a tile, copied at once: eight threads per row */
+    ROWS = BLOCK_KEYS / COPY_ROWS, /* per thread, in each tile */
+    LANE_SLOTS = BLOCK_KEYS / 32,  /* per lane, in each step of the scan */
     MASKED = -1,
-    RELAY = QUERY_IN_RING, /* a warp has no Q to load */
+    RELAY = QUERY_IN_RING, /* the warp that loads Q otherwise is a relay */
 
     TILES = DQK / 64, /* of a key block, and of Q */
     TILE_PITCH = 128, /* bytes of a row, 64 columns */
     KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = TILES * QUERY_TILE_BYTES,
-    /* Where Q is in the ring: its tiles in one of the ring, and how many of those they take. */
+    /* With QUERY_IN_RING: Q's tiles per tile of the ring, and the tiles of the ring that Q takes.
+     * */
     TILE_QUERIES = BLOCK_KEYS > BLOCK_HEADS ? BLOCK_KEYS / BLOCK_HEADS : 1,
     QUERY_PLACES = (TILES + TILE_QUERIES - 1) / TILE_QUERIES,
     ATOM_BYTES = 8 * TILE_PITCH,                   /* eight rows of a tile */
     STEP_BYTES = 32,                               /* 16 columns of a row: a k-step */
-    RING_BLOCKS = (RING_TILES + TILES - 1) / TILES /* that are in the ring, in part */
+    RING_BLOCKS = (RING_TILES + TILES - 1) / TILES /* blocks that have a tile in the ring */
 };
 
-/* Places in BARRIERS. */
+/* mbarriers, as indices into BARRIERS. */
 enum {
     FULL = 0, /* by tile and math warpgroup */
     EMPTY = FULL + MATH_GROUPS * RING_TILES,
@@ -96,11 +98,11 @@ enum {
     QUERY_FREE = QUERY_FULL + QUERY_BUFFERS
 };
 
-/* So many that the scan has at least one left to make: rows have 2^20 slots at most. (With
- * RACECHECK, where warps arrive lane by lane, 2^19.) It is the most that a barrier counts. */
+/* The largest count of a barrier, so that the scan always has at least one arrival left: index rows
+ * have at most 2^20 slots. (With RACECHECK, where every lane arrives, 2^19.) */
 enum { QUERY_ARRIVALS = (1 << 20) - 1 };
 
-/* For a tile: every copying thread's, and one for the word. */
+/* Per tile: one of every copying thread, and one for the word. */
 enum { COPY_ARRIVALS = COPY_WARPS * 32 + 1 };
 
 DEVICE void initialise(void) {
@@ -129,22 +131,21 @@ DEVICE void initialise(void) {
     __syncthreads();
 }
 
-/* A key block as math needs it: BLOCK_KEYS slots of a query from `slot` on, the valid ones' bits,
- * and whether it is the first of the query that its warpgroup has. */
+/* The math warpgroup's description of a key block: BLOCK_KEYS slots of a query from `slot` on. */
 struct block_word {
-    int query; /* -1: there are no more blocks */
+    int query; /* -1: no more blocks */
     int slot;
-    u32 valid[LANE_SLOTS];
-    int opens;
+    u32 valid[LANE_SLOTS]; /* a bit per slot */
+    int opens;             /* 1: its warpgroup's first block of the query */
 };
 
 DEVICE struct block_word *block_word(int index) {
     return (struct block_word *)(arena + WORDS_OFFSET) + index;
 }
 
-/* What the scan asks the copies for. */
+/* A key block that the scan requests from the copies. */
 struct request {
-    int rows[BLOCK_KEYS]; /* KV rows by slot; of masked ones a number below 0 */
+    int rows[BLOCK_KEYS]; /* KV rows by slot, negative for masked slots */
     struct block_word word;
 };
 
@@ -154,8 +155,7 @@ DEVICE struct request *request_at(int index) {
 
 /* ---- gather: queries ------------------------------------------------------------------------- */
 
-/* Where the row of a query's head begins in Q. Past the last head it is that of the last, so that
- * what is read is there; what is computed of it counts nothing. */
+/* The row of a query's head in Q. Padded heads repeat the last one; their results are discarded. */
 DEVICE const char *query_row(const struct sparse_scores_fwd_params *params, int batch, int token,
                              int head) {
     return (const char *)params->q +
@@ -163,7 +163,7 @@ DEVICE const char *query_row(const struct sparse_scores_fwd_params *params, int 
                 minimum(head, HEADS - 1) * params->q_head_stride);
 }
 
-/* Brings a query's Q into the L2 cache, ahead of load_query. */
+/* Prefetches a query's Q into the L2 cache. */
 DEVICE void prefetch_query(const struct sparse_scores_fwd_params *params, int batch, int token) {
     for (int head = (int)(threadIdx.x % 32); head < HEADS; head += 32) {
         prefetch_l2(query_row(params, batch, token, head), DQK * 2);
@@ -181,11 +181,11 @@ DEVICE void store_offsets(const struct sparse_scores_fwd_params *params, int bat
 
 /* ---- gather: the scan -------------------------------------------------------------------------*/
 
-/* A query's slots, a key block's at a time; loaded one step ahead. */
+/* The scan of a query's slots, one key block per step; slots are loaded one step ahead. */
 struct scan {
     const int *row;
-    int values[LANE_SLOTS]; /* KV rows, or anything else for masked slots */
-    int slots;              /* that may be valid */
+    int values[LANE_SLOTS]; /* KV rows; any invalid number for masked slots */
+    int slots;              /* to scan */
 };
 
 /* Loads the slots from `slot` on. */
@@ -197,7 +197,7 @@ DEVICE void load_slots(struct scan *scan, int slot) {
     }
 }
 
-/* Begins the slots of an item, if it is one. */
+/* Opens an item's index row, if there is an item. */
 DEVICE void open_scan(struct scan *scan, const struct work_params *params,
                       const struct work *work) {
     if (work->query >= 0) {
@@ -207,18 +207,18 @@ DEVICE void open_scan(struct scan *scan, const struct work_params *params,
     }
 }
 
-/* How the requests go on. */
-struct asking {
-    struct ring_place turn;
-    int blocks; /* of the query, so far */
+/* The state of the requests. */
+struct requests {
+    struct ring_place slot;
+    int blocks; /* of the query, requested so far */
 };
 
-/* Asks for a block of these rows, null for one without a valid slot. When the lanes have met all
- * wrote them, and none still looks at a phase that the request ends. */
-DEVICE void ask(struct asking *asking, const int *rows, int query, int slot) {
+/* Requests a block of these rows; null: no valid slot. The warp synchronises before the arrival:
+ * all lanes have written the request, and none still tests a phase that the arrival completes. */
+DEVICE void post_request(struct requests *requests, const int *rows, int query, int slot) {
     const int lane = (int)(threadIdx.x % 32);
-    struct request *const request = request_at(asking->turn.index);
-    mbarrier_wait(barrier_at(TAKEN + asking->turn.index), asking->turn.parity ^ 1);
+    struct request *const request = request_at(requests->slot.index);
+    mbarrier_wait(barrier_at(TAKEN + requests->slot.index), requests->slot.parity ^ 1);
 #pragma unroll
     for (int i = 0; i < LANE_SLOTS; ++i) {
         const int row = rows ? rows[i] : MASKED;
@@ -231,14 +231,14 @@ DEVICE void ask(struct asking *asking, const int *rows, int query, int slot) {
     if (lane == 0) {
         request->word.query = query;
         request->word.slot = slot;
-        request->word.opens = asking->blocks < MATH_GROUPS;
+        request->word.opens = requests->blocks < MATH_GROUPS;
     }
-    arrive_warp(barrier_at(READY + asking->turn.index), 1);
-    ring_advance(&asking->turn, REQUESTS);
-    ++asking->blocks;
+    arrive_warp(barrier_at(READY + requests->slot.index), 1);
+    ring_advance(&requests->slot, REQUESTS);
+    ++requests->blocks;
 }
 
-/* Sets the target of a block's slots to 0. */
+/* Sets the target at a block's slots to 0. */
 DEVICE void clear_block(const struct sparse_scores_fwd_params *params, int query, int slot) {
     const int batch = query_batch(&params->work, query), lane = (int)(threadIdx.x % 32);
     float *const target = target_row(params, batch, query - batch * params->work.tokens);
@@ -250,9 +250,9 @@ DEVICE void clear_block(const struct sparse_scores_fwd_params *params, int query
     }
 }
 
-/* Asks for the query's blocks that have valid slots, and clears the others. */
-DEVICE void ask_blocks(const struct sparse_scores_fwd_params *params, struct scan *scan,
-                       struct asking *asking, int query) {
+/* Requests the query's blocks that have valid slots, and clears the others. */
+DEVICE void request_blocks(const struct sparse_scores_fwd_params *params, struct scan *scan,
+                           struct requests *requests, int query) {
     for (int slot = 0; slot < params->work.width; slot += BLOCK_KEYS) {
         int rows[LANE_SLOTS];
         bool any = false;
@@ -263,25 +263,25 @@ DEVICE void ask_blocks(const struct sparse_scores_fwd_params *params, struct sca
         }
         load_slots(scan, slot + BLOCK_KEYS);
         if (__any_sync((u32)ALL_LANES, any)) {
-            ask(asking, rows, query, slot);
+            post_request(requests, rows, query, slot);
         } else {
             clear_block(params, query, slot);
         }
     }
 }
 
-/* Makes the arrivals that a query of so many blocks lacks, when those for the one before it in its
- * buffer are complete. */
+/* Makes the rest of QUERY_FREE's arrivals for a query of `blocks` blocks, once the phase of the
+ * buffer's previous query is complete. */
 DEVICE void end_query(struct ring_place *buffer, int blocks) {
     const u32 barrier = barrier_at(QUERY_FREE + buffer->index);
-    if (threadIdx.x % 32 == 0) { /* alone: none else looks at a phase that this may end */
+    if (threadIdx.x % 32 == 0) { /* one lane: no other may test a phase that this completes */
         mbarrier_wait(barrier, buffer->parity ^ 1);
         mbarrier_arrive_count(barrier, QUERY_ARRIVALS - blocks * 4 * WARP_ARRIVALS);
     }
     ring_advance(buffer, QUERY_BUFFERS);
 }
 
-/* Where Q is in the ring: has it brought to L2, and stores the offsets of its heads. */
+/* With QUERY_IN_RING: prefetches Q to L2 and stores its heads' offsets. */
 DEVICE void begin_query(const struct sparse_scores_fwd_params *params, const struct work *work,
                         struct ring_place *buffer) {
     const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
@@ -292,46 +292,46 @@ DEVICE void begin_query(const struct sparse_scores_fwd_params *params, const str
     ring_advance(buffer, QUERY_BUFFERS);
 }
 
-/* The warp that scans. */
+/* The scanning warp. */
 DEVICE void run_scan(const struct sparse_scores_fwd_params *params) {
-    struct asking asking = {{0, 0}, 0};
+    struct requests requests = {{0, 0}, 0};
     struct ring_place buffer = {0, 0};
     struct scan scan;
     struct work work = first_work(&params->work);
     open_scan(&scan, &params->work, &work);
     while (work.query >= 0) {
         const struct work now = work;
-        asking.blocks = 0;
+        requests.blocks = 0;
         if (QUERY_IN_RING) {
             begin_query(params, &now, &buffer);
         }
-        ask_blocks(params, &scan, &asking, now.query);
+        request_blocks(params, &scan, &requests, now.query);
         work = next_work(&params->work, &now);
         open_scan(&scan, &params->work, &work);
-        while (asking.blocks < MATH_GROUPS) {
-            ask(&asking, 0, now.query, params->work.width);
+        while (requests.blocks < MATH_GROUPS) {
+            post_request(&requests, 0, now.query, params->work.width);
         }
         if (!QUERY_IN_RING) {
-            end_query(&buffer, asking.blocks);
+            end_query(&buffer, requests.blocks);
         }
     }
-    ask(&asking, 0, -1, 0);
+    post_request(&requests, 0, -1, 0);
 }
 
 /* ---- gather: the copies ---------------------------------------------------------------------- */
 
-/* A copying thread's rows of a key block, at 16 bytes of their first columns. */
+/* A copying thread's rows of a key block, at its 16 bytes of their first tile. */
 struct block_rows {
-    struct block_word word; /* the block's */
-    u32 present;            /* a bit a row; the others are zeros */
+    struct block_word word;
+    u32 present; /* a bit per row; the others become zeros */
     const char *from[ROWS];
 };
 
-/* Takes the next request, when it is there. */
-DEVICE void take_request(const struct sparse_scores_fwd_params *params, struct ring_place *turn,
+/* Waits for the next request and takes it. */
+DEVICE void take_request(const struct sparse_scores_fwd_params *params, struct ring_place *slot,
                          struct block_rows *block) {
-    mbarrier_wait(barrier_at(READY + turn->index), turn->parity);
-    const struct request *const request = request_at(turn->index);
+    mbarrier_wait(barrier_at(READY + slot->index), slot->parity);
+    const struct request *const request = request_at(slot->index);
     block->word = request->word;
     block->present = 0;
     const int batch = query_batch(&params->work, maximum(block->word.query, 0));
@@ -343,11 +343,11 @@ DEVICE void take_request(const struct sparse_scores_fwd_params *params, struct r
         block->present |= row >= 0 ? 1u << i : 0;
         block->from[i] = source + (u64)(u32)maximum(row, 0) * params->kv_row_bytes;
     }
-    arrive_warp(barrier_at(TAKEN + turn->index), 1);
-    ring_advance(turn, REQUESTS);
+    arrive_warp(barrier_at(TAKEN + slot->index), 1);
+    ring_advance(slot, REQUESTS);
 }
 
-/* Copies a tile of a block into the ring's tile number `place`: eight threads a row. */
+/* Starts the copy of a block's tile into tile `place` of the ring, eight threads per row. */
 DEVICE void copy_tile(const struct block_rows *block, int place, int tile) {
     const u32 thread = threadIdx.x % WARPGROUP;
     const u32 to = shared_address((u32)(KEYS_OFFSET + place * KEY_TILE_BYTES) +
@@ -359,8 +359,8 @@ DEVICE void copy_tile(const struct block_rows *block, int place, int tile) {
     }
 }
 
-/* Copies as many of a query's tiles of Q as go into the ring's tile number `place`, from tile
- * `first` on, below each other. */
+/* Starts the copy of Q's tiles from `first` on into tile `place` of the ring: as many as it holds,
+ * one below the other. */
 DEVICE void copy_query(const struct sparse_scores_fwd_params *params, int query, int place,
                        int first) {
     const u32 thread = threadIdx.x % WARPGROUP, chunk = thread % 8;
@@ -377,19 +377,19 @@ DEVICE void copy_query(const struct sparse_scores_fwd_params *params, int query,
     }
 }
 
-/* Where the copies are: which of the ring's tiles and words comes next, for whom. */
+/* The copies' position: the next tile of the ring, the next word and its math warpgroup. */
 struct filling {
     struct ring_place place;
     int index, group;
 };
 
-/* Of a tile of a math warpgroup's. */
+/* The FULL barrier of a math warpgroup's tile. */
 DEVICE u32 full_barrier(int place, int group) {
     return barrier_at(FULL + MATH_GROUPS * place + group);
 }
 
-/* Arrives for a tile; for a block's first one with its word, whose place is free as the tile's is.
- */
+/* Arrives for a tile; for a block's first tile also writes the block's word. (Its slot is free
+ * since the tile is.) */
 DEVICE void give_tile(const struct filling *filling, const struct block_word *word) {
     const u32 full = RELAY ? barrier_at(LANDED + filling->place.index)
                            : full_barrier(filling->place.index, filling->group);
@@ -407,7 +407,7 @@ DEVICE void next_block(struct filling *filling) {
     filling->index = filling->index + 1 < RING_BLOCKS ? filling->index + 1 : 0;
 }
 
-/* Tells each math warpgroup that there are no more blocks, by the first tile of one. */
+/* Sends each math warpgroup a block with query -1, which ends it. */
 DEVICE void give_end(struct filling *filling, const struct block_word *word) {
 #pragma unroll
     for (int group = 0; group < MATH_GROUPS; ++group) {
@@ -421,7 +421,7 @@ DEVICE void give_end(struct filling *filling, const struct block_word *word) {
     }
 }
 
-/* Copies a query's Q, ahead of its first block, whose word comes with it. */
+/* Copies a query's Q ahead of its first block; the block's word comes with Q's first tile. */
 DEVICE void copy_queries(const struct sparse_scores_fwd_params *params, struct filling *filling,
                          const struct block_word *word) {
 #pragma unroll 1
@@ -433,12 +433,12 @@ DEVICE void copy_queries(const struct sparse_scores_fwd_params *params, struct f
     }
 }
 
-/* The warps that copy: each block's tiles as they come free. */
+/* The copying warps: copy each block's tiles as they become free. */
 DEVICE void run_copies(const struct sparse_scores_fwd_params *params) {
-    struct ring_place turn = {0, 0};
+    struct ring_place slot = {0, 0};
     struct filling filling = {{0, 0}, 0, 0};
     struct block_rows block, next;
-    take_request(params, &turn, &block);
+    take_request(params, &slot, &block);
     while (block.word.query >= 0) {
         const bool opens = QUERY_IN_RING && block.word.opens;
         if (opens) {
@@ -446,8 +446,8 @@ DEVICE void run_copies(const struct sparse_scores_fwd_params *params) {
         }
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
-            if (tile == TILES - 1) { /* while room is waited for, as a rule */
-                take_request(params, &turn, &next);
+            if (tile == TILES - 1) { /* usually while the copies wait for room */
+                take_request(params, &slot, &next);
             }
             mbarrier_wait(barrier_at(EMPTY + filling.place.index), filling.place.parity ^ 1);
             copy_tile(&block, filling.place.index, tile);
@@ -463,10 +463,10 @@ DEVICE void run_copies(const struct sparse_scores_fwd_params *params) {
 
 /* ---- gather: the relay ----------------------------------------------------------------------- */
 
-/* The warp that tells math what has landed, and fences in its place. */
+/* The relay warp: waits for copies, executes the proxy fence and signals the math warpgroup. */
 DEVICE void run_relay(void) {
     struct ring_place place = {0, 0};
-    int index = 0, places = 0; /* places: of the block and its query's Q */
+    int index = 0, places = 0; /* places: tiles left of the block, and of Q ahead of it */
     for (;;) {
         mbarrier_wait(barrier_at(LANDED + place.index), place.parity);
         bool end = false;
@@ -488,7 +488,7 @@ DEVICE void run_relay(void) {
 
 /* ---- gather: Q ------------------------------------------------------------------------------- */
 
-/* Starts the copy of a query's Q: four rows at once. */
+/* Starts the copy of a query's Q, four rows at once. */
 DEVICE void load_query(const struct sparse_scores_fwd_params *params, int batch, int token,
                        int buffer) {
     const int chunk = (int)(threadIdx.x % 8);
@@ -504,7 +504,7 @@ DEVICE void load_query(const struct sparse_scores_fwd_params *params, int batch,
     }
 }
 
-/* The warp that loads each query's Q and its heads' offsets. */
+/* The warp that loads each query's Q and its heads' offsets, without QUERY_IN_RING. */
 DEVICE void run_queries(const struct sparse_scores_fwd_params *params) {
     struct ring_place buffer = {0, 0};
     for (struct work work = first_work(&params->work); work.query >= 0;
@@ -541,7 +541,8 @@ DEVICE void run_gather(const struct sparse_scores_fwd_params *params) {
 
 /* ---- math ------------------------------------------------------------------------------------ */
 
-/* Waits until a tile of the warpgroup's is there. `parities`: of its FULL barriers, by tile. */
+/* Waits until a tile of the warpgroup has landed. `parities`: of its FULL barriers, a bit per tile.
+ * */
 DEVICE void await_tile(int place, int group, u32 *parities) {
     mbarrier_wait(barrier_at(FULL + MATH_GROUPS * place + group), (int)(*parities >> place & 1));
     *parities ^= 1u << place;

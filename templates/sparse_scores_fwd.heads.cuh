@@ -3,12 +3,12 @@
 //@use ptx/math.cuh
 //@use sparse_scores_fwd.params.h
 /*
- * A query's heads, as every variant needs them, and its row of the result
- * (include/smelt/sparse_scores.h). In powers of two p = exp2(score * scale_log2 + offset): the
- * offset is what head's denominator comes to.
+ * The softmax denominators of a query's heads, and its row of the target
+ * (include/smelt/sparse_scores.h). p = exp2(score * scale_log2 + offset), where the offset is -log2
+ * of the head's denominator.
  */
 
-/* -log2 of what the head's p is divided by; -inf past the last head, whose p is 0. */
+/* -inf for padded heads, so that their p is 0. */
 DEVICE float head_offset(const struct sparse_scores_fwd_params *params, int batch, int token,
                          int head) {
     if (head >= HEADS) {
@@ -27,7 +27,7 @@ DEVICE float head_offset(const struct sparse_scores_fwd_params *params, int batc
                                              exp2_approximate(lse - highest));
 }
 
-/* Where a query's row of the target begins. */
+/* A query's row of the target. */
 DEVICE float *target_row(const struct sparse_scores_fwd_params *params, int batch, int token) {
     return params->target + batch * params->target_batch_stride +
            token * params->target_token_stride;

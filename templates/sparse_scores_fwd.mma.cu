@@ -6,15 +6,15 @@
 //@use sparse_scores_fwd.heads.cuh
 //@use sparse_scores_fwd.params.h
 /*
- * Attention's probabilities at the selected slots, summed over the heads, with mma.sync: one thread
- * block computes one query. Mathematics and shapes: include/smelt/sparse_scores.h.
+ * Attention probabilities at the selected slots, summed over the heads, with mma.sync: one CTA
+ * computes one query. Mathematics and shapes: include/smelt/sparse_scores.h.
  *
- * Grid: a block for each query (common/work.cuh). More heads than BLOCK_HEADS are done one part
- * after the other, each adding to the target; a slot's sum is always the same thread's, so that
- * their order is fixed. WARPS warps, all of one role: S = Q K^T of a key block
- * (common/mma_scores.cuh), then p = exp2(S * scale + offset) and its sum over the warp's heads, in
- * registers; the SCORE_HEAD_GROUPS sums of a slot meet in shared memory. Slots keep their places: a
- * masked one has a row of zeros, and its result is not looked at.
+ * Grid: one CTA per query (common/work.cuh). More heads than BLOCK_HEADS are processed part by
+ * part, each part adding to the target; the same thread always adds to a slot, so that the order is
+ * fixed. WARPS warps, all of one role: S = Q K^T of a key block (common/mma_scores.cuh), then p =
+ * exp2(S * scale + offset) and its sum over the warp's heads, in registers; the SCORE_HEAD_GROUPS
+ * sums of a slot meet in shared memory. Slots are not compacted: a masked slot has a row of zeros,
+ * and its result is discarded.
  *
  * Shared memory (offsets and sizes: the plan above):
  *   QUERY, LATENT, ROPE: common/mma_scores.cuh
@@ -25,8 +25,8 @@
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:          own copies of block j done (groups of STAGES - 2 later blocks may be under way),
- *                 then a block-wide barrier: everybody's have landed, nobody reads stage
- *                 (j - 1) % STAGES nor SUMS any more: gather block j + STAGES - 1
+ *                 then a CTA-wide barrier: all threads' copies have landed, and stage
+ *                 (j - 1) % STAGES and SUMS are free: gather block j + STAGES - 1
  *   after scores: PARTS complete, where there are any
  *   after sums:   SUMS complete
  *
@@ -39,15 +39,14 @@ enum {
     DEPTH_THREADS = THREADS / SCORE_DEPTH_GROUPS
 };
 
-/* Which query this block computes. */
+/* The CTA's query. */
 struct task {
     int batch, token;
     const char *kv;
     float *target; /* its row */
 };
 
-/* What there is to do; and for block_scan_begin, where the slots are, which a barrier must follow.
- */
+/* Finds the task, and writes the scan's index row for block_scan_begin; a barrier must follow. */
 DEVICE struct task find_task(const struct sparse_scores_fwd_params *params,
                              const struct work *work) {
     const int batch = work_batch(&params->work, work), token = work_token(&params->work, work);
@@ -63,7 +62,7 @@ DEVICE struct task find_task(const struct sparse_scores_fwd_params *params,
     return task;
 }
 
-/* The offsets of a part's heads, for everybody behind the next barrier. */
+/* Stores the offsets of a part's heads; visible after the next barrier. */
 DEVICE void store_offsets(const struct sparse_scores_fwd_params *params, const struct task *task,
                           int first_head) {
     for (int i = (int)threadIdx.x; i < BLOCK_HEADS; i += THREADS) {
@@ -82,7 +81,7 @@ DEVICE void load_offsets(float *offsets, const struct score_place *place) {
     }
 }
 
-/* The partial scores of all depth groups together, in the first one's threads. */
+/* Adds up the depth groups' partial scores, in the first group's threads. */
 DEVICE void add_depths(float *s, const struct score_place *place) {
     float *const parts = (float *)(arena + PARTS_OFFSET) + threadIdx.x % DEPTH_THREADS;
     if (SCORE_DEPTH_GROUPS == 1) {
@@ -103,7 +102,7 @@ DEVICE void add_depths(float *s, const struct score_place *place) {
     }
 }
 
-/* The sums of p over the warp's heads, to SUMS, by four lanes. */
+/* Sums p over the warp's heads; four lanes store the sums in SUMS. */
 DEVICE void store_sums(const float *s, const float *offsets, float scale_log2,
                        const struct score_place *place) {
     const int lane = (int)(threadIdx.x % 32);
@@ -132,8 +131,8 @@ DEVICE void store_sums(const float *s, const float *offsets, float scale_log2,
     }
 }
 
-/* A key block's sums over all of the part's heads, to the target: a slot a thread. (Slots past the
- * last have masked entries, since a scan looks at as many slots as there are threads.) */
+/* Writes a key block's sums over the part's heads to the target, one slot per thread. (Slots past
+ * the last have masked entries, since a scan step covers THREADS slots.) */
 DEVICE void store_target(const struct sparse_scores_fwd_params *params, const struct task *task,
                          int block, bool add) {
     const int key = (int)threadIdx.x, slot = block * BLOCK_KEYS + key;
@@ -154,9 +153,9 @@ DEVICE void store_target(const struct sparse_scores_fwd_params *params, const st
     }
 }
 
-/* The part of a query's heads that begins with `first_head`; the target of slots past the last key
- * block becomes 0. Called by the whole block, behind a barrier; behind its last one no shared
- * memory is looked at. */
+/* Processes the part of a query's heads from `first_head` on; sets the target of slots past the
+ * last key block to 0. The whole CTA calls it, after a barrier; it reads no shared memory after its
+ * last barrier. */
 DEVICE void compute_part(const struct sparse_scores_fwd_params *params, const struct task *task,
                          int first_head) {
     const struct score_place place = find_score_place();

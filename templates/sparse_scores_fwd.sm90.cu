@@ -8,16 +8,16 @@
 //@use ptx/wgmma_ss.cuh n = BLOCK_HEADS, ta = 0, tb = 0
 //@use sparse_scores_fwd.gather.cuh
 /*
- * Attention's probabilities at the selected slots, summed over the heads, with wgmma: keys are the
- * matrices' rows, heads their columns, so that no product is padded but to 8 or 16 heads, and a
- * slot's sum is taken in one thread's registers and over four lanes. Mathematics and shapes:
- * include/smelt/sparse_scores.h.
+ * Attention probabilities at the selected slots, summed over the heads, with wgmma: keys are the
+ * rows of the products and heads their columns, so that heads are padded only to a multiple of 8 or
+ * 16, and a slot's sum is taken in one thread's registers and over four lanes. Mathematics and
+ * shapes: include/smelt/sparse_scores.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
- * warpgroups:
+ * Grid: one CTA per multiprocessor; CTA b takes queries b, b + gridDim.x, ... (common/work.cuh).
+ * Three warpgroups:
  *
  *   math     two of them, a query's key blocks in turn: S[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, then
- *            the sum over the heads of exp2(S * scale + offset), to the target
+ *            the sum over the heads of exp2(S * scale + offset), written to the target
  *   gather   sparse_scores_fwd.gather.cuh, whose head has the shared-memory map and the barriers
  *
  * Knobs: ring_tiles, query_buffers; legal values and the rule that picks them:
@@ -25,17 +25,17 @@
  */
 
 enum {
-    SCORES = BLOCK_HEADS / 2,      /* of a thread */
+    SCORES = BLOCK_HEADS / 2,      /* per thread */
     THREAD_HEADS = BLOCK_HEADS / 4 /* two of every eight, at two keys */
 };
 
-/* The product's shape: as many columns as heads. */
+/* The product's shape: one column per head. */
 // clang-format off
 #define multiply_scores wgmma_ss_n${BLOCK_HEADS}_t00
 // clang-format on
 
-/* S of a key block whose first tile, at `first`, is there; gives its tiles back. `query`: Q's
- * address. */
+/* Computes S of a key block whose first tile, `first`, has landed, and releases its tiles. `query`:
+ * Q's address. */
 DEVICE void compute_scores(float *s, int first, u32 query, int group, u32 *parities) {
     const u64 ring = shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
     const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
@@ -75,11 +75,11 @@ DEVICE void load_offsets(float *offsets, int buffer) {
     }
 }
 
-/* The sums over the heads of p, to the target. */
+/* Sums p over the heads and writes the target. */
 DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const float *s,
                        const float *offsets, const struct block_word *word) {
     const float scale_log2 = params->scale * LOG2_E;
-    float sums[2] = {0.0f, 0.0f}; /* of two keys, over the thread's heads; then over all */
+    float sums[2] = {0.0f, 0.0f}; /* of two keys, over the thread's heads, then over all */
 #pragma unroll
     for (int k = 0; k < THREAD_HEADS; ++k) {
         const float *const scores = &s[k / 2 * 4 + k % 2];
@@ -101,7 +101,7 @@ DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const floa
     }
 }
 
-/* One of the two math warpgroups: every second key block. */
+/* One of the two math warpgroups; it takes every second key block. */
 DEVICE void run_math(const struct sparse_scores_fwd_params *params, int group) {
     registers_increase(MATH_REGISTERS);
     struct ring_place next = {0, 0}; /* Q's buffers */

@@ -9,31 +9,32 @@
 //@use ptx/wgmma_rs.cuh n = 128, tb = 0
 //@use sparse_scores_fwd.gather.cuh
 /*
- * Attention's probabilities at the selected slots, summed over the heads, with wgmma, for at most
- * 64 heads: heads are the matrices' rows, 128 keys their columns, and Q stays in registers. So each
- * row of Q is read for twice as many columns as with heads as columns, and nothing of Q is in
- * shared memory but on its way through the ring, which has the room. Mathematics and shapes:
+ * Attention probabilities at the selected slots, summed over the heads, with wgmma, for at most 64
+ * heads: heads are the rows of the products, 128 keys their columns, and Q stays in registers. So
+ * each read of Q's fragments serves twice as many columns as with heads as columns, and Q takes
+ * shared memory only on its way through the ring, which gets the room. Mathematics and shapes:
  * include/smelt/sparse_scores.h.
  *
- * Grid: one block a multiprocessor, each taking every gridDim.x-th query (common/work.cuh). Three
- * warpgroups:
+ * Grid: one CTA per multiprocessor; CTA b takes queries b, b + gridDim.x, ... (common/work.cuh).
+ * Three warpgroups:
  *
  *   math     S[64, BLOCK_KEYS] = Q K^T of each key block, then the sum over the heads of
- *            exp2(S * scale + offset), over a warp's 16 by shuffles, over the warps by way of SUMS,
- *            to the target
+ *            exp2(S * scale + offset): over a warp's 16 by shuffles, over the warps through SUMS;
+ *            writes the target
  *   gather   two of them, four warps for the copies: sparse_scores_fwd.gather.cuh, whose head has
  *            the barriers and the shared-memory map, but for
  *
- *   SUMS [2][4][BLOCK_KEYS] fp32: of the math warpgroup's warps, in turn for every second block
+ *   SUMS [2][4][BLOCK_KEYS] fp32: partial sums of the math warpgroup's warps; two buffers in
+ *   sums_buffer
  *
- * Named barrier: 1, the math warpgroup's.
+ * Named barrier: MATH_BARRIER, the math warpgroup's.
  *
  * Knobs: ring_tiles; legal values and the rule that picks them:
  * src/codegen/families/sparse_scores_fwd_sm90.c.
  */
 
 enum {
-    MATH_BARRIER = 1, /* a named one */
+    MATH_BARRIER = 1, /* named */
     STEPS = DQK / 16,
     QUERY_FRAGMENTS = STEPS * 4, /* registers */
     SCORES = BLOCK_KEYS / 2,     /* of a thread: two heads, of every eight keys two */
@@ -47,8 +48,8 @@ struct query {
     float offsets[2]; /* of the thread's two heads */
 };
 
-/* Takes a query, whose Q begins in the ring at `place`, where the first tile is there, and gives
- * its tiles back. Where the query's first block begins. */
+/* Loads a query's Q from the ring's tiles from `place` on, the first of which has landed, and
+ * releases them. Returns the first tile of the query's first block. */
 DEVICE int take_query(struct query *query, int place, int buffer, u32 *parities) {
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % WARPGROUP / 32;
     const u32 row = shared_address((u32)KEYS_OFFSET) + (warp * 16 + lane % 16) * TILE_PITCH +
@@ -57,7 +58,7 @@ DEVICE int take_query(struct query *query, int place, int buffer, u32 *parities)
         (const float *)(arena + OFFSETS_OFFSET) + buffer * BLOCK_HEADS + warp * 16 + lane / 4;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
-        const int part = tile % TILE_QUERIES; /* of the ring's tile */
+        const int part = tile % TILE_QUERIES; /* within the ring's tile */
         if (tile > 0 && part == 0) {
             await_tile(place, 0, parities);
         }
@@ -77,7 +78,7 @@ DEVICE int take_query(struct query *query, int place, int buffer, u32 *parities)
     return place;
 }
 
-/* S of a key block whose first tile, at `first`, is there; gives its tiles back. */
+/* Computes S of a key block whose first tile, `first`, has landed, and releases its tiles. */
 DEVICE void compute_scores(float *s, const u32 *query, int first, u32 *parities) {
     const u64 ring = shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
     int place = first, last = first;
@@ -105,7 +106,7 @@ DEVICE void compute_scores(float *s, const u32 *query, int first, u32 *parities)
     arrive_warp(barrier_at(EMPTY + last), 1);
 }
 
-/* Adds two lanes' sums of 2 * half keys: each is left with half of the keys. */
+/* Reduces 2 * half keys over two lanes; each lane keeps half of the keys. */
 DEVICE void exchange_half(float *p, int half, int mask) {
     const bool upper = threadIdx.x & (u32)mask;
 #pragma unroll
@@ -115,8 +116,8 @@ DEVICE void exchange_half(float *p, int half, int mask) {
     }
 }
 
-/* Scores -> the sums of p over the warp's heads, of keys 16 * (lane / 4) + 2 * (lane % 4), the next
- * one, and those 8 further on. */
+/* Computes p from the scores and sums it over the warp's heads; a lane gets keys 16 * (lane / 4) +
+ * 2 * (lane % 4), the next one, and those 8 further. */
 DEVICE void sum_warp(float *p, const float *s, const float *offsets, float scale_log2) {
 #pragma unroll
     for (int i = 0; i < THREAD_KEYS; ++i) {
@@ -129,11 +130,12 @@ DEVICE void sum_warp(float *p, const float *s, const float *offsets, float scale
     exchange_half(p, THREAD_KEYS / 8, 4);
 }
 
-/* The warps' sums of a block together, to the target: a slot a thread. `turn`: 0 or 1, of SUMS. */
+/* Adds up the warps' sums of a block and writes the target, one slot per thread. `sums_buffer`: 0
+ * or 1. */
 DEVICE void store_sums(const struct sparse_scores_fwd_params *params, const float *p,
-                       const struct block_word *word, int turn) {
+                       const struct block_word *word, int sums_buffer) {
     const int thread = (int)threadIdx.x, warp = thread / 32, lane = thread % 32;
-    float *const sums = (float *)(arena + SUMS_OFFSET) + turn * 4 * BLOCK_KEYS;
+    float *const sums = (float *)(arena + SUMS_OFFSET) + sums_buffer * 4 * BLOCK_KEYS;
 #pragma unroll
     for (int i = 0; i < LEFT_KEYS; ++i) {
         sums[warp * BLOCK_KEYS + lane / 4 * 16 + lane % 4 * 2 + i / 2 * 8 + i % 2] = p[i];
@@ -156,7 +158,7 @@ DEVICE void run_math(const struct sparse_scores_fwd_params *params) {
     registers_increase(MATH_REGISTERS);
     const float scale_log2 = params->scale * LOG2_E;
     struct ring_place buffer = {0, 0};
-    int first = 0, index = 0, turn = 0;
+    int first = 0, index = 0, sums_buffer = 0;
     u32 parities = 0;
     struct query query;
     for (;;) {
@@ -174,8 +176,8 @@ DEVICE void run_math(const struct sparse_scores_fwd_params *params) {
         }
         compute_scores(s, query.fragments, first, &parities);
         sum_warp(p, s, query.offsets, scale_log2);
-        store_sums(params, p, &word, turn);
-        turn ^= 1;
+        store_sums(params, p, &word, sums_buffer);
+        sums_buffer ^= 1;
         first = (first + TILES) % RING_TILES;
         index = (index + 1) % RING_BLOCKS;
     }
