@@ -25,6 +25,8 @@
 
 #include "codegen/template/engine.h"
 #include "emu/emulator.h"
+#include "runtime/compiler/compile.h"
+#include "runtime/compiler/nvrtc.h"
 #include "runtime/driver/driver.h"
 
 enum { WORDS = 4096, SHARED = 16384, MOST_CASES = 160, FORBIDDEN_WORD = 4000 };
@@ -38,43 +40,28 @@ struct defect {
     int marked; /* line of the case's HERE, from 1; 0: none */
 };
 
-/* The driver's and the compiler's entry points that are needed here, all of the emulator. */
-struct emulator {
-    const struct emu_interface *interface;
-    nvrtcResult (*create)(nvrtcProgram *, const char *, const char *, int, const char *const *,
-                          const char *const *);
-    nvrtcResult (*compile)(nvrtcProgram, int, const char *const *);
-    nvrtcResult (*log)(nvrtcProgram, char *);
-    nvrtcResult (*size)(nvrtcProgram, size_t *);
-    nvrtcResult (*object)(nvrtcProgram, char *);
-    nvrtcResult (*destroy)(nvrtcProgram *);
-};
+static const struct smelt__driver *driver;
+static const struct smelt__nvrtc *nvrtc;
+static const struct emu_interface *emulator;
 
-static void find(void *library, const char *name, void *function) {
-    void *symbol = dlsym(library, name);
-    if (!symbol) {
-        fprintf(stderr, "SMELT_CUDA names no emulator: it has no %s\n", name);
-        exit(2);
-    }
-    memcpy(function, &symbol, sizeof symbol);
-}
-
-static void open_emulator(struct emulator *emulator) {
+/* SMELT_CUDA's and SMELT_NVRTC's libraries, both the emulator. */
+static void open_emulator(void) {
+    struct smelt__nvrtc_file file;
+    const struct smelt__log log = {NULL, NULL, 0};
     const char *path = getenv("SMELT_CUDA");
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *symbol = library ? dlsym(library, "emu_get") : NULL;
     emu_get_function get;
-    if (!library) {
-        fprintf(stderr, "SMELT_CUDA names no emulator\n");
+    CUcontext context;
+    driver = smelt__driver_get();
+    if (!symbol || !driver || smelt__nvrtc_find(getenv("SMELT_NVRTC"), 0, &log, &file) ||
+        smelt__nvrtc_open(&file, &nvrtc) || driver->cuDevicePrimaryCtxRetain(&context, 0) ||
+        driver->cuCtxPushCurrent(context)) {
+        fprintf(stderr, "SMELT_CUDA and SMELT_NVRTC name no emulator\n");
         exit(2);
     }
-    find(library, "emu_get", &get);
-    emulator->interface = get();
-    find(library, "nvrtcCreateProgram", &emulator->create);
-    find(library, "nvrtcCompileProgram", &emulator->compile);
-    find(library, "nvrtcGetProgramLog", &emulator->log);
-    find(library, "nvrtcGetCUBINSize", &emulator->size);
-    find(library, "nvrtcGetCUBIN", &emulator->object);
-    find(library, "nvrtcDestroyProgram", &emulator->destroy);
+    memcpy(&get, &symbol, sizeof symbol);
+    emulator = get();
 }
 
 /* ---- reading the cases ----------------------------------------------------------------------- */
@@ -175,37 +162,29 @@ static void emit(const struct defect *defect, struct smelt__text *out) {
 }
 
 /* The loaded kernel, or exits: every case compiles. */
-static CUmodule load(const struct emulator *emulator, const struct smelt__driver *driver,
-                     const struct defect *defect) {
+static CUmodule load(const struct defect *defect) {
     struct smelt__text text = {0};
-    nvrtcProgram program;
-    size_t bytes = 0;
+    struct smelt__compile_options options;
+    struct smelt__compiled compiled = {0};
     CUmodule module;
     emit(defect, &text);
-    if (emulator->create(&program, text.data, "defect.cu", 0, NULL, NULL) ||
-        emulator->compile(program, 0, NULL)) {
-        static char log[64 * 1024];
-        emulator->log(program, log);
-        fprintf(stderr, "%s does not compile:\n%s\n", defect->name, log);
+    smelt__compile_options(&options, "sm_90a", NULL);
+    if (smelt__compile_source(nvrtc, text.data, "defect.cu", "smelt_defect", "sm_90a", &options,
+                              &compiled) ||
+        driver->cuModuleLoadData(&module, compiled.cubin)) {
+        fprintf(stderr, "%s does not load: %s\n", defect->name, smelt_last_error());
         exit(2);
     }
-    emulator->size(program, &bytes);
-    char *object = malloc(bytes);
-    if (!object || emulator->object(program, object) || driver->cuModuleLoadData(&module, object)) {
-        fprintf(stderr, "%s does not load\n", defect->name);
-        exit(2);
-    }
-    emulator->destroy(&program);
     smelt__text_free(&text);
-    free(object);
+    free(compiled.cubin);
     return module;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* Launch number `number` of the chain; the second and later ones are launched with PDL. */
-static CUresult launch_one(const struct smelt__driver *driver, CUfunction function,
-                           const struct defect *defect, CUdeviceptr data, int number) {
+static CUresult launch_one(CUfunction function, const struct defect *defect, CUdeviceptr data,
+                           int number) {
     CUlaunchAttribute attributes[] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
                                        .value.clusterDim = {(unsigned)defect->cluster, 1, 1}},
                                       {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
@@ -224,12 +203,11 @@ static CUresult launch_one(const struct smelt__driver *driver, CUfunction functi
 }
 
 /* The chain, and what it wrote read back. */
-static CUresult launch(const struct smelt__driver *driver, CUmodule module,
-                       const struct defect *defect, CUdeviceptr data) {
+static CUresult launch(CUmodule module, const struct defect *defect, CUdeviceptr data) {
     CUfunction function;
     CUresult result = driver->cuModuleGetFunction(&function, module, "smelt_defect");
     for (int i = 0; i < defect->chain && result == CUDA_SUCCESS; i++)
-        result = launch_one(driver, function, defect, data, i);
+        result = launch_one(function, defect, data, i);
     int word;
     return result == CUDA_SUCCESS ? driver->cuMemcpyDtoH(&word, data, sizeof word) : result;
 }
@@ -244,26 +222,25 @@ static int is_among(const char *name, const char *kinds) {
 }
 
 /* Whether the reports are what the heading says; prints what is not. */
-static int verify(const struct emulator *emulator, const struct defect *defect, CUresult result,
-                  const char *schedule) {
-    const struct emu_interface *emu = emulator->interface;
+static int verify(const struct defect *defect, CUresult result, const char *schedule) {
     char place[32];
     int none = strcmp(defect->kind, "none") == 0;
     if (none && result == CUDA_SUCCESS)
         return 1;
     snprintf(place, sizeof place, "defect.cu:%d ", defect->marked);
-    for (size_t i = 0; i < emu->report_count() && !none; i++) {
-        struct emu_report report = emu->report(i);
-        if (is_among(emu->kind_name(report.kind), defect->kind) &&
+    for (size_t i = 0; i < emulator->report_count() && !none; i++) {
+        struct emu_report report = emulator->report(i);
+        if (is_among(emulator->kind_name(report.kind), defect->kind) &&
             strstr(report.text, defect->words) && (!defect->marked || strstr(report.text, place)))
             return 1;
     }
     printf("FAILED %s:%d %s, %s: wants %s%s%s%s%s, got\n", defect->path, defect->line, defect->name,
            schedule, defect->kind, *defect->words ? ", \"" : "", defect->words,
            *defect->words ? "\"" : "", defect->marked ? " at its marked line" : "");
-    for (size_t i = 0; i < emu->report_count(); i++)
-        printf("    %s: %s\n", emu->kind_name(emu->report(i).kind), emu->report(i).text);
-    if (emu->report_count() == 0)
+    for (size_t i = 0; i < emulator->report_count(); i++)
+        printf("    %s: %s\n", emulator->kind_name(emulator->report(i).kind),
+               emulator->report(i).text);
+    if (emulator->report_count() == 0)
         printf("    nothing\n");
     return 0;
 }
@@ -275,10 +252,9 @@ static const double LONGEST = 5;
 static const double LONGEST = 0.5;
 #endif
 
-static int run(const struct emulator *emulator, const struct smelt__driver *driver,
-               const struct defect *defect) {
+static int run(const struct defect *defect) {
     static const char *const names[] = {"late, ascending", "early, descending", "random, shuffled"};
-    CUmodule module = load(emulator, driver, defect);
+    CUmodule module = load(defect);
     int good = 1;
     for (int i = 0; i < 3 && good; i++) {
         struct emu_settings settings = {.size = sizeof settings,
@@ -290,14 +266,14 @@ static int run(const struct emulator *emulator, const struct smelt__driver *driv
         CUdeviceptr data;
         for (int w = 0; w < WORDS; w++)
             words[w] = w;
-        emulator->interface->configure(&settings);
-        emulator->interface->clear();
+        emulator->configure(&settings);
+        emulator->clear();
         if (driver->cuMemAlloc(&data, sizeof words) ||
             driver->cuMemcpyHtoD(data, words, sizeof words))
             exit(2);
-        emulator->interface->name(data, "the data");
-        emulator->interface->forbid(data + FORBIDDEN_WORD * sizeof(int), 4 * sizeof(int));
-        good = verify(emulator, defect, launch(driver, module, defect, data), names[i]);
+        emulator->name(data, "the data");
+        emulator->forbid(data + FORBIDDEN_WORD * sizeof(int), 4 * sizeof(int));
+        good = verify(defect, launch(module, defect, data), names[i]);
         driver->cuMemFree(data);
     }
     driver->cuModuleUnload(module);
@@ -306,21 +282,13 @@ static int run(const struct emulator *emulator, const struct smelt__driver *driv
 
 int main(int argc, char **argv) {
     static struct defect defects[MOST_CASES];
-    struct emulator emulator;
     const char *name = argc > 2 && strcmp(argv[1], "--name") == 0 ? argv[2] : NULL;
     const int first = name ? 3 : 1;
     if (argc <= first) {
         fprintf(stderr, "usage: defects [--name TEXT] FILE...\n");
         return 2;
     }
-    open_emulator(&emulator);
-    const struct smelt__driver *driver = smelt__driver_get();
-    CUcontext context;
-    if (!driver || driver->cuDevicePrimaryCtxRetain(&context, 0) ||
-        driver->cuCtxPushCurrent(context)) {
-        fprintf(stderr, "SMELT_CUDA names no emulator\n");
-        return 2;
-    }
+    open_emulator();
     int count = 0, passed = 0, asked = 0;
     for (int i = first; i < argc; i++)
         count = read_cases(argv[i], defects, count);
@@ -328,7 +296,7 @@ int main(int argc, char **argv) {
         if (name && !strstr(defects[i].name, name))
             continue;
         asked++;
-        passed += run(&emulator, driver, &defects[i]);
+        passed += run(&defects[i]);
     }
     for (int i = 0; i < count; i++)
         free(defects[i].text);
