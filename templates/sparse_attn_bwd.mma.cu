@@ -12,41 +12,44 @@
 //@use ptx/thread.cuh
 //@use sparse_attn_bwd.params.h
 /*
- * Sparse attention backward with mma.sync: dq, and what dkv's sums are made of. Mathematics and
- * shapes: include/smelt/sparse_attn.h; what the kernels ahead of it left: sparse_attn_bwd.params.h.
+ * Sparse attention backward with mma.sync: dq, and the sums (or partial rows) of dkv. Mathematics
+ * and shapes: include/smelt/sparse_attn.h; lists and statistics: sparse_attn_bwd.params.h.
  *
- * Grid: persistent; a block takes every gridDim.x-th item, from the last ones on. An item is a
- * query's BLOCK_HEADS heads (groups have one member); rows past the last head are zeros. WARPS
- * warps, all of one role; for each block of BLOCK_KEYS keys they change formation:
+ * Grid: persistent CTAs; each takes every gridDim.x-th item, from the last one down. An item is
+ * BLOCK_HEADS heads of a query (groups have one member); padded rows are zeros. WARPS warps, all of
+ * one role; for each block of BLOCK_KEYS keys they divide the products in three ways:
  *
  *   scores   S = Q K^T and dP = dO K^T, [BLOCK_HEADS, BLOCK_KEYS]: warps over heads x keys x depth
- *            (SCORE_*_GROUPS), both products of the same heads and keys, so that K's fragments
- *            serve twice and P and dS follow in the registers
- *   dQ       [BLOCK_HEADS, DQK] += dS K: warps over columns, 8 of every 64 with eight warps; it
- *            stays in registers all along
- *   dKV      [BLOCK_KEYS, DQK] = dS^T Q + P^T dO: units of 32 columns and some keys, warps in turn.
- *            Each unit goes to global memory from the registers, where the fragments' own order of
- *            columns (sparse_attn_bwd.columns.cuh) makes wide accesses of it
+ *            (SCORE_*_GROUPS), both products of the same heads and keys, so that each fragment
+ *            of K serves twice and P and dS are computed in registers
+ *   dQ       [BLOCK_HEADS, DQK] += dS K: warps over columns, 8 of every 64 with eight warps; in
+ *            registers throughout the item
+ *   dKV      [BLOCK_KEYS, DQK] = dS^T Q + P^T dO: units of 32 columns and some keys, which the
+ *   warps
+ *            take in turn. Each unit goes from registers to global memory; dkv's columns are kept
+ *            in
+ *            the fragments' order (sparse_attn_bwd.columns.cuh), which gives wide accesses
  *
  * Shared memory (offsets and sizes: the plan above):
- *   QUERY      [BLOCK_HEADS][DQK] bf16; at the end dQ, on its way to global memory
+ *   QUERY      [BLOCK_HEADS][DQK] bf16; at the end dQ, staged for global memory
  *   GRAD       [BLOCK_HEADS][DV] bf16: dO
  *   KEYS       [STAGES][BLOCK_KEYS][DQK] bf16
- *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes; earlier
+ *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes; before
+ *   that
  *              the partial sums of S and dP, fp32, of SCORE_DEPTH_GROUPS - 1 groups
  *   STATISTICS [BLOCK_HEADS] base and delta
  *   ITEM       struct item
- *   ENTRIES    [ENTRY_SLOTS][BLOCK_KEYS] numbers of keys, -1: none; of block j in slot
+ *   ENTRIES    [ENTRY_SLOTS][BLOCK_KEYS] key numbers, -1: none; block j's in slot
  *              j % ENTRY_SLOTS
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:          own copies of block j done (groups of STAGES - 2 later blocks may be under way),
- *                 then a barrier: everybody's have landed, and everybody is done with block j - 1.
- *                 With several stages: gather block j + STAGES - 1
+ *                 then a barrier: all copies have landed, and all threads are done with block
+ *                 j - 1. With several stages: gather block j + STAGES - 1
  *   after scores: with several depth groups, partial sums complete; and read
  *   before dQ:    WEIGHTS complete
  *   after dQ:     with one stage, K is free: gather block j + 1, which dKV hides
- * With the rows of block b come the numbers of the keys of block b + ENTRY_LEAD.
+ * The copies of block b's rows include the key numbers of block b + ENTRY_LEAD.
  *
  * Knobs: BLOCK_KEYS, STAGES, WARPS, BLOCK_HEADS, blocks per multiprocessor; legal values and the
  * rule that picks them: src/codegen/families/sparse_attn_bwd_mma.c.
@@ -58,28 +61,28 @@ enum {
     KEY_PITCH = DQK * 2,
     KEY_BYTES = BLOCK_KEYS * KEY_PITCH, /* of a stage */
     WEIGHT_PITCH = BLOCK_KEYS < 32 ? 128 : BLOCK_KEYS * 4,
-    DS_BYTES = BLOCK_KEYS * 2, /* from P to dS in a row of weights */
+    DS_BYTES = BLOCK_KEYS * 2, /* from P to dS in a row of WEIGHTS */
     ENTRY_LEAD = STAGES > 1 ? STAGES - 1 : 1,
 
-    /* The gather: eight threads a row, each its 16 of every 128 bytes. */
+    /* The gather: eight threads per row, each 16 of every 128 bytes. */
     GATHER_ROWS = BLOCK_KEYS < THREADS / 8 ? BLOCK_KEYS : THREADS / 8, /* at once */
-    GATHER_PARTS = THREADS / 8 / GATHER_ROWS,                          /* threads' share of them */
+    GATHER_PARTS = THREADS / 8 / GATHER_ROWS,                          /* parts of a row */
 
     HEAD_TILES = BLOCK_HEADS / 16,
-    SCORE_TILES = HEAD_TILES / SCORE_HEAD_GROUPS,     /* m16 tiles of a warp */
-    SCORE_PAIRS = BLOCK_KEYS / 16 / SCORE_KEY_GROUPS, /* pairs of n8 tiles of a warp */
+    SCORE_TILES = HEAD_TILES / SCORE_HEAD_GROUPS,     /* m16 tiles per warp */
+    SCORE_PAIRS = BLOCK_KEYS / 16 / SCORE_KEY_GROUPS, /* pairs of n8 tiles per warp */
     SCORE_COLUMNS = SCORE_PAIRS * 2,
-    SCORE_LATENT_STEPS = DV / 16 / SCORE_DEPTH_GROUPS, /* k-steps of a warp, of both products */
+    SCORE_LATENT_STEPS = DV / 16 / SCORE_DEPTH_GROUPS, /* k-steps per warp, of both products */
     SCORE_ROPE_STEPS = (DQK - DV) / 16 / SCORE_DEPTH_GROUPS, /* of S alone */
     SCORE_STEPS = SCORE_LATENT_STEPS + SCORE_ROPE_STEPS,
     SCORE_STEP_BYTES = SCORE_DEPTH_GROUPS * 2 * CHUNK_BYTES, /* from one step to the next */
     SCORE_VALUES = SCORE_TILES * SCORE_PAIRS * 8,
-    /* At once: the swizzle repeats after four k-steps. */
+    /* Unrolled: the swizzle repeats after four k-steps. */
     SCORE_UNROLL = SCORE_LATENT_STEPS < 4 ? SCORE_LATENT_STEPS : 4,
     SUM_BYTES = BLOCK_HEADS * BLOCK_KEYS * 8, /* of a depth group */
     SUM_WARP_BYTES = SCORE_VALUES * 8 * 32,
 
-    OUTPUT_COLUMNS = DQK / WARPS / 8, /* n8 tiles of dQ of a warp */
+    OUTPUT_COLUMNS = DQK / WARPS / 8, /* n8 tiles of dQ per warp */
     OUTPUT_VALUES = HEAD_TILES * OUTPUT_COLUMNS * 4,
     OUTPUT_UNROLL = 2, /* k-steps */
 
@@ -89,20 +92,20 @@ enum {
     ROPE_UNITS = (DQK - DV) / UNIT_COLUMNS * ROPE_PARTS
 };
 
-/* What the block computes: at ITEM_OFFSET, since registers are short. */
+/* The CTA's item, at ITEM_OFFSET because registers are short. */
 struct item {
-    int number; /* of the launch's */
-    int group;  /* of all */
-    int query;  /* batch * tokens + token, or -1: none */
+    int number; /* in the launch */
+    int group;
+    int query; /* batch * tokens + token, or -1: none */
     int first_head;
-    int blocks; /* of keys in its list */
+    int blocks; /* key blocks of its list */
 };
 
 DEVICE struct item *block_item(void) {
     return (struct item *)(arena + ITEM_OFFSET);
 }
 
-/* Writes down, for the whole block, what there is to do. Ends in a barrier. */
+/* Writes the CTA's item. Ends in a barrier. */
 DEVICE void describe_item(const struct sparse_attn_bwd_params *params, u32 number) {
     if (threadIdx.x == 0) {
         struct item *const item = block_item();
@@ -117,14 +120,14 @@ DEVICE void describe_item(const struct sparse_attn_bwd_params *params, u32 numbe
 
 /* ---- copies into shared memory --------------------------------------------------------------- */
 
-/* Where a query's rows begin in a tensor, in elements. */
+/* The offset of a query's rows in a tensor, in elements. */
 DEVICE i64 query_offset(const struct sparse_attn_bwd_params *params, i64 batch_stride,
                         i64 token_stride) {
     const int batch = block_item()->query / params->tokens;
     return batch * batch_stride + (block_item()->query - batch * params->tokens) * token_stride;
 }
 
-/* Starts the copy of the item's rows of q or grad_out; rows past the last head become zeros. */
+/* Starts the copy of the item's rows of q or grad_out; padded rows become zeros. */
 DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride, u32 tile, int pitch) {
     const char *const rows = (const char *)tensor + 2 * offset;
     const int chunks = pitch / CHUNK_BYTES;
@@ -138,7 +141,7 @@ DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride, u32 tile,
     }
 }
 
-/* What the item's rows are lessened by, and their deltas. */
+/* Loads base and delta of the item's rows. */
 DEVICE void load_statistics(const struct sparse_attn_bwd_params *params) {
     const float2 *const rows = (const float2 *)params->statistics +
                                (i64)block_item()->group * QUERY_ROWS + block_item()->first_head;
@@ -147,7 +150,7 @@ DEVICE void load_statistics(const struct sparse_attn_bwd_params *params) {
     }
 }
 
-/* The numbers of a block's keys, in shared memory; and in global memory. */
+/* The key numbers of a block, in shared memory and in global memory. */
 DEVICE const int *block_entries(int block) {
     return (const int *)(arena + ENTRIES_OFFSET) + block % ENTRY_SLOTS * BLOCK_KEYS;
 }
@@ -156,7 +159,7 @@ DEVICE const int *listed_entries(const struct sparse_attn_bwd_params *params, in
     return params->keys + (i64)block_item()->group * params->key_stride + block * BLOCK_KEYS;
 }
 
-/* Starts the copy of the numbers of a block's keys, if there is such a block. */
+/* Starts the copy of a block's key numbers, if the block exists. */
 DEVICE void load_entries(const struct sparse_attn_bwd_params *params, int block) {
     const int at = (int)thread_number() * 4;
     if (block < block_item()->blocks && at < BLOCK_KEYS) {
@@ -166,7 +169,7 @@ DEVICE void load_entries(const struct sparse_attn_bwd_params *params, int block)
     }
 }
 
-/* Where a key's row is. */
+/* A key's row in kv. */
 DEVICE const char *key_row(const struct sparse_attn_bwd_params *params, int key) {
     const char *kv = (const char *)params->kv;
     if (!params->even_batches) {
@@ -177,7 +180,7 @@ DEVICE const char *key_row(const struct sparse_attn_bwd_params *params, int key)
     return kv + (u64)(u32)key * params->kv_row_bytes;
 }
 
-/* Starts the copy of a block's rows; where there is no key they become zeros. */
+/* Starts the copy of a block's rows; rows without a key become zeros. */
 DEVICE void gather(const struct sparse_attn_bwd_params *params, const int *entries, int stage) {
     const int chunk = (int)thread_number() % 8, first = (int)thread_number() / 8 % GATHER_ROWS;
     const int part = (int)thread_number() / 8 / GATHER_ROWS;
@@ -198,7 +201,7 @@ DEVICE void gather(const struct sparse_attn_bwd_params *params, const int *entri
     }
 }
 
-/* Starts the copies of a key block, as one group; an empty one when the item has no such block. */
+/* Starts the copies of a key block, as one group; an empty group if the item has no such block. */
 DEVICE void begin_block(const struct sparse_attn_bwd_params *params, const int *entries,
                         int block) {
     if (block < block_item()->blocks) {
@@ -208,7 +211,7 @@ DEVICE void begin_block(const struct sparse_attn_bwd_params *params, const int *
     cp_async_commit();
 }
 
-/* Starts the copies of all that the first block needs, and of what the stages hold besides. */
+/* Starts the copies of the item's rows and statistics and of the first key blocks. */
 DEVICE void begin_item(const struct sparse_attn_bwd_params *params) {
     load_rows(params->q, query_offset(params, params->q_batch_stride, params->q_token_stride),
               params->q_head_stride, shared_address(QUERY_OFFSET), QUERY_PITCH);
@@ -226,8 +229,8 @@ DEVICE void begin_item(const struct sparse_attn_bwd_params *params) {
     }
 }
 
-/* Waits until the oldest key block under way has landed, everybody's part of it, and everybody has
- * come so far. The item's rows land with the first. */
+/* Waits until all threads' copies of the oldest key block in flight have landed; a CTA-wide
+ * barrier. The item's rows land with the first block. */
 DEVICE void wait_for_block(void) {
     //@if STAGES == 1
     cp_async_wait_all();
@@ -239,7 +242,7 @@ DEVICE void wait_for_block(void) {
 
 /* ---- scores: S and dP, P and dS -------------------------------------------------------------- */
 
-/* This warp's place in their formation. */
+/* This warp's part of the scores. */
 struct score_place {
     int tile;  /* first m16 tile */
     int key;   /* first key */
@@ -255,7 +258,7 @@ DEVICE struct score_place find_score_place(void) {
     return place;
 }
 
-/* Operands of this warp's k-steps: their ldmatrix addresses at its first one. */
+/* ldmatrix addresses of the operands of this warp's first k-step. */
 struct score_operands {
     u32 query, grad, keys;
 };
@@ -270,7 +273,7 @@ DEVICE struct score_operands find_score_operands(const struct score_place *place
     return at;
 }
 
-/* Operands of step number `step`, if there is one; dO's for a step of both products. */
+/* Loads the operands of k-step `step`, if it exists; dO's for a step of both products. */
 DEVICE void load_step(u32 *q, u32 *grad, u32 *k, const struct score_operands *at, int step) {
     const int delta = step * SCORE_STEP_BYTES;
     if (step < SCORE_STEPS) {
@@ -292,8 +295,8 @@ DEVICE void multiply_step(float *sums, const u32 *a, const u32 *k) {
     }
 }
 
-/* s and dp = this warp's parts of Q K^T and dO K^T. The operands of a step are loaded while the one
- * before is multiplied, into the other of two buffers. */
+/* Computes s and dp, this warp's parts of Q K^T and dO K^T. The operands of a step are loaded, into
+ * the other of two buffers, while the step before is multiplied. */
 DEVICE void multiply_scores(float *s, float *dp, const struct score_place *place, int stage) {
     enum { A = SCORE_TILES * 4, B = SCORE_PAIRS * 4 };
     const struct score_operands at = find_score_operands(place, stage);
@@ -319,13 +322,13 @@ DEVICE void multiply_scores(float *s, float *dp, const struct score_place *place
     }
 }
 
-/* Each of a warp's n8 tiles is completed by one of the depth groups. */
+/* Whether this depth group adds up the partial sums of a warp's n8 tile. */
 DEVICE bool completes(const struct score_place *place, int tile) {
     return SCORE_DEPTH_GROUPS == 1 || tile % SCORE_DEPTH_GROUPS == place->depth;
 }
 
-/* Where the partial sums of an n8 tile stand: S, and dP 512 bytes on. `from`: by how many groups,
- * less one, the contributing one is behind the completing one. */
+/* The partial sums of an n8 tile: S, and dP 512 bytes further. `from`: the contributing depth
+ * group's distance from the completing one, less one. */
 DEVICE float4 *partial_sums(int tile, int from) {
     const int warp = (int)thread_number() / 32 % (SCORE_HEAD_GROUPS * SCORE_KEY_GROUPS);
     const int lane = (int)thread_number() % 32;
@@ -334,7 +337,7 @@ DEVICE float4 *partial_sums(int tile, int from) {
            lane;
 }
 
-/* Hands over the tiles that other depth groups complete. */
+/* Stores the partial sums of tiles that other depth groups complete. */
 DEVICE void store_partial_sums(const float *s, const float *dp, const struct score_place *place) {
 #pragma unroll
     for (int tile = 0; tile < SCORE_VALUES / 4; ++tile) {
@@ -359,7 +362,7 @@ DEVICE void add_float4(float *sums, const float4 *more) {
     sums[3] += values.w;
 }
 
-/* Adds to the tiles that this warp completes what the others have of them. */
+/* Adds the other depth groups' partial sums to the tiles that this warp completes. */
 DEVICE void add_partial_sums(float *s, float *dp, const struct score_place *place) {
 #pragma unroll
     for (int tile = 0; tile < SCORE_VALUES / 4; ++tile) {
@@ -374,9 +377,9 @@ DEVICE void add_partial_sums(float *s, float *dp, const struct score_place *plac
     }
 }
 
-/* Two neighbouring values of a row, their keys present or not: S and dP to P and dS, in WEIGHTS at
- * an offset of the arena. A key's absence is a choice and no factor: its scores need not be finite
- * where a row's base is infinite. */
+/* Computes P and dS from two neighbouring values of S and dP and stores them in WEIGHTS at an
+ * offset of the arena. An absent key's values are selected, not multiplied by 0: its scores need
+ * not be finite where a row's base is infinite. */
 DEVICE void weigh(u32 offset, const float *s, const float *dp, const bool *present,
                   float2 statistics, float scale) {
     float p[2], ds[2];
@@ -391,7 +394,7 @@ DEVICE void weigh(u32 offset, const float *s, const float *dp, const bool *prese
     *(u32 *)(arena + tile_advance(offset, DS_BYTES)) = pack_bf16x2(ds[0], ds[1]);
 }
 
-/* P and dS of the tiles that this warp completes, to WEIGHTS. */
+/* Stores P and dS of the tiles that this warp completes in WEIGHTS. */
 DEVICE void store_weights(const float *s, const float *dp, const struct score_place *place,
                           const int *entries, float scale) {
     const int lane = (int)thread_number() % 32, first = place->tile * 16 + lane / 4;
@@ -416,7 +419,7 @@ DEVICE void store_weights(const float *s, const float *dp, const struct score_pl
     }
 }
 
-/* P and dS of a key block, in WEIGHTS. */
+/* Computes P and dS of a key block, in WEIGHTS. */
 DEVICE void compute_weights(const struct sparse_attn_bwd_params *params, int block) {
     const struct score_place place = find_score_place();
     float s[SCORE_VALUES], dp[SCORE_VALUES];
@@ -437,9 +440,9 @@ DEVICE int output_chunk(void) {
     return (int)thread_number() / 32 * (8 / WARPS);
 }
 
-/* dq += dS K for the key block in a stage. With eight warps n8 tile number i of a warp is in
- * columns 64 * i and on, and one ldmatrix brings two of them; with four, tiles 2 * i and 2 * i + 1
- * are. */
+/* Computes dq += dS K for the key block in a stage. With eight warps, a warp's n8 tile i lies in
+ * columns 64 * i to 64 * i + 63, and one ldmatrix loads two of them; with four warps, tiles 2 * i
+ * and 2 * i + 1 lie there. */
 DEVICE void accumulate_dq(float *dq, int stage) {
     const int lane = (int)thread_number() % 32;
     const u32 weights =
@@ -474,7 +477,7 @@ DEVICE void accumulate_dq(float *dq, int stage) {
     }
 }
 
-/* dQ as bf16 to where the query was. */
+/* Stages dQ as bf16 in place of the query. */
 DEVICE void stage_dq(const float *dq) {
     const int lane = (int)thread_number() % 32;
     const u32 base =
@@ -493,7 +496,7 @@ DEVICE void stage_dq(const float *dq) {
     }
 }
 
-/* The item's rows of dq to global memory, 16 bytes a thread: the staged ones, or zeros. */
+/* Stores the item's rows of dq, the staged ones or zeros, 16 bytes per thread. */
 DEVICE void store_dq(const struct sparse_attn_bwd_params *params, bool zeros) {
     enum { CHUNKS = DQK / CHUNK_COLUMNS };
     char *const rows = (char *)params->dq +
@@ -513,8 +516,7 @@ DEVICE void store_dq(const struct sparse_attn_bwd_params *params, bool zeros) {
 
 /* ---- dKV ------------------------------------------------------------------------------------- */
 
-/* The rows of a block's keys in dkv, or with partial rows in what the launch has of them, from a
- * column on. */
+/* The rows of a block's keys in dkv, or their partial rows of the launch, from a column on. */
 DEVICE struct unit_rows find_unit_rows(const struct sparse_attn_bwd_params *params, int block,
                                        int column) {
     const int place = column + unit_place(DETERMINISTIC);
@@ -530,7 +532,7 @@ DEVICE struct unit_rows find_unit_rows(const struct sparse_attn_bwd_params *para
     return rows;
 }
 
-/* One unit: `tiles` m16 tiles of the block's keys from number `slot` on, 32 columns. */
+/* Computes one unit: `tiles` m16 tiles of the block's keys, from key `slot` on, by 32 columns. */
 DEVICE void compute_unit(const struct sparse_attn_bwd_params *params, int block, int slot,
                          int tiles, int column, bool latent) {
     float sums[64];
@@ -550,7 +552,7 @@ DEVICE void compute_unit(const struct sparse_attn_bwd_params *params, int block,
     put_unit(&rows, slot, tiles, sums);
 }
 
-/* dKV of a key block. */
+/* Computes dKV of a key block and adds it to global memory. */
 DEVICE void add_dkv(const struct sparse_attn_bwd_params *params, int block) {
     const int warp = (int)thread_number() / 32;
 #pragma unroll 1
@@ -567,7 +569,7 @@ DEVICE void add_dkv(const struct sparse_attn_bwd_params *params, int block) {
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* Computes one item that has keys. Called by the whole block, which ends in no barrier. */
+/* Computes one item with keys. The whole CTA calls it; it does not end in a barrier. */
 DEVICE void compute_item(const struct sparse_attn_bwd_params *params) {
     float dq[OUTPUT_VALUES];
     begin_item(params);

@@ -73,8 +73,7 @@ DEVICE int next_item(const struct sparse_attn_bwd_params *params, int item) {
     return item >= begin ? item : -1;
 }
 
-/* Whether a whole item's list is processed in descending order: in every other round of the grid.
- * */
+/* Whether a whole item's list is processed in descending order: every other round of the grid. */
 DEVICE bool is_descending(const struct sparse_attn_bwd_params *params, int item) {
     const int end = (params->first_group + params->groups) * HEAD_BLOCKS;
     return params->step != STEP_NONE && (u32)(end - 1 - item) / gridDim.x % 2;

@@ -165,8 +165,7 @@ DEVICE void add_pair_chunk(const struct sparse_attn_bwd_params *params, float *s
 }
 
 /* sum_block for a pair: of each tile, computes the other CTA's half of the columns and sends it
- * there, and computes its own half and adds it to global memory together with the other CTA's sums.
- * */
+ * there, and computes its own half and adds it to global memory with the other CTA's sums. */
 DEVICE void sum_pair_block(const struct sparse_attn_bwd_params *params, const u32 *p, const u32 *ds,
                            float *held, u32 *rows, int flags) {
     float sums[2][SUM_VALUES];

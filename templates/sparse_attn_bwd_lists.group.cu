@@ -11,37 +11,37 @@
 //@use sparse_attn_bwd_lists.slots.cuh
 //@use sparse_attn_bwd_lists.sort.cuh
 /*
- * Backward pass of sparse attention, ahead of the main kernel: each group's list of keys, out of
- * its queries' index rows; and the zeros that the main kernel adds to. What is written:
+ * Preprocessing of the backward pass of sparse attention: builds each group's key list from its
+ * queries' index rows, and zero-fills the sums that the main kernel adds to. Outputs:
  * sparse_attn_bwd_lists.params.h.
  *
- * Any grid is right: what is written depends on the arguments alone. The kernel behind it in the
- * stream may begin beside it.
+ * Any grid gives the same result. The next kernel of the stream may start while this one runs
+ * (PDL).
  *
- * Lists of one query in slot order: a warp a group. It copies the row's valid slots, keeping what
- * 32 lanes read in its place by votes.
+ * Lists of one query in slot order: one warp per group. It copies the row's valid slots and keeps
+ * their order with ballots.
  *
- * Ascending lists and those of several queries: a block a group. A map in shared memory has a bit
- * for each member and row, of as many rows at a time as it holds (a window): the members' slots set
- * bits in any order, and reading the map gives the list, ascending, with its masks. Batches and
- * windows follow each other in ascending order. A bit found set belongs to a slot that names a row
- * again. Where there was one, the windows are gone through once more and those slots' keys put
- * behind the others', one entry each, and sorted there. So a list is
+ * Ascending lists and lists of several queries: one CTA per group. A bitmap in shared memory has
+ * one bit per member and row, for as many rows as fit at a time (a window): the members' slots set
+ * bits in any order, and reading the bitmap gives the list, ascending, with its masks. Batches and
+ * windows are processed in ascending order. If a slot finds its bit set, its member selected the
+ * row before. If there is any such slot, the windows are processed once more, and the repeated
+ * slots' keys are appended, one entry each, and sorted. So a list is
  *     keys strictly ascending, then keys ascending, equal ones in the order of their masks,
- * and the second part begins at the first key that is not greater than the one before it. Lists of
- * more than MOST_WINDOWS windows are their second part alone, of a single bit each (of one query:
- * in slot order, unless `firsts` wants them ascending).
+ * and the second part begins at the first key that is not greater than the one before it. Lists
+ * that need more than MOST_WINDOWS windows have a second part only, one bit per mask (with one
+ * query: in slot order, unless `firsts` requires ascending lists).
  *
- * A query with more valid slots than params.topk: its row is cut behind the last one that counts,
- * found by a warp.
+ * If a query has more than params.topk valid slots, a warp finds the last one that counts, and the
+ * row is cut there.
  *
  * Shared memory:
- *   MAP     bits, row by row, group_queries each: a power of two, so that none is cut by a word
+ *   MAP     bits, row by row, group_queries each: a power of two, so that no row crosses a word
  *   MEMBERS [MOST_MEMBERS] struct member
- *   COUNTS  [WARPS] int: keys in the warp's part of the map
+ *   COUNTS  [WARPS] int: keys in each warp's part of the map
  *   AGAIN   [1] int: entries of the second part
  *
- * Barriers of a window: the map is empty; bits are set; COUNTS are there; the map was read.
+ * Barriers of a window: the map is cleared; bits are set; COUNTS are written; the map was read.
  */
 
 enum { WARPS = THREADS / 32, MOST_MEMBERS = 8, NO_BATCH = 0x7fffffff };
@@ -49,11 +49,11 @@ enum { WARPS = THREADS / 32, MOST_MEMBERS = 8, NO_BATCH = 0x7fffffff };
 /* A group's query. */
 struct member {
     const int *row;
-    int slots; /* that count; 0: no query */
+    int slots; /* to read; 0: no query */
     int batch;
 };
 
-/* What happens to the slots of a window. */
+/* How a window's slots are processed. */
 enum { MARK, MARK_AND_APPEND, APPEND };
 
 struct window {
@@ -62,10 +62,10 @@ struct window {
     int step;
 };
 
-/* A group's list while it is made; the same in all threads. */
+/* A group's list under construction; the same in all threads. */
 struct list {
     int *keys;
-    unsigned char *masks; /* null: of one query */
+    unsigned char *masks; /* null with one query */
     int count;
 };
 
@@ -81,14 +81,14 @@ DEVICE int *again_count(void) {
     return (int *)(arena + AGAIN_OFFSET);
 }
 
-/* The query of a group's member, or -1; `entry`: where it stands in the query list. */
+/* The query of a group's member, or -1; `entry`: its index in the query list. */
 DEVICE int find_member(const struct sparse_attn_bwd_lists_params *params, i64 group, int member,
                        int *entry) {
     const u32 item = (u32)group * (u32)params->group_queries + (u32)member; /* below 2^31 + 8 */
     return find_query(&params->work, params->last_range, item, entry);
 }
 
-/* From a list's end up to the next multiple of LIST_STEP; by `threads` threads. */
+/* Pads a list to the next multiple of LIST_STEP, with `threads` threads. */
 DEVICE void pad_list(const struct list *list, int thread, int threads) {
     const int end = (list->count + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
     for (int i = list->count + thread; i < end; i += threads) {
@@ -99,7 +99,7 @@ DEVICE void pad_list(const struct list *list, int thread, int threads) {
     }
 }
 
-/* The list's other copies, once all of it is there; by `threads` threads. */
+/* Writes the list's other copies, once the list is complete, with `threads` threads. */
 DEVICE void repeat_list(const struct sparse_attn_bwd_lists_params *params, const struct list *list,
                         int thread, int threads) {
     const int end = (list->count + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
@@ -135,7 +135,7 @@ DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 gro
 
 /* ---- lists by maps --------------------------------------------------------------------------- */
 
-/* How many of a row's slots hold the first params->topk valid ones; by a warp. */
+/* The number of leading slots that hold the first params->topk valid ones. One warp calls it. */
 DEVICE int cut_slots(const struct sparse_attn_bwd_lists_params *params, const int *row, int slots) {
     struct walk walk = {0, (u32)params->work.rows, 0, params->topk, 0, 0};
     if (slots <= params->topk) {
@@ -145,7 +145,7 @@ DEVICE int cut_slots(const struct sparse_attn_bwd_lists_params *params, const in
     return lanes_maximum(walk.end, 32);
 }
 
-/* Finds the group's queries; a warp takes every WARPS-th. */
+/* Finds the group's queries; each warp takes every WARPS-th. */
 DEVICE void open_members(const struct sparse_attn_bwd_lists_params *params, i64 group) {
     const struct work_params *const work = &params->work;
     for (int i = (int)threadIdx.x / 32; i < params->group_queries; i += WARPS) {
@@ -168,7 +168,7 @@ DEVICE void open_members(const struct sparse_attn_bwd_lists_params *params, i64 
     __syncthreads();
 }
 
-/* Members' bits of a row: a power of two. */
+/* log2 of group_queries. */
 DEVICE int mask_shift(int group_queries) {
     return __popc((u32)group_queries - 1u);
 }
@@ -181,7 +181,8 @@ DEVICE void append_again(const struct list *list, int key, int member) {
     }
 }
 
-/* A slot's index, of any row of any batch's or none: whether it is another one of the window's. */
+/* Processes a slot with any index, valid or not. Returns whether its member selected the row
+ * before. */
 DEVICE bool visit_slot(const struct sparse_attn_bwd_lists_params *params,
                        const struct window *window, const struct list *list, u32 index,
                        int member) {
@@ -202,7 +203,7 @@ DEVICE bool visit_slot(const struct sparse_attn_bwd_lists_params *params,
     return again;
 }
 
-/* A member's row, by `threads` threads of which this is number `thread`. */
+/* Processes a member's index row with `threads` threads, of which this one is number `thread`. */
 DEVICE bool visit_row(const struct sparse_attn_bwd_lists_params *params,
                       const struct window *window, const struct list *list, int member, int thread,
                       int threads) {
@@ -233,8 +234,8 @@ DEVICE bool visit_row(const struct sparse_attn_bwd_lists_params *params,
     return again;
 }
 
-/* All members' slots of a window, each member's by a part of the block. Whether a row was named
- * again is the same in all threads; a barrier. */
+/* Processes all members' slots of a window, each member with a part of the CTA. Returns, in all
+ * threads, whether a row was selected again. A barrier. */
 DEVICE bool visit_members(const struct sparse_attn_bwd_lists_params *params,
                           const struct window *window, const struct list *list) {
     const int threads = THREADS / params->group_queries;
@@ -258,7 +259,7 @@ DEVICE void clear_map(int words) {
     __syncthreads();
 }
 
-/* Of a word's rows, the lowest bit of each that a member has. */
+/* A mask with the lowest bit of each row of a word that a member has. */
 DEVICE u32 rows_of(u32 word, int group_queries) {
     for (int step = 1; step < group_queries; step *= 2) {
         word |= word >> step;
@@ -266,7 +267,7 @@ DEVICE u32 rows_of(u32 word, int group_queries) {
     return word & 0xffffffffu / ((1u << group_queries) - 1u);
 }
 
-/* The keys of a word of the map, from a place in the list on. */
+/* Stores the keys of a word of the map, from index `place` of the list on. */
 DEVICE void store_keys(const struct list *list, u32 word, int first_key, int group_queries,
                        int place) {
     const int shift = mask_shift(group_queries);
@@ -280,7 +281,7 @@ DEVICE void store_keys(const struct list *list, u32 word, int first_key, int gro
     }
 }
 
-/* Puts the map's keys behind the list's end: each warp those of a part of the words. */
+/* Appends the map's keys to the list; each warp reads a part of the words. */
 DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const struct window *window,
                      struct list *list) {
     int *const counts = (int *)(arena + COUNTS_OFFSET);
@@ -314,7 +315,7 @@ DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const st
     __syncthreads();
 }
 
-/* The lowest batch above `batch` that a member is of. */
+/* The lowest batch above `batch` that a member belongs to. */
 DEVICE int next_batch(const struct sparse_attn_bwd_lists_params *params, int batch) {
     int next = NO_BATCH;
     for (int i = 0; i < params->group_queries; ++i) {
@@ -324,7 +325,7 @@ DEVICE int next_batch(const struct sparse_attn_bwd_lists_params *params, int bat
     return next;
 }
 
-/* Rows a window has. */
+/* Rows per window. */
 DEVICE u32 window_rows(const struct sparse_attn_bwd_lists_params *params) {
     return (u32)MAP_BYTES * 8 >> mask_shift(params->group_queries);
 }
@@ -333,7 +334,7 @@ DEVICE bool has_windows(const struct sparse_attn_bwd_lists_params *params) {
     return (u64)params->work.rows <= (u64)window_rows(params) * MOST_WINDOWS;
 }
 
-/* The members' slots of every batch and window. Whether a row was named again. */
+/* Processes the slots in every batch and window. Returns whether a row was selected again. */
 DEVICE bool go_through(const struct sparse_attn_bwd_lists_params *params, int step,
                        struct list *list) {
     const u32 rows = (u32)params->work.rows;
@@ -355,7 +356,7 @@ DEVICE bool go_through(const struct sparse_attn_bwd_lists_params *params, int st
     return again;
 }
 
-/* Puts what is appended in order; it is part of the list then. */
+/* Sorts the appended entries and makes them part of the list. */
 DEVICE void sort_appended(struct list *list) {
     const int again = *again_count();
     sort_entries(list->keys + list->count, list->masks ? list->masks + list->count : 0, (u32)again);

@@ -2,14 +2,14 @@
 //@use common/lanes.cuh
 //@use ptx/stream.cuh
 /*
- * Index rows in slot order, by one warp: LOADS times 32 * VECTOR slots under way. A row may start
- * at any multiple of 4 bytes: what lies before its first and behind its last multiple of 16 is read
- * slot by slot.
+ * Reads index rows in slot order with one warp, LOADS * 32 * VECTOR slots in flight. A row may
+ * start at any multiple of 4 bytes: slots before its first and after its last multiple of 16 bytes
+ * are read one by one.
  */
 
 enum { VECTOR = 4 /* slots of 16 bytes */, MASKED = -1 };
 
-/* A row cut at its multiples of 16 bytes: so many slots ahead of the first; then vectors. */
+/* A row split at multiples of 16 bytes: `head` slots before the first, then `vectors` vectors. */
 struct row_parts {
     int head, vectors;
 };
@@ -22,12 +22,12 @@ DEVICE struct row_parts cut_row(const int *row, int slots) {
     return parts;
 }
 
-/* A row's walk so far, the same in all lanes. */
+/* The state of a walk along a row, the same in all lanes. */
 struct walk {
-    int *keys;     /* where its valid slots' keys go; null: they are only counted */
-    u32 rows;      /* an index is valid below; a negative one is a large one here */
+    int *keys;     /* destination of the valid slots' keys; null: only count them */
+    u32 rows;      /* valid indices are below; as u32, negative ones are large */
     int first_key; /* of row 0 of the batch */
-    int most;      /* valid slots that are taken */
+    int most;      /* valid slots to take at most */
     int count;     /* valid slots so far, taken or not */
     int end;       /* without `keys`, of this lane: 1 + its last slot that is taken */
 };
@@ -43,7 +43,7 @@ DEVICE void take_slot(struct walk *walk, u32 index, int place, int slot) {
     }
 }
 
-/* A vector of each lane, side by side; the lane's own is slot `slot` and those behind it. */
+/* Takes one vector per lane, neighbouring lanes' vectors adjacent; this lane's starts at `slot`. */
 DEVICE void take_vectors(struct walk *walk, const u32 *indices, int slot) {
     const u32 before = (1u << threadIdx.x % 32) - 1u;
     int place = walk->count, valid = 0;
@@ -67,7 +67,7 @@ DEVICE void take_vectors(struct walk *walk, const u32 *indices, int slot) {
     }
 }
 
-/* At most VECTOR slots, one a lane. */
+/* Takes at most VECTOR slots, one per lane. */
 DEVICE void take_few(struct walk *walk, const int *row, int slot, int slots) {
     const int lane = (int)threadIdx.x % 32;
     const u32 index = lane < slots ? (u32)row[slot + lane] : (u32)MASKED;
@@ -76,7 +76,7 @@ DEVICE void take_few(struct walk *walk, const int *row, int slot, int slots) {
     walk->count += __popc(votes);
 }
 
-/* All of a row, or as far as slots are taken. */
+/* Walks a row to its end, or until `most` slots are taken. */
 DEVICE void walk_row(struct walk *walk, const int *row, int slots) {
     const int lane = (int)threadIdx.x % 32;
     const struct row_parts parts = cut_row(row, slots);

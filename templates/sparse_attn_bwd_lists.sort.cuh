@@ -1,10 +1,10 @@
 //@use common/base.cuh
 /*
- * Sorting of a list's entries where they are, in global memory, by the whole block: ascending by
- * key, then by mask. For what is rare: keys that a member names several times, and rows of which
- * there are more than maps can hold. Batcher's bitonic network (K. E. Batcher, Sorting networks and
- * their applications, 1968), every comparison ascending, so that it holds for any number of
- * entries: those past the end count as the largest.
+ * In-place sort of a list's entries in global memory by the whole CTA: ascending by key, then by
+ * mask. It serves rare cases: keys that a member selects several times, and tables with more rows
+ * than maps can hold. Batcher's bitonic network (K. E. Batcher, Sorting networks and their
+ * applications, 1968), with every comparison ascending, so that it works for any number of entries:
+ * those past the end count as the largest.
  */
 
 /* Puts two entries in order. */
@@ -22,7 +22,7 @@ DEVICE void sort_pair(int *keys, unsigned char *masks, u32 low, u32 high) {
     }
 }
 
-/* One step: entries `stride` apart in runs of 2 * stride, or mirrored in them. */
+/* One step: compares entries `stride` apart in runs of 2 * stride, or mirrored within the run. */
 DEVICE void sort_step(int *keys, unsigned char *masks, u32 count, u32 stride, bool mirrored) {
     for (u32 i = threadIdx.x;; i += THREADS) {
         const u32 low = i / stride * (2 * stride) + i % stride;
@@ -37,8 +37,8 @@ DEVICE void sort_step(int *keys, unsigned char *masks, u32 count, u32 stride, bo
     __syncthreads();
 }
 
-/* masks: null where there are none. The entries were written before the block's last barrier; it
- * ends with one, if there was anything to do. */
+/* `masks` may be null. The entries must be written before the CTA's last barrier. Ends in a
+ * barrier, unless count <= 1. */
 DEVICE void sort_entries(int *keys, unsigned char *masks, u32 count) {
     for (u32 run = 1; run < count; run *= 2) {
         sort_step(keys, masks, count, run, true);

@@ -7,21 +7,21 @@
 //@use sparse_attn_bwd_lists.queries.cuh
 //@use sparse_attn_bwd_rows.params.h
 /*
- * What the backward pass of sparse attention must know of each row (a query and a head) before it
- * begins: the base of its probabilities and delta, and its part in the sink's gradient. Meaning:
+ * Preprocessing of the backward pass of sparse attention: per row (a query and a head) the base of
+ * its probabilities, delta, and its contribution to the sink's gradient. Mathematics:
  * include/smelt/sparse_attn.h.
  *
  *   base  = log2( exp(lse) + exp(sink) )     p = 2^(score in powers of two - base)
  *   delta = sum over d of out[d] * grad_out[d]
  *   dsink = -sum over queries of delta * exp(sink) / (exp(lse) + exp(sink))
  *
- * Rows that do not exist (of no query, or past the last head) get base = +inf, delta = 0: they then
- * have no probability above 0. Grid: a block for ENTRIES entries. A warp takes a head at a time and
- * goes through the entries, LOADED of them under way; lane i keeps what was found of entry i. A
- * block's share of dsink is summed in the entries' order, whatever the grid.
+ * Padded rows (of no query, or past the last head) get base = +inf, delta = 0, so that their
+ * probabilities are 0. Grid: one CTA per ENTRIES entries. A warp takes one head at a time and loops
+ * over the entries, LOADED of them in flight; lane i keeps the result of entry i. A CTA's share of
+ * dsink is summed in the entries' order, whatever the grid.
  *
- * It runs beside the kernel that makes the lists, since it finds its queries by itself: what binds
- * here is the memory, and there it is not. The main kernel behind it waits for both.
+ * It finds its queries itself and so runs beside the kernel that makes the lists (PDL): this one is
+ * bound by memory, that one is not. The main kernel waits for both.
  */
 
 enum {
@@ -31,13 +31,13 @@ enum {
     LOADED = 4
 };
 
-/* The product of two pairs of bf16, added up. */
+/* The dot product of two pairs of bf16. */
 DEVICE float multiply_pairs(u32 a, u32 b) {
     return fmaf(__int_as_float((int)(a << 16)), __int_as_float((int)(b << 16)),
                 __int_as_float((int)(a & 0xffff0000u)) * __int_as_float((int)(b & 0xffff0000u)));
 }
 
-/* Where a row begins, in bytes. */
+/* A row's offset in bytes. */
 DEVICE i64 row_offset(const struct sparse_attn_bwd_rows_params *params, int query, int head,
                       i64 batch_stride, i64 token_stride, i64 head_stride) {
     const int batch = query_batch(&params->work, query),
@@ -45,7 +45,7 @@ DEVICE i64 row_offset(const struct sparse_attn_bwd_rows_params *params, int quer
     return 2 * (batch * batch_stride + token * token_stride + head * head_stride);
 }
 
-/* This lane's 16-byte chunks of a row of out and of grad_out; zeros where there are none. */
+/* Loads this lane's 16-byte chunks of a row of out and of grad_out. */
 DEVICE void load_row(u32 *out, u32 *grad, const struct sparse_attn_bwd_rows_params *params,
                      int query, int head) {
     const int lane = (int)threadIdx.x % 32;
@@ -66,7 +66,7 @@ DEVICE void load_row(u32 *out, u32 *grad, const struct sparse_attn_bwd_rows_para
     }
 }
 
-/* delta of this lane's entry, lane i's being entry i; 0 of no query. By whole warps. */
+/* delta of this lane's entry (lane i has entry i), 0 without a query. The whole warp calls it. */
 DEVICE float find_delta(const struct sparse_attn_bwd_rows_params *params, int query, int head) {
     const int lane = (int)threadIdx.x % 32;
     float delta = 0.0f;
@@ -98,7 +98,7 @@ DEVICE float find_delta(const struct sparse_attn_bwd_rows_params *params, int qu
     return delta;
 }
 
-/* The base of a row of a query with a valid slot, and the sink's share in its probabilities. */
+/* The base of a row whose query has a valid slot, and the sink's share of its probabilities. */
 DEVICE float find_base(const struct sparse_attn_bwd_rows_params *params, float lse, int head,
                        float *share) {
     const float own = lse * LOG2_E;
@@ -117,8 +117,8 @@ DEVICE float find_base(const struct sparse_attn_bwd_rows_params *params, float l
     return base;
 }
 
-/* A head of all this block's entries: statistics, and dsink's part. By whole warps; `query`: of
- * this lane's entry. */
+/* Processes one head of all the CTA's entries: statistics, and its part of dsink. The whole warp
+ * calls it; `query`: of this lane's entry. */
 DEVICE void find_head(const struct sparse_attn_bwd_rows_params *params, int query, int head) {
     const int lane = (int)threadIdx.x % 32, entry = (int)blockIdx.x * ENTRIES + lane;
     float base = -MINUS_INFINITY, delta = 0.0f, share = 0.0f;

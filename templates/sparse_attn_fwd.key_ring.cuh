@@ -31,8 +31,7 @@ enum {
 };
 
 /* The tiles of a key block, in the ring's order: its rope columns, then its values. They are filled
- * and released in parts; the rope columns are filled with the first part and released separately.
- * */
+ * and released in parts; the rope columns are filled with the first part, released separately. */
 enum {
     TILES = DQK / 64,
     VALUE_TILES = DV / 64,

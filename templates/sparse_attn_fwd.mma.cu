@@ -7,35 +7,35 @@
 //@use ptx/mma.cuh
 //@use sparse_attn_fwd.params.h
 /*
- * Sparse attention forward with mma.sync: one block computes one query's BLOCK_HEADS heads.
+ * Sparse attention forward with mma.sync: one CTA computes BLOCK_HEADS heads of a query.
  * Mathematics and shapes: include/smelt/sparse_attn.h.
  *
- * Grid: a block for each item (common/work.cuh), so that the blocks which gather the same rows run
- * side by side; or fewer, each taking items in turn, where most items may turn out not to be there
- * (a bucket's list). WARPS warps, all of one role; they change formation between the two products:
+ * Grid: one CTA per item (common/work.cuh), so that CTAs that gather the same rows run at the same
+ * time; or fewer, each taking items in turn, if most items may not exist (a bucket's list). WARPS
+ * warps, all of one role; they divide the two products in different ways:
  *
  *   scores  S[BLOCK_HEADS, BLOCK_KEYS] = Q K^T   warps over heads x keys x depth (SCORE_*_GROUPS)
- *   softmax row by row                           ROW_THREADS threads a head
+ *   softmax row by row                           ROW_THREADS threads per head
  *   output  O[BLOCK_HEADS, DV] += P V            warps over heads x columns (OUTPUT_*_GROUPS)
  *
- * Scores pass through shared memory, where the SCORE_DEPTH_GROUPS partial sums meet; P (bf16) then
- * takes the place of the first partial sum's row. O stays in registers.
+ * Scores pass through shared memory, where the SCORE_DEPTH_GROUPS partial sums are added; P (bf16)
+ * then replaces the first partial sum's row. O stays in registers.
  *
  * Shared memory (offsets and sizes: the plan above):
- *   QUERY   [BLOCK_HEADS][DQK] bf16; at the end the output tile, on its way to global memory
+ *   QUERY   [BLOCK_HEADS][DQK] bf16; at the end the output tile, staged for global memory
  *   LATENT  [STAGES][BLOCK_KEYS][DV] bf16: the columns that are key and value
  *   ROPE    [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16: the columns that are key alone
  *   SCORES  [SCORE_DEPTH_GROUPS][BLOCK_HEADS][BLOCK_KEYS] fp32, then P
- *   FACTORS [BLOCK_HEADS] fp32: what O's rows are multiplied by
+ *   FACTORS [BLOCK_HEADS] fp32: the factors of O's rows
  *   TASK    struct task
  *   SLOTS, RING, COUNTS: common/block_slots.cuh; RANGE: common/work.cuh
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
- *                  then a block-wide barrier: everybody's have landed, and nobody reads stage
- *                  (j - 1) % STAGES any more
- *   after scores:  S complete. Nobody reads block j's rope columns any more, so that one rope
- *                  buffer does for two stages: gather block j + STAGES - 1
+ *                  then a CTA-wide barrier: all threads' copies have landed, and stage
+ *                  (j - 1) % STAGES is free
+ *   after scores:  S complete, and block j's rope columns are free, so that one rope buffer
+ *                  suffices for two stages: gather block j + STAGES - 1
  *   after softmax: P and FACTORS complete
  *
  * Knobs: BLOCK_KEYS, STAGES, WARPS, COMPACT, blocks per multiprocessor; legal values and the rule
@@ -52,18 +52,18 @@ enum {
     ROW_UNITS = SCORE_UNITS / ROW_THREADS
 };
 
-/* Which query and heads this block computes: at TASK_OFFSET, since registers are short. */
+/* The CTA's query and heads, at TASK_OFFSET because registers are short. */
 struct task {
     int batch, token;
     int first_head;
-    int tiles; /* m16 tiles of heads it has, at most HEAD_TILES */
+    int tiles; /* m16 tiles of heads, at most HEAD_TILES */
 };
 
 DEVICE struct task *block_task(void) {
     return (struct task *)(arena + TASK_OFFSET);
 }
 
-/* Writes down, for the whole block, what there is to do. Ends in a barrier. */
+/* Writes the CTA's task. Ends in a barrier. */
 DEVICE void describe_task(const struct sparse_attn_fwd_params *params, const struct work *work) {
     if (threadIdx.x == 0) {
         struct task *const task = block_task();
@@ -79,8 +79,8 @@ DEVICE void describe_task(const struct sparse_attn_fwd_params *params, const str
     __syncthreads();
 }
 
-/* Scores in shared memory: pairs of 8 bytes, swizzled in groups of four pairs so that four rows do
- * not collide. The offset of a pair in the arena. */
+/* The arena offset of a pair of scores (8 bytes), swizzled in groups of four pairs so that four
+ * rows do not conflict in banks. */
 DEVICE u32 score_offset(int depth, int row, int pair) {
     const int swizzled = pair ^ ((row & 3) * 4 & (SCORE_UNITS - 1));
     return (u32)(SCORES_OFFSET + (depth * BLOCK_HEADS + row) * SCORE_PITCH + swizzled * 8);
@@ -106,21 +106,22 @@ DEVICE void store_scores(const float *s, const struct score_place *place) {
     }
 }
 
-/* What a head's softmax has come to, in powers of two; the same in its ROW_THREADS threads but for
+/* The running softmax of a head, in powers of two; the same in its ROW_THREADS threads except for
  * `sum`. */
 struct softmax_row {
-    float maximum; /* P is relative to it: the true one when it was taken; or -inf */
-    float highest; /* the true one */
+    float maximum; /* P is relative to it: the exact maximum when it was taken; or -inf */
+    float highest; /* the exact maximum */
     float sum;     /* of this thread's exponentials */
 };
 
-/* P's place: chunk of 8 keys of a row, in the first partial sum's row. */
+/* The arena offset of 8 keys of a row of P, in the first partial sum's row. */
 DEVICE u32 probability_chunk(int row, int chunk) {
     return (u32)(SCORES_OFFSET + row * SCORE_PITCH +
                  (chunk ^ (row & 7 & (SCORE_PITCH / CHUNK_BYTES - 1))) * CHUNK_BYTES);
 }
 
-/* This thread's scores of its row: partial sums added, keys past `count` and masked ones -inf. */
+/* Loads this thread's scores of its row: adds the partial sums, sets keys past `count` and masked
+ * ones to -inf. */
 DEVICE void load_row(float *s, int row, int part, int block, int count) {
     const u32 base = score_offset(0, row, part);
 #pragma unroll
@@ -153,8 +154,8 @@ DEVICE float row_maximum(const float *s) {
     return highest;
 }
 
-/* Moves the row's maximum if it has to; the factor the old sums and O are multiplied by. `highest`:
- * of the block's scores, in powers of two, as scaled scores alone are sure not to overflow. */
+/* Updates the row's maximum if necessary; returns the factor of the old sum and of O. `highest`:
+ * the maximum of the block's scaled scores (unscaled ones may overflow). */
 DEVICE float move_maximum(struct softmax_row *state, float highest) {
     state->highest = fmaxf(state->highest, highest);
     if (!(highest > state->maximum + RESCALE_THRESHOLD)) {
@@ -166,8 +167,9 @@ DEVICE float move_maximum(struct softmax_row *state, float highest) {
 }
 
 /*
- * Softmax of one key block: scores -> P, sums, FACTORS. True if some row's O must be rescaled. A
- * row's threads are neighbours in one warp: P may overwrite the scores once all have read them.
+ * Softmax of one key block: computes P, the sums and FACTORS from the scores. Returns whether this
+ * row's O must be rescaled. A row's threads are in one warp: P may overwrite the scores after a
+ * __syncwarp.
  */
 DEVICE bool softmax_block(struct softmax_row *state, int block, int count, float scale_log2) {
     const int row = (int)threadIdx.x / ROW_THREADS, part = (int)threadIdx.x % ROW_THREADS;
@@ -195,7 +197,7 @@ DEVICE bool softmax_block(struct softmax_row *state, int block, int count, float
     return factor != 1.0f;
 }
 
-/* This warp's place in the formation of the second product. */
+/* This warp's part of the second product. */
 struct output_place {
     int tile;          /* first m16 tile */
     int column;        /* first column */
@@ -234,7 +236,7 @@ DEVICE void scale_output(float *o, const struct output_place *place) {
     }
 }
 
-/* P fragments of 16 keys. */
+/* Loads the P fragments of 16 keys. */
 DEVICE void load_probabilities(u32 *a, const struct output_place *place, int step) {
     const u32 address = step_address(place->probabilities, step);
 #pragma unroll
@@ -266,7 +268,7 @@ DEVICE void accumulate_output(float *o, const struct output_place *place, int st
     }
 }
 
-/* A head's statistics to global memory, and to FACTORS what makes O's row the output. */
+/* Stores a head's statistics, and in FACTORS the reciprocal of its denominator. */
 DEVICE void finish_row(const struct sparse_attn_fwd_params *params,
                        const struct softmax_row *state) {
     const struct task *const task = block_task();
@@ -283,7 +285,7 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params,
     if (part != 0) {
         return;
     }
-    const bool empty = sum == 0.0f; /* else about 1 at least, or NaN, which stays visible in lse */
+    const bool empty = sum == 0.0f; /* otherwise at least about 1, or NaN, which lse passes on */
     const float base = state->maximum == MINUS_INFINITY ? 0.0f : state->maximum;
     float denominator = sum;
     if (HAS_SINK && head < HEADS) {
@@ -302,7 +304,7 @@ DEVICE void finish_row(const struct sparse_attn_fwd_params *params,
     }
 }
 
-/* O as bf16 into the output tile, which takes the query tile's place. */
+/* Stages O as bf16 in the output tile, which replaces the query tile. */
 DEVICE void stage_output(const float *o, const struct output_place *place) {
     const int lane = (int)threadIdx.x % 32;
     const u32 base =
@@ -320,7 +322,7 @@ DEVICE void stage_output(const float *o, const struct output_place *place) {
     }
 }
 
-/* The output tile to global memory, 16 bytes a thread. */
+/* Stores the output tile to global memory, 16 bytes per thread. */
 DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
     const struct task *const task = block_task();
     char *const out = (char *)params->out + 2 * (task->batch * params->out_batch_stride +
@@ -336,7 +338,7 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
     }
 }
 
-/* Computes one item. Called by the whole block, which ends in no barrier. */
+/* Computes one item. The whole CTA calls it; it does not end in a barrier. */
 DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const struct work *work) {
     describe_task(params, work);
     const char *const kv =

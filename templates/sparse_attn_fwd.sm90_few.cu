@@ -447,8 +447,7 @@ DEVICE struct block_word compute_blocks(const struct sparse_attn_fwd_params *par
 /* ---- math: the end of a query
  * --------------------------------------------------------------------- */
 
-/* Reduces the sums and maxima of a thread's heads over its warp and stores them in the statistics.
- * */
+/* Reduces the sums and maxima of a thread's heads over its warp, to the statistics. */
 DEVICE void share_statistics(const struct softmax_columns *columns, bool all, int first,
                              const struct math_thread *me) {
     float *const values = statistics(first, me);

@@ -5,37 +5,37 @@
 //@use sparse_attn_partition.params.h
 /*
  * Partition of queries into buckets by their number of valid slots, first pass: reads every slot
- * once and finds of each entry its bucket and its extent, 1 + its last valid slot; and of each run
- * of entries, how many fall into each bucket. Meaning: include/smelt/sparse_attn.h.
+ * once and finds each entry's bucket and extent (1 + its last valid slot), and for each run of
+ * entries how many fall into each bucket. Semantics: include/smelt/sparse_attn.h.
  *
- * Grid: a block a run. WARPS warps of one role; row_lanes threads share a row, so that a warp reads
- * 32 / row_lanes rows at a time, 16 bytes a thread, LOADS of them under way. A row may start at any
- * multiple of 4 bytes: what lies before its first and after its last multiple of 16 is read slot by
- * slot.
+ * Grid: one CTA per run. WARPS warps of one role; row_lanes threads share a row, so that a warp
+ * reads 32 / row_lanes rows at a time, 16 bytes per load, LOADS loads per thread in flight. A row
+ * may start at any multiple of 4 bytes: slots before its first and after its last multiple of 16
+ * bytes are read one by one.
  *
- * Shared memory: COUNTS [WARPS][PARTITION_MOST_BUCKETS] int, entries that each warp found.
+ * Shared memory: COUNTS [WARPS][PARTITION_MOST_BUCKETS] int: entries of each warp in each bucket.
  *
- * The caller's memory alone is read, and the kernel before this one in the stream is complete: the
- * first of a chain of kernels is launched without overlap.
+ * The kernel reads only the caller's memory, and the previous kernel of the stream is complete: the
+ * first of a chain of kernels is launched without PDL.
  */
 
 enum { WARPS = THREADS / 32, MASKED = -1, VECTOR = 4 /* slots of 16 bytes */ };
 
-/* A query's index row, and what one thread found in it so far. */
+/* A query's index row, and one thread's findings so far. */
 struct scan {
     const int *row;
-    int slots;  /* to look at */
-    int valid;  /* number of valid ones */
-    int extent; /* 1 + the last valid one, or 0 */
+    int slots;  /* to read */
+    int valid;  /* number of valid slots */
+    int extent; /* 1 + the last valid slot, or 0 */
 };
 
-/* The block's run. The last ones first: a kernel that wrote the indices just before has left their
- * end in L2. */
+/* The CTA's run. The last runs come first: if a kernel has just written the indices, their end is
+ * in L2. */
 DEVICE int own_run(const struct sparse_attn_partition_params *params) {
     return params->runs - 1 - (int)blockIdx.x;
 }
 
-/* The entry's query number, or -1: it is past the list's end, or none. */
+/* The entry's query number, or -1 if the entry is past the list's end or invalid. */
 DEVICE int find_query(const struct sparse_attn_partition_params *params, int entry) {
     int entries = params->query_capacity;
     if (params->query_count) {
@@ -48,7 +48,7 @@ DEVICE int find_query(const struct sparse_attn_partition_params *params, int ent
     return query < params->batches * params->tokens ? query : -1;
 }
 
-/* Begins the row of a query; of none, an empty one. */
+/* Opens the row of a query; without a query, an empty row. */
 DEVICE struct scan open_row(const struct sparse_attn_partition_params *params, int query) {
     struct scan scan = {params->indices, 0, 0, 0};
     if (query >= 0) {
@@ -65,7 +65,8 @@ DEVICE struct scan open_row(const struct sparse_attn_partition_params *params, i
     return scan;
 }
 
-/* Slots in ascending order only. `rows`: KV rows; a negative index is a large one here. */
+/* Processes a slot; call it in ascending slot order. `rows`: KV rows; as u32, negative indices are
+ * large. */
 DEVICE void look_at(struct scan *scan, u32 index, int slot, u32 rows) {
     const bool valid = index < rows;
     scan->valid += valid;
@@ -95,7 +96,8 @@ DEVICE void look_at_batch(struct scan *scan, const int *slots, int first, int la
     }
 }
 
-/* The whole vectors of a row, from slot `first` on. `lane`: this thread among the row's. */
+/* Processes the whole vectors of a row, from slot `first` on. `lane`: this thread's among the
+ * row's. */
 DEVICE void look_at_vectors(struct scan *scan, int first, int vectors, int lane, int lanes,
                             u32 rows) {
     const int *slots = scan->row + first + lane * VECTOR;
@@ -111,7 +113,7 @@ DEVICE void look_at_vectors(struct scan *scan, int first, int vectors, int lane,
     }
 }
 
-/* All of a row; afterwards its threads agree on what was found. */
+/* Processes a whole row; afterwards all its threads have the row's result. */
 DEVICE void look_at_row(struct scan *scan, int lane, int lanes, u32 rows) {
     const int past = (int)((u64)scan->row / sizeof(int) % VECTOR);
     const int head = minimum((VECTOR - past) % VECTOR, scan->slots);
@@ -129,7 +131,7 @@ DEVICE void look_at_row(struct scan *scan, int lane, int lanes, u32 rows) {
     scan->extent = lanes_maximum(maximum(scan->extent, extent), lanes);
 }
 
-/* The first bucket whose bound the number does not exceed, or the last. */
+/* The first bucket whose bound is at least `valid`, or the last bucket. */
 DEVICE int find_bucket(const struct sparse_attn_partition_params *params, int valid) {
     int bucket = 0;
 #pragma unroll
@@ -139,8 +141,8 @@ DEVICE int find_bucket(const struct sparse_attn_partition_params *params, int va
     return bucket;
 }
 
-/* How many of a warp's entries, one for `lanes` threads each, are in the bucket of this lane's
- * number. */
+/* The number of the warp's entries (one per `lanes` threads) in the bucket whose number is this
+ * lane's. */
 DEVICE int own_entries(int bucket, int lanes, int buckets) {
     const int lane = (int)threadIdx.x % 32;
     int entries = 0;
@@ -156,8 +158,8 @@ DEVICE int own_entries(int bucket, int lanes, int buckets) {
     return entries;
 }
 
-/* The block's run; returns how many of the warp's entries are in the bucket of this lane's
- * number. */
+/* Processes the CTA's run; returns the number of the warp's entries in the bucket whose number is
+ * this lane's. */
 DEVICE int count_run(const struct sparse_attn_partition_params *params, int lanes) {
     const int lane = (int)threadIdx.x % lanes;
     const i64 begin = (i64)own_run(params) * params->run;
@@ -177,8 +179,8 @@ DEVICE int count_run(const struct sparse_attn_partition_params *params, int lane
     return count;
 }
 
-/* Adds up what the warps found, for the second pass, which reads four runs at a time: the last run
- * is followed by empty ones. */
+/* Adds up the warps' counts for the second pass, which reads four runs at a time: empty runs follow
+ * the last one. */
 DEVICE void store_histogram(const struct sparse_attn_partition_params *params, int count) {
     int *const counts = (int *)(arena + COUNTS_OFFSET);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -206,7 +208,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     if (PDL) {
         grid_launch_dependents();
     }
-    /* Rows of a warp each are the common ones: distances between loads are constants then. */
+    /* One row per warp is the common case: with a constant, distances between loads are constants.
+     * */
     const int count =
         params.row_lanes == 32 ? count_run(&params, 32) : count_run(&params, params.row_lanes);
     store_histogram(&params, count);

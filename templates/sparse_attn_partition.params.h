@@ -3,13 +3,13 @@
  * the generator, by the CUDA source: plain C types only. Strides count elements.
  *
  * Entry i is query number queries[i], or i without a query list; a query's number is batch * tokens
- * + token. Runs are `run` entries each, one after another, the last one short.
+ * + token. A run is `run` consecutive entries; the last run may be short.
  */
 enum {
     PARTITION_MOST_BUCKETS = 9,
     /* A packed word: an entry's bucket above its extent. */
     PARTITION_EXTENT_BITS = 28,
-    PARTITION_NO_BUCKET = 15 /* of an entry that is no query */
+    PARTITION_NO_BUCKET = 15 /* for an invalid entry */
 };
 
 struct sparse_attn_partition_params {
@@ -17,17 +17,17 @@ struct sparse_attn_partition_params {
     const int *topk_length; /* [batches, tokens] or null */
     const int *queries;     /* query list, or null for all queries */
     const int *query_count; /* its length in device memory, or null for query_capacity */
-    int *ranges;            /* [buckets][2] first entry of the bucket in `list`, number of them */
+    int *ranges;            /* [buckets][2] first entry in `list`, number of entries */
     int *list;              /* [query_capacity] query numbers, bucket after bucket */
-    int *extents;           /* [query_capacity] beside it: 1 + a query's last valid slot, or 0 */
-    int *packed;            /* [query_capacity] what the first pass found of each entry */
+    int *extents;           /* [query_capacity] as `list`: 1 + a query's last valid slot, or 0 */
+    int *packed;            /* [query_capacity] the first pass's bucket and extent of each entry */
     int *histograms;        /* [buckets][histogram_stride] entries of each run in the bucket */
     long long indices_batch_stride, indices_token_stride;
     long long topk_length_batch_stride, topk_length_token_stride;
     int batches, tokens, rows, width;
     int query_capacity;   /* entries of `queries`, or batches * tokens */
     int runs;             /* thread blocks of the first pass */
-    int run;              /* a power of two, from the threads' warps on */
+    int run;              /* a power of two, at least the number of warps of a thread block */
     int runs_at_once;     /* of a thread block of the second pass: a power of two, at least 4 */
     int histogram_stride; /* runs, rounded up to a multiple of 4 */
     int row_lanes;        /* threads that share a row: a power of two, at most 32 */

@@ -4,21 +4,21 @@
 //@use sparse_attn_partition.params.h
 /*
  * Partition of queries into buckets by their number of valid slots, second pass: writes each
- * bucket's query numbers and extents, in the entries' order, one bucket after another, and where
- * each bucket lies. Meaning: include/smelt/sparse_attn.h.
+ * bucket's query numbers and extents, in the entries' order, one bucket after another, and each
+ * bucket's range. Semantics: include/smelt/sparse_attn.h.
  *
- * Grid: a block for each runs_at_once runs; it sums the first pass's histograms before its own
- * entries by itself, so that no block waits for another and the result is always the same. A thread
- * has an entry at a time; each warp has its buckets' sums.
+ * Grid: one CTA per runs_at_once runs. Each CTA itself sums the first pass's histograms over the
+ * runs before its own, so that no CTA waits for another and the result is deterministic. A thread
+ * has one entry at a time; each warp sums the histograms of some buckets.
  *
  * Shared memory:
  *   COUNTS [WARPS][PARTITION_MOST_BUCKETS] int: entries of each warp in each bucket
  *   TOTALS [PARTITION_MOST_BUCKETS] int: entries of each bucket
- *   PLACES [PARTITION_MOST_BUCKETS] int: where this block's next entry of each bucket goes, counted
+ *   PLACES [PARTITION_MOST_BUCKETS] int: index of the CTA's next entry of each bucket, counted
  *          from the bucket's start
  *
- * Barriers, for each THREADS entries: COUNTS and sums are written; and between those and the next:
- * they were read; places are advanced.
+ * Barriers, for each THREADS entries: COUNTS and sums are written; before the next THREADS entries:
+ * they were read; PLACES are advanced.
  */
 
 enum { WARPS = THREADS / 32, VECTOR = 4, VECTORS_AT_ONCE = 4 };
@@ -35,8 +35,8 @@ DEVICE int *places(void) {
     return (int *)(arena + PLACES_OFFSET);
 }
 
-/* A bucket's entries, all of them and those of the runs before this block's first, a multiple of
- * VECTOR. */
+/* Counts a bucket's entries in all runs, and in the runs before `first_run`, the CTA's first, a
+ * multiple of VECTOR. */
 DEVICE void sum_histogram(const struct sparse_attn_partition_params *params, int bucket,
                           int first_run) {
     const int lane = (int)threadIdx.x % 32;
@@ -67,7 +67,7 @@ DEVICE void sum_histogram(const struct sparse_attn_partition_params *params, int
     }
 }
 
-/* Counts the warp's entries in each bucket; returns this thread's rank among those of its own. */
+/* Counts the warp's entries in each bucket; returns this thread's rank within its bucket. */
 DEVICE int count_entries(int buckets, int bucket) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int rank = 0;
@@ -84,7 +84,7 @@ DEVICE int count_entries(int buckets, int bucket) {
     return rank;
 }
 
-/* The bucket's first place in the list: all of the buckets before it. */
+/* The bucket's first index in the list: the sum of the buckets before it. */
 DEVICE int bucket_begin(int bucket) {
     int begin = 0;
 #pragma unroll
@@ -94,7 +94,7 @@ DEVICE int bucket_begin(int bucket) {
     return begin;
 }
 
-/* Entries in the bucket of the warps before `warp`. */
+/* Entries of the warps before `warp` in the bucket. */
 DEVICE int entries_before(int bucket, int warp) {
     int before = 0;
 #pragma unroll
@@ -104,7 +104,7 @@ DEVICE int entries_before(int bucket, int warp) {
     return before;
 }
 
-/* Past this block's entries so far: the next ones' places. */
+/* Advances PLACES past the entries stored. */
 DEVICE void advance_places(int buckets) {
     const int bucket = (int)threadIdx.x;
     if (bucket < buckets) {
@@ -112,7 +112,7 @@ DEVICE void advance_places(int buckets) {
     }
 }
 
-/* Where each bucket lies, written by the first block. */
+/* Stores each bucket's range; the first CTA does it. */
 DEVICE void store_ranges(const struct sparse_attn_partition_params *params) {
     const int bucket = (int)threadIdx.x;
     if (blockIdx.x == 0 && bucket < params->buckets) {
@@ -121,13 +121,13 @@ DEVICE void store_ranges(const struct sparse_attn_partition_params *params) {
     }
 }
 
-/* The bucket and extent the first pass found. */
+/* The first pass's bucket and extent of an entry. */
 DEVICE u32 load_packed(const struct sparse_attn_partition_params *params, i64 entry) {
     return entry < params->query_capacity ? (u32)params->packed[entry]
                                           : (u32)PARTITION_NO_BUCKET << PARTITION_EXTENT_BITS;
 }
 
-/* Puts an entry into its bucket's part of the list. */
+/* Stores an entry in its bucket's part of the list. */
 DEVICE void store_entry(const struct sparse_attn_partition_params *params, i64 entry, u32 packed,
                         int rank) {
     const int bucket = (int)(packed >> PARTITION_EXTENT_BITS);
@@ -146,7 +146,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         grid_launch_dependents();
     }
     const int warp =
-        __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / 32, 0); /* known to be uniform */
+        __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / 32, 0); /* uniform for the compiler */
     const i64 entries = params.runs_at_once * params.run, begin = blockIdx.x * entries;
     u32 packed = load_packed(&params, begin + threadIdx.x);
 #pragma unroll 1

@@ -541,8 +541,7 @@ DEVICE void run_gather(const struct sparse_scores_fwd_params *params) {
 
 /* ---- math ------------------------------------------------------------------------------------ */
 
-/* Waits until a tile of the warpgroup has landed. `parities`: of its FULL barriers, a bit per tile.
- * */
+/* Waits until a tile of the warpgroup has landed. `parities`: a bit per FULL barrier. */
 DEVICE void await_tile(int place, int group, u32 *parities) {
     mbarrier_wait(barrier_at(FULL + MATH_GROUPS * place + group), (int)(*parities >> place & 1));
     *parities ^= 1u << place;
