@@ -24,7 +24,7 @@ field() {
 }
 
 # ---- 16 warmers -----------------------------------------------------------------------------------
-# What each compiles adds up to one compilation a kernel, and everybody compiles.
+# Together they compile each kernel once, and each of them compiles some.
 warmers=16
 i=0
 while [ $i -lt $warmers ]; do
@@ -122,7 +122,7 @@ else
 fi
 document 'what is not done is named' undone=1 compiled=0 failed=0 \
     "undone_kernels.0.spec=$kernel" undone_kernels.0.arch=sm_80
-# The time-out ends the patience with a holder that does not get done.
+# After the time-out it does not wait for a holder that does not finish.
 SMELT_CACHE_LOCK_TIMEOUT=0.5 FAKE_NVRTC_MS=0 gives 0 '' warm --arch sm_80 "$kernel" --json
 document 'and a time-out has it compiled here' compiled=1 cached=0
 kill -KILL $holder

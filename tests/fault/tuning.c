@@ -300,7 +300,7 @@ TEST(files_that_are_not_trusted) {
     assert_int_equal(write_text(file, line, 0600), 0);
     assert_int_equal(truncate(file, (off_t)1 << 40), 0); /* a hole: it costs no disk */
     expect_unread("longer than 1 MiB");
-    /* A named one may be a link, but not everybody's to write. */
+    /* The named file may be a link, but must not be world-writable. */
     setenv("SMELT_TUNING", file, 1);
     assert_int_equal(unlink(file), 0);
     assert_int_equal(symlink(other, file), 0);

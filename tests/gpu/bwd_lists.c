@@ -70,7 +70,7 @@ static const struct shape shapes[] = {
     {"far, slot order", 2, 3, 500, 150, 100, 1, 0, 0, 0, 0, ANY, ALL_QUERIES, 1},
 };
 
-/* Beyond the emulator's patience. */
+/* Too slow on the emulator. */
 static const struct shape large_shapes[] = {
     {"8192 queries", 1, 8192, 8192, 2048, 2048, 1, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, 0},
     {"8192 queries, ascending", 1, 8192, 32768, 2048, 2048, 1, 1, 0, 0, 0, ANY, ALL_QUERIES, 0},

@@ -73,7 +73,7 @@ static const struct shape shapes[] = {
     {"chunks, a shared key", 1100, 0, 64, 100, SHARED, 0, 1, 0, 540},
 };
 
-/* Beyond the emulator's patience. */
+/* Too slow on the emulator. */
 static const struct shape large_shapes[] = {
     {"a chunk", 640, 640, 2048, 8192, ONCE, 0, 1, 1, 0},
     {"a chunk of many keys", 640, 0, 2048, 131072, ANY, 0, 1, 1, 0},

@@ -40,7 +40,7 @@ static const struct shape shapes[] = {
     {"far apart", 11, 300, 100, 2, 3, 64, COARSE, MOST_BITS, 0, 1},
 };
 
-/* Beyond the emulator's patience. */
+/* Too slow on the emulator. */
 static const struct shape large_shapes[] = {
     {"8192 queries in pairs", 8192, 8192, 2048, 2, 64, 128, COARSE, MOST_BITS, 0, 0},
     {"8192 queries in eights", 8192, 131072, 2048, 8, 16, 128, ODD, MOST_BITS, 0, 0},

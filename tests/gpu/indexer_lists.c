@@ -47,7 +47,7 @@ static const struct shape shapes[] = {
     {"nothing valid", 20, 100, 64, 4, 1, 0, 0, NONE, 0},
 };
 
-/* Beyond the emulator's patience. */
+/* Too slow on the emulator. */
 static const struct shape large_shapes[] = {
     {"8192 queries in pairs", 8192, 8192, 2048, 2, 1, 0, 0, DISTINCT, 0},
     {"8192 queries in eights", 8192, 131072, 2048, 8, 1, 0, 0, ANY, 0},

@@ -57,7 +57,7 @@ static const struct shape shapes[] = {
     {"long runs", small, 1, 5000, 50, 4, 0, 0, 0, SCATTERED, ALL_QUERIES, 3, 2048},
 };
 
-/* Beyond the emulator's patience. */
+/* Too slow on the emulator. */
 static const struct shape large_shapes[] = {
     {"8192 queries", models, 1, 8192, 8192, 2048, 0, 0, 0, AT_BOUNDS, ALL_QUERIES, 5, 0},
     {"rows at 8 bytes", models, 2, 3000, 9000, 2047, 2, 1, 1, SCATTERED, ALL_QUERIES, 5, 0},

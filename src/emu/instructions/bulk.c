@@ -120,10 +120,10 @@ EMU_EXPORT void emu_bulk_load(unsigned to, const void *from, unsigned bytes, uns
     site at = EMU_SITE;
     emu.statistics.instructions++;
     check_bulk(bytes, from, "cp.async.bulk", at);
-    struct place place = emu_shared_place(to, bytes, PIECE, "cp.async.bulk", at);
+    struct shared_location location = emu_shared_location(to, bytes, PIECE, "cp.async.bulk", at);
     emu_global_access(from, bytes, EMU_READ, at);
-    struct load *load = load_new(place.cta, barrier, "cp.async.bulk", at);
-    load_add(load, place.offset, bytes, from);
+    struct load *load = load_new(location.cta, barrier, "cp.async.bulk", at);
+    load_add(load, location.offset, bytes, from);
     load_go(load);
 }
 
@@ -176,11 +176,11 @@ struct walk {
 static void add_load_piece(void *context, const struct emu_tensor_piece *piece) {
     const struct walk *walk = context;
     const void *source = (const void *)(uintptr_t)piece->global;
-    struct place place =
-        emu_shared_place(piece->shared, piece->bytes, 1, "a tensor load", walk->at);
+    struct shared_location location =
+        emu_shared_location(piece->shared, piece->bytes, 1, "a tensor load", walk->at);
     if (source)
         emu_global_access(source, piece->bytes, EMU_READ, walk->at);
-    load_add(walk->load, place.offset, piece->bytes, source);
+    load_add(walk->load, location.offset, piece->bytes, source);
 }
 
 EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, int rank, int x,
@@ -190,10 +190,10 @@ EMU_EXPORT void emu_tensor_load(unsigned to, const void *map, unsigned barrier, 
     check_policy(policy, at);
     const struct emu_tensor_map *found = find_map(map, rank, "cp.async.bulk.tensor", at);
     emu.statistics.instructions++;
-    struct place place = emu_shared_place(to, emu_tensor_box_bytes(found), BOX_ALIGNMENT,
-                                          "cp.async.bulk.tensor", at);
+    struct shared_location location = emu_shared_location(
+        to, emu_tensor_box_bytes(found), BOX_ALIGNMENT, "cp.async.bulk.tensor", at);
     check_box(found, coordinates, to, at);
-    struct walk walk = {load_new(place.cta, barrier, "cp.async.bulk.tensor", at), at};
+    struct walk walk = {load_new(location.cta, barrier, "cp.async.bulk.tensor", at), at};
     emu_tensor_walk(found, coordinates, to, add_load_piece, &walk);
     load_go(walk.load);
 }
@@ -204,10 +204,10 @@ EMU_EXPORT void emu_cluster_store_async(unsigned to, const unsigned *values, uns
     const u32 bytes = 16;
     emu.statistics.instructions++;
     emu_registers_used(emu.self, values, bytes, false, at);
-    struct place place = emu_shared_place(to, bytes, bytes, "st.async", at);
-    struct load *load = load_new(place.cta, barrier, "st.async", at);
+    struct shared_location location = emu_shared_location(to, bytes, bytes, "st.async", at);
+    struct load *load = load_new(location.cta, barrier, "st.async", at);
     load->generic = true;
-    struct part *part = load_add(load, place.offset, bytes, NULL);
+    struct part *part = load_add(load, location.offset, bytes, NULL);
     memcpy(part->kept, values, bytes);
     load_go(load);
 }
@@ -240,7 +240,7 @@ static void finish_writing(struct thread *thread, struct store_part *part) {
     emu_pool_free(part);
 }
 
-static void add_store(struct place from, void *to, u32 bytes, site at) {
+static void add_store(struct shared_location from, void *to, u32 bytes, site at) {
     struct thread *self = emu.self;
     struct store_part *part = emu_pool_alloc(sizeof *part), **last = &self->bulk_stores;
     emu_shared_read_begin(from.cta, from.offset, bytes, at);
@@ -256,7 +256,7 @@ EMU_EXPORT void emu_bulk_store(void *to, unsigned from, unsigned bytes) {
     site at = EMU_SITE;
     emu.statistics.instructions++;
     check_bulk(bytes, to, "cp.async.bulk to global memory", at);
-    add_store(emu_own_place(from, bytes, PIECE, "cp.async.bulk to global memory", at), to, bytes,
+    add_store(emu_own_location(from, bytes, PIECE, "cp.async.bulk to global memory", at), to, bytes,
               at);
     emu_yield();
 }

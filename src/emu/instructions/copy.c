@@ -71,7 +71,8 @@ static void complete(struct thread *thread, u32 end) {
 EMU_EXPORT void emu_cp_async(unsigned address, const void *source, int bytes, int given) {
     site at = EMU_SITE;
     struct thread *self = emu.self;
-    struct place place = emu_own_place(address, (u32)bytes, (u32)bytes, "cp.async", at);
+    struct shared_location location =
+        emu_own_location(address, (u32)bytes, (u32)bytes, "cp.async", at);
     emu.statistics.instructions++;
     if (given < 0 || given > bytes)
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: cp.async of %d bytes with a source of %d {1}",
@@ -85,11 +86,11 @@ EMU_EXPORT void emu_cp_async(unsigned address, const void *source, int bytes, in
     if (!make_room(self))
         emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
     u32 number = newest(self);
-    emu_shared_write_begin(place.cta, place.offset, (u32)bytes, false,
+    emu_shared_write_begin(location.cta, location.offset, (u32)bytes, false,
                            (struct epoch){emu_copy_slot(self), number + 1}, at);
     self->copies_end++;
     struct copy *copy = copy_at(self, number);
-    *copy = (struct copy){place.cta, place.offset, (u8)bytes, (u8)given, 0, source, at};
+    *copy = (struct copy){location.cta, location.offset, (u8)bytes, (u8)given, 0, source, at};
     if (emu_lands_now())
         land(copy);
     emu_yield();

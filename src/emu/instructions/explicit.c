@@ -45,10 +45,10 @@ EMU_EXPORT void emu_load_shared(unsigned *values, unsigned address, int count) {
     site at = EMU_SITE;
     u32 bytes = 4 * (u32)count;
     emu.statistics.instructions++;
-    struct place place = emu_own_place(address, bytes, bytes, "ld.shared", at);
+    struct shared_location location = emu_own_location(address, bytes, bytes, "ld.shared", at);
     emu_registers_used(emu.self, values, bytes, true, at);
-    emu_shared_read(place.cta, place.offset, bytes, at);
-    memcpy(values, place.cta->arena + place.offset, bytes);
+    emu_shared_read(location.cta, location.offset, bytes, at);
+    memcpy(values, location.cta->arena + location.offset, bytes);
 }
 
 EMU_EXPORT unsigned emu_append_shared(unsigned address, unsigned wanted, unsigned low,
@@ -59,9 +59,9 @@ EMU_EXPORT unsigned emu_append_shared(unsigned address, unsigned wanted, unsigne
     emu.statistics.instructions++;
     if (!wanted)
         return address;
-    struct place place = emu_own_place(address, bytes, bytes, "st.shared", at);
-    emu_shared_write(place.cta, place.offset, bytes, at);
-    memcpy(place.cta->arena + place.offset, values, bytes);
+    struct shared_location location = emu_own_location(address, bytes, bytes, "st.shared", at);
+    emu_shared_write(location.cta, location.offset, bytes, at);
+    memcpy(location.cta->arena + location.offset, values, bytes);
     return address + bytes;
 }
 
@@ -81,11 +81,12 @@ EMU_EXPORT unsigned emu_atomic_shared(int kind, unsigned address, unsigned value
     site at = EMU_SITE;
     unsigned before, after;
     emu.statistics.instructions++;
-    struct place place = emu_own_place(address, sizeof before, sizeof before, "atom.shared", at);
-    emu_shared_atomic(place.cta, place.offset, sizeof before, at);
-    memcpy(&before, place.cta->arena + place.offset, sizeof before);
+    struct shared_location location =
+        emu_own_location(address, sizeof before, sizeof before, "atom.shared", at);
+    emu_shared_atomic(location.cta, location.offset, sizeof before, at);
+    memcpy(&before, location.cta->arena + location.offset, sizeof before);
     after = kind == 0 ? before | value : before + value;
-    memcpy(place.cta->arena + place.offset, &after, sizeof after);
+    memcpy(location.cta->arena + location.offset, &after, sizeof after);
     emu_yield();
     return before;
 }

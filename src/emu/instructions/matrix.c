@@ -30,12 +30,13 @@ static void find_rows(struct warp *warp, void **arguments, const char *name, u8 
         if (lane >= 8 * first->count)
             continue;
         emu.self = warp->threads[lane];
-        struct place place = emu_own_place(moved->address, ROW_BYTES, ROW_BYTES, name, at);
+        struct shared_location location =
+            emu_own_location(moved->address, ROW_BYTES, ROW_BYTES, name, at);
         if (write)
-            emu_shared_write(place.cta, place.offset, ROW_BYTES, at);
+            emu_shared_write(location.cta, location.offset, ROW_BYTES, at);
         else
-            emu_shared_read(place.cta, place.offset, ROW_BYTES, at);
-        rows[lane] = place.cta->arena + place.offset;
+            emu_shared_read(location.cta, location.offset, ROW_BYTES, at);
+        rows[lane] = location.cta->arena + location.offset;
         emu.self = self;
     }
 }

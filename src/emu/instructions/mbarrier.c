@@ -25,16 +25,17 @@ static struct mbarrier *find(struct cta *cta, u32 offset) {
 /* The object at an address; its initialisation must be ordered before. */
 struct mbarrier *emu_mbarrier_at(u32 address, bool own, const char *what, site at) {
     struct thread *self = emu.self;
-    struct place place = (own ? emu_own_place : emu_shared_place)(address, 8, 8, what, at);
-    struct mbarrier *barrier = find(place.cta, place.offset);
+    struct shared_location location =
+        (own ? emu_own_location : emu_shared_location)(address, 8, 8, what, at);
+    struct mbarrier *barrier = find(location.cta, location.offset);
     emu.statistics.instructions++;
     if (!barrier)
         emu_fatal(EMU_BARRIER, at, 0, "%s: %s at %s, where no mbarrier was initialised {1}",
-                  emu_thread_name(self), what, emu_shared_name(place.cta, place.offset));
+                  emu_thread_name(self), what, emu_shared_name(location.cta, location.offset));
     if (self->number != barrier->init_slot && self->clock[barrier->init_slot] < barrier->init_clock)
         emu_fatal(EMU_RACE, at, barrier->at,
                   "%s: %s at %s {1}, not ordered after its initialisation {2}",
-                  emu_thread_name(self), what, emu_shared_name(place.cta, place.offset));
+                  emu_thread_name(self), what, emu_shared_name(location.cta, location.offset));
     return barrier;
 }
 
@@ -122,14 +123,14 @@ static void check_scope(const struct mbarrier *barrier, bool cluster, const char
 EMU_EXPORT void emu_mbarrier_init(unsigned address, int count) {
     site at = EMU_SITE;
     struct thread *self = emu.self;
-    struct place place = emu_own_place(address, 8, 8, "mbarrier.init", at);
-    struct cta *cta = place.cta;
+    struct shared_location location = emu_own_location(address, 8, 8, "mbarrier.init", at);
+    struct cta *cta = location.cta;
     emu.statistics.instructions++;
     if (count < 1 || count > MAX_COUNT)
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: mbarrier.init with a count of %d {1}",
                   emu_thread_name(self), count);
     /* Its bytes must be free of other mbarriers and unordered accesses. */
-    emu_shared_write(cta, place.offset, 8, at);
+    emu_shared_write(cta, location.offset, 8, at);
     const int index = cta->mbarrier_count;
     if (index == MAX_MBARRIERS)
         emu_fatal(EMU_ILLEGAL, at, 0, "%s: more than %d mbarriers in a block {1}",
@@ -137,7 +138,7 @@ EMU_EXPORT void emu_mbarrier_init(unsigned address, int count) {
     struct mbarrier *barrier = &cta->mbarriers[index];
     cta->mbarrier_count++;
     *barrier = (struct mbarrier){.cta = cta,
-                                 .offset = place.offset,
+                                 .offset = location.offset,
                                  .expected = count,
                                  .pending = count,
                                  .arriving.clock = emu_clock_new(),

@@ -86,9 +86,9 @@ static void each_piece(const struct warp *warp, const struct emu_operand *operan
     int number = emu_operand_pieces(operand, first, count, pieces);
     (void)warp;
     for (int i = 0; i < number; i++) {
-        struct place place = emu_shared_place(pieces[i].address, pieces[i].bytes, 16,
-                                              "wgmma's operand", product->at);
-        each(place.cta, place.offset, pieces[i].bytes, product);
+        struct shared_location location = emu_shared_location(pieces[i].address, pieces[i].bytes,
+                                                              16, "wgmma's operand", product->at);
+        each(location.cta, location.offset, pieces[i].bytes, product);
     }
 }
 

@@ -61,17 +61,17 @@ static const char *shorten(const char *path) {
 }
 
 /* Adds one frame, innermost first. */
-static void add_frame(struct line *line, int depth, const char *function, char *place) {
+static void add_frame(struct line *line, int depth, const char *function, char *location) {
     size_t used = strlen(line->text);
-    place[strcspn(place, " \n")] = '\0'; /* drops "(discriminator 3)" */
+    location[strcspn(location, " \n")] = '\0'; /* drops "(discriminator 3)" */
     if (depth == 0)
-        snprintf(line->text, TEXT, "(%.200s in %.200s", shorten(place), function);
+        snprintf(line->text, TEXT, "(%.200s in %.200s", shorten(location), function);
     else if (depth < SHOWN_FUNCTIONS)
         snprintf(line->text + used, TEXT - used, ", in %s", function);
 }
 
 static void parse(struct lines *lines, FILE *output) {
-    char function[256], place[1024];
+    char function[256], location[1024];
     struct line *line = NULL;
     int depth = 0;
     while (fgets(function, sizeof function, output)) {
@@ -83,11 +83,11 @@ static void parse(struct lines *lines, FILE *output) {
             continue;
         }
         function[strcspn(function, "\n")] = '\0';
-        if (!fgets(place, sizeof place, output))
+        if (!fgets(location, sizeof location, output))
             break;
         bool kernel = strncmp(function, "smelt_", 6) == 0 && depth > 0;
-        if (line && !kernel && strncmp(place, "??", 2) != 0)
-            add_frame(line, depth++, function, place);
+        if (line && !kernel && strncmp(location, "??", 2) != 0)
+            add_frame(line, depth++, function, location);
     }
 }
 
@@ -113,7 +113,8 @@ const char *lines_find(const struct lines *lines, site at) {
     for (size_t i = 0; lines && at && i < lines->count; i++)
         if (lines->lines[i].at == at && lines->lines[i].text[0])
             return lines->lines[i].text;
-    snprintf(text, sizeof text, at ? "(at +0x%x of the compiled kernel)" : "(place unknown)", at);
+    snprintf(text, sizeof text, at ? "(at +0x%x of the compiled kernel)" : "(location unknown)",
+             at);
     return text;
 }
 

@@ -42,7 +42,7 @@ enum {
     MANY = 0xfffe /* slots */
 };
 
-/* A place in the compiled kernel: return address minus the object's base; 0: unknown. */
+/* A location in the compiled kernel: return address minus the object's base; 0: unknown. */
 typedef u32 site;
 
 /* ---- the kernel ------------------------------------------------------------------------------ */

@@ -51,7 +51,7 @@ static void meet(const char *name, u32 mask, bool aligned,
     }
     if (aligned && meeting->at != at && !emu_same_line(meeting->at, at))
         emu_fatal(EMU_CONVERGENCE, at, meeting->at,
-                  "lanes of warp %d execute %s, which is .aligned, at two places: {1} and {2}",
+                  "lanes of warp %d execute %s, which is .aligned, at two locations: {1} and {2}",
                   warp->index, name);
     meeting->arrived |= 1u << self->lane;
     meeting->arguments[self->lane] = arguments;

@@ -9,7 +9,7 @@
 void emu_meet(const char *name, u32 mask,
               void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
               void *arguments, site at);
-/* For .aligned instructions: all 32 lanes, at one place of the source. */
+/* For .aligned instructions: all 32 lanes, at one location in the source. */
 void emu_meet_whole(const char *name,
                     void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
                     void *arguments, site at);

@@ -127,18 +127,18 @@ static char *resolve(const struct collected *report, const struct lines *lines) 
         return NULL;
     out[0] = '\0';
     for (const char *at = report->text; *at;) {
-        unsigned long place = 0;
+        unsigned long address = 0;
         const char *end = NULL;
         if (strncmp(at, "{1}", 3) == 0 || strncmp(at, "{2}", 3) == 0) {
-            place = at[1] == '1' ? report->first : report->second;
+            address = at[1] == '1' ? report->first : report->second;
             end = at + 3;
         } else if (strncmp(at, "{@", 2) == 0) {
             char *stop;
-            place = strtoul(at + 2, &stop, 10);
+            address = strtoul(at + 2, &stop, 10);
             end = *stop == '}' ? stop + 1 : NULL;
         }
         if (end) {
-            const char *line = lines_find(lines, (site)place);
+            const char *line = lines_find(lines, (site)address);
             append(out, &used, line, strlen(line));
             at = end;
         } else {

@@ -273,9 +273,10 @@ static const char *name_slot(u16 slot) {
     return text;
 }
 
-struct place emu_shared_place(u32 address, u32 bytes, u32 alignment, const char *what, site at) {
+struct shared_location emu_shared_location(u32 address, u32 bytes, u32 alignment, const char *what,
+                                           site at) {
     struct thread *self = emu.self;
-    struct place place = {self->cta, 0};
+    struct shared_location location = {self->cta, 0};
     u32 rank = address >> CLUSTER_SHIFT, local = address & ((1u << CLUSTER_SHIFT) - 1);
     if (rank > (u32)emu.ctas || local < SHARED_BASE ||
         (u64)(local - SHARED_BASE) + bytes > emu.shared_bytes)
@@ -284,23 +285,25 @@ struct place emu_shared_place(u32 address, u32 bytes, u32 alignment, const char 
                   "0x%x on) {1}",
                   emu_thread_name(self), what, bytes, address, emu.shared_bytes, SHARED_BASE);
     if (rank > 0)
-        place.cta = &emu.cta[rank - 1];
-    if (place.cta != self->cta)
-        emu_cluster_enter(place.cta, what, at);
-    place.offset = local - SHARED_BASE;
-    if (place.offset % alignment != 0)
+        location.cta = &emu.cta[rank - 1];
+    if (location.cta != self->cta)
+        emu_cluster_enter(location.cta, what, at);
+    location.offset = local - SHARED_BASE;
+    if (location.offset % alignment != 0)
         emu_fatal(EMU_ALIGNMENT, at, 0, "%s: %s at %s, which is not a multiple of %u {1}",
-                  emu_thread_name(self), what, emu_shared_name(place.cta, place.offset), alignment);
-    return place;
+                  emu_thread_name(self), what, emu_shared_name(location.cta, location.offset),
+                  alignment);
+    return location;
 }
 
-struct place emu_own_place(u32 address, u32 bytes, u32 alignment, const char *what, site at) {
-    struct place place = emu_shared_place(address, bytes, alignment, what, at);
-    if (place.cta != emu.self->cta)
+struct shared_location emu_own_location(u32 address, u32 bytes, u32 alignment, const char *what,
+                                        site at) {
+    struct shared_location location = emu_shared_location(address, bytes, alignment, what, at);
+    if (location.cta != emu.self->cta)
         emu_fatal(EMU_ILLEGAL, at, 0,
                   "%s: %s at %s {1}: the instruction reaches its own block's shared memory only",
-                  emu_thread_name(emu.self), what, emu_shared_name(place.cta, place.offset));
-    return place;
+                  emu_thread_name(emu.self), what, emu_shared_name(location.cta, location.offset));
+    return location;
 }
 
 /* ---- accesses -------------------------------------------------------------------------------- */

@@ -10,13 +10,15 @@ void emu_shadow_begin(void);
 
 /* The block and offset of a shared or shared::cluster address; ends the launch if it is out of
  * range or misaligned. `what` names the instruction. */
-struct place {
+struct shared_location {
     struct cta *cta;
     u32 offset;
 };
-struct place emu_shared_place(u32 address, u32 bytes, u32 alignment, const char *what, site at);
+struct shared_location emu_shared_location(u32 address, u32 bytes, u32 alignment, const char *what,
+                                           site at);
 /* The same for .shared::cta instructions, which reach the thread's own block only. */
-struct place emu_own_place(u32 address, u32 bytes, u32 alignment, const char *what, site at);
+struct shared_location emu_own_location(u32 address, u32 bytes, u32 alignment, const char *what,
+                                        site at);
 /* "LATENT + 1040 (shared address 0x...)"; rotating buffers. */
 const char *emu_shared_name(const struct cta *cta, u32 offset);
 

@@ -33,7 +33,7 @@ CONFIGURATIONS = (
           arch="sm_80"),
     check("indexer-bwd-mma-exact", "heads=20,dim=128,topk=200,deterministic=1",
           "--queries 5 --rows 300 --lists random", knobs="stages=3"),
-    # A group of one has everybody's rows.
+    # A single query's group has all rows.
     check("indexer-bwd-mma-alone", "heads=16,dim=64,topk=100,deterministic=1",
           "--queries 5 --rows 120 --lists window", knobs="group=1,stages=4", schedules=2),
     # Queries without keys, each an item of its own, with more than eight heads.

@@ -27,13 +27,13 @@ CONFIGURATIONS = (
     check("logits-sm90", "heads=3,dim=64,dtype=fp8", "--queries 43 --rows 301 --lists adversarial --seed 3"),
     # Fills longer than one bulk store, of all of what they are copied from, beside the weights of two blocks.
     check("logits-sm90-long", "heads=2,dim=64,dtype=fp8", "--queries 130 --rows 9003 --lists window", schedules=1),
-    # One query in the last batch and one key in the last slab; a thread block that begins behind the middle of its
+    # One query in the last batch and one key in the last KV tile; a thread block that begins behind the middle of its
     # only block.
     check("logits-sm90-late", "heads=2,dim=64,dtype=fp8", "--queries 33 --rows 705 --lists full",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "8"}),
-    # Whole lines: several slabs of all warpgroups in all windows of a whole block, in two parts.
+    # Whole lines: several KV tiles of all warpgroups in all windows of a whole block, in two parts.
     check("logits-sm90-lines", "heads=8,dim=64,dtype=fp8", "--queries 32 --rows 640 --lists full"),
-    # Slabs as there, but rows that begin at no multiple of 16 bytes: by their stride, by the first one's address.
+    # The same KV tiles, but rows that begin at no multiple of 16 bytes: by their stride, by the first one's address.
     check("logits-sm90-lines-odd", "heads=8,dim=64,dtype=fp8", "--queries 32 --rows 305 --lists full", schedules=1),
     check("logits-sm90-lines-shifted", "heads=8,dim=64,dtype=fp8", "--strided --queries 32 --rows 455 --lists full",
           schedules=1),
@@ -42,12 +42,12 @@ CONFIGURATIONS = (
           knobs="columns=64", schedules=1),
     # Weights a part at a time.
     check("logits-sm90-parts", "heads=67,dim=64,dtype=bf16", "--queries 7 --rows 140 --lists log", schedules=2),
-    # Several sets and parts; whole blocks, whose inner slabs need no tests, and one that is not.
+    # Several sets and parts; whole blocks, whose inner KV tiles need no tests, and one that is not.
     check("logits-sm90-sets", "heads=12,dim=64,dtype=bf16", "--queries 37 --rows 200 --lists full", schedules=2,
           variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
     check("logits-sm90-causal", "heads=20,dim=128,dtype=bf16", "--queries 13 --rows 200 --lists causal", schedules=2,
           variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
-    # Nearly as many batches as groups, each lane's among them; more slabs than stages.
+    # Nearly as many batches as groups, each lane's among them; more KV tiles than stages.
     check("logits-sm90-many", "heads=2,dim=64,dtype=fp8", "--queries 7300 --rows 130 --lists causal", schedules=1),
     # More batches than groups, which then have several each.
     check("logits-sm90-coarse", "heads=1,dim=64,dtype=fp8", "--queries 8230 --rows 70 --lists causal", schedules=1),
@@ -57,17 +57,17 @@ CONFIGURATIONS = (
           knobs="groups=2,columns=256", schedules=2),
     # A warpgroup has one stage alone, again and again.
     check("logits-sm90-own", "heads=64,dim=128,dtype=bf16", "--queries 5 --rows 600 --lists causal", schedules=1),
-    # Scales of the slab at hand, not of the next; a filler that waits for its stores.
+    # Scales of the current KV tile, not of the next one; a filler that waits for its stores.
     check("logits-sm90-near", "heads=20,dim=64,dtype=fp8", "--queries 40 --rows 300 --lists causal", schedules=1),
     check("logits-sm90-one", "heads=1,dim=64,dtype=bf16", "--queries 1 --rows 1 --lists full", schedules=1),
     # Products of 64 columns into registers that earlier ones have left.
     check("logits-sm90-two", "heads=1,dim=64,dtype=bf16", "--queries 2 --rows 500 --lists full", schedules=1),
-    # A whole block whose windows begin and end apart: in order, the last behind a slab's first key, and not.
+    # A whole block whose windows begin and end apart: in order, the last after the first key of a KV tile, and not.
     check("logits-sm90-sliding", "heads=2,dim=64,dtype=fp8", "--queries 32 --rows 6400 --lists window --width 6335",
           schedules=1),
     check("logits-sm90-random", "heads=2,dim=64,dtype=fp8", "--queries 32 --rows 3000 --lists random --seed 1",
           schedules=1),
-    # No window of fewer keys than a slab has.
+    # No window of fewer keys than a KV tile.
     check("logits-sm90-short", "heads=2,dim=64,dtype=fp8", "--queries 1 --rows 50 --lists adversarial --seed 0",
           schedules=1),
     # No window at all; infinite keys beside heads that are not there.

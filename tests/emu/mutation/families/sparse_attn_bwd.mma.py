@@ -35,7 +35,7 @@ CONFIGURATIONS = (
           "--rows 200 --lists random", knobs="stages=3,block_keys=16,block_heads=32", arch="sm_80"),
     check("bwd-four-warps", "heads=70,dqk=128,dv=64,topk=70", "--rows 150 --spiky --lists causal",
           knobs="warps=4,block_keys=32"),
-    # Everybody's list has key 0.
+    # Every list has key 0.
     check("bwd-first-row", "heads=8,dqk=64,dv=64,topk=100,deterministic=1", "--rows 101 --lists window"),
     # In even and in odd slots.
     check("bwd-first-row-anywhere", "heads=8,dqk=64,dv=64,topk=100", "--queries 6 --rows 101 --lists random",
