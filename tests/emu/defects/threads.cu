@@ -178,7 +178,7 @@ KERNEL void KERNEL_NAME(int *data) {
     data[threadIdx.x] = 1;
 }
 
-//! an aligned barrier at two places of a warp: convergence, 64 threads; at two places
+//! an aligned barrier at two locations of a warp: convergence, 64 threads; at two locations
 KERNEL void KERNEL_NAME(int *data) {
     if (threadIdx.x % 2 == 0) {
         __syncthreads();
