@@ -416,13 +416,13 @@ static void plant_metric(struct bench *bench, const struct compared_metric *metr
 }
 
 /* Elements that an error can be planted at. */
-struct shared_location {
+struct place {
     int piece;
     int64_t element;
 };
 
 struct places {
-    struct shared_location *all;
+    struct place *all;
     int64_t count, room;
 };
 
@@ -432,11 +432,11 @@ static void add_place(struct places *places, int piece, int64_t element) {
         places->all = realloc(places->all, (size_t)places->room * sizeof *places->all);
         assert_non_null(places->all);
     }
-    places->all[places->count++] = (struct shared_location){piece, element};
+    places->all[places->count++] = (struct place){piece, element};
 }
 
 /* The first place, the last, then random ones. */
-static struct shared_location choose_place(const struct places *places, int number,
+static struct place choose_place(const struct places *places, int number,
                                  struct smelt__random *random) {
     return places->all[number == 0   ? 0
                        : number == 1 ? places->count - 1
@@ -473,7 +473,7 @@ static void plant_metrics(struct bench *bench) {
         if (metric->kind != BY_THE_TABLE)
             find_places(bench, metric, &places);
         for (int i = 0; i < (metric->kind == ALL_PIECES ? 1 : PLACES) && places.count > 0; i++) {
-            const struct shared_location location = choose_place(&places, i, &random);
+            const struct place place = choose_place(&places, i, &random);
             plant_metric(bench, metric, &bench->pieces[place.piece], place.element);
         }
         free(places.all);
@@ -598,7 +598,7 @@ static void plant_rules(struct bench *bench) {
             fail_msg("%s: %s was looked at %lld times, %lld expected", bench->spec_text, rule->name,
                      (long long)applied(&right, rule->name), (long long)places.count);
         for (int i = 0; i < PLACES && places.count > 0; i++) {
-            const struct shared_location location = choose_place(&places, i, &random);
+            const struct place place = choose_place(&places, i, &random);
             try_rule(bench, rule, &bench->pieces[place.piece], place.element);
         }
         free(places.all);
