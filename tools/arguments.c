@@ -1,6 +1,7 @@
 /*
  * The command line of `smelt`: one table of options, from which parsing, help and error messages
- * follow. What describes a problem (check, bench) follows from the operators' (harness/options.h).
+ * follow. The options that describe a problem (check, bench) come from the operators
+ * (harness/options.h).
  */
 #include <ctype.h>
 #include <errno.h>
@@ -22,7 +23,7 @@ enum option_kind {
 struct option_description {
     const char *name;
     char letter;       /* 0: none */
-    const char *value; /* what help calls the argument, NULL for a flag */
+    const char *value; /* the argument's name in help; NULL for a flag */
     const char *help;
     enum option_kind kind;
     size_t field; /* offset in struct tool_options; unused by PROBLEM */
@@ -57,7 +58,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_DEVICE] = NUMBER_OPTION(device, 0, 0, 1023, "number of the GPU; default 0"),
     [TOOL_CACHE] = FLAG_OPTION(cache, 0, "list what is cached instead"),
     [TOOL_EMULATE] = FLAG_OPTION(emulate, 0, "run on the emulator instead of a GPU"),
-    [TOOL_PROBLEM] = {.name = NULL}, /* add_problem_rows puts theirs in its place */
+    [TOOL_PROBLEM] = {.name = NULL}, /* replaced by add_problem_rows */
     [TOOL_SAMPLE] =
         NUMBER_OPTION(sample, 0, 1, INT32_MAX, "queries compared with the reference; default 32"),
     [TOOL_SCHEDULES] =
@@ -70,7 +71,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_MAX_SIZE] = {"max-size", 0, "SIZE",
                        "prune: bytes to keep, or with K, M, G; default: the cap", NAME,
                        FIELD(max_size), 0, 0, NULL},
-    [TOOL_OLDER_THAN] = {"older-than", 0, "AGE", "prune: what was not used so long, as 12h or 30d",
+    [TOOL_OLDER_THAN] = {"older-than", 0, "AGE", "prune: what was last used before, as 12h or 30d",
                          NAME, FIELD(older_than), 0, 0, NULL},
     [TOOL_ALLOW_EMPTY] = {"allow-empty", 0, NULL,
                           "import: accept a file or folder without a kernel", FLAG,
@@ -78,37 +79,37 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_TUNED_FOR] = {"tuned-for", 0, "NAME",
                         "use this device's tuning entries; default: the GPU's, without --arch",
                         NAME, FIELD(tuned_for), 0, 0, NULL},
-    [TOOL_TUNED] = FLAG_OPTION(tuned, 0, "list what the tuning file says instead"),
-    [TOOL_KNOBS] = {"knobs", 0, "NAMES", "vary these knobs alone, as stages,turn_steps", NAME,
+    [TOOL_TUNED] = FLAG_OPTION(tuned, 0, "list the tuning file's entries instead"),
+    [TOOL_KNOBS] = {"knobs", 0, "NAMES", "vary only these knobs, as stages,turn_steps", NAME,
                     FIELD(knobs), 0, 0, NULL},
     [TOOL_LIMIT] = NUMBER_OPTION(limit, 0, 1, 4096, "candidates of a kernel; default 64"),
     [TOOL_DRY_RUN] = {"dry-run", 0, NULL, "list the candidates; needs no GPU with --arch", FLAG,
                       FIELD(dry_run), 0, 0, NULL},
     [TOOL_KERNEL] = NUMBER_OPTION(kernel, 0, 1, INT32_MAX,
-                                  "of an operator's kernels this one alone, as show numbers them"),
+                                  "only this kernel of an operator, as show numbers them"),
     [TOOL_CONSTANTS] =
         FLAG_OPTION(constants, 0, "only constants and parts, as a header for an editor"),
     [TOOL_JSON] = FLAG_OPTION(json, 0, "one JSON document on standard output"),
-    [TOOL_VERBOSE] = FLAG_OPTION(verbose, 'v', "say what is found and done; twice: in detail"),
+    [TOOL_VERBOSE] = FLAG_OPTION(verbose, 'v', "log what is found and done; twice: in detail"),
     [TOOL_HELP] = FLAG_OPTION(help, 'h', "print this help"),
 };
 /* clang-format on */
 
 /* getopt_long's code of a long option; above every letter. */
 enum {
-    MOST_PROBLEM_OPTIONS = 64, /* bits of problem_given */
-    MOST_ROWS = TOOL_OPTION_COUNT + MOST_PROBLEM_OPTIONS,
+    MAX_PROBLEM_OPTIONS = 64, /* bits of problem_given */
+    MAX_ROWS = TOOL_OPTION_COUNT + MAX_PROBLEM_OPTIONS,
     FIRST_CODE = 512,
     LONGEST_SHORT = 2 * TOOL_OPTION_COUNT + 2
 };
 
-/* A verb's options: those of the table that it has, those of problems in their place. */
+/* A verb's options: its rows of the table, with the problem options in their place. */
 struct rows {
     struct row {
         struct option_description is;
-        const struct smelt__option *problem; /* NULL: none of a problem's; else its number, too */
+        const struct smelt__option *problem; /* NULL: not one of a problem's */
         int number;
-    } list[MOST_ROWS];
+    } list[MAX_ROWS];
     int count;
 };
 
@@ -127,7 +128,7 @@ static const char *value_of(const struct smelt__option *option) {
 
 static void add_problem_rows(struct rows *rows, const struct tool_verb *verb) {
     const struct smelt__option *option;
-    for (int i = 0; i < MOST_PROBLEM_OPTIONS && (option = smelt__option_number(i)) != NULL; i++)
+    for (int i = 0; i < MAX_PROBLEM_OPTIONS && (option = smelt__option_number(i)) != NULL; i++)
         if (!(option->traits & SMELT__OPTION_EMULATED) || has(verb, TOOL_EMULATE))
             rows->list[rows->count++] = (struct row){.is = {.name = option->name,
                                                             .value = value_of(option),
@@ -160,7 +161,8 @@ __attribute__((format(printf, 2, 3))) static void add_text(char text[HELP_LONGES
     va_end(arguments);
 }
 
-/* Of an operator's own option whose it is, then what it means, then its choices. */
+/* The help text of an option: the operator it belongs to, if it is one's own, its meaning, its
+ * choices. */
 static void describe(const struct row *row, char text[HELP_LONGEST]) {
     int owners = 0;
     text[0] = '\0';
@@ -173,7 +175,7 @@ static void describe(const struct row *row, char text[HELP_LONGEST]) {
         add_text(text, "%s%s", i ? ", " : ": ", row->is.choices[i]);
 }
 
-/* A text from column HELP_LEFT on, in lines of at most HELP_WIDTH. */
+/* Prints a text from column HELP_LEFT on, wrapped at HELP_WIDTH. */
 static void print_wrapped(const char *text) {
     size_t column = HELP_LEFT;
     for (const char *word = text; *word;) {
@@ -223,7 +225,7 @@ static int read_number(struct tool_options *options, const struct option_descrip
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    /* strtoll skips blanks and takes a plus sign: neither is a number here. */
+    /* strtoll would skip blanks and accept a plus sign. */
     int plain = isdigit((unsigned char)*text) || *text == '-';
     if (!plain || *end || end == text)
         return tool_fail(options, TOOL_USAGE, "--%s takes a number, not '%s'", option->name, text);
@@ -265,13 +267,13 @@ static int read_problem_option(struct tool_options *options, const struct row *r
     return tool_fail(options, TOOL_USAGE, "%s", message);
 }
 
-/* Option number `number` of problems, if it was given; else NULL. */
+/* Problem option `number` if it was given, else NULL. */
 static const struct smelt__option *given_option(const struct tool_options *options, int number) {
     return options->problem_given & TOOL_BIT(number) ? smelt__option_number(number) : NULL;
 }
 
 int tool_problem_given(const struct tool_options *options, const char *name) {
-    for (int i = 0; i < MOST_PROBLEM_OPTIONS; i++) {
+    for (int i = 0; i < MAX_PROBLEM_OPTIONS; i++) {
         const struct smelt__option *option = given_option(options, i);
         if (option && !strcmp(option->name, name))
             return 1;
@@ -280,7 +282,7 @@ int tool_problem_given(const struct tool_options *options, const char *name) {
 }
 
 int tool_inputs_given(const struct tool_options *options) {
-    for (int i = 0; i < MOST_PROBLEM_OPTIONS; i++) {
+    for (int i = 0; i < MAX_PROBLEM_OPTIONS; i++) {
         const struct smelt__option *option = given_option(options, i);
         if (option && (option->traits & SMELT__OPTION_INPUTS))
             return 1;
@@ -290,7 +292,7 @@ int tool_inputs_given(const struct tool_options *options) {
 
 int tool_options_fit(const struct tool_options *options, const char *spec) {
     const struct smelt__harness_operator *op = smelt__harness_find(spec);
-    for (int i = 0; op && i < MOST_PROBLEM_OPTIONS; i++) {
+    for (int i = 0; op && i < MAX_PROBLEM_OPTIONS; i++) {
         const struct smelt__option *option = given_option(options, i);
         if (option && !smelt__option_find(op, option->name))
             return tool_fail(options, TOOL_USAGE, "%s has no option --%s", op->name, option->name);
@@ -325,10 +327,10 @@ static int read_value(struct tool_options *options, const struct row *row, const
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-/* An option the verb does not have, or an abbreviation of several it has. */
+/* Refuses an option that the verb does not have, or an ambiguous abbreviation. */
 static int refuse_name(const struct tool_options *options, const struct rows *rows,
                        const char *word) {
-    const char *names[MOST_ROWS];
+    const char *names[MAX_ROWS];
     char given[80];
     size_t count = 0;
     snprintf(given, sizeof given, "%.*s", (int)strcspn(word + 2, "="), word + 2);
@@ -341,7 +343,8 @@ static int refuse_name(const struct tool_options *options, const struct rows *ro
                      options->verb->name);
 }
 
-/* What getopt_long refused: ':' for a missing value, '?' for the rest; `culprit` is its optopt. */
+/* Explains a refusal by getopt_long: ':' for a missing value, '?' for the rest; `culprit` is its
+ * optopt. */
 static int refuse(const struct tool_options *options, const struct rows *rows, int code,
                   int culprit, const char *word) {
     if (code == ':')
@@ -356,10 +359,10 @@ static int refuse(const struct tool_options *options, const struct rows *rows, i
 }
 
 /* getopt_long's two tables. */
-static void list_options(const struct rows *rows, struct option long_options[MOST_ROWS + 1],
+static void list_options(const struct rows *rows, struct option long_options[MAX_ROWS + 1],
                          char short_options[LONGEST_SHORT]) {
     size_t length = 0;
-    short_options[length++] = ':'; /* tell a missing value from an unknown option */
+    short_options[length++] = ':'; /* distinguish a missing value from an unknown option */
     for (int i = 0; i < rows->count; i++) {
         const struct option_description *option = &rows->list[i].is;
         long_options[i] = (struct option){
@@ -385,7 +388,7 @@ static const struct row *row_of_code(const struct rows *rows, int code) {
 /* argv[0] is the verb. */
 static int read_all(struct tool_options *options, int argc, char **argv) {
     struct rows rows;
-    struct option long_options[MOST_ROWS + 1];
+    struct option long_options[MAX_ROWS + 1];
     char short_options[LONGEST_SHORT];
     int code, status;
     list_rows(&rows, options->verb);
@@ -414,7 +417,7 @@ int tool_options_read(struct tool_options *options, const struct tool_verb *verb
                                      .limit = TOOL_NOT_GIVEN,
                                      .kernel = TOOL_NOT_GIVEN,
                                      .schedules = TOOL_NOT_GIVEN};
-    /* An error in front of --json obeys it too. */
+    /* Errors before --json obey it too. */
     options->json = tool_wants_json(argc, argv);
     return read_all(options, argc - 1, argv + 1);
 }

@@ -1,9 +1,9 @@
 /*
- * Build-time embedding: checks every template and writes one C file that holds them all.
+ * Build-time program: checks every template and writes them all into one C file.
  *
  *     embed OUTPUT.c TEMPLATE...
  *
- * A template's name is its path after the last "templates/". On a malformed template it prints
+ * A template's name is its path after the last "templates/". For a malformed template it prints
  * `templates/NAME:LINE: error: ...`, writes nothing and exits with status 1.
  */
 #include <errno.h>
@@ -22,7 +22,7 @@ static const char *template_name(const char *path) {
     return name;
 }
 
-/* The whole file, NUL-terminated, or NULL with a message printed. */
+/* Reads a whole file, NUL-terminated; NULL with a message printed. */
 static char *read_file(const char *path, size_t *length) {
     struct smelt__text text = {0};
     FILE *file = fopen(path, "rb");
@@ -45,8 +45,8 @@ static char *read_file(const char *path, size_t *length) {
     return smelt__text_release(&text);
 }
 
-/* Templates are ASCII without NUL or carriage returns, so that every byte fits in a C array of
- * `char` and lines are lines. */
+/* Templates must be ASCII without NUL and carriage returns, so that every byte fits in a C array of
+ * `char`. */
 static int check_bytes(const struct smelt__template *template_) {
     int line = 1;
     for (size_t i = 0; i < template_->length; i++) {

@@ -1,4 +1,4 @@
-/* The emulator in place of the GPU: see src/emu/emulator.h for what it is. */
+/* Running on the emulator instead of a GPU: see src/emu/emulator.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ static int is_program(const char *path) {
     return is_file(path) && access(path, X_OK) == 0;
 }
 
-/* Whether a program of this name (the first word of it) lies in PATH, or where the name says. */
+/* Whether the program named by the first word exists, in PATH or at the given path. */
 static int can_run(const char *name) {
     const char *folders = getenv("PATH");
     int length = (int)strcspn(name, " ");
@@ -40,28 +40,26 @@ static int can_run(const char *name) {
     return 0;
 }
 
-/* The one that CC names, and no other in its place; else any. */
+/* Requires the compiler named by CC, or without CC any. */
 static int need_compiler(const struct tool_options *options) {
     const char *named = getenv("CC");
     if (named)
         named += strspn(named, " ");
     if (named && *named)
-        return can_run(named) ? TOOL_OK
-                              : tool_fail(options, TOOL_MISSING,
-                                          "CC names the C compiler \"%s\", and there is no such "
-                                          "program that can be run",
-                                          named);
+        return can_run(named)
+                   ? TOOL_OK
+                   : tool_fail(options, TOOL_MISSING,
+                               "CC names the C compiler \"%s\", which cannot be run", named);
     return can_run("cc") || can_run("gcc") || can_run("clang")
                ? TOOL_OK
-               : tool_fail(
-                     options, TOOL_MISSING,
-                     "--emulate compiles kernels with the C compiler, and none of cc, gcc and "
-                     "clang is there: install gcc or clang, or name one in CC");
+               : tool_fail(options, TOOL_MISSING,
+                           "--emulate needs a C compiler, but none of cc, gcc and clang was found: "
+                           "install gcc or clang, or set CC");
 }
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-/* `relative` to the folder of the command that runs. */
+/* A path relative to the running command's folder. */
 static void path_from_command(const char *relative, char path[PATH]) {
     ssize_t length = readlink("/proc/self/exe", path, PATH - 1);
     path[length > 0 ? length : 0] = '\0';
@@ -77,25 +75,26 @@ static int find_library(const struct tool_options *options, char path[PATH]) {
     const char *named = secure_getenv("SMELT_EMULATOR");
     if (named && *named) {
         if (!is_file(named))
-            return tool_fail(options, TOOL_MISSING,
-                             "SMELT_EMULATOR names %s, and there is no such file", named);
+            return tool_fail(options, TOOL_MISSING, "SMELT_EMULATOR names %s, which does not exist",
+                             named);
         snprintf(path, PATH, "%s", named);
         return TOOL_OK;
     }
     path_from_command(in_build, path);
     if (is_file(path))
         return TOOL_OK;
-    path_from_command(beside, path); /* also of an installation that was moved as a whole */
+    path_from_command(beside, path); /* also works if the installation was moved */
     if (is_file(path))
         return TOOL_OK;
     snprintf(path, PATH, "%s", installed);
     if (is_file(path))
         return TOOL_OK;
     path_from_command(beside, path);
-    return tool_fail(options, TOOL_MISSING,
-                     "the emulator was not found: neither %s nor %s is there; `meson install` puts "
-                     "it there, and SMELT_EMULATOR names one that lies elsewhere",
-                     path, installed);
+    return tool_fail(
+        options, TOOL_MISSING,
+        "the emulator was not found: neither %s nor %s exists; run `meson install`, or "
+        "set SMELT_EMULATOR to its path",
+        path, installed);
 }
 
 int tool_open_emulator(const struct tool_options *options) {
@@ -119,7 +118,7 @@ int tool_open_emulated_device(const struct tool_options *options, const char *ar
                               smelt_context **context) {
     smelt_context_options settings = tool_context_options(options);
     settings.kind = SMELT_CONTEXT_DEVICE;
-    settings.cache_disable = 1; /* what is compiled here is no cubin */
+    settings.cache_disable = 1; /* kernels compiled here are not cubins */
     smelt__emulator_configure(arch, smelt__schedule_at(0, 0), 0);
     smelt_status status = smelt_context_create(context, &settings);
     if (status)

@@ -1,7 +1,7 @@
 /*
- * The command's JSON documents. Texts come from outside (paths, messages, names a driver gave) and
- * need not be UTF-8, which JSON is: each byte that is not part of a well-formed sequence becomes
- * U+FFFD. All documents are built by tool_pack, so that none of them can be lost to such a byte.
+ * The command's JSON documents. Texts from outside (paths, messages, device names) may not be
+ * UTF-8, which JSON requires: each byte outside a well-formed sequence becomes U+FFFD. tool_pack
+ * builds all documents, so that such a byte never loses one.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -23,8 +23,8 @@ json_t *tool_json_real(double value) {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Bytes of the well-formed UTF-8 sequence that `at` begins with; 0 when it begins with none. The
- * terminating NUL is no continuation byte, so nothing behind it is looked at. */
+/* Length of the well-formed UTF-8 sequence at `at`; 0: none. The terminating NUL is not a
+ * continuation byte, so reads stop there. */
 static size_t sequence_length(const unsigned char *at) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const size_t length = at[0] < 0x80             ? 1
@@ -62,13 +62,13 @@ json_t *tool_json_text(const char *text) {
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-/* What tool_pack has read: the format from `at` on, and the arguments that it names. */
+/* The rest of tool_pack's format, and its arguments. */
 struct packing {
     const char *at;
     va_list arguments;
 };
 
-/* The next character that means something. */
+/* The next significant character. */
 static char next(struct packing *packing) {
     packing->at += strspn(packing->at, " ,:");
     return *packing->at ? *packing->at++ : '\0';
@@ -120,7 +120,7 @@ json_t *tool_pack(const char *format, ...) {
 }
 
 void tool_print_json(json_t *document) {
-    /* What standard output refuses is told at the end, by main. */
+    /* Errors of standard output are reported at the end, by main. */
     (void)json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(document);

@@ -1,4 +1,4 @@
-/* Contexts and compiled kernels: what several verbs need. */
+/* Contexts and compiled kernels, for several verbs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,20 +28,21 @@ int tool_open_tuned_compiler(const struct tool_options *options, const struct to
     settings.arch = targets->archs.items[0];
     settings.tuning_device = options->tuned_for ? options->tuned_for : targets->gpu;
     if (options->tuned_for && targets->archs.count > 1)
-        return tool_fail(options, TOOL_USAGE,
-                         "--tuned-for names a device, which has one architecture: name one --arch");
+        return tool_fail(
+            options, TOOL_USAGE,
+            "--tuned-for names a device, which has one architecture: give a single --arch");
     smelt_status status = smelt_context_create(context, &settings);
     return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 
-/* What a walk through the tuning entries looks for. */
+/* State of a walk through the tuning entries. */
 struct untuned {
     const struct tool_list *kernels;
     const char *arch;
     char device[256];
 };
 
-/* An entry whose knobs have no plan here is another architecture's. */
+/* Whether an entry's knobs have a plan on this architecture; otherwise it is another one's. */
 static int has_plan(const smelt_tuning_entry *entry, const char *arch) {
     char text[1024]; /* more than a line of a tuning file */
     char *plan = NULL;
@@ -66,7 +67,7 @@ void tool_note_untuned(const struct tool_options *options, smelt_context *contex
         !untuned.device[0])
         return;
     tool_say(options,
-             "tuning entries for these kernels are left out: --tuned-for \"%s\" compiles what that "
+             "tuning entries for these kernels are not used: --tuned-for \"%s\" compiles what that "
              "device runs",
              untuned.device);
 }
@@ -126,7 +127,7 @@ smelt_kernel_request tool_kernel_request(const char *spec, const char *arch) {
     return request;
 }
 
-/* Compiled for nothing but this process. */
+/* Compiled but not stored in the cache. */
 static int is_lost(const smelt_kernel_info *info) {
     return info->state == SMELT_KERNEL_COMPILED && !info->kept;
 }
@@ -151,7 +152,7 @@ size_t tool_kernels_lost(const smelt_kernel_info *infos, size_t count) {
     return lost;
 }
 
-/* Whether an earlier one of the same kind says the same. */
+/* Whether an earlier info of the same kind has the same message. */
 static int is_said(const smelt_kernel_info *infos, size_t index) {
     for (size_t i = 0; i < index; i++)
         if (infos[i].state == infos[index].state && !strcmp(infos[i].error, infos[index].error))
@@ -169,7 +170,7 @@ void tool_kernels_say_errors(const struct tool_options *options, const smelt_ker
             continue;
         if (!failed)
             tool_say(options, "%s on %s is not kept: %s", info->spec, info->arch, info->error);
-        /* A missing compiler is the machine's matter, not one kernel's. */
+        /* A missing compiler concerns the machine, not one kernel. */
         else if (info->status == SMELT_ERROR_NO_COMPILER)
             tool_say(options, "%s", info->error);
         else

@@ -1,5 +1,4 @@
-/* The `smelt` command: its verbs and its general help. docs/smelt.1 says the same at more length.
- */
+/* The `smelt` command: its verbs and general help. docs/smelt.1 has more detail. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,88 +7,87 @@
 #define OPTION(name) TOOL_BIT(TOOL_##name)
 
 static const char SPEC_HELP[] =
-    "A SPEC is `family:key=value,...`, an operator or one of its kernels; `smelt list`\n"
-    "says what there is.\n";
+    "A SPEC is `family:key=value,...`, an operator or one of its kernels; see `smelt list`.\n";
 
 static const struct tool_verb verbs[] = {
     {"warm", "[SPEC]...", "compile kernels into the cache",
      "Compiles into the cache every kernel that the specs, presets and the manifest need,\n"
-     "for every --arch. What is cached is not compiled again. It may be stopped (Ctrl-C)\n"
-     "and started again: what is done stays done. Exit status 1 when a kernel could not be kept.\n",
+     "for every --arch, unless it is cached already. It can be stopped (Ctrl-C) and started\n"
+     "again without losing work. Exit status 1 when a kernel could not be stored.\n",
      TOOL_TARGETS | OPTION(ARCH) | OPTION(TUNED_FOR) | OPTION(JOBS) | TOOL_COMMON, tool_run_warm},
     {"list", "", "list presets, operators, kernels and architectures, or the cache",
-     "Lists what there is to choose from: presets, operators and kernels with their keys,\n"
-     "architectures. With --cache: the kernels that are cached. With --tuned: what the tuning\n"
+     "Lists presets, operators and kernels with their keys, and architectures.\n"
+     "With --cache: the kernels that are cached. With --tuned: the entries that the tuning\n"
      "file says.\n",
      OPTION(CACHE) | OPTION(TUNED) | TOOL_COMMON, tool_run_list},
-    {"show", "SPEC", "show a kernel's plan and what its compilation gave",
-     "Shows the plan of a kernel, every knob and derived number, then what its compilation\n"
-     "(or the cache) says: registers, spills, shared memory, size, seconds, cache key. Of an\n"
-     "operator with several kernels it lists them; --kernel shows one. Without NVRTC the plan\n"
-     "is still shown (exit status 3).\n",
+    {"show", "SPEC", "show a kernel's plan and its compiled figures",
+     "Shows the plan of a kernel, with every knob and derived number, then figures of the\n"
+     "compiled kernel: registers, spills, shared memory, size, seconds, cache key. For an\n"
+     "operator with several kernels it lists them; --kernel shows one. Without NVRTC it shows\n"
+     "the plan only (exit status 3).\n",
      OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(TUNED_FOR) | TOOL_COMMON,
      tool_run_show},
     {"emit", "SPEC", "print a kernel's CUDA source",
-     "Prints the complete CUDA source of a kernel, or of an operator's kernels one after the\n"
-     "other, each under a line that says which; --kernel prints one alone. Needs neither GPU\n"
-     "nor compiler; each source by itself compiles with `nvcc -arch=ARCH -cubin -x cu`.\n"
-     "With --constants it ends before the kernel's own template: the constants and parts are a\n"
+     "Prints the complete CUDA source of a kernel, or of all kernels of an operator, each under\n"
+     "a heading; --kernel prints one of them. Needs neither GPU nor compiler; each source by\n"
+     "itself compiles with `nvcc -arch=ARCH -cubin -x cu`.\n"
+     "With --constants it stops before the kernel's own template: the constants and parts are a\n"
      "header with which an editor resolves the template's names (build/constants.h in .clangd).\n",
      OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(CONSTANTS) | OPTION(TUNED_FOR) |
          TOOL_COMMON,
      tool_run_emit},
     {"check", "[SPEC]...", "compare kernels with the double-precision reference",
-     "Runs each operator on the GPU on input made from a seed and compares the results with\n"
-     "the double-precision reference; without --lists, on several kinds of index lists. A\n"
-     "failure prints the command that reproduces it.\n"
+     "Runs each operator on the GPU on seeded random input and compares the results with the\n"
+     "double-precision reference; without --lists, on several kinds of index lists. A failure\n"
+     "prints the command that reproduces it.\n"
      "\n"
-     "With --emulate on the CPU, as a device for --arch (default sm_90a): the kernels are\n"
+     "With --emulate it runs on the CPU, as a device for --arch (default sm_90a): kernels are\n"
      "compiled with the C compiler (CC, cc, gcc or clang), each check runs under several\n"
-     "schedules (when copies land, which warp goes first), and races, missing waits, bad\n"
-     "addresses and deadlocks are reported by name. Problems are small unless --queries,\n"
-     "--rows and --width say otherwise.\n",
+     "schedules (when copies complete, which warp runs first), and races, missing waits, bad\n"
+     "addresses and deadlocks are reported. Problems are small unless --queries, --rows and\n"
+     "--width are given.\n",
      TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(EMULATE) | OPTION(PROBLEM) |
          OPTION(SAMPLE) | OPTION(SCHEDULES) | OPTION(SCHEDULE) | TOOL_COMMON,
      tool_run_check},
     {"bench", "[SPEC]...", "time kernels on the GPU",
-     "Times each operator on the GPU, in turn with the others: median time, TFLOP/s, gathered\n"
-     "TB/s, CPU time of a launch, and the share of an H200's ceilings. Each operator has its\n"
-     "own --queries and --rows unless they are given (attention 4096 and 8192); --shapes peers\n"
-     "runs every operator at the shapes where it is compared with other libraries: attention's\n"
-     "forward with FlashMLA, its backward with cuDNN, the indexer's operators with DeepGEMM,\n"
-     "cuDNN and PyTorch (bench/peers times them in turn).\n",
+     "Times each operator on the GPU, alternating between them: median time, TFLOP/s, gathered\n"
+     "TB/s, CPU time of a launch, and percentages of an H200's peaks. --queries and --rows have\n"
+     "defaults per operator (attention 4096 and 8192); --shapes peers runs every operator at\n"
+     "the shapes at which bench/peers compares it with other libraries: attention's forward\n"
+     "with FlashMLA, its backward with cuDNN, the indexer's operators with DeepGEMM, cuDNN and\n"
+     "PyTorch.\n",
      TOOL_TARGETS | OPTION(DEVICE) | OPTION(PROBLEM) | OPTION(SHAPES) | OPTION(REPEAT) |
          TOOL_COMMON,
      tool_run_bench},
     {"tune", "[SPEC]...", "find a kernel's fastest knobs on the GPU",
      "Tries the legal knobs of every kernel the specs need: compiles the candidates, checks\n"
-     "each against the reference on a small problem, and times them in turn on the shape that\n"
-     "--queries, --rows, --lists and the like describe, by default as bench's. The fastest, if\n"
-     "it beats the rule's plan by more than the noise, goes into the tuning file, from which\n"
-     "plans take it; else an earlier entry is taken out. The noise: how far the medians of the\n"
-     "rule's plan, which takes part four times, lie apart, or three of their standard errors.\n"
-     "Knobs that a spec names stay as they are; --knobs names those to vary. --dry-run lists\n"
+     "each against the reference on a small problem, and times them alternately on the shape\n"
+     "given by --queries, --rows, --lists and the like, by default bench's. If the fastest\n"
+     "beats the rule's plan by more than the noise, it goes into the tuning file, which later\n"
+     "plans use; otherwise an earlier entry is removed. The noise is the spread of the medians\n"
+     "of the rule's plan, which is timed four times, or three of their standard errors. Knobs\n"
+     "given in a spec are kept; --knobs names the knobs to vary. --dry-run lists\n"
      "the candidates.\n",
      TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | OPTION(PROBLEM) |
          OPTION(REPEAT) | OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
      tool_run_tune},
     {"cache", "stat|verify|prune|clear|export FILE|import FILE",
-     "look after the cache of compiled kernels",
-     "stat    counts the cache's entries and bytes, and what all processes found in it\n"
+     "inspect and maintain the cache of compiled kernels",
+     "stat    counts the cache's entries and bytes, and all processes' hits and misses\n"
      "verify  reads every entry and removes damaged ones (exit status 1 if there were any)\n"
-     "prune   removes the least recently used entries: those older than --older-than, and as\n"
-     "        many as it takes to keep --max-size, or the cap\n"
+     "prune   removes the least recently used entries: those older than --older-than, and\n"
+     "        others until --max-size, or the cap, is kept\n"
      "clear   removes every entry\n"
      "export  writes every entry and the tuning file into one file, for a container image or\n"
      "        another machine: there import it, or name it in SMELT_CACHE_READONLY_DIR, or\n"
      "        unpack it with tar and name the folder\n"
-     "import  adds the kernels in such a file or in a cache folder; if there are none, that is an\n"
-     "        error without --allow-empty\n",
+     "import  adds the kernels in such a file or in a cache folder; without kernels that is an\n"
+     "        error unless --allow-empty is given\n",
      OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | OPTION(ALLOW_EMPTY) | TOOL_COMMON, tool_run_cache},
-    {"doctor", "", "say what this machine has and lacks",
-     "Says what was found (driver, GPUs, NVRTC, cache folder, read-only layer), what is wrong and\n"
-     "what to do. Exit status 3 when something is missing, 1 when the cache, or a read-only layer\n"
-     "that is named, cannot be used.\n",
+    {"doctor", "", "report what this machine has and lacks",
+     "Reports driver, GPUs, NVRTC, cache folder and read-only layer, and for each problem a\n"
+     "remedy. Exit status 3 when something is missing, 1 when the cache, or a read-only layer\n"
+     "that was named, cannot be used.\n",
      TOOL_COMMON, tool_run_doctor},
 };
 
@@ -101,7 +99,7 @@ static void print_short_help(FILE *file) {
     fputs("usage: smelt VERB [OPTION]... [ARGUMENT]...\n\n", file);
     for (size_t i = 0; i < VERBS; i++)
         fprintf(file, "  %-8s %s\n", verbs[i].name, verbs[i].summary);
-    fputs("\n`smelt VERB --help` tells more; `smelt --version` prints the version.\n", file);
+    fputs("\nSee also `smelt VERB --help`; `smelt --version` prints the version.\n", file);
 }
 
 static void print_long_help(void) {
@@ -112,20 +110,20 @@ static void print_long_help(void) {
         "\n%s\n"
         "Every verb takes --json: one JSON document on standard output.\n\n"
         "exit status:\n"
-        "  0  all well\n"
+        "  0  success\n"
         "  1  something failed: a check, a compilation\n"
         "  2  a usage error or an impossible spec\n"
         "  3  the machine lacks something: a GPU, a driver, NVRTC, a C compiler\n\n"
         "environment:\n"
         "  SMELT_CACHE_DIR           the cache's folder; default $XDG_CACHE_HOME/smelt, else\n"
         "                            ~/.cache/smelt\n"
-        "  SMELT_CACHE_READONLY_DIR  a cache, or an exported file, that is looked at first\n"
+        "  SMELT_CACHE_READONLY_DIR  a cache, or an exported file, that is searched first\n"
         "  SMELT_CACHE_CAP           the cache's size limit: bytes, or with K, M, G; default 1G\n"
-        "  SMELT_CACHE_DISABLE=1     the cache is neither read nor written\n"
-        "  SMELT_CACHE_RECOMPILE=1   it is written, not read\n"
+        "  SMELT_CACHE_DISABLE=1     neither read nor write the cache\n"
+        "  SMELT_CACHE_RECOMPILE=1   write the cache without reading it\n"
         "  SMELT_TUNING              the tuning file; default `tuning` in the cache's folder\n"
-        "  SMELT_TUNING_DISABLE=1    plans are the rule's, whatever was tuned\n"
-        "  SMELT_NVRTC               the libnvrtc to use, and no other\n"
+        "  SMELT_TUNING_DISABLE=1    ignore tuning entries\n"
+        "  SMELT_NVRTC               the libnvrtc to use instead of searching\n"
         "  SMELT_NVRTC_DEBUG         lines or full: compile for a profiler or a debugger\n"
         "  SMELT_TEMPLATES           a folder whose templates are used instead of the built-in "
         "ones\n"
@@ -134,7 +132,7 @@ static void print_long_help(void) {
         "  SMELT_EMU_...             settings of the emulator, in smelt(1)\n"
         "  SMELT_LOG                 error, warning, info or debug\n"
         "  NO_COLOR                  no colour and no progress bar\n\n"
-        "The man page smelt(1) has them all, and examples.\n",
+        "The man page smelt(1) lists all of them, with examples.\n",
         SPEC_HELP);
 }
 
@@ -170,7 +168,7 @@ static int run_verb(const struct tool_verb *verb, int argc, char **argv) {
     return status;
 }
 
-/* What stands in front of any verb: --help, --version, `help [VERB]`; or the verb itself. */
+/* Handles options before a verb (--help, --version, `help [VERB]`), or runs the verb. */
 static int run(int argc, char **argv) {
     struct tool_options none = {.json = tool_wants_json(argc, argv)};
     const char *first = argc > 1 ? argv[1] : "";

@@ -2,8 +2,8 @@
  * Manifests: {"specs": ["SPEC", {"preset": "NAME", "tp": N, "passes": "forward"}, ...], "archs":
  * ["ARCH", ...]}.
  *
- * jansson reports where text stops being JSON, but keeps no position of a value that is well-formed
- * and wrong; a second, small walk over the text finds its line.
+ * jansson reports the line of malformed JSON but keeps no positions of well-formed values; a second
+ * walk over the text finds the line of a value that is wrong.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,15 +11,15 @@
 
 #include "tool.h"
 
-/* Thousands of specs; a file without an end costs no more than this. */
-enum { MOST_BYTES = 1 << 20 };
+/* Enough for thousands of specs; bounds the cost of an endless file. */
+enum { MAX_BYTES = 1 << 20 };
 
-/* What a message needs: the file, and its text to find a line in. */
+/* The file's path, and its text for finding lines. */
 struct manifest {
     const struct tool_options *options;
     const char *path;
     const char *text;
-    struct tool_list *specs, *archs; /* what it is read into */
+    struct tool_list *specs, *archs; /* destination */
 };
 
 /* ---- finding a line -------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static const char *skip_blanks(const char *at) {
     return at + strspn(at, " \t\r\n");
 }
 
-/* The character behind a string literal that starts at `at`. The text is known to be JSON. */
+/* The text after a string literal at `at`. The text is known to be JSON. */
 static const char *skip_string(const char *at) {
     for (at++; *at && *at != '"'; at++)
         if (*at == '\\' && at[1])
@@ -36,7 +36,7 @@ static const char *skip_string(const char *at) {
     return *at ? at + 1 : at;
 }
 
-/* The character behind any value. */
+/* The text after any value. */
 static const char *skip_value(const char *at) {
     int depth = 0;
     do {
@@ -53,8 +53,8 @@ static const char *skip_value(const char *at) {
     return at;
 }
 
-/* The value of a key of the object at `at`, or the object itself when there is none. Keys of a
- * manifest hold no escapes. */
+/* The value of a key of the object at `at`, or the object itself without that key. Keys of a
+ * manifest contain no escapes. */
 static const char *find_key(const char *at, const char *key) {
     const char *object = at;
     size_t length = strlen(key);
@@ -90,8 +90,8 @@ static int line_of(const char *text, const char *at) {
     return line;
 }
 
-/* The line of element `index` of the array `key`; of the array's start when `index` is -1; of the
- * manifest's first value when `key` is NULL. */
+/* The line of element `index` of the array `key`; index -1: of the array; key NULL: of the
+ * manifest's first value. */
 static int find_line(const struct manifest *manifest, const char *key, long index) {
     const char *at = skip_blanks(manifest->text);
     if (key && *at == '{')
@@ -109,7 +109,7 @@ static int refuse(const struct manifest *manifest, const char *key, long index,
                      find_line(manifest, key, index), message);
 }
 
-/* The same for a value that is none of those: "WHAT, not VALUE". */
+/* The same with the value: "WHAT, not VALUE". */
 static int refuse_value(const struct manifest *manifest, const char *key, long index,
                         const char *what, json_t *value) {
     enum { MOST = 60 };
@@ -121,13 +121,13 @@ static int refuse_value(const struct manifest *manifest, const char *key, long i
     return refuse(manifest, key, index, message);
 }
 
-/* The same, where NULL is a value that is not there. */
+/* The same, where NULL means that the value is missing. */
 static int refuse_missing(const struct manifest *manifest, const char *key, long index,
                           const char *what, json_t *value) {
     char message[256];
     if (value)
         return refuse_value(manifest, key, index, what, value);
-    snprintf(message, sizeof message, "%s, and is not there", what);
+    snprintf(message, sizeof message, "%s, but is missing", what);
     return refuse(manifest, key, index, message);
 }
 
@@ -204,7 +204,7 @@ static int add_arch(const struct manifest *manifest, json_t *value, long index) 
         return refuse_value(manifest, "archs", index, "an architecture is a string, \"sm_90a\"",
                             value);
     if (has(manifest->archs, json_string_value(value)))
-        return TOOL_OK; /* a long list of one name is not worth its lines */
+        return TOOL_OK; /* already listed */
     snprintf(where, sizeof where, "%s:%d: ", manifest->path, find_line(manifest, "archs", index));
     int status = tool_check_arch(manifest->options, where, json_string_value(value));
     if (status == TOOL_OK)
@@ -244,8 +244,8 @@ static int add_all(const struct manifest *manifest, json_t *root) {
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* The file's bytes and a NUL, at most MOST_BYTES + 1 of them; NULL with errno set when it cannot be
- * read. */
+/* Reads the file, at most MAX_BYTES + 1 bytes, and appends a NUL; NULL with errno set when it
+ * cannot be read. */
 static char *read_file(const char *path, size_t *length) {
     size_t capacity = 1 << 12;
     char *text = NULL;
@@ -257,7 +257,7 @@ static char *read_file(const char *path, size_t *length) {
         if (!text || *length + 1 == capacity)
             text = tool_allocate(text, capacity *= 2, 1);
         *length += fread(text + *length, 1, capacity - *length - 1, file);
-    } while (!feof(file) && !ferror(file) && *length <= MOST_BYTES);
+    } while (!feof(file) && !ferror(file) && *length <= MAX_BYTES);
     text[*length] = '\0';
     if (ferror(file)) {
         int saved = errno;
@@ -274,9 +274,9 @@ int tool_manifest_parse(struct tool_list *specs, struct tool_list *archs,
                         size_t length) {
     struct manifest manifest = {options, path, text, specs, archs};
     json_error_t error;
-    if (length > MOST_BYTES)
+    if (length > MAX_BYTES)
         return tool_fail(options, TOOL_USAGE, "%s: longer than the %d KiB a manifest may have",
-                         path, MOST_BYTES >> 10);
+                         path, MAX_BYTES >> 10);
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     int status =
         root ? add_all(&manifest, root)

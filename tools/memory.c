@@ -1,4 +1,4 @@
-/* Memory that must exist. */
+/* Allocation that ends the program on failure. */
 #include <stdlib.h>
 #include <string.h>
 

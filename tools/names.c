@@ -1,4 +1,4 @@
-/* Lists of names, the name that was meant, and the names of architectures. */
+/* Lists of names, the nearest name, and names of architectures. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,8 +46,7 @@ static size_t smallest(size_t a, size_t b, size_t c) {
     return least < c ? least : c;
 }
 
-/* Levenshtein's distance of two names no longer than LONGEST_NAME, one row of the table at a time.
- */
+/* Levenshtein distance of two names no longer than LONGEST_NAME, one row of the table at a time. */
 static size_t edit_distance(const char *left, const char *right) {
     size_t row[LONGEST_NAME + 1];
     size_t columns = strlen(right);
@@ -69,7 +68,7 @@ static size_t edit_distance(const char *left, const char *right) {
 const char *tool_nearest(const char *given, const char *const *names, size_t count) {
     const char *nearest = NULL;
     size_t length = strlen(given);
-    size_t least = 4; /* more than three edits is another word */
+    size_t least = 4; /* names more than three edits away are not suggested */
     if (length > LONGEST_NAME)
         return NULL;
     for (size_t i = 0; i < count; i++) {

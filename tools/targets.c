@@ -1,4 +1,4 @@
-/* Which specs and architectures a command line names. */
+/* The specs and architectures named by a command line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,13 +6,13 @@
 
 /* ---- architectures --------------------------------------------------------------------------- */
 
-/* What is said when no architecture is named: the first GPU's. */
+/* Without an architecture: the first GPU's. */
 static int take_arch(struct tool_targets *targets, const smelt_machine_report *report,
                      const struct tool_options *options) {
     if (!report->driver_found || !report->devices)
         return tool_fail(options, TOOL_MISSING,
-                         "no GPU here whose architecture would be meant; name one: --arch sm_90a "
-                         "(`smelt list` has them all)");
+                         "no GPU from which to take the architecture; give one: --arch sm_90a "
+                         "(`smelt list` lists them)");
     if (!report->device_archs[0][0])
         return tool_fail(options, TOOL_MISSING,
                          "the GPU that is here, %s, is not one that smelt has kernels for; name an "
@@ -28,7 +28,7 @@ int tool_targets_need_arch(struct tool_targets *targets, const struct tool_optio
     if (targets->archs.count)
         return TOOL_OK;
     smelt_context_options context = tool_context_options(options);
-    context.log = NULL; /* the context that follows says it all once */
+    context.log = NULL; /* the context that follows logs the same */
     smelt_status status = smelt_machine_get_report(&context, &report);
     if (status)
         return tool_fail_status(options, status);
@@ -48,7 +48,7 @@ static int add_argument(struct tool_targets *targets, const struct tool_options 
     const int takes_presets = (options->verb->options & TOOL_BIT(TOOL_PRESET)) != 0;
     char *canonical = NULL;
     smelt_status status = smelt_spec_canonical(text, &canonical);
-    /* What is not legal for the passes that it names may be for those that --passes does. */
+    /* A spec that is illegal with its own passes may be legal with those of --passes. */
     if (status && options->passes && !takes_presets && strchr(text, ':') &&
         smelt__harness_find(text))
         status = tool_spec_with_passes(text, options->passes, &canonical);
@@ -106,7 +106,7 @@ int tool_targets_read(struct tool_targets *targets, const struct tool_options *o
                          options->manifest);
     if (status == TOOL_OK && !targets->specs.count) {
         uint64_t more = options->verb->options & TOOL_BIT(TOOL_PRESET);
-        status = tool_fail(options, TOOL_USAGE, "name a spec%s; `smelt list` says what there is",
+        status = tool_fail(options, TOOL_USAGE, "name a spec%s; see `smelt list`",
                            more ? ", a --preset or a --manifest" : "");
     }
     return status;
@@ -118,13 +118,13 @@ smelt_status tool_spec_with_passes(const char *spec, const char *passes, char **
     const int before = named ? (int)(named - spec) : (int)strlen(spec);
     const char *after = named ? named + 1 + strcspn(named + 1, ",") : "";
     char text[1024];
-    if (op && !op->passes_field && strcmp(passes, op->passes[0].name) == 0) /* it has no other */
+    if (op && !op->passes_field && strcmp(passes, op->passes[0].name) == 0) /* its only pass */
         return smelt_spec_canonical(spec, canonical);
     snprintf(text, sizeof text, "%.*s%s,passes=%s", before, spec, after, passes);
     return smelt_spec_canonical(text, canonical);
 }
 
-/* Asks an operator for the passes of --passes, whatever its spec says of them. */
+/* Replaces the passes of operators' specs by those of --passes. */
 static int choose_passes(struct tool_list *specs, const struct tool_options *options) {
     struct tool_list chosen = {0};
     char *canonical = NULL;

@@ -1,6 +1,6 @@
 /*
- * The `smelt` command: what its files share. The command is a client of the public API; nothing in
- * here is part of the library, hence the prefix tool_ instead of smelt__.
+ * Shared by the files of the `smelt` command. The command is a client of the public API and not
+ * part of the library, hence the prefix tool_ instead of smelt__.
  *
  * The files form layers, in this header's order; each calls only those above it: memory, json,
  * output, names, arguments, manifest, targets, kernels and emulator, the verbs, main.
@@ -21,7 +21,7 @@
 #include "harness/option_text.h"
 #include "smelt/smelt.h"
 
-/* The exit status scripts rely on. */
+/* Exit statuses, on which scripts rely. */
 enum tool_exit {
     TOOL_OK = 0,
     TOOL_FAILED = 1, /* a check or a compilation failed */
@@ -41,7 +41,7 @@ enum tool_option {
     TOOL_DEVICE,
     TOOL_CACHE,
     TOOL_EMULATE,
-    TOOL_PROBLEM, /* all that operators have (harness/options.h): a row each */
+    TOOL_PROBLEM, /* all options of operators' problems (harness/options.h), a row each */
     TOOL_SAMPLE,
     TOOL_SCHEDULES,
     TOOL_SCHEDULE,
@@ -65,9 +65,9 @@ enum tool_option {
 
 /* One option in a set of them. */
 #define TOOL_BIT(option) (UINT64_C(1) << (option))
-/* Every verb has these. */
+/* Options of every verb. */
 #define TOOL_COMMON (TOOL_BIT(TOOL_JSON) | TOOL_BIT(TOOL_VERBOSE) | TOOL_BIT(TOOL_HELP))
-/* What says which specs are meant. */
+/* Options that select specs. */
 #define TOOL_TARGETS                                                                               \
     (TOOL_BIT(TOOL_PRESET) | TOOL_BIT(TOOL_TP) | TOOL_BIT(TOOL_PASSES) | TOOL_BIT(TOOL_MANIFEST))
 
@@ -75,7 +75,7 @@ struct tool_options;
 
 struct tool_verb {
     const char *name;
-    const char *arguments; /* as the usage line has them: "[SPEC]..." */
+    const char *arguments; /* as in the usage line */
     const char *summary;   /* one line */
     const char *details;   /* the help's paragraphs, ending in a newline */
     uint64_t options;      /* a set: TOOL_BIT of enum tool_option */
@@ -88,10 +88,10 @@ struct tool_values {
     int64_t count;
 };
 
-/* A number that was not given. */
+/* A number option that was not given. */
 #define TOOL_NOT_GIVEN INT64_MIN
 
-/* What the command line says. */
+/* The parsed command line. */
 struct tool_options {
     const struct tool_verb *verb;
     struct tool_values arguments, presets, archs, schedule;
@@ -100,28 +100,27 @@ struct tool_options {
     int64_t cache, tuned, dry_run, allow_empty, constants, emulate, json, verbose,
         help;                              /* how often a flag was given */
     struct smelt__problem_options problem; /* 0 where not given */
-    uint64_t problem_given; /* which options of `problem` were: bits by smelt__option_number's */
+    uint64_t problem_given;                /* options of `problem` that were given: bits by */
 };
 
-/* Reads argv[2..] by the verb's table. TOOL_OK, or TOOL_USAGE with the error printed. Free with
+/* Parses argv[2..] by the verb's table. TOOL_OK, or TOOL_USAGE with the error printed. Free with
  * tool_options_free in both cases. */
 int tool_options_read(struct tool_options *options, const struct tool_verb *verb, int argc,
                       char **argv);
 void tool_options_free(struct tool_options *options);
-/* Whether an option of problems was given: the one of that name; one that says what kind of inputs
- * there are. */
+/* Whether a problem option was given: by name; or any that selects a kind of inputs. */
 int tool_problem_given(const struct tool_options *options, const char *name);
 int tool_inputs_given(const struct tool_options *options);
-/* Refuses options of problems that the operator of a spec does not have. Exit status, with the
- * error printed. */
+/* Refuses problem options that the operator of a spec does not have. Exit status, with the error
+ * printed. */
 int tool_options_fit(const struct tool_options *options, const char *spec);
 void tool_print_verb_help(const struct tool_verb *verb);
-/* Whether argv holds --json: errors in front of it obey it too. */
+/* Whether argv contains --json, so that errors before it obey it too. */
 int tool_wants_json(int argc, char **argv);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
-/* Memory that must exist: the program ends with a message when there is none. */
+/* Allocates or ends the program with a message. */
 void *tool_allocate(void *old, size_t count, size_t size);
 char *tool_copy(const char *string);
 /* Ends the program with that message. */
@@ -131,31 +130,30 @@ __attribute__((noreturn)) void tool_die_of_memory(void);
 
 /* Prints a document and a newline on standard output and drops the reference. */
 void tool_print_json(json_t *document);
-/* A json_t that must exist; ends the program when memory ran out. */
+/* Passes on a json_t; NULL ends the program: out of memory. */
 json_t *tool_json(json_t *value);
-/* A text from anywhere: bytes that are not UTF-8 become U+FFFD. */
+/* Any text: bytes that are not UTF-8 become U+FFFD. */
 json_t *tool_json_text(const char *text);
-/* A number; null when it is none that JSON can write (a failed check may have met infinity). */
+/* A number; null if JSON cannot represent it (a failed check may yield infinity). */
 json_t *tool_json_real(double value);
 /*
- * A value by a format, as jansson's json_pack has them: {} an object of keys and values, s a text,
- * i an int, I a json_int_t, f a double, b a truth value, o a json_t that is taken over, O one that
- * is not. Texts and numbers are made by the functions above. In place of json_pack, which refuses a
- * text that is not UTF-8 as if memory had run out.
+ * Makes a value by a format like jansson's json_pack: {} an object of keys and values, s a text, i
+ * an int, I a json_int_t, f a double, b a truth value, o a json_t whose reference is taken over, O
+ * one whose is not. Unlike json_pack, accepts texts that are not UTF-8.
  */
 json_t *tool_pack(const char *format, ...);
 #pragma GCC poison json_pack json_string
 
 /* ---- output.c: messages, tables, the progress bar -------------------------------------------- */
 
-/* "smelt VERB: message" on standard error and, with --json, {"error", "exit_status"} as the one
- * document. Returns exit_status. Not after another document was printed. */
+/* Prints "smelt VERB: message" on standard error and, with --json, {"error", "exit_status"} as the
+ * one document. Returns exit_status. Must not follow another document. */
 __attribute__((format(printf, 3, 4))) int tool_fail(const struct tool_options *options,
                                                     int exit_status, const char *format, ...);
-/* The same with the library's last message; the exit status follows from the status. */
+/* The same with the library's last message; the exit status is derived from `status`. */
 int tool_fail_status(const struct tool_options *options, smelt_status status);
 int tool_exit_of(smelt_status status);
-/* "smelt VERB: message" on standard error, nothing else. */
+/* Prints "smelt VERB: message" on standard error only. */
 __attribute__((format(printf, 2, 3))) void tool_say(const struct tool_options *options,
                                                     const char *format, ...);
 
@@ -184,8 +182,8 @@ struct tool_size_text {
 };
 struct tool_size_text tool_size(uint64_t bytes);
 
-/* Draws "[####....] 3/12 label" when standard error is a terminal and NO_COLOR is unset; nothing
- * otherwise. One at a time; tool_log keeps clear of it. */
+/* Draws "[####....] 3/12 label" if standard error is a terminal and NO_COLOR is unset. One bar at a
+ * time; tool_log does not overwrite it. */
 void tool_progress_draw(size_t done, size_t total, const char *label);
 void tool_progress_clear(void);
 
@@ -194,7 +192,7 @@ void tool_log(void *user, smelt_log_level level, const char *message);
 
 /* ---- names.c --------------------------------------------------------------------------------- */
 
-/* A growing list of owned strings without repetitions. */
+/* A growing list of owned strings without duplicates. */
 struct tool_list {
     char **items;
     size_t count, capacity;
@@ -208,10 +206,10 @@ int tool_list_collect(void *list, const char *text);
 /* "forward", "backward" or "both" as a set of enum smelt_pass; 0 for anything else. */
 unsigned tool_passes(const char *name);
 
-/* The name nearest to `given`, or NULL when none is near. */
+/* The name most similar to `given`; NULL: none is similar. */
 const char *tool_nearest(const char *given, const char *const *names, size_t count);
 
-/* Refuses an architecture the library does not know. `where` precedes the message. */
+/* Refuses an unknown architecture. `where` precedes the message. */
 int tool_check_arch(const struct tool_options *options, const char *where, const char *arch);
 
 /* ---- manifest.c ------------------------------------------------------------------------------ */
@@ -220,7 +218,7 @@ int tool_check_arch(const struct tool_options *options, const char *where, const
  * with the error (file and line) printed. */
 int tool_manifest_read(struct tool_list *specs, struct tool_list *archs,
                        const struct tool_options *options);
-/* The same of a manifest's text, NUL-terminated, which messages call `path`. */
+/* The same for a manifest's NUL-terminated text, called `path` in messages. */
 int tool_manifest_parse(struct tool_list *specs, struct tool_list *archs,
                         const struct tool_options *options, const char *path, const char *text,
                         size_t length);
@@ -230,45 +228,44 @@ int tool_manifest_parse(struct tool_list *specs, struct tool_list *archs,
 /* The specs (canonical, operators and kernels) and architectures a command line names. */
 struct tool_targets {
     struct tool_list specs, archs;
-    char gpu[256]; /* whose architecture was taken, by name; "" when one was named */
+    char gpu[256]; /* the GPU whose architecture was taken; "": one was named */
 };
 
-/* Arguments, presets, the manifest; at least one spec. Exit status, with the error printed. The
- * architectures are those of --arch, else of the manifest; empty when neither names one. */
+/* Reads arguments, presets and the manifest; requires at least one spec. The architectures are
+ * those of --arch, else the manifest's, else none. Exit status, with the error printed. */
 int tool_targets_read(struct tool_targets *targets, const struct tool_options *options);
-/* Leaves at least one architecture: if none was named, that of the GPU that is there. */
+/* Ensures at least one architecture: if none was named, this machine's GPU's. */
 int tool_targets_need_arch(struct tool_targets *targets, const struct tool_options *options);
-/* For verbs that take one spec and one architecture: adds the kernels of that spec, for the passes
- * that --passes names, if any. The spec itself is replaced by one of them where --kernel says so.
- * Exit status, with the error printed. */
+/* For verbs with one spec and one architecture: adds the kernels of that spec, for the passes of
+ * --passes if given. --kernel replaces the spec by one of them. Exit status, with the error
+ * printed. */
 int tool_targets_expand(struct tool_targets *targets, const struct tool_options *options,
                         struct tool_list *kernels);
 void tool_targets_free(struct tool_targets *targets);
-/* The canonical text of an operator's spec that asks for these passes in the place of its own;
- * freed by smelt_free. */
+/* An operator's canonical spec with its passes replaced; freed by smelt_free. */
 smelt_status tool_spec_with_passes(const char *spec, const char *passes, char **canonical);
-/* Adds the operator of this text when it expands to that very kernel, knobs included; and the
- * operator that has the kernel's keys, likewise. 1 when there was one; nothing is printed. */
+/* Adds the operator of this text if it expands to exactly that kernel, knobs included; likewise the
+ * operator that has the kernel's keys. 1 if there was one; prints nothing. */
 int tool_add_operator_with(struct tool_list *operators, const char *text, const char *kernel);
 int tool_add_operator_of(struct tool_list *operators, const char *kernel);
-/* The operators that run these specs: an operator itself, a kernel through the operator it belongs
- * to. Exit status, with the error printed. */
+/* The operators that run these specs: an operator itself, or the operator that a kernel belongs to.
+ * Exit status, with the error printed. */
 int tool_operators_of(struct tool_list *operators, const struct tool_list *specs,
                       const struct tool_options *options);
 
 /* ---- kernels.c: contexts and compiled kernels, shared by warm and show ----------------------- */
 
-/* Context options as every verb wants them: log to standard error, at the level -v asks for. */
+/* Context options for every verb: logs to standard error at -v's level. */
 smelt_context_options tool_context_options(const struct tool_options *options);
 /* A compile-only context. TOOL_OK, or an exit status with the error printed. */
 int tool_open_compiler(const struct tool_options *options, const char *arch,
                        smelt_context **context);
-/* The same for the first architecture of the targets, with the tuning entries of --tuned-for, else
- * of the GPU whose architecture it is. */
+/* The same for the targets' first architecture, with the tuning entries of --tuned-for, else of the
+ * GPU that the architecture was taken from. */
 int tool_open_tuned_compiler(const struct tool_options *options, const struct tool_targets *targets,
                              smelt_context **context);
-/* Says when a compile-only context without a device leaves tuning entries of these kernels unused:
- * what it compiles is then not what that device will run. */
+/* Warns when a compile-only context without a device ignores tuning entries of these kernels: that
+ * device will run other kernels than the ones compiled. */
 void tool_note_untuned(const struct tool_options *options, smelt_context *context,
                        const struct tool_list *kernels);
 /* A context on --device, else the first GPU. */
@@ -277,24 +274,25 @@ int tool_open_device(const struct tool_options *options, smelt_context **context
 const char *tool_kernel_state(smelt_kernel_state state);
 /* One element of "kernels" in warm's and show's documents. */
 json_t *tool_kernel_json(const smelt_kernel_info *info);
-/* An array for smelt_kernels_prepare, to be freed; failed kernels without a name until it fills it.
- */
+/* An array for smelt_kernels_prepare, freed by the caller; its elements are failed kernels without
+ * a name until they are filled. */
 smelt_kernel_info *tool_kernel_infos(size_t count);
 /* One of its requests; arch NULL: the context's. */
 smelt_kernel_request tool_kernel_request(const char *spec, const char *arch);
-/* TOOL_OK when nothing failed; the failures' exit status when they agree, else TOOL_FAILED. */
+/* TOOL_OK if nothing failed; the failures' common exit status, else TOOL_FAILED. */
 int tool_kernels_exit(const smelt_kernel_info *infos, size_t count);
-/* How many were compiled and could not be put into the cache. */
+/* The number of kernels that were compiled but could not be stored in the cache. */
 size_t tool_kernels_lost(const smelt_kernel_info *infos, size_t count);
-/* Each different message of the failures, and of what is not kept, once, on standard error. */
+/* Prints each distinct message of failures and of kernels that were not stored, once. */
 void tool_kernels_say_errors(const struct tool_options *options, const smelt_kernel_info *infos,
                              size_t count);
 
-/* ---- emulator.c: the emulator in place of the GPU -------------------------------------------- */
+/* ---- emulator.c: the emulator instead of a GPU
+ * ------------------------------------------------ */
 
-/* Makes the emulator the driver and the compiler of this process, which must not have used either:
- * SMELT_EMULATOR, else the library beside the command in a build folder, else the installed one.
- * TOOL_OK, or an exit status with the error printed. */
+/* Makes the emulator the driver and the compiler of this process, which must not have used either
+ * yet: SMELT_EMULATOR, else the library beside the command in a build folder, else the installed
+ * one. TOOL_OK, or an exit status with the error printed. */
 int tool_open_emulator(const struct tool_options *options);
 /* A context on an emulated device that runs kernels for `arch`. */
 int tool_open_emulated_device(const struct tool_options *options, const char *arch,

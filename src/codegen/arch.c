@@ -80,8 +80,8 @@ const struct smelt__arch *smelt__arch_for_capability(int major, int minor,
                            major, minor);
     else if (!best)
         smelt__message_set(message,
-                           "compute capability %d.%d is not known to this version of smelt: it "
-                           "knows the major versions 8 to %d",
+                           "compute capability %d.%d is not known to this version of smelt, which "
+                           "supports major versions 8 to %d",
                            major, minor, archs[ARCH_COUNT - 1].capability_major);
     return best;
 }

@@ -1,7 +1,7 @@
 /*
- * See candidates.h. The search goes through the knobs in their declared order, each at "the plan
- * decides" and at every value that is tried, and turns back where what is named has no plan with
- * the rest left open: naming more would not help it.
+ * See candidates.h. A depth-first search over the knobs in declared order, each left to the plan or
+ * set to every candidate value. It backtracks when the knobs set so far have no plan with the rest
+ * left to the plan: setting more would not help.
  */
 #include "codegen/candidates.h"
 
@@ -15,14 +15,14 @@ struct search {
     const struct smelt__arch *arch;
     struct smelt__candidates *candidates;
     char variant[16]; /* of the rule's plan */
-    int named;        /* the knobs to try were named */
+    int named;        /* the caller named the knobs */
     int keys[SMELT__MAX_KEYS];
     int key_count;
     int capacity;
     int out_of_memory;
 };
 
-/* ---- plans, compared ------------------------------------------------------------------------- */
+/* ---- comparing plans ------------------------------------------------------------------------ */
 
 /* FNV-1a. */
 static uint64_t mix(uint64_t hash, const void *bytes, size_t count) {
@@ -32,7 +32,7 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t count) {
     return hash;
 }
 
-/* Of everything in which the sources of two plans can differ, but for where a number came from. */
+/* A hash of everything in which the sources of two plans can differ, except numbers' origins. */
 static uint64_t fingerprint(const struct smelt__plan *plan) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     hash = mix(hash, plan->template_name, strlen(plan->template_name));
@@ -51,7 +51,7 @@ static int plan_of(const struct search *search, const struct smelt__spec *spec,
     return smelt__plan_make(spec, search->arch, plan, &ignored) == 0;
 }
 
-/* ---- what was found -------------------------------------------------------------------------- */
+/* ---- results -------------------------------------------------------------------------------- */
 
 static int is_known(const struct search *search, uint64_t print) {
     for (int i = 0; i < search->candidates->count; i++)
@@ -60,7 +60,7 @@ static int is_known(const struct search *search, uint64_t print) {
     return 0;
 }
 
-/* Leaves out every knob that the plan would choose as it is named; returns how many are left. */
+/* Removes every knob that the plan would choose with the same value; returns the number left. */
 static int shorten(const struct search *search, struct smelt__spec *spec, uint64_t print) {
     int named = 0;
     for (int i = search->key_count - 1; i >= 0; i--) {
@@ -78,8 +78,8 @@ static int shorten(const struct search *search, struct smelt__spec *spec, uint64
     return named;
 }
 
-/* Another variant than the rule's is named, also where other knobs happen to lead to it. 1 when it
- * was: it counts as far away. */
+/* Sets the variant if it is not the rule's, even if other knobs imply it. 1 if set: that counts as
+ * a large distance. */
 static int name_variant(const struct search *search, const struct smelt__plan *plan,
                         struct smelt__spec *spec) {
     const int key = smelt__spec_key(spec->schema, "variant");
@@ -123,7 +123,7 @@ static int compare_candidates(const void *left, const void *right) {
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* What is tried of a knob, or NULL. */
+/* A knob's candidate values, or NULL. */
 static const struct smelt__tried *tried_of(const struct search *search,
                                            const struct smelt__spec *spec, int key) {
     const char *const name = spec->schema->keys[key].name;
@@ -161,7 +161,7 @@ static int is_listed(const char *list, const char *name) {
     return 0;
 }
 
-/* The message is the parser's. */
+/* The parser sets the message. */
 int smelt__candidates_check_knobs(const struct smelt__spec *spec, const char *knobs,
                                   struct smelt__message *message) {
     for (const char *at = knobs; *at;) {

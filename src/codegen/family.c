@@ -1,4 +1,4 @@
-/* See family.h: what all families have in common. */
+/* See family.h: the code common to all families. */
 #include "codegen/family.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ struct smelt__spec *smelt__expansion_add(struct smelt__expansion *expansion,
                                          const struct smelt__spec *spec, int member,
                                          unsigned pass) {
     struct smelt__spec *kernel = add(expansion, spec->schema->members[member].schema, pass);
-    smelt__spec_hand_on(spec, member, kernel);
+    smelt__spec_inherit(spec, member, kernel);
     return kernel;
 }
 
@@ -46,7 +46,7 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
 /* The sets of passes, from 1 on. */
 const char *const smelt__pass_choices[] = {"forward", "backward", "both", NULL};
 
-/* The kernels of an operator's passes, which it has. */
+/* Adds the kernels of an operator's passes, which it must have. */
 static int expand_passes(const struct smelt__spec *spec, unsigned passes,
                          struct smelt__expansion *expansion, struct smelt__message *message) {
     const struct smelt__family *family = smelt__family_of(spec);
@@ -56,9 +56,7 @@ static int expand_passes(const struct smelt__spec *spec, unsigned passes,
             family->expand(spec, pass, expansion);
     if (expansion->overflow) {
         smelt__message_set(
-            message,
-            "%s expands to more than %d kernels; ask for less at once, with a shorter "
-            "list or one pass",
+            message, "%s expands to more than %d kernels; use a shorter list or a single pass",
             family->schema.name, SMELT__MAX_KERNELS);
         return -1;
     }
@@ -105,7 +103,7 @@ static int has_knob(const struct smelt__variant *variant, const char *name) {
     return 0;
 }
 
-/* The first knob that the spec names and only other variants have, or NULL; *owner: one of them. */
+/* The first knob in the spec that this variant lacks, or NULL; *owner: a variant that has it. */
 static const char *foreign_knob(const struct smelt__spec *spec, const struct smelt__variant *all,
                                 const struct smelt__variant *variant, const char **owner) {
     for (const struct smelt__variant *other = all; other->name; other++) {
@@ -120,7 +118,7 @@ static const char *foreign_knob(const struct smelt__spec *spec, const struct sme
     return NULL;
 }
 
-/* Plans one variant; refuses a spec that names knobs which it has not. */
+/* Plans one variant; refuses a spec with knobs that the variant lacks. */
 static int plan_variant(const struct smelt__spec *spec, const struct smelt__variant *all,
                         const struct smelt__variant *variant, const struct smelt__arch *arch,
                         struct smelt__plan *plan, struct smelt__message *message) {
@@ -128,7 +126,7 @@ static int plan_variant(const struct smelt__spec *spec, const struct smelt__vari
     const char *knob = foreign_knob(spec, all, variant, &owner);
     memset(plan, 0, sizeof *plan);
     if (knob) {
-        smelt__message_set(message, "%s: %s is a knob of variant=%s; %s has none",
+        smelt__message_set(message, "%s: %s is a knob of variant=%s; variant=%s has no such knob",
                            spec->schema->name, knob, owner, variant->name);
         return -1;
     }
@@ -150,7 +148,7 @@ static int plan_variant(const struct smelt__spec *spec, const struct smelt__vari
     return -1;
 }
 
-/* The variant that the spec names, or NULL. */
+/* The variant given in the spec, or NULL. */
 static const struct smelt__variant *named_variant(const struct smelt__spec *spec,
                                                   const struct smelt__variant *variants) {
     const int key = smelt__spec_key(spec->schema, "variant");
@@ -162,8 +160,8 @@ static const struct smelt__variant *named_variant(const struct smelt__spec *spec
     return variants->name ? variants : NULL;
 }
 
-/* The first variant that takes the spec. The reason is that of the last one that has all the knobs
- * which the spec names: those that have not are passed over in silence. */
+/* Plans the first variant that accepts the spec. On failure the message is that of the last variant
+ * that has all of the spec's knobs. */
 static int plan_first(const struct smelt__spec *spec, const struct smelt__variant *variants,
                       const struct smelt__arch *arch, struct smelt__plan *plan,
                       struct smelt__message *message) {
@@ -176,7 +174,7 @@ static int plan_first(const struct smelt__spec *spec, const struct smelt__varian
             return 0;
         tried++;
     }
-    /* Knobs of two variants: any one says what is wrong. */
+    /* Knobs of different variants: plan any variant for the message. */
     return tried ? -1 : plan_variant(spec, variants, variants, arch, plan, message);
 }
 

@@ -1,9 +1,9 @@
 /*
  * Families: operators and the kernels that they expand to. A family is a table: its keys (spec.h),
  * and
- *   - of an operator: its passes, its kernels' families, which of them each pass expands to, what
- *     the presets ask of it;
- *   - of a kernel: its variants, each with a plan function and the knobs that are its own.
+ *   - for an operator: its passes, its kernels' families, the kernels of each pass, the presets'
+ *     requirements;
+ *   - for a kernel: its variants, each with a plan function and its own knobs.
  */
 #ifndef SMELT_CODEGEN_FAMILY_H
 #define SMELT_CODEGEN_FAMILY_H
@@ -14,7 +14,7 @@
 
 enum {
     SMELT__MAX_TRIES = 8,
-    SMELT__MAX_KERNELS = 64 /* an operator expands to at most so many, all passes together */
+    SMELT__MAX_KERNELS = 64 /* of an operator, all passes together */
 };
 
 /* The kernels of an operator, pass after pass, each in launch order. */
@@ -25,7 +25,7 @@ struct smelt__expansion {
     int overflow; /* 1: there were more */
 };
 
-/* What one preset asks of an operator: "heads=64,dqk=576", of the whole model. */
+/* One preset's keys for an operator, of the whole model: "heads=64,dqk=576". */
 struct smelt__preset_row {
     const char *preset; /* NULL ends the table */
     const char *keys;
@@ -36,13 +36,13 @@ struct smelt__variant {
     const char *name; /* the value of the knob `variant`; NULL ends the table */
     int (*plan)(const struct smelt__spec *spec, const struct smelt__arch *arch,
                 struct smelt__plan *plan, struct smelt__message *message);
-    const char *const *knobs; /* that not all variants have: NULL-terminated, or NULL */
+    const char *const *knobs; /* that some variants lack: NULL-terminated, or NULL */
 };
 
-/* Values of a knob that tuning tries. They need not be legal for every spec. */
+/* A knob's autotuning candidates. They need not be legal for every spec. */
 struct smelt__tried {
     const char *name; /* NULL ends the table */
-    int only_named;   /* 1: when the user names it, since its best value depends on the data */
+    int only_named;   /* 1: only if the user names it: its best value depends on data */
     int count, values[SMELT__MAX_TRIES];
 };
 
@@ -56,12 +56,12 @@ struct smelt__family {
     void (*expand)(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion);
     const struct smelt__preset_row *presets;
-    int training; /* 1: training alone needs it: a preset's forward pass is without it */
+    int training; /* 1: for training only: presets omit it from the forward pass */
 
-    /* Kernels only. With several variants, the best first: a plan is that of the first which takes
-     * the spec and its knobs, unless the spec names one. */
+    /* Kernels only. Variants, best first: the first one that accepts the spec and its knobs is
+     * planned, unless the spec gives one. */
     const struct smelt__variant *variants;
-    /* What tuning tries of its knobs; NULL: there is nothing to tune. */
+    /* Autotuning candidates; NULL: nothing to tune. */
     const struct smelt__tried *tried;
 };
 
@@ -71,37 +71,37 @@ static inline int smelt__is_operator(const struct smelt__family *family) {
 
 /* ---- the registry ---------------------------------------------------------------------------- */
 
-/* Each operator (the root's meson.build lists them), and behind it the families of its kernels
- * that none before it has. Number `index`, NULL past the end; the family of a name, or NULL with a
- * message naming the known ones and the nearest; the family that a spec is of. */
+/* Each operator (listed in the root's meson.build), followed by its kernels' families that no
+ * earlier operator has. Family `index`, NULL past the end; the family of a name, or NULL with a
+ * message that lists the known names and the nearest; the family of a spec. */
 const struct smelt__family *smelt__family_at(int index);
 const struct smelt__family *smelt__family_find(const char *name, struct smelt__message *message);
 const struct smelt__family *smelt__family_of(const struct smelt__spec *spec);
 
-/* Parses text and checks it. 0, or -1 with a message that names the key, what is legal and, for a
+/* Parses and checks text. 0, or -1 with a message that names the key, its legal values and, for a
  * misspelt name, the nearest one. Text longer than SMELT__SPEC_TEXT - 1 is refused. */
 int smelt__spec_parse(const char *text, struct smelt__spec *spec, struct smelt__message *message);
 
 /* ---- operators to kernels -------------------------------------------------------------------- */
 
-/* The passes an operator's spec asks for, by its key `passes`; all it has without such a key. */
+/* The passes of an operator's spec, from its key `passes`; without that key all. */
 unsigned smelt__spec_passes(const struct smelt__spec *spec);
 
-/* smelt__spec_check, and of an operator the same of every kernel that the passes it has expand to:
- * so a knob's value that only a kernel can judge is refused with the spec. */
+/* smelt__spec_check; for an operator also of every kernel that its passes expand to, so that a
+ * knob's value that only a kernel can reject is rejected with the spec. */
 int smelt__spec_check_all(const struct smelt__spec *spec, struct smelt__message *message);
 
-/* The kernels of those passes of an operator, each checked; of a kernel itself. 0, or -1 with a
- * message: a pass the operator has not, too many kernels, a knob that one of them refuses. */
+/* The kernels of an operator's passes, each checked; a kernel expands to itself. 0, or -1 with a
+ * message: a pass that the operator lacks, too many kernels, a knob that a kernel rejects. */
 int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *expansion,
                        struct smelt__message *message);
 
-/* For `expand`: the next kernel, with what its operator hands on to member number `member`, to be
- * changed by the caller; a spare one, dropped afterwards, when there are too many. */
+/* For `expand`: appends a kernel with the keys and knobs that member number `member` inherits, to
+ * be changed by the caller; when there are too many kernels, a spare one that is dropped. */
 struct smelt__spec *smelt__expansion_add(struct smelt__expansion *expansion,
                                          const struct smelt__spec *spec, int member, unsigned pass);
 
-/* The same for a kernel that is no member: it has its defaults. */
+/* The same for a kernel that is not a member, with its defaults. */
 struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansion,
                                                const struct smelt__family *family, unsigned pass);
 
@@ -111,9 +111,9 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
 int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message);
 
-/* The same with a tuning entry's knobs ("key=value,...", NULL or "": none) where the spec leaves
- * the choice: what the spec names wins, key by key. -1 also when those knobs are not legal (any
- * more); the caller then plans without them. plan->spec knows which knobs are the entry's. */
+/* The same with a tuning entry's knobs ("key=value,...", NULL or "": none) for keys that the spec
+ * leaves to the plan. -1 also when those knobs are not legal (any more); the caller then plans
+ * without them. plan->spec records which knobs are the entry's. */
 int smelt__plan_make_tuned(const struct smelt__spec *spec, const struct smelt__arch *arch,
                            const char *tuned_knobs, struct smelt__plan *plan,
                            struct smelt__message *message);

@@ -21,7 +21,7 @@ static int is_known(const char *name) {
     return 0;
 }
 
-/* Keys that the ranks share among them. */
+/* Divides the keys that are split among ranks. */
 static int divide(struct smelt__spec *spec, const char *preset, int tp,
                   struct smelt__message *message) {
     for (int i = 0; i < spec->schema->key_count; i++) {
@@ -44,7 +44,7 @@ static int is_wanted(const struct smelt__family *family, unsigned passes) {
     return !passes || passes & (family->training ? SMELT__BACKWARD : family->passes);
 }
 
-/* Of the passes wanted those that the operator has. */
+/* Sets the wanted passes that the operator has. */
 static void choose_passes(struct smelt__spec *spec, unsigned passes) {
     const unsigned chosen = smelt__family_of(spec)->passes & (passes ? passes : ~0U);
     if (chosen)

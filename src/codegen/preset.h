@@ -1,5 +1,5 @@
-/* Presets: the operators the published models need. Pure. Each operator's family says what a model
- * asks of it (family.h); here stand the models. */
+/* Presets: the operators that published models need. Pure. This file lists the models; each
+ * operator's family has its keys for them (family.h). */
 #ifndef SMELT_CODEGEN_PRESET_H
 #define SMELT_CODEGEN_PRESET_H
 
@@ -11,9 +11,8 @@ enum { SMELT__MAX_PRESET_SPECS = 32 };
 const char *smelt__preset_at(int index);
 
 /*
- * The operators of a preset on one of `tp` ranks, for `passes` (a set; those of them that an
- * operator has), 0 for all that there are: training needs them all. Their number, or -1 with a
- * message naming what is legal.
+ * The operators of a preset on one of `tp` ranks, for `passes` (a set; 0: all passes, as training
+ * needs). Returns their number, or -1 with a message that lists the legal values.
  */
 int smelt__preset_expand(const char *name, int tp, unsigned passes,
                          struct smelt__spec specs[SMELT__MAX_PRESET_SPECS],

@@ -19,7 +19,7 @@ void smelt__message_set_out_of_memory(struct smelt__message *message) {
     message->out_of_memory = 1;
 }
 
-/* Room for `more` bytes and the NUL. 0, or -1 with `failed` set. */
+/* Ensures capacity for `more` bytes and the NUL. 0, or -1 with `failed` set. */
 static int reserve(struct smelt__text *text, size_t more) {
     if (text->failed)
         return -1;
@@ -91,7 +91,7 @@ void smelt__text_append_json(struct smelt__text *text, const char *string) {
 }
 
 char *smelt__text_release(struct smelt__text *text) {
-    /* A released text is never NULL for want of content: an empty one becomes "". */
+    /* An empty text is released as "", not NULL. */
     char *data = NULL;
     if (!reserve(text, 0)) {
         text->data[text->length] = '\0';

@@ -1,6 +1,6 @@
 /*
- * Growing text and one-line messages: the two string types of the code generator. No globals; a
- * `struct smelt__text` belongs to one thread.
+ * Growing text and one-line messages: the code generator's string types. A `struct smelt__text`
+ * belongs to one thread.
  */
 #ifndef SMELT_CODEGEN_TEXT_H
 #define SMELT_CODEGEN_TEXT_H
@@ -8,10 +8,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* The message of a failure: set once, where the failure is known, and passed on. */
+/* A failure's message, set once, where the failure occurs, and passed on. */
 struct smelt__message {
     char text[1024];
-    int out_of_memory; /* that is what failed, and nothing is wrong with what was asked for */
+    int out_of_memory; /* 1: memory ran out; the request may be valid */
 };
 
 __attribute__((format(printf, 2, 3))) void smelt__message_set(struct smelt__message *message,
@@ -20,7 +20,7 @@ __attribute__((format(printf, 2, 3))) void smelt__message_set(struct smelt__mess
 /* "out of memory". */
 void smelt__message_set_out_of_memory(struct smelt__message *message);
 
-/* A string that grows. Zero-initialised is empty. When memory runs out it stays as it was and
+/* A growing string; zero-initialised it is empty. When memory runs out it stays unchanged and
  * `failed` is set: check once, at the end. */
 struct smelt__text {
     char *data; /* NUL-terminated once anything was appended, else NULL */

@@ -41,9 +41,9 @@ if grep -Eq '^(driver +not found|GPU +none)' "$work/out"; then
         gives 3 'needs a GPU' "$verb" "$kernel"
     done
     for verb in warm show; do
-        gives 3 'name one: --arch' "$verb" "$kernel"
+        gives 3 'give one: --arch' "$verb" "$kernel"
     done
-    gives 3 'name one: --arch' emit "$kernel"
+    gives 3 'give one: --arch' emit "$kernel"
 else
     skipped 'no driver' 'a GPU is here'
 fi
@@ -96,7 +96,7 @@ document 'and its document' not_kept=1 kernels.0.kept=false
 prints 'as doctor says, too' 'File too large: .*raise the limit on the size of files'
 SMELT_CACHE_DISABLE=1 unkept 'the cache switched off'
 SMELT_CACHE_DISABLE=1 SMELT_CACHE_DIR=$work/absent run doctor
-prints 'as doctor says' '^cache +.*absent, switched off by SMELT_CACHE_DISABLE$'
+prints 'as doctor says' '^cache +.*absent, disabled by SMELT_CACHE_DISABLE$'
 [ ! -e "$work/absent" ] && passed 'and no folder is made' || failed 'and no folder is made' "$(ls -d "$work/absent")"
 if unshare -rm true 2>/dev/null; then
     # A root that may do everything, but for a file system that is read-only.
@@ -179,8 +179,8 @@ done
 gives 0 '' warm --arch sm_80 "$kernel"
 printf damage | dd of="$(find "$SMELT_CACHE_DIR" -name '*.smelt')" bs=1 seek=300 conv=notrunc 2>/dev/null
 gives 0 '' warm --arch sm_90a "$kernel"
-gives 1 '1 damaged entries were passed over' cache export "$work/damaged.tar"
-SMELT_CACHE_DIR=$work/imported gives 1 '1 damaged entries were passed over' cache import "$work/counted"
+gives 1 '1 damaged entries were skipped' cache export "$work/damaged.tar"
+SMELT_CACHE_DIR=$work/imported gives 1 '1 damaged entries were skipped' cache import "$work/counted"
 
 # ---- nothing to import ----------------------------------------------------------------------------
 SMELT_CACHE_DIR=$work/cache
@@ -190,7 +190,7 @@ SMELT_CACHE_DIR=$work/nothing run cache export "$work/nothing.tar"
 for source in pictures nothing.tar; do
     gives 1 "$source holds no kernel" cache import "$work/$source"
     gives 0 '' cache import "$work/$source" --allow-empty
-    prints "$source may be empty" '^0 imported \(0 B\), 0 were there$'
+    prints "$source may be empty" '^0 imported \(0 B\), 0 already present$'
     gives 0 '' cache import "$work/$source" --allow-empty --json
     document "$source, in JSON" entries=0 present=0
 done

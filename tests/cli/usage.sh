@@ -179,7 +179,7 @@ for bad in 0 -1 1T 1GB G '' 1.5G 99999999999999999999 17179869184G; do
     refuses "--max-size $bad; legal: a number of bytes above 0" cache prune --max-size "$bad"
 done
 for bad in 0d 30 -1d d 1y 1dd '' 99999999999999999999s 99999999999999999w; do
-    refuses "--older-than $bad; legal: a number above 0 and a unit" cache prune --older-than "$bad"
+    refuses "--older-than $bad; legal: a number above 0 with a unit" cache prune --older-than "$bad"
 done
 
 # ---- specs ----------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ refuses '--arch goes with --emulate' check --arch sm_80 "$operator"
 refuses '--schedules goes with --emulate' check --schedules 2 "$operator"
 refuses '--schedule goes with --emulate' check --schedule late,ascending "$operator"
 refuses '--far goes with --emulate' check --far "$operator"
-refuses '--device numbers GPUs' check --emulate --device 0 "$operator"
+refuses '--device selects a GPU' check --emulate --device 0 "$operator"
 refuses 'not both' check --emulate --schedules 2 --schedule late,ascending "$operator"
 for schedule in '' late late, ,ascending soon,ascending late,first late,ascending,x \
     late,ascending, random,shuffled,-1 random,shuffled,1,2; do
@@ -249,20 +249,20 @@ refuses "--rows: '0' is not a number" check --rows 0 "$operator"
 refuses "--seed: 'x' is not a number" check --seed x "$operator"
 refuses "--sample takes a number, not 'x'" check --sample x "$operator"
 refuses "--shapes: unknown 'peer', did you mean peers" bench --shapes peer
-refuses '--shapes stands in the place of specs' bench --shapes peers "$operator"
+refuses '--shapes replaces specs' bench --shapes peers "$operator"
 refuses '--repeat 0 is out of range' bench --repeat 0 "$operator"
 refuses 'name a spec' check
 refuses 'name a spec' bench
 refuses 'name a spec' tune
-refuses '--arch goes with --dry-run' tune --arch sm_90a "$operator"
+refuses '--arch needs --dry-run' tune --arch sm_90a "$operator"
 refuses 'takes one --arch' tune --dry-run --arch sm_90a --arch sm_80 "$operator"
 refuses "--scale: '3e38' is not a number above 0, at most 1e30" check --scale 3e38 "$operator"
 refuses "--scale: 'nan' is not a number" check --scale nan "$operator"
 refuses "unknown knob 'turn'" tune --dry-run --arch sm_90a --knobs turn "$operator"
-refuses 'heads says what is computed' tune --dry-run --arch sm_90a --knobs stages,heads "$operator"
+refuses 'heads defines what is computed' tune --dry-run --arch sm_90a --knobs stages,heads "$operator"
 refuses '--limit 0 is out of range' tune --dry-run --arch sm_90a --limit 0 "$operator"
 refuses 'stages=9 is not legal' tune --dry-run --arch sm_90a "$operator,stages=9"
-refuses 'name one --arch' warm --arch sm_90a --arch sm_80 --tuned-for 'NVIDIA H200' "$operator"
+refuses 'give a single --arch' warm --arch sm_90a --arch sm_80 --tuned-for 'NVIDIA H200' "$operator"
 refuses '--cache or --tuned, not both' list --cache --tuned
 
 # ---- manifests ------------------------------------------------------------------------------------
@@ -276,12 +276,12 @@ manifest 'heads = 64\n' '1: not JSON'
 manifest '' '1: not JSON'
 manifest '[]\n' '1: a manifest is an object .*, not \[\]'
 manifest '{\n  "spec": []}\n' '2: no key "spec" here; did you mean "specs"'
-manifest '{}\n' '1: "specs" must be an array, and is not there'
+manifest '{}\n' '1: "specs" must be an array, but is missing'
 manifest '{"specs": 7}\n' '1: "specs" must be an array, not 7'
 manifest '{"specs": "x"}\n' '1: "specs" must be an array, not "x"'
 manifest '{"specs": [],\n "archs": {"sm_90a": 1}}\n' '2: "archs" must be an array, not \{"sm_90a":1\}'
 manifest '{"specs": [{"preset": 5}]}\n' '1: "preset" must be a name, not 5'
-manifest '{"specs": [{"tp": 5}]}\n' '1: "preset" must be a name, and is not there'
+manifest '{"specs": [{"tp": 5}]}\n' '1: "preset" must be a name, but is missing'
 manifest '{"specs": [{"preset": "glm-5.2", "passes": "back"}]}\n' '1: "passes" must be .*, not "back"'
 manifest '{"specs": [[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27]]}\n' \
     '1: a spec is a string, .* not \[1,2,3,.*\.\.\.$'

@@ -143,7 +143,7 @@ prints 'a knob that the backward pass alone takes' 'sparse_attn_bwd:.*,stages=1'
 gives 0 '' emit --arch sm_80 --passes backward "$operator,stages=1"
 prints 'and with --passes' 'sparse_attn_bwd:.*,stages=1'
 gives 2 'stages=9 is not legal; legal: auto, 1\.\.3' emit --arch sm_80 --passes backward "$operator,stages=9"
-gives 2 'bwd alone takes it as bwd\.stages=1' emit --arch sm_80 "$operator,passes=both,stages=1"
+gives 2 'only bwd accepts it, as bwd\.stages=1' emit --arch sm_80 "$operator,passes=both,stages=1"
 run list
 prints 'list says what each pass takes' '^  stages +knob +fwd: auto, 2\.\.4; bwd: auto, 1\.\.3 '
 
@@ -183,9 +183,9 @@ gives 0 - list --tuned --json
 document 'list --tuned --json' file=$work/tuned entries.0.spec=$wide 'entries.0.device=Another GPU' \
     entries.1.knobs=stages=2,turn_steps=4 entries.1.us:number
 SMELT_CACHE_DIR=$work/untuned SMELT_NVRTC=/nonexistent \
-    gives 3 'are left out: --tuned-for "Another GPU"' warm --arch sm_90a "$wide"
+    gives 3 'are not used: --tuned-for "Another GPU"' warm --arch sm_90a "$wide"
 SMELT_NVRTC=/nonexistent run warm --arch sm_80 "$wide"
-if grep -q 'are left out' "$work/err"; then
+if grep -q 'are not used' "$work/err"; then
     failed 'another architecture has nothing to leave out' 'it says so'
 else
     passed 'another architecture has nothing to leave out'
@@ -321,7 +321,7 @@ document 'cache export --json' "file=$work/kernels.tar" "entries=$entries" bytes
 (
     # Another machine: no compiler, an empty cache.
     export SMELT_CACHE_DIR=$work/image SMELT_NVRTC=/nonexistent
-    SMELT_CACHE_READONLY_DIR=$work/kernels.tar gives 0 'are left out: --tuned-for "NVIDIA H200"' warm --arch sm_80 "$kernel" --json
+    SMELT_CACHE_READONLY_DIR=$work/kernels.tar gives 0 'are not used: --tuned-for "NVIDIA H200"' warm --arch sm_80 "$kernel" --json
     document 'an exported file serves as the read-only layer, without NVRTC' compiled=0 cached=1
     SMELT_CACHE_READONLY_DIR=$work/kernels.tar gives 0 '' cache stat --json
     document 'its hits are counted' readonly_hits=1 hits=0 "readonly_folder=$work/kernels.tar" \
@@ -329,7 +329,7 @@ document 'cache export --json' "file=$work/kernels.tar" "entries=$entries" bytes
     SMELT_CACHE_READONLY_DIR=$0 gives 0 - cache stat
     prints 'cache stat says what is wrong with the read-only layer' '^read-only +not used: .*export. wrote$'
     mkdir "$work/unpacked" && tar -xf "$work/kernels.tar" -C "$work/unpacked"
-    SMELT_CACHE_READONLY_DIR=$work/unpacked gives 0 'are left out: --tuned-for "NVIDIA H200"' warm --arch sm_80 "$kernel" --json
+    SMELT_CACHE_READONLY_DIR=$work/unpacked gives 0 'are not used: --tuned-for "NVIDIA H200"' warm --arch sm_80 "$kernel" --json
     document 'so does what tar unpacks' compiled=0 cached=1
     gives 3 - warm --arch sm_80 "$kernel"
     gives 0 '' cache import "$work/kernels.tar" --json
@@ -340,8 +340,8 @@ document 'cache export --json' "file=$work/kernels.tar" "entries=$entries" bytes
         failed 'tuning entries travel with the kernels' "$(cat "$SMELT_CACHE_DIR/tuning" 2>&1)"
     fi
     gives 0 '' cache import "$work/kernels.tar"
-    prints 'cache import again' "^0 imported \(0 B\), $entries were there\$"
-    gives 0 'are left out: --tuned-for "NVIDIA H200"' warm --arch sm_80 "$kernel" --json
+    prints 'cache import again' "^0 imported \(0 B\), $entries already present\$"
+    gives 0 'are not used: --tuned-for "NVIDIA H200"' warm --arch sm_80 "$kernel" --json
     document 'what was imported is there' compiled=0 cached=1
     printf x >>"$work/kernels.tar"
     gives 1 'kernels.tar: its size differs from the size in its head' cache import "$work/kernels.tar"

@@ -99,8 +99,8 @@ TEST(refusals) {
     } cases[] = {
         {"indexer_bwd_main:heads=64,dim=128,group=4,variant=mma", "sm_80", "at most 2 of them"},
         {"indexer_bwd_main:heads=64,dim=128,blocks=4,variant=mma", "sm_90a",
-         "shared memory a block"},
-        {"indexer_bwd_main:heads=64,dim=128,variant=sm90", "sm_80", "variant=mma runs there"},
+         "shared memory per block"},
+        {"indexer_bwd_main:heads=64,dim=128,variant=sm90", "sm_80", "use variant=mma"},
     };
     struct smelt__plan plan;
     struct smelt__message message;

@@ -48,7 +48,7 @@ TEST(refusals) {
         {"indexer_scores_fwd:heads=128,dim=128,stages=4", "sm_90a", "legal: 2..3"},
         {"indexer_scores_fwd:heads=65,dim=128,groups=4", "sm_90a", "legal: 2, 3"},
         {"indexer_scores_fwd:heads=64,dim=128,groups=4,block_keys=128", "sm_90a", "take fewer"},
-        {"indexer_scores_fwd:heads=8,dim=64,variant=sm90", "sm_80", "variant=mma runs there"},
+        {"indexer_scores_fwd:heads=8,dim=64,variant=sm90", "sm_80", "use variant=mma"},
     };
     struct smelt__plan plan;
     struct smelt__message message;

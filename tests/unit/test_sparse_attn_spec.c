@@ -188,7 +188,7 @@ static void supported(void **state) {
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_OK);
     spec.passes |= SMELT_PASS_FORWARD;
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_INVALID_SPEC);
-    assert_non_null(strstr(why, "bwd alone takes it as bwd.stages=1"));
+    assert_non_null(strstr(why, "only bwd accepts it, as bwd.stages=1"));
     spec.passes = 0, spec.knobs = NULL, spec.reserved = 5;
     assert_int_equal(smelt_sparse_attn_supported(context, &spec, &why), SMELT_ERROR_INVALID_SPEC);
     assert_non_null(strstr(why, "reserved = 5 is not legal; it must be 0"));

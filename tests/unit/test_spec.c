@@ -145,13 +145,13 @@ static const struct {
     {"sparse_attn:" GOOD ",block_keys=80", "block_keys=80 is not legal", "16, 32, 64"},
     {"sparse_attn:" GOOD ",block_keys=128,passes=both",
      "block_keys=128 is not legal for bwd; legal there: auto",
-     "fwd alone takes it as fwd.block_keys=128"},
+     "only fwd accepts it, as fwd.block_keys=128"},
     {"sparse_attn:" GOOD ",stages=4,passes=both",
      "stages=4 is not legal for bwd; legal there: auto, 1..3",
-     "fwd alone takes it as fwd.stages=4"},
+     "only fwd accepts it, as fwd.stages=4"},
     {"sparse_attn:" GOOD ",passes=both,stages=1",
      "stages=1 is not legal for fwd; legal there: auto, 2..4",
-     "bwd alone takes it as bwd.stages=1"},
+     "only bwd accepts it, as bwd.stages=1"},
     {"sparse_attn:" GOOD ",stages=1", "stages=1 is not legal; legal: auto, 2..4", NULL},
     {"sparse_attn:" GOOD ",stages=4,passes=backward", "stages=4 is not legal; legal: auto, 1..3",
      NULL},
@@ -169,14 +169,14 @@ static const struct {
     {"sparse_attn:" GOOD ",blocks=0", "blocks=0 is not legal", NULL},
     {"sparse_attn:" GOOD ",compact=2", "compact=2 is not legal", NULL},
     {"sparse_attn:" GOOD ",buckets=", "buckets has no value; legal: auto, or up to 8 asc", NULL},
-    {"sparse_attn:" GOOD ",buckets=256//512", "buckets: entry 2, '', is no number", "ascending"},
-    {"sparse_attn:" GOOD ",buckets=/256", "buckets: entry 1, '', is no number", NULL},
-    {"sparse_attn:" GOOD ",buckets=256/", "buckets: entry 2, '', is no number", NULL},
-    {"sparse_attn:" GOOD ",buckets=256/x", "buckets: entry 2, 'x', is no number", NULL},
-    {"sparse_attn:" GOOD ",buckets=-1", "buckets: entry 1, '-1', is no number", NULL},
-    {"sparse_attn:" GOOD ",buckets=none", "buckets: entry 1, 'none', is no number", "auto"},
-    {"sparse_attn:" GOOD ",buckets=256/auto", "buckets: entry 2, 'auto', is no number", NULL},
-    {"sparse_attn:" GOOD ",buckets=99999999999", "entry 1, '99999999999', is no number", NULL},
+    {"sparse_attn:" GOOD ",buckets=256//512", "buckets: entry 2, '', is not a number", "ascending"},
+    {"sparse_attn:" GOOD ",buckets=/256", "buckets: entry 1, '', is not a number", NULL},
+    {"sparse_attn:" GOOD ",buckets=256/", "buckets: entry 2, '', is not a number", NULL},
+    {"sparse_attn:" GOOD ",buckets=256/x", "buckets: entry 2, 'x', is not a number", NULL},
+    {"sparse_attn:" GOOD ",buckets=-1", "buckets: entry 1, '-1', is not a number", NULL},
+    {"sparse_attn:" GOOD ",buckets=none", "buckets: entry 1, 'none', is not a number", "auto"},
+    {"sparse_attn:" GOOD ",buckets=256/auto", "buckets: entry 2, 'auto', is not a number", NULL},
+    {"sparse_attn:" GOOD ",buckets=99999999999", "entry 1, '99999999999', is not a number", NULL},
     {"sparse_attn:" GOOD ",buckets=0/256", "buckets: entry 1, 0, is out of range; legal", NULL},
     {"sparse_attn:" GOOD ",buckets=256/1048577", "entry 2, 1048577, is out of range", "1..1048576"},
     {"sparse_attn:" GOOD ",buckets=256/512/256", "entry 3, 256, is below entry 2, 512", "ascend"},
@@ -444,7 +444,7 @@ static void knobs_only(void **state) {
     assert_int_equal(smelt__spec_get(&spec, "block_keys"), 32);
     assert_int_equal(smelt__spec_parse_keys("", 1, &spec, &message), 0);
     assert_int_equal(smelt__spec_parse_keys("heads=8", 1, &spec, &message), -1);
-    assert_non_null(strstr(message.text, "heads says what is computed and is no knob"));
+    assert_non_null(strstr(message.text, "heads defines what is computed and is not a knob"));
     assert_int_equal(smelt__spec_parse_keys("stage=2", 1, &spec, &message), -1);
     assert_non_null(strstr(message.text, "unknown knob 'stage', did you mean stages?"));
     assert_null(strstr(message.text, "topk"));

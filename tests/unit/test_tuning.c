@@ -63,7 +63,7 @@ TEST(bad_lines) {
         {SPEC "  H200  stages=2  99999999999999999999", "legal: a number of at least"},
         {SPEC "  H200  stages=9  5", "stages=9 is not legal"},
         {SPEC "  H200  stage=2  5", "did you mean stages?"},
-        {SPEC "  H200  heads=2  5", "is no knob"},
+        {SPEC "  H200  heads=2  5", "is not a knob"},
         {SPEC "  H200  stages=2,stages=2  5", "given twice"},
         {SPEC ",stages=2  H200  stages=2  5", "not in canonical form without knobs, " SPEC},
         {"sparse_attn_fwd:dqk=576,heads=64,dv=512,topk=2048  H200  stages=2  5", "canonical"},

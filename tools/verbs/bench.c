@@ -12,9 +12,9 @@ struct benchmarks {
     smelt_device_info device;
 };
 
-/* ---- what to time ---------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------ */
 
-/* Each pass of an operator that its spec is made for. */
+/* Adds each pass of an operator that its spec asks for. */
 static int add_operator(struct benchmarks *benchmarks, const char *text,
                         const struct tool_options *options) {
     struct smelt__harness_spec spec;
@@ -23,10 +23,10 @@ static int add_operator(struct benchmarks *benchmarks, const char *text,
         return status;
     unsigned passes = smelt__harness_spec_parse(&spec, text) == SMELT_OK
                           ? smelt__harness_spec_passes(&spec)
-                          : 0; /* one item, which says what is wrong */
+                          : 0; /* one item, which reports the fault */
     do {
         struct smelt__bench_item item = {.problem = options->problem};
-        item.pass = passes & (~passes + 1); /* its lowest */
+        item.pass = passes & (~passes + 1); /* the lowest pass */
         passes &= passes - 1;
         snprintf(item.spec, sizeof item.spec, "%s", text);
         if (spec.op && !item.problem.tokens)
@@ -62,7 +62,7 @@ static int choose(struct benchmarks *benchmarks, const struct tool_options *opti
     struct tool_list operators = {0};
     if (options->shapes) {
         if (options->arguments.count || options->presets.count || options->manifest)
-            return tool_fail(options, TOOL_USAGE, "--shapes stands in the place of specs");
+            return tool_fail(options, TOOL_USAGE, "--shapes replaces specs: give one or the other");
         add_peers(benchmarks);
         return TOOL_OK;
     }
@@ -114,7 +114,7 @@ static void print_json(const struct benchmarks *benchmarks) {
     tool_print_json(tool_pack("{s:o, s:o}", "device", about, "results", results));
 }
 
-enum { LEFT = 7, MOST_COLUMNS = LEFT + SMELT__MOST_RATES + 1 };
+enum { LEFT = 7, MAX_COLUMNS = LEFT + SMELT__MOST_RATES + 1 };
 
 static void add_rate(struct tool_table *table, const struct smelt__bench_result *result, int rate) {
     const double value = smelt__bench_rate(result, rate);
@@ -125,7 +125,7 @@ static void add_rate(struct tool_table *table, const struct smelt__bench_result 
         tool_table_add(table, TOOL_PLAIN, "-");
 }
 
-/* `rates`: how many columns of them the table has. */
+/* `rates`: the number of rate columns. */
 static void add_row(struct tool_table *table, const struct smelt__bench_result *result, int rates) {
     tool_table_add(table, TOOL_PLAIN, "%s", result->spec);
     tool_table_add(table, TOOL_PLAIN, "%s", result->pass ? result->pass : "-");
@@ -148,7 +148,7 @@ static void add_row(struct tool_table *table, const struct smelt__bench_result *
         tool_table_add(table, TOOL_PLAIN, "-");
 }
 
-/* Whether two results have the same rates. A failure goes with any. */
+/* Whether two results have the same rates; a failure matches any. */
 static int same_columns(const struct smelt__bench_result *a, const struct smelt__bench_result *b) {
     if (a->rate_count == 0 || b->rate_count == 0)
         return 1;
@@ -159,13 +159,13 @@ static int same_columns(const struct smelt__bench_result *a, const struct smelt_
     return 1;
 }
 
-/* A table of the results from `begin` on that have the same columns; returns where it ends. */
+/* Prints a table of the results from `begin` on with equal columns; returns its end. */
 static int print_part(const struct benchmarks *benchmarks, int begin) {
     static const char *const left[LEFT] = {"operator", "pass", "queries", "rows",
                                            "inputs",   "ms",   "min..max"};
     const struct smelt__bench_result *results = benchmarks->results;
-    const char *headers[MOST_COLUMNS];
-    char alignment[MOST_COLUMNS + 1] = "llrrl"; /* and r */
+    const char *headers[MAX_COLUMNS];
+    char alignment[MAX_COLUMNS + 1] = "llrrl"; /* then r for each rate */
     struct tool_table table;
     int end = begin, named = begin, count = LEFT;
     for (; end < benchmarks->count && same_columns(&results[named], &results[end]); end++)
@@ -184,7 +184,7 @@ static int print_part(const struct benchmarks *benchmarks, int begin) {
 }
 
 static void print_table(const struct benchmarks *benchmarks) {
-    printf("%s, %d multiprocessors, driver CUDA %d.%d; percentages: of an H200's ceilings\n\n",
+    printf("%s, %d multiprocessors, driver CUDA %d.%d; percentages: of an H200's peaks\n\n",
            benchmarks->device.name, benchmarks->device.multiprocessors,
            benchmarks->device.driver_version / 1000, benchmarks->device.driver_version % 1000 / 10);
     for (int next = 0; next < benchmarks->count;) {

@@ -1,4 +1,4 @@
-/* smelt cache: looking after the disk cache. */
+/* smelt cache: inspecting and maintaining the disk cache. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void print_counters(const smelt_cache_stats *stats) {
         printf(" of %" PRIu64 " lookups, %.1f %%", lookups, 100.0 * (double)hits / (double)lookups);
     if (stats->readonly_hits)
         printf("; %" PRIu64 " in the read-only layer", stats->readonly_hits);
-    printf("\nsaved        %.1f s of compiling\n", stats->saved_seconds);
+    printf("\nsaved        %.1f s of compilation\n", stats->saved_seconds);
     printf("stored       %" PRIu64 "\n", stats->stores);
     if (stats->errors)
         printf("errors       %" PRIu64 "\n", stats->errors);
@@ -58,14 +58,14 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
         printf("emulated     %" PRIu64 " entries besides (%s)\n", stats.emulated_entries,
                tool_size(stats.emulated_bytes).text);
     if (stats.temporaries)
-        printf("unfinished   %" PRIu64 " (swept after an hour)\n", stats.temporaries);
+        printf("unfinished   %" PRIu64 " (removed after an hour)\n", stats.temporaries);
     print_counters(&stats);
     return TOOL_OK;
 }
 
 /* ---- verify ---------------------------------------------------------------------------------- */
 
-/* Entries of another version of smelt are not sound for us, but whole and left alone. */
+/* Entries of another version of smelt are undamaged and stay. */
 static int note_damage(void *array, const char *file, const smelt_kernel_info *info) {
     if (info->state == SMELT_KERNEL_FAILED && info->status != SMELT_ERROR_UNSUPPORTED)
         json_array_append_new(array, tool_pack("{s:s, s:s}", "file", file, "error", info->error));
@@ -98,7 +98,7 @@ static int verify_cache(smelt_context *context, const struct tool_options *optio
 
 /* ---- prune ----------------------------------------------------------------------------------- */
 
-/* A number above 0 and one of the units; `scales` has a factor for each. 0 or -1. */
+/* Reads a number above 0 with an optional unit; `scales` has a factor for each. 0 or -1. */
 static int read_scaled(const char *text, const char *units, const uint64_t *scales, int plain,
                        uint64_t *value) {
     char *end;
@@ -119,12 +119,13 @@ static int read_limits(const struct tool_options *options, uint64_t *bytes, uint
     static const uint64_t sizes[] = {1 << 10, 1 << 20, 1 << 30};
     static const uint64_t ages[] = {1, 60, 3600, 86400, 604800};
     if (options->max_size && read_scaled(options->max_size, "KMG", sizes, 1, bytes))
-        return tool_fail(options, TOOL_USAGE,
-                         "--max-size %s; legal: a number of bytes above 0, or one with K, M or G",
-                         options->max_size);
+        return tool_fail(
+            options, TOOL_USAGE,
+            "--max-size %s; legal: a number of bytes above 0, optionally with K, M or G",
+            options->max_size);
     if (options->older_than && read_scaled(options->older_than, "smhdw", ages, 0, seconds))
         return tool_fail(options, TOOL_USAGE,
-                         "--older-than %s; legal: a number above 0 and a unit, s, m, h, d or w",
+                         "--older-than %s; legal: a number above 0 with a unit s, m, h, d or w",
                          options->older_than);
     return TOOL_OK;
 }
@@ -155,10 +156,10 @@ static int prune_cache(smelt_context *context, const struct tool_options *option
 static void say_passed_over(const struct tool_options *options,
                             const smelt_cache_transfer *transfer) {
     if (transfer->foreign)
-        tool_say(options, "%" PRIu64 " entries of another version of smelt were passed over",
+        tool_say(options, "%" PRIu64 " entries of another version of smelt were skipped",
                  transfer->foreign);
     if (transfer->damaged)
-        tool_say(options, "%" PRIu64 " damaged entries were passed over", transfer->damaged);
+        tool_say(options, "%" PRIu64 " damaged entries were skipped", transfer->damaged);
 }
 
 static json_t *transfer_json(const char *file, const smelt_cache_transfer *transfer) {
@@ -204,7 +205,7 @@ static int import_cache(smelt_context *context, const struct tool_options *optio
                             tool_json(json_integer((json_int_t)transfer.present)));
         tool_print_json(document);
     } else {
-        printf("%" PRIu64 " imported (%s), %" PRIu64 " were there\n", transfer.entries,
+        printf("%" PRIu64 " imported (%s), %" PRIu64 " already present\n", transfer.entries,
                tool_size(transfer.bytes).text, transfer.present);
     }
     return transfer.damaged ? TOOL_FAILED : TOOL_OK;
@@ -253,7 +254,7 @@ static int refuse_action(const struct tool_options *options, const char *name) {
     return tool_fail(options, TOOL_USAGE, "no '%s'; legal: %s", name, action_names);
 }
 
-/* Arguments and options that belong to another action. */
+/* Refuses arguments and options of other actions. */
 static int check_arguments(const struct tool_options *options, const struct action *action) {
     const char *stray = options->max_size     ? "--max-size"
                         : options->older_than ? "--older-than"
@@ -272,7 +273,7 @@ static int check_arguments(const struct tool_options *options, const struct acti
     return TOOL_OK;
 }
 
-/* Whether there is a folder to work in. */
+/* Requires a usable cache folder. */
 static int need_folder(smelt_context *context, const struct tool_options *options) {
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     smelt_status status = smelt_cache_get_stats(context, &stats);

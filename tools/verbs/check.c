@@ -1,4 +1,4 @@
-/* smelt check: run kernels, on the GPU or the emulator, and compare them with the double-precision
+/* smelt check: runs kernels on the GPU or the emulator and compares them with the double-precision
  * reference. */
 #include <stdlib.h>
 #include <string.h>
@@ -6,12 +6,11 @@
 #include "../tool.h"
 #include "harness/check.h"
 
-/* All checks of one command: each architecture with each operator, each of its passes and each kind
- * of inputs. */
+/* All checks of one command: every architecture, operator, pass and kind of inputs. */
 struct checks {
     struct smelt__check_result *results;
     struct smelt__check_options *asked;
-    json_t **reports; /* of a failed check on the emulator, else NULL */
+    json_t **reports; /* of checks that failed on the emulator, else NULL */
     size_t count, passed;
     size_t per_arch; /* checks of one architecture */
     struct smelt__schedule *schedules;
@@ -24,7 +23,7 @@ enum { EMULATED_SCHEDULES = 4 };
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
-/* A check of a pass of an operator, with kind number `kind` of inputs; 0 when there is none. */
+/* Adds a check of one pass with inputs of kind `kind`; 0: there is no such kind. */
 static int plan_check(struct checks *checks, const struct smelt__harness_spec *spec,
                       const char *text, int pass, int kind, const struct tool_options *options) {
     const struct smelt__harness_operator *op = spec->op;
@@ -43,7 +42,7 @@ static int plan_check(struct checks *checks, const struct smelt__harness_spec *s
     return 1;
 }
 
-/* The checks of one architecture. A spec that is none is checked all the same: that says why. */
+/* Adds an operator's checks. An invalid spec is added too: its check reports the fault. */
 static int plan_operator(struct checks *checks, const char *text,
                          const struct tool_options *options) {
     struct smelt__harness_spec spec;
@@ -85,14 +84,14 @@ static const struct smelt__check_options *asked_of(const struct checks *checks, 
     return &checks->asked[number % checks->per_arch];
 }
 
-/* What kind of inputs a check had. */
+/* The kind of a check's inputs. */
 static const char *inputs_of(const struct checks *checks, size_t number) {
     const struct smelt__check_options *asked = asked_of(checks, number);
     const struct smelt__harness_operator *op = smelt__harness_find(asked->spec);
     return op ? smelt__harness_inputs(op, &asked->problem) : "";
 }
 
-/* Those named, else the first few of the seed. */
+/* The schedules named, else the seed's first ones. */
 static int plan_schedules(struct checks *checks, const struct tool_options *options) {
     char message[256];
     int64_t wanted = options->schedule.count;
@@ -112,7 +111,7 @@ static int plan_schedules(struct checks *checks, const struct tool_options *opti
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The emulator's first `count`; none of a check that passed, or ran on a GPU. */
+/* The emulator's first `count` reports, if a check failed there. */
 static json_t *take_reports(int count) {
     const struct emu_interface *emulator = count > 0 ? smelt__emulator() : NULL;
     json_t *reports = tool_json(json_array());
@@ -125,7 +124,7 @@ static json_t *take_reports(int count) {
     return reports;
 }
 
-/* What cannot be is refused before anything is filled for any check. */
+/* Refuses impossible checks before any input is made. */
 static int refuse_checks(const struct checks *checks, smelt_context *context,
                          const struct tool_options *options) {
     struct smelt__check_result *result = tool_allocate(NULL, 1, sizeof *result);
@@ -199,8 +198,8 @@ static void add_metrics(json_t *document, const struct smelt__check_result *resu
     json_object_set_new(document, "tolerance", tolerance);
 }
 
-/* {"outputs": {"dq": 1536, ...}, "rules": {"dq_nothing": 128, ...}}: how many elements of each
- * output were compared, and how often each rule was looked at. */
+/* {"outputs": {"dq": 1536, ...}, "rules": {"dq_nothing": 128, ...}}: the number of elements
+ * compared per output, and the number of times each rule was checked. */
 static void add_counts(json_t *document, const struct smelt__check_result *result) {
     json_t *outputs = tool_json(json_object()), *rules = tool_json(json_object());
     for (int i = 0; i < SMELT__MOST_TENSORS && result->tensors; i++)
@@ -246,13 +245,13 @@ static void print_json(const struct checks *checks) {
                               (json_int_t)(checks->count - checks->passed)));
 }
 
-/* The table's columns: a fixed few on both sides of the metrics with headings. */
-enum { LEFT = 5, RIGHT = 2, MOST_COLUMNS = LEFT + SMELT__MOST_METRICS + RIGHT };
+/* The table's columns: the metrics with headings, between fixed ones. */
+enum { LEFT = 5, RIGHT = 2, MAX_COLUMNS = LEFT + SMELT__MOST_METRICS + RIGHT };
 
 static int begin_table(struct tool_table *table, const struct smelt__check_result *result,
-                       char alignment[MOST_COLUMNS + 1]) {
+                       char alignment[MAX_COLUMNS + 1]) {
     static const char *const left[LEFT] = {"operator", "pass", "arch", "inputs", "compared"};
-    const char *headers[MOST_COLUMNS];
+    const char *headers[MAX_COLUMNS];
     int count = LEFT;
     memcpy(headers, left, sizeof left);
     for (int i = 0; i < result->metric_count; i++)
@@ -260,14 +259,14 @@ static int begin_table(struct tool_table *table, const struct smelt__check_resul
             headers[count++] = result->metrics[i].metric->heading;
     headers[count++] = "seconds";
     headers[count++] = "result";
-    memset(alignment, 'r', (size_t)count); /* numbers, but the first four columns and the last */
+    memset(alignment, 'r', (size_t)count); /* numbers, except the first four columns and the last */
     memset(alignment, 'l', 4);
     memcpy(alignment + count - 1, "l", 2);
     tool_table_begin(table, alignment, headers);
     return count - LEFT - RIGHT;
 }
 
-/* `columns`: how many metrics the table shows; a check that went wrong early may have fewer. */
+/* `columns`: the number of metric columns; a check that failed early may have fewer. */
 static void add_row(struct tool_table *table, const struct checks *checks, size_t number,
                     int columns) {
     const struct smelt__check_result *result = &checks->results[number];
@@ -301,7 +300,7 @@ static int same_columns(const struct smelt__check_result *a, const struct smelt_
     return !one || !other || one == other;
 }
 
-/* One name and number of a list. */
+/* Prints one name and number of a list. */
 static void print_count(const char *name, int64_t count, const char **before) {
     if (count > 0)
         printf("%s%s %lld", *before, name, (long long)count);
@@ -332,9 +331,9 @@ static void print_counts(const struct checks *checks, size_t begin, size_t end, 
     puts(strcmp(before, ", ") == 0 ? "" : " elements");
 }
 
-/* The results of a table, from `begin` on: those with the same columns. */
+/* Prints a table of the results from `begin` on with equal columns; returns its end. */
 static size_t print_part(const struct checks *checks, size_t begin) {
-    char alignment[MOST_COLUMNS + 1];
+    char alignment[MAX_COLUMNS + 1];
     struct tool_table table;
     size_t end = begin, named = begin;
     while (end < checks->count && same_columns(&checks->results[named], &checks->results[end])) {
@@ -366,7 +365,7 @@ static void print_table(const struct checks *checks) {
     printf(" (seed %llu)\n", (unsigned long long)checks->asked[0].problem.seed);
 }
 
-/* What the emulator reported, in full; otherwise the check's message. */
+/* Prints the emulator's reports in full, else the check's message. */
 static void say_failure(const struct checks *checks, size_t number,
                         const struct tool_options *options) {
     const struct smelt__check_result *result = &checks->results[number];
@@ -401,7 +400,7 @@ static int report(const struct checks *checks, const struct tool_options *option
     return status;
 }
 
-/* Options that say how to emulate go with --emulate, and the others without it. */
+/* Refuses options of the emulator without --emulate and vice versa. */
 static int refuse_options(const struct tool_options *options) {
     const struct {
         const char *name;
@@ -417,7 +416,7 @@ static int refuse_options(const struct tool_options *options) {
             return tool_fail(options, TOOL_USAGE, "--%s goes with --emulate", emulated[i].name);
     if (options->emulate && options->device != TOOL_NOT_GIVEN)
         return tool_fail(options, TOOL_USAGE,
-                         "--device numbers GPUs, and --emulate uses none; --arch says which to "
+                         "--device selects a GPU, and --emulate uses none; --arch selects what to "
                          "emulate");
     if (options->schedule.count > 0 && options->schedules != TOOL_NOT_GIVEN)
         return tool_fail(options, TOOL_USAGE, "--schedules or --schedule, not both");

@@ -1,4 +1,4 @@
-/* smelt doctor: what was found on this machine, what is wrong, what to do. */
+/* smelt doctor: what this machine has and lacks, with remedies. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -8,15 +8,15 @@
 
 #include "../tool.h"
 
-enum { PATH_BYTES = 4096 + 32, TRIED_BYTES = 64 << 10 /* about a kernel's */ };
+enum { PATH_BYTES = 4096 + 32, TRIED_BYTES = 64 << 10 /* about a kernel's size */ };
 
-/* Whether kernels can be kept in the cache's folder. */
+/* Whether kernels can be stored in the cache's folder. */
 struct cache_rights {
     const char *word;
-    char problem[2 * PATH_BYTES]; /* why not, and what to do; "" */
+    char problem[2 * PATH_BYTES]; /* why not, and the remedy; "": they can */
 };
 
-/* All the bytes, and that the file system took them; 0, or errno. */
+/* Writes TRIED_BYTES and syncs the file; 0, or errno. */
 static int fill(int file) {
     static const char bytes[TRIED_BYTES];
     size_t done = 0;
@@ -29,8 +29,8 @@ static int fill(int file) {
     return fsync(file) ? errno : 0;
 }
 
-/* Writes a file there, as storing a kernel does, and removes it; 0, or errno. Rights alone say
- * nothing of a disk that is full, or of a file system that takes no files. */
+/* Writes and removes a file, as storing a kernel does; 0, or errno. Permissions alone do not show a
+ * full disk or a file system that rejects files. */
 static int try_folder(const char *folder) {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/doctor-XXXXXX", folder);
@@ -38,7 +38,7 @@ static int try_folder(const char *folder) {
     if (file < 0)
         return errno;
     unlink(path);
-    void (*const before)(int) = signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error as well */
+    void (*const before)(int) = signal(SIGXFSZ, SIG_IGN); /* EFBIG instead of a signal */
     const int error = fill(file);
     signal(SIGXFSZ, before);
     return close(file) && !error ? errno : error;
@@ -48,7 +48,7 @@ static const char *remedy_of(int error) {
     return error == ENOSPC || error == EDQUOT ? "make room there"
            : error == EROFS                   ? "mount it writable"
            : error == EFBIG                   ? "raise the limit on the size of files (ulimit -f)"
-                                              : "see to its rights";
+                                              : "correct its permissions";
 }
 
 static struct cache_rights find_rights(const smelt_machine_report *report) {
@@ -59,7 +59,7 @@ static struct cache_rights find_rights(const smelt_machine_report *report) {
     }
     const char *off = secure_getenv("SMELT_CACHE_DISABLE");
     if (off && !strcmp(off, "1")) {
-        rights.word = "switched off by SMELT_CACHE_DISABLE";
+        rights.word = "disabled by SMELT_CACHE_DISABLE";
         return rights;
     }
     const int error = try_folder(report->cache_folder);
@@ -72,7 +72,7 @@ static struct cache_rights find_rights(const smelt_machine_report *report) {
     return rights;
 }
 
-/* What is missing decides before what is merely wrong. */
+/* Missing things determine the exit status before faults. */
 static int judge(const smelt_machine_report *report, const struct cache_rights *rights,
                  const smelt_cache_stats *stats) {
     if (!report->driver_found || !report->devices || !report->nvrtc_found)
@@ -80,11 +80,11 @@ static int judge(const smelt_machine_report *report, const struct cache_rights *
     return *rights->problem || *stats->readonly_problem ? TOOL_FAILED : TOOL_OK;
 }
 
-/* The read-only layer, of which a context knows. The report has said all there is to log. */
+/* The read-only layer's statistics, from a context. The report has logged everything. */
 static smelt_status inspect_layer(smelt_context **context, smelt_cache_stats *stats) {
     smelt_context_options settings = SMELT_CONTEXT_OPTIONS_INIT;
     settings.kind = SMELT_CONTEXT_COMPILE_ONLY;
-    settings.arch = "sm_80"; /* any */
+    settings.arch = "sm_80"; /* any architecture */
     smelt_status status = smelt_context_create(context, &settings);
     return status ? status : smelt_cache_get_stats(*context, stats);
 }
@@ -119,7 +119,7 @@ static void print_json(const smelt_machine_report *report, const struct cache_ri
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Continuation lines of a message stand under its first. */
+/* Aligns a message's continuation lines with its first. */
 static void print_problem(const char *problem) {
     printf("         ");
     for (; *problem; problem++) {
@@ -193,7 +193,7 @@ static int print_report(const smelt_machine_report *report, const smelt_cache_st
 int tool_run_doctor(const struct tool_options *options) {
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
-    smelt_context *context = NULL; /* of the layer, and of the strings in stats */
+    smelt_context *context = NULL; /* owns the strings in stats */
     smelt_context_options settings = tool_context_options(options);
     if (options->arguments.count)
         return tool_fail(options, TOOL_USAGE, "takes no argument, not '%s'",

@@ -1,4 +1,4 @@
-/* smelt emit: the CUDA source of a kernel, or of each kernel of an operator. */
+/* smelt emit: prints the CUDA source of a kernel, or of each kernel of an operator. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static void leave_header(char *source) {
     }
 }
 
-/* The sources of the kernels, in their order: none is printed before all are there. */
+/* Makes all sources before any is printed. */
 static int make_sources(const struct tool_targets *targets, const struct tool_options *options,
                         const struct tool_list *kernels, char **sources) {
     smelt_context *context = NULL;
@@ -40,7 +40,7 @@ static int make_sources(const struct tool_targets *targets, const struct tool_op
     return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 
-/* "source" stands at the top where there is one kernel, as in show's document. */
+/* "source" is at the top level for a single kernel, as in show's document. */
 static void print_json(const struct tool_targets *targets, const struct tool_list *kernels,
                        char *const *sources) {
     json_t *array = tool_json(json_array());
@@ -55,8 +55,8 @@ static void print_json(const struct tool_targets *targets, const struct tool_lis
     tool_print_json(document);
 }
 
-/* Each source is a translation unit of its own: several of them on one stream are for reading, and
- * each is headed by how to have it alone. */
+/* Each source is its own translation unit. Several in one stream are for reading; each has a
+ * heading with the command that prints it alone. */
 static void print_text(const struct tool_list *kernels, char *const *sources) {
     for (size_t i = 0; i < kernels->count; i++) {
         if (kernels->count > 1)

@@ -1,11 +1,11 @@
-/* smelt list: what there is to choose from, or what is cached. */
+/* smelt list: presets, families and architectures, or what is cached or tuned. */
 #include <string.h>
 
 #include "../tool.h"
 
-/* ---- what there is to choose from ------------------------------------------------------------ */
+/* ---- presets, families, architectures ------------------------------------------------------- */
 
-/* Key number `index` of a family; 0 past the last one. */
+/* A family's key `index`; 0: there is none. */
 static int get_key(const char *family, int index, smelt_family_key *key) {
     *key = (smelt_family_key)SMELT_FAMILY_KEY_INIT;
     return smelt_family_get_key(family, index, key) == SMELT_OK;
@@ -118,7 +118,7 @@ static int list_choices(const struct tool_options *options) {
     return result;
 }
 
-/* ---- what is cached -------------------------------------------------------------------------- */
+/* ---- cached kernels ------------------------------------------------------------------------- */
 
 static int add_entry_json(void *array, const char *file, const smelt_kernel_info *info) {
     int sound = info->state != SMELT_KERNEL_FAILED;
@@ -189,7 +189,7 @@ static int list_cached(const struct tool_options *options) {
     return result;
 }
 
-/* ---- what was tuned -------------------------------------------------------------------------- */
+/* ---- tuning entries ------------------------------------------------------------------------- */
 
 static int add_tuned_json(void *array, const smelt_tuning_entry *entry) {
     json_array_append_new(array, tool_pack("{s:s, s:s, s:s, s:f}", "spec", entry->spec, "device",

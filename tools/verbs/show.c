@@ -1,11 +1,11 @@
-/* smelt show: the plan of a kernel, and what its compilation gave; of an operator with several
- * kernels the list of them. */
+/* smelt show: the plan of a kernel and its compiled figures; for an operator with several kernels,
+ * their list. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "../tool.h"
 
-/* What is shown: a kernel, or the kernels an operator expands to. */
+/* The output: a kernel, or the kernels of an operator. */
 struct view {
     const char *spec, *arch;
     int is_operator;
@@ -101,7 +101,7 @@ static int print_kernel(const struct view *view, const struct tool_options *opti
     return TOOL_OK;
 }
 
-/* A number of a plan, for the operator's table. */
+/* A number of a plan, for the table of an operator's kernels. */
 static int plan_number(json_t *plan, const char *name) {
     return (int)json_integer_value(json_object_get(plan, name));
 }

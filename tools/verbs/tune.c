@@ -1,4 +1,4 @@
-/* smelt tune: try the knobs of kernels on the GPU and keep what is faster than the rule's plan. */
+/* smelt tune: times kernels' knobs on the GPU and stores those that beat the rule's plan. */
 #include "tune.h"
 
 #include <stdlib.h>
@@ -6,14 +6,14 @@
 
 enum { DEFAULT_LIMIT = 64 };
 
-/* Notes why a kernel is not tuned; the others are all the same. */
+/* Records why a kernel is not tuned; the others continue. */
 static int fail(struct tune_subject *subject, smelt_status status, const char *message) {
     subject->failed = tool_exit_of(status);
     snprintf(subject->message, sizeof subject->message, "%.1100s", message);
     return subject->failed;
 }
 
-/* ---- what to try ----------------------------------------------------------------------------- */
+/* ---- candidates ----------------------------------------------------------------------------- */
 
 static int has_knobs(const char *kernel) {
     char family[64];
@@ -25,7 +25,7 @@ static int has_knobs(const char *kernel) {
     return 0;
 }
 
-/* A spec's kernels that have knobs. */
+/* Adds a spec's kernels that have knobs. */
 static smelt_status add_kernels(struct tune_run *tuning, const char *spec, const char *origin) {
     struct tool_list kernels = {0};
     const smelt_status status = smelt_spec_expand(spec, tool_list_collect, &kernels);
@@ -38,12 +38,12 @@ static smelt_status add_kernels(struct tune_run *tuning, const char *spec, const
     return status;
 }
 
-/* Those of an operator that has one pass, which is what is timed then. */
+/* Adds the kernels of an operator with one pass, which is the one timed. */
 static smelt_status add_pass(struct tune_run *tuning, const char *text) {
     struct smelt__harness_spec spec;
     char origin[512];
     smelt_status status = smelt__harness_spec_parse(&spec, text);
-    if (!status) { /* knobs stand last */
+    if (!status) { /* knobs come last */
         const size_t knobs = spec.knobs ? strlen(spec.knobs) + 1 : 0;
         snprintf(origin, sizeof origin, "%.*s", (int)(strlen(text) - knobs), text);
         status = add_kernels(tuning, text, origin);
@@ -85,7 +85,7 @@ static int expand(struct tune_run *tuning, const struct tool_list *specs,
                : tool_fail(options, TOOL_USAGE, "%s has no knobs to tune", specs->items[0]);
 }
 
-/* The rule's plan, then all that the knobs to try can give; knobs that the spec names stay. */
+/* The rule's plan, then all candidates of the knobs to vary; knobs given in the spec are kept. */
 static int find_candidates(struct tune_run *tuning, const struct tool_options *options) {
     const size_t limit = options->limit > 0 ? (size_t)options->limit : DEFAULT_LIMIT;
     tuning->count = tuning->kernels.count;
@@ -107,7 +107,7 @@ static int find_candidates(struct tune_run *tuning, const struct tool_options *o
     return TOOL_OK;
 }
 
-/* What the tuning file says now takes part, if it still has a plan. */
+/* Adds the current tuning entry if it still has a plan. */
 static int add_entry(const struct tune_run *tuning, struct tune_subject *subject,
                      const struct tool_options *options) {
     smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
@@ -141,7 +141,7 @@ static void drop(struct smelt__tune_candidate *candidate, smelt_status status,
     snprintf(candidate->message, sizeof candidate->message, "%s", message);
 }
 
-/* Compiles all candidates of a kernel side by side; what does not compile, or spills, is out. */
+/* Compiles all candidates of a kernel in parallel; drops those that fail or spill. */
 static void compile(const struct tune_run *tuning, struct tune_subject *subject,
                     const struct tool_options *options) {
     const size_t count = subject->specs.count;
@@ -165,8 +165,8 @@ static void compile(const struct tune_run *tuning, struct tune_subject *subject,
     free(requests);
 }
 
-/* The origin's text with knobs for this kernel's family alone: of sparse_attn's family
- * sparse_attn_bwd "bwd.stages=1". (Where a family is not named so: for all that have them.) */
+/* The origin's spec with knobs for this kernel's family only: for sparse_attn_bwd of sparse_attn
+ * "bwd.stages=1". (A family without such a prefix: for all that have them.) */
 static void print_operator(char *text, size_t size, const char *origin, const char *kernel,
                            const char *knobs) {
     const size_t stem = strcspn(origin, ":"), family = strcspn(kernel, ":");
@@ -181,8 +181,8 @@ static void print_operator(char *text, size_t size, const char *origin, const ch
     }
 }
 
-/* The operator that a candidate runs through: the one that has the kernel's keys, or else the one
- * that it was named by, with its knobs. 1 when there is one. */
+/* Adds the operator through which a candidate runs: the one with the kernel's keys, else the one
+ * given, with its knobs. 1 if there is one. */
 static int add_operator(struct tool_list *operators, const struct tune_subject *subject,
                         size_t index) {
     const char *const kernel = subject->specs.items[index];
@@ -192,8 +192,8 @@ static int add_operator(struct tool_list *operators, const struct tune_subject *
            (*subject->origin && tool_add_operator_with(operators, text, kernel));
 }
 
-/* TOOL_OK, or a status with the error printed: no operator has a candidate's kernel, which the
- * specs themselves are to blame for. */
+/* TOOL_OK, or a status with the error printed if no operator runs a candidate, which is a fault of
+ * the specs. */
 static int name_operators(struct tune_subject *subject, const struct tool_options *options) {
     struct tool_list operators = {0};
     const size_t count = subject->specs.count;
@@ -222,10 +222,10 @@ static void check(const struct tune_run *tuning, struct tune_subject *subject,
     tool_progress_clear();
 }
 
-/* ---- keeping --------------------------------------------------------------------------------- */
+/* ---- storing -------------------------------------------------------------------------------- */
 
-/* The winner goes into the file and, as a tuned plan, into the cache; where the rule's plan is as
- * good, an entry that says otherwise is taken out. */
+/* Stores the winner in the tuning file and its kernel in the cache; if the rule's plan is as good,
+ * removes an earlier entry. */
 static int keep(const struct tune_run *tuning, struct tune_subject *subject) {
     const size_t best = (size_t)subject->result.best;
     const smelt_kernel_request request = tool_kernel_request(subject->kernel, NULL);
@@ -245,7 +245,7 @@ static int keep(const struct tune_run *tuning, struct tune_subject *subject) {
     return TOOL_OK;
 }
 
-/* ---- the whole of a kernel ------------------------------------------------------------------- */
+/* ---- one kernel ----------------------------------------------------------------------------- */
 
 static void tune(const struct tune_run *tuning, struct tune_subject *subject,
                  const struct tool_options *options) {
@@ -285,7 +285,7 @@ static int open_contexts(struct tune_run *tuning, const struct tool_options *opt
     if (!*smelt_tuning_path(tuning->keeping))
         return tool_fail(options, TOOL_FAILED,
                          "there is no tuning file to write: no cache folder can be used, or "
-                         "SMELT_TUNING_DISABLE is set; name a file in SMELT_TUNING");
+                         "SMELT_TUNING_DISABLE is set; set SMELT_TUNING to a file");
     return TOOL_OK;
 }
 
@@ -339,7 +339,7 @@ int tool_run_tune(const struct tool_options *options) {
     int status = tool_targets_read(&targets, options);
     if (status == TOOL_OK && targets.archs.count && !options->dry_run && !options->manifest)
         status = tool_fail(options, TOOL_USAGE,
-                           "--arch goes with --dry-run: tuning is for the GPU that is there");
+                           "--arch needs --dry-run: tuning runs on this machine's GPU");
     if (status == TOOL_OK)
         status = expand(&tuning, &targets.specs, options);
     if (status == TOOL_OK)

@@ -1,10 +1,10 @@
-/* What smelt tune says: a dry run's candidates, results as tables and as JSON, failures. */
+/* Output of smelt tune: a dry run's candidates, results as tables and JSON, failures. */
 #include "tune.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A candidate's knobs; they stand last in the canonical text. */
+/* A candidate's knobs, the last part of the canonical text. */
 const char *tool_tune_knobs(const struct tune_subject *subject, size_t index) {
     const char *knobs = subject->specs.items[index] + strlen(subject->kernel);
     return *knobs == ',' ? knobs + 1 : "";
@@ -50,7 +50,7 @@ static const char *state_of(const struct tune_subject *subject, size_t index) {
     return candidate->us > 0 ? "finalist" : "slower";
 }
 
-/* Finalists, the others, the dropped; each by time. */
+/* Orders finalists, others and dropped candidates, each by time. */
 static int compare_places(const void *left, const void *right, void *user) {
     const struct tune_subject *subject = *(const struct tune_subject **)user;
     const struct smelt__tune_candidate *a = &subject->candidates[*(const size_t *)left];
@@ -148,17 +148,17 @@ static void print_subject(const struct tune_run *tuning, const struct tune_subje
                tool_tune_knobs(subject, (size_t)result->best),
                result->rule_us / subject->candidates[result->best].us);
     else if (subject->removed)
-        printf("nothing is faster by more than that; the entry in %s is taken out\n", file);
+        printf("nothing is faster by more than that; the entry in %s is removed\n", file);
     else
-        printf("nothing is faster by more than that; nothing is kept\n");
+        printf("nothing is faster by more than that; nothing is stored\n");
 }
 
-/* A candidate that fails is worth knowing of, also where another won. */
+/* Reports failed candidates even if another one won. */
 static int say_failures(const struct tune_subject *subject, const struct tool_options *options) {
     int status = TOOL_OK;
     for (size_t k = 1; k < subject->specs.count; k++) {
         const struct smelt__tune_candidate *candidate = &subject->candidates[k];
-        /* Spills are a reason not to take part, no failure. */
+        /* Spilling excludes a candidate but is not a failure. */
         if (!candidate->dropped || subject->infos[k].spill_bytes > 0)
             continue;
         tool_say(options, "%s: %s", candidate->spec, candidate->message);

@@ -1,4 +1,4 @@
-/* smelt warm: compile kernels into the cache. */
+/* smelt warm: compiles kernels into the cache. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -8,19 +8,19 @@
 
 #include "../tool.h"
 
-/* The kernels to warm, each for every architecture, and what became of them. */
+/* The kernels to compile, each for every architecture, and the results. */
 struct work {
     struct tool_list kernels;
     smelt_kernel_request *requests;
     smelt_kernel_info *infos;
     size_t count;
     size_t compiled, cached, failed, undone;
-    size_t lost;     /* of the compiled ones: not kept */
-    size_t emulated; /* of all that are there */
+    size_t lost;     /* compiled but not stored */
+    size_t emulated; /* for the emulator */
     double seconds;
-    /* Where the threads' time went: of the kernels compiled here and of all. */
+    /* Time of the threads: front end and assembler of compiled kernels, cache of all. */
     double front_end_seconds, assembler_seconds, cache_seconds;
-    int assembler_told; /* every compilation said what its assembler took */
+    int assembler_told; /* every compilation reported its assembler's time */
     int interrupted;
 };
 
@@ -70,8 +70,8 @@ static int expand(struct work *work, const struct tool_targets *targets,
     return TOOL_OK;
 }
 
-/* NVRTC's front end and optimiser are what its assembler does not report as its own; the cache is
- * what a call took besides: looking, locking, storing. */
+/* The front end and optimiser are NVRTC's time minus its assembler's; the cache is the rest of a
+ * call: lookups, locks, stores. */
 static void add_times(struct work *work) {
     work->assembler_told = 1;
     for (size_t i = 0; i < work->count; i++) {
@@ -87,7 +87,7 @@ static void add_times(struct work *work) {
     }
 }
 
-/* Kernels that were never begun have no figures of their own: they get their names here. */
+/* Counts the kernels; those that were never started get their names here. */
 static void count_states(struct work *work) {
     for (size_t i = 0; i < work->count; i++) {
         smelt_kernel_info *info = &work->infos[i];
@@ -110,7 +110,7 @@ static void count_states(struct work *work) {
     }
 }
 
-/* A layer whose path is wrong would be missed only by the time its kernels take. */
+/* Warns about a read-only layer that is not used, which otherwise shows only as compile time. */
 static void note_missing_layer(const struct tool_options *options) {
     const char *layer = getenv("SMELT_CACHE_READONLY_DIR");
     if (layer && *layer && access(layer, F_OK))
@@ -172,7 +172,7 @@ static void print_json(const struct work *work) {
         kernels_per_second(work), "thread_seconds", times));
 }
 
-/* Shares of what the threads spent on kernels; they work side by side. */
+/* Percentages of the threads' summed time. */
 static void print_times(const struct work *work) {
     double compiling = work->front_end_seconds + work->assembler_seconds;
     double all = compiling + work->cache_seconds;
@@ -230,14 +230,14 @@ static int report(const struct work *work, const struct tool_options *options) {
     fflush(stdout);
     tool_kernels_say_errors(options, work->infos, work->count);
     if (work->undone)
-        tool_say(options, "stopped: %zu of %zu kernels are not done; run it again to go on",
+        tool_say(options, "stopped: %zu of %zu kernels are not done; run it again to continue",
                  work->undone, work->count);
     if (work->emulated)
         tool_say(
             options,
-            "%zu of these kernels are for the emulator, which SMELT_NVRTC names: no GPU runs them",
+            "%zu of these kernels are for the emulator, which SMELT_NVRTC names, and not for a GPU",
             work->emulated);
-    /* To be kept is what they were compiled for. */
+    /* Storing kernels is this verb's purpose. */
     if (work->lost)
         tool_say(options, "%zu of %zu kernels are not kept in the cache", work->lost, work->count);
     if (work->undone || (work->lost && !work->failed))

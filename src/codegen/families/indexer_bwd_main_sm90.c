@@ -40,13 +40,8 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                   struct smelt__message *message) {
     const int heads = (int)smelt__spec_get(spec, "heads"),
               group = smelt__spec_knob(spec, "group", 1);
-    if (!arch->warpgroup_products) {
-        smelt__message_set(message,
-                           "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
-                           "there",
-                           spec->schema->name, arch->name);
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    }
     if (group * padded_heads(heads) > MOST_TILES * ROWS) {
         smelt__message_set(message,
                            "%s: group=%d of %d heads do not fit into the %d rows of an item; at "

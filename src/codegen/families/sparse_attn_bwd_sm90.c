@@ -65,13 +65,8 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
     const int dqk = (int)smelt__spec_get(spec, "dqk"), dv = (int)smelt__spec_get(spec, "dv");
     const int heads = (int)smelt__spec_get(spec, "heads"),
               group = smelt__spec_knob(spec, "group", 1);
-    if (!arch->warpgroup_products) {
-        smelt__message_set(message,
-                           "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
-                           "there",
-                           spec->schema->name, arch->name);
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    }
     if (dv != VALUE_WIDTH || (dqk != VALUE_WIDTH && dqk != VALUE_WIDTH + ROPE_WIDTH)) {
         smelt__message_set(message,
                            "%s: variant=sm90 has dqk=576 or 512 with dv=512, not dqk=%d with "

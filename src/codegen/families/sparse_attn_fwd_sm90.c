@@ -19,6 +19,7 @@
 #include <inttypes.h>
 
 #include "codegen/families/sparse_attn_fwd.h"
+#include "codegen/plan/limits.h"
 
 enum {
     WARPGROUP = 128,     /* threads */
@@ -64,13 +65,8 @@ static int refuse_knob(const struct smelt__spec *spec, const char *name, int leg
 static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch, int by_keys,
                   struct smelt__message *message) {
     const int64_t dv = smelt__spec_get(spec, "dv"), heads = smelt__spec_get(spec, "heads");
-    if (!arch->warpgroup_products) {
-        smelt__message_set(message,
-                           "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
-                           "there",
-                           spec->schema->name, arch->name);
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    }
     if (dv != VALUE_WIDTH) {
         smelt__message_set(message,
                            "%s: variant=sm90 has dv=%d alone, not dv=%" PRId64 "; variant=mma has "

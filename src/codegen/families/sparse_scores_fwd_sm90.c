@@ -110,13 +110,8 @@ static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
 /* What this variant cannot do at all. */
 static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
                   struct smelt__message *message) {
-    if (!arch->warpgroup_products) {
-        smelt__message_set(message,
-                           "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs "
-                           "there",
-                           spec->schema->name, arch->name);
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    }
     const int most = smelt__spec_get(spec, "orientation") == SMELT__SPARSE_SCORES_HEADS
                          ? (int)ROWS
                          : (int)MOST_HEADS;

@@ -4,18 +4,18 @@
 #include <limits.h>
 
 enum {
-    WARP = 32,           /* threads */
-    SCHEDULERS = 4,      /* of a multiprocessor, each with a fourth of its registers */
-    REGISTER_STEP = 8,   /* the unit a thread gets them in */
-    MOST_REGISTERS = 255 /* of a thread, the architectures' */
+    WARP = 32,          /* threads */
+    SCHEDULERS = 4,     /* per multiprocessor, each with a quarter of its registers */
+    REGISTER_STEP = 8,  /* allocation unit per thread */
+    MAX_REGISTERS = 255 /* per thread, on all architectures */
 };
 
 int smelt__registers_of_thread(const struct smelt__arch *arch, int threads, int blocks) {
-    /* Of the scheduler that has the most. */
+    /* Warps of the scheduler with the most. */
     const int warps = (threads * blocks / WARP + SCHEDULERS - 1) / SCHEDULERS;
     const int share = arch->registers_per_multiprocessor / (SCHEDULERS * warps * WARP) /
                       REGISTER_STEP * REGISTER_STEP;
-    return share < MOST_REGISTERS ? share : MOST_REGISTERS;
+    return share < MAX_REGISTERS ? share : MAX_REGISTERS;
 }
 
 int smelt__shared_of_block(const struct smelt__arch *arch, int blocks) {
@@ -23,7 +23,7 @@ int smelt__shared_of_block(const struct smelt__arch *arch, int blocks) {
     return share < arch->shared_per_block ? share : arch->shared_per_block;
 }
 
-/* A knob's, of the families that have it. */
+/* The knob's origin in families that have it; else derived. */
 static enum smelt__origin origin_of(const struct smelt__plan *plan, const char *knob) {
     return smelt__spec_key(plan->spec.schema, knob) < 0 ? SMELT__DERIVED
                                                         : smelt__plan_origin(&plan->spec, knob);
@@ -42,8 +42,7 @@ int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struc
                                      struct smelt__message *message) {
     if (arch->warpgroup_products)
         return 0;
-    smelt__message_set(message,
-                       "%s: variant=sm90 runs on sm_90a alone, not on %s; variant=mma runs there",
+    smelt__message_set(message, "%s: variant=sm90 runs on sm_90a only; use variant=mma on %s",
                        spec->schema->name, arch->name);
     return -1;
 }
@@ -77,17 +76,17 @@ void smelt__misses_explain(const struct smelt__misses *misses, const struct smel
     smelt__spec_print(spec, text);
     if (misses->registers != INT_MAX)
         smelt__message_set(message,
-                           "%s: needs %d registers a thread, %d are to be had on %s with these "
-                           "knobs; %s need less, auto finds what fits",
+                           "%s: needs %d registers per thread, but has only %d on %s with these "
+                           "knobs; %s need fewer, auto finds a value that fits",
                            text, misses->registers, misses->register_limit, arch->name,
                            less_registers);
     else if (misses->shared_bytes != INT_MAX)
         smelt__message_set(message,
-                           "%s: needs %.1f KB of shared memory a block, %s has %.1f with these "
-                           "knobs; %s need less, auto finds what fits",
+                           "%s: needs %.1f KB of shared memory per block, %s has %.1f with these "
+                           "knobs; %s need less, auto finds a value that fits",
                            text, misses->shared_bytes / 1024.0, arch->name,
                            misses->shared_limit / 1024.0, less_shared);
     else
-        smelt__message_set(message, "%s: no kernel has these knobs: %s; auto finds what fits", text,
-                           legal);
+        smelt__message_set(message, "%s: no kernel has these knobs: %s; auto finds values that fit",
+                           text, legal);
 }

@@ -1,4 +1,4 @@
-/* See plan.h: what all families' plans have in common. */
+/* See plan.h: the code common to all families' plans. */
 #include "codegen/plan/plan.h"
 
 #include <string.h>
@@ -106,7 +106,7 @@ static int longest_name(const struct smelt__plan *plan) {
     return (int)longest;
 }
 
-/* Whether the tuning entry chose the variant, which is a knob but no constant. */
+/* Whether the tuning entry chose the variant, which is a knob without a constant. */
 static int is_variant_tuned(const struct smelt__plan *plan) {
     const int key = smelt__spec_key(plan->spec.schema, "variant");
     return key >= 0 && plan->spec.tuned >> key & 1;
@@ -148,8 +148,8 @@ static void print_shared_memory(const struct smelt__plan *plan, struct smelt__te
                       plan->arch->name);
 }
 
-/* How many blocks there are stands in the plan where that follows from items; otherwise the
- * family's launch has a rule of its own. */
+/* Prints the grid rule if blocks follow from items; otherwise the family's launch has its
+ * own rule. */
 static void print_grid(const struct smelt__plan *plan, struct smelt__text *text) {
     if (plan->item)
         smelt__text_print(text, "  grid: %d block%s a %s%s\n", plan->blocks_per_item,

@@ -1,4 +1,4 @@
-/* See spec.h: what a spec may say. */
+/* See spec.h: the checks of a spec. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -78,7 +78,7 @@ static int check_key(const char *name, const struct smelt__key *key, int64_t val
     return -1;
 }
 
-/* A knob for all that one member has no such value of, while another has: says who is who. */
+/* Explains a knob for all members whose value only some of them accept. */
 static void explain_members(const struct smelt__spec *spec, const struct smelt__knob *knob,
                             int refusing, struct smelt__message *message) {
     const struct smelt__member *members = spec->schema->members;
@@ -89,13 +89,13 @@ static void explain_members(const struct smelt__spec *spec, const struct smelt__
         if (i == refusing || key < 0)
             continue;
         smelt__spec_init(&kernel, members[i].schema);
-        smelt__spec_hand_on(spec, i, &kernel);
+        smelt__spec_inherit(spec, i, &kernel);
         if (smelt__spec_check(&kernel, &ignored))
             continue;
         const char *const name = members[i].schema->keys[key].name;
         const int other = smelt__knob_for(spec, knob, refusing);
         smelt__message_set(message,
-                           "%s: %s=%d is not legal for %s; legal there: %s; %s alone takes it as "
+                           "%s: %s=%d is not legal for %s; legal there: %s; only %s accepts it, as "
                            "%s.%s=%d",
                            spec->schema->name, name, knob->value, members[refusing].prefix,
                            members[refusing].schema->keys[other].legal, members[i].prefix,
@@ -104,7 +104,7 @@ static void explain_members(const struct smelt__spec *spec, const struct smelt__
     }
 }
 
-/* A knob must be legal for every member it is for. */
+/* A knob must be legal for every member to which it applies. */
 static int check_knob(const struct smelt__spec *spec, const struct smelt__knob *knob,
                       struct smelt__message *message) {
     for (int i = 0; i < spec->schema->member_count; i++) {

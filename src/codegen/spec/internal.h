@@ -1,4 +1,4 @@
-/* What the files of the specs share. */
+/* Shared by the files of src/codegen/spec. */
 #ifndef SMELT_CODEGEN_SPEC_INTERNAL_H
 #define SMELT_CODEGEN_SPEC_INTERNAL_H
 
@@ -8,7 +8,7 @@
 void smelt__spec_bad_value(const char *name, const struct smelt__key *key, const char *value,
                            struct smelt__message *message);
 
-/* The canonical text with the keys of `mask`, as far as there is room; its whole length. */
+/* The canonical text with the keys of `mask`, truncated to the buffer; returns its full length. */
 size_t smelt__spec_print_masked(const struct smelt__spec *spec, uint32_t mask, char *text,
                                 size_t size);
 

@@ -7,19 +7,19 @@
 #define SMELT__KEY(key, legal_, meaning_, from, to)                                                \
     .name = (key), .legal = (legal_), .meaning = (meaning_), .minimum = (from), .maximum = (to)
 
-/* Must be given. */
+/* Required. */
 #define SMELT__REQUIRED(key, legal, meaning, from, to)                                             \
     { SMELT__KEY(key, legal, meaning, from, to), .default_value = SMELT__AUTO, .required = 1 }
-/* Must be given, and is divided among tensor-parallel ranks. */
+/* Required, and divided among tensor-parallel ranks. */
 #define SMELT__DIVIDED(key, legal, meaning, from, to)                                              \
     {                                                                                              \
         SMELT__KEY(key, legal, meaning, from, to), .default_value = SMELT__AUTO, .required = 1,    \
                                                    .divided = 1                                    \
     }
-/* Has a default, a number. */
+/* Optional, with a numeric default. */
 #define SMELT__OPTIONAL(key, legal, meaning, from, to, value)                                      \
     { SMELT__KEY(key, legal, meaning, from, to), .default_value = (value) }
-/* Has a default, and values with names. */
+/* Optional, with named values. */
 #define SMELT__NAMED(key, legal, meaning, names, value)                                            \
     { SMELT__KEY(key, legal, meaning, 0, 0), .default_value = (value), .choices = (names) }
 #define SMELT__REQUIRED_NAME(key, legal, meaning, names)                                           \
@@ -39,14 +39,14 @@
                                                .choices = (names)                                  \
     }
 
-/* For a schema's check. Refuses a key's value with what is legal: -1. */
+/* For a schema's check: refuses a key's value with its legal values; returns -1. */
 int smelt__refuse_value(const struct smelt__spec *spec, const char *key,
                         struct smelt__message *message);
-/* A key with a few legal values within its range, or SMELT__AUTO: 0, or -1 with a message. */
+/* Checks a key with a list of legal values (SMELT__AUTO is legal, too). 0, or -1 with a message. */
 int smelt__check_one_of(const struct smelt__spec *spec, const char *key, const int *legal,
                         int count, struct smelt__message *message);
 
-/* The key of an operator that has several passes: values are the set less one. */
+/* The key `passes` of an operator with several passes: its value is the set minus one. */
 extern const char *const smelt__pass_choices[];
 #define SMELT__PASSES_KEY                                                                          \
     SMELT__NAMED("passes", "forward, backward, both", "what the operator is made for",             \

@@ -33,7 +33,7 @@ int smelt__knob_find(const struct smelt__schema *schema, const char *name,
     return -1;
 }
 
-/* Those for all come first, then by member and key. */
+/* Knobs for all members come first, then by member and key. */
 static int compare(const struct smelt__knob *a, const struct smelt__knob *b) {
     if (a->for_all != b->for_all)
         return b->for_all - a->for_all;
@@ -67,7 +67,7 @@ void smelt__knob_name(const struct smelt__schema *schema, const struct smelt__kn
         snprintf(text, size, "%s.%s", schema->members[knob->member].prefix, name);
 }
 
-/* Whether the spec asks for a pass that the member's kernels are of. */
+/* Whether the member belongs to a pass of the spec. */
 static int is_asked_for(const struct smelt__spec *spec, const struct smelt__member *member) {
     const int64_t passes = smelt__spec_get(spec, "passes");
     return passes == SMELT__AUTO || !member->passes || (member->passes & ((unsigned)passes + 1));

@@ -6,7 +6,7 @@
 
 enum { LONGEST_NAME = 40, FARTHEST_NAME = 3 };
 
-/* Levenshtein's distance, one row of its table at a time. */
+/* Levenshtein distance, one row of the table at a time. */
 static int edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     int row[LONGEST_NAME + 1];
     for (size_t j = 0; j <= b_length; j++)

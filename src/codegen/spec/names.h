@@ -1,4 +1,4 @@
-/* Names that were meant, and lists of them in messages. Pure. */
+/* The nearest name to a misspelt one, and lists of names in messages. Pure. */
 #ifndef SMELT_CODEGEN_NAMES_H
 #define SMELT_CODEGEN_NAMES_H
 

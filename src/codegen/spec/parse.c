@@ -1,4 +1,4 @@
-/* See spec.h: from text to a spec. */
+/* See spec.h: parses text. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void unknown_key(const struct smelt__schema *schema, const char *name, in
     smelt__name_unknown(prefix, knobs_only ? "knob" : "key", name, names, message);
 }
 
-/* "bwd.stages" where there is no member bwd, or it has no such knob. */
+/* Sets the message for "bwd.stages" without a member bwd or without that knob. */
 static void unknown_member_knob(const struct smelt__schema *schema, char *name,
                                 struct smelt__message *message) {
     const char *prefixes[SMELT__MAX_KEYS + 1] = {0};
@@ -43,7 +43,7 @@ static void unknown_member_knob(const struct smelt__schema *schema, char *name,
         smelt__message_set(message, "%sa kernel's knobs have no prefix", about);
 }
 
-/* Decimal digits alone: no sign, blank, prefix or overflow. */
+/* Only decimal digits: no sign, blank, prefix or overflow. */
 static int parse_number(const char *text, int64_t *value) {
     int64_t number = 0;
     if (!*text)
@@ -60,7 +60,7 @@ static int parse_number(const char *text, int64_t *value) {
     return 0;
 }
 
-/* `256/512/...`, which may be cut up. Range and order are the check's. */
+/* Parses `256/512/...`, modifying it. smelt__spec_check checks range and order. */
 static int parse_list(const struct smelt__key *key, char *text, struct smelt__spec *spec,
                       struct smelt__message *message) {
     const char *name = spec->schema->name;
@@ -76,7 +76,7 @@ static int parse_list(const struct smelt__key *key, char *text, struct smelt__sp
             return -1;
         }
         if (parse_number(entry, &number) || number > INT_MAX) {
-            smelt__message_set(message, "%s: %s: entry %d, '%s', is no number; legal: %s", name,
+            smelt__message_set(message, "%s: %s: entry %d, '%s', is not a number; legal: %s", name,
                                key->name, count + 1, entry, key->legal);
             return -1;
         }
@@ -87,7 +87,7 @@ static int parse_list(const struct smelt__key *key, char *text, struct smelt__sp
     return 0;
 }
 
-/* Whether the text is a value of the key. */
+/* Parses a value of the key; 0 if it is none. */
 static int read_value(const struct smelt__key *key, const char *text, int64_t *value) {
     if (key->choices) {
         for (int i = 0; key->choices[i]; i++) {
@@ -117,7 +117,7 @@ static int refuse_empty(const char *name, const char *key, const char *legal,
     return -1;
 }
 
-/* A value that one member takes which the knob is for; whether the others do says the check. */
+/* Parses a value that some member accepts; smelt__spec_check checks the others. */
 static int parse_knob_value(const struct smelt__spec *spec, const struct smelt__knob *knob,
                             const char *name, const char *text, int64_t *value,
                             struct smelt__message *message) {
@@ -137,17 +137,17 @@ static int parse_knob_value(const struct smelt__spec *spec, const struct smelt__
     return -1;
 }
 
-/* A knob of an operator that the text names, and what it says of it. */
+/* A knob in an operator's text, and its value. */
 struct named_knob {
     struct smelt__knob knob;
     const char *name, *text;
 };
 
-/* What was given so far: a bit per key; knobs, which are read behind the keys, since who they are
- * for follows from the key `passes`; those of them that were given as auto. */
+/* What was given so far: a bit per key; the knobs, parsed after the keys, since the key `passes`
+ * determines their members; and which of them were given as auto. */
 struct seen {
     uint32_t keys;
-    struct named_knob knobs[SMELT__SPEC_TEXT / 3]; /* "k=," each, at least */
+    struct named_knob knobs[SMELT__SPEC_TEXT / 3]; /* at least "k=," each */
     int knob_count;
     struct smelt__knob autos[SMELT__MAX_KNOBS];
     int auto_count;
@@ -199,7 +199,7 @@ static int parse_key(int index, char *text, struct smelt__spec *spec, struct see
     return 0;
 }
 
-/* One `key=value`, NUL-terminated; an operator's knob is only noted. */
+/* Parses one NUL-terminated `key=value`; an operator's knob is only recorded. */
 static int parse_item(char *item, int knobs_only, struct smelt__spec *spec, struct seen *seen,
                       struct smelt__message *message) {
     const struct smelt__schema *schema = spec->schema;
@@ -218,8 +218,8 @@ static int parse_item(char *item, int knobs_only, struct smelt__spec *spec, stru
     *equals = '\0';
     const int index = smelt__spec_key(schema, item);
     if (index >= 0 && knobs_only && !schema->keys[index].knob) {
-        smelt__message_set(message, "%s: %s says what is computed and is no knob", schema->name,
-                           item);
+        smelt__message_set(message, "%s: %s defines what is computed and is not a knob",
+                           schema->name, item);
         return -1;
     }
     if (index >= 0)

@@ -6,7 +6,7 @@
 #include "codegen/spec/internal.h"
 #include "codegen/spec/knobs.h"
 
-/* Appends at *used as far as there is room, and counts what there was none for. */
+/* Appends at *used as far as the buffer reaches; *used counts all of it. */
 __attribute__((format(printf, 4, 5))) static void put(char *text, size_t size, size_t *used,
                                                       const char *format, ...) {
     const size_t room = *used < size ? size - *used : 0;
@@ -24,7 +24,7 @@ static int is_printed(const struct smelt__spec *spec, int index) {
     return (value != SMELT__AUTO || key->list) && (key->required || value != key->default_value);
 }
 
-/* `name=value` behind a separator, if it is not 0. */
+/* Appends `name=value` after a separator, if that is not 0. */
 static void put_value(const struct smelt__spec *spec, const char *name,
                       const struct smelt__key *key, int64_t value, char separator, char *text,
                       size_t size, size_t *used) {
@@ -42,7 +42,7 @@ static void put_value(const struct smelt__spec *spec, const char *name,
         put(text, size, used, "%" PRId64, value);
 }
 
-/* Keys of `mask`, or knobs alone; `first` precedes the first of them. */
+/* Appends the keys of `mask`, or only knobs; `first` precedes the first of them. */
 static void put_keys(const struct smelt__spec *spec, uint32_t mask, int knobs_only, char first,
                      char *text, size_t size, size_t *used) {
     char separator = first;

@@ -1,11 +1,10 @@
 /*
- * Specs: what the user asks for, in memory and in their one canonical text form,
- * `family:key=value,...` (defaults left out, keys in the schema's order). Pure; any thread.
+ * Specs: the user's request, in memory and in canonical text, `family:key=value,...` (without
+ * defaults, keys in the schema's order). Pure; any thread.
  *
- * A schema says which keys a family has. An operator's names beside its own keys the kernels it
- * hands knobs to, its members: a knob is then given to all of them that have it and are of a pass
- * that the spec asks for (`stages=2`) or to one (`fwd.stages=2`), and stands behind the operator's
- * keys.
+ * A schema lists a family's keys. An operator's also lists its members, the kernels that inherit
+ * its knobs: a knob is given to all members that have it and belong to a pass of the spec
+ * (`stages=2`), or to one (`fwd.stages=2`), and follows the operator's keys.
  */
 #ifndef SMELT_CODEGEN_SPEC_H
 #define SMELT_CODEGEN_SPEC_H
@@ -25,12 +24,12 @@ enum {
 /* Passes: a set. The values are the public SMELT_PASS_...s. */
 enum { SMELT__FORWARD = 1, SMELT__BACKWARD = 2, SMELT__PASSES = 2 };
 
-/* A knob that was not given: the plan chooses. Never a legal value of a key. */
+/* A knob that was not given: the plan chooses it. Never a legal value. */
 #define SMELT__AUTO INT64_MIN
 
-/* One key of a schema. Integer keys have a range (and may refuse some of it through the schema's
- * check); named keys have choices, whose index is the value; a list's value is how many numbers it
- * has, SMELT__AUTO for `auto`, 0 when it is left out. */
+/* One key of a schema. Integer keys have a range (the schema's check may reject some of it); named
+ * keys have choices, whose index is the value; a list's value is its length, SMELT__AUTO for
+ * `auto`, 0 if absent. */
 struct smelt__key {
     const char *name;
     const char *legal;   /* for messages and lists: "1..128 and multiples of 64 above" */
@@ -38,7 +37,7 @@ struct smelt__key {
     int64_t minimum, maximum;
     int64_t default_value;      /* SMELT__AUTO for a knob */
     int required;               /* no default: must be given */
-    int knob;                   /* overrides the plan; of kernels alone */
+    int knob;                   /* overrides the plan; kernels only */
     const char *const *choices; /* NULL-terminated names, or NULL for an integer key */
     int list;                   /* 1: ascending numbers of the range, "256/512", or auto */
     int divided;                /* 1: tensor parallelism divides it among the ranks */
@@ -46,14 +45,14 @@ struct smelt__key {
 
 struct smelt__spec;
 
-/* A kernel family that an operator hands knobs to. */
+/* A kernel family that inherits an operator's knobs. */
 struct smelt__member {
     const char *prefix; /* "fwd" */
     const struct smelt__schema *schema;
-    unsigned passes; /* whose kernels are of it; 0: of all that the operator has */
+    unsigned passes; /* that use its kernels; 0: all of the operator's */
 };
 
-/* What lists say is legal of a knob whose members differ in it: "fwd: auto, 2..4; bwd: ...". */
+/* Legal values, for lists, of a knob whose members differ: "fwd: auto, 2..4; bwd: ...". */
 struct smelt__differing {
     const char *name; /* NULL ends the table */
     const char *legal;
@@ -61,18 +60,18 @@ struct smelt__differing {
 
 struct smelt__schema {
     const char *name;
-    const struct smelt__key *keys; /* an operator's are no knobs */
+    const struct smelt__key *keys; /* an operator's has no knobs */
     int key_count;
     const struct smelt__member *members; /* an operator's; a kernel has none */
     int member_count;
     const struct smelt__differing *differing; /* knobs of its members, or NULL */
-    /* What ranges cannot say, for example which pairs of widths are legal. 0 or -1 with a message.
-     */
+    /* Checks that ranges cannot express, for example legal pairs of widths. 0 or -1 with
+     * a message. */
     int (*check)(const struct smelt__spec *spec, struct smelt__message *message);
 };
 
-/* A knob that an operator's spec names: key number `key` of member number `member`. For all: of the
- * first member that has a knob of that name. */
+/* A knob in an operator's spec: key number `key` of member number `member`, or for all members of
+ * the first member that has a knob of that name. */
 struct smelt__knob {
     signed char for_all;
     signed char member;
@@ -99,43 +98,43 @@ void smelt__spec_init(struct smelt__spec *spec, const struct smelt__schema *sche
 int smelt__spec_parse_keys(const char *text, int knobs_only, struct smelt__spec *spec,
                            struct smelt__message *message);
 
-/* Copies text into a buffer that parsing may cut up; -1 with a message for what is longer than
- * SMELT__SPEC_TEXT - 1 or not printable, so that messages can quote any piece of it. */
+/* Copies text into a buffer that parsing modifies; -1 with a message for text that is longer than
+ * SMELT__SPEC_TEXT - 1 or not printable, so that messages can quote any part of it. */
 int smelt__spec_copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
                           struct smelt__message *message);
 
-/* Ranges, required keys, knobs against each member they are for, the text's length, then the
- * schema's check. */
+/* Checks ranges, required keys, knobs against each member to which they apply, the text's length,
+ * then runs the schema's check. */
 int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message);
 
-/* Canonical text. Always fits: the check refuses what would not. Tuned knobs are in it; in the
- * second form they are not: what the user asked for. */
+/* Canonical text, which always fits after the check. smelt__spec_print includes tuned knobs, the
+ * second function omits them and so prints the user's request. */
 void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
 void smelt__spec_print_asked(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
 
 /* Its knobs alone, as smelt__spec_parse_keys takes them; "" when it names none. */
 void smelt__spec_print_knobs(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
 
-/* The same without any knob: what a tuning entry is for. */
+/* The spec without knobs, as tuning entries name it. */
 void smelt__spec_strip_knobs(const struct smelt__spec *spec, struct smelt__spec *stripped);
 
-/* Takes over a tuning entry's knobs, those that a kernel's spec leaves to the plan. `knobs`:
- * "key=value,...". 0, or -1 with a message and *spec untouched. Whether they are legal together a
- * plan tells. */
+/* Applies a tuning entry's knobs ("key=value,...") where a kernel's spec leaves the choice to the
+ * plan. 0, or -1 with a message and *spec unchanged. Whether they are legal together is up to the
+ * plan. */
 int smelt__spec_tune(struct smelt__spec *spec, const char *knobs, struct smelt__message *message);
 
-/* What an operator's spec gives one of its members: keys of the same name, and knobs for all, if it
- * is of a pass that is asked for, and for this member, which win. *kernel: initialised with the
- * member's schema. */
-void smelt__spec_hand_on(const struct smelt__spec *spec, int member, struct smelt__spec *kernel);
+/* The spec of one of an operator's members: keys of the same name, then knobs for all if the member
+ * belongs to a pass of the spec, then knobs for this member. *kernel: initialised with the member's
+ * schema. */
+void smelt__spec_inherit(const struct smelt__spec *spec, int member, struct smelt__spec *kernel);
 
-/* The index of a key, or -1; a key's value, SMELT__AUTO when there is no such key; and setting one,
- * which does nothing then. */
+/* The index of a key, or -1; a key's value, SMELT__AUTO without such a key; setting a key, which
+ * does nothing without it. */
 int smelt__spec_key(const struct smelt__schema *schema, const char *name);
 int64_t smelt__spec_get(const struct smelt__spec *spec, const char *name);
 void smelt__spec_set(struct smelt__spec *spec, const char *name, int64_t value);
 
-/* A kernel's knob as a number; `otherwise` when it is left to the plan. */
+/* A kernel's knob as a number; `otherwise` if it is left to the plan. */
 int smelt__spec_knob(const struct smelt__spec *spec, const char *name, int otherwise);
 
 #endif

@@ -52,7 +52,7 @@ int smelt__parameters_read(const char *text, size_t length, struct smelt__parame
     return 0;
 }
 
-/* One `NAME = EXPR`. */
+/* Reads one `NAME = EXPR`. */
 static int read_argument(const char *text, size_t length, struct smelt__argument *argument,
                          struct smelt__message *message) {
     size_t at = blanks(text, length);
@@ -91,7 +91,7 @@ int smelt__arguments_read(const char *text, size_t length, struct smelt__argumen
     }
 }
 
-/* How often an argument of that name is given. */
+/* The number of arguments of that name. */
 static int times_given(const struct smelt__arguments *arguments, const char *name, size_t length) {
     int times = 0;
     for (int i = 0; i < arguments->count; i++)

@@ -1,6 +1,6 @@
 /*
- * The two directives that give a part parameters: the part names them, `//@takes n kind`, and who
- * uses it gives each a value, `//@use part.cuh n = EXPR, kind = EXPR`, in any order.
+ * The directives for parts with parameters: the part declares them, `//@takes n kind`, and its
+ * users give each a value, `//@use part.cuh n = EXPR, kind = EXPR`, in any order.
  */
 #ifndef SMELT_CODEGEN_ARGUMENTS_H
 #define SMELT_CODEGEN_ARGUMENTS_H
@@ -28,7 +28,7 @@ struct smelt__arguments {
     } items[SMELT__PARAMETERS];
 };
 
-/* Read what follows //@takes, and what follows the name after //@use; expressions are checked. 0,
+/* Parse the text after //@takes, and the text after the name of //@use; expressions are checked. 0,
  * or -1 with a message. */
 int smelt__parameters_read(const char *text, size_t length, struct smelt__parameters *parameters,
                            struct smelt__message *message);

@@ -47,7 +47,7 @@ static int lookup(const void *user, const char *name, int *found) {
     return expansion->constants->lookup(expansion->constants->user, name, found);
 }
 
-/* Puts the template's name and the line in front of the message, unless it is about memory. */
+/* Prefixes the message with the template's name and line, unless memory ran out. */
 static void place_message(const struct expansion *expansion, const struct smelt__line *line) {
     struct smelt__message reason = *expansion->message;
     if (reason.out_of_memory)
@@ -112,7 +112,7 @@ static int expand_for(struct expansion *expansion, int index) {
     return status;
 }
 
-/* One SMELT__IF, its SMELT__ELSE included; *end receives the index of its SMELT__END. */
+/* Expands an SMELT__IF with its SMELT__ELSE; *end: the index of its SMELT__END. */
 static int expand_if(struct expansion *expansion, int index, int *end) {
     const struct smelt__line *items = expansion->lines->items;
     const struct smelt__line *line = &items[index];
@@ -126,7 +126,7 @@ static int expand_if(struct expansion *expansion, int index, int *end) {
     return else_ < 0 ? 0 : expand_range(expansion, else_ + 1, *end);
 }
 
-/* The lines first..end - 1, which hold whole blocks. */
+/* Expands lines first..end - 1, which contain whole blocks. */
 static int expand_range(struct expansion *expansion, int first, int end) {
     for (int i = first; i < end; i++) {
         const struct smelt__line *line = &expansion->lines->items[i];

@@ -41,44 +41,41 @@ struct smelt__template_table {
 };
 
 /* Checks a template's syntax (directives known, balanced and well-formed, expressions parse). 0, or
- * -1 with the message and the line it speaks of in *line. Used at build time. */
+ * -1 with the message and the line in *line. Used at build time. */
 int smelt__template_check(const char *text, int *line, struct smelt__message *message);
 
 /* One //@use. */
 struct smelt__use {
     const char *part;
     struct smelt__arguments arguments;
-    int line; /* it stands in; 1 is the first */
+    int line; /* line number, from 1 */
 };
 
-/* What a template //@use's, one call each, and the parameters it takes. Assume a checked template.
- */
+/* Calls `each` for every //@use of a template; its parameters. Assume a checked template. */
 void smelt__template_uses(const char *text, void (*each)(void *user, const struct smelt__use *use),
                           void *user);
 void smelt__template_takes(const char *text, struct smelt__parameters *parameters);
 
-/* Appends the template with its directives carried out, its own `#line` markers (as
- * "templates/NAME") included so that every emitted line still maps to its line in the template.
- * `scope`: expression.h. */
+/* Appends the expanded template with `#line` markers ("templates/NAME"), so that every emitted line
+ * maps to its template's line. `scope`: expression.h. */
 int smelt__template_expand(const struct smelt__template *template_,
                            const struct smelt__scope *scope, struct smelt__text *out,
                            struct smelt__message *message);
 
-/* Checks a whole table: each template, that every part //@use'd is there and gets the arguments it
- * takes, and that none uses itself. 0, or -1 with the message, the template's index in *index and
- * the line in *line. Used at build time. */
+/* Checks a whole table: each template's syntax, that every used part exists and gets its arguments,
+ * and that no part uses itself. 0, or -1 with the message, the template in *index and the line in
+ * *line. Used at build time. */
 int smelt__parts_check(const struct smelt__template *templates, int count, int *index, int *line,
                        struct smelt__message *message);
 
-/* Appends the template `root`, which takes no parameters, and before it what it //@use's, depth
- * first, each part once for each set of arguments. */
+/* Appends the parts that `root`, which takes no parameters, uses, depth first, each once per set of
+ * arguments, and then `root`. */
 int smelt__parts_emit(const struct smelt__template *templates, int count, const char *root,
                       const struct smelt__scope *scope, struct smelt__text *out,
                       struct smelt__message *message);
 
 /* The complete source of a plan: banner, prologue, parts in dependency order. `table`: NULL for the
- * embedded templates. 0, or -1 with a message (a defect of a template: the suite emits every
- * planned configuration). */
+ * embedded templates. 0, or -1 with a message (a defect of a template). */
 int smelt__source_emit(const struct smelt__plan *plan, const struct smelt__template_table *table,
                        struct smelt__text *out, struct smelt__message *message);
 

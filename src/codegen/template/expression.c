@@ -8,8 +8,8 @@ enum { DEEPEST = 64, LONGEST_NAME = 63 };
 
 struct parser {
     const char *at, *end;
-    const struct smelt__scope *scope; /* NULL: look at the syntax alone */
-    int skipped;                      /* above 0: inside an operand whose value does not count */
+    const struct smelt__scope *scope; /* NULL: check the syntax only */
+    int skipped;                      /* above 0: inside an operand that is not evaluated */
     int depth;
     struct smelt__message *message;
 };
@@ -30,7 +30,7 @@ enum operation {
     REMAINDER
 };
 
-/* Longer spellings first: the first that fits is taken. */
+/* Longer spellings first: the first match is taken. */
 static const struct operator_ {
     const char *spelling;
     int precedence;
@@ -62,7 +62,7 @@ static void skip_blanks(struct parser *parser) {
         parser->at++;
 }
 
-/* Values count: not a syntax check, not a skipped operand. */
+/* Whether the operand is evaluated. */
 static int is_live(const struct parser *parser) {
     return parser->scope && !parser->skipped;
 }
@@ -217,7 +217,7 @@ static int apply(struct parser *parser, enum operation operation, int left, int 
     return overflow ? -1 : 0;
 }
 
-/* The operator at the parser's place, or NULL. */
+/* The operator at the current position, or NULL. */
 static const struct operator_ *next_operator(struct parser *parser) {
     skip_blanks(parser);
     size_t left = (size_t)(parser->end - parser->at);

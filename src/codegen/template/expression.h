@@ -8,21 +8,21 @@
 
 #include "codegen/text.h"
 
-/* What names stand for: `lookup` gives a constant's or a parameter's value, *found 0 when there is
- * none of that name. */
+/* The values of names: `lookup` returns a constant's or a parameter's value; *found 0 if there is
+ * none. */
 struct smelt__scope {
     int (*lookup)(const void *user, const char *name, int *found);
     const void *user;
 };
 
-/* Length of the name that `text` begins with, 0 when it begins with none. */
+/* Length of the name at the start of `text`; 0: none. */
 size_t smelt__name_length(const char *text, size_t length);
 
 /* Whether the text is an expression. 0, or -1 with a message. */
 int smelt__expression_check(const char *text, size_t length, struct smelt__message *message);
 
-/* Its value; fails on unknown names, division by zero and overflow, except in operands that && and
- * || skip. 0, or -1 with a message. */
+/* Evaluates the expression; fails on unknown names, division by zero and overflow, except in
+ * operands that && and || skip. 0, or -1 with a message. */
 int smelt__expression_evaluate(const char *text, size_t length, const struct smelt__scope *scope,
                                int *value, struct smelt__message *message);
 

@@ -1,4 +1,4 @@
-/* See lines.h, and engine.h for what a template calls for. */
+/* See lines.h; engine.h describes the directives. */
 #include "codegen/template/lines.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static int split_for(struct smelt__line *line, struct smelt__message *message) {
     return smelt__expression_check(text + line->last, line->last_length, message);
 }
 
-/* Length of the part's name that //@use begins with. */
+/* Length of the part's name in //@use. */
 static size_t part_length(const char *text, size_t length) {
     size_t at = 0;
     while (at < length && !is_blank(text[at]))
@@ -72,7 +72,7 @@ static int split_use(struct smelt__line *line, struct smelt__message *message) {
                                  &arguments, message);
 }
 
-/* Reads a directive: text and length are what follows the mark. */
+/* Parses the text after `//@`. */
 static int read_directive(struct smelt__line *line, const char *text, size_t length,
                           struct smelt__message *message) {
     static const struct {
@@ -112,7 +112,7 @@ static int read_directive(struct smelt__line *line, const char *text, size_t len
     return line->kind == SMELT__FOR ? split_for(line, message) : 0;
 }
 
-/* The blocks open at a line while the lines are checked. */
+/* The open blocks during the check. */
 struct open_blocks {
     int lines[DEEPEST_BLOCK]; /* the last SMELT__FOR, SMELT__IF or SMELT__ELSE of each */
     int count;
@@ -316,7 +316,7 @@ int smelt__lines_read(const char *text, struct smelt__lines *lines, int *number,
     return 0;
 }
 
-/* ---- what needs the lines alone -------------------------------------------------------------- */
+/* ---- directives of one kind ------------------------------------------------------------------ */
 
 int smelt__template_check(const char *text, int *line, struct smelt__message *message) {
     struct smelt__lines lines;

@@ -1,6 +1,6 @@
 /*
- * A template cut into lines (engine.h), each with its kind and, for the lines that open a block,
- * the line that closes it. Cutting checks all that needs no values.
+ * A template split into lines (engine.h), each with its kind and, for lines that open a block, the
+ * line that closes it. Splitting checks everything that needs no values.
  */
 #ifndef SMELT_CODEGEN_LINES_H
 #define SMELT_CODEGEN_LINES_H
@@ -36,8 +36,8 @@ struct smelt__lines {
     struct smelt__parameters parameters; /* of takes */
 };
 
-/* Cuts a template into checked lines; the caller frees `items`, also of a failure. 0, or -1 with
- * the message, and in *number the line it speaks of. */
+/* Splits a template into checked lines; the caller frees `items`, also after a failure. 0, or -1
+ * with the message and the line in *number. */
 int smelt__lines_read(const char *text, struct smelt__lines *lines, int *number,
                       struct smelt__message *message);
 
@@ -48,7 +48,7 @@ struct smelt__substitution {
     size_t used; /* bytes of the line, `$` and braces included; 0: malformed */
 };
 
-/* Of the `$` that text begins with. */
+/* Parses the `$` at the start of `text`. */
 struct smelt__substitution smelt__substitution_read(const char *text, size_t length);
 
 #endif

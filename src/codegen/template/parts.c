@@ -16,13 +16,13 @@ struct part {
 struct walk {
     const struct smelt__template *templates;
     int count;
-    char *begun;                      /* per template: its uses are being visited */
-    const struct smelt__scope *scope; /* the plan's constants; NULL: follow the uses alone */
+    char *begun;                      /* per template: currently being visited */
+    const struct smelt__scope *scope; /* the plan's constants; NULL: only follow the uses */
     struct part *done;
     int done_count, done_capacity;
     struct smelt__text *out;
     struct smelt__message *message;
-    int failed_at, failed_line; /* where the wrong //@use stands */
+    int failed_at, failed_line; /* position of the wrong //@use */
 };
 
 static int find_template(const struct walk *walk, const char *name) {
@@ -99,7 +99,7 @@ static int evaluate(const struct visit_uses *uses, const struct smelt__use *use,
     return 0;
 }
 
-/* Puts the template's name and the line in front of the message. */
+/* Prefixes the message with the template's name and line. */
 static void place_message(const struct walk *walk) {
     struct smelt__message reason = *walk->message;
     if (reason.out_of_memory)
@@ -149,7 +149,7 @@ static int visit(struct walk *walk, const struct part *part) {
         return -1;
     if (!walk->scope)
         return 0;
-    /* Parts stand a blank line apart. */
+    /* A blank line between parts. */
     const struct smelt__text *out = walk->out;
     if (out->length >= 2 && memcmp(out->data + out->length - 2, "\n\n", 2) != 0)
         smelt__text_append(walk->out, "\n", 1);

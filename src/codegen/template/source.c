@@ -1,9 +1,9 @@
-/* See engine.h: a plan's complete source, from the banner to the kernel. */
+/* See engine.h: a plan's complete source. */
 #include <string.h>
 
 #include "codegen/template/engine.h"
 
-/* Deterministic and free of versions: the cache's key is made of this text. */
+/* Deterministic and without versions: the cache's key is a hash of this text. */
 static int emit_banner(const struct smelt__plan *plan, struct smelt__text *out) {
     char spec[SMELT__SPEC_TEXT];
     struct smelt__text summary = {0};
@@ -23,7 +23,7 @@ static int emit_banner(const struct smelt__plan *plan, struct smelt__text *out) 
     return failed ? -1 : 0;
 }
 
-/* One enumerator, its meaning in a column of its own. */
+/* Emits an enumerator, with its meaning in a separate column. */
 static void emit_enumerator(const char *name, int value, const char *meaning,
                             struct smelt__text *out) {
     enum { COLUMN = 36 };

@@ -1,4 +1,4 @@
-/* See spec.h: knobs that are dropped and taken over. */
+/* See spec.h: removing knobs, and applying a tuning entry. */
 #include <string.h>
 
 #include "codegen/spec/spec.h"

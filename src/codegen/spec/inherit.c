@@ -1,7 +1,7 @@
-/* See spec.h: what an operator's spec gives its members. */
+/* See spec.h: the knobs and keys that members inherit. */
 #include "codegen/spec/knobs.h"
 
-void smelt__spec_hand_on(const struct smelt__spec *spec, int member, struct smelt__spec *kernel) {
+void smelt__spec_inherit(const struct smelt__spec *spec, int member, struct smelt__spec *kernel) {
     for (int i = 0; i < kernel->schema->key_count; i++) {
         const int own = smelt__spec_key(spec->schema, kernel->schema->keys[i].name);
         if (own >= 0)
