@@ -1,6 +1,6 @@
 /*
- * smelt: looking after the disk cache. The protocol is described in ARCHITECTURE.md; a program that
- * only runs kernels needs none of this.
+ * smelt: inspecting and maintaining the disk cache. A program that only runs kernels does not need
+ * this. ARCHITECTURE.md describes the protocol.
  */
 #ifndef SMELT_CACHE_H
 #define SMELT_CACHE_H
@@ -26,48 +26,46 @@ typedef struct smelt_cache_stats {
     uint64_t entries;             /* in the writable layer */
     uint64_t bytes;
     uint64_t cap_bytes;
-    uint64_t temporaries; /* unfinished writes, swept after an hour */
+    uint64_t temporaries; /* unfinished writes, removed after an hour */
     uint64_t readonly_entries;
     uint64_t readonly_bytes;
-    /* What all processes did with this cache since it was made or cleared. A little may be missing:
-     * the last second of a process that was killed, and records that several nodes appended to a
-     * network file system at one moment. A program's own, exact counts: smelt_context_counters. */
+    /* Totals over all processes since the cache was created or cleared. A few counts may be
+     * missing: the last second of a killed process, and records that several nodes append to a
+     * network file system at the same time. smelt_context_counters has a context's exact counts. */
     uint64_t hits;          /* kernels found in the writable layer */
     uint64_t readonly_hits; /* kernels found in the read-only layer */
     uint64_t misses;        /* lookups that found none */
     uint64_t stores;        /* kernels stored */
     uint64_t errors;        /* entries or folders that could not be used */
-    double saved_seconds;   /* of compilation, that the hits spared */
-    /* Kernels for the emulator, which have a folder of their own in the writable layer. The fields
-     * above do not count them, walks and exports leave them out, and they have a cap of their own,
-     * of the same size. */
+    double saved_seconds;   /* compilation time that hits saved */
+    /* Kernels for the emulator, in their own folder of the writable layer with a cap of their own
+     * of the same size. The fields above do not count them; walks and exports skip them. */
     uint64_t emulated_entries;
     uint64_t emulated_bytes;
 } smelt_cache_stats;
 
 #define SMELT_CACHE_STATS_INIT SMELT_INIT(smelt_cache_stats)
 
-/* Counts the layers, into *stats, whose `size` the caller has set. A cache that cannot be used is
- * not an error: `problem` says why. Errors: INVALID_ARGUMENT, CACHE (a folder that stopped being
- * readable half-way), OUT_OF_MEMORY. */
+/* Counts both layers into *stats, whose `size` the caller has set. A cache that cannot be used is
+ * not an error: `problem` is the reason. Errors: INVALID_ARGUMENT, CACHE (a folder became
+ * unreadable during the call), OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_cache_get_stats(const smelt_context *context,
                                              smelt_cache_stats *stats);
 
-/* Called once per entry: what its header says, valid during the call. state: CACHED for a sound
- * entry, FAILED (with `error`) for one that is not: status UNSUPPORTED for an entry of another
- * version of smelt, CACHE for the rest. A value other than 0 ends the walk, which then returns
- * CANCELLED, as enumerations of kernels.h and tuning.h do. */
+/* Called once per entry with its header's content, valid during the call. state: CACHED for a valid
+ * entry, else FAILED (with `error`) and status UNSUPPORTED for an entry of another version of smelt
+ * or CACHE for a damaged one. A result other than 0 stops the walk, which then returns CANCELLED,
+ * like the enumerations of kernels.h and tuning.h. */
 typedef int (*smelt_cache_entry_function)(void *user, const char *file,
                                           const smelt_kernel_info *info);
 
-/* Walks the writable layer, reading every entry completely and checking it. Errors:
- * INVALID_ARGUMENT, CACHE (a folder that cannot be used or read), CANCELLED, OUT_OF_MEMORY. */
+/* Walks the writable layer; reads and checks every entry completely. Errors: INVALID_ARGUMENT,
+ * CACHE (a folder that cannot be used or read), CANCELLED, OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_cache_walk(const smelt_context *context,
                                         smelt_cache_entry_function each, void *user);
 
-/* Checks every entry, removes those that are not sound, and counts both kinds. Like prune and clear
- * it includes emulated kernels. NULL counts are legal. Errors: INVALID_ARGUMENT, CACHE,
- * OUT_OF_MEMORY. */
+/* Checks every entry, removes damaged ones, and counts both kinds. Like prune and clear it includes
+ * emulated kernels. NULL counts are legal. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound,
                                           uint64_t *removed);
 
@@ -81,13 +79,12 @@ typedef struct smelt_cache_pruned {
 #define SMELT_CACHE_PRUNED_INIT SMELT_INIT(smelt_cache_pruned)
 
 /*
- * Removes the least recently used entries of the writable layer: those not used for
- * `older_than_seconds` (0: age does not matter; ages are known to ten minutes, since a hit renews
- * an entry's time no more often), then the oldest until at most `max_bytes` are left (0: the cap).
- * An entry that is used meanwhile stays. Other processes may go on storing and looking up. *pruned
- * may be NULL; its `size` is set by the caller; on failure it says how far the call came, as the
- * results of export and import do. Errors: INVALID_ARGUMENT, CACHE (a folder that cannot be used,
- * read or written), OUT_OF_MEMORY.
+ * Removes entries of the writable layer: those not used for `older_than_seconds` (0: any age; ages
+ * are accurate to ten minutes, because hits renew an entry's time no more often), then the least
+ * recently used until at most `max_bytes` are left (0: the cap). An entry used meanwhile stays.
+ * Other processes may use the cache meanwhile. *pruned may be NULL; its `size` is set by the
+ * caller; after a failure it holds the partial result, as the results of export and import do.
+ * Errors: INVALID_ARGUMENT, CACHE (a folder that cannot be used, read or written), OUT_OF_MEMORY.
  */
 SMELT_API smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
                                          uint64_t older_than_seconds, smelt_cache_pruned *pruned);
@@ -97,37 +94,36 @@ typedef struct smelt_cache_transfer {
     uint64_t entries; /* exported or imported */
     uint64_t bytes;   /* of the exported file, or of the imported entries */
     uint64_t present; /* import: kernels that were in the cache already */
-    uint64_t foreign; /* entries of another version of smelt, passed over */
-    uint64_t damaged; /* entries that are not sound, passed over; the log says which */
-    uint64_t tuning;  /* tuning entries exported, or added to the own file */
+    uint64_t foreign; /* entries of another version of smelt, skipped */
+    uint64_t damaged; /* damaged entries, skipped and logged */
+    uint64_t tuning;  /* tuning entries exported, or added to the tuning file */
 } smelt_cache_transfer;
 
 #define SMELT_CACHE_TRANSFER_INIT SMELT_INIT(smelt_cache_transfer)
 
 /*
- * Writes every sound entry of both layers, and the context's tuning entries, into one file at
- * `path` (relative to the working directory), which takes the place of a file that is there when it
- * is complete; anything else there, a link too, is refused. It is a tar file: another machine
- * imports it, names it as its read-only layer (cache_readonly_dir), or unpacks it into a folder and
- * names that: so kernels come into a container image. The same entries give the same bytes. *result
- * may be NULL; its `size` is set by the caller. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY.
+ * Writes every valid entry of both layers, and the context's tuning entries, into one file at
+ * `path` (relative to the working directory). It replaces an existing regular file once it is
+ * complete; anything else at the path, also a symbolic link, is refused. It is a tar file: another
+ * machine imports it, names it as its read-only layer (cache_readonly_dir), or unpacks it and names
+ * the folder, for example in a container image. Equal entries give equal bytes. *result may be
+ * NULL; its `size` is set by the caller. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY.
  */
 SMELT_API smelt_status smelt_cache_export(const smelt_context *context, const char *path,
                                           smelt_cache_transfer *result);
 
 /*
- * Stores into the writable layer what an exported file, or a folder that is a layer, holds and the
- * cache does not; tuning entries for kernels and devices that the own tuning file does not know are
- * added to that (unless there is none: tuning_disable). Entries that are not sound are passed over
- * and counted. A file whose index is not sound is refused as a whole, one that everybody can write
- * to as well. *result may be NULL. Errors: INVALID_ARGUMENT, CACHE (naming the place in the file;
- * also a file larger than the cache's cap), OUT_OF_MEMORY.
+ * Adds the entries of an exported file or a layer's folder that the cache lacks to the writable
+ * layer, and the tuning entries whose kernel and device the tuning file lacks to that file (not
+ * with tuning_disable). Damaged entries are skipped and counted. A file with a damaged index, or
+ * that everyone can write, is refused. *result may be NULL. Errors: INVALID_ARGUMENT, CACHE (with
+ * the position in the file; also for a file larger than the cache's cap), OUT_OF_MEMORY.
  */
 SMELT_API smelt_status smelt_cache_import(smelt_context *context, const char *path,
                                           smelt_cache_transfer *result);
 
-/* Removes every entry and temporary of the writable layer and begins the counters anew (never the
- * lock file or anything that is not ours). *removed, which counts the entries, may be NULL. Errors:
+/* Removes every entry and temporary file of the writable layer and resets the counters; the lock
+ * file and other programs' files stay. *removed, the number of entries, may be NULL. Errors:
  * INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_cache_clear(smelt_context *context, uint64_t *removed);
 

@@ -1,4 +1,4 @@
-/* smelt: everything public. Each header also stands alone. */
+/* smelt: all public headers. Each also works alone. */
 #ifndef SMELT_SMELT_H
 #define SMELT_SMELT_H
 

@@ -1,14 +1,13 @@
 /*
- * smelt: status codes and this thread's error message.
+ * smelt: status codes and the thread's error message.
  *
- * Every function of the library that can fail returns a smelt_status: SMELT_OK (0) or a negative
- * code. On failure the library leaves one message, naming the offending value and the remedy, for
- * the calling thread; a call that succeeds leaves the previous message untouched. The library never
- * prints, aborts or exits.
+ * Every function that can fail returns a smelt_status: SMELT_OK (0) or a negative code. On failure
+ * the library sets a message for the calling thread with the offending value and the remedy; a call
+ * that succeeds leaves the message unchanged. The library never prints, aborts or exits.
  *
- * What holds for all: NULL where it is not said to be legal is INVALID_ARGUMENT, also where a
- * function's list of errors does not name it. A pointer that a call was to hand out (a string, a
- * cubin, a context, an operator, memory) is NULL when the call fails, whatever stood there.
+ * For all functions: NULL is INVALID_ARGUMENT unless it is documented as legal, even if a
+ * function's list of errors omits that. A pointer that a call hands out (a string, a cubin, a
+ * context, an operator, memory) is NULL when the call fails.
  */
 #ifndef SMELT_STATUS_H
 #define SMELT_STATUS_H
@@ -29,7 +28,7 @@ typedef enum smelt_status {
     SMELT_OK = 0,
     SMELT_ERROR_INVALID_ARGUMENT = -1, /* a null, misaligned, negative or mismatched argument */
     SMELT_ERROR_INVALID_SPEC = -2,     /* a spec, preset or architecture that does not parse */
-    SMELT_ERROR_UNSUPPORTED = -3,      /* a good spec that cannot be planned on this architecture */
+    SMELT_ERROR_UNSUPPORTED = -3,      /* a valid spec without a plan on this architecture */
     SMELT_ERROR_NO_DRIVER = -4,        /* libcuda cannot be opened, or is too old */
     SMELT_ERROR_NO_DEVICE = -5,        /* no CUDA device, or the context is compile-only */
     SMELT_ERROR_NO_COMPILER = -6,      /* NVRTC cannot be opened, or cannot target this device */

@@ -1,26 +1,25 @@
 /*
  * smelt: how public structs begin and grow.
  *
- * Each struct that callers hold begins with `size`, the sizeof the caller was compiled with. Its
- * macro sets that and leaves every other field 0, which always means the field's default:
+ * Each struct that callers hold begins with `size`, the sizeof that the caller was compiled with.
+ * Its macro sets `size` and leaves every other field 0, which always means the field's default:
  *
  *   smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
  *
  * in C11 and in C++11; to assign one later write (smelt_context_options)SMELT_CONTEXT_OPTIONS_INIT.
  *
  * Later versions of the library add fields at the end, so:
- *   - a caller built against an older header gives a shorter struct: the fields it lacks have their
- *     defaults; of a struct that the library fills, it fills what the caller has and writes no byte
- *     beyond;
- *   - a caller built against a newer header gives a longer one: it is taken when all that this
- *     library does not know is 0, and refused otherwise (INVALID_ARGUMENT, naming both sizes); of
- *     one that the library fills, what it does not know becomes 0;
- *   - a size of 0, or one that no version ever had, is refused: the struct was not initialised.
- * In an array of structs that the library fills, the first element's `size` is every element's: the
- * others' need not be set. Structs have no padding, which a later field might come to stand in.
+ *   - a caller built against an older header passes a shorter struct: missing fields have their
+ *     defaults; when the library fills a struct, it writes no byte beyond the caller's size;
+ *   - a caller built against a newer header passes a longer struct: it is accepted if all bytes that
+ *     this library does not know are 0, else refused (INVALID_ARGUMENT, with both sizes); when the
+ *     library fills it, unknown bytes become 0;
+ *   - a size of 0, or one that no version had, is refused: the struct was not initialised.
+ * In an array of structs the first element's `size` holds for all; the others need not be set.
+ * Structs have no padding, where a later field could come to lie.
  *
- * Strings in these structs are never NULL when the library fills them ("" for none), unless a field
- * says otherwise; whose they are and how long they live is said at the struct.
+ * Strings in structs that the library fills are never NULL ("" for none) unless a field's comment
+ * says otherwise; each struct documents their owner and lifetime.
  */
 #ifndef SMELT_STRUCT_H
 #define SMELT_STRUCT_H
