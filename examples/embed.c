@@ -1,18 +1,17 @@
 /*
- * A complete program that uses smelt: attention forward, checked against its definition, then
- * training: some steps, each of them forward, loss, backward and descent.
+ * A complete program that uses smelt: it checks a forward pass of attention against the definition,
+ * then trains: each step is forward pass, loss, backward pass and gradient descent.
  *
  *     cc embed.c $(pkg-config --cflags --libs smelt) -lm && ./a.out
  *
- * (-lm for its own exp and sqrtf; docs/embedding.md has the other ways to link.)
+ * (-lm for its own exp and sqrtf; docs/embedding.md has other ways to link.)
  *
- * What is learnt: the outputs of the first q and kv are the target, which a second q and kv, as
- * random, are to come nearer to. The loss is 1/2 * sum (out - target)^2, so that its gradient with
- * respect to out is out - target. A trainer keeps all of this on the GPU; here the host does
- * whatever is not attention.
+ * The output for the first q and kv is the target, which a second, random q and kv learn to
+ * approach. The loss is 1/2 * sum (out - target)^2, so its gradient with respect to out is out -
+ * target. A trainer keeps all of this on the GPU; here the host does everything except attention.
  *
- * Exit status: 0 when the results are right and the loss falls in every step, 1 when not, 3 without
- * a GPU (or without a driver or NVRTC).
+ * Exit status: 0 if the results are right and the loss falls in every step, else 1; 3 without a GPU
+ * (or without a driver or NVRTC).
  */
 #include <math.h>
 
@@ -21,9 +20,10 @@
 enum { HEADS = 8, DQK = 576, DV = 512, TOPK = 64, TOKENS = 8, ROWS = 128, STEPS = 4 };
 enum { Q_SIZE = TOKENS * HEADS * DQK, KV_SIZE = ROWS * DQK, OUT_SIZE = TOKENS * HEADS * DV };
 
-static const float RATE = 0.3F; /* of descent */
+static const float RATE = 0.3F; /* learning rate */
 
-/* What is trained, in fp32: bf16 would round small steps away. The GPU gets it rounded. */
+/* The trained values, in fp32, because bf16 would round small steps away. The GPU gets them
+ * rounded. */
 static float q[Q_SIZE], kv[KV_SIZE]; /* [TOKENS][HEADS][DQK], [ROWS][DQK] */
 static uint16_t q_bf16[Q_SIZE], kv_bf16[KV_SIZE];
 static int32_t indices[TOKENS][TOPK];
@@ -35,14 +35,14 @@ static float lse[TOKENS * HEADS];
 static uint16_t grad_out[OUT_SIZE], dq[Q_SIZE];
 static float dkv[KV_SIZE];
 
-/* Device memory: a copy of each of these, and the backward pass's workspace. */
+/* Device copies of these, and the backward pass's workspace. */
 enum buffer { Q, KV, INDICES, OUT, LSE, GRAD_OUT, DQ, DKV, WORKSPACE, BUFFERS };
 
 static const size_t buffer_bytes[WORKSPACE] = {
     [Q] = sizeof q_bf16, [KV] = sizeof kv_bf16, [INDICES] = sizeof indices,   [OUT] = sizeof out,
     [LSE] = sizeof lse,  [DQ] = sizeof dq,      [GRAD_OUT] = sizeof grad_out, [DKV] = sizeof dkv};
 
-/* smelt's side: the operator and the arguments of both passes. */
+/* The operator and the arguments of both passes. */
 struct training {
     smelt_context *context;
     smelt_sparse_attn *attn;
@@ -68,7 +68,7 @@ static void fill_q_and_kv(void) {
     fill_random(kv, KV_SIZE);
 }
 
-/* The largest difference of one query and head from the definition in smelt/sparse_attn.h. */
+/* The largest error of one query and head against the definition in smelt/sparse_attn.h. */
 static double check_head(int token, int head, float scale) {
     const int at = token * HEADS + head;
     double p[TOPK] = {0}, sum = 0, error;
@@ -94,7 +94,7 @@ static double check_head(int token, int head, float scale) {
 
 /* ---- smelt ----------------------------------------------------------------------------------- */
 
-/* The operator with the kernels of both passes, compiled or taken from the cache. */
+/* Creates the operator: compiles the kernels of both passes or reads them from the cache. */
 static void make_operator(struct training *training) {
     training->context = open_context();
     smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
@@ -120,7 +120,7 @@ static void set_forward(struct training *training) {
     args->lse.data = training->device[LSE];
 }
 
-/* The forward's inputs and outputs are inputs here, with the gradient with respect to `out`. */
+/* The inputs are the forward pass's inputs and outputs, and the gradient with respect to `out`. */
 static void set_backward(struct training *training) {
     smelt_sparse_attn_grad_args *args = &training->backward;
     *args = (smelt_sparse_attn_grad_args)SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
@@ -159,7 +159,7 @@ static void take(const struct training *training, void *host, enum buffer from) 
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* out and lse of q and kv. */
+/* Computes out and lse from q and kv. */
 static void forward(const struct training *training) {
     round_all(q, q_bf16, Q_SIZE);
     round_all(kv, kv_bf16, KV_SIZE);
@@ -170,7 +170,7 @@ static void forward(const struct training *training) {
     take(training, lse, LSE);
 }
 
-/* The loss of the last forward's out, and its gradient in grad_out. */
+/* The loss of the last forward pass, and its gradient in grad_out. */
 static double loss(void) {
     double sum = 0;
     for (int i = 0; i < OUT_SIZE; i++) {
@@ -181,7 +181,7 @@ static double loss(void) {
     return sum;
 }
 
-/* dq and dkv of grad_out. q, kv, out and lse still lie on the device. */
+/* Computes dq and dkv from grad_out; q, kv, out and lse are still on the device. */
 static void backward(const struct training *training) {
     give(training, GRAD_OUT, grad_out);
     require(smelt_sparse_attn_backward(training->attn, &training->backward, NULL), "backward");

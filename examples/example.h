@@ -1,5 +1,4 @@
-/* What the examples share: bf16, random numbers, device memory, and what to do when a call fails.
- */
+/* Shared by the examples: bf16, random numbers, device memory, error handling. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
@@ -19,7 +18,7 @@ static inline float from_bf16(uint16_t bits) {
     return value;
 }
 
-/* The nearest, of two equally near ones the even one. For finite values. */
+/* Round to nearest even, for finite values. */
 static inline uint16_t to_bf16(float value) {
     uint32_t wide;
     memcpy(&wide, &value, sizeof wide);
@@ -31,7 +30,7 @@ static inline float random_value(void) {
     return (float)(rand() % 128 - 64) / 64.0F;
 }
 
-/* Says what failed and ends the program; what the machine lacks is told apart from a failure. */
+/* Reports a failure and ends the program, with STATUS_LACKING if the machine lacks something. */
 static inline void require(smelt_status status, const char *what) {
     if (status == SMELT_OK)
         return;
@@ -41,7 +40,7 @@ static inline void require(smelt_status status, const char *what) {
     exit(lacking ? STATUS_LACKING : EXIT_FAILURE);
 }
 
-/* A context on the first GPU. Without a kind it would be the CUDA context that is current here. */
+/* A context on the first GPU. (Without a kind, on the thread's current CUDA context.) */
 static inline smelt_context *open_context(void) {
     smelt_context *context = NULL;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
@@ -50,7 +49,7 @@ static inline smelt_context *open_context(void) {
     return context;
 }
 
-/* Device memory, at a multiple of 256 bytes; none for 0. */
+/* Device memory, aligned to 256 bytes; NULL for 0 bytes. */
 static inline void *allocate(smelt_context *context, size_t bytes) {
     void *memory = NULL;
     if (bytes > 0)
@@ -62,7 +61,7 @@ static inline void upload(smelt_context *context, void *to, const void *host, si
     require(smelt_device_upload(context, to, host, bytes), "upload");
 }
 
-/* What the calls before it have written, once they are done. */
+/* Waits for earlier calls and copies their output. */
 static inline void download(smelt_context *context, void *host, const void *from, size_t bytes) {
     require(smelt_stream_synchronize(context, NULL), "synchronize");
     require(smelt_device_download(context, host, from, bytes), "download");

@@ -1,5 +1,5 @@
 /*
- * From tokens to attention without the host: the lightning indexer chooses each query's keys, and
+ * From tokens to attention without the host: the lightning indexer selects each query's keys, and
  * sparse attention attends to them. Packed documents, indexer in fp8.
  *
  *     cc indexer.c $(pkg-config --cflags --libs smelt) -lm && ./a.out
@@ -7,15 +7,15 @@
  *   cu_seqlens                                  -> windows     indexer_windows
  *   index keys, bf16                            -> e4m3        indexer_quantize
  *   index queries and their heads' weights      -> e4m3        indexer_quantize
- *   what came of these three                    -> indices     indexer_topk
+ *   the outputs of these three                  -> indices     indexer_topk
  *   query, latent KV rows, indices, lengths     -> out         sparse_attn
  *
- * All of it is five calls on one stream (run_chain), none of which waits, allocates or looks at
- * what lies on the device: between cuStreamBeginCapture and cuStreamEndCapture they become a CUDA
- * graph, which may be launched again whenever the inputs have changed, cu_seqlens among them.
+ * These are five calls on one stream (run_chain) that neither wait, allocate nor read device
+ * memory: between cuStreamBeginCapture and cuStreamEndCapture they become a CUDA graph that can be
+ * relaunched whenever the inputs, including cu_seqlens, have changed.
  *
- * Exit status: 0 when the choice and the attention are right, 1 when not, 3 without a GPU that
- * multiplies e4m3 (or without a driver or NVRTC).
+ * Exit status: 0 if selection and attention are right, else 1; 3 without a GPU that supports e4m3
+ * (or without a driver or NVRTC).
  */
 #include <math.h>
 
@@ -24,7 +24,7 @@
 enum { TOKENS = 48, DOCUMENTS = 3, TOPK = 8 };
 enum { INDEX_HEADS = 4, INDEX_DIM = 64, HEADS = 4, DQK = 128, DV = 64 };
 
-/* Tokens stand one behind another, 10 of the first document, 6 of the second, 32 of the third. */
+/* Packed tokens: 10 of the first document, 6 of the second, 32 of the third. */
 static const int32_t cu_seqlens[DOCUMENTS + 1] = {0, 10, 16, TOKENS};
 
 static uint16_t index_q[TOKENS][INDEX_HEADS][INDEX_DIM], index_k[TOKENS][INDEX_DIM]; /* bf16 */
@@ -136,7 +136,7 @@ static void place_all(struct chain *chain) {
     reserve(chain, LSE, sizeof lse);
 }
 
-/* What every call reads and writes; one's outputs are another's inputs. */
+/* Arguments of all calls; one call's outputs are another's inputs. */
 static void set_arguments(struct chain *chain) {
     void *const *device = chain->device;
     chain->windows_args = (smelt_indexer_windows_args)SMELT_INDEXER_WINDOWS_ARGS_INIT;
@@ -153,10 +153,10 @@ static void set_arguments(struct chain *chain) {
     chain->k_args.scale.data = device[K_SCALE];
 
     chain->q_args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
-    chain->q_args.rows = TOKENS * INDEX_HEADS; /* each head of a query has a scale of its own, */
+    chain->q_args.rows = TOKENS * INDEX_HEADS; /* each head of a query has its own scale, */
     chain->q_args.x.data = device[INDEX_Q];
     chain->q_args.y.data = device[Q_E4M3];
-    chain->q_args.factor.data = device[WEIGHTS]; /* which the head's weight takes up */
+    chain->q_args.factor.data = device[WEIGHTS]; /* which is multiplied by its weight */
     chain->q_args.scale.data = device[FOLDED];
 
     chain->choose_args = (smelt_indexer_topk_args)SMELT_INDEXER_TOPK_ARGS_INIT;
@@ -182,7 +182,7 @@ static void set_arguments(struct chain *chain) {
     chain->attend_args.lse.data = device[LSE];
 }
 
-/* Workspace is the caller's; how much, the operators say. */
+/* The caller allocates the workspace that the operators request. */
 static void set_workspace(struct chain *chain) {
     smelt_indexer_topk_args *args = &chain->choose_args;
     require(smelt_indexer_topk_forward_workspace(chain->choose, args, &args->workspace_bytes),
@@ -190,7 +190,7 @@ static void set_workspace(struct chain *chain) {
     args->workspace = chain->device[WORKSPACE] = allocate(chain->context, args->workspace_bytes);
 }
 
-/* The five calls; this much would be captured in a graph. */
+/* The five calls, which a graph would capture. */
 static void run_chain(const struct chain *chain, struct CUstream_st *stream) {
     require(smelt_indexer_windows_forward(chain->windows, &chain->windows_args, stream), "windows");
     require(smelt_indexer_quantize_forward(chain->quantize, &chain->k_args, stream), "keys");
@@ -213,7 +213,7 @@ static void destroy(struct chain *chain) {
     smelt_context_destroy(&chain->context);
 }
 
-/* ---- what it should be ----------------------------------------------------------------------- */
+/* ---- expected results ----------------------------------------------------------------------- */
 
 static int first_of_document(int token) {
     int document = 0;
@@ -230,8 +230,9 @@ static double logit(int token, int key) {
     return sum;
 }
 
-/* Whether as many keys as there should be were chosen, ascending, of the query's own document up to
- * itself, and by how much the best left out is better than the worst chosen: e4m3 rounds. */
+/* Whether the right number of keys was selected, ascending, from the query's document up to the
+ * query itself. *regret: how much better the best key left out is than the worst selected, due to
+ * e4m3 rounding. */
 static int check_choice(int token, double *regret) {
     const int first = first_of_document(token), seen = token + 1 - first;
     double worst = INFINITY, best = -INFINITY;
@@ -253,7 +254,7 @@ static int check_choice(int token, double *regret) {
     return 1;
 }
 
-/* The largest difference of a query's attention from its definition. */
+/* The largest error of a query's attention against its definition. */
 static double check_attention(int token, int head, double scale) {
     double p[TOPK], sum = 0, error;
     for (int i = 0; i < lengths[token]; i++)

@@ -1,6 +1,6 @@
 /*
- * Training the indexer with smelt: it learns to rank keys as attention weighs them, which stays as
- * it is. One step on the device, six calls, none of which has a matrix of all queries and keys:
+ * Trains the indexer to rank keys like attention, which stays unchanged. One step is six calls on
+ * the device, none of which stores a queries x keys matrix:
  *
  *   index queries, keys, weights; windows       -> indices, lengths     indexer_topk
  *   query, latent KV rows, indices, lengths     -> out, lse             sparse_attn
@@ -9,16 +9,15 @@
  *   logits, target                              -> loss, grad           indexer_loss
  *   index queries, keys, weights, grad          -> their gradients      indexer_bwd
  *
- * and a step of descent, which the host does here and a trainer's optimiser elsewhere. Where ranks
- * share attention's heads, each has the target of its own: they are added up (an all-reduce) before
- * the loss.
+ * followed by gradient descent, here on the host, in a trainer by its optimiser. Ranks that share
+ * attention's heads add up their targets (all-reduce) before the loss.
  *
  * The loss is the Kullback-Leibler divergence of the indexer's softmax from attention's
- * probabilities over the keys that were chosen, a mean over the queries. What matters in the end is
- * printed beside it: how much of attention's weight, were it over all keys, the chosen ones have.
+ * probabilities over the selected keys, averaged over the queries. The program also prints the
+ * share of attention's weight, over all keys, that the selected keys have.
  *
- * Exit status: 0 when the loss falls in every step and that share has grown, 1 when not, 3 without
- * a GPU (or without a driver or NVRTC).
+ * Exit status: 0 if the loss falls in every step and that share grows, else 1; 3 without a GPU (or
+ * without a driver or NVRTC).
  */
 #include <math.h>
 
@@ -28,16 +27,17 @@ enum { TOKENS = 40, TOPK = 12, HEADS = 4, DQK = 64, DV = 64, INDEX_HEADS = 4, IN
 enum { INDEX_Q_SIZE = TOKENS * INDEX_HEADS * INDEX_DIM, INDEX_K_SIZE = TOKENS * INDEX_DIM };
 enum { STEPS = 8 };
 
-static const float RATE = 6.0F; /* of descent */
+static const float RATE = 6.0F; /* learning rate */
 
-/* What is trained, in fp32: bf16 would round small steps away. The GPU gets q and k rounded. */
+/* The trained values, in fp32, because bf16 would round small steps away. The GPU gets q and k
+ * rounded. */
 static float index_q[INDEX_Q_SIZE], index_k[INDEX_K_SIZE], weights[TOKENS * INDEX_HEADS];
 
-/* On the host what the device has of them, and the gradients. */
+/* Host copies of the device's rounded values, and the gradients. */
 static uint16_t q_bf16[INDEX_Q_SIZE], k_bf16[INDEX_K_SIZE], dq[INDEX_Q_SIZE];
 static float dk[INDEX_K_SIZE], dweights[TOKENS * INDEX_HEADS], loss;
 static int32_t indices[TOKENS][TOPK], lengths[TOKENS], window_begin[TOKENS], window_end[TOKENS];
-static uint16_t query[TOKENS][HEADS][DQK], kv[TOKENS][DQK]; /* attention's, which stay */
+static uint16_t query[TOKENS][HEADS][DQK], kv[TOKENS][DQK]; /* attention's, not trained */
 
 enum buffer {
     INDEX_Q,
@@ -63,7 +63,7 @@ enum buffer {
 
 enum { SLOTS_BYTES = TOKENS * TOPK * sizeof(float) };
 
-/* What lies on the device, and the host's side of it, if any. */
+/* Device buffers and their host copies, if any. */
 static const struct {
     void *host;
     size_t bytes;
@@ -88,7 +88,7 @@ static const struct {
     [GRAD] = {NULL, SLOTS_BYTES},
 };
 
-/* smelt's side: the operators, and their calls' arguments. */
+/* The operators and the arguments of their calls. */
 struct training {
     smelt_context *context;
     void *device[BUFFERS];
@@ -274,7 +274,7 @@ static void take(const struct training *training, enum buffer from) {
     download(training->context, buffers[from].host, training->device[from], buffers[from].bytes);
 }
 
-/* All that happens on the device; this much would be captured in a graph. */
+/* All work on the device, which a graph would capture. */
 static void run(const struct training *training, struct CUstream_st *stream) {
     require(smelt_indexer_topk_forward(training->choose, &training->choose_args, stream), "choose");
     require(smelt_sparse_attn_forward(training->attend, &training->attend_args, stream), "attend");
@@ -287,7 +287,7 @@ static void run(const struct training *training, struct CUstream_st *stream) {
         "differentiate");
 }
 
-/* The loss, and the gradients of what is trained. */
+/* Computes the loss and the gradients. */
 static void differentiate(const struct training *training) {
     for (int i = 0; i < INDEX_Q_SIZE; i++)
         q_bf16[i] = to_bf16(index_q[i]);
@@ -314,9 +314,9 @@ static void descend(void) {
         weights[i] -= RATE * dweights[i];
 }
 
-/* ---- what it is for -------------------------------------------------------------------------- */
+/* ---- the share of attention's weight -------------------------------------------------------- */
 
-/* The share of a head's attention over all keys that the chosen ones have. */
+/* The share of one head's attention weight that the selected keys have. */
 static double find_share(int token, int head) {
     double sum = 0, chosen = 0;
     for (int key = 0, next = 0; key <= token; key++) {
@@ -333,7 +333,7 @@ static double find_share(int token, int head) {
     return chosen / sum;
 }
 
-/* The mean of all, of queries that see more keys than are chosen. */
+/* The mean over heads and over queries with more keys than are selected. */
 static double find_mean_share(void) {
     double sum = 0;
     for (int t = TOPK; t < TOKENS; t++)
@@ -348,7 +348,7 @@ static void fill_inputs(void) {
         window_end[t] = t + 1;
         for (int d = 0; d < DQK; d++) {
             kv[t][d] = to_bf16(random_value());
-            for (int h = 0; h < HEADS; h++) /* such that attention prefers some keys by much */
+            for (int h = 0; h < HEADS; h++) /* makes attention strongly prefer some keys */
                 query[t][h][d] = to_bf16(8 * random_value());
         }
     }

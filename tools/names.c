@@ -39,16 +39,16 @@ unsigned tool_passes(const char *name) {
 
 /* ---- the nearest ----------------------------------------------------------------------------- */
 
-enum { LONGEST_NAME = 64 };
+enum { MAX_NAME = 64 };
 
 static size_t smallest(size_t a, size_t b, size_t c) {
     size_t least = a < b ? a : b;
     return least < c ? least : c;
 }
 
-/* Levenshtein distance of two names no longer than LONGEST_NAME, one row of the table at a time. */
+/* Levenshtein distance of two names no longer than MAX_NAME, one row of the table at a time. */
 static size_t edit_distance(const char *left, const char *right) {
-    size_t row[LONGEST_NAME + 1];
+    size_t row[MAX_NAME + 1];
     size_t columns = strlen(right);
     for (size_t j = 0; j <= columns; j++)
         row[j] = j;
@@ -69,10 +69,10 @@ const char *tool_nearest(const char *given, const char *const *names, size_t cou
     const char *nearest = NULL;
     size_t length = strlen(given);
     size_t least = 4; /* names more than three edits away are not suggested */
-    if (length > LONGEST_NAME)
+    if (length > MAX_NAME)
         return NULL;
     for (size_t i = 0; i < count; i++) {
-        if (strlen(names[i]) > LONGEST_NAME)
+        if (strlen(names[i]) > MAX_NAME)
             continue;
         size_t distance = edit_distance(given, names[i]);
         if (distance < least && 2 * distance < length + 1) {

@@ -13,7 +13,7 @@ static const struct smelt__family *const operators[] = {
 #include "operators.list"
 #undef OPERATOR
 };
-enum { OPERATOR_COUNT = sizeof operators / sizeof operators[0], MOST_NAMES = 64 };
+enum { OPERATOR_COUNT = sizeof operators / sizeof operators[0], MAX_NAMES = 64 };
 
 /* Whether an operator before number `count` has these kernels, too. */
 static int is_known(const struct smelt__family *kernel, int count) {
@@ -36,9 +36,9 @@ const struct smelt__family *smelt__family_at(int index) {
 }
 
 const struct smelt__family *smelt__family_find(const char *name, struct smelt__message *message) {
-    const char *names[MOST_NAMES + 1] = {0};
+    const char *names[MAX_NAMES + 1] = {0};
     const struct smelt__family *family;
-    for (int i = 0; i < MOST_NAMES && (family = smelt__family_at(i)) != NULL; i++) {
+    for (int i = 0; i < MAX_NAMES && (family = smelt__family_at(i)) != NULL; i++) {
         names[i] = family->schema.name;
         if (strcmp(names[i], name) == 0)
             return family;

@@ -161,15 +161,15 @@ struct polling {
 };
 
 static void pause_when_idle(struct preparation *all, struct polling *polling) {
-    enum { SHORTEST_NS = 2000000, LONGEST_NS = 100000000, TICK_NS = 100000000 };
+    enum { MIN_PAUSE_NS = 2000000, MAX_PAUSE_NS = 100000000, TICK_NS = 100000000 };
     struct timespec pause = {0};
 
     if (all->next < all->count || ++polling->busy < all->deferred_count)
         return;
     polling->busy = 0;
-    polling->pause_ns = polling->pause_ns ? 2 * polling->pause_ns : SHORTEST_NS;
-    if (polling->pause_ns > LONGEST_NS)
-        polling->pause_ns = LONGEST_NS;
+    polling->pause_ns = polling->pause_ns ? 2 * polling->pause_ns : MIN_PAUSE_NS;
+    if (polling->pause_ns > MAX_PAUSE_NS)
+        polling->pause_ns = MAX_PAUSE_NS;
     if (monotonic_ns() - all->ticked_ns >= TICK_NS)
         report_awaited(all);
     pause.tv_nsec = (long)polling->pause_ns;

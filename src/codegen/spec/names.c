@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LONGEST_NAME = 40, FARTHEST_NAME = 3 };
+enum { MAX_NAME = 40, MAX_DISTANCE = 3 };
 
 /* Levenshtein distance, one row of the table at a time. */
 static int edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
-    int row[LONGEST_NAME + 1];
+    int row[MAX_NAME + 1];
     for (size_t j = 0; j <= b_length; j++)
         row[j] = (int)j;
     for (size_t i = 1; i <= a_length; i++) {
@@ -28,14 +28,14 @@ static int edit_distance(const char *a, size_t a_length, const char *b, size_t b
 }
 
 const char *smelt__nearest_name(const char *given, const char *const *names) {
-    size_t length = strnlen(given, LONGEST_NAME + 1);
-    if (length > LONGEST_NAME)
+    size_t length = strnlen(given, MAX_NAME + 1);
+    if (length > MAX_NAME)
         return NULL;
     const char *nearest = NULL;
-    int nearest_distance = FARTHEST_NAME + 1;
+    int nearest_distance = MAX_DISTANCE + 1;
     for (; *names; names++) {
         size_t name_length = strlen(*names);
-        if (name_length > LONGEST_NAME)
+        if (name_length > MAX_NAME)
             continue;
         int distance = edit_distance(given, length, *names, name_length);
         if (distance < nearest_distance && (size_t)distance * 2 < name_length) {

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { DEEPEST = 64, LONGEST_NAME = 63 };
+enum { MAX_DEPTH = 64, MAX_NAME = 63 };
 
 struct parser {
     const char *at, *end;
@@ -89,8 +89,8 @@ static int parse_number(struct parser *parser, int *value) {
 
 static int parse_name(struct parser *parser, int *value) {
     size_t length = smelt__name_length(parser->at, (size_t)(parser->end - parser->at));
-    char name[LONGEST_NAME + 1];
-    if (length > LONGEST_NAME) {
+    char name[MAX_NAME + 1];
+    if (length > MAX_NAME) {
         smelt__message_set(parser->message, "a name in the expression is too long");
         return -1;
     }
@@ -137,7 +137,7 @@ static int parse_operand(struct parser *parser, int *value) {
         smelt__message_set(parser->message, "unexpected '%c' in the expression", c);
         return -1;
     }
-    if (++parser->depth > DEEPEST) {
+    if (++parser->depth > MAX_DEPTH) {
         smelt__message_set(parser->message, "the expression is nested too deeply");
         return -1;
     }

@@ -7,7 +7,7 @@
 #include "codegen/template/engine.h"
 #include "codegen/template/expression.h"
 
-enum { DEEPEST_BLOCK = 16, MARK_LENGTH = 3, LONGEST_PART = 127 };
+enum { MAX_BLOCK_DEPTH = 16, MARK_LENGTH = 3, MAX_PART_NAME = 127 };
 
 static int is_blank(char c) {
     return c == ' ' || c == '\t';
@@ -64,8 +64,8 @@ static size_t part_length(const char *text, size_t length) {
 static int split_use(struct smelt__line *line, struct smelt__message *message) {
     struct smelt__arguments arguments;
     line->name_length = part_length(line->text, line->length);
-    if (line->name_length > LONGEST_PART) {
-        smelt__message_set(message, "//@use takes a name of at most %d characters", LONGEST_PART);
+    if (line->name_length > MAX_PART_NAME) {
+        smelt__message_set(message, "//@use takes a name of at most %d characters", MAX_PART_NAME);
         return -1;
     }
     return smelt__arguments_read(line->text + line->name_length, line->length - line->name_length,
@@ -114,7 +114,7 @@ static int read_directive(struct smelt__line *line, const char *text, size_t len
 
 /* The open blocks during the check. */
 struct open_blocks {
-    int lines[DEEPEST_BLOCK]; /* the last SMELT__FOR, SMELT__IF or SMELT__ELSE of each */
+    int lines[MAX_BLOCK_DEPTH]; /* the last SMELT__FOR, SMELT__IF or SMELT__ELSE of each */
     int count;
 };
 
@@ -183,8 +183,8 @@ static int check_ordinary(const struct smelt__lines *lines, const struct open_bl
 static int open_block(struct smelt__lines *lines, struct open_blocks *open, int index,
                       struct smelt__message *message) {
     const struct smelt__line *line = &lines->items[index];
-    if (open->count == DEEPEST_BLOCK) {
-        smelt__message_set(message, "blocks are nested deeper than %d", DEEPEST_BLOCK);
+    if (open->count == MAX_BLOCK_DEPTH) {
+        smelt__message_set(message, "blocks are nested deeper than %d", MAX_BLOCK_DEPTH);
         return -1;
     }
     if (line->kind == SMELT__FOR && is_variable(lines, open, line->text, line->name_length)) {
@@ -351,7 +351,7 @@ struct use_callback {
 static void call_use(void *data, const struct smelt__line *line) {
     const struct use_callback *callback = data;
     struct smelt__message ignored;
-    char part[LONGEST_PART + 1];
+    char part[MAX_PART_NAME + 1];
     struct smelt__use use = {.part = part, .line = line->number};
     memcpy(part, line->text, line->name_length);
     part[line->name_length] = '\0';

@@ -5,7 +5,7 @@
 
 enum { STACK = 16 };
 
-static struct CUctx_st primary[MOST_DEVICES];
+static struct CUctx_st primary[MAX_DEVICES];
 static _Thread_local CUcontext stack[STACK];
 static _Thread_local int depth;
 

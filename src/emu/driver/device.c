@@ -16,7 +16,7 @@ pthread_mutex_t emu_driver_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- their settings -------------------------------------------------------------------------- */
 
-static const struct emu_variable devices = {"SMELT_EMU_DEVICES", MOST_DEVICES};
+static const struct emu_variable devices = {"SMELT_EMU_DEVICES", MAX_DEVICES};
 static const struct emu_variable multiprocessors = {"SMELT_EMU_MULTIPROCESSORS",
                                                     1024}; /* more than any GPU has */
 

@@ -26,7 +26,7 @@ extern pthread_mutex_t emu_driver_lock;
 
 /* ---- the device (device.c) ------------------------------------------------------------------- */
 
-enum { MOST_DEVICES = 8 };
+enum { MAX_DEVICES = 8 };
 
 /* A number that the environment sets. */
 struct emu_variable {

@@ -22,7 +22,7 @@ struct CUevent_st {
 /* Predefined handles of cuda.h: CU_STREAM_LEGACY (also NULL) and CU_STREAM_PER_THREAD, in the
  * current context. */
 enum { LEGACY = 1, PER_THREAD = 2 };
-static char named[MOST_DEVICES][PER_THREAD + 1];
+static char named[MAX_DEVICES][PER_THREAD + 1];
 
 static struct CUstream_st *streams; /* all existing streams */
 

@@ -29,7 +29,7 @@
  * Versions. In every version the prefix is the same, the checksum is the last 16 bytes, and the
  * version is part of the key, so that two versions of smelt share a folder without seeing each
  * other's entries. An entry of another version that is read nevertheless (by a walk, or a renamed
- * file) has a valid checksum and so is told from a damaged one; it is a miss and stays. Any change
+ * file) has a valid checksum, unlike a damaged one; it is a miss and stays. Any change
  * below the prefix makes a new version. Entries are never converted: kernels can be compiled again.
  */
 #include <string.h>

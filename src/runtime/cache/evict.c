@@ -4,7 +4,7 @@
  * of the cap is free, so that a full cache is not counted at every store. The same pass removes
  * temporary files that killed processes left.
  *
- * A lock that nobody waits for lets one process evict at a time; without it two would do the same
+ * A lock, taken without waiting, lets one process evict at a time; without it two would do the same
  * work. Lookups take no lock and never wait for an eviction: an entry that vanishes between two
  * steps of a lookup is a miss.
  *
