@@ -169,7 +169,7 @@ void tool_kernels_say_errors(const struct tool_options *options, const smelt_ker
         if ((!failed && !is_lost(info)) || is_said(infos, i))
             continue;
         if (!failed)
-            tool_say(options, "%s on %s is not kept: %s", info->spec, info->arch, info->error);
+            tool_say(options, "%s on %s is not stored: %s", info->spec, info->arch, info->error);
         /* A missing compiler concerns the machine, not one kernel. */
         else if (info->status == SMELT_ERROR_NO_COMPILER)
             tool_say(options, "%s", info->error);

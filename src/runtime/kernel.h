@@ -25,7 +25,7 @@ struct smelt__kernel {
                                     tuning entries change */
     int threads, shared_bytes;
     int pdl;          /* 1: the architecture has programmatic dependent launch */
-    const char *item; /* what the grid's blocks are counted by (plan.h); NULL: nothing */
+    const char *item; /* the unit that determines the grid (plan.h); NULL: none */
     int64_t blocks_per_item;
     int cluster;               /* blocks per cluster; 0: none */
     int64_t most_blocks;       /* maximum of a launch; INT32_MAX when not persistent */

@@ -65,7 +65,7 @@ bypassed() {
 }
 # unkept TITLE
 unkept() {
-    gives 1 "$kernel on sm_90a is not kept: .+" warm --arch sm_90a "$kernel"
+    gives 1 "$kernel on sm_90a is not stored: .+" warm --arch sm_90a "$kernel"
     run warm --arch sm_90a "$kernel" --json
     [ "$status" -eq 1 ] || failed "$1, in JSON" "exit status $status"
     document "$1: warm tells it" not_kept=1 compiled=1 failed=0 kernels.0.kept=false \
@@ -86,7 +86,7 @@ mkfifo "$work/pipe"
 cat "$work/pipe" >"$work/err" &
 (ulimit -f 1 && exec "$smelt" warm --arch sm_90a "$kernel" --json 2>"$work/pipe" </dev/null) | cat >"$work/out"
 wait
-if grep -q 'is not kept: .*File too large' "$work/err"; then
+if grep -q 'is not stored: .*File too large' "$work/err"; then
     passed 'a limit on the size of files'
 else
     failed 'a limit on the size of files' 'no message of it'

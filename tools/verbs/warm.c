@@ -239,7 +239,8 @@ static int report(const struct work *work, const struct tool_options *options) {
             work->emulated);
     /* Storing kernels is this verb's purpose. */
     if (work->lost)
-        tool_say(options, "%zu of %zu kernels are not kept in the cache", work->lost, work->count);
+        tool_say(options, "%zu of %zu kernels are not stored in the cache", work->lost,
+                 work->count);
     if (work->undone || (work->lost && !work->failed))
         return TOOL_FAILED;
     return tool_kernels_exit(work->infos, work->count);

@@ -11,7 +11,7 @@
 
 enum { SMELT__PARAMETERS = 8 };
 
-/* Names stand in the template's text, not NUL-terminated. */
+/* Names point into the template's text and are not NUL-terminated. */
 struct smelt__parameters {
     int count;
     struct smelt__parameter {

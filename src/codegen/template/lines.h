@@ -27,7 +27,7 @@ struct smelt__line {
     const char *text; /* the whole line, or a directive's argument, without blanks around it */
     size_t length;
     size_t name_length;                            /* of for: the variable, at the start of text */
-    size_t first, first_length, last, last_length; /* of for: where the bounds stand in text */
+    size_t first, first_length, last, last_length; /* of for: positions of the bounds in text */
 };
 
 struct smelt__lines {

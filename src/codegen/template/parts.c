@@ -74,7 +74,7 @@ static int lookup(const void *user, const char *name, int *found) {
 
 static int visit(struct walk *walk, const struct part *part);
 
-/* What smelt__template_uses calls back with. */
+/* State of the callback of smelt__template_uses. */
 struct visit_uses {
     struct walk *walk;
     const struct part *user;
