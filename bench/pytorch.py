@@ -88,7 +88,7 @@ def host_figures():
     grad = torch.randn(1, 8, 512, device=DEVICE, dtype=torch.bfloat16)
     one = torch.randn(16, device=DEVICE)
     leaf, ones = torch.randn(16, device=DEVICE, requires_grad=True), torch.ones(16, device=DEVICE)
-    options = smelt._sparse_attention.Options(0.1, 512, 0, (), None, None, 0, 0, "auto")
+    options = (0.1, 512, 0, (), None, None, 0, 0, False, "auto")
 
     def forward():
         return attend(q, kv, indices)

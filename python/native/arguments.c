@@ -75,14 +75,17 @@ static int check_place(const char *name, const struct view *view, enum place pla
     return -1;
 }
 
-/* Element type, device and number of dimensions. */
+/* Element type and device. */
 static int check_kind(struct call *call, const struct tensor_argument *argument, PyObject *value,
                       const struct view *view, enum place place, int device) {
     const enum element expected = argument->element == AS_MADE ? call->element : argument->element;
-    if (view->element != expected)
+    if (view->element != expected && !(call->shapes_only && expected != INT32))
         return wrong_element(argument, value, expected);
-    if (check_place(argument->name, view, place, device))
-        return -1;
+    return check_place(argument->name, view, place, device);
+}
+
+static int check_dims(struct call *call, const struct tensor_argument *argument,
+                      const struct view *view) {
     const int whole = argument->letters;
     if (*argument->shape == 'B' && call->batched < 0 && view->dims >= whole - 1 &&
         view->dims <= whole)
@@ -118,16 +121,9 @@ static int check_extents(struct call *call, const struct tensor_argument *argume
     return 0;
 }
 
-static int needs_copy(const struct tensor_argument *argument) {
-    PyErr_Format(
-        layout_error,
-        "smelt: %s is laid out as no kernel reads or writes it: its last dimension must be "
-        "contiguous, its rows must begin at multiples of 16 bytes",
-        argument->name);
-    return -1;
-}
+enum { NEEDS_COPY = 1 }; /* what a function returns of a layout that no kernel reads or writes */
 
-/* The leading dimensions of a FOLDED tensor, as one. */
+/* The leading dimensions of a FOLDED tensor, as one. 0, -1 with an exception or NEEDS_COPY. */
 static int fold(struct call *call, const struct tensor_argument *argument, struct view *view) {
     const int others = argument->letters - 1, count = view->dims - others;
     int64_t size = 1, stride = others > 0 && view->dims > 0 ? view->sizes[view->dims - 1] : 1;
@@ -151,8 +147,8 @@ static int fold(struct call *call, const struct tensor_argument *argument, struc
             continue;
         if (size == 1)
             stride = view->strides[i];
-        else if (view->strides[i] != stride * size)
-            return needs_copy(argument);
+        else if (view->strides[i] != stride * size && !call->shapes_only)
+            return NEEDS_COPY;
         size *= view->sizes[i];
     }
     for (int i = 0; i < others; i++) {
@@ -165,7 +161,7 @@ static int fold(struct call *call, const struct tensor_argument *argument, struc
     return 0;
 }
 
-/* Strides as smelt/tensor.h wants them, one for each dimension but the last. */
+/* Strides as smelt/tensor.h wants them, one for each dimension but the last. 0 or NEEDS_COPY. */
 static int take_strides(const struct tensor_argument *argument, const struct view *view,
                         int64_t strides[SMELT_TENSOR_STRIDES]) {
     const int last = view->dims - 1, missing = argument->letters - view->dims;
@@ -173,9 +169,9 @@ static int take_strides(const struct tensor_argument *argument, const struct vie
     const int rows = argument->flags & ROWS;
     int steps = 0, all_zero = 1;
     if (last >= 0 && view->sizes[last] > 1 && view->strides[last] != 1)
-        return needs_copy(argument);
+        return NEEDS_COPY;
     if (rows && (uintptr_t)view->data % ROW_ALIGNMENT != 0)
-        return needs_copy(argument);
+        return NEEDS_COPY;
     for (int i = 0; i < last; i++) {
         strides[i + missing] = view->strides[i];
         if (view->sizes[i] < 2)
@@ -184,10 +180,10 @@ static int take_strides(const struct tensor_argument *argument, const struct vie
         all_zero &= view->strides[i] == 0;
         if (view->strides[i] < 0 ||
             (rows && (uint64_t)view->strides[i] * bytes % ROW_ALIGNMENT != 0))
-            return needs_copy(argument);
+            return NEEDS_COPY;
     }
     if (steps > 0 && all_zero) /* would say: packed */
-        return needs_copy(argument);
+        return NEEDS_COPY;
     if (steps == 0 && last >= 0) /* one row: whatever its strides are, packed says as much */
         memset(strides, 0, SMELT_TENSOR_STRIDES * sizeof *strides);
     return 0;
@@ -228,47 +224,81 @@ static PyObject *make_output(struct call *call, const struct tensor_argument *ar
     return filled ? made : NULL;
 }
 
-/* `viewed`: its view is there. */
-static int read_tensor(struct call *call, int index, PyObject *value, int viewed, enum place place,
+/* Views a tensor, checks it and writes it into the args struct. 0, -1 with an exception or NEEDS_COPY.
+ */
+static int take_tensor(struct call *call, int index, PyObject *value, enum place place,
                        int device) {
     const struct tensor_argument *argument = &call->pass->tensors[index];
     struct view *view = &call->views[index];
     smelt_tensor tensor = {0};
-    if (is_to_be_made(value) && (argument->flags & OUTPUT) && call->like &&
+    int problem = 0;
+    if (tensor_view(value, argument->name, view) ||
+        check_kind(call, argument, value, view, place, device))
+        return -1;
+    if (argument->flags & FOLDED && (problem = fold(call, argument, view)))
+        return problem;
+    if (adds_one(argument) && view->dims < MAX_DIMS) {
+        view->sizes[view->dims] = 1;
+        view->strides[view->dims++] = 1;
+    }
+    if (check_dims(call, argument, view) || check_extents(call, argument, view))
+        return -1;
+    if (call->shapes_only)
+        return 0;
+    tensor.data = view->data;
+    if ((problem = take_strides(argument, view, tensor.strides)))
+        return problem;
+    memcpy(call->args.bytes + argument->offset, &tensor, sizeof tensor);
+    return 0;
+}
+
+/* A contiguous copy of an input, which lives until the call has been launched. */
+static PyObject *copy_input(struct call *call, const char *name, PyObject *value) {
+    struct view shape;
+    if (tensor_view(value, name, &shape))
+        return NULL;
+    PyObject *copy = make_tensor(call->like, call->quick, &shape);
+    if (!copy)
+        return NULL;
+    call->copies[call->copy_count++] = copy;
+    PyObject *done = PyObject_CallMethod(copy, "copy_", "O", value);
+    Py_XDECREF(done);
+    return done ? copy : NULL;
+}
+
+static int read_tensor(struct call *call, int index, PyObject *value, enum place place,
+                       int device) {
+    const struct tensor_argument *argument = &call->pass->tensors[index];
+    if (value && is_to_be_made(value) && (argument->flags & OUTPUT) && call->like &&
         !(value = make_output(call, argument, value)))
         return -1;
-    if (value == Py_None) {
-        if (argument->flags & OPTIONAL)
+    if (!value || value == Py_None) {
+        if (argument->flags & (call->shapes_only ? OPTIONAL | OUTPUT : OPTIONAL))
             return 0;
         PyErr_Format(PyExc_TypeError, "smelt: %s must be a torch.Tensor, not None", argument->name);
         return -1;
     }
     call->given[index] = 1;
-    if (!viewed && tensor_view(value, argument->name, view))
-        return -1;
     if (!call->like)
         call->like = value;
-    if (argument->flags & FOLDED && fold(call, argument, view))
-        return -1;
-    if (adds_one(argument) && view->dims < MAX_DIMS) {
-        view->sizes[view->dims] = 1;
-        view->strides[view->dims++] = 1;
+    int problem = take_tensor(call, index, value, place, device);
+    if (problem == NEEDS_COPY && !(argument->flags & (OUTPUT | WRITTEN))) {
+        value = copy_input(call, argument->name, value);
+        problem = value ? take_tensor(call, index, value, place, device) : -1;
     }
-    if (check_kind(call, argument, value, view, place, device) ||
-        check_extents(call, argument, view))
-        return -1;
-    tensor.data = view->data;
-    if (take_strides(argument, view, tensor.strides))
-        return -1;
-    memcpy(call->args.bytes + argument->offset, &tensor, sizeof tensor);
-    return 0;
+    if (problem == NEEDS_COPY)
+        PyErr_Format(PyExc_ValueError,
+                     "smelt: %s is laid out as no kernel writes it: its last dimension must be "
+                     "contiguous, its rows must begin at multiples of 16 bytes",
+                     argument->name);
+    return problem ? -1 : 0;
 }
 
 /* A buffer of bytes: the forward call's workspace, or a copy of it. */
 static int read_partition(struct call *call, PyObject *value, enum place place, int device) {
     const struct pass *pass = call->pass;
     struct view view;
-    if (value == Py_None)
+    if (!value || value == Py_None)
         return 0;
     if (tensor_view(value, "partition", &view))
         return -1;
@@ -338,30 +368,77 @@ static void write_extents(struct call *call) {
     }
 }
 
-int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, int viewed,
-                   enum place place, int device) {
-    const struct pass *pass = call->pass;
+int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t positional,
+                   PyObject *keywords, PyObject *values[MAX_VALUES]) {
     const int expected = pass->tensor_count + pass->scalar_count;
-    call->made_count = 0;
-    call->like = NULL;
-    call->quick = quick_maker(place, device);
-    if (count != expected) {
-        PyErr_Format(PyExc_TypeError, "%s takes %d arguments, not %zd", pass->name, expected,
-                     count);
+    const Py_ssize_t count = keywords ? PyTuple_Size(keywords) : 0;
+    int found = (int)positional - 1;
+    if (positional > pass->tensor_count) {
+        PyErr_Format(PyExc_TypeError, "%s takes %d tensors, not %zd", pass->name,
+                     pass->tensor_count, positional);
         return -1;
     }
+    memset(values, 0, sizeof *values * MAX_VALUES);
+    memcpy(values, given, (size_t)positional * sizeof *values);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *const name = PyTuple_GetItem(keywords, i);
+        int searched = 0; /* from the one before it on: callers mostly follow the table */
+        do
+            found = found + 1 < expected ? found + 1 : 0;
+        while (pass->names[found] != name && ++searched < expected);
+        if (searched == expected) {
+            PyErr_Format(PyExc_TypeError, "%s takes no argument %R", pass->name, name);
+            return -1;
+        }
+        values[found] = given[positional + i];
+    }
+    return 0;
+}
+
+int read_arguments(struct call *call, PyObject *const *values, enum place place, int device) {
+    const struct pass *pass = call->pass;
+    call->made_count = call->copy_count = 0;
+    call->like = NULL;
+    call->quick = quick_maker(place, device);
     memset(&call->args, 0, pass->args_bytes);
     call->args.size = pass->args_bytes;
     call->batched = call->folded_dims = -1;
     for (int i = 0; i < pass->scalar_count; i++) /* first: extents may be among them */
-        if (read_scalar(call, &pass->scalars[i], values[pass->tensor_count + i]))
+        if (values[pass->tensor_count + i] &&
+            read_scalar(call, &pass->scalars[i], values[pass->tensor_count + i]))
             return -1;
     for (int i = 0; i < pass->tensor_count; i++) {
         call->given[i] = 0;
         if (i == pass->partition ? read_partition(call, values[i], place, device)
-                                 : read_tensor(call, i, values[i], i < viewed, place, device))
+                                 : read_tensor(call, i, values[i], place, device))
             return -1;
     }
     write_extents(call);
     return 0;
+}
+
+PyObject *check(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *keywords) {
+    struct call call;
+    struct view first = {0};
+    PyObject *sorted[MAX_VALUES];
+    (void)module;
+    const char *name = count >= 2 ? PyUnicode_AsUTF8AndSize(values[0], NULL) : NULL;
+    const long which = name ? PyLong_AsLong(values[1]) : -1;
+    const struct operator_class *class = NULL;
+    if (which >= 0 && which < MAX_PASSES && !(class = find_operator_class(name)))
+        return NULL;
+    if (!class || !class->passes[which])
+        return PyErr_Occurred()
+                   ? NULL
+                   : PyErr_Format(PyExc_TypeError, "check takes an operator and its pass first");
+    call.pass = class->passes[which];
+    call.element = OTHER_ELEMENT;
+    call.shapes_only = 1;
+    for (int i = 0; i < SYMBOLS; i++)
+        call.extents[i] = -1;
+    if (sort_arguments(call.pass, values + 2, count - 2, keywords, sorted) ||
+        (sorted[0] && tensor_view(sorted[0], call.pass->tensors[0].name, &first)) ||
+        read_arguments(&call, sorted, first.place, first.device))
+        return NULL;
+    Py_RETURN_NONE;
 }

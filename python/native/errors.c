@@ -1,7 +1,6 @@
 /* What goes wrong, as Python says it. */
 #include "native.h"
 
-PyObject *layout_error;
 int exiting;
 
 PyObject *raise_status(smelt_status status) {

@@ -51,7 +51,7 @@ OPERATOR(indexer_windows, INDEXER_WINDOWS);
 static const struct tensor_argument indexer_clean_tensors[] = {
     TENSOR(window_begin, "T", INT32, 0),
     TENSOR(window_end, "T", INT32, 0),
-    TENSOR(logits, "TS", FP32, 0),
+    TENSOR(logits, "TS", FP32, WRITTEN),
 };
 static const struct scalar_argument indexer_clean_scalars[] = {SCALAR(free_multiprocessors, INT)};
 static const struct extent_argument indexer_clean_extents[] = {EXTENT('T', tokens),

@@ -84,7 +84,7 @@ static const struct tensor_argument indexer_bwd_tensors[] = {
     TENSOR(dweights, "TH", FP32, OUTPUT),
     TENSOR(dk, "SD", BF16, ROWS | OPTIONAL | OUTPUT),
     TENSOR(dk_fp32, "SD", FP32, ROWS | OPTIONAL | OUTPUT),
-    TENSOR(dk_sum, "SD", FP32, ROWS | OPTIONAL),
+    TENSOR(dk_sum, "SD", FP32, ROWS | OPTIONAL | WRITTEN),
 };
 static const struct scalar_argument indexer_bwd_scalars[] = {SCALAR(free_multiprocessors, INT)};
 static const struct extent_argument indexer_bwd_extents[] = {EXTENT('T', tokens), EXTENT('S', rows),

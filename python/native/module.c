@@ -38,14 +38,12 @@ static PyObject *leave(PyObject *module, PyObject *ignored) {
 static PyMethodDef functions[] = {
     {"setup", setup, METH_VARARGS,
      "setup(tensor type, dtypes, make, make at once, stream[, exchange])"},
-    {"configuration", (PyCFunction)(void (*)(void))configuration, METH_FASTCALL,
-     "configuration(q, kv, indices): what an attention operator is found by, or None."},
+    {"check", (PyCFunction)(void (*)(void))check, METH_FASTCALL | METH_KEYWORDS,
+     "check(operator, pass, arguments as of a call): raises where shapes do not fit."},
     {"watch", (PyCFunction)(void (*)(void))watch, METH_FASTCALL,
-     "watch(..): what of PyTorch decides whether a call may be run here; the order is calls.c's."},
-    {"node_forward", (PyCFunction)(void (*)(void))node_forward, METH_FASTCALL,
-     "node_forward(ctx, tensors.., pending): of an autograd.Function that Calls.run applies."},
-    {"take_backward", take_backward, METH_O,
-     "take_backward(class): attention's nodes of this class run their backward pass here."},
+     "watch(..): what of PyTorch decides whether a call may go directly, in look.c's order."},
+    {"look", (PyCFunction)(void (*)(void))look, METH_FASTCALL,
+     "look(counts, arguments, names): the key of a call's operator, or None."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"emulated", emulated, METH_NOARGS, "Whether kernels run on the emulator, on CPU tensors."},
     {"emulate", emulate, METH_VARARGS, "emulate(major, minor): the compute capability to emulate."},
@@ -65,15 +63,9 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    layout_error = PyErr_NewException("smelt._native.LayoutError", PyExc_ValueError, NULL);
     context_type = make_context_type();
     operator_type = make_operator_type();
-    known_type = make_known_type();
-    calls_type = make_calls_type();
-    pending_type = make_pending_type();
-    if (add(module, "LayoutError", layout_error) || add(module, "Context", context_type) ||
-        add(module, "Operator", operator_type) || add(module, "Known", known_type) ||
-        add(module, "Calls", calls_type) || !pending_type ||
+    if (add(module, "Context", context_type) || add(module, "Operator", operator_type) ||
         PyModule_AddFunctions(module, spec_functions))
         Py_CLEAR(module);
     return module;

@@ -4,10 +4,10 @@
  * looked at through DLPack's exchange interface where PyTorch has it, else through their methods.
  *
  * tensors.c   what is where: address, shape, strides, element type, device of a tensor
+ * look.c      whether a call may go directly, and the key of its operator
  * arguments.c Python arguments into an operator's args struct, by a table
  * context.c   contexts, specs and presets
  * operator.c  configured operators and their calls
- * calls.c     calls that were made before, and autograd's part of them
  * module.c    the module, exceptions
  */
 #ifndef SMELT_PYTHON_NATIVE_H
@@ -44,15 +44,12 @@ struct view {
 /* Looks at a tensor; `name` is for the message. -1 with TypeError or ValueError. */
 int tensor_view(PyObject *object, const char *name, struct view *view);
 
-/* Whether a tensor's element type is that one; 0 also where it cannot be told. */
-int has_element(PyObject *tensor, enum element element);
-
-/* Whether it is a torch.dtype. */
-int is_dtype(PyObject *object);
-
 /* "torch.bfloat16" */
 const char *element_name(enum element element);
 size_t element_bytes(enum element element);
+
+/* A tensor's torch.dtype, of an element type that tensor_view found: a new reference. */
+PyObject *type_of(PyObject *tensor, enum element element);
 
 /* The stream that PyTorch works on, of a CUDA device. -1 with an exception. */
 int current_stream(int device, struct CUstream_st **stream);
@@ -69,15 +66,18 @@ PyObject *make_tensor(PyObject *like, PyObject *quick, const struct view *shape)
 /* setup(tensor type, dtypes, make, make at once, stream): what the above need of PyTorch. */
 PyObject *setup(PyObject *module, PyObject *args);
 
-/* configuration(q, kv, indices): what an attention operator is found by. */
-PyObject *configuration(PyObject *module, PyObject *const *values, Py_ssize_t count);
+/* Of the module: see look.c. */
+enum { NOT_IN_KEY = 127 };
+PyObject *watch(PyObject *module, PyObject *const *values, Py_ssize_t count);
+PyObject *look(PyObject *module, PyObject *const *values, Py_ssize_t count);
 
 /* ---- arguments of a call --------------------------------------------------------------------- */
 
-/* ROWS: they begin at multiples of 16 bytes. OUTPUT: where Python gives True it is made, where it
- * gives a float, made and filled with it. FOLDED: the shape's first dimension is any number of
- * them, the same in all tensors that say so. */
-enum { OPTIONAL = 1, ROWS = 2, OUTPUT = 4, FOLDED = 8 };
+/* ROWS: rows begin at multiples of 16 bytes. OUTPUT: the call writes it; True in its place asks for a
+ * new tensor, a float for one filled with that number. WRITTEN: the call writes into the tensor that
+ * Python gives. FOLDED: any number of dimensions stand for the first letter, the same ones in all
+ * FOLDED tensors of the call. */
+enum { OPTIONAL = 1, ROWS = 2, OUTPUT = 4, FOLDED = 8, WRITTEN = 16 };
 
 /* A tensor of an args struct. Its element AS_MADE: the one that the operator was made for. `shape`
  * has a letter a dimension: each letter is one extent in all tensors of a call. A leading B is
@@ -106,9 +106,12 @@ struct extent_argument {
     size_t offset;
 };
 
-/* A pass of an operator: its arguments, in the order in which Python gives them, tensors first. */
+enum { MAX_TENSORS = 20, MAX_VALUES = MAX_TENSORS + 5, MAX_ARGS_BYTES = 2048 };
+
+/* A pass of an operator and its arguments, which Python gives by name. */
 struct pass {
     const char *name;
+    PyObject *names[MAX_VALUES]; /* interned: of the tensors, then of the scalars */
     size_t args_bytes;
     const struct tensor_argument *tensors;
     int tensor_count;
@@ -125,8 +128,6 @@ struct pass {
     smelt_status (*launch)(const void *handle, const void *args, struct CUstream_st *stream);
 };
 
-enum { MAX_TENSORS = 20, MAX_VALUES = MAX_TENSORS + 4, MAX_ARGS_BYTES = 2048 };
-
 struct call {
     const struct pass *pass;
     union {
@@ -136,21 +137,30 @@ struct call {
     int64_t extents[SYMBOLS]; /* -1: not known yet */
     struct view views[MAX_TENSORS];
     int given[MAX_TENSORS];
-    PyObject *made[MAX_TENSORS]; /* new tensors, in the order of the table */
-    int made_count;
+    PyObject *made[MAX_TENSORS];   /* outputs that the call made, in the order of the table */
+    PyObject *copies[MAX_TENSORS]; /* of inputs in a layout that no kernel reads */
+    int made_count, copy_count;
     PyObject *like;           /* the first tensor: new ones lie where it does */
     PyObject *quick;          /* quick_maker's */
     int64_t folded[MAX_DIMS]; /* the dimensions that FOLDED tensors have ahead of the others */
     int folded_dims;          /* how many, -1: not known yet */
     int batched;              /* -1: not known yet */
     enum element element;     /* that AS_MADE stands for */
+    int shapes_only;          /* see check() */
 };
 
-/* Fills call->args from `values`, of which the first `viewed` have their views in call->views.
- * `place`, `device`: where tensors must be. -1 with an exception: one of layout_error says that a
- * copy of that tensor would do. What is in call->made is the caller's to release, also then. */
-int read_arguments(struct call *call, PyObject *const *values, Py_ssize_t count, int viewed,
-                   enum place place, int device);
+/* Fills call->args from `values`, NULL where Python gives none. `place`, `device`: where tensors must
+ * be. -1 with an exception. The caller releases call->made and call->copies, also then. */
+int read_arguments(struct call *call, PyObject *const *values, enum place place, int device);
+
+/* Tensors in the order of the pass, and arguments by name, into the order of the pass. -1 with TypeError.
+ */
+int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t positional,
+                   PyObject *keywords, PyObject *values[MAX_VALUES]);
+
+/* check(operator, pass, arguments as of a call): raises what a call with these tensors would raise about their
+ * shapes, devices and integer types. The eager reference takes them in any layout and floating type. */
+PyObject *check(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *keywords);
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
@@ -169,32 +179,15 @@ struct operator_class {
                            struct made *made);
     smelt_status (*supported)(const smelt_context *context, const char *spec, const char **why);
     void (*destroy)(void *handle);
-    const struct pass *passes[MAX_PASSES]; /* forward, backward; NULL: none */
+    struct pass *passes[MAX_PASSES]; /* forward, backward; NULL: none */
 };
 
-/* Of a spec's family; NULL with ValueError. */
+/* Of a spec's family, its arguments named; NULL with an exception. */
 const struct operator_class *find_operator_class(const char *spec);
-
-/* Pass `which` of an Operator: what it made, then its workspace; the workspace alone where it made
- * nothing. `call` is for its use; the first `viewed` of its views are there. */
-PyObject *run_operator(PyObject *operator, int which, struct call *call, PyObject *const *values,
-                       Py_ssize_t count, int viewed);
 
 extern const struct operator_class sparse_attn_class, indexer_logits_class, indexer_windows_class,
     indexer_clean_class, indexer_quantize_class, topk_select_class, indexer_topk_class,
     indexer_loss_class, indexer_scores_class, indexer_bwd_class, sparse_scores_class;
-
-/* ---- calls that were made before ------------------------------------------------------------- */
-
-extern PyObject *known_type, *calls_type, *pending_type;
-PyObject *make_known_type(void);
-PyObject *make_calls_type(void);
-PyObject *make_pending_type(void);
-
-/* Of the module: see calls.c. */
-PyObject *watch(PyObject *module, PyObject *const *values, Py_ssize_t count);
-PyObject *node_forward(PyObject *module, PyObject *const *values, Py_ssize_t count);
-PyObject *take_backward(PyObject *module, PyObject *class);
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
@@ -214,8 +207,7 @@ const struct emu_interface *emulator(void);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-extern PyObject *layout_error; /* a ValueError */
-extern int exiting;            /* the interpreter ends: what is loaded stays */
+extern int exiting; /* the interpreter ends: what is loaded stays */
 
 /* The library's message as a Python exception; returns NULL. */
 PyObject *raise_status(smelt_status status);

@@ -143,54 +143,58 @@ failed:
     return -1;
 }
 
-/* A call's result: its workspace, a tensor of bytes or None; where outputs were made, a tuple of
- * them and of that. Takes the references. */
+/* What a call returns: the outputs that it made, then its workspace, a tensor of bytes or None. Takes
+ * the references. */
 static PyObject *result_of(struct call *call, PyObject *workspace) {
-    if (!workspace) {
-        Py_INCREF(Py_None);
-        workspace = Py_None;
-    }
-    if (call->made_count == 0)
-        return workspace;
     PyObject *all = PyTuple_New(call->made_count + 1);
     if (!all) {
-        Py_DECREF(workspace);
+        Py_XDECREF(workspace);
         return NULL;
     }
     for (int i = 0; i < call->made_count; i++)
         PyTuple_SetItem(all, i, call->made[i]);
+    if (!workspace) {
+        Py_INCREF(Py_None);
+        workspace = Py_None;
+    }
     PyTuple_SetItem(all, call->made_count, workspace);
     call->made_count = 0;
     return all;
 }
 
-PyObject *run_operator(PyObject *object, int which, struct call *call, PyObject *const *values,
-                       Py_ssize_t count, int viewed) {
+static PyObject *run(PyObject *object, int which, PyObject *const *given, Py_ssize_t count,
+                     PyObject *keywords) {
     const struct operator_object *const self = (struct operator_object *)object;
-    PyObject *workspace, *result = NULL;
     const struct context_object *context = self->context;
-    call->pass = self->class->passes[which];
-    if (!call->pass)
+    PyObject *values[MAX_VALUES], *workspace, *result = NULL;
+    struct call call;
+    call.pass = self->class->passes[which];
+    call.element = self->made.element;
+    call.shapes_only = 0;
+    if (!call.pass)
         return PyErr_Format(PyExc_RuntimeError, "smelt: %s has no backward pass",
                             self->class->name);
-    memcpy(call->extents, self->made.extents, sizeof call->extents);
-    call->element = self->made.element;
-    if (read_arguments(call, values, count, viewed, context->place, context->device) == 0 &&
-        launch(self, call, &workspace) == 0)
-        result = result_of(call, workspace);
-    while (call->made_count > 0)
-        Py_DECREF(call->made[--call->made_count]);
+    if (sort_arguments(call.pass, given, count, keywords, values))
+        return NULL;
+    memcpy(call.extents, self->made.extents, sizeof call.extents);
+    if (read_arguments(&call, values, context->place, context->device) == 0 &&
+        launch(self, &call, &workspace) == 0)
+        result = result_of(&call, workspace);
+    while (call.made_count > 0)
+        Py_DECREF(call.made[--call.made_count]);
+    while (call.copy_count > 0)
+        Py_DECREF(call.copies[--call.copy_count]);
     return result;
 }
 
-static PyObject *forward(PyObject *self, PyObject *const *values, Py_ssize_t count) {
-    struct call call;
-    return run_operator(self, 0, &call, values, count, 0);
+static PyObject *forward(PyObject *self, PyObject *const *given, Py_ssize_t count,
+                         PyObject *keywords) {
+    return run(self, 0, given, count, keywords);
 }
 
-static PyObject *backward(PyObject *self, PyObject *const *values, Py_ssize_t count) {
-    struct call call;
-    return run_operator(self, 1, &call, values, count, 0);
+static PyObject *backward(PyObject *self, PyObject *const *given, Py_ssize_t count,
+                          PyObject *keywords) {
+    return run(self, 1, given, count, keywords);
 }
 
 /* ---- the type -------------------------------------------------------------------------------- */
@@ -235,14 +239,14 @@ static void destroy(PyObject *object) {
 }
 
 PyObject *make_operator_type(void) {
-    static PyMethodDef methods[] = {{"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL,
-                                     "Launches the forward pass on PyTorch's current stream; "
-                                     "returns its workspace or None, behind what outputs it made."},
-                                    {"backward", (PyCFunction)(void (*)(void))backward,
-                                     METH_FASTCALL,
-                                     "Launches the backward pass on PyTorch's current stream; "
-                                     "returns its workspace or None, behind what outputs it made."},
-                                    {0}};
+    static PyMethodDef methods[] = {
+        {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL | METH_KEYWORDS,
+         "Launches the forward pass on PyTorch's current stream. True or a number in the place of "
+         "an "
+         "output makes it. Returns the outputs that it made, then the workspace or None."},
+        {"backward", (PyCFunction)(void (*)(void))backward, METH_FASTCALL | METH_KEYWORDS,
+         "The backward pass likewise."},
+        {0}};
     static PyType_Slot slots[] = {
         {Py_tp_new, SLOT(create)},
         {Py_tp_dealloc, SLOT(destroy)},

@@ -91,7 +91,7 @@
 /* Operator `stem` of one pass, of the tables of its name; `more`: what else its pass says. */
 #define OPERATOR_OF(stem, STEM, call, more)                                                        \
     OPERATOR_FUNCTIONS_WITH(stem, STEM, note_##stem, call)                                         \
-    static const struct pass stem##_pass = {                                                       \
+    static struct pass stem##_pass = {                                                             \
         .name = "forward", PASS(stem), .partition = -1, .launch = launch_##stem, more};            \
     const struct operator_class stem##_class = {                                                   \
         .name = #stem,                                                                             \

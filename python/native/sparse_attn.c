@@ -28,7 +28,7 @@ NOTE(sparse_attn, FIX('H', heads) FIX('Q', dqk) FIX('V', dv))
 
 OPERATOR_FUNCTIONS(sparse_attn, SPARSE_ATTN, note_sparse_attn)
 
-static const struct pass forward_pass = {
+static struct pass forward_pass = {
     .name = "forward",
     PASS(forward),
     .partition = -1,
@@ -49,7 +49,7 @@ static const struct tensor_argument backward_tensors[] = {
     TENSOR(dq, "BTHQ", BF16, ROWS | OUTPUT),
     TENSOR(dkv, "BSQ", BF16, ROWS | OPTIONAL | OUTPUT),
     TENSOR(dkv_fp32, "BSQ", FP32, ROWS | OPTIONAL | OUTPUT),
-    TENSOR(dkv_sum, "BSQ", FP32, ROWS | OPTIONAL),
+    TENSOR(dkv_sum, "BSQ", FP32, ROWS | OPTIONAL | WRITTEN),
     [PARTITION] = {"partition", "", 0, UINT8, OPTIONAL, 0},
     TENSOR(dsink, "H", FP32, OPTIONAL | OUTPUT),
 };
@@ -70,7 +70,7 @@ static smelt_status backward(const void *handle, const void *args, struct CUstre
     return smelt_sparse_attn_backward(handle, args, stream);
 }
 
-static const struct pass backward_pass = {
+static struct pass backward_pass = {
     .name = "backward",
     PASS(backward),
     .partition = PARTITION,

@@ -152,19 +152,6 @@ static int view_by_methods(PyObject *object, const char *name, struct view *view
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-int is_dtype(PyObject *object) {
-    return dtypes[0] && Py_TYPE(object) == Py_TYPE(dtypes[0]);
-}
-
-int has_element(PyObject *tensor, enum element element) {
-    PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
-    const int has = dtype && dtype == dtypes[element];
-    if (!dtype)
-        PyErr_Clear();
-    Py_XDECREF(dtype);
-    return has;
-}
-
 int tensor_view(PyObject *object, const char *name, struct view *view) {
     const int known = (PyObject *)Py_TYPE(object) == tensor_type ||
                       (tensor_type ? PyObject_IsInstance(object, tensor_type) : 0);
@@ -176,6 +163,13 @@ int tensor_view(PyObject *object, const char *name, struct view *view) {
         return -1;
     }
     return exchange ? view_by_exchange(object, name, view) : view_by_methods(object, name, view);
+}
+
+PyObject *type_of(PyObject *tensor, enum element element) {
+    if (element == OTHER_ELEMENT)
+        return PyObject_GetAttr(tensor, name_dtype);
+    Py_INCREF(dtypes[element]);
+    return dtypes[element];
 }
 
 int current_stream(int device, struct CUstream_st **stream) {
@@ -269,29 +263,6 @@ PyObject *make_tensor(PyObject *like, PyObject *quick, const struct view *shape)
     Py_DECREF(tuples[0]);
     Py_DECREF(tuples[1]);
     return made;
-}
-
-/* configuration(q, kv, indices): (device, heads, dqk, width), -1 for the CPU; None where they are
- * not what kernels take. */
-PyObject *configuration(PyObject *module, PyObject *const *values, Py_ssize_t count) {
-    struct view q, kv, indices;
-    (void)module;
-    if (count != 3) {
-        PyErr_SetString(PyExc_TypeError, "configuration takes 3 arguments");
-        return NULL;
-    }
-    if (tensor_view(values[0], "q", &q) || tensor_view(values[1], "kv", &kv) ||
-        tensor_view(values[2], "indices", &indices)) {
-        PyErr_Clear();
-        Py_RETURN_NONE;
-    }
-    const int64_t width = indices.dims > 0 ? indices.sizes[indices.dims - 1] : 0;
-    if (q.element != BF16 || kv.element != BF16 || q.dims < 3 || q.dims > 4 || width == 0 ||
-        q.place == ELSEWHERE)
-        Py_RETURN_NONE;
-    const int64_t key[] = {q.place == ON_CUDA ? q.device : -1, q.sizes[q.dims - 2],
-                           q.sizes[q.dims - 1], width};
-    return tuple_of(key, 4);
 }
 
 /* The exchange interface of a tensor type, NULL where it has none that we know. */

@@ -6,73 +6,61 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from . import _native
-from ._checks import choose, integer, optional_tensors, scored, shapes, tensors, whole
-from ._eager import (
-    detached,
-    is_plain,
-    launched,
-    once,
-    operator_of,
-    refuse_tangents,
-    table,
-    wants_gradients,
-)
-from ._indexer_gradients import gradients, gradients_operator
-from ._library import define, library
+from . import _native, _runtime
+from ._checks import ORDERS, SCALES, choose, whole
+from ._indexer_gradients import backward
+from ._operation import Operation
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
-SCORED = (  # what scores a query's keys, in the schemas
-    "Tensor q, Tensor k, Tensor weights, Tensor? k_scale, Tensor window_begin, Tensor window_end"
-)
 _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
 
 
 # ---- windows ----------------------------------------------------------------------------------------
 
 
-_windows_calls = table((1, 1, 1, 1, 0))
+_WINDOWS = "indexer_windows".format
 
 
-def _windows(*arguments):
-    *given, tokens, rows, ratio, backend = arguments
-    cu_seqlens, _, _, causal_offset, _ = given
-    documents = cu_seqlens.shape[0] - 1
-    if causal_offset is not None and causal_offset.shape != (documents,):
-        raise ValueError(
-            f"smelt: causal_offset must be [{documents}], not {tuple(causal_offset.shape)}"
-        )
-    found = operator_of(cu_seqlens, ("indexer_windows",), backend)
-    if found is None:
-        named = ("cu_seqlens", "cu_seqlens_padded", "cu_seqlens_keys")
-        shapes(**{name: (each, "E", True) for name, each in zip(named, given)})
-        shapes(causal_offset=(causal_offset, "F", True), query_indices=(given[4], "T", True))
-        tokens, rows, ratio = integer(tokens, "tokens"), integer(rows, "rows"), integer(ratio, "ratio")
-        if given[4] is not None and given[4].shape[0] != tokens:
-            raise ValueError(f"smelt: query_indices must be [{tokens}], not [{given[4].shape[0]}]")
-        if tokens < 0 or rows < 0 or ratio < 1:
-            raise ValueError(
-                f"smelt: tokens and rows must be 0 or more, ratio 1 or more, not {tokens}, {rows} and {ratio}"
-            )
-        return _reference.windows(*given, tokens, rows, ratio)
-    scalars = (tokens, rows, documents, ratio)
-    known = _native.Known([found], 0, (True, True), scalars)
-    _windows_calls.remember(*given, (tokens, rows, ratio, backend), known)
-    return launched(found.forward, given, (True, True), scalars)[:2]
+def _indexer_windows(
+    key,
+    cu_seqlens: Tensor,
+    cu_seqlens_padded: Tensor | None,
+    cu_seqlens_keys: Tensor | None,
+    causal_offset: Tensor | None,
+    query_indices: Tensor | None,
+    tokens: int,
+    rows: int,
+    ratio: int,
+    backend: str,
+):
+    inputs = (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices)
+    numbers = {"tokens": tokens, "rows": rows, "ratio": ratio}
+    found = _runtime.find(key, backend, _WINDOWS)
+    _windows_rules(*inputs)
+    if found is not None:
+        documents = cu_seqlens.shape[0] - 1
+        return found.forward(*inputs, True, True, documents=documents, **numbers)
+    _native.check("indexer_windows", 0, *inputs, **numbers)
+    if rows < 0 or ratio < 1:
+        raise ValueError(f"smelt: rows must be 0 or more, ratio 1 or more, not {rows} and {ratio}")
+    with torch.no_grad():
+        return _reference.windows(*inputs, tokens, rows, ratio)
 
 
-def _empty_windows(*arguments):
-    cu_seqlens, tokens = arguments[0], arguments[5]
-    begin, end = (cu_seqlens.new_empty((tokens,), dtype=torch.int32) for _ in range(2))
-    return begin, end
+def _windows_rules(cu_seqlens, _padded, _keys, causal_offset, *_):
+    shape = tuple(cu_seqlens.shape)
+    if len(shape) != 1 or shape[0] < 1:
+        raise ValueError(f"smelt: cu_seqlens must be [documents + 1], not {shape}")
+    if causal_offset is not None and causal_offset.shape != (shape[0] - 1,):
+        raise ValueError(f"smelt: causal_offset must be [{shape[0] - 1}], not {tuple(causal_offset.shape)}")
 
 
-_call_windows = define(
-    "indexer_windows(Tensor cu_seqlens, Tensor? cu_seqlens_padded, Tensor? cu_seqlens_keys, "
-    "Tensor? causal_offset, Tensor? query_indices, SymInt tokens, SymInt rows, SymInt ratio, str backend) -> "
-    "(Tensor begin, Tensor end)",
-    _windows,
-    _empty_windows,
+def _fake_windows(cu_seqlens, *others):
+    return tuple(cu_seqlens.new_empty((others[4],), dtype=torch.int32) for _ in range(2))
+
+
+_windows = Operation(
+    _indexer_windows, _fake_windows, "Tensor begin, Tensor end", {"cu_seqlens": 0}, rules=_windows_rules
 )
 
 
@@ -98,62 +86,39 @@ def indexer_windows(
     keys there are. include/smelt/indexer_windows.h says it exactly.
     """
     given = (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices)
-    said = (tokens, rows, ratio, backend)
-    if not torch.compiler.is_compiling():
-        found = _windows_calls.run(*given, said)
-        if found is not None:
-            return found[:2]
-    tensors(cu_seqlens=cu_seqlens)
-    optional_tensors(
-        cu_seqlens_padded=cu_seqlens_padded,
-        cu_seqlens_keys=cu_seqlens_keys,
-        causal_offset=causal_offset,
-        query_indices=query_indices,
-    )
-    if cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1:
-        raise ValueError(
-            f"smelt: cu_seqlens must be [documents + 1], not {tuple(cu_seqlens.shape)}"
-        )
-    run = _windows if is_plain(*given) else _call_windows
-    return run(*given, *said)
+    return _windows.call(*given, tokens, rows, ratio, backend)[:2]
 
 
 # ---- quantised rows ---------------------------------------------------------------------------------
 
 
-_quantize_calls = table((1, 0))
+_QUANTIZE = "indexer_quantize:dim={1},scale={2}".format
 
 
-def _quantize(x, factor, scale, backend):
-    found = operator_of(x, ("indexer_quantize", ("dim", x.shape[-1]), ("scale", scale)), backend)
-    if found is None:
-        if not x.shape[-1]:
-            raise ValueError(f"smelt: x has rows without an element: {tuple(x.shape)}")
+def _indexer_quantize(key, x: Tensor, factor: Tensor | None, scale: str, backend: str):
+    found = _runtime.find(key, backend, _QUANTIZE, scale)
+    if found is not None:
+        return found.forward(x, factor, True, True)
+    _quantize_rules(x)
+    _native.check("indexer_quantize", 0, x, factor)
+    if not x.shape[-1]:
+        raise ValueError(f"smelt: x has rows without an element: {tuple(x.shape)}")
+    with torch.no_grad():
         y, scales = _reference.quantize(x, scale)
         return y, scales if factor is None else scales * factor
-    known = _native.Known([found], 0, (True, True), (0,))
-    _quantize_calls.remember(x, factor, (scale, backend), known)
-    try:
-        return found.forward(x, factor, True, True, 0)[:2]
-    except _native.LayoutError:  # also of rows that are no one dimension
-        packed = [None if each is None else _packed(each) for each in (x, factor)]
-        return found.forward(*packed, True, True, 0)[:2]
 
 
-def _packed(tensor):
-    return tensor.clone(memory_format=torch.contiguous_format)
+def _quantize_rules(x, *_):
+    if not x.dim() or x.dtype is not torch.bfloat16:
+        raise TypeError(f"smelt: x must be rows of torch.bfloat16, not {x.dtype}")
 
 
-def _empty_rows(x, *_):
+def _fake_quantize(x, *_):
     scales = x.new_empty(x.shape[:-1], dtype=torch.float32)
     return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), scales
 
 
-_call_quantize = define(
-    "indexer_quantize(Tensor x, Tensor? factor, str scale, str backend) -> (Tensor y, Tensor scales)",
-    _quantize,
-    _empty_rows,
-)
+_quantize = Operation(_indexer_quantize, _fake_quantize, "Tensor y, Tensor scales", {"x": 1}, rules=_quantize_rules)
 
 
 def quantize(
@@ -164,67 +129,58 @@ def quantize(
     scale: "plain" (the row's largest magnitude over 448) or "power_of_two" (the next one up). factor [..]
     fp32: the scales come multiplied by it, as the indexer's weights want those of its queries. D is 64 or 128.
     """
-    if not torch.compiler.is_compiling():
-        found = _quantize_calls.run(x, factor, (scale, backend))
-        if found is not None:
-            return found[:2]
-    tensors(x=x)
-    optional_tensors(factor=factor)
-    choose(scale, "scale", ("plain", "power_of_two"))
-    if x.dim() < 1 or x.dtype is not torch.bfloat16:
-        raise TypeError(f"smelt: x must be rows of torch.bfloat16, not {x.dtype}")
-    if factor is not None and (factor.shape != x.shape[:-1] or factor.dtype is not torch.float32):
-        raise ValueError(
-            f"smelt: factor must be {tuple(x.shape[:-1])} torch.float32, not {tuple(factor.shape)} "
-            f"{factor.dtype}"
-        )
-    run = _quantize if is_plain(x, factor) else _call_quantize
-    return run(x.detach(), None if factor is None else factor.detach(), scale, backend)
+    choose(scale, "scale", SCALES)
+    return _quantize.call(x, factor, scale, backend)[:2]
 
 
 # ---- logits -----------------------------------------------------------------------------------------
 
 
-_logits_calls = table((2, 0, 0, 0, 0, 0))
-
-
-def _logits(*arguments):
-    *given, free, backend = arguments
-    q = given[0]
-    key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
-    found = operator_of(q, ("indexer_logits", *key), backend)
-    if found is None:
-        scored(*given)
-        return _reference.logits(*given)
-    _logits_calls.remember(*given, (free, backend), _native.Known([found], 0, (True,), (free,)))
-    return launched(found.forward, given, (True,), (free,))[0]
-
-
-def _empty_logits(q, k, *_):
-    return q.new_empty((q.shape[0], k.shape[0]), dtype=torch.float32)
-
-
-_call_logits = define(
-    f"indexer_logits({SCORED}, int free_multiprocessors, str backend) -> Tensor",
-    _logits,
-    _empty_logits,
-)
-
-
-def _check_scores(q, k, weights, window_begin, window_end, k_scale):
-    tensors(q=q, k=k, weights=weights, window_begin=window_begin, window_end=window_end)
-    optional_tensors(k_scale=k_scale)
+def _scored_rules(q, k, weights, k_scale, *_):
     if q.dim() != 3 or k.dim() != 2:
-        raise ValueError(
-            f"smelt: q must be [T, H, D] and k [S, D], not {tuple(q.shape)} and {tuple(k.shape)}"
-        )
+        raise ValueError(f"smelt: q must be [T, H, D] and k [S, D], not {tuple(q.shape)} and {tuple(k.shape)}")
     if q.dtype not in _DTYPES or k.dtype is not q.dtype:
         raise TypeError(
-            f"smelt: q and k must both be torch.bfloat16 or torch.float8_e4m3fn, not {q.dtype} and "
-            f"{k.dtype}"
+            f"smelt: q and k must both be torch.bfloat16 or torch.float8_e4m3fn, not {q.dtype} and {k.dtype}"
         )
     if (k_scale is None) == (q.dtype is torch.float8_e4m3fn):
         raise ValueError("smelt: k_scale goes with torch.float8_e4m3fn, and with nothing else")
+
+
+def _logits_spec(kind, heads, dim):
+    return f"indexer_logits:heads={heads},dim={dim},dtype={_DTYPES[kind]}"
+
+
+def _topk_spec(kind, heads, dim, topk, order):
+    return f"indexer_topk:heads={heads},dim={dim},dtype={_DTYPES[kind]},topk={topk},order={order}"
+
+
+def _indexer_logits(
+    key,
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    k_scale: Tensor | None,
+    window_begin: Tensor,
+    window_end: Tensor,
+    free_multiprocessors: int,
+    backend: str,
+):
+    inputs = (q, k, weights, k_scale, window_begin, window_end)
+    found = _runtime.find(key, backend, _logits_spec)
+    if found is not None:
+        return found.forward(*inputs, True, free_multiprocessors=free_multiprocessors)
+    _scored_rules(*inputs)
+    _native.check("indexer_logits", 0, *inputs)
+    with torch.no_grad():
+        return (_reference.logits(*inputs),)
+
+
+def _fake_logits(q, k, *_):
+    return (q.new_empty((q.shape[0], k.shape[0]), dtype=torch.float32),)
+
+
+_logits = Operation(_indexer_logits, _fake_logits, "Tensor logits", {"q": 2}, rules=_scored_rules)
 
 
 def indexer_logits(
@@ -243,73 +199,66 @@ def indexer_logits(
     q [T, H, D] and k [S, D] bf16 or e4m3 (then k_scale [S] fp32 multiplies column s), weights [T, H] fp32,
     windows int32 [T]. Softmax scales, and q's scales in fp8, are the caller's to fold into weights.
     """
-    if not torch.compiler.is_compiling():
-        said = (free_multiprocessors, backend)
-        found = _logits_calls.run(q, k, weights, k_scale, window_begin, window_end, said)
-        if found is not None:
-            return found[0]
-    _check_scores(q, k, weights, window_begin, window_end, k_scale)
-    given = (*detached(q, k, weights), k_scale, window_begin, window_end)
-    run = _logits if is_plain(*given) else _call_logits
-    return run(*given, free_multiprocessors, backend)
+    given = (q, k, weights, k_scale, window_begin, window_end)
+    return _logits.call(*given, free_multiprocessors, backend)[0]
 
 
-_clean_calls = table((0, 0, 0))
+_CLEAN = "indexer_clean".format
 
 
-def _clean(logits, window_begin, window_end, backend):
-    found = operator_of(logits, ("indexer_clean",), backend)
-    if found is None:
-        windows = {"window_begin": (window_begin, "T", True), "window_end": (window_end, "T", True)}
-        shapes(logits=(logits, "TS"), **windows)
+def _indexer_clean(key, logits: Tensor, window_begin: Tensor, window_end: Tensor, backend: str):
+    inputs = (window_begin, window_end, logits)
+    found = _runtime.find(key, backend, _CLEAN)
+    if found is not None:
+        return found.forward(*inputs)
+    _native.check("indexer_clean", 0, *inputs)
+    with torch.no_grad():
         _reference.clean_(logits, window_begin, window_end)
-    else:
-        known = _native.Known([found], 0, (), (0,))
-        _clean_calls.remember(window_begin, window_end, logits, (backend,), known)
-        launched(found.forward, (window_begin, window_end), (logits,), (0,))
+    return ()
 
 
-_call_clean = define(
-    "indexer_clean(Tensor(a!) logits, Tensor window_begin, Tensor window_end, str backend) -> ()",
-    _clean,
-    lambda logits, window_begin, window_end, backend: None,
-)
+_clean = Operation(_indexer_clean, lambda *_: (), "", {"logits": 0}, written="logits")
 
 
-def clean_logits_(
-    logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str = "auto"
-) -> Tensor:
+def clean_logits_(logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str = "auto") -> Tensor:
     """Fills what of logits [T, S] fp32 lies outside the windows with -inf, in place."""
-    if not torch.compiler.is_compiling():
-        found = _clean_calls.run(window_begin, window_end, logits, (backend,))
-        if found is not None:
-            return logits
-    tensors(logits=logits, window_begin=window_begin, window_end=window_end)
-    given = (logits, window_begin, window_end)
-    (_clean if is_plain(*given) else _call_clean)(*given, backend)
+    _clean.call(logits, window_begin, window_end, backend)
     return logits
 
 
 # ---- top-k ------------------------------------------------------------------------------------------
 
 
-_select_calls = table((0, 0, 0, 0))
+_SELECT = "topk_select:topk={1},order={2}".format
 
 
-def _select(logits, topk, begin, end, offset, index_offset, order, backend):
-    found = operator_of(logits, ("topk_select", ("topk", topk), ("order", order)), backend)
-    if found is None:
-        windows = {"window_begin": (begin, "T", True), "window_end": (end, "T", True)}
-        shapes(logits=(logits, "TS"), **windows, offset=(offset, "T", True))
-        index_offset = integer(index_offset, "index_offset")
-        return _reference.select(logits, topk, begin, end, offset, index_offset, order)
-    given, made, scalars = (logits, begin, end, offset), (True, True, True), (index_offset,)
-    known = _native.Known([found], 0, made, scalars)
-    _select_calls.remember(*given, (topk, index_offset, order, backend), known)
-    return launched(found.forward, given, made, scalars)[:3]
+def _topk_select(
+    key,
+    logits: Tensor,
+    window_begin: Tensor | None,
+    window_end: Tensor | None,
+    offset: Tensor | None,
+    topk: int,
+    index_offset: int,
+    order: str,
+    backend: str,
+):
+    inputs = (logits, window_begin, window_end, offset)
+    found = _runtime.find(key, backend, _SELECT, topk, order)
+    if found is not None:
+        return found.forward(*inputs, True, True, True, index_offset=index_offset)
+    _select_rules(logits)
+    _native.check("topk_select", 0, *inputs, index_offset=index_offset)
+    with torch.no_grad():
+        return _reference.select(logits, topk, window_begin, window_end, offset, index_offset, order)
 
 
-def _empty_choice(like, topk, *_):
+def _select_rules(logits, *_):
+    if logits.dim() != 2 or logits.dtype is not torch.float32:
+        raise TypeError(f"smelt: logits must be [T, S] torch.float32, not {tuple(logits.shape)} {logits.dtype}")
+
+
+def _fake_choice(like, topk):
     """indices, values and lengths of the rows of `like`, which is in fp32."""
     shape = (like.shape[0], topk)
     return (
@@ -319,11 +268,9 @@ def _empty_choice(like, topk, *_):
     )
 
 
-_call_select = define(
-    "topk_select(Tensor logits, int topk, Tensor? window_begin, Tensor? window_end, Tensor? offset, "
-    "int index_offset, str order, str backend) -> (Tensor indices, Tensor values, Tensor lengths)",
-    _select,
-    _empty_choice,
+_CHOICE = "Tensor indices, Tensor values, Tensor lengths"
+_select = Operation(
+    _topk_select, lambda *given: _fake_choice(given[0], given[4]), _CHOICE, {"logits": 0}, rules=_select_rules
 )
 
 
@@ -344,129 +291,81 @@ def topk_select(
     order: "index" (ascending, which attention likes) or "score" (descending). Places that a short window
     cannot fill hold -1 and -inf. offset [T] int32 and index_offset are added to a row's indices.
     """
-    if not torch.compiler.is_compiling():
-        said = (topk, index_offset, order, backend)
-        found = _select_calls.run(logits, window_begin, window_end, offset, said)
-        if found is not None:
-            return found[:3]
-    tensors(logits=logits)
-    optional_tensors(window_begin=window_begin, window_end=window_end, offset=offset)
-    choose(order, "order", ("index", "score"))
+    choose(order, "order", ORDERS)
     topk = whole(topk, "topk")
-    if logits.dim() != 2 or logits.dtype is not torch.float32:
-        raise TypeError(
-            f"smelt: logits must be [T, S] torch.float32, not {tuple(logits.shape)} {logits.dtype}"
-        )
-    run = _select if is_plain(logits, window_begin, window_end, offset) else _call_select
-    return run(
-        logits.detach(), topk, window_begin, window_end, offset, index_offset, order, backend
-    )
+    given = (logits, window_begin, window_end, offset)
+    return _select.call(*given, topk, index_offset, order, backend)[:3]
 
 
-def _two_steps(given, topk, offset, index_offset, order, backend):
-    """By chunks of queries, so that no more than CHUNK_BYTES of logits are held."""
-    q, k, weights, k_scale, begin, end = given
+def _two_steps(q, k, weights, k_scale, begin, end, offset, topk, index_offset, order):
+    """The eager reference by chunks of queries, so that no more than CHUNK_BYTES of logits are held."""
     rows = max(1, CHUNK_BYTES // max(4, 4 * k.shape[0]))
     parts = []
     for first in range(0, max(1, q.shape[0]), rows):
         part = slice(first, first + rows)
         window = begin[part], end[part]
-        logits = _logits(q[part], k, weights[part], k_scale, *window, 0, backend)
+        logits = _reference.logits(q[part], k, weights[part], k_scale, *window)
         added = None if offset is None else offset[part]
-        parts.append(_select(logits, topk, *window, added, index_offset, order, backend))
+        parts.append(_reference.select(logits, topk, *window, added, index_offset, order))
     return parts[0] if len(parts) == 1 else tuple(torch.cat(each) for each in zip(*parts))
 
 
-def _topk(*arguments):
-    given, offset, topk, index_offset, order = arguments[:6], *arguments[6:10]
-    *scalars, backend = arguments[10:]
-    q = given[0]
-    key = ("heads", q.shape[1]), ("dim", q.shape[2]), ("dtype", _DTYPES[q.dtype])
-    found = operator_of(q, ("indexer_topk", *key, ("topk", topk), ("order", order)), backend)
-    if found is None:
-        scored(*given)
-        shapes(q=(q, "THD"), offset=(offset, "T", True))
-        index_offset = integer(index_offset, "index_offset")
-        return _two_steps(given, topk, offset, index_offset, order, "torch")
-    given, made, scalars = (*given, offset), (True, True, True), (index_offset, *scalars)
-    _remember_topk(found, given, made, scalars, (topk, order, *scalars, backend))
-    return launched(found.forward, given, made, scalars)[:3]
+def _indexer_topk(
+    key,
+    q: Tensor,
+    k: Tensor,
+    weights: Tensor,
+    k_scale: Tensor | None,
+    window_begin: Tensor,
+    window_end: Tensor,
+    offset: Tensor | None,
+    topk: int,
+    index_offset: int,
+    order: str,
+    free_multiprocessors: int,
+    workspace_limit: int,
+    causal_limit: int,
+    backend: str,
+):
+    inputs = (q, k, weights, k_scale, window_begin, window_end, offset)
+    found = _runtime.find(key, backend, _topk_spec, topk, order)
+    if found is not None:
+        return found.forward(
+            *inputs,
+            True,
+            True,
+            True,
+            index_offset=index_offset,
+            free_multiprocessors=free_multiprocessors,
+            workspace_limit=workspace_limit,
+            causal_limit=causal_limit,
+        )
+    _scored_rules(*inputs)
+    _native.check("indexer_topk", 0, *inputs, index_offset=index_offset)
+    with torch.no_grad():
+        return _two_steps(*inputs, topk, index_offset, order)
 
 
-def _remember_topk(found, given, made, scalars, said):
-    """With gradients in bf16: the values', see _TopkNode."""
-    index_offset, free, *_, backend = said[2:]
-    known = _native.Known(
-        [found],
-        0,
-        made,
-        scalars,
-        (index_offset, free, backend),
-        result=1 if given[0].dtype is torch.bfloat16 else -1,
-        saved=(0, 1, 2, 7, 9, 6),  # what scores, what was chosen and how much of it, the offset
-    )
-    _topk_calls.remember(*given, said, known)
+def _saved_choice(arguments, made):
+    q, k, weights, _, _, _, offset, _, index_offset, _, free, _, _, backend = arguments
+    return (q, k, weights, made[0], made[2], offset), (index_offset, free, backend)
 
 
-def _fake_topk(*arguments):
-    return _empty_choice(arguments[2], arguments[7])
-
-
-_call_topk = define(
-    f"indexer_topk({SCORED}, Tensor? offset, int topk, int index_offset, str order, "
-    "int free_multiprocessors, int workspace_limit, int causal_limit, str backend) -> "
-    "(Tensor indices, Tensor values, Tensor lengths)",
-    _topk,
-    _fake_topk,
-)
-
-
-def _keep_choice(ctx, inputs, output):
-    q, k, weights, _, _, _, offset, _, index_offset, _, free, _, _, backend = inputs
-    ctx.options = index_offset, free, backend
-    indices, _, lengths = output
-    ctx.mark_non_differentiable(indices, lengths)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, k, weights, indices, lengths, offset)
-
-
-def _choice_gradients(ctx, grad, options, call):
-    """Of indexer_topk's values: they are the logits of what was chosen."""
-    q, k, weights, indices, lengths, offset = ctx.saved_tensors
+def _choice_gradients(grad, options, q, k, weights, indices, lengths, offset):
+    """Of the values, which are the logits of what was chosen."""
     index_offset, free, backend = options
     if index_offset:
         indices = indices - index_offset
     if offset is not None:
         indices = indices - offset.unsqueeze(1)
-    return call(grad, q, k, weights, indices, lengths, None, None, free, backend)
+    given = (q, k, weights, indices, lengths)
+    return backward.in_backward(grad, *given, None, None, free, backend)
 
 
-def _flow_choice(ctx, _indices, grad, _lengths):
-    none = (None,) * 11
-    if grad is None:
-        return None, None, None, *none
-    return *_choice_gradients(ctx, grad, ctx.options, gradients_operator), *none
-
-
-torch.library.register_autograd(
-    "smelt::indexer_topk", _flow_choice, setup_context=_keep_choice, lib=library
+_topk = Operation(
+    _indexer_topk, lambda *given: _fake_choice(given[2], given[7]), _CHOICE, {"q": 2}, rules=_scored_rules
 )
-
-
-class _TopkNode(torch.autograd.Function):
-    """Of the values of a call that the module runs."""
-
-    forward = staticmethod(_native.node_forward)
-
-    @staticmethod
-    @once
-    def backward(ctx, grad):
-        if grad is None:
-            return None, None, None, None
-        return *_choice_gradients(ctx, grad, ctx.known.options, gradients), None
-
-
-_topk_calls = table((2, 0, 0, 0, 0, 0, 0), (0, 1, 2), _TopkNode)
+_topk.differentiable(("q", "k", "weights"), 1, _saved_choice, _choice_gradients)
 
 
 def indexer_topk(
@@ -494,29 +393,22 @@ def indexer_topk(
     itself): a long call takes a twentieth less time then. In bf16 the values are differentiable in q, k and weights, by
     smelt.indexer_backward of what was chosen.
     """
-    if not torch.compiler.is_compiling():
-        said = (topk, order, index_offset, free_multiprocessors, workspace_limit, causal_limit)
-        given = (q, k, weights, k_scale, window_begin, window_end, offset)
-        found = _topk_calls.run(*given, (*said, backend))
-        if found is not None:
-            return found[:3]
-    _check_scores(q, k, weights, window_begin, window_end, k_scale)
-    choose(order, "order", ("index", "score"))
-    topk = whole(topk, "topk")
-    optional_tensors(offset=offset)
-    if q.dtype is not torch.bfloat16:  # e4m3 has no gradients
-        q, k, weights = detached(q, k, weights)
-    refuse_tangents(q, k, weights)
-    given = (q, k, weights, k_scale, window_begin, window_end, offset)
-    direct = is_plain(*given) and not wants_gradients(q, k, weights)
-    run = _topk if direct else _call_topk
-    return run(
-        *given,
-        topk,
+    choose(order, "order", ORDERS)
+    if isinstance(q, Tensor) and q.dtype is torch.float8_e4m3fn:  # which has no gradients
+        weights = weights.detach() if isinstance(weights, Tensor) else weights
+    return _topk.call(
+        q,
+        k,
+        weights,
+        k_scale,
+        window_begin,
+        window_end,
+        offset,
+        whole(topk, "topk"),
         index_offset,
         order,
         free_multiprocessors,
         workspace_limit,
         causal_limit,
         backend,
-    )
+    )[:3]

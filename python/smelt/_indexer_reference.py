@@ -11,16 +11,7 @@ E4M3_MAX = 448.0
 SMALLEST_SCALE = 2.0**-126
 
 
-def windows(
-    cu_seqlens,
-    cu_seqlens_padded,
-    cu_seqlens_keys,
-    causal_offset,
-    query_indices,
-    tokens,
-    rows,
-    ratio,
-):
+def windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows, ratio):
     """See smelt/indexer_windows.h."""
     device = cu_seqlens.device
     row = torch.arange(tokens, device=device) if query_indices is None else query_indices.long()
@@ -61,9 +52,7 @@ def quantize(x, scale):
     if scale == "power_of_two":
         fraction, exponent = torch.frexp(scales)
         scales = torch.where(
-            scales.isinf(),
-            scales,
-            torch.ldexp(torch.ones_like(scales), exponent - (fraction == 0.5).int()),
+            scales.isinf(), scales, torch.ldexp(torch.ones_like(scales), exponent - (fraction == 0.5).int())
         )
     scaled = (wide * (1 / scales).unsqueeze(-1)).clamp(-E4M3_MAX, E4M3_MAX)
     return scaled.to(torch.float8_e4m3fn), scales
@@ -96,11 +85,7 @@ def select(scores, topk, window_begin, window_end, offset, index_offset, order):
     """See smelt/topk_select.h."""
     rows, columns = scores.shape
     device = scores.device
-    begin = (
-        torch.zeros(rows, dtype=torch.int32, device=device)
-        if window_begin is None
-        else window_begin
-    )
+    begin = torch.zeros(rows, dtype=torch.int32, device=device) if window_begin is None else window_begin
     end = torch.full_like(begin, columns) if window_end is None else window_end
     scores = scores.masked_fill(scores.isnan(), NEVER) + 0.0  # -0 counts as 0
     legal = inside(begin, end, columns)

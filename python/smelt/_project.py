@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._checks import floating, tensors
+from ._checks import floating, tensor
 
 
 def project_values(out: Tensor, weight: Tensor) -> Tensor:
@@ -14,14 +14,10 @@ def project_values(out: Tensor, weight: Tensor) -> Tensor:
     out [.., T, H, dv] and weight [H, width, dv] give [.., T, H, width]: one batched product, whose
     batch is the heads.
     """
-    tensors(out=out, weight=weight)
+    tensor(out, "out")
+    tensor(weight, "weight")
     floating(out=out, weight=weight)
-    if (
-        weight.dim() != 3
-        or out.dim() < 2
-        or out.shape[-2] != weight.shape[0]
-        or out.shape[-1] != weight.shape[2]
-    ):
+    if weight.dim() != 3 or out.dim() < 2 or out.shape[-2] != weight.shape[0] or out.shape[-1] != weight.shape[2]:
         raise ValueError(
             f"smelt: out [.., H, dv] and weight [H, width, dv] are needed, not {tuple(out.shape)} and "
             f"{tuple(weight.shape)}"

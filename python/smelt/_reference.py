@@ -122,9 +122,7 @@ def sparse_scores(q, kv, indices, lse, scale, *, topk_length=None, sink=None):
 
 
 @in_its_own_types
-def sparse_attention_backward(
-    grad_out, q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None
-):
+def sparse_attention_backward(grad_out, q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None):
     """dq, dkv (as it was summed, in fp32 or fp64) and dsink (None without a sink). Not by autograd, which is out of reach
     in an operator's kernel."""
     if q.dim() == 3:

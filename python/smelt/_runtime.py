@@ -12,8 +12,7 @@ import warnings
 import torch
 
 from . import _native
-
-LayoutError = _native.LayoutError
+from ._checks import BACKENDS, choose
 
 
 class SmeltWarning(UserWarning):
@@ -69,15 +68,15 @@ def nvrtc_path() -> str | None:
 class Refused:
     """In an operator's place: why there is none."""
 
-    def __init__(self, reason: str):
-        self.reason = reason
+    def __init__(self, reason: str, error: type[Exception] = RuntimeError):
+        self.reason, self.error = reason, error
 
 
 _lock = threading.RLock()
 _contexts: dict = {}
 _operators: dict = {}
-ready: dict = {}  # of sparse_attention's calls: the operators by what a call shows at a glance
-tables: list = []  # of calls that were made before (_eager.table)
+MOST_FOUND = 4096
+_found: dict = {}  # operators by what the calls' shapes and options say
 _warned: set = set()
 
 
@@ -87,10 +86,7 @@ def _forget():
     _lock = threading.RLock()
     _contexts.clear()
     _operators.clear()
-    for calls in tables:
-        calls.forget()
-    for operators in ready.values():  # graphs have them, too
-        operators[:] = [None] * len(operators)
+    _found.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -121,30 +117,40 @@ def _refusal(device: int, spec: str) -> str:
     return context(device).supported(spec)
 
 
-def operator(device: int, key: tuple, text):
-    """The operator for a configuration: `text(*key)` is its spec. A Refused when there is none."""
-    found = _operators.get((device, key))
-    return found if found is not None else _create(device, key, text)
+def operator(device: int, spec: str):
+    """The operator for a spec: a Refused where there is none."""
+    found = _operators.get((device, spec))
+    return found if found is not None else _create(device, spec)
 
 
-def _create(device: int, key: tuple, text):
-    spec = text(*key)
-    with _lock:
-        found = _operators.get((device, key))
-        if found is not None:
-            return found
+def _create(device: int, spec: str):
     # Compiling takes a second or more: not under the lock. Of two threads that ask for the same, the
     # library compiles for one.
     reason = _refusal(device, spec)
     made = Refused(f"{spec}: {reason}") if reason else _native.Operator(context(device), spec)
     with _lock:
-        return _operators.setdefault((device, key), made)
+        return _operators.setdefault((device, spec), made)
 
 
-def find(device: int, key: tuple, text, backend: str):
-    """As `operator`, but None where the eager reference computes instead, as `backend` has it."""
-    found = operator(device, key, text)
-    return refuse(found.reason, backend) if type(found) is Refused else found
+def find(key: tuple, backend: str, spec, *options):
+    """A call's operator; None where the eager reference computes, as `backend` says. Its spec is spec(*key without the
+    device, *options), which may be a Refused."""
+    found = _found.get((key, backend, spec, options))
+    return found if found is not None else _search(key, backend, spec, options)
+
+
+def _search(key: tuple, backend: str, spec, options: tuple):
+    choose(backend, "backend", BACKENDS)
+    if backend == "torch":
+        return None
+    text = spec(*key[1:], *options)
+    made = text if type(text) is Refused else operator(key[0], text)
+    if type(made) is Refused:
+        return refuse(made.reason, backend, made.error)
+    if len(_found) >= MOST_FOUND:
+        _found.clear()
+    _found[key, backend, spec, options] = made
+    return made
 
 
 def refuse(reason: str, backend: str, error: type[Exception] = RuntimeError) -> None:
@@ -154,9 +160,7 @@ def refuse(reason: str, backend: str, error: type[Exception] = RuntimeError) -> 
     if reason not in _warned:
         _warned.add(reason)
         warnings.warn(
-            f"smelt: the eager reference computes, which is slow: {reason}",
-            SmeltWarning,
-            stacklevel=_level_of_caller(),
+            f"smelt: the eager reference computes, which is slow: {reason}", SmeltWarning, stacklevel=_level_of_caller()
         )
 
 

@@ -1,104 +1,33 @@
-"""sparse_attention: the call, its autograd, and the operators `torch.ops.smelt.sparse_attn*`.
-
-Three ways lead to the same kernels. An eager call on plain tensors that was made before is the module's, which
-launches it by itself, through _Node where gradients are wanted. Another goes to the kernels from here, through
-_SparseAttention. Whatever looks into a program (torch.compile, export, FakeTensor, functorch, dispatch modes,
-tensor subclasses, the profiler) meets the custom operators.
-
-Between the functions here a call is two things: its seven input tensors, a tuple in the order of INPUTS,
-and its Options.
-"""
+"""sparse_attention, its gradients, and their custom operators."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from . import _native, _reference, _runtime
-from ._checks import (
-    BACKENDS,
-    attended,
-    choose,
-    floating,
-    integer,
-    legal_scale,
-    number,
-    one_masked,
-    optional_tensors,
-    tensors,
-    whole,
-)
-from ._eager import (
-    autocast_type,
-    for_operator,
-    is_plain,
-    last,
-    launched,
-    refuse_tangents,
-    table,
-    wants_gradients,
-)
-from ._library import define, library, refuse_derivatives
+from ._checks import choose, floating, integer, legal_scale, number, one_masked, whole
+from ._operation import Operation, any_autocast, autocast_type
 
 LOG2E = math.log2(math.e)
 NEVER = float("-inf")
 TOPK_STEP = 128  # a row's width is rounded up to it for topk, so that few kernels serve many widths
 VALUE_WIDTHS = (64, 128, 256, 512)
-FORWARD, BACKWARD, DETERMINISTIC = range(3)  # operators of a configuration
-MOST_READY = 4096  # what _runtime.ready keeps
-
-INPUTS = (
-    "Tensor q, Tensor kv, Tensor indices, Tensor? topk_length, Tensor? sink, Tensor? queries, "
-    "Tensor? query_count"
-)
-INPUT_NAMES = tuple(part.split()[-1] for part in INPUTS.split(","))
-REQUIRED = INPUT_NAMES[:3]
-INPUT_COUNT = len(INPUT_NAMES)
-QUERIES = INPUT_NAMES.index("queries")
-
-
-class Options(NamedTuple):
-    """What a call says beside its tensors; the operators' schemas have the same order."""
-
-    scale: float
-    dv: int
-    topk: int  # 0: by the width of the lists, which may be symbolic
-    buckets: Sequence[int]  # (-1,): auto
-    deterministic: bool | None
-    dkv_dtype: torch.dtype | None
-    free_multiprocessors: int
-    workspace_limit: int
-    backend: str
-
-
-OPTIONS = (
-    "float scale, int dv, int topk, int[] buckets, bool? deterministic, ScalarType? dkv_dtype, "
-    "int free_multiprocessors, int workspace_limit, str backend"
-)
-
-
-def _spec(heads, dqk, dv, topk, sink, buckets, which):
-    text = f"sparse_attn:heads={heads},dqk={dqk},dv={dv},topk={topk}"
-    if sink:
-        text += ",sink=1"
-    if buckets:
-        text += f",buckets={'auto' if buckets == (-1,) else '/'.join(map(str, buckets))}"
-    if which != FORWARD:
-        text += ",passes=backward"
-    return text + (",deterministic=1" if which == DETERMINISTIC else "")
+WIDE_TYPES = (torch.bfloat16, torch.float32)
 
 
 def value_width(dqk: int) -> int:
-    """dv where it is not said: dqk, or dqk less the 64 columns of a rotary position."""
+    """dv where it is not given: dqk, or dqk less the 64 columns of a rotary position."""
     return dqk if dqk in VALUE_WIDTHS else dqk - 64
 
 
 def topk_for(width: int) -> int:
-    """topk where it is not said: few kernels serve many widths."""
+    """topk where it is not given: few kernels serve many widths."""
     return -(-width // TOPK_STEP) * TOPK_STEP if width else TOPK_STEP
 
 
@@ -118,449 +47,286 @@ def is_deterministic(asked) -> bool:
     return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
 
 
-def _backward_pass(options) -> int:
-    return DETERMINISTIC if is_deterministic(options.deterministic) else BACKWARD
-
-
-def _operator(inputs, options, which, backend):
-    """The operator, or None where the eager reference computes."""
-    if backend == "torch":
-        return None
-    return _operators_of(inputs, options)[which] or _find(inputs, options, which, backend)
-
-
-def _operators_of(inputs, options) -> list:
-    """A configuration's operators, None where one was not called for yet."""
-    q, kv, indices, _, sink, _, _ = inputs
-    shape = _native.configuration(q, kv, indices)
-    if shape is None:
-        return [None, None, None]
-    key = (shape, options.dv, options.topk, tuple(options.buckets), sink is None)
-    found = _runtime.ready.get(key)
-    if found is None:
-        if len(_runtime.ready) >= MOST_READY:
-            _runtime.ready.clear()
-        found = _runtime.ready.setdefault(key, [None, None, None])
-    return found
-
-
-def _find(inputs, options, which, backend):
-    q, kv, indices, _, sink, _, _ = inputs
-    if q.dtype is not torch.bfloat16 or kv.dtype is not torch.bfloat16:
-        reason = f"q and kv must be torch.bfloat16, not {q.dtype} and {kv.dtype}"
-        return _runtime.refuse(reason, backend, TypeError)
-    *_, heads, dqk = q.shape
-    topk = options.topk or topk_for(indices.shape[-1])
-    key = (heads, dqk, options.dv, topk, sink is not None, tuple(options.buckets), which)
-    found = _runtime.find(q.get_device(), key, _spec, backend)
-    if found is not None:
-        _operators_of(inputs, options)[which] = found
-    return found
-
-
-# ---- the two passes, on plain tensors ---------------------------------------------------------------
-
-
-def _results_made(inputs, want_max):
-    """What a forward pass makes: out, lse and max_logits, filled where a list of queries leaves some out."""
-    out, lse = (True, True) if inputs[QUERIES] is None else (0.0, NEVER)
-    return out, lse, lse if want_max else None
-
-
-def _forward(found, inputs, options, want_max):
-    """out, lse, max_logits (or None) and the partition (or None)."""
-    made = launched(
-        found.forward,
-        inputs,
-        _results_made(inputs, want_max),
-        (options.scale, options.free_multiprocessors),
-    )
-    return made[0], made[1], made[2] if want_max else None, made[-1]
-
-
-def _backward(found, inputs, options, out, lse, grad_out, partition=None, dkv_sum=None):
-    """dq, dkv and dsink (None without a sink)."""
-    dq, dkv, dkv_fp32, _, dsink = _gradients_made(inputs, options)
-    if dkv_sum is not None:
-        dkv = dkv_fp32 = None
-    grad_out = grad_out.to(torch.bfloat16)
-    made = launched(
-        found.backward,
-        (*inputs, out, lse, grad_out),
-        (dq, dkv, dkv_fp32, dkv_sum, partition, dsink),
-        _backward_scalars(options),
-    )
-    if dkv_sum is None:
-        return made[0], made[1], made[2] if dsink else None
-    return made[0], dkv_sum, made[1] if dsink else None
-
-
-def _gradients_made(inputs, options):
-    """What a backward pass makes: dq, dkv of two types, dkv_sum, and dsink."""
-    dq = True if inputs[QUERIES] is None else 0.0  # of queries that a list leaves out
-    wide = options.dkv_dtype is torch.float32
-    return dq, None if wide else True, True if wide else None, None, None if inputs[4] is None else True
-
-
-def _backward_scalars(options):
-    return options.scale, options.free_multiprocessors, options.workspace_limit
-
-
-def _known(inputs, options, want_max):
-    """What a call says beside its tensors, for the module, whose node does as _SparseAttention's."""
-    results = INPUT_COUNT + 2 + bool(want_max)  # where what it returned last is: the partition
-    return _native.Known(
-        _operators_of(inputs, options),
-        FORWARD,
-        _results_made(inputs, want_max),
-        (options.scale, options.free_multiprocessors),
-        options,
-        result=0,
-        saved=(*range(INPUT_COUNT + 2), results),
-        gradients=_gradients_made(inputs, options),
-        backward_scalars=_backward_scalars(options),
-        deterministic=-1 if options.deterministic is None else bool(options.deterministic),
-    )
-
-
-class _Call:
-    """What a call with gradients brings beside q, kv and sink, and takes home beside out: neither passes
-    through autograd, whose work grows with every argument and result. Its kv is what the kernels read."""
-
-    __slots__ = ("inputs", "known", "lse", "max_logits", "want_max")
-
-
-class _SparseAttention(torch.autograd.Function):
-    """Of the calls that the module does not run by itself."""
-
-    @staticmethod
-    def forward(ctx, q, kv, sink, call):
-        inputs, known = call.inputs, call.known
-        out, call.lse, call.max_logits, partition = _forward(
-            known.operators[FORWARD], inputs, known.options, call.want_max
-        )
-        ctx.save_for_backward(*inputs, out, call.lse, partition)
-        ctx.known = known
-        ctx.set_materialize_grads(False)
-        return out
-
-    @staticmethod
-    def backward(ctx, grad_out):
-        if not torch.is_grad_enabled():
-            return _gradients(ctx, grad_out)
-        with torch.no_grad():  # create_graph
-            made = _gradients(ctx, grad_out)
-        return last(made, *ctx.saved_tensors[:INPUT_COUNT], grad_out)
-
-
-def _gradients(ctx, grad_out):
-    if grad_out is None:
-        return None, None, None, None
-    *inputs, out, lse, partition = ctx.saved_tensors
-    known, options = ctx.known, ctx.known.options
-    if for_operator(grad_out):
-        dq, dkv, dsink = _call_backward(grad_out, out, lse, *inputs, *options)
-        return dq, dkv, None if inputs[4] is None else dsink, None
-    which = _backward_pass(options)
-    found = known.operators[which]
-    if found is None:
-        found = known.operators[which] = _find(inputs, options, which, "smelt")
-    return *_backward(found, inputs, options, out, lse, grad_out, partition), None
-
-
-# Function.apply without what it does for functorch: calls that functorch watches do not come here.
-_apply = super(torch.autograd.Function, _SparseAttention).apply
-
-
-class _Node(_SparseAttention):
-    """Of those that it does; backward is what its backward function does not do."""
-
-    forward = staticmethod(_native.node_forward)
-
-
-# PyTorch's engine calls apply of a node's class; in Python that leads to backward.
-if hasattr(getattr(_Node, "_backward_cls", None), "apply"):
-    _native.take_backward(_Node._backward_cls)
-
-
-# ---- the custom operators ---------------------------------------------------------------------------
-
-
-def _split(arguments):
-    """The inputs and the Options of an operator's arguments."""
-    return arguments[:INPUT_COUNT], Options(*arguments[INPUT_COUNT:])
-
-
-def listed(queries, query_count, tokens):
-    """Which queries a query list names, of so many: bool."""
-    count = queries.shape[0] if query_count is None else query_count.clamp(0, queries.shape[0])
-    good = (
-        (queries >= 0)
-        & (queries < tokens)
-        & (torch.arange(queries.shape[0], device=queries.device) < count)
-    )
-    named = torch.zeros(tokens + 1, dtype=torch.bool, device=queries.device)
-    named[torch.where(good, queries.long(), tokens)] = True
-    return named[:tokens]
-
-
-def _reference_arguments(inputs, options):
-    """Positional and by name."""
-    q, kv, indices, topk_length, sink, _, _ = inputs
-    topk = options.topk or topk_for(indices.shape[-1])
-    return (q, kv, indices, options.scale, options.dv), {
-        "topk_length": topk_length,
-        "sink": sink,
-        "topk": topk,
-    }
-
-
-def _reference_forward(inputs, options):
-    attended(*inputs)
-    legal_scale(options.scale)
-    positional, named = _reference_arguments(inputs, options)
-    out, lse, max_logits = _reference.sparse_attention(*positional, **named)
-    *_, queries, query_count = inputs
-    if queries is not None:
-        named = listed(queries, query_count, lse[..., 0].numel())
-        named = named.view(lse.shape[:-1]).unsqueeze(-1)
-        out = torch.where(named.unsqueeze(-1), out, torch.zeros_like(out))
-        lse = lse.masked_fill(~named, NEVER)
-        max_logits = max_logits.masked_fill(~named, NEVER)
-    return out, lse, max_logits
-
-
-def _narrow(inputs, options):
-    """The inputs as kernels read them: kv comes in fp32 where its gradient shall be (see _kv_of_autograd)."""
-    q, kv, *others = inputs
-    if options.dkv_dtype is torch.float32 and kv.dtype is torch.float32:
-        kv = kv.to(q.dtype)
-    return (q, kv, *others)
-
-
-def _op_forward(*arguments):
-    inputs, options = _split(arguments)
-    inputs = _narrow(inputs, options)
-    found = _operator(inputs, options, FORWARD, options.backend)
-    if found is None:
-        with torch.no_grad():
-            return _reference_forward(inputs, options)
-    return _forward(found, inputs, options, True)[:3]
-
-
-def _fake_forward(*arguments):
-    (q, *_), options = _split(arguments)
-    rows = q.shape[:-1]
-    return (
-        q.new_empty((*rows, options.dv)),
-        q.new_empty(rows, dtype=torch.float32),
-        q.new_empty(rows, dtype=torch.float32),
-    )
-
-
-def _op_backward(grad_out, out, lse, *arguments):
-    inputs, options = _split(arguments)
-    inputs = _narrow(inputs, options)
-    found = _operator(inputs, options, _backward_pass(options), options.backend)
-    if found is not None:
-        dq, dkv, dsink = _backward(found, inputs, options, out, lse, grad_out)
-    else:
-        *_, queries, query_count = inputs
-        if queries is not None:
-            named = listed(queries, query_count, lse[..., 0].numel())
-            grad_out = grad_out * named.view(lse.shape[:-1])[..., None, None]
-        positional, named = _reference_arguments(inputs, options)
-        dq, dkv, dsink = _reference.sparse_attention_backward(grad_out, *positional, **named)
-        dkv = dkv.to(options.dkv_dtype or inputs[1].dtype)
-    return dq, dkv, dq.new_empty((0,), dtype=torch.float32) if dsink is None else dsink
-
-
-def _fake_backward(grad_out, out, lse, *arguments):
-    (q, kv, _, _, sink, _, _), options = _split(arguments)
-    return (
-        q.new_empty(q.shape),
-        kv.new_empty(kv.shape, dtype=options.dkv_dtype or kv.dtype),
-        q.new_empty((0,) if sink is None else sink.shape, dtype=torch.float32),
-    )
-
-
-def _op_backward_sum(grad_out, out, lse, dkv_sum, *arguments):
-    inputs, options = _split(arguments)
-    found = _operator(inputs, options, _backward_pass(options), options.backend)
-    dq, _, dsink = _backward(found, inputs, options, out, lse, grad_out, dkv_sum=dkv_sum)
-    return dq, dq.new_empty((0,), dtype=torch.float32) if dsink is None else dsink
-
-
-def _fake_backward_sum(grad_out, out, lse, dkv_sum, *arguments):
-    dq, _, dsink = _fake_backward(grad_out, out, lse, *arguments)
-    return dq, dsink
-
-
-def _keep(ctx, inputs, output):
-    given, ctx.options = _split(inputs)
-    out, lse, max_logits = output
-    ctx.mark_non_differentiable(lse, max_logits)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*given, out, lse)
-
-
-def _op_gradients(ctx, grad_out, _lse, _max_logits):
-    none = (None,) * (INPUT_COUNT + len(Options._fields))
-    if grad_out is None:
-        return none
-    *inputs, out, lse = ctx.saved_tensors
-    dq, dkv, dsink = _call_backward(grad_out, out, lse, *inputs, *ctx.options)
-    return dq, dkv, None, None, None if inputs[4] is None else dsink, *none[5:]
-
-
-_call = define(
-    f"sparse_attn({INPUTS}, {OPTIONS}) -> (Tensor out, Tensor lse, Tensor max_logits)",
-    _op_forward,
-    _fake_forward,
-)
-_call_backward = define(
-    f"sparse_attn_backward(Tensor grad_out, Tensor out, Tensor lse, {INPUTS}, {OPTIONS}) -> "
-    "(Tensor dq, Tensor dkv, Tensor dsink)",
-    _op_backward,
-    _fake_backward,
-)
-_call_backward_sum = define(
-    "sparse_attn_backward_sum(Tensor grad_out, Tensor out, Tensor lse, Tensor(a!) dkv_sum, "
-    f"{INPUTS}, {OPTIONS}) -> (Tensor dq, Tensor dsink)",
-    _op_backward_sum,
-    _fake_backward_sum,
-)
-torch.library.register_autograd(
-    "smelt::sparse_attn", _op_gradients, setup_context=_keep, lib=library
-)
-refuse_derivatives("sparse_attn_backward", "sparse_attention")
-
-
-# ---- the call ---------------------------------------------------------------------------------------
-
-
-def _check_shapes(inputs, dv):
-    """What the kernels' own checks do not see, because others compute."""
-    q, kv, indices, topk_length, sink, _, _ = inputs
-    if q.dim() not in (3, 4) or indices.dim() != q.dim() - 1 or kv.dim() != q.dim() - 1:
-        raise ValueError(
-            f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], kv and indices of one dimension less, "
-            f"not of {q.dim()}, {kv.dim()} and {indices.dim()}"
-        )
-    if indices.dtype is not torch.int32:
-        raise TypeError(f"smelt: indices must be torch.int32, not {indices.dtype}")
-    if kv.shape[-1] != q.shape[-1]:
-        raise ValueError(f"smelt: kv has rows of {kv.shape[-1]}, q of {q.shape[-1]}")
-    if q.shape[:-2] != indices.shape[:-1] or q.shape[:-3] != kv.shape[:-2]:
-        raise ValueError(
-            f"smelt: shapes do not fit: q {tuple(q.shape)}, kv {tuple(kv.shape)}, indices "
-            f"{tuple(indices.shape)}"
-        )
-    if topk_length is not None and topk_length.shape != indices.shape[:-1]:
-        raise ValueError(
-            f"smelt: topk_length must be {tuple(indices.shape[:-1])}, not "
-            f"{tuple(topk_length.shape)}"
-        )
-    if sink is not None and sink.shape != q.shape[-2:-1]:
-        raise ValueError(f"smelt: sink must be [{q.shape[-2]}], not {tuple(sink.shape)}")
-    if not 0 < dv <= q.shape[-1]:
-        raise ValueError(f"smelt: dv must be 1 to {q.shape[-1]}, not {dv}")
-
-
-def _refuse_types(inputs):
-    for name, value in zip(INPUT_NAMES, inputs):
-        if not isinstance(value, Tensor) and (value is not None or name in REQUIRED):
-            kind = "torch.Tensor" if name in REQUIRED else "torch.Tensor or None"
-            raise TypeError(f"smelt: {name} must be a {kind}, not {type(value).__name__}")
-
-
-def _prepared(inputs, autocast=True):
-    """The inputs checked, and as kernels want them: of autocast's type, the sink in fp32, a masked slot
-    where a list has none."""
-    q, kv, indices, topk_length, sink, queries, query_count = inputs
-    if not (
-        isinstance(q, Tensor)
-        and isinstance(kv, Tensor)
-        and isinstance(indices, Tensor)
-        and (topk_length is None or isinstance(topk_length, Tensor))
-        and (sink is None or isinstance(sink, Tensor))
-        and (queries is None or isinstance(queries, Tensor))
-        and (query_count is None or isinstance(query_count, Tensor))
-    ):
-        _refuse_types(inputs)
-    kind = autocast_type(q) if autocast else None
-    if kind is not None:
-        q, kv = q.to(kind), kv.to(kind)
+def attention_rules(q, kv, indices, *_):
+    """Of q and indices, whose shapes give the spec."""
     if q.dim() not in (3, 4) or not indices.dim():
         raise ValueError(
             f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], not of {q.dim()} dimensions, indices [T, width] "
             f"or [B, T, width], not of {indices.dim()}"
         )
-    if sink is not None:
-        floating(sink=sink)
-        sink = sink.float()
-    if indices.shape[-1] == 0:
+    for name, tensor, last in (("kv", kv, "S, dqk"), ("indices", indices, "T, width")):
+        if tensor.dim() != q.dim() - 1:
+            shape = last if q.dim() == 3 else "B, " + last
+            raise ValueError(f"smelt: {name} must be [{shape}], not of {tensor.dim()} dimensions")
+
+
+ATTENTION_KEY = {"q": 2, "kv": 0, "indices": 1}
+
+
+def attention_spec(family, heads, dqk, width, dv, topk, sink) -> str:
+    """The keys that the specs of attention's operators have in common. dv, topk: 0 where not given."""
+    text = f"heads={heads},dqk={dqk},dv={dv or value_width(dqk)},topk={topk or topk_for(width)}"
+    return f"{family}:{text}{',sink=1' if sink else ''}"
+
+
+def _spec(kind, heads, dqk, kv_kind, _, width, dv, topk, sink, buckets, deterministic):
+    """deterministic: None for the forward pass."""
+    if kind is not torch.bfloat16 or kv_kind is not torch.bfloat16:
+        reason = f"q and kv must be torch.bfloat16, not {kind} and {kv_kind}"
+        return _runtime.Refused(reason, TypeError)
+    text = attention_spec("sparse_attn", heads, dqk, width, dv, topk, sink)
+    if buckets:
+        text += f",buckets={'auto' if buckets[0] < 0 else '/'.join(map(str, buckets))}"
+    if deterministic is not None:
+        text += f",passes=backward,deterministic={deterministic:d}"
+    return text
+
+
+def listed(queries, query_count, tokens):
+    """Which queries a query list names, of so many: bool."""
+    count = queries.shape[0] if query_count is None else query_count.clamp(0, queries.shape[0])
+    good = (queries >= 0) & (queries < tokens) & (torch.arange(queries.shape[0], device=queries.device) < count)
+    named = torch.zeros(tokens + 1, dtype=torch.bool, device=queries.device)
+    named[torch.where(good, queries.long(), tokens)] = True
+    return named[:tokens]
+
+
+def _as_read(q, kv, dkv_dtype, key):
+    """kv in q's type, and the key with it: kv is given in fp32 where its gradient is to be in fp32."""
+    if dkv_dtype is torch.float32 and kv.dtype is torch.float32:
+        kv = kv.to(q.dtype)
+    return kv, (*key[:4], kv.dtype, *key[5:])
+
+
+# ---- forward ----------------------------------------------------------------------------------------
+
+
+def _sparse_attn(
+    key,
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    topk_length: Tensor | None,
+    sink: Tensor | None,
+    queries: Tensor | None,
+    query_count: Tensor | None,
+    scale: float,
+    dv: int,
+    topk: int,
+    buckets: tuple[int, ...],
+    deterministic: bool | None,
+    dkv_dtype: torch.dtype | None,
+    free_multiprocessors: int,
+    workspace_limit: int,
+    with_max: bool,
+    backend: str,
+):
+    """out, lse, max_logits and the partition into buckets, which the backward pass reuses."""
+    if not key[-1]:
         indices = one_masked(indices)
-    return q, kv, indices, topk_length, sink, queries, query_count
-
-
-_calls = table((2, 0, 1, 0, 0, 0, 0), (0, 1, 4), _Node, casts=True)
-
-
-def _kv_of_autograd(given, inputs, options):
-    """What autograd takes for kv. PyTorch rounds a gradient to the type of what it is the gradient of: one in
-    fp32 is there alone where it is that of kv in fp32, before autocast."""
-    kv = given[1]
-    wide = options.dkv_dtype is torch.float32 and kv.dtype is torch.float32
-    return kv if wide else inputs[1]
-
-
-def _run(known, inputs, want_max, kv):
-    """out, lse and max_logits (or None) of plain tensors; `kv`: _kv_of_autograd."""
-    q, read, *others = inputs
-    sink = inputs[4]
-    if kv is not read:
-        inputs = (q, read.detach(), *others)
-    if not wants_gradients(q, kv, sink):
-        return _forward(known.operators[FORWARD], inputs, known.options, want_max)[:3]
-    call = _Call()
-    call.known, call.inputs, call.want_max = known, inputs, want_max
-    out = _apply(q, kv, sink, call)
-    return out, call.lse, call.max_logits
-
-
-def _run_operator(inputs, options):
-    _check_shapes(inputs, options.dv)
-    return _call(*inputs, *options)
-
-
-def _look_through(given, said):
-    """A call that the module does not run by itself: not made before, or of no common kind."""
-    inputs = _prepared(given)
-    scale, dv, topk, buckets, deterministic, dkv_dtype, free, limit, backend, want_max = said
-    scale = number(scale, "scale")
-    choose(backend, "backend", BACKENDS)
     if dkv_dtype is not None:
-        choose(dkv_dtype, "dkv_dtype", (torch.bfloat16, torch.float32))
-    q, _, _, _, sink, _, _ = inputs
-    refuse_tangents(q, inputs[1], sink)
-    dv = value_width(q.shape[-1]) if dv is None else whole(dv, "dv")
-    topk = 0 if topk is None else whole(topk, "topk")
-    bounds = _buckets(buckets)
-    integer(limit, "workspace_limit", 64)  # which the backward pass alone looks at
-    options = Options(scale, dv, topk, bounds, deterministic, dkv_dtype, free, limit, backend)
-    kv = _kv_of_autograd(given, inputs, options)
-    if not is_plain(*inputs):
-        return _run_operator((q, kv, *inputs[2:]), options)
-    found = _operator(inputs, options, FORWARD, options.backend)
+        kv, key = _as_read(q, kv, dkv_dtype, key)
+    buckets = tuple(buckets)
+    found = _runtime.find(key, backend, _spec, dv, topk, sink is not None, buckets, None)
     if found is None:
-        _check_shapes(inputs, options.dv)
-        return _reference_forward(inputs, options)
-    known = _known(inputs, options, want_max)
-    known.operators[FORWARD] = found  # which is not kept of tensors that have no address, say
-    if all(one is two for one, two in zip(given, inputs)):
-        _calls.remember(*given, said, known)
-    return _run(known, inputs, want_max, kv)
+        given = (q, kv, indices, topk_length, sink, queries, query_count)
+        return _by_reference(*given, scale, dv or value_width(key[3]), topk or topk_for(key[-1]))
+    # Queries that a list leaves out keep these numbers.
+    results, sums = (True, True) if queries is None else (0.0, NEVER)
+    out, lse, *more, partition = found.forward(
+        q,
+        kv,
+        indices,
+        topk_length,
+        sink,
+        queries,
+        query_count,
+        results,
+        sums,
+        sums if with_max else None,
+        scale=scale,
+        free_multiprocessors=free_multiprocessors,
+    )
+    return out, lse, more[0] if more else None, partition
+
+
+def _by_reference(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk):
+    legal_scale(scale)
+    attention_rules(q, kv, indices)
+    _native.check("sparse_attn", 0, q, kv, indices, topk_length, sink, queries, query_count)
+    with torch.no_grad():
+        named = {"topk_length": topk_length, "sink": sink, "topk": topk}
+        out, lse, max_logits = _reference.sparse_attention(q, kv, indices, scale, dv, **named)
+        if queries is not None:
+            named = listed(queries, query_count, lse[..., 0].numel()).view(lse.shape[:-1])
+            named = named.unsqueeze(-1)
+            out = torch.where(named.unsqueeze(-1), out, torch.zeros_like(out))
+            lse, max_logits = (each.masked_fill(~named, NEVER) for each in (lse, max_logits))
+    return out, lse, max_logits, None
+
+
+def _fake(q, *others):
+    dv, with_max = others[7], others[14]
+    rows = q.shape[:-1]
+    sums = torch.float32
+    return (
+        q.new_empty((*rows, dv or value_width(q.shape[-1]))),
+        q.new_empty(rows, dtype=sums),
+        q.new_empty(rows, dtype=sums) if with_max else None,
+    )
+
+
+_attention = Operation(
+    _sparse_attn, _fake, "Tensor out, Tensor lse, Tensor max_logits", ATTENTION_KEY, rules=attention_rules
+)
+
+
+# ---- backward ---------------------------------------------------------------------------------------
+
+
+def _gradients(
+    key,
+    dkv_sum: Tensor,
+    grad_out: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    partition: Tensor | None,
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    topk_length: Tensor | None,
+    sink: Tensor | None,
+    queries: Tensor | None,
+    query_count: Tensor | None,
+    scale: float,
+    topk: int,
+    buckets: tuple[int, ...],
+    deterministic: bool | None,
+    dkv_dtype: torch.dtype | None,
+    free_multiprocessors: int,
+    workspace_limit: int,
+    backend: str,
+):
+    """dq, dkv (None with dkv_sum, to which it is added) and dsink (None without a sink)."""
+    if not key[-1]:
+        indices = one_masked(indices)
+    if dkv_dtype is not None:
+        kv, key = _as_read(q, kv, dkv_dtype, key)
+    if grad_out.dtype is not torch.bfloat16:
+        floating(grad_out=grad_out)
+    has_sink = sink is not None
+    options = out.shape[-1], topk, has_sink, tuple(buckets), is_deterministic(deterministic)
+    found = _runtime.find(key, backend, _spec, *options)
+    if found is None:
+        inputs = (q, kv, indices, topk_length, sink, queries, query_count)
+        return _backward_by_reference(grad_out, dkv_sum, lse, dkv_dtype, *inputs, scale, topk)
+    dkv = True if dkv_sum is None else None
+    wide = dkv_dtype is torch.float32
+    dq, *made, _ = found.backward(
+        q,
+        kv,
+        indices,
+        topk_length,
+        sink,
+        queries,
+        query_count,
+        out,
+        lse,
+        grad_out if grad_out.dtype is torch.bfloat16 else grad_out.to(torch.bfloat16),
+        True if queries is None else 0.0,  # of queries that a list leaves out
+        None if wide else dkv,
+        dkv if wide else None,
+        dkv_sum,
+        partition,
+        True if has_sink else None,
+        scale=scale,
+        free_multiprocessors=free_multiprocessors,
+        workspace_limit=workspace_limit,
+    )
+    return dq, made[0] if dkv else None, made[-1] if has_sink else None
+
+
+def _backward_by_reference(grad_out, dkv_sum, lse, dkv_dtype, q, kv, indices, *others):
+    topk_length, sink, queries, query_count, scale, topk = others
+    if queries is not None:
+        named = listed(queries, query_count, lse[..., 0].numel())
+        grad_out = grad_out * named.view(lse.shape[:-1])[..., None, None]
+    named = {"topk_length": topk_length, "sink": sink, "topk": topk or topk_for(indices.shape[-1])}
+    dq, dkv, dsink = _reference.sparse_attention_backward(grad_out, q, kv, indices, scale, grad_out.shape[-1], **named)
+    if dkv_sum is not None:
+        dkv_sum += dkv
+        return dq, None, dsink
+    return dq, dkv.to(dkv_dtype or kv.dtype), dsink
+
+
+def _fake_gradients(dkv_sum, grad_out, out, lse, partition, q, kv, indices, length, sink, *others):
+    dkv_dtype = others[6]
+    return (
+        q.new_empty(q.shape),
+        None if dkv_sum is not None else kv.new_empty(kv.shape, dtype=dkv_dtype or kv.dtype),
+        None if sink is None else q.new_empty(sink.shape, dtype=torch.float32),
+    )
+
+
+def _gradient_rules(dkv_sum, grad_out, out, lse, partition, q, kv, indices, *_):
+    attention_rules(q, kv, indices)
+    floating(grad_out=grad_out)
+    if out.dim() != q.dim():
+        raise ValueError(f"smelt: out must be of {q.dim()} dimensions as q is, not {out.dim()}")
+
+
+def _gradients_alone(key, *others):
+    return _gradients(key, None, *others)
+
+
+_signature = inspect.signature(_gradients)
+_gradients_alone.__signature__ = _signature.replace(
+    parameters=[each for name, each in _signature.parameters.items() if name != "dkv_sum"]
+)
+_GRADIENTS = "Tensor dq, Tensor dkv, Tensor dsink"
+_backward = Operation(
+    _gradients_alone,
+    lambda *given: _fake_gradients(None, *given),
+    _GRADIENTS,
+    ATTENTION_KEY,
+    name="sparse_attn_backward",
+    rules=lambda *given: _gradient_rules(None, *given),
+)
+_backward_sum = Operation(
+    _gradients,
+    _fake_gradients,
+    _GRADIENTS,
+    ATTENTION_KEY,
+    name="sparse_attn_backward_sum",
+    rules=_gradient_rules,
+    written="dkv_sum",
+)
+_backward.refuse_derivatives("sparse_attention")
+
+
+def _saved(arguments, made):
+    inputs, (scale, _, topk, *options, _, backend) = arguments[:7], arguments[7:]
+    partition = made[3] if len(made) > 3 else None
+    return (made[0], made[1], partition, *inputs), (scale, topk, *options, backend)
+
+
+def _flow(grad_out, options, *saved):
+    dq, dkv, dsink = _backward.in_backward(grad_out, *saved, *options)
+    return dq, dkv, None if saved[7] is None else dsink  # without a sink
+
+
+_attention.differentiable(("q", "kv", "sink"), 0, _saved, _flow)
+
+
+# ---- the calls --------------------------------------------------------------------------------------
+
+
+def fp32(sink):
+    """A sink as kernels read it."""
+    if not isinstance(sink, Tensor) or sink.dtype is torch.float32:
+        return sink
+    floating(sink=sink)
+    return sink.float()
 
 
 def sparse_attention(
@@ -620,35 +386,45 @@ def sparse_attention(
 
     Under torch.autocast fp32 and fp16 inputs are cast. Raises TypeError, ValueError, RuntimeError.
     """
-    if type(buckets) is list:  # a call is known by what has a hash
-        buckets = tuple(buckets)
-    inputs = (q, kv, indices, topk_length, sink, queries, query_count)
-    said = (
-        scale,
-        dv,
-        topk,
-        buckets,
+    if any_autocast() and isinstance(q, Tensor) and isinstance(kv, Tensor):
+        kind = autocast_type(q)
+        if kind is not None:
+            # PyTorch rounds a gradient to the type of its tensor: one in fp32 needs kv as it is, in fp32.
+            wide = dkv_dtype is torch.float32 and kv.dtype is torch.float32
+            q, kv = q.to(kind), kv if wide else kv.to(kind)
+    if dkv_dtype is not None:
+        choose(dkv_dtype, "dkv_dtype", WIDE_TYPES)
+    if lse != "natural":
+        choose(lse, "lse", ("natural", "base2"))
+    if workspace_limit != 0:  # which the backward pass alone uses
+        workspace_limit = integer(workspace_limit, "workspace_limit", 64)
+    out, sums, highest, *_ = _attention.call(
+        q,
+        kv,
+        indices,
+        topk_length,
+        sink if sink is None else fp32(sink),
+        queries,
+        query_count,
+        scale if type(scale) is float else number(scale, "scale"),
+        0 if dv is None else whole(dv, "dv"),
+        0 if topk is None else whole(topk, "topk"),
+        () if buckets is None else _buckets(buckets),
         deterministic,
         dkv_dtype,
         free_multiprocessors,
         workspace_limit,
-        backend,
         return_max_logits,
+        backend,
     )
-    found = None if torch.compiler.is_compiling() else _calls.run(*inputs, said)
-    out, sums, highest, *_ = _look_through(inputs, said) if found is None else found
     if not return_lse and not return_max_logits:
         return out
     results = [out]
     if return_lse:
-        choose(lse, "lse", ("natural", "base2"))
         results.append(sums if lse == "natural" else sums * LOG2E)
     if return_max_logits:
         results.append(highest)
     return tuple(results)
-
-
-_backward_calls = table((2, 0, 1, 0, 0, 0, 0, 1, 0, 0))
 
 
 def sparse_attention_backward(
@@ -679,54 +455,29 @@ def sparse_attention_backward(
     forward's, the rest is as sparse_attention has it. `dkv_sum`: fp32 [.., S, dqk] that is added to, and
     returned as dkv. Runs where sparse_attention's backend is "smelt", and raises what that does.
     """
-    if type(buckets) is list:  # a call is known by what has a hash
-        buckets = tuple(buckets)
-    inputs = (q, kv, indices, topk_length, sink, queries, query_count)
-    mode = is_deterministic(deterministic)
-    said = (scale, topk, buckets, mode, dkv_dtype, free_multiprocessors, workspace_limit)
-    if dkv_sum is None and not torch.compiler.is_compiling():
-        found = _backward_calls.run(*inputs, out, lse, grad_out, said)
-        if found is not None:
-            return found[0], found[1], None if sink is None else found[2]
-    given, inputs = inputs, _prepared(inputs, False)
-    tensors(grad_out=grad_out, out=out, lse=lse)
-    optional_tensors(dkv_sum=dkv_sum)
     if dkv_dtype is not None:
-        legal = (torch.bfloat16, torch.float32) if dkv_sum is None else (torch.float32,)
+        legal = WIDE_TYPES if dkv_sum is None else (torch.float32,)
         choose(dkv_dtype, "dkv_dtype" if dkv_sum is None else "dkv_dtype with dkv_sum", legal)
-    if out.dim() != q.dim():
-        raise ValueError(f"smelt: out must be of {q.dim()} dimensions as q is, not {out.dim()}")
-    floating(grad_out=grad_out)
-    options = Options(
+    run = _backward.call if dkv_sum is None else functools.partial(_backward_sum.call, dkv_sum)
+    dq, dkv, dsink = run(
+        grad_out,
+        out,
+        lse,
+        None,
+        q,
+        kv,
+        indices,
+        topk_length,
+        fp32(sink),
+        queries,
+        query_count,
         number(scale, "scale"),
-        out.shape[-1],
         0 if topk is None else whole(topk, "topk"),
-        _buckets(buckets),
+        () if buckets is None else _buckets(buckets),
         deterministic,
         dkv_dtype,
         free_multiprocessors,
         workspace_limit,
         "smelt",
     )
-    if not is_plain(*inputs, grad_out, out, lse, dkv_sum):
-        given = (grad_out, out, lse, *(() if dkv_sum is None else (dkv_sum,)), *inputs, *options)
-        if dkv_sum is None:
-            dq, dkv, dsink = _call_backward(*given)
-        else:
-            (dq, dsink), dkv = _call_backward_sum(*given), dkv_sum
-        return dq, dkv, None if sink is None else dsink
-    which = _backward_pass(options)
-    found = _operator(inputs, options, which, "smelt")
-    if dkv_sum is None and all(one is two for one, two in zip(given, inputs)):
-        *made, dsink = _gradients_made(inputs, options)
-        known = _native.Known(
-            _operators_of(inputs, options),
-            which,
-            (*made, None, dsink),  # without a partition
-            _backward_scalars(options),
-            pass_number=1,
-        )
-        grad_out = grad_out.to(torch.bfloat16)
-        _backward_calls.remember(*given, out, lse, grad_out, said, known)
-    with torch.no_grad():
-        return _backward(found, inputs, options, out, lse, grad_out, dkv_sum=dkv_sum)
+    return dq, dkv if dkv_sum is None else dkv_sum, None if sink is None else dsink

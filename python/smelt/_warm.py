@@ -25,8 +25,7 @@ def _operators(what, tp: int, passes) -> list[str]:
         parts = [each.smelt_specs() for each in what.modules() if hasattr(each, "smelt_specs")]
         if not parts:
             raise ValueError(
-                f"smelt: no module of {type(what).__name__} has a method smelt_specs(), which names its "
-                "operators"
+                f"smelt: no module of {type(what).__name__} has a method smelt_specs(), which names its operators"
             )
         return _operators(parts, tp, passes)
     if isinstance(what, Iterable):
@@ -59,9 +58,7 @@ def warm(
         raise TypeError(f"smelt: arch must be a str or None, not {type(arch).__name__}")
     if progress is not None and not callable(progress):
         raise TypeError(f"smelt: progress must be callable, not {type(progress).__name__}")
-    kernels = dict.fromkeys(
-        kernel for spec in _operators(what, tp, passes) for kernel in _native.expand(spec)
-    )
+    kernels = dict.fromkeys(kernel for spec in _operators(what, tp, passes) for kernel in _native.expand(spec))
     if arch is not None:
         context = _native.Context(0, arch, _runtime.nvrtc_path())
     else:

@@ -80,9 +80,7 @@ def read_line(source, line) -> Race | None:
     times = line.get("ms")
     if not isinstance(times, dict):
         times = {
-            name[:-3]: time
-            for name, time in line.items()
-            if name.endswith("_ms") and not name.endswith("_min_ms")
+            name[:-3]: time for name, time in line.items() if name.endswith("_ms") and not name.endswith("_min_ms")
         }
     return Race(source, line["shape"], times) if times else None
 
@@ -150,9 +148,7 @@ def ratios(races: list[Race]) -> dict[str, dict[str, float]]:
         mine = race.ms.get(OURS)
         others = {name: time for name, time in race.ms.items() if not is_ours(name)}
         if mine and others:
-            found.setdefault(race.shape, {}).update(
-                {name: time / mine for name, time in others.items()}
-            )
+            found.setdefault(race.shape, {}).update({name: time / mine for name, time in others.items()})
     return found
 
 
@@ -214,12 +210,7 @@ def svg_of(parts: list[tuple]) -> str:
     pyplot = _pyplot()
     heights = [0.9 + ROW_INCHES * rows_of(values) for _, values, _, _ in parts]
     figure, all_axes = pyplot.subplots(
-        len(parts),
-        1,
-        figsize=(WIDTH_INCHES, sum(heights)),
-        height_ratios=heights,
-        squeeze=False,
-        layout="constrained",
+        len(parts), 1, figsize=(WIDTH_INCHES, sum(heights)), height_ratios=heights, squeeze=False, layout="constrained"
     )
     for axes, (title, values, what, mark) in zip(all_axes[:, 0], parts):
         draw(axes, values, what, mark)
@@ -266,9 +257,7 @@ def parts_of(results: list[Result], races: list[Race]) -> list[tuple]:
         mine = [race for race in races if race.source == source]
         shown = ratios(mine)
         if shown:
-            parts.append(
-                (f"Peers' time over smelt's: {source}", shown, "above 1: smelt is faster", 1.0)
-            )
+            parts.append((f"Peers' time over smelt's: {source}", shown, "above 1: smelt is faster", 1.0))
         times = {race.shape: race.ms for race in mine}
         parts.append((f"Time beside peers: {source}", times, "ms", None))
     return parts
@@ -279,9 +268,7 @@ def table(values: dict[str, dict[str, float]]) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ["", *series])
     lines = [f"<table><tr>{head}</tr>"]
     for label, row in values.items():
-        cells = "".join(
-            f"<td>{row[name]:.3f}</td>" if name in row else "<td></td>" for name in series
-        )
+        cells = "".join(f"<td>{row[name]:.3f}</td>" if name in row else "<td></td>" for name in series)
         lines.append(f"<tr><td>{html.escape(label)}</td>{cells}</tr>")
     return "\n".join([*lines, "</table>"])
 
@@ -302,9 +289,7 @@ def page(devices: list[str], parts: list[tuple]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m smelt.report", description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m smelt.report", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="results.json")
     parser.add_argument("-o", "--output", default="report.html", help="the page (report.html)")
     parser.add_argument("--svg", metavar="FILE", help="also the peers' ratios as one picture")

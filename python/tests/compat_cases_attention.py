@@ -203,12 +203,7 @@ ATTENTION = {
         ),
         lists=("indices",),
         bounds=("topk_length",),
-        changes={
-            "indexer_topk": 2,
-            "sm_scale": 0.05,
-            "d_v": 0,
-            "attn_sink": torch.tensor([math.inf, NEVER]),
-        },
+        changes={"indexer_topk": 2, "sm_scale": 0.05, "d_v": 0, "attn_sink": torch.tensor([math.inf, NEVER])},
     ),
     "cudnn.sparse_attention_forward_wrapper": Case(
         cudnn.sparse_attention_forward_wrapper,
@@ -235,18 +230,12 @@ ATTENTION = {
         dict(zip(("out", "lse"), natural(*forward_of(Q, KV, cut(LISTS, LENGTHS), SCALE, DV, SINK))))
         | {"q": Q, "kv": KV, "dout": DO, "attn_sink": SINK, "topk_idxs": LISTS, "topk_length": LENGTHS}
         | {"softmax_scale": SCALE},
-        lambda g: backward(
-            g.q, g.kv, cut(g.topk_idxs, g.topk_length), g.dout, g.softmax_scale, g.attn_sink
-        ),
+        lambda g: backward(g.q, g.kv, cut(g.topk_idxs, g.topk_length), g.dout, g.softmax_scale, g.attn_sink),
         lists=("topk_idxs",),
         bounds=("topk_length",),
         outputs={"dq": ("dq",), "dkv": ("dkv", torch.float32)},
         changes={"q_cluster_mode": "both"},
-        tuning={
-            "block_tile": 128,
-            "deterministic": True,
-            "workspace": torch.empty(1, dtype=torch.uint8),
-        },
+        tuning={"block_tile": 128, "deterministic": True, "workspace": torch.empty(1, dtype=torch.uint8)},
     ),
     "tilelang.sparse_mla_fwd_interface": Case(
         tilelang.sparse_mla_fwd_interface,
@@ -358,11 +347,7 @@ ATTENTION = {
         tuning={"reference_rounding": True},
     ),
     "miles.DeepSeekV4SparseAttention.apply": Case(
-        miles.DeepSeekV4SparseAttention.apply,
-        MILES,
-        miles_out,
-        **OF_MILES,
-        tuning={"reference_rounding": True},
+        miles.DeepSeekV4SparseAttention.apply, MILES, miles_out, **OF_MILES, tuning={"reference_rounding": True}
     ),
     "miles.DeepSeekV4SparseAttentionHeadChunked.apply": Case(
         miles.DeepSeekV4SparseAttentionHeadChunked.apply,

@@ -6,30 +6,14 @@ import types
 import compat_definitions as defined
 import torch
 from compat_cases import Case, cotangent, flat, ints, made, normal, stacked
-from compat_cases_attention import (
-    B,
-    BEYOND,
-    H,
-    KV,
-    KV4,
-    LENGTHS,
-    LISTS,
-    Q,
-    Q4,
-    S,
-    SCALE,
-    T,
-)
+from compat_cases_attention import B, BEYOND, H, KV, KV4, LENGTHS, LISTS, Q, Q4, S, SCALE, T
 from compat_definitions import NEVER
 from smelt.compat import cudnn, deep_gemm, megatron, miles, nemo, prime_rl, slime
 
 IH, ID, IS, K = 3, 64, 6, 4  # heads, their width, keys, how many are chosen
 IQ, IK, IW = normal(B, T, IH, ID), normal(B, IS, ID), normal(B, T, IH, dtype=torch.float32)
 SLOTS = torch.stack(
-    [
-        ints([0, -1, 3, 1], [5, 2, -1, -1], [-1] * 4, [4, 3, 2, 1]),
-        ints([2, 0, 1, -1], *[[3, 5, 0, 1]] * 3),
-    ]
+    [ints([0, -1, 3, 1], [5, 2, -1, -1], [-1] * 4, [4, 3, 2, 1]), ints([2, 0, 1, -1], *[[3, 5, 0, 1]] * 3)]
 )
 BEGIN, END = ints([0, 1, 4, 2], [3, 6, 4, 6])
 OFFSETS = ints([1, 4])[0]
@@ -301,9 +285,7 @@ def divergence(g):
 
 LENGTHS4 = ints([4, 1, 4, 3], [2, 4, 4, 4])
 TARGET = torch.rand(B, T, K, generator=made).masked_fill(SLOTS < 0, 0.0)
-PREDICT = defined.softmax(
-    stacked(lambda *each: slot_logits(*each, None), IQ, IK, IW, SLOTS)[0]
-).float()
+PREDICT = defined.softmax(stacked(lambda *each: slot_logits(*each, None), IQ, IK, IW, SLOTS)[0]).float()
 PREDICT[1, 1, 2] = 0.0  # so unlikely that theirs clips it
 GLOBAL = torch.where(SLOTS < 0, -1, SLOTS + IS * torch.arange(B)[:, None, None].int())
 ALL = torch.rand(B, T, IS, generator=made)
@@ -509,9 +491,7 @@ INDEXER = {
         changes={"return_val": False, "tie_break": 2, "top_k": 2, "next_n": 3},
         tuning={"num_copy_bits": 128, "deterministic": True, "tie_break": 1},
     ),
-    "cudnn.compactify_wrapper": Case(
-        cudnn.compactify_wrapper, {"indices": SLOTS}, compacted, lists=("indices",)
-    ),
+    "cudnn.compactify_wrapper": Case(cudnn.compactify_wrapper, {"indices": SLOTS}, compacted, lists=("indices",)),
     "cudnn.local_to_global_wrapper": Case(
         cudnn.local_to_global_wrapper,
         {"local_indices": SLOTS, "seqlen_k": 5},
@@ -646,11 +626,7 @@ INDEXER = {
         changes={"topk": 2},
     ),
     "slime.lighting_indexer, given": Case(
-        slime.lighting_indexer,
-        PORT_CHOICE | {"topk_indices": SLOTS[0]},
-        port_choice,
-        **CHOSEN,
-        lists=("topk_indices",),
+        slime.lighting_indexer, PORT_CHOICE | {"topk_indices": SLOTS[0]}, port_choice, **CHOSEN, lists=("topk_indices",)
     ),
     "megatron.indexer_fwd_interface": Case(
         megatron.indexer_fwd_interface,
@@ -715,8 +691,7 @@ INDEXER = {
         BY_STEP_INDEX | {"compress_ratio": 1, "topk": K},
         miles_choice,
         leaves=CHOSEN["leaves"],
-        changes={"topk": 2, "compress_ratio": 2, "topk_indices": SLOTS, "cu_seqlen_ks": BEGIN}
-        | {"cu_seqlen_ke": END},
+        changes={"topk": 2, "compress_ratio": 2, "topk_indices": SLOTS, "cu_seqlen_ks": BEGIN} | {"cu_seqlen_ke": END},
     ),
     "miles.v4_lighting_indexer, given": Case(
         miles.v4_lighting_indexer,

@@ -8,9 +8,7 @@ import torch
 from smelt import _native, _runtime
 
 if _runtime.EMULATED:
-    _native.emulate(
-        8, 9
-    )  # the oldest with fp8; `mma` kernels: on the emulator Hopper's take seconds a query
+    _native.emulate(8, 9)  # the oldest with fp8; `mma` kernels: on the emulator Hopper's take seconds a query
 
 torch.set_num_threads(1)
 
@@ -88,13 +86,7 @@ class Problem:
     def run(self, **options):
         options = {"dv": self.dv, "backend": "smelt", **options}
         return smelt.sparse_attention(
-            self.q,
-            self.kv,
-            self.indices,
-            self.scale,
-            sink=self.sink,
-            topk_length=self.topk_length,
-            **options,
+            self.q, self.kv, self.indices, self.scale, sink=self.sink, topk_length=self.topk_length, **options
         )
 
     def truth(self, topk=None, grad_out=None):
@@ -102,14 +94,7 @@ class Problem:
         leaves = [t.detach().double().requires_grad_() for t in self.leaves()]
         sink = leaves[2] if self.sink is not None else None
         out, lse, highest = smelt._reference.sparse_attention(
-            leaves[0],
-            leaves[1],
-            self.indices,
-            self.scale,
-            self.dv,
-            topk_length=self.topk_length,
-            sink=sink,
-            topk=topk,
+            leaves[0], leaves[1], self.indices, self.scale, self.dv, topk_length=self.topk_length, sink=sink, topk=topk
         )
         grad_out = self.grad_out if grad_out is None else grad_out
         grads = torch.autograd.grad(out, leaves, grad_out.double())

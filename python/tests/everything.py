@@ -140,4 +140,6 @@ def differentiable(name, arguments):
     """The arguments that may have gradients."""
     if any(isinstance(value, torch.Tensor) and value.dtype is torch.float8_e4m3fn for value in arguments.values()):
         return ()
-    return tuple(each for each in (*DIFFERENTIABLE.get(name, ()), "sink") if each in arguments and name in DIFFERENTIABLE)
+    return tuple(
+        each for each in (*DIFFERENTIABLE.get(name, ()), "sink") if each in arguments and name in DIFFERENTIABLE
+    )

@@ -36,9 +36,7 @@ def problem(device):
 
 
 def test_flash_mla(device):
-    problem = Problem(
-        device, tokens=3, rows=9, heads=1, dqk=576, width=5, lengths=True, sink=True, grad=False
-    )
+    problem = Problem(device, tokens=3, rows=9, heads=1, dqk=576, width=5, lengths=True, sink=True, grad=False)
     problem.indices[1] = -1
     problem.indices[0, 0] = 9  # not below s_kv: masked, too
     out, max_logits, lse = flash_mla.flash_mla_sparse_fwd(
@@ -66,10 +64,7 @@ def test_flash_mla(device):
     check_sums(lse.masked_fill(empty, 0), true_lse.masked_fill(empty, 0))
     with pytest.raises(ValueError, match="one KV head"):
         flash_mla.flash_mla_sparse_fwd(
-            problem.q,
-            problem.kv.unsqueeze(1).expand(-1, 2, -1),
-            problem.indices.unsqueeze(1),
-            problem.scale,
+            problem.q, problem.kv.unsqueeze(1).expand(-1, 2, -1), problem.indices.unsqueeze(1), problem.scale
         )
 
 
@@ -96,9 +91,7 @@ def test_cudnn(problem):
     assert tuple(result.keys()) == ("dq", "dkv", "d_sink") and result["dq"] is given
     dq, dkv, dsink = result
     assert dsink.dtype is torch.float32 and dkv.shape == problem.kv.shape
-    for got, true in zip(
-        (dq, dkv, dsink), torch.autograd.grad(out, (q, kv, sink), problem.grad_out.double())
-    ):
+    for got, true in zip((dq, dkv, dsink), torch.autograd.grad(out, (q, kv, sink), problem.grad_out.double())):
         check_grad(got, true)
     assert tuple(forward.keys()) == ("out", "max_logits", "lse", "lse_indexer")
     whole = cudnn.sparse_attention_backward_wrapper(
@@ -124,9 +117,7 @@ def test_cudnn(problem):
 
 def test_lse_of_the_first_slots(device):
     """indexer_topk: lse of them alone, natural, without the sink, +inf where none of them is valid."""
-    problem = Problem(
-        device, tokens=5, rows=9, heads=2, dqk=192, width=7, lengths=True, sink=True, grad=False
-    )
+    problem = Problem(device, tokens=5, rows=9, heads=2, dqk=192, width=7, lengths=True, sink=True, grad=False)
     problem.indices[2] = torch.tensor([-1] * 4 + [5] * 3, device=device)
     problem.indices[3] = torch.arange(7, device=device)
     problem.topk_length[2:] = 7
@@ -151,12 +142,7 @@ def test_lse_of_the_first_slots(device):
         if count > 7:
             continue
         result = cudnn.sparse_attention_forward_wrapper(
-            problem.q,
-            problem.kv,
-            problem.indices,
-            softmax_scale=problem.scale,
-            indexer_topk=count,
-            **options,
+            problem.q, problem.kv, problem.indices, softmax_scale=problem.scale, indexer_topk=count, **options
         )
         assert torch.equal(result["lse_indexer"], first) and torch.equal(result["out"], same[0])
     theirs = problem.q, problem.kv, problem.indices
@@ -188,9 +174,7 @@ def test_cudnn_composition_for_training(device):
     for got, true in zip(grads, true_grads):
         check_grad(got, true)
 
-    target, indices = cudnn.sparse_attention_score_recompute(
-        *given[:2], result["lse"], problem.indices, **options
-    )
+    target, indices = cudnn.sparse_attention_score_recompute(*given[:2], result["lse"], problem.indices, **options)
     slots = torch.arange(7, device=device)
     valid = (problem.indices >= 0) & (problem.indices < 9) & (slots < problem.topk_length[:, None])
     assert torch.equal(indices, problem.indices.masked_fill(~valid, -1))
@@ -217,9 +201,7 @@ def test_cudnn_without_a_sink(problem):
     )
     q, kv = doubled(problem.q, problem.kv)
     true, _ = attend(q, kv, problem.indices, problem.scale, problem.dv)
-    for got, grad in zip(
-        (result["dq"], result["dkv"]), torch.autograd.grad(true, (q, kv), problem.grad_out.double())
-    ):
+    for got, grad in zip((result["dq"], result["dkv"]), torch.autograd.grad(true, (q, kv), problem.grad_out.double())):
         check_grad(got, grad)
     assert bool((result["d_sink"] == 0).all())
 
@@ -233,14 +215,10 @@ def test_miles(device, weight):
     sink = (problem.sink + weight).requires_grad_()
     leaves = doubled(problem.q, problem.kv, sink)
     true, true_lse = attend(leaves[0], leaves[1], problem.indices, problem.scale, 128, leaves[2])
-    whole = torch.logaddexp(true_lse.double(), leaves[2].detach().expand_as(true_lse)) * math.log2(
-        math.e
-    )
+    whole = torch.logaddexp(true_lse.double(), leaves[2].detach().expand_as(true_lse)) * math.log2(math.e)
     grads = torch.autograd.grad(true, leaves, problem.grad_out.double())
 
-    out, lse = miles.sparse_mqa_fwd_interface(
-        problem.q, problem.kv, sink, problem.indices, problem.scale
-    )
+    out, lse = miles.sparse_mqa_fwd_interface(problem.q, problem.kv, sink, problem.indices, problem.scale)
     check_out(out, true)
     check_sums(lse, whole)
     got = miles.sparse_mqa_bwd_interface(
@@ -261,17 +239,13 @@ def test_miles(device, weight):
     # By autograd: out is rounded to bf16 before delta is taken, in both.
     q, kv = problem.q.clone().requires_grad_(), problem.kv.clone().requires_grad_()
     attended = miles.DeepSeekV4SparseAttention.apply(q, kv, sink, problem.indices, problem.scale)
-    chunked = miles.sparse_attn_tilelang_head_chunked(
-        q, kv, sink, problem.indices, 1, problem.scale
-    )
+    chunked = miles.sparse_attn_tilelang_head_chunked(q, kv, sink, problem.indices, 1, problem.scale)
     assert torch.equal(attended, chunked)
     direct = torch.autograd.grad(attended, (q, kv, sink), problem.grad_out)
     for one, two, true_grad in zip(direct, got, grads):
         largest = float(true_grad.abs().max())
         assert float((one.double() - two.double()).abs().max()) <= 0.02 * largest
-    _, with_lse = miles.sparse_attn_tilelang(
-        q, kv, sink, problem.indices, problem.scale, return_lse=True
-    )
+    _, with_lse = miles.sparse_attn_tilelang(q, kv, sink, problem.indices, problem.scale, return_lse=True)
     assert torch.equal(with_lse, lse)
 
 
@@ -307,12 +281,7 @@ def test_nemo(problem, device):
     use = nemo.should_use_tilelang
     assert use("torch", available=True, kernel_name="x", tensors=tensors) is False
     assert use("auto", available=True, kernel_name="x", tensors=tensors, require_bf16=True) is True
-    assert (
-        use(
-            "auto", available=True, kernel_name="x", tensors=(problem.q.float(),), require_bf16=True
-        )
-        is False
-    )
+    assert use("auto", available=True, kernel_name="x", tensors=(problem.q.float(),), require_bf16=True) is False
     with pytest.raises(RuntimeError, match="TileLang backend was requested"):
         use("tilelang", available=False, kernel_name="indexer", tensors=tensors)
     weight = torch.randn(2, 32, 128, device=device).bfloat16()
@@ -360,10 +329,7 @@ def test_install(monkeypatch):
         assert installed.something == 2 and installed.DSA.aligned_hca_backward_wrapper == 1
         with pytest.raises(AttributeError):
             installed.DSA.nothing  # noqa: B018
-        assert (
-            installed.DSA.sparse_attention_backward_wrapper
-            is cudnn.sparse_attention_backward_wrapper
-        )
+        assert installed.DSA.sparse_attention_backward_wrapper is cudnn.sparse_attention_backward_wrapper
         first = installed.DSA
         smelt.compat.install("cudnn")  # once more: the same
         assert installed.DSA is first and first.aligned_hca_backward_wrapper == 1
@@ -377,10 +343,7 @@ def test_install(monkeypatch):
 
 def scores(q, k, weights, begin, end):
     """The indexer's logits by their definition, in double precision."""
-    logits = (
-        torch.einsum("thd,sd->ths", q.double(), k.double()).clamp(min=0)
-        * weights.double()[..., None]
-    ).sum(1)
+    logits = (torch.einsum("thd,sd->ths", q.double(), k.double()).clamp(min=0) * weights.double()[..., None]).sum(1)
     column = torch.arange(k.shape[0], device=q.device)
     return logits.masked_fill((column < begin[:, None]) | (column >= end[:, None]), float("-inf"))
 
@@ -405,9 +368,7 @@ def test_slime_indexer(indexer):
     assert torch.allclose(logits[inside].double(), true[inside], rtol=1e-5, atol=1e-4)
     found, indices = slime.lighting_indexer(q, k, weights.unsqueeze(-1), starts, ends, 4)
     for row in range(8):
-        best = torch.argsort(true[row], descending=True, stable=True)[
-            : min(4, int(ends[row] - starts[row]))
-        ]
+        best = torch.argsort(true[row], descending=True, stable=True)[: min(4, int(ends[row] - starts[row]))]
         assert indices[row].tolist() == best.tolist() + [-1] * (4 - len(best))
     again, same = slime.lighting_indexer(q, k, weights, starts, ends, 4, topk_indices=indices)
     finite = found > float("-inf")
@@ -422,9 +383,7 @@ def test_nemo_indexer(indexer, device):
     true = scores(q, k, weights, starts, ends)
     assert indices.shape == (8, 1, 4) and indices.dtype is torch.int32
     for row in range(8):
-        best = torch.argsort(true[row], descending=True, stable=True)[
-            : min(4, int(ends[row] - starts[row]))
-        ]
+        best = torch.argsort(true[row], descending=True, stable=True)[: min(4, int(ends[row] - starts[row]))]
         assert indices[row, 0].tolist() == sorted(best.tolist()) + [-1] * (4 - len(best))
     # Documents of 3 and 2 tokens, padded to 4 each; a shard of the rows, in its own order.
     sizes = torch.tensor([0, 3, 5], dtype=torch.int32, device=device)
@@ -452,9 +411,7 @@ def test_deep_gemm(indexer):
     q, k, weights, seqlens = indexer
     starts, ends = slime.generate_varlen_mask_params(seqlens)
     (q8, q_scale), (k8, k_scale) = smelt.quantize(q), smelt.quantize(k)
-    logits = deep_gemm.fp8_mqa_logits(
-        q8, (k8, k_scale), weights * q_scale, starts.int(), ends.int()
-    )
+    logits = deep_gemm.fp8_mqa_logits(q8, (k8, k_scale), weights * q_scale, starts.int(), ends.int())
     true = scores(q8.float(), k8.float() * k_scale[:, None], weights * q_scale, starts, ends)
     inside = true > float("-inf")
     assert torch.equal(logits > float("-inf"), inside)
@@ -595,9 +552,9 @@ def test_signatures(name):
     module, function = name.split(".")
     parameters = inspect.signature(getattr(getattr(smelt.compat, module), function)).parameters
     kinds = inspect.Parameter
-    assert all(
-        each.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY) for each in parameters.values()
-    ), "what is misspelt would be swallowed"
+    assert all(each.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY) for each in parameters.values()), (
+        "what is misspelt would be swallowed"
+    )
     shown = []
     for each in parameters.values():
         default = f"={each.default}" if isinstance(each.default, torch.dtype) else f"={each.default!r}"

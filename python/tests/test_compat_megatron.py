@@ -29,9 +29,7 @@ def test_attention(problem):
     full = true_lse != NEVER
     check_sums(lse[full], true_lse[full] * math.log2(math.e))
     assert bool((lse[~full] == 0).all()) and not bool(full.all())
-    for got, want in zip(
-        torch.autograd.grad(out, problem.leaves(), problem.grad_out), grads, strict=True
-    ):
+    for got, want in zip(torch.autograd.grad(out, problem.leaves(), problem.grad_out), grads, strict=True):
         check_grad(got, want)
     plain = problem.q.detach(), kv.detach()
     alone = megatron.sparse_mla_fwd_interface(*plain, lists, sm_scale=problem.scale, block_I=64)
@@ -39,9 +37,7 @@ def test_attention(problem):
     delta = megatron.sparse_mla_delta(alone[0], problem.grad_out)
     assert delta.shape == lse.shape and delta.dtype is torch.float32
     for o in (alone[0], None):
-        dq, dkv = megatron.sparse_mla_bwd(
-            *plain, o, problem.grad_out, lists, lse, sm_scale=problem.scale, delta=delta
-        )
+        dq, dkv = megatron.sparse_mla_bwd(*plain, o, problem.grad_out, lists, lse, sm_scale=problem.scale, delta=delta)
         assert dq.shape == problem.q.shape and dkv.shape == kv.shape
         check_grad(dq, grads[0])
         check_grad(dkv.squeeze(-2), grads[1])
@@ -85,14 +81,10 @@ def test_indexer(indexer, use_relu):
     check_sums(scores.detach(), best)
     assert torch.equal(indices < 0, best == NEVER)
     rows = torch.arange(5, device=logits.device)[:, None]
-    assert torch.allclose(
-        want[rows, indices.long().clamp(min=0)][indices >= 0], best[indices >= 0], rtol=1e-5
-    )
+    assert torch.allclose(want[rows, indices.long().clamp(min=0)][indices >= 0], best[indices >= 0], rtol=1e-5)
     alone = megatron.lighting_indexer_indices(*inputs, begin, end, 4, use_relu=use_relu)
     assert torch.equal(alone, indices)
-    given, same = megatron.lighting_indexer(
-        *leaves, begin, end, 4, topk_indices=indices, use_relu=use_relu
-    )
+    given, same = megatron.lighting_indexer(*leaves, begin, end, 4, topk_indices=indices, use_relu=use_relu)
     assert same is indices
     check_sums(given.detach(), best)
 
@@ -119,9 +111,7 @@ def test_more_slots_than_keys(device, use_relu):
     begin = torch.zeros(3, dtype=torch.int32, device=device)
     for keys in (2, 0):
         k = torch.randn(keys, 64, device=device).bfloat16()
-        scores, indices = megatron.lighting_indexer(
-            q, k, weights, begin, begin + keys, 8, use_relu=use_relu
-        )
+        scores, indices = megatron.lighting_indexer(q, k, weights, begin, begin + keys, 8, use_relu=use_relu)
         assert scores.shape == indices.shape == (3, keys)
         assert indices.sort(-1).values.tolist() == [list(range(keys))] * 3
 
@@ -129,9 +119,7 @@ def test_more_slots_than_keys(device, use_relu):
 def test_target_and_loss(device):
     problem = Problem(device, tokens=4, rows=9, heads=2, dqk=576, width=6, grad=False)
     problem.indices[2] = -1
-    target = megatron.sparse_indexer_target_interface(
-        problem.q, problem.kv, problem.indices, problem.scale
-    )
+    target = megatron.sparse_indexer_target_interface(problem.q, problem.kv, problem.indices, problem.scale)
     keys = problem.kv.double()[problem.indices.clamp(min=0).long()]
     products = torch.einsum("thd,twd->thw", problem.q.double(), keys) * problem.scale
     slots = problem.indices >= 0

@@ -24,9 +24,7 @@ def indexer(device):
 
 
 def by_batch(function, *tensors):
-    return torch.stack(
-        [function(*(tensor[batch] for tensor in tensors)) for batch in range(BATCHES)]
-    )
+    return torch.stack([function(*(tensor[batch] for tensor in tensors)) for batch in range(BATCHES)])
 
 
 def by_step(tensor):
@@ -70,10 +68,7 @@ def test_cudnn_indexer_backward(indexer, device):
     assert tuple(result)[2] is d_index_k and result["d_weights"].dtype is torch.bfloat16
     for got, true in zip(result, (want[0], want[2], want[1])):
         assert float((got.double() - true).norm()) < 0.02 * float(true.norm())
-    whole = {
-        "d_weights": torch.empty_like(weights),
-        "d_index_k": torch.empty_like(k, dtype=torch.float32),
-    }
+    whole = {"d_weights": torch.empty_like(weights), "d_index_k": torch.empty_like(k, dtype=torch.float32)}
     finer = cudnn.indexer_backward_wrapper(
         q,
         weights.bfloat16(),
@@ -88,9 +83,7 @@ def test_cudnn_indexer_backward(indexer, device):
         deterministic=True,
         **whole,
     )
-    plain = cudnn.indexer_backward_wrapper(
-        q, weights, k, target, predict, lists, 2.0, loss_coeff=3.0, sm_scale=0.5
-    )
+    plain = cudnn.indexer_backward_wrapper(q, weights, k, target, predict, lists, 2.0, loss_coeff=3.0, sm_scale=0.5)
     assert torch.allclose(plain["d_weights"], whole["d_weights"], rtol=0.01, atol=1e-4)
     for name, coarse in (("d_weights", result["d_weights"]), ("d_index_k", d_index_k)):
         assert finer[name] is whole[name] and bool((finer[name] != coarse).any())
@@ -100,16 +93,12 @@ def test_cudnn_indexer_backward(indexer, device):
 def test_cudnn_indexer_forward(indexer):
     q, k, weights, _ = indexer
     offsets = torch.tensor([1, 4], dtype=torch.int32, device=q.device)
-    (scores,) = cudnn.indexer_forward_wrapper(
-        q, k, weights, ratio=2, sm_scale=0.5, q_causal_offsets=offsets
-    )
+    (scores,) = cudnn.indexer_forward_wrapper(q, k, weights, ratio=2, sm_scale=0.5, q_causal_offsets=offsets)
     for batch in range(BATCHES):
         every = torch.arange(ROWS, device=q.device).expand(TOKENS, ROWS)
         seen = (torch.arange(1, TOKENS + 1, device=q.device) + offsets[batch]) // 2
         lists = torch.where(every < seen[:, None], every, -1)
-        want = 0.5 * true_logits(
-            q[batch].double(), k[batch].double(), weights[batch].double(), lists
-        )
+        want = 0.5 * true_logits(q[batch].double(), k[batch].double(), weights[batch].double(), lists)
         check_sums(scores[batch].masked_fill(lists < 0, 0), want.masked_fill(lists < 0, 0))
         assert bool((scores[batch][lists < 0] == float("-inf")).all())
     packed = cudnn.indexer_forward_wrapper(
@@ -141,9 +130,7 @@ def test_slime_scores_take_gradients(indexer):
     end = torch.tensor([1, 2, 5, 6], dtype=torch.int32, device=q.device)
     found, chosen = slime.lighting_indexer(*leaves, begin, end, 3)
     given, _ = slime.lighting_indexer(*leaves, begin, end, 3, topk_indices=chosen)
-    for one, two in zip(
-        *(torch.autograd.grad(each[chosen >= 0].sum(), leaves) for each in (found, given))
-    ):
+    for one, two in zip(*(torch.autograd.grad(each[chosen >= 0].sum(), leaves) for each in (found, given))):
         check_grad(one, two)
     outside = torch.full_like(chosen, 5)
     scores, _ = slime.lighting_indexer(*leaves, begin, end, 3, topk_indices=outside)
@@ -219,9 +206,7 @@ def test_cudnn_indexer_forward_top_k(indexer, device, packed, everywhere, monkey
         if everywhere:
             first = ROWS * torch.arange(BATCHES, device=device)[:, None, None]
             best = torch.where(best < 0, -1, best + first)
-        result = cudnn.indexer_forward_top_k_wrapper(
-            *given, top_k, topk_indices_global=everywhere, **options
-        )
+        result = cudnn.indexer_forward_top_k_wrapper(*given, top_k, topk_indices_global=everywhere, **options)
         assert tuple(result.keys()) == ("indices", "logits", "softmax")
         assert result["indices"].dtype is torch.int32 and result["softmax"].dtype is torch.float32
         assert torch.equal(result["indices"].long(), best.view(*lead, top_k))
@@ -253,20 +238,13 @@ def test_cudnn_indexer_forward_top_k_refuses(indexer, device):
         ({"ratio": 0}, ValueError),
         ({"top_k": 0}, ValueError),
         ({"cu_seqlens_q": torch.zeros(2, dtype=torch.int32, device=device)}, ValueError),
-        (
-            {"out_indices": torch.empty(BATCHES, TOKENS, 2, dtype=torch.int64, device=device)},
-            ValueError,
-        ),
+        ({"out_indices": torch.empty(BATCHES, TOKENS, 2, dtype=torch.int64, device=device)}, ValueError),
         ({"out_logits": torch.empty(BATCHES, TOKENS, 3, device=device)}, ValueError),
         ({"softmax_out": torch.empty(TOKENS, 2, device=device)}, ValueError),
     ):
         with pytest.raises(error):
             call(q, k, weights, **{"top_k": 2, **named})
-    for nothing in (
-        (q[:0], k[:0], weights[:0]),
-        (q[:, :0], k, weights[:, :0]),
-        (q, k[:, :0], weights),
-    ):
+    for nothing in ((q[:0], k[:0], weights[:0]), (q[:, :0], k, weights[:, :0]), (q, k[:, :0], weights)):
         result = call(*nothing, 2, return_lse=True)
         assert result["indices"].shape == (*nothing[0].shape[:2], 2)
         assert bool((result["indices"] == -1).all()) and bool((result["softmax"] == 0).all())
@@ -289,36 +267,22 @@ def test_cudnn_dense_training(indexer, device, packed):
     target[1, 0] = 0.0  # of which nothing can be learnt
     used = target.sum(-1) > 0
     share = (target / target.sum(-1, keepdim=True))[used].double()
-    terms = torch.where(
-        share > 0, torch.xlogy(share, share) - share * logits[used].log_softmax(-1), 0.0
-    )
+    terms = torch.where(share > 0, torch.xlogy(share, share) - share * logits[used].log_softmax(-1), 0.0)
     want = torch.autograd.grad(2.0 * 3.0 * terms.sum() / (BATCHES * TOKENS), leaves)
-    options = {
-        "ratio": 2,
-        "sm_scale": 0.5,
-        "q_causal_offsets": torch.tensor(OFFSETS, device=device),
-    }
+    options = {"ratio": 2, "sm_scale": 0.5, "q_causal_offsets": torch.tensor(OFFSETS, device=device)}
     given = [q, weights, k, target, target.sum(-1)]
     if packed:
         wider = torch.nn.functional.pad(target, (0, 1))
         given = [tensor.flatten(0, 1) for tensor in (q, weights, k, wider, given[4])]
         options |= packing(device)
-    scores, lse = cudnn.dense_indexer_score_recompute_wrapper(
-        given[0], given[2], given[1], **options
-    )
+    scores, lse = cudnn.dense_indexer_score_recompute_wrapper(given[0], given[2], given[1], **options)
     found = scores[..., :ROWS].reshape(lists.shape)
     check_sums(found.masked_fill(lists < 0, 0), logits.detach().masked_fill(lists < 0, 0))
     assert bool((found[lists < 0] == float("-inf")).all())
     assert torch.equal(lse, scores.logsumexp(-1))
     d_index_k = torch.full_like(given[2], 7.0)
     result = cudnn.dense_indexer_backward_wrapper(
-        *given,
-        scores,
-        lse,
-        torch.full((1,), 2.0, device=device),
-        loss_coeff=3.0,
-        d_index_k=d_index_k,
-        **options,
+        *given, scores, lse, torch.full((1,), 2.0, device=device), loss_coeff=3.0, d_index_k=d_index_k, **options
     )
     assert tuple(result)[2] is d_index_k
     for got, like, true in zip(result, given, (want[0], want[2], want[1])):

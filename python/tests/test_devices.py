@@ -19,14 +19,25 @@ def driver(tmp_path_factory):
     made = tmp_path_factory.mktemp("driver") / "libcuda.so"
     compiler = os.environ.get("CC", "cc").split()
     what = ["-shared", "-fPIC", "-Wall", "-Werror", f'-DEMULATOR="{emulator}"', "-o", made, HERE / "two_gpus.c"]
-    subprocess.run([*compiler, *what, "-Wl,--no-as-needed", emulator, f"-Wl,-rpath,{emulator.parent}", "-ldl"], check=True)
+    subprocess.run(
+        [*compiler, *what, "-Wl,--no-as-needed", emulator, f"-Wl,-rpath,{emulator.parent}", "-ldl"], check=True
+    )
     return made
 
 
 @pytest.mark.emulated
 def test_with_two_gpus(driver):
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", *(HERE / each for each in CASES)],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--tb=short",
+            *(HERE / each for each in CASES),
+        ],
         env={**os.environ, "SMELT_CUDA": str(driver), "SMELT_EMU_DEVICES": "2", "SMELT_TEST_TWO_GPUS": "1"},
         capture_output=True,
         text=True,

@@ -20,16 +20,7 @@ from torch.utils._pytree import tree_map_only
 
 REFUSALS = (TypeError, ValueError, RuntimeError, OverflowError, AttributeError, MemoryError)
 DROP_INS = "cudnn deep_gemm flash_mla megatron miles nemo prime_rl slime tilelang".split()
-SHAPES = (
-    (2, 3, 128),
-    (4, 128),
-    (4, 1, 128),
-    (1, 2, 3, 128),
-    (1, 4, 128),
-    (1, 4, 1, 128),
-    (2, 1, 3, 64),
-    (4, 1, 64),
-)
+SHAPES = ((2, 3, 128), (4, 128), (4, 1, 128), (1, 2, 3, 128), (1, 4, 128), (1, 4, 1, 128), (2, 1, 3, 64), (4, 1, 64))
 LISTS = ((2, 3), (2, 1, 3), (1, 2, 3), (1, 2, 1, 3), (2,), (3,))
 # Without a GPU tensors among their arguments.
 NOT_CALLS = {"SmeltWarning", "presets", "warm"}
@@ -54,23 +45,12 @@ def arguments_of_all(device):
 
     problem = Problem(device, tokens=2, grad=False)
     out, lse = problem.run(return_lse=True)
-    attention = {
-        "q": problem.q,
-        "kv": problem.kv,
-        "indices": problem.indices,
-        "scale": problem.scale,
-    }
+    attention = {"q": problem.q, "kv": problem.kv, "indices": problem.indices, "scale": problem.scale}
     optional = {"topk_length": None, "sink": None, "topk": None, "queries": None, "dv": 128}
     q, k, weights = normal(2, 2, 64), normal(4, 64), normal(2, 2, dtype=torch.float32)
     lists = numbers([0, 1, -1], [3, 2, 1])
     logits, window = normal(2, 4, dtype=torch.float32), (numbers(0, 0), numbers(2, 4))
-    scored = {
-        "q": q,
-        "k": k,
-        "weights": weights,
-        "window_begin": window[0],
-        "window_end": window[1],
-    }
+    scored = {"q": q, "k": k, "weights": weights, "window_begin": window[0], "window_end": window[1]}
     target = normal(2, 3, dtype=torch.float32).softmax(1)
     return {
         "sparse_attention": {**attention, **optional, "buckets": None, "query_count": None},
@@ -86,11 +66,7 @@ def arguments_of_all(device):
         "indexer_windows": {"cu_seqlens": numbers(0, 1, 2), "tokens": 2, "rows": 4, "ratio": 1},
         "quantize": {"x": k, "factor": None},
         "indexer_logits": scored,
-        "clean_logits_": {
-            "logits": logits,
-            "window_begin": window[0],
-            "window_end": window[1],
-        },
+        "clean_logits_": {"logits": logits, "window_begin": window[0], "window_end": window[1]},
         "topk_select": {"logits": logits, "topk": 2, "window_begin": None, "offset": None},
         "indexer_topk": {**scored, "topk": 2, "k_scale": None, "offset": None, "index_offset": 0},
         "indexer_scores": {"q": q, "k": k, "weights": weights, "indices": lists},
@@ -126,47 +102,12 @@ def call(name, arguments):
 
 
 def tensors_of(result):
-    return [
-        each
-        for each in (result if isinstance(result, tuple) else (result,))
-        if isinstance(each, torch.Tensor)
-    ]
+    return [each for each in (result if isinstance(result, tuple) else (result,)) if isinstance(each, torch.Tensor)]
 
 
 def fresh(arguments):
     """Copies: what a call writes in place is not the next one's."""
-    return {
-        name: value.clone() if isinstance(value, torch.Tensor) else value
-        for name, value in arguments.items()
-    }
-
-
-def test_known_calls(calls):
-    """What is said of a call is looked through where it is said: nothing behind it does."""
-    given = with_leaves("sparse_attention", calls["sparse_attention"])
-    call("sparse_attention", given)
-    operator = _runtime.operator(
-        given["q"].get_device(), (3, 128, 128, 128, False, (), 0), smelt._sparse_attention._spec
-    )
-    made, scalars = (True, True, None), (given["scale"], 0)
-    for wrong in (
-        {"pass_number": 2},
-        {"pass_number": -1},
-        {"result": 0, "saved": (-1,)},
-        {"result": 0, "saved": (1 << 20,)},
-        {"result": 0, "saved": (1 << 40,)},
-        {"result": 0, "saved": ("x",)},
-        {"result": 0, "saved": (0,) * 17},
-    ):
-        with pytest.raises((ValueError, TypeError, OverflowError)):
-            _native.Known([operator], 0, made, scalars, **wrong)
-    apply = super(torch.autograd.Function, smelt._sparse_attention._Node).apply
-    tensors = (given["q"], given["kv"], given["indices"], None, None, None, None)
-    for strange in ({"pass_number": 1}, {"result": 30}, {"result": 0, "saved": (24,)}):
-        table = _native.Calls((2, 0, 1, 0, 0, 0, 0), gradients=3, apply=apply)
-        table.remember(*tensors, (), _native.Known([operator], 0, made, scalars, **strange))
-        with pytest.raises((TypeError, IndexError)):
-            table.run(*tensors, ())
+    return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
 
 
 def test_every_function_is_here(calls):
@@ -178,9 +119,7 @@ def test_every_function_is_here(calls):
 
 def changed(random_, tensor):
     """The tensor, otherwise: of another type, place, shape or layout."""
-    kind = random_.choice(
-        (torch.float16, torch.float64, torch.int64, torch.bool, torch.complex64, torch.bfloat16)
-    )
+    kind = random_.choice((torch.float16, torch.float64, torch.int64, torch.bool, torch.complex64, torch.bfloat16))
     shape = tensor.shape or (1,)
     dimension = random_.randrange(max(1, tensor.dim()))
     changes = (
@@ -344,14 +283,20 @@ def test_native_methods(calls, device, seed):
     for name in ("sparse_attention", "indexer_logits", "indexer_topk", "quantize", "topk_select"):
         call(name, fresh(calls[name]))
     operators = [each for each in _runtime._operators.values() if type(each) is _native.Operator]
-    pool = [value for given in calls.values() for value in given.values()]
+    pool = {name: value for given in calls.values() for name, value in given.items()}
+    pool.update(out=True, values=True, logits=True, y=1.0, free_multiprocessors=0, no_such=0)
+    kinds = (*ODD, *pool.values())
     for _ in range(400):
+        names = random_.sample(list(pool), random_.choice((0, 1, 8, 12)))
+        given = {each: random_.choice(kinds) if random_.random() < 0.3 else pool[each] for each in names}
         operator = random_.choice(operators)
-        count = random_.choice((0, 1, 8, 10, 11, 12, 13, 19, 40))
-        values = [random_.choice((*ODD, *pool)) for _ in range(count)]
-        for method in (operator.forward, operator.backward, _native.configuration):
+        for method in (operator.forward, operator.backward, lambda **given: _native.check("sparse_attn", 0, **given)):
             with contextlib.suppress(*REFUSALS):
-                method(*values)
+                method(**given)
+        values = random_.choices(kinds, k=3)
+        for make in (_native.Context, _native.Operator, _native.expand, _native.preset, _native.canonical):
+            with contextlib.suppress(*REFUSALS):
+                make(*values[: random_.randrange(4)])
     for make in (
         lambda: _native.Operator(),
         lambda: _native.Operator(None, "sparse_attn"),
@@ -362,6 +307,14 @@ def test_native_methods(calls, device, seed):
         lambda: pickle.dumps(operators[0]),
         lambda: _native.setup(),
         lambda: _native.setup(torch.Tensor, (), None, (), None),
+        lambda: operators[0].forward(1),
+        lambda: _native.watch(),
+        lambda: _native.look(),
+        lambda: _native.look(b"\2", (), None),
+        lambda: _native.look(b"\2", (1,), ()),
+        lambda: _native.look(b"\2", (1,), ("q",)),
+        lambda: _native.check("sparse_attn", 2),
+        lambda: _native.check("no_such", 0),
     ):
         with pytest.raises(REFUSALS):
             make()
@@ -422,18 +375,19 @@ def test_outputs_that_are_made(device):
     """True is a new tensor in an output's place, and nothing in another's."""
     problem = Problem(device, grad=False)
     want, lse = problem.run(return_lse=True)
-    found = _runtime.ready[_native.configuration(problem.q, problem.kv, problem.indices), 128, 0, (), True]
-    inputs = (problem.q, problem.kv, problem.indices, None, None, None, None)
-    out, sums, partition = found[0].forward(*inputs, True, True, None, problem.scale, 0)
+    spec = "sparse_attn:heads=3,dqk=128,dv=128,topk=128"
+    forward = _runtime.operator(problem.q.get_device(), spec).forward
+    given = {"q": problem.q, "kv": problem.kv, "indices": problem.indices, "scale": problem.scale}
+    out, sums, partition = forward(**given, out=True, lse=True)
     assert torch.equal(out, want) and torch.equal(sums, lse) and partition is None
-    assert found[0].forward(*inputs, out, sums, None, problem.scale, 0) is None
-    for place in (0, 1, 2, 3, 5):
-        given = list(inputs)
-        given[place] = True
+    assert forward(**given, out=out, lse=sums) == (None,)
+    for place in ("q", "kv", "indices", "topk_length", "queries"):
         with pytest.raises(TypeError):
-            found[0].forward(*given, True, True, None, problem.scale, 0)
+            forward(**{**given, place: True}, out=True, lse=True)
     with pytest.raises(TypeError, match="out"):
-        found[0].forward(*inputs, 1, True, None, problem.scale, 0)
+        forward(**given, out=1, lse=True)
+    with pytest.raises(TypeError, match="no argument 'most'"):
+        forward(**given, most=1)
 
 
 def calls_of(module):
@@ -457,9 +411,7 @@ def test_arguments_of_drop_ins(device, name):
     refused = 0
     for _, function in calls_of(module):
         parameters = [
-            each
-            for each in inspect.signature(function).parameters.values()
-            if each.kind is each.POSITIONAL_OR_KEYWORD
+            each for each in inspect.signature(function).parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD
         ]
         for _ in range(25):
             given = []
@@ -514,17 +466,6 @@ def test_wrappers(calls, name):
 
 
 # ---- modes and transforms ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_results_do_not_depend_on_the_mode(calls, mode):
-    for name, arguments in calls.items():
-        want = tensors_of(call(name, fresh(arguments)))
-        with mode():
-            got = tensors_of(call(name, fresh(arguments)))
-        assert len(got) == len(want)
-        for one, two in zip(got, want):
-            assert torch.equal(one.float(), two.float()), name
 
 
 @contextlib.contextmanager

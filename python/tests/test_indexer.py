@@ -26,10 +26,7 @@ def same(got, want, tolerance=1e-5):
 def test_logits(device):
     q, k, weights, begin, end = made(device)
     got = smelt.indexer_logits(q, k, weights, begin, end, backend="smelt")
-    want = (
-        torch.einsum("thd,sd->ths", q.double(), k.double()).clamp(min=0)
-        * weights.double()[..., None]
-    ).sum(1)
+    want = (torch.einsum("thd,sd->ths", q.double(), k.double()).clamp(min=0) * weights.double()[..., None]).sum(1)
     column = torch.arange(37, device=device)
     outside = (column < begin[:, None]) | (column >= end[:, None])
     same(got, want.masked_fill(outside, float("-inf")))
@@ -38,16 +35,9 @@ def test_logits(device):
 
 def test_logits_in_fp8(device):
     q, k, weights, begin, end = made(device)
-    (q8, scaled), (k8, k_scale) = (
-        smelt.quantize(q, factor=weights),
-        smelt.quantize(k, scale="power_of_two"),
-    )
+    (q8, scaled), (k8, k_scale) = (smelt.quantize(q, factor=weights), smelt.quantize(k, scale="power_of_two"))
     got = smelt.indexer_logits(q8, k8, scaled, begin, end, k_scale=k_scale, backend="smelt")
-    same(
-        got,
-        smelt.indexer_logits(q8, k8, scaled, begin, end, k_scale=k_scale, backend="torch"),
-        1e-4,
-    )
+    same(got, smelt.indexer_logits(q8, k8, scaled, begin, end, k_scale=k_scale, backend="torch"), 1e-4)
     exact = smelt.indexer_logits(q, k, weights, begin, end, backend="torch")
     inside = exact > float("-inf")
     assert float((got - exact)[inside].norm()) < 0.1 * float(exact[inside].norm())
@@ -63,14 +53,10 @@ def test_quantize(device, scale):
     assert torch.equal(scales, want_scales)
     assert torch.equal(y.view(torch.uint8), want_y.view(torch.uint8))
     error = (y.float() * scales.unsqueeze(-1) - x.float()).abs()
-    assert bool(
-        (error <= torch.maximum(x.float().abs() * 2**-4, scales.unsqueeze(-1) * 2**-10)).all()
-    )
+    assert bool((error <= torch.maximum(x.float().abs() * 2**-4, scales.unsqueeze(-1) * 2**-10)).all())
     factor = torch.randn(2, 5, device=device)
-    assert torch.equal(
-        smelt.quantize(x, factor=factor, scale=scale, backend="smelt")[1], scales * factor
-    )
-    with pytest.raises(ValueError, match="factor must be"):
+    assert torch.equal(smelt.quantize(x, factor=factor, scale=scale, backend="smelt")[1], scales * factor)
+    with pytest.raises(ValueError, match="factor must"):
         smelt.quantize(x, factor=factor[0])
     if scale == "power_of_two":
         assert bool((torch.frexp(scales).mantissa == 0.5).all())
@@ -85,12 +71,7 @@ def test_windows(device):
     assert end.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 0, 0]
     # Padded documents and a shard of their rows; a padding query (row 3) sees nothing.
     begin, end = smelt.indexer_windows(
-        tensor(0, 3, 5),
-        4,
-        8,
-        cu_seqlens_padded=tensor(0, 4, 8),
-        query_indices=tensor(5, 0, 3, 2),
-        backend="smelt",
+        tensor(0, 3, 5), 4, 8, cu_seqlens_padded=tensor(0, 4, 8), query_indices=tensor(5, 0, 3, 2), backend="smelt"
     )
     assert begin.tolist() == [4, 0, 0, 0] and end.tolist() == [6, 1, 0, 3]
     cases = [
@@ -101,8 +82,7 @@ def test_windows(device):
     for case in cases:
         tokens = case["query_indices"].shape[0] if "query_indices" in case else 9
         both = [
-            smelt.indexer_windows(tensor(0, 3, 5, 9), tokens, 17, backend=name, **case)
-            for name in ("smelt", "torch")
+            smelt.indexer_windows(tensor(0, 3, 5, 9), tokens, 17, backend=name, **case) for name in ("smelt", "torch")
         ]
         assert all(torch.equal(one, two) for one, two in zip(*both)), case
 
@@ -117,33 +97,19 @@ def test_select(device, topk, order):
     begin = torch.tensor([0, 0, 5, 10, 20, 30, -5, 49, 7], dtype=torch.int32, device=device)
     end = torch.tensor([50, 50, 6, 10, 14, 90, 3, 50, 40], dtype=torch.int32, device=device)
     offset = torch.arange(9, dtype=torch.int32, device=device) * 100
-    options = {
-        "window_begin": begin,
-        "window_end": end,
-        "offset": offset,
-        "index_offset": -7,
-        "order": order,
-    }
+    options = {"window_begin": begin, "window_end": end, "offset": offset, "index_offset": -7, "order": order}
     got = smelt.topk_select(logits, topk, backend="smelt", **options)
     want = smelt.topk_select(logits, topk, backend="torch", **options)
     assert all(torch.equal(one, two) for one, two in zip(got, want))
     indices, values, lengths = got
     for row in range(9):  # by the definition, one row at a time
         low, high = max(int(begin[row]), 0), min(int(end[row]), 50)
-        scores = [
-            (-float("inf") if value != value else value) + 0.0 for value in logits[row].tolist()
-        ]
-        best = sorted(range(low, max(low, high)), key=lambda column: (-scores[column], column))[
-            :topk
-        ]
+        scores = [(-float("inf") if value != value else value) + 0.0 for value in logits[row].tolist()]
+        best = sorted(range(low, max(low, high)), key=lambda column: (-scores[column], column))[:topk]
         best = sorted(best) if order == "index" else best
         assert int(lengths[row]) == len(best)
-        assert indices[row].tolist() == [c + 100 * row - 7 for c in best] + [-1] * (
-            topk - len(best)
-        )
-        assert values[row].tolist() == [scores[c] for c in best] + [-float("inf")] * (
-            topk - len(best)
-        )
+        assert indices[row].tolist() == [c + 100 * row - 7 for c in best] + [-1] * (topk - len(best))
+        assert values[row].tolist() == [scores[c] for c in best] + [-float("inf")] * (topk - len(best))
 
 
 def test_whole_rows_and_rows_apart(device):
@@ -177,9 +143,7 @@ def test_fused_causal(device, backend):
     q, k, weights, begin, _ = made(device, tokens=37)
     end = torch.arange(1, 38, dtype=torch.int32, device=device)
     runs = [
-        smelt.indexer_topk(
-            q, k, weights, begin * 0, end, 8, causal_limit=limit, workspace_limit=1536, backend=backend
-        )
+        smelt.indexer_topk(q, k, weights, begin * 0, end, 8, causal_limit=limit, workspace_limit=1536, backend=backend)
         for limit in (0, 1)
     ]
     assert all(torch.equal(one, two) for one, two in zip(*runs))
@@ -198,20 +162,13 @@ def test_nothing(device):
     empty = torch.zeros(0, dtype=torch.int32, device=device)
     q, k, weights, begin, end = made(device)
     for backend in ("smelt", "torch"):
-        assert smelt.indexer_logits(q[:0], k, weights[:0], empty, empty, backend=backend).shape == (
-            0,
-            37,
-        )
+        assert smelt.indexer_logits(q[:0], k, weights[:0], empty, empty, backend=backend).shape == (0, 37)
         none = smelt.indexer_logits(q, k[:0], weights, begin, end, backend=backend)
         assert none.shape == (7, 0)
         indices, values, lengths = smelt.topk_select(none, 4, backend=backend)
         assert bool((indices == -1).all()) and bool((lengths == 0).all())
-        assert smelt.quantize(torch.zeros(0, 64, device=device).bfloat16(), backend=backend)[
-            0
-        ].shape == (0, 64)
-        begin_, _ = smelt.indexer_windows(
-            torch.zeros(1, dtype=torch.int32, device=device), 3, 5, backend=backend
-        )
+        assert smelt.quantize(torch.zeros(0, 64, device=device).bfloat16(), backend=backend)[0].shape == (0, 64)
+        begin_, _ = smelt.indexer_windows(torch.zeros(1, dtype=torch.int32, device=device), 3, 5, backend=backend)
         assert begin_.tolist() == [0, 0, 0]
 
 
@@ -223,7 +180,7 @@ def test_opcheck(device):
     for op, arguments in (
         (ops.indexer_logits, (q, k, weights, None, begin, end, 0, "smelt")),
         (ops.indexer_topk, (q, k, weights, None, begin, end, None, 4, 0, "index", 0, 0, 0, "smelt")),
-        (ops.topk_select, (logits, 4, begin, end, None, 0, "index", "smelt")),
+        (ops.topk_select, (logits, begin, end, None, 4, 0, "index", "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
         (ops.indexer_quantize, (k, None, "plain", "smelt")),
         (ops.indexer_clean, (logits, begin, end, "smelt")),
@@ -264,15 +221,7 @@ BAD = {
 @pytest.mark.parametrize("changes,kind,message", BAD.values(), ids=BAD.keys())
 def test_bad_arguments(device, changes, kind, message):
     q, k, weights, begin, end = made(device)
-    given = {
-        "q": q,
-        "k": k,
-        "weights": weights,
-        "begin": begin,
-        "end": end,
-        "backend": "smelt",
-        "k_scale": None,
-    }
+    given = {"q": q, "k": k, "weights": weights, "begin": begin, "end": end, "backend": "smelt", "k_scale": None}
     for name, value in changes.items():
         value = value(given[name]) if callable(value) else value
         given[name] = value.to(device) if isinstance(value, torch.Tensor) else value
@@ -296,12 +245,7 @@ def test_more_bad_arguments(device):
     with pytest.raises(ValueError, match="order must be one of"):
         smelt.topk_select(logits, 2, order="none")
     with pytest.raises(ValueError):
-        smelt.topk_select(
-            logits,
-            2,
-            window_begin=torch.zeros(2, dtype=torch.int32, device=device),
-            backend="smelt",
-        )
+        smelt.topk_select(logits, 2, window_begin=torch.zeros(2, dtype=torch.int32, device=device), backend="smelt")
     with pytest.raises(TypeError, match="x must be rows of torch.bfloat16"):
         smelt.quantize(logits)
     with pytest.raises(ValueError, match="causal_offset"):

@@ -54,9 +54,7 @@ def true_loss(logits, target, indices, weight=None):
 
 @pytest.mark.parametrize("batches,sink", [(None, False), (2, True)], ids=["packed", "batches"])
 def test_sparse_scores(device, batches, sink):
-    problem = Problem(
-        device, tokens=3, heads=2, batches=batches, sink=sink, lengths=True, grad=False
-    )
+    problem = Problem(device, tokens=3, heads=2, batches=batches, sink=sink, lengths=True, grad=False)
     _, lse = problem.run(return_lse=True)
     got = smelt.sparse_scores(
         problem.q,
@@ -73,8 +71,7 @@ def test_sparse_scores(device, batches, sink):
     valid = smelt._reference.valid_slots(problem.indices, problem.kv.shape[-2], problem.topk_length)
     lead = problem.q.shape[:-2]
     flat = [
-        tensor.reshape(-1, *tensor.shape[len(lead) :]).double()
-        for tensor in (problem.q, lse, valid, problem.indices)
+        tensor.reshape(-1, *tensor.shape[len(lead) :]).double() for tensor in (problem.q, lse, valid, problem.indices)
     ]
     for row, (q, sums, good, slots) in enumerate(zip(*flat)):
         kv = problem.kv.double()
@@ -83,9 +80,7 @@ def test_sparse_scores(device, batches, sink):
         total = sums if sink is False else torch.logaddexp(sums, problem.sink.double())
         share = torch.exp(q @ keys.T * problem.scale - total[:, None]).sum(0)
         want = torch.where(good.bool(), share, torch.zeros_like(share))
-        assert torch.allclose(
-            got.reshape(-1, got.shape[-1])[row].double(), want, rtol=1e-3, atol=1e-4
-        )
+        assert torch.allclose(got.reshape(-1, got.shape[-1])[row].double(), want, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
@@ -126,9 +121,7 @@ def test_indexer_gradients(device, dk_dtype):
     for one, true, leaf in zip(got, want, leaves):
         assert one.dtype is leaf.dtype
         check_grad(one, true)
-    direct = smelt.indexer_backward(
-        grad, q, k, weights, indices, dk_dtype=dk_dtype, backend="smelt"
-    )
+    direct = smelt.indexer_backward(grad, q, k, weights, indices, dk_dtype=dk_dtype, backend="smelt")
     assert direct[1].dtype is (dk_dtype or torch.bfloat16)
     assert torch.equal(direct[0], got[0]) and torch.equal(direct[2], got[2])
     assert bool((got[0][-1] == 0).all())  # nobody's gradient, exactly
@@ -152,19 +145,14 @@ def test_topk_values_are_differentiable(device):
     want = torch.autograd.grad(true_logits(*wide, local)[used], wide, grad.double()[used])
     for one, true in zip(got, want):
         check_grad(one, true)
-    without = smelt.indexer_topk(
-        q, k, weights, begin, end, 4, offset=offset, index_offset=3, backend="smelt"
-    )
+    without = smelt.indexer_topk(q, k, weights, begin, end, 4, offset=offset, index_offset=3, backend="smelt")
     assert all(torch.equal(one, two) for one, two in zip((indices, values, lengths), without))
 
 
 def test_the_same_gradient_when_deterministic(device):
     q, k, weights, indices = made(device, rows=9)
     grad = torch.randn(indices.shape, device=device)
-    runs = [
-        smelt.indexer_backward(grad, q, k, weights, indices, deterministic=True, backend="smelt")
-        for _ in range(2)
-    ]
+    runs = [smelt.indexer_backward(grad, q, k, weights, indices, deterministic=True, backend="smelt") for _ in range(2)]
     assert all(torch.equal(one, two) for one, two in zip(*runs))
 
 
@@ -248,10 +236,7 @@ def test_opcheck(device):
         (ops.sparse_scores, (*lists, lse, 0.1, 128, 0, 0, "smelt")),
         (ops.indexer_scores, (*wanting(q, k, weights), indices, None, True, None, 0, "smelt")),
         (ops.indexer_bwd, (grad, q, k, weights, indices, None, True, None, 0, "smelt")),
-        (
-            ops.indexer_loss,
-            (*wanting(logits), logits.abs(), indices, None, None, 9, 1.0, True, 0, "smelt"),
-        ),
+        (ops.indexer_loss, (*wanting(logits), logits.abs(), indices, None, None, 9, 1.0, True, 0, "smelt")),
     ):
         torch.library.opcheck(op.default, arguments)
 

@@ -18,7 +18,18 @@ from two_gpus import FAILED, SKIPPED
 pytestmark = pytest.mark.skipif(_runtime.EMULATED, reason="test_devices.py runs it, without kernels")
 COUNT = 8  # calls, of which each leaks the same
 # Held by everybody: other code changes their counts, too, by less than a reference a call.
-SHARED = (None, True, False, (), torch.bfloat16, torch.float32, torch.int32, torch.uint8, torch.Tensor, torch.nn.Parameter)
+SHARED = (
+    None,
+    True,
+    False,
+    (),
+    torch.bfloat16,
+    torch.float32,
+    torch.int32,
+    torch.uint8,
+    torch.Tensor,
+    torch.nn.Parameter,
+)
 
 
 class Stop(BaseException):
@@ -36,8 +47,11 @@ def everything(device):
 
 def own(arguments):
     """Copies of tensors and numbers that nobody else holds."""
-    forget()  # calls that are equal would hold the numbers of the first
-    kinds = {torch.Tensor: torch.clone, float: lambda value: float(repr(value)), tuple: lambda value: (*value, None)[:-1]}
+    kinds = {
+        torch.Tensor: torch.clone,
+        float: lambda value: float(repr(value)),
+        tuple: lambda value: (*value, None)[:-1],
+    }
     return {name: kinds.get(type(value), lambda value: value)(value) for name, value in arguments.items()}
 
 
@@ -79,11 +93,6 @@ def kept_by(held, action):
     return f"blocks of memory: {blocks}, objects in cycles: {cycles}" if all(grown) or cycles >= COUNT else None
 
 
-def forget():
-    for calls in _runtime.tables:
-        calls.forget()
-
-
 def of_each(function):
     """A test of a function's arguments, for each set of them."""
 
@@ -99,14 +108,7 @@ def of_each(function):
 
 @of_each
 def test_calls(name, given):
-    """Not known yet, and known."""
-
-    def action():
-        forget()
-        call(name, given)
-        call(name, given)
-
-    check_nothing_is_kept(given, action)
+    check_nothing_is_kept(given, lambda: call(name, given))
 
 
 def stop(*_):
@@ -123,8 +125,6 @@ def test_gradients(name, given):
         given[each].requires_grad_()
 
     def action():
-        forget()
-        gradient_of(given, call(name, given))
         gradient_of(given, call(name, given))
 
     def stopped_forward():

@@ -69,12 +69,7 @@ def test_the_page(tmp_path):
     arguments = [str(tmp_path / name) for name in files]
     assert report.main([*arguments, "-o", str(page), "--svg", str(picture)]) == 0
     text = page.read_text()
-    for shown in (
-        "NVIDIA H200",
-        "Share of each roof",
-        "Time by kind of list",
-        "h16-8192 &lt;few&gt;",
-    ):
+    for shown in ("NVIDIA H200", "Share of each roof", "Time by kind of list", "h16-8192 &lt;few&gt;"):
         assert shown in text
     assert "<few>" not in text
     assert not re.search(r'(src|href)="(?!#)', text)  # nothing outside of the page

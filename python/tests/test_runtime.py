@@ -18,20 +18,12 @@ from smelt import _native, _runtime
 
 def python(code, **environment):
     """Runs a program with the package, in this environment changed so."""
-    changed = {
-        **os.environ,
-        **{name: value for name, value in environment.items() if value is not None},
-    }
+    changed = {**os.environ, **{name: value for name, value in environment.items() if value is not None}}
     for name, value in environment.items():
         if value is None:
             changed.pop(name, None)
     return subprocess.run(
-        [sys.executable, "-c", code],
-        env=changed,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+        [sys.executable, "-c", code], env=changed, capture_output=True, text=True, timeout=240, check=False
     )
 
 
@@ -83,9 +75,7 @@ def test_both_ways_to_look_at_tensors(device):
         assert _native.setup(*_runtime.SETUP, False) is False
         assert torch.equal(problem.run(), want)
         with pytest.raises(TypeError, match="indices must be torch.int32"):
-            smelt.sparse_attention(
-                problem.q, problem.kv, problem.indices.float(), 0.1, backend="smelt"
-            )
+            smelt.sparse_attention(problem.q, problem.kv, problem.indices.float(), 0.1, backend="smelt")
     finally:
         assert _native.setup(*_runtime.SETUP) is had
 
@@ -187,9 +177,7 @@ def test_the_command():
         timeout=240,
         check=False,
     )
-    assert run.returncode == 0 and "variant" in run.stdout and "sparse_attn_fwd" in run.stdout, (
-        run.stderr
-    )
+    assert run.returncode == 0 and "variant" in run.stdout and "sparse_attn_fwd" in run.stdout, run.stderr
 
 
 @pytest.mark.emulated
@@ -220,25 +208,6 @@ def test_no_driver_at_all():
         SMELT_CUDA="/nonexistent/libcuda.so.1",
     )
     assert run.returncode == 0 and ("libcuda" in run.stdout or "NVIDIA" in run.stdout), run.stderr
-
-
-@pytest.mark.emulated
-def test_a_fork_makes_its_own(device):
-    problem = Problem(device, grad=False)
-    want = problem.run()
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = b"n"
-        try:
-            status = b"y" if torch.equal(problem.run(), want) else b"n"
-        finally:
-            os.write(write, status)
-            os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as pipe:
-        assert pipe.read() == b"y"
-    os.waitpid(child, 0)
 
 
 @pytest.mark.emulated

@@ -106,7 +106,9 @@ def with_exchange(device_of, stream_of):
         stream[0] = stream_of(device)
         return 0
 
-    table = Exchange(true.major, true.minor, None, None, None, None, Exchange.VIEW(view), Exchange.STREAM(current_stream))
+    table = Exchange(
+        true.major, true.minor, None, None, None, None, Exchange.VIEW(view), Exchange.STREAM(current_stream)
+    )
 
     class Meta(type):
         def __instancecheck__(cls, value):

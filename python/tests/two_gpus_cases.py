@@ -101,7 +101,9 @@ def test_gradients(gpus, exchange, name):
             grad = gpus.on(device, torch.ones(out.shape, dtype=out.dtype))
             launches(gpus)
             with gpus.stream(device, 1) as stream:  # PyTorch makes the forward pass's the current one, on a GPU
-                got = _engine_run_backward((out,), (grad,), False, False, tuple(there[each] for each in leaves), True, False)
+                got = _engine_run_backward(
+                    (out,), (grad,), False, False, tuple(there[each] for each in leaves), True, False
+                )
             of_kernels = set(launches(gpus))
             assert of_kernels == set() if name in WITHOUT_A_KERNEL | EVERYWHERE else of_kernels == {(device, stream)}
             for each, one in zip(leaves, got):

@@ -47,17 +47,7 @@ _PACKAGES = {
 }
 
 
-_MODULES = (
-    "cudnn",
-    "deep_gemm",
-    "flash_mla",
-    "megatron",
-    "miles",
-    "nemo",
-    "prime_rl",
-    "slime",
-    "tilelang",
-)
+_MODULES = ("cudnn", "deep_gemm", "flash_mla", "megatron", "miles", "nemo", "prime_rl", "slime", "tilelang")
 
 
 def __getattr__(name: str):
@@ -84,9 +74,7 @@ class _Calls(types.SimpleNamespace):
     def __getattr__(self, name):
         own = self.__dict__.get("_own")
         if own is None:
-            raise AttributeError(
-                f"smelt: there is no {name} in the place of a package that is not here"
-            )
+            raise AttributeError(f"smelt: there is no {name} in the place of a package that is not here")
         return getattr(own, name)
 
 
@@ -108,8 +96,7 @@ def install(*names: str) -> None:
     for name in names:
         if name not in _PACKAGES and name != "megatron":
             raise ValueError(
-                f"smelt: {name!r} is no package that can be stood in for: "
-                f"{', '.join(sorted((*_PACKAGES, 'megatron')))}"
+                f"smelt: {name!r} is no package that can be stood in for: {', '.join(sorted((*_PACKAGES, 'megatron')))}"
             )
     for name in names:
         if name == "megatron":

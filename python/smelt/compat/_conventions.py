@@ -19,9 +19,7 @@ class TupleDict(dict):
         return iter(self.values())
 
     def __getitem__(self, key):
-        return (
-            tuple(self.values())[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
-        )
+        return tuple(self.values())[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
 
 
 def to_flash_mla(lse: Tensor) -> Tensor:
@@ -58,10 +56,7 @@ def need_dimensions(**given: tuple) -> None:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(tensor).__name__}")
         if tensor.dim() not in legal:
-            raise ValueError(
-                f"smelt: {name} must have {' or '.join(map(str, legal))} dimensions, not "
-                f"{tensor.dim()}"
-            )
+            raise ValueError(f"smelt: {name} must have {' or '.join(map(str, legal))} dimensions, not {tensor.dim()}")
 
 
 def without_heads(name: str, keys: Tensor, dimensions: int) -> Tensor:
@@ -91,8 +86,7 @@ def equal_heads(qhead_per_kv_head: int | None, q: Tensor) -> None:
     """All query heads share the one KV head."""
     if qhead_per_kv_head not in (None, q.shape[-2]):
         raise ValueError(
-            f"smelt: qhead_per_kv_head must be None or {q.shape[-2]}, the number of q's heads, not "
-            f"{qhead_per_kv_head}"
+            f"smelt: qhead_per_kv_head must be None or {q.shape[-2]}, the number of q's heads, not {qhead_per_kv_head}"
         )
 
 

@@ -63,8 +63,7 @@ def causal_offsets(q_causal_offsets: Tensor | None, documents: int) -> Tensor | 
         return None
     if not isinstance(q_causal_offsets, Tensor) or q_causal_offsets.shape != (documents,):
         raise ValueError(
-            f"smelt: q_causal_offsets must be [{documents}], not "
-            f"{list(getattr(q_causal_offsets, 'shape', ()))}"
+            f"smelt: q_causal_offsets must be [{documents}], not {list(getattr(q_causal_offsets, 'shape', ()))}"
         )
     return bounds("q_causal_offsets", q_causal_offsets)
 
@@ -102,20 +101,13 @@ def documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets, 
     if together:
         first, mine = (
             on_host(name, each, tensor.shape[0])
-            for name, each, tensor in (
-                ("cu_seqlens_q", cu_seqlens_q, q),
-                ("cu_seqlens_k", cu_seqlens_k, k),
-            )
+            for name, each, tensor in (("cu_seqlens_q", cu_seqlens_q, q), ("cu_seqlens_k", cu_seqlens_k, k))
         )
         longest = max((b - a for a, b in zip(mine, mine[1:])), default=0)
         width = longest if max_seqlen_k is None else max_seqlen_k
         if width < longest:
-            raise ValueError(
-                f"smelt: max_seqlen_k must be {longest} or more, as cu_seqlens_k says, not {width}"
-            )
-        parts = [
-            (slice(*first[i : i + 2]), slice(*mine[i : i + 2])) for i in range(len(first) - 1)
-        ]
+            raise ValueError(f"smelt: max_seqlen_k must be {longest} or more, as cu_seqlens_k says, not {width}")
+        parts = [(slice(*first[i : i + 2]), slice(*mine[i : i + 2])) for i in range(len(first) - 1)]
     else:
         if k.shape[0] != q.shape[0]:
             raise ValueError(f"smelt: k has {k.shape[0]} batches, q {q.shape[0]}")
@@ -130,9 +122,7 @@ def need_bf16(name: str, precision: str, sf_vec_size: int = 32, **scales: Tensor
         raise NotImplementedError(f"smelt: {name} takes bf16 alone, without scales")
     for scale, given in scales.items():
         if given is not None:
-            raise NotImplementedError(
-                f"smelt: {name} takes bf16 alone, without scales: {scale} must be None"
-            )
+            raise NotImplementedError(f"smelt: {name} takes bf16 alone, without scales: {scale} must be None")
 
 
 def share(grad_loss: Tensor | float, factor: float, queries: int) -> Tensor | float:

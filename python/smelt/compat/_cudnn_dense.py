@@ -20,16 +20,7 @@ from ._conventions import (
     of_type,
     room,
 )
-from ._cudnn_common import (
-    CLIPPED,
-    LEAST_SUM,
-    documents,
-    ends,
-    need_bf16,
-    of_divergence,
-    on_stream,
-    share,
-)
+from ._cudnn_common import CLIPPED, LEAST_SUM, documents, ends, need_bf16, of_divergence, on_stream, share
 
 
 @torch.no_grad()
@@ -267,12 +258,9 @@ def dense_indexer_backward_wrapper(
             "d_index_k": (d_index_k, index_k, index_k.dtype, torch.float32),
         }
         check_outputs(
-            index_q.device,
-            **{name: (given, like.shape, *types) for name, (given, like, *types) in outputs.items()},
+            index_q.device, **{name: (given, like.shape, *types) for name, (given, like, *types) in outputs.items()}
         )
-        made = [
-            torch.zeros_like(like, dtype=of_type(given, like)) for given, like, *_ in outputs.values()
-        ]
+        made = [torch.zeros_like(like, dtype=of_type(given, like)) for given, like, *_ in outputs.values()]
         factor = share(grad_loss, loss_coeff * sm_scale, index_lse.numel())
         for mine, theirs, offset in parts:
             some = keys[theirs]

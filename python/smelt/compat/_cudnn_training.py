@@ -31,8 +31,7 @@ def sparse_attention(
     trusted_compact_metadata changes nothing."""
     if not isinstance(trusted_compact_metadata, bool):
         raise TypeError(
-            "smelt: trusted_compact_metadata must be a bool, not "
-            f"{type(trusted_compact_metadata).__name__}"
+            f"smelt: trusted_compact_metadata must be a bool, not {type(trusted_compact_metadata).__name__}"
         )
     need_dimensions(q=(q, 3), kv=(kv, 2), indices=(indices, 2))
     out, lse, max_logits = attend(

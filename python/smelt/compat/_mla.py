@@ -31,38 +31,18 @@ def first_slots(
     if count >= lists.shape[-1]:
         return lse.clone()
     _, first = sparse_attention(
-        q,
-        rows,
-        lists[..., :count],
-        scale,
-        dv=dv,
-        topk_length=topk_length,
-        return_lse=True,
-        backend="smelt",
+        q, rows, lists[..., :count], scale, dv=dv, topk_length=topk_length, return_lse=True, backend="smelt"
     )
     return to_flash_mla(first)
 
 
 def attend(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    sm_scale: float | None,
-    d_v: int | None,
-    *legal: int,
-    buckets=None,
+    q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None, d_v: int | None, *legal: int, buckets=None
 ) -> tuple[Tensor, Tensor]:
     """out, differentiable, and lse; `legal`: how many dimensions q may have."""
     rows, lists = one_group(q, kv, indices, *legal)
     out, lse = sparse_attention(
-        q,
-        rows,
-        lists,
-        scale_of(q, sm_scale),
-        dv=d_v,
-        buckets=buckets,
-        return_lse=True,
-        backend="smelt",
+        q, rows, lists, scale_of(q, sm_scale), dv=d_v, buckets=buckets, return_lse=True, backend="smelt"
     )
     return out, to_base2(lse)
 

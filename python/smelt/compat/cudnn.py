@@ -97,9 +97,7 @@ def sparse_attention_forward_wrapper(
     None without them: see flash_mla_sparse_fwd."""
     need_dimensions(q=(q, 3), kv=(kv, 2), topk_idxs=(topk_idxs, 2))
     if not 0 <= integer(indexer_topk, "indexer_topk") <= topk_idxs.shape[-1]:
-        raise ValueError(
-            f"smelt: indexer_topk must be 0 to {topk_idxs.shape[-1]}, not {indexer_topk}"
-        )
+        raise ValueError(f"smelt: indexer_topk must be 0 to {topk_idxs.shape[-1]}, not {indexer_topk}")
     with on_stream(stream):
         lists, scale = slots("topk_idxs", topk_idxs), scale_of(q, softmax_scale)
         out, lse, max_logits = attend(
@@ -141,9 +139,7 @@ def sparse_attention_backward_wrapper(
     """{"dq", "dkv", "d_sink"}; dq and dkv are written into the tensors that are given. No workspace is needed."""
     choose(q_cluster_mode, "q_cluster_mode", ("off", "adaptive_pair"))
     need_dimensions(q=(q, 3), kv=(kv, 2), topk_idxs=(topk_idxs, 2), lse=(lse, 2))
-    check_outputs(
-        q.device, dq=(dq, q.shape, q.dtype), dkv=(dkv, kv.shape, kv.dtype, torch.float32)
-    )
+    check_outputs(q.device, dq=(dq, q.shape, q.dtype), dkv=(dkv, kv.shape, kv.dtype, torch.float32))
     with on_stream(stream):
         grads = sparse_attention_backward(
             dout,
@@ -169,9 +165,7 @@ def compactify_wrapper(indices: Tensor, stream=None) -> TupleDict:
     with on_stream(stream):
         rows = slots("indices", indices).flatten(0, -2)
         valid = rows >= 0
-        place = torch.where(
-            valid, valid.cumsum(-1) - 1, rows.shape[1]
-        )  # the last: of what is masked
+        place = torch.where(valid, valid.cumsum(-1) - 1, rows.shape[1])  # the last: of what is masked
         compact = rows.new_full((rows.shape[0], rows.shape[1] + 1), -1).scatter_(1, place, rows)
         return TupleDict(indices=compact[:, :-1].contiguous(), topk_length=valid.sum(-1, dtype=torch.int32))
 
@@ -222,19 +216,13 @@ def indexer_top_k_wrapper(
     if tie_break == 2:
         raise NotImplementedError("smelt: indexer_top_k_wrapper with tie_break=2 is not there")
     if input_values.shape[0] != seq_lens.numel() * next_n:
-        raise ValueError(
-            f"smelt: {input_values.shape[0]} rows are not {seq_lens.numel()} sequences of {next_n}"
-        )
+        raise ValueError(f"smelt: {input_values.shape[0]} rows are not {seq_lens.numel()} sequences of {next_n}")
     with on_stream(stream):
         behind = torch.arange(1 - next_n, 1, device=seq_lens.device)
         lengths = bounds("seq_lens", seq_lens).unsqueeze(-1)
         end = bounds("seq_lens", (lengths + behind).flatten())
         indices, values, _ = topk_select(
-            input_values.float(),
-            top_k,
-            window_begin=torch.zeros_like(end),
-            window_end=end,
-            backend="smelt",
+            input_values.float(), top_k, window_begin=torch.zeros_like(end), window_end=end, backend="smelt"
         )
     return TupleDict(indices=indices, values=values.to(input_values.dtype) if return_val else None)
 
@@ -367,9 +355,7 @@ def indexer_forward_top_k_wrapper(
             offsets = causal_offsets(q_causal_offsets, q.shape[0])
             parts = _batches(*given, offsets, ratio, topk_indices_global)
         made = zip(*(_choice(*part, top_k, want_lse) for part in parts))
-        made = [
-            (each[0] if len(each) == 1 else torch.cat(each)).unflatten(0, lead) for each in made
-        ]
+        made = [(each[0] if len(each) == 1 else torch.cat(each)).unflatten(0, lead) for each in made]
         softmax = None
         if return_softmax is not False or softmax_out is not None:
             softmax = made[1].softmax(-1).masked_fill_(made[1] == NEVER, 0.0)
@@ -397,10 +383,7 @@ def compress_topk_cand_buffer_size(
 
 
 def compress_topk_cand_buffer_size_thd(
-    cu_seqlens_q: Tensor,
-    cu_seqlens_k: Tensor,
-    ratio: int,
-    q_causal_offsets: Tensor | None = None,
+    cu_seqlens_q: Tensor, cu_seqlens_k: Tensor, ratio: int, q_causal_offsets: Tensor | None = None
 ) -> tuple[Tensor, int]:
     """cand_batch_offsets, int64 [documents + 1], all 0, and how many elements cand_buffer must have: none."""
     packing(cu_seqlens_q, cu_seqlens_k)

@@ -22,9 +22,7 @@ _WIDTHS = (64, 128)
 
 def _pair(name: str, given) -> tuple:
     if not isinstance(given, (tuple, list)) or len(given) != 2:
-        raise TypeError(
-            f"smelt: {name} must be a tensor and its scales, not {type(given).__name__}"
-        )
+        raise TypeError(f"smelt: {name} must be a tensor and its scales, not {type(given).__name__}")
     return tuple(given)
 
 
@@ -57,9 +55,7 @@ def fp8_mqa_logits(
 ) -> Tensor:
     """logits [T, S], or [T, max_seqlen_k], in logits_dtype (fp32 or bf16)"""
     if logits_dtype not in (torch.float32, torch.bfloat16):
-        raise TypeError(
-            f"smelt: logits_dtype must be torch.float32 or bfloat16, not {logits_dtype}"
-        )
+        raise TypeError(f"smelt: logits_dtype must be torch.float32 or bfloat16, not {logits_dtype}")
     k, k_scale = _pair("kv", kv)
     need_dimensions(q=(q, 3), k=(k, 2), k_scale=(k_scale, 1), weights=(weights, 2))
     q, k, weights = _wide(q), _wide(k), weights.float()
@@ -71,9 +67,7 @@ def fp8_mqa_logits(
     for first in range(0, q.shape[0], rows):
         some = slice(first, first + rows)
         begin, end = cu_seq_len_k_start[some], cu_seq_len_k_end[some]
-        logits = indexer_logits(
-            q[some], k, weights[some], begin, end, k_scale=k_scale, backend="smelt"
-        )
+        logits = indexer_logits(q[some], k, weights[some], begin, end, k_scale=k_scale, backend="smelt")
         made[some] = _compressed(logits, begin, end, max_seqlen_k) if max_seqlen_k else logits
     return made
 

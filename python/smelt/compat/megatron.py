@@ -120,12 +120,7 @@ def indexer_fwd_interface(
 
 @torch.no_grad()
 def indexer_bwd_interface(
-    index_q: Tensor,
-    weights: Tensor,
-    index_k: Tensor,
-    topk_indices: Tensor,
-    grad_scores: Tensor,
-    use_relu: bool = True,
+    index_q: Tensor, weights: Tensor, index_k: Tensor, topk_indices: Tensor, grad_scores: Tensor, use_relu: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(grad_q, grad_w fp32, grad_k), of the shapes of index_q, weights and index_k."""
     given = {"topk_indices": (topk_indices, "TW"), "grad_scores": (grad_scores, "TW")}
@@ -172,9 +167,7 @@ def lighting_indexer(
         return _at(logits, lists), topk_indices
     if topk_indices is not None:
         return indexer_scores(index_q, index_k, weights.float(), lists), topk_indices
-    indices, scores, _ = indexer_topk(
-        index_q, index_k, weights.float(), begin, end, topk, order="score"
-    )
+    indices, scores, _ = indexer_topk(index_q, index_k, weights.float(), begin, end, topk, order="score")
     return scores, indices
 
 
@@ -197,9 +190,7 @@ def lighting_indexer_indices(
 
 
 @torch.no_grad()
-def sparse_indexer_target_interface(
-    query: Tensor, key: Tensor, topk_indices: Tensor, softmax_scale: float
-) -> Tensor:
+def sparse_indexer_target_interface(query: Tensor, key: Tensor, topk_indices: Tensor, softmax_scale: float) -> Tensor:
     """Attention's probabilities at each query's slots, summed over heads, [T, topk] fp32; query [T, H, D],
     key [S, D]."""
     need_dimensions(query=(query, 3), key=(key, 2), topk_indices=(topk_indices, 2))
@@ -220,9 +211,7 @@ class SparseIndexerKLLoss:
         if valid_mask.dtype is not torch.bool:
             raise TypeError(f"smelt: valid_mask must be torch.bool, not {valid_mask.dtype}")
         slots = torch.arange(valid_mask.shape[1], device=valid_mask.device, dtype=torch.int32)
-        return indexer_loss(
-            index_logits, target, slots.masked_fill(~valid_mask, -1), backend="smelt"
-        )
+        return indexer_loss(index_logits, target, slots.masked_fill(~valid_mask, -1), backend="smelt")
 
 
 # What a program imports by name, module by module: `smelt.compat.install("megatron")` puts it there.
@@ -233,12 +222,7 @@ MODULES = {
     "tilelang_sparse_mla_fwd": ("sparse_mla_fwd_interface",),
     "tilelang_sparse_mla_bwd": ("sparse_mla_bwd", "sparse_mla_delta"),
     "tilelang_indexer_loss": ("sparse_indexer_target_interface", "SparseIndexerKLLoss"),
-    "indexer": (
-        "indexer_fwd_interface",
-        "indexer_bwd_interface",
-        "lighting_indexer",
-        "lighting_indexer_indices",
-    ),
+    "indexer": ("indexer_fwd_interface", "indexer_bwd_interface", "lighting_indexer", "lighting_indexer_indices"),
     "sparse_mla": ("sparse_mla_fwd_interface", "sparse_mla_bwd", "sparse_mla_delta", "SparseMLA"),
     "tilelang_dsa": (
         "lighting_indexer",

@@ -105,9 +105,7 @@ def sparse_attn_tilelang_head_chunked(
 ) -> Tensor:
     """As sparse_attn_tilelang: all heads at once, whose kv gradient is summed in fp32 anyway."""
     if max_heads_per_kernel < 1:
-        raise ValueError(
-            f"smelt: max_heads_per_kernel must be positive, not {max_heads_per_kernel}"
-        )
+        raise ValueError(f"smelt: max_heads_per_kernel must be positive, not {max_heads_per_kernel}")
     return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale)
 
 
@@ -123,37 +121,27 @@ class DeepSeekV4SparseAttentionHeadChunked:
     """In the place of their autograd.Function."""
 
     @staticmethod
-    def apply(
-        q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale=None, reference_rounding=False
-    ) -> Tensor:
-        return sparse_attn_tilelang_head_chunked(
-            q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale
-        )
+    def apply(q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale=None, reference_rounding=False) -> Tensor:
+        return sparse_attn_tilelang_head_chunked(q, kv, attn_sink, topk_idxs, max_heads_per_kernel, sm_scale)
 
 
 # ---- the indexer --------------------------------------------------------------------------------
 
 
-def _make_causal_cu_seqlens(
-    seq_len_q: int, seq_len_kv: int, compress_ratio: int, device
-) -> tuple[Tensor, Tensor]:
+def _make_causal_cu_seqlens(seq_len_q: int, seq_len_kv: int, compress_ratio: int, device) -> tuple[Tensor, Tensor]:
     """Each query's keys: from 0 to the last group that is whole behind it."""
     seen = torch.arange(1, seq_len_q + 1, device=device, dtype=torch.int32)
     return torch.zeros_like(seen), seen // compress_ratio
 
 
 @torch.no_grad()
-def batched_indexer_fwd(
-    q: Tensor, k: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor
-) -> Tensor:
+def batched_indexer_fwd(q: Tensor, k: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor) -> Tensor:
     """logits [B, T, S] fp32, -inf outside the windows."""
     shapes(q=(q, "TBHD"), k=(k, "SBD"), weights=(weights, "TBH"))
     windows = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     return torch.stack(
         [
-            indexer_logits(
-                q[:, batch], k[:, batch], weights[:, batch].float(), *windows, backend="smelt"
-            )
+            indexer_logits(q[:, batch], k[:, batch], weights[:, batch].float(), *windows, backend="smelt")
             for batch in range(q.shape[1])
         ]
     )
@@ -168,11 +156,7 @@ def batched_indexer_bwd(
     shapes(index_q=(index_q, "TBHD"), index_k=(index_k, "SBD"), weights=(weights, "TBH"), **given)
     parts = [
         indexer_bwd_interface(
-            index_q[:, batch],
-            weights[:, batch],
-            index_k[:, batch],
-            topk_indices[batch],
-            grad_scores[batch],
+            index_q[:, batch], weights[:, batch], index_k[:, batch], topk_indices[batch], grad_scores[batch]
         )
         for batch in range(index_q.shape[1])
     ]
@@ -197,9 +181,7 @@ def v4_lighting_indexer(
     if (cu_seqlen_ks is None) != (cu_seqlen_ke is None):
         raise ValueError("smelt: cu_seqlen_ks and cu_seqlen_ke go together")
     if cu_seqlen_ks is None:
-        cu_seqlen_ks, cu_seqlen_ke = _make_causal_cu_seqlens(
-            index_q.shape[0], rows, compress_ratio, index_q.device
-        )
+        cu_seqlen_ks, cu_seqlen_ke = _make_causal_cu_seqlens(index_q.shape[0], rows, compress_ratio, index_q.device)
     parts = [
         lighting_indexer(
             index_q[:, batch],

@@ -22,12 +22,7 @@ def is_dsa_kernel_available(name: str) -> bool:
 
 
 def should_use_tilelang(
-    backend: str,
-    *,
-    available: bool,
-    kernel_name: str,
-    tensors: tuple[Tensor, ...],
-    require_bf16: bool = False,
+    backend: str, *, available: bool, kernel_name: str, tensors: tuple[Tensor, ...], require_bf16: bool = False
 ) -> bool:
     """Whether a call takes the kernel: "torch" never, "auto" where it can run, "tilelang" always, with a
     RuntimeError where it cannot."""
@@ -40,8 +35,7 @@ def should_use_tilelang(
     if backend == "tilelang" and not can:
         raise RuntimeError(
             f"smelt: {kernel_name}: the TileLang backend was requested, but the kernel is "
-            f"unavailable or tensors are not {where} tensors"
-            + (" in bfloat16" if require_bf16 else "")
+            f"unavailable or tensors are not {where} tensors" + (" in bfloat16" if require_bf16 else "")
         )
     return can and backend in ("tilelang", "auto")
 
@@ -78,9 +72,7 @@ def tilelang_indexer_topk(
         index_q.shape[0],
         index_k.shape[0],
         cu_seqlens_padded=bounds("cu_seqlens_padded", cu_seqlens_padded),
-        query_indices=None
-        if query_indices is None
-        else bounds("query_indices", query_indices.flatten()),
+        query_indices=None if query_indices is None else bounds("query_indices", query_indices.flatten()),
         backend="smelt",
     )
     indices, _, _ = indexer_topk(
@@ -96,9 +88,7 @@ def tilelang_indexer_topk(
     return indices.unsqueeze(1)
 
 
-def _generate_padded_varlen_mask_params(
-    cu_seqlens: Tensor, cu_seqlens_padded: Tensor
-) -> tuple[Tensor, Tensor]:
+def _generate_padded_varlen_mask_params(cu_seqlens: Tensor, cu_seqlens_padded: Tensor) -> tuple[Tensor, Tensor]:
     """(starts, ends) int32 of every row of the padded layout, as the original has them: a row that pads gets
     the keys of its document, and none gets an empty window."""
     if cu_seqlens.shape != cu_seqlens_padded.shape or cu_seqlens.numel() < 2:

@@ -47,13 +47,7 @@ def sparse_mla_fwd_interface(
 
 @torch.no_grad()
 def sparse_mla_bwd(
-    q: Tensor,
-    kv: Tensor,
-    o: Tensor,
-    do: Tensor,
-    indices: Tensor,
-    lse: Tensor,
-    sm_scale: float | None = None,
+    q: Tensor, kv: Tensor, o: Tensor, do: Tensor, indices: Tensor, lse: Tensor, sm_scale: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """(dq, dkv), of the shapes of q and kv."""
     return _backward(q, kv, o, do, indices, lse, sm_scale, None)
@@ -102,9 +96,7 @@ def sparse_mla_bwd_bucketed_sorted(
     return sparse_mla_bwd_bucketed(q, kv, o, do, indices, lse, sm_scale, bucket_sizes)
 
 
-def dsv4_sparse_attn(
-    q: Tensor, kv: Tensor, indices: Tensor, sinks: Tensor, sm_scale: float
-) -> tuple[Tensor, Tensor]:
+def dsv4_sparse_attn(q: Tensor, kv: Tensor, indices: Tensor, sinks: Tensor, sm_scale: float) -> tuple[Tensor, Tensor]:
     """(out [B, T, H, D], differentiable, and lse [B, T, H]: log2 of the denominator, the sink in it) of q
     [B, T, H, D], kv [B, S + 1, 1, D] with the sentinel's row, indices [B, T, 1, topk], sinks [H]."""
     rows, lists = one_group(q, _keys(kv), indices, 4)

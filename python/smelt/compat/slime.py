@@ -76,20 +76,13 @@ def generate_varlen_mask_params(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def indexer_fwd_interface(
-    q: Tensor,
-    kv: Tensor,
-    weights: Tensor,
-    cu_seqlen_ks: Tensor,
-    cu_seqlen_ke: Tensor,
-    clean_logits: bool = True,
+    q: Tensor, kv: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor, clean_logits: bool = True
 ) -> Tensor:
     """logits [T, S] fp32 of q [T, H, D] and the keys kv [S, D], -inf outside the windows whatever clean_logits
     says."""
     need_dimensions(q=(q, 3), weights=(weights, 2))
     windows = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
-    return indexer_logits(
-        q, without_heads("kv", kv, 2), weights.float(), *windows, backend="smelt"
-    )
+    return indexer_logits(q, without_heads("kv", kv, 2), weights.float(), *windows, backend="smelt")
 
 
 @torch.no_grad()
@@ -133,7 +126,5 @@ def lighting_indexer(
     if topk_indices is not None:
         lists = seen_slots(topk_indices, begin, end)
         return indexer_scores(index_q, keys, factors, lists, backend="smelt"), topk_indices
-    indices, scores, _ = indexer_topk(
-        index_q, keys, factors, begin, end, topk, order="score", backend="smelt"
-    )
+    indices, scores, _ = indexer_topk(index_q, keys, factors, begin, end, topk, order="score", backend="smelt")
     return scores, indices

@@ -1,0 +1,273 @@
+"""The two ways of a call.
+
+An eager call on plain tensors goes to the native module directly. A call that something looks into (torch.compile,
+export, fake tensors, functorch, dispatch modes, tensor subclasses, forward-mode AD, the profiler) goes through the
+custom operator `torch.ops.smelt.NAME`, which costs tens of microseconds. Both ways run the same kernel function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
+from torch.nn import Parameter
+
+from . import _native
+from ._checks import BACKENDS, CHOICES, choose, integer, number, optional_tensor, tensor
+
+library = torch.library.Library("smelt", "FRAGMENT")
+_NOT_IN_KEY = 127
+
+_is_grad_enabled = torch.is_grad_enabled
+any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+
+_is_batched = getattr(getattr(torch._C, "_functorch", None), "is_legacy_batchedtensor", lambda tensor: False)
+
+# PyTorch does not promise these names. Without one, every call goes through its custom operator.
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+_functorch = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+if (
+    None not in (_dispatch_modes, _functorch)
+    and hasattr(torch.autograd.profiler, "_is_profiler_enabled")
+    and hasattr(forward_ad, "_current_level")
+):
+    _native.watch(Tensor, Parameter, _dispatch_modes, _functorch, torch.autograd.profiler, forward_ad)
+
+
+def is_traced() -> bool:
+    """Whether a compiler, a dispatch mode or a transform looks into the program, or it cannot be told."""
+    if is_compiling() or None in (_dispatch_modes, _functorch):
+        return True
+    return _dispatch_modes() > 0 or _functorch() is not None
+
+
+def autocast_type(tensor: Tensor):
+    """The type that autocast casts to on a tensor's device, None where it is off."""
+    device = tensor.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
+def wants_gradients(*tensors: Tensor | None) -> bool:
+    if torch.is_grad_enabled():
+        for each in tensors:
+            if each is not None and each.requires_grad:
+                return True
+    return False
+
+
+def _text(value, name: str):
+    choose(value, name, CHOICES[name])
+    return value
+
+
+def _long(value, name: str):
+    return value if isinstance(value, torch.SymInt) else integer(value, name, 64)
+
+
+# Annotations of kernel functions: the type in the custom operator's schema, and what checks an argument of it.
+_TYPES = {
+    "Tensor": ("Tensor", tensor),
+    "Tensor | None": ("Tensor?", optional_tensor),
+    "int": ("SymInt", _long),
+    "float": ("float", number),
+    "bool": ("bool", lambda value, name: bool(value)),
+    "bool | None": ("bool?", lambda value, name: value if value is None else bool(value)),
+    "str": ("str", _text),
+    "tuple[int, ...]": ("int[]", lambda value, name: value),
+    "torch.dtype | None": ("ScalarType?", lambda value, name: value),
+}
+
+
+class Operation:
+    """A function's kernel function; `call` runs it directly or as the custom operator of its name.
+
+    kernel: computes on plain tensors. Its signature, tensors first, is that of the custom operator, behind the call's
+        key (see `key`). It returns a tuple: the operator's outputs, None for those that were not asked for, and more
+        that `saved` may keep.
+    fake: as the kernel, but only shapes and types of the outputs.
+    key: {tensor: how many of its last sizes}: the call's key is the device, then type and these sizes of each.
+    returns: the outputs in the operator's schema. written: the name of a tensor that the kernel writes.
+    rules: checks of what the kernel and `fake` rely on. In a direct call the native module has the first word.
+    """
+
+    def __init__(
+        self,
+        kernel: Callable,
+        fake: Callable,
+        returns: str,
+        key: dict,
+        *,
+        name: str | None = None,
+        rules: Callable | None = None,
+        written: str = "",
+    ):
+        self.kernel, self.rules = kernel, rules
+        self.name = name or kernel.__name__[1:]
+        parameters = dict(inspect.signature(kernel).parameters)
+        del parameters["key"]
+        self.names = tuple(parameters)
+        self.checks = tuple(_TYPES[each.annotation][1] for each in parameters.values())
+        self.tensors = sum(each.annotation.startswith("Tensor") for each in parameters.values())
+        self.key = bytes(key.get(name, _NOT_IN_KEY) for name in self.names[: self.tensors])
+        self.outputs = returns.count("Tensor")
+        self.leaves: tuple = ()
+        types = [_TYPES[each.annotation][0] for each in parameters.values()]
+        types = [each + "(a!)" if name == written else each for name, each in zip(parameters, types)]
+        arguments = ", ".join(map(" ".join, zip(types, parameters)))
+        library.define(f"{self.name}({arguments}) -> ({returns})")
+        for device in ("CPU", "CUDA"):
+            library.impl(self.name, self._as_operator(self._with_key), device)
+        torch.library.register_fake(f"smelt::{self.name}", self._as_operator(fake), lib=library)
+        self.operator = getattr(torch.ops.smelt, self.name).default
+        self.call = self._make_call()
+
+    def _as_operator(self, function):
+        """An operator's outputs are all tensors: those that were not asked for are empty."""
+
+        def run(*arguments):
+            made = function(*arguments)[: self.outputs]
+            made = tuple(arguments[0].new_empty((0,), dtype=torch.float32) if each is None else each for each in made)
+            return made if self.outputs > 1 else made[0] if made else None
+
+        return run
+
+    def _with_key(self, *arguments):
+        return self.kernel(_native.look(self.key, arguments, self.names), *arguments)
+
+    def _make_call(self):
+        """A closure, since a call of an object takes longer."""
+        kernel, look, counts = self.kernel, _native.look, self.key
+
+        def call(*arguments) -> tuple:
+            key = None if is_compiling() else look(counts, arguments, None)
+            if key is None:
+                return self._watched(arguments)
+            try:
+                if _is_grad_enabled():
+                    for place in self.leaves:
+                        if arguments[place] is not None and arguments[place].requires_grad:
+                            return self._with_gradients(key, arguments)
+                return kernel(key, *arguments)
+            except Exception:
+                problem = self._problem(arguments)
+                if problem is None:
+                    raise
+                try:
+                    raise problem from None
+                finally:
+                    del problem  # a frame that holds its exception would live until the next collection
+
+        return call
+
+    def _with_gradients(self, key, arguments) -> tuple:
+        made = []
+        out = _apply(self, key, arguments, made, *[arguments[place] for place in self.leaves])
+        made[self.result] = out
+        return tuple(made)
+
+    def _problem(self, arguments):
+        """After a failure: the rules' message is the better one where the kernel relied on what they check."""
+        try:
+            self._check(arguments)
+        except (TypeError, ValueError) as problem:
+            return problem
+
+    def _check(self, arguments):
+        metas = [each.is_meta for each in arguments[: self.tensors] if isinstance(each, Tensor)]
+        if any(metas) and not all(metas):
+            raise ValueError("smelt: tensors must be on one device, and some are on meta, which has no data")
+        if self.names[-1] == "backend":
+            choose(arguments[-1], "backend", BACKENDS)
+        if self.rules:
+            self.rules(*arguments)
+
+    def _watched(self, arguments) -> tuple:
+        arguments = [check(value, name) for check, value, name in zip(self.checks, arguments, self.names)]
+        self._check(arguments)
+        if self.leaves:
+            _refuse_tangents(arguments[: self.tensors])
+        else:
+            for place, each in enumerate(arguments[: self.tensors]):
+                if each is not None and each.requires_grad:
+                    arguments[place] = each.detach()
+        return self._by_operator(arguments)
+
+    def _by_operator(self, arguments) -> tuple:
+        made = self.operator(*arguments)
+        return made if self.outputs > 1 else (made,)
+
+    # ---- gradients ----------------------------------------------------------------------------------
+
+    def differentiable(self, leaves: tuple, result: int, saved: Callable, gradients: Callable) -> None:
+        """leaves: names of the tensors that have gradients. result: the number of the output that has one.
+        saved(arguments, outputs): the tensors that the backward pass keeps, and anything else that it needs.
+        gradients(grad, rest, *tensors): of the leaves."""
+        self.leaves = tuple(self.names.index(name) for name in leaves)
+        self.result, self.saved, self.gradients = result, saved, gradients
+
+        def keep(ctx, inputs, output):
+            made = output if isinstance(output, tuple) else (output,)
+            ctx.mark_non_differentiable(*made[:result], *made[result + 1 :])
+            ctx.set_materialize_grads(False)
+            tensors, ctx.rest = saved(inputs, made)
+            ctx.save_for_backward(*tensors)
+
+        def flow(ctx, *grads):
+            every = [None] * len(self.names)
+            if grads[result] is not None:
+                made = gradients(grads[result], ctx.rest, *ctx.saved_tensors)
+                for place, each in zip(self.leaves, made):
+                    every[place] = each
+            return tuple(every)
+
+        torch.library.register_autograd(f"smelt::{self.name}", flow, setup_context=keep, lib=library)
+
+    def refuse_derivatives(self, of: str) -> None:
+        """This operator computes gradients: a derivative of those is an error."""
+
+        def flow(ctx, *grads):
+            raise RuntimeError(f"smelt: {of} has no second derivatives")
+
+        torch.library.register_autograd(f"smelt::{self.name}", flow, lib=library)
+
+    def in_backward(self, *arguments) -> tuple:
+        """From a backward function. Where derivatives of the gradients may be asked for (create_graph), the operator
+        refuses them. It also takes many gradients at once (is_grads_batched)."""
+        watched = _is_grad_enabled() or is_compiling() or _is_batched(arguments[0])
+        key = None if watched else _native.look(self.key, arguments, None)
+        return self._by_operator(arguments) if key is None else self.kernel(key, *arguments)
+
+
+class _Direct(torch.autograd.Function):
+    """A direct call with gradients. The leaves and the one result that has gradients pass through autograd, whose work
+    grows with every argument and result; `made` takes the others home."""
+
+    @staticmethod
+    def forward(ctx, operation, key, arguments, made, *leaves):
+        made += operation.kernel(key, *arguments)
+        tensors, rest = operation.saved(arguments, made)
+        ctx.save_for_backward(*tensors)
+        ctx.call = operation.gradients, rest
+        return made[operation.result]
+
+    @staticmethod
+    def backward(ctx, grad):
+        gradients, rest = ctx.call
+        return None, None, None, None, *gradients(grad, rest, *ctx.saved_tensors)
+
+
+# Function.apply without its look for functorch, which has already been looked for.
+_apply = super(torch.autograd.Function, _Direct).apply
+
+
+def _refuse_tangents(tensors) -> None:
+    """There are no derivatives in forward mode: without this error they would be lost."""
+    if is_compiling() or getattr(forward_ad, "_current_level", 0) < 0:
+        return
+    for each in tensors:
+        if each is not None and forward_ad.unpack_dual(each).tangent is not None:
+            raise RuntimeError("smelt: there are no derivatives in forward mode (jvp)")
