@@ -2,6 +2,7 @@
 //@use common/ring.cuh
 //@use common/warp_arrival.cuh
 //@use common/warp_slots.cuh
+//@use common/wgmma_tile.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
@@ -22,10 +23,9 @@
  */
 
 enum {
-    COPY_WARPS = 2,   /* the gather's first warps; the next one scans */
-    COPY_ROWS = 8,    /* of a key block, copied at once */
-    REQUESTS = 2,     /* key blocks by which the scan is ahead of the copies */
-    TILE_PITCH = 128, /* bytes of a row, 64 columns */
+    COPY_WARPS = 2, /* the gather's first warps; the next one scans */
+    COPY_ROWS = 8,  /* of a key block, copied at once */
+    REQUESTS = 2,   /* key blocks by which the scan is ahead of the copies */
     KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
     LAST_HEAD = HEADS - 1
 };

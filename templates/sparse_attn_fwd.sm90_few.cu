@@ -1,5 +1,4 @@
 //@use common/base.cuh
-//@use common/descriptor.cuh
 //@use common/softmax.cuh
 //@use sparse_attn_fwd.key_ring.cuh
 //@use common/warp_arrival.cuh
@@ -88,10 +87,7 @@ enum {
     GATHER_WARPGROUP = 2,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = TILES * QUERY_TILE_BYTES,
-    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
-    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of K Q^T */
-    KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of V^T P^T */
-    KEY_STEPS = BLOCK_KEYS / 16,     /* of V^T P^T */
+    KEY_STEPS = BLOCK_KEYS / 16, /* of V^T P^T */
     HAS_ROPE = DQK > DV,
 
     GROUPS = BLOCK_HEADS / 8, /* a thread's heads: two of every eight */
@@ -170,13 +166,10 @@ DEVICE void load_query(const struct sparse_attn_fwd_params *params, int query,
     cp_async_arrive_noinc(barrier_at(QUERY_FULL + me->group));
 }
 
-/* Descriptors of the whole ring and of one of a block's tiles. */
-DEVICE u64 ring_descriptor(void) {
-    return shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
-}
-
-DEVICE u64 tile_descriptor(int first, int tile) {
-    return descriptor_advance(ring_descriptor(), (u32)(ring_tile(first, tile) * KEY_TILE_BYTES));
+/* The descriptor of a block's tile in the ring. */
+DEVICE u64 ring_tile_descriptor(int first, int tile) {
+    return descriptor_advance(tile_descriptor(KEYS_OFFSET),
+                              (u32)(ring_tile(first, tile) * KEY_TILE_BYTES));
 }
 
 /* Issues the part of S^T = K Q^T that tiles [from, to) of a block contribute; `query`: Q's
@@ -187,7 +180,7 @@ DEVICE void issue_scores(float *s, int first, int from, int to, u32 query) {
 #pragma unroll
     for (int tile = from; tile < to; ++tile) {
         const int column = tile < ROPE_TILES ? VALUE_TILES + tile : tile - ROPE_TILES;
-        const u64 a = tile_descriptor(first, tile);
+        const u64 a = ring_tile_descriptor(first, tile);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             multiply_scores(
@@ -340,10 +333,10 @@ DEVICE void issue_output(float *o, int first, int from, int to, u32 p, bool add)
     wgmma_fence();
 #pragma unroll
     for (int i = from; i < to; ++i) {
-        const u64 a = tile_descriptor(first, ROPE_TILES + i);
+        const u64 a = ring_tile_descriptor(first, ROPE_TILES + i);
 #pragma unroll
         for (int k = 0; k < KEY_STEPS; ++k) {
-            multiply_output(&o[i * TILE_VALUES], descriptor_advance(a, (u32)(k * KEY_STEP_BYTES)),
+            multiply_output(&o[i * TILE_VALUES], descriptor_advance(a, (u32)(k * ROW_STEP_BYTES)),
                             descriptor_advance(b, (u32)(k * STEP_BYTES)), k > 0 || add);
         }
     }

@@ -54,7 +54,7 @@ DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *s
                       const struct ring_place *stage, int *rope_parity, int taken, int word) {
     const int *const ring = (const int *)(arena + RING_OFFSET);
     const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
-    const u32 latent = chunk + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const u32 latent = chunk + latent_stage(stage->index);
     const int first = (int)(thread / 8), count = word & COUNT_MASK;
     claim_stage(stage, word);
 #pragma unroll
@@ -87,7 +87,7 @@ DEVICE void fill_keys(const struct sparse_attn_fwd_params *params, const char *s
 DEVICE void fill_query(const struct sparse_attn_fwd_params *params, const struct work *work,
                        struct ring_place *stage) {
     const u32 thread = thread_number() % WARPGROUP, chunk = thread_chunk(thread);
-    const u32 latent = chunk + (u32)(LATENT_OFFSET + stage->index * STAGE_BYTES);
+    const u32 latent = chunk + latent_stage(stage->index);
     const int first = (int)(thread / 8);
     claim_stage(stage, 0);
     mbarrier_wait(barrier_at(EMPTY_HIGH + stage->index), stage->parity ^ 1);

@@ -1,4 +1,3 @@
-//@use common/descriptor.cuh
 //@use common/quad.cuh
 //@use common/ring.cuh
 //@use common/warp_arrival.cuh
@@ -34,14 +33,13 @@ DEVICE void rescale_output(float *o, int buffer) {
 /* Issues o += P V, or o = P V for a query's first block, in two wgmma groups of 32 keys. `half`: of
  * the columns. */
 DEVICE void issue_output(float *o, int stage, int buffer, int half, bool first) {
-    const u64 p = shared_descriptor(probability_tile(buffer), 16, ATOM_BYTES, 128);
-    const u64 v = shared_descriptor(latent_stage(stage) + (u32)(half * OUTPUT_TILES * TILE_BYTES),
-                                    TILE_BYTES, ATOM_BYTES, 128);
+    const u64 p = tile_descriptor(probability_tile(buffer));
+    const u64 v = columns_descriptor(latent_stage(stage) + (u32)(half * OUTPUT_TILES * TILE_BYTES));
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
         const u64 a = descriptor_advance(p, (u32)(k * STEP_BYTES));
-        const u64 b = descriptor_advance(v, (u32)(k * KEY_STEP_BYTES));
+        const u64 b = descriptor_advance(v, (u32)(k * ROW_STEP_BYTES));
         wgmma_ss_n128_t01(o, a, b, k > 0 || !first);
         wgmma_ss_n128_t01(&o[OUTPUT_HALF], a, descriptor_advance(b, OUTPUT_TILES / 2 * TILE_BYTES),
                           k > 0 || !first);

@@ -1,4 +1,3 @@
-//@use common/descriptor.cuh
 //@use common/ring.cuh
 //@use common/softmax.cuh
 //@use common/warp_arrival.cuh
@@ -45,7 +44,7 @@ DEVICE u32 query_in_slice(void) {
  * load.
  */
 DEVICE void take_query(u32 *query, int stage) {
-    const u32 tiles = shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES) + query_in_tile());
+    const u32 tiles = shared_address(latent_stage(stage) + query_in_tile());
     const u32 slices = shared_address(QUERY_OFFSET + query_in_slice());
     u32 moved[LATENT_SLICES * 4];
 #pragma unroll
@@ -105,7 +104,7 @@ DEVICE u64 latent_step(u64 keys, int step) {
 /* Issues S = Q K^T for the block in a stage, in two wgmma groups; the second has TURN_STEPS
  * k-steps. */
 DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity) {
-    const u64 keys = shared_descriptor(latent_stage(stage), 16, ATOM_BYTES, 128);
+    const u64 keys = tile_descriptor(latent_stage(stage));
     const u64 slices =
         shared_descriptor(shared_address(QUERY_OFFSET), 16, 8 * STEP_BYTES, STEP_BYTES);
     wgmma_fence();
@@ -122,7 +121,7 @@ DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity
         mbarrier_wait(barrier_at(ROPE_FULL), *rope_parity);
         *rope_parity ^= 1;
         fence_proxy_async();
-        const u64 rope = shared_descriptor(shared_address(ROPE_OFFSET), 16, ATOM_BYTES, 128);
+        const u64 rope = tile_descriptor(ROPE_OFFSET);
 #pragma unroll
         for (int k = 0; k < ROPE_STEPS; ++k) {
             wgmma_ss_n64_t00(s,
@@ -225,8 +224,8 @@ DEVICE int parity_after(int parity, const u32 *p) {
 DEVICE void store_probabilities(const u32 *p, const float *factors, int buffer) {
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 base =
-        shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES) +
-                       (warp * 16 + lane % 16) * TILE_PITCH + ((lane / 16) ^ (lane % 8)) * 16);
+        shared_address(probability_tile(buffer) + (warp * 16 + lane % 16) * TILE_PITCH +
+                       ((lane / 16) ^ (lane % 8)) * 16);
 #pragma unroll
     for (int i = 0; i < SCORE_VALUES / 8; ++i) {
         stmatrix_x4(base ^ (u32)(i * STEP_BYTES), &p[4 * i]);

@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/warp_arrival.cuh
+//@use common/wgmma_tile.cuh
 //@use ptx/mbarrier.cuh
 /*
  * Shared memory and barriers of sparse_attn_fwd.sm90.cu, whose head says what each buffer holds and
@@ -13,13 +14,6 @@ enum {
     SCORES_BARRIER = 1, /* named; the gather's is SCAN_BARRIER (common/warpgroup_slots.cuh) */
 
     BLOCK_HEADS = 64, /* of an item: rows of the products */
-    TILE_ROWS = 64,   /* heads or keys */
-    TILE_COLUMNS = 64,
-    TILE_PITCH = 2 * TILE_COLUMNS, /* bytes of a row */
-    TILE_BYTES = TILE_ROWS * TILE_PITCH,
-    ATOM_BYTES = 8 * TILE_PITCH,     /* eight rows of a tile */
-    STEP_BYTES = 32,                 /* 16 columns of a row: a k-step of Q K^T */
-    KEY_STEP_BYTES = 2 * ATOM_BYTES, /* 16 keys of a tile: a k-step of P V */
     LATENT_TILES = DV / TILE_COLUMNS,
     STAGE_BYTES = LATENT_TILES * TILE_BYTES,
     STEPS = DQK / 16,
@@ -50,12 +44,13 @@ enum {
     ROPE_FREE = ROPE_FULL + 1
 };
 
+/* Offsets of buffers. */
 DEVICE u32 latent_stage(int stage) {
-    return shared_address((u32)(LATENT_OFFSET + stage * STAGE_BYTES));
+    return (u32)(LATENT_OFFSET + stage * STAGE_BYTES);
 }
 
 DEVICE u32 probability_tile(int buffer) {
-    return shared_address((u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES));
+    return (u32)(PROBABILITIES_OFFSET + buffer * TILE_BYTES);
 }
 
 /* The word of a key block: its number of keys and its position in the query. */

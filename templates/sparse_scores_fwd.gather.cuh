@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/ring.cuh
 //@use common/warp_arrival.cuh
+//@use common/wgmma_tile.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
@@ -74,7 +75,6 @@ enum {
     RELAY = QUERY_IN_RING, /* the warp that loads Q otherwise is a relay */
 
     TILES = DQK / 64, /* of a key block, and of Q */
-    TILE_PITCH = 128, /* bytes of a row, 64 columns */
     KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = TILES * QUERY_TILE_BYTES,
@@ -82,8 +82,6 @@ enum {
      * */
     TILE_QUERIES = BLOCK_KEYS > BLOCK_HEADS ? BLOCK_KEYS / BLOCK_HEADS : 1,
     QUERY_PLACES = (TILES + TILE_QUERIES - 1) / TILE_QUERIES,
-    ATOM_BYTES = 8 * TILE_PITCH,                   /* eight rows of a tile */
-    STEP_BYTES = 32,                               /* 16 columns of a row: a k-step */
     RING_BLOCKS = (RING_TILES + TILES - 1) / TILES /* blocks that have a tile in the ring */
 };
 

@@ -1,5 +1,4 @@
 //@use common/base.cuh
-//@use common/descriptor.cuh
 //@use ptx/math.cuh
 //@use ptx/proxy.cuh
 //@use ptx/registers.cuh
@@ -37,7 +36,7 @@ enum {
 /* Computes S of a key block whose first tile, `first`, has landed, and releases its tiles. `query`:
  * Q's address. */
 DEVICE void compute_scores(float *s, int first, u32 query, int group, u32 *parities) {
-    const u64 ring = shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
+    const u64 ring = tile_descriptor(KEYS_OFFSET);
     const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
     int place = first, last = first;
 #pragma unroll

@@ -1,5 +1,4 @@
 //@use common/base.cuh
-//@use common/descriptor.cuh
 //@use ptx/ldmatrix.cuh
 //@use ptx/math.cuh
 //@use ptx/named_barrier.cuh
@@ -80,7 +79,7 @@ DEVICE int take_query(struct query *query, int place, int buffer, u32 *parities)
 
 /* Computes S of a key block whose first tile, `first`, has landed, and releases its tiles. */
 DEVICE void compute_scores(float *s, const u32 *query, int first, u32 *parities) {
-    const u64 ring = shared_descriptor(shared_address((u32)KEYS_OFFSET), 16, ATOM_BYTES, 128);
+    const u64 ring = tile_descriptor(KEYS_OFFSET);
     int place = first, last = first;
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
