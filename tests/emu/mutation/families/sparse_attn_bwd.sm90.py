@@ -6,8 +6,7 @@ import re
 from configurations import Check, Program
 
 FILES = ("templates/sparse_attn_bwd.sm90", "templates/sparse_attn_bwd.slices.cuh",
-         "templates/common/fragment_tile.cuh", "templates/common/row_sums.cuh",
-         "templates/common/wgmma_tile.cuh")
+         "templates/common/fragment_tile.cuh", "templates/common/row_sums.cuh")
 
 # All of them take more than an hour of two cores.
 SAMPLE = 40
