@@ -255,7 +255,7 @@ TEST(unsupported) {
     driver->capability_major = 8;
     assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
     assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(smelt_last_error(), "sm_90a alone"));
+    assert_non_null(strstr(smelt_last_error(), "sm_90a only"));
     assert_null(attn);
 }
 

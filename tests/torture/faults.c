@@ -567,7 +567,7 @@ static void require_told(void) {
     limit_files(100);
     REQUIRE(obtain(context, 0) == RIGHT);
     limit_files(RLIM_INFINITY);
-    REQUIRE(strstr(notes.last, "not kept") && strstr(notes.last, strerror(EFBIG)));
+    REQUIRE(strstr(notes.last, "not stored") && strstr(notes.last, strerror(EFBIG)));
     smelt_context_destroy(&context);
 }
 
