@@ -110,7 +110,7 @@ static CUresult record_map(CUtensorMap *map, int type, unsigned rank, void *addr
 
 struct bench {
     smelt_context *context;
-    smelt_sparse_attn *attn;
+    smelt_operator *attn;
     smelt_sparse_attn_args args;
     smelt_sparse_attn_grad_args grad_args;
     int backward;
@@ -287,13 +287,9 @@ static void lay_out(struct bench *bench) {
     grad->workspace_limit = WORKSPACE / 2;
 }
 
-static smelt_sparse_attn *create(smelt_context *context, const char *text) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    smelt_sparse_attn *made;
-    char *knobs;
-    require(smelt_sparse_attn_spec_parse(text, &spec, &knobs));
-    require(smelt_sparse_attn_create(&made, context, &spec));
-    smelt_free(knobs);
+static smelt_operator *create(smelt_context *context, const char *text) {
+    smelt_operator *made;
+    require(smelt_operator_create(&made, context, text));
     return made;
 }
 
@@ -305,7 +301,7 @@ static void measure_spec(struct bench *bench, const char *spec, int calls) {
         repeat(bench, calls);
     else
         measure(bench, spec);
-    smelt_sparse_attn_destroy(&bench->attn);
+    smelt_operator_destroy(&bench->attn);
 }
 
 static void measure_all(struct bench *bench) {
@@ -372,13 +368,13 @@ static void run_ready(void) {
     const double begin = nanoseconds();
     require(smelt_context_create(&context, &options));
     const double made = nanoseconds();
-    smelt_sparse_attn *attn = create(context, specs[0]);
+    smelt_operator *attn = create(context, specs[0]);
     const double ready = nanoseconds();
-    require(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &info));
+    require(smelt_operator_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &info));
     if (info.state != SMELT_KERNEL_CACHED)
         require(smelt__fail(SMELT_ERROR_INTERNAL, "the kernel was not in the cache"));
     printf("%.1f %.1f %d\n", (made - begin) * 1e-3, (ready - made) * 1e-3, is_mapped("libnvrtc"));
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
     smelt_context_destroy(&context);
 }
 
@@ -401,7 +397,7 @@ static void measure_ready(void) {
     printf("cached, new process, driver started: us, median of %d processes (min, max); libnvrtc "
            "not mapped\n"
            "  smelt_context_create         %7.0f (%.0f, %.0f)\n"
-           "  smelt_sparse_attn_create     %7.0f (%.0f, %.0f)\n",
+           "  smelt_operator_create        %7.0f (%.0f, %.0f)\n",
            PROCESSES, made, context[0], context[PROCESSES - 1], middle, ready[0],
            ready[PROCESSES - 1]);
 }

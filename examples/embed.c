@@ -45,7 +45,7 @@ static const size_t buffer_bytes[WORKSPACE] = {
 /* The operator and the arguments of both passes. */
 struct training {
     smelt_context *context;
-    smelt_sparse_attn *attn;
+    smelt_operator *attn;
     smelt_sparse_attn_args forward;
     smelt_sparse_attn_grad_args backward;
     void *device[BUFFERS];
@@ -94,16 +94,11 @@ static double check_head(int token, int head, float scale) {
 
 /* ---- smelt ----------------------------------------------------------------------------------- */
 
-/* Creates the operator: compiles the kernels of both passes or reads them from the cache. */
-static void make_operator(struct training *training) {
+static void make_operators(struct training *training) {
     training->context = open_context();
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    spec.heads = HEADS;
-    spec.dqk = DQK;
-    spec.dv = DV;
-    spec.topk = TOPK;
-    spec.passes = SMELT_PASS_FORWARD | SMELT_PASS_BACKWARD;
-    require(smelt_sparse_attn_create(&training->attn, training->context, &spec), "operator");
+    training->attn =
+        make_operator(training->context, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d,passes=both",
+                      HEADS, DQK, DV, TOPK);
 }
 
 static void set_forward(struct training *training) {
@@ -145,7 +140,7 @@ static void set_backward(struct training *training) {
 static void destroy(struct training *training) {
     for (int i = 0; i < BUFFERS; i++)
         smelt_device_free(training->context, training->device[i]);
-    smelt_sparse_attn_destroy(&training->attn);
+    smelt_operator_destroy(&training->attn);
     smelt_context_destroy(&training->context);
 }
 
@@ -216,7 +211,7 @@ static int train(const struct training *training) {
 
 int main(void) {
     struct training training = {0};
-    make_operator(&training);
+    make_operators(&training);
     for (int i = 0; i < WORKSPACE; i++)
         training.device[i] = allocate(training.context, buffer_bytes[i]);
     set_forward(&training);

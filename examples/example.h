@@ -2,6 +2,7 @@
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,19 @@ static inline smelt_context *open_context(void) {
     options.kind = SMELT_CONTEXT_DEVICE;
     require(smelt_context_create(&context, &options), "context");
     return context;
+}
+
+/* An operator with the kernels of its spec, compiled or taken from the cache. The spec is written as
+ * printf writes it. */
+static inline smelt_operator *make_operator(smelt_context *context, const char *format, ...) {
+    smelt_operator *made = NULL;
+    char spec[256];
+    va_list numbers;
+    va_start(numbers, format);
+    vsnprintf(spec, sizeof spec, format, numbers);
+    va_end(numbers);
+    require(smelt_operator_create(&made, context, spec), spec);
+    return made;
 }
 
 /* Device memory, aligned to 256 bytes; NULL for 0 bytes. */

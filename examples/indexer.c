@@ -57,10 +57,10 @@ enum buffer {
 struct chain {
     smelt_context *context;
     void *device[BUFFERS];
-    smelt_indexer_windows *windows;
-    smelt_indexer_quantize *quantize;
-    smelt_indexer_topk *choose;
-    smelt_sparse_attn *attend;
+    smelt_operator *windows;
+    smelt_operator *quantize;
+    smelt_operator *choose;
+    smelt_operator *attend;
     smelt_indexer_windows_args windows_args;
     smelt_indexer_quantize_args q_args, k_args;
     smelt_indexer_topk_args choose_args;
@@ -84,28 +84,13 @@ static double dot(const uint16_t *a, const uint16_t *b, int count) {
 /* ---- smelt ----------------------------------------------------------------------------------- */
 
 static void make_operators(struct chain *chain) {
-    chain->context = open_context();
-
-    smelt_indexer_topk_spec choose = SMELT_INDEXER_TOPK_SPEC_INIT;
-    choose.heads = INDEX_HEADS;
-    choose.dim = INDEX_DIM;
-    choose.dtype = SMELT_INDEXER_FP8;
-    choose.topk = TOPK;
-    require(smelt_indexer_topk_create(&chain->choose, chain->context, &choose), "choose");
-
-    smelt_indexer_windows_spec windows = SMELT_INDEXER_WINDOWS_SPEC_INIT;
-    require(smelt_indexer_windows_create(&chain->windows, chain->context, &windows), "windows");
-
-    smelt_indexer_quantize_spec quantize = SMELT_INDEXER_QUANTIZE_SPEC_INIT;
-    quantize.dim = INDEX_DIM;
-    require(smelt_indexer_quantize_create(&chain->quantize, chain->context, &quantize), "quantize");
-
-    smelt_sparse_attn_spec attend = SMELT_SPARSE_ATTN_SPEC_INIT;
-    attend.heads = HEADS;
-    attend.dqk = DQK;
-    attend.dv = DV;
-    attend.topk = TOPK;
-    require(smelt_sparse_attn_create(&chain->attend, chain->context, &attend), "attend");
+    smelt_context *const context = chain->context = open_context();
+    chain->choose = make_operator(context, "indexer_topk:heads=%d,dim=%d,dtype=fp8,topk=%d",
+                                  INDEX_HEADS, INDEX_DIM, TOPK);
+    chain->windows = make_operator(context, "indexer_windows");
+    chain->quantize = make_operator(context, "indexer_quantize:dim=%d", INDEX_DIM);
+    chain->attend =
+        make_operator(context, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d", HEADS, DQK, DV, TOPK);
 }
 
 static void reserve(struct chain *chain, enum buffer buffer, size_t bytes) {
@@ -206,10 +191,10 @@ static void take(const struct chain *chain, enum buffer from, void *host, size_t
 static void destroy(struct chain *chain) {
     for (int i = 0; i < BUFFERS; i++)
         smelt_device_free(chain->context, chain->device[i]);
-    smelt_sparse_attn_destroy(&chain->attend);
-    smelt_indexer_topk_destroy(&chain->choose);
-    smelt_indexer_quantize_destroy(&chain->quantize);
-    smelt_indexer_windows_destroy(&chain->windows);
+    smelt_operator_destroy(&chain->attend);
+    smelt_operator_destroy(&chain->choose);
+    smelt_operator_destroy(&chain->quantize);
+    smelt_operator_destroy(&chain->windows);
     smelt_context_destroy(&chain->context);
 }
 

@@ -92,12 +92,12 @@ static const struct {
 struct training {
     smelt_context *context;
     void *device[BUFFERS];
-    smelt_indexer_topk *choose;
-    smelt_sparse_attn *attend;
-    smelt_sparse_scores *weigh;
-    smelt_indexer_scores *score;
-    smelt_indexer_loss *compare;
-    smelt_indexer_bwd *differentiate;
+    smelt_operator *choose;
+    smelt_operator *attend;
+    smelt_operator *weigh;
+    smelt_operator *score;
+    smelt_operator *compare;
+    smelt_operator *differentiate;
     smelt_indexer_topk_args choose_args;
     smelt_sparse_attn_args attend_args;
     smelt_sparse_scores_args weigh_args;
@@ -109,45 +109,21 @@ struct training {
 /* ---- operators ------------------------------------------------------------------------------- */
 
 static void make_attention(struct training *training) {
-    smelt_sparse_attn_spec attend = SMELT_SPARSE_ATTN_SPEC_INIT;
-    attend.heads = HEADS;
-    attend.dqk = DQK;
-    attend.dv = DV;
-    attend.topk = TOPK;
-    require(smelt_sparse_attn_create(&training->attend, training->context, &attend), "attend");
-
-    smelt_sparse_scores_spec weigh = SMELT_SPARSE_SCORES_SPEC_INIT;
-    weigh.heads = HEADS;
-    weigh.dqk = DQK;
-    weigh.dv = DV;
-    weigh.topk = TOPK;
-    require(smelt_sparse_scores_create(&training->weigh, training->context, &weigh), "weigh");
+    training->attend = make_operator(training->context, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d",
+                                     HEADS, DQK, DV, TOPK);
+    training->weigh = make_operator(
+        training->context, "sparse_scores:heads=%d,dqk=%d,dv=%d,topk=%d", HEADS, DQK, DV, TOPK);
 }
 
 static void make_indexer(struct training *training) {
-    smelt_indexer_topk_spec choose = SMELT_INDEXER_TOPK_SPEC_INIT;
-    choose.heads = INDEX_HEADS;
-    choose.dim = INDEX_DIM;
-    choose.dtype = SMELT_INDEXER_BF16;
-    choose.topk = TOPK;
-    require(smelt_indexer_topk_create(&training->choose, training->context, &choose), "choose");
-
-    smelt_indexer_scores_spec score = SMELT_INDEXER_SCORES_SPEC_INIT;
-    score.heads = INDEX_HEADS;
-    score.dim = INDEX_DIM;
-    score.topk = TOPK;
-    require(smelt_indexer_scores_create(&training->score, training->context, &score), "score");
-
-    smelt_indexer_loss_spec compare = SMELT_INDEXER_LOSS_SPEC_INIT;
-    compare.topk = TOPK;
-    require(smelt_indexer_loss_create(&training->compare, training->context, &compare), "compare");
-
-    smelt_indexer_bwd_spec differentiate = SMELT_INDEXER_BWD_SPEC_INIT;
-    differentiate.heads = INDEX_HEADS;
-    differentiate.dim = INDEX_DIM;
-    differentiate.topk = TOPK;
-    require(smelt_indexer_bwd_create(&training->differentiate, training->context, &differentiate),
-            "differentiate");
+    smelt_context *const context = training->context;
+    training->choose = make_operator(context, "indexer_topk:heads=%d,dim=%d,dtype=bf16,topk=%d",
+                                     INDEX_HEADS, INDEX_DIM, TOPK);
+    training->score = make_operator(context, "indexer_scores:heads=%d,dim=%d,topk=%d", INDEX_HEADS,
+                                    INDEX_DIM, TOPK);
+    training->compare = make_operator(context, "indexer_loss:topk=%d", TOPK);
+    training->differentiate =
+        make_operator(context, "indexer_bwd:heads=%d,dim=%d,topk=%d", INDEX_HEADS, INDEX_DIM, TOPK);
 }
 
 /* ---- arguments: one call's outputs are another's inputs -------------------------------------- */
@@ -255,12 +231,12 @@ static void destroy(struct training *training) {
     smelt_device_free(training->context, training->choose_args.workspace);
     smelt_device_free(training->context, training->compare_args.workspace);
     smelt_device_free(training->context, training->differentiate_args.workspace);
-    smelt_indexer_topk_destroy(&training->choose);
-    smelt_sparse_attn_destroy(&training->attend);
-    smelt_sparse_scores_destroy(&training->weigh);
-    smelt_indexer_scores_destroy(&training->score);
-    smelt_indexer_loss_destroy(&training->compare);
-    smelt_indexer_bwd_destroy(&training->differentiate);
+    smelt_operator_destroy(&training->choose);
+    smelt_operator_destroy(&training->attend);
+    smelt_operator_destroy(&training->weigh);
+    smelt_operator_destroy(&training->score);
+    smelt_operator_destroy(&training->compare);
+    smelt_operator_destroy(&training->differentiate);
     smelt_context_destroy(&training->context);
 }
 

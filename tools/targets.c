@@ -118,7 +118,9 @@ smelt_status tool_spec_with_passes(const char *spec, const char *passes, char **
     const int before = named ? (int)(named - spec) : (int)strlen(spec);
     const char *after = named ? named + 1 + strcspn(named + 1, ",") : "";
     char text[1024];
-    if (op && !op->passes_field && strcmp(passes, op->passes[0].name) == 0) /* its only pass */
+    unsigned has = 0;
+    if (op && smelt_operator_describe(op->name, SMELT_PASS_FORWARD, &has, NULL) == SMELT_OK &&
+        (has & (has - 1)) == 0 && strcmp(passes, op->passes[0].name) == 0) /* it has no other */
         return smelt_spec_canonical(spec, canonical);
     snprintf(text, sizeof text, "%.*s%s,passes=%s", before, spec, after, passes);
     return smelt_spec_canonical(text, canonical);

@@ -27,38 +27,26 @@
  * no x > 0, and no further than queries that share a tile (as many as GROUP_QUERIES of `smelt show`
  * says): what a query brings reaches its own results and the rows of dk that these queries select,
  * a key the results of those that share a tile with one that selects it.
+ *
+ * Spec: indexer_bwd:heads=64,dim=128,topk=2048; keys:
+ *   heads          H: 1..128
+ *   dim            D: 64 or 128
+ *   topk           the most slots of a query, 1..1048576
+ *   deterministic  1: dk has the same bits in every run, too (default 0)
+ * Beside them knobs override the plan, "main.variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_BWD_H
 #define SMELT_INDEXER_BWD_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "smelt/context.h"
-#include "smelt/kernels.h"
-#include "smelt/status.h"
-#include "smelt/struct.h"
-#include "smelt/tensor.h"
+#include "smelt/operator.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct CUstream_st;
-
-/* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
-typedef struct smelt_indexer_bwd smelt_indexer_bwd;
-
-typedef struct smelt_indexer_bwd_spec {
-    size_t size;       /* sizeof, set by SMELT_INDEXER_BWD_SPEC_INIT */
-    int heads;         /* H: 1..128 */
-    int dim;           /* D: 64 or 128 */
-    int topk;          /* the most slots a query's row may have: 1..2^20 */
-    int deterministic; /* 1: dk has the same bits in every run, too */
-    const char *knobs; /* plan overrides, "main.variant=mma", or NULL */
-} smelt_indexer_bwd_spec;
-
-#define SMELT_INDEXER_BWD_SPEC_INIT SMELT_INIT(smelt_indexer_bwd_spec)
 
 /*
  * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q, k, dq and
@@ -92,46 +80,12 @@ typedef struct smelt_indexer_bwd_args {
 
 #define SMELT_INDEXER_BWD_ARGS_INIT SMELT_INIT(smelt_indexer_bwd_args)
 
-/* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
- * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
- * points to it). Pure; any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_indexer_bwd_spec_print(const smelt_indexer_bwd_spec *spec,
-                                                    char **text);
-SMELT_API smelt_status smelt_indexer_bwd_spec_parse(const char *text, smelt_indexer_bwd_spec *spec,
-                                                    char **knobs);
-
-/*
- * Whether create would find a plan for every kernel of the spec on the context's architecture.
- * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
- * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC or
- * UNSUPPORTED.
- */
-SMELT_API smelt_status smelt_indexer_bwd_supported(const smelt_context *context,
-                                                   const smelt_indexer_bwd_spec *spec,
-                                                   const char **why);
-
-/*
- * Compiles, or takes from the cache, and loads the kernels of the spec. The context must outlive
- * the operator. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED, NO_DEVICE (a compile-only
- * context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *indexer is NULL on failure.
- */
-SMELT_API smelt_status smelt_indexer_bwd_create(smelt_indexer_bwd **indexer, smelt_context *context,
-                                                const smelt_indexer_bwd_spec *spec);
-
-/* Sets *indexer to NULL, which it may be. Launches of the operator should be complete. */
-SMELT_API void smelt_indexer_bwd_destroy(smelt_indexer_bwd **indexer);
-
-/* The figures of one of the kernels into *info, whose `size` the caller has set. `index`: in the
- * order of smelt_spec_expand. Errors: INVALID_ARGUMENT, also for an index past the last. */
-SMELT_API smelt_status smelt_indexer_bwd_get_kernel_info(const smelt_indexer_bwd *indexer,
-                                                         int index, smelt_kernel_info *info);
-
-/* Bytes of workspace that a call with these arguments needs into *bytes. Of *args, tokens, rows
- * and width count: no other field need be set. About 4 * (1 + n) * T * width bytes,
+/* Bytes of workspace that a call with these arguments needs into *bytes. All numbers must be
+ * legal; tensors need not be set. About 4 * (1 + n) * T * width bytes,
  * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D, or with
  * deterministic = 1 and more than EXACT_GROUPS tiles twice that.
  * Pure; any thread. Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_indexer_bwd *indexer,
+SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_operator *op,
                                                             const smelt_indexer_bwd_args *args,
                                                             size_t *bytes);
 
@@ -146,7 +100,7 @@ SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_indexer_
  * driver refuses (an unknown stream, for one): earlier kernels of the chain may be on their way
  * then, and what the call writes means nothing.
  */
-SMELT_API smelt_status smelt_indexer_bwd_backward(const smelt_indexer_bwd *indexer,
+SMELT_API smelt_status smelt_indexer_bwd_backward(const smelt_operator *op,
                                                   const smelt_indexer_bwd_args *args,
                                                   struct CUstream_st *stream);
 

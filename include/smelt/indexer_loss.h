@@ -42,36 +42,23 @@
  * number: call with grad_loss NULL (1), and multiply what the gradient leads to. A trainer that
  * scales its loss by a factor it keeps in device memory gives that as grad_loss, and has nothing
  * left to do.
+ *
+ * Spec: indexer_loss:topk=2048; keys:
+ *   topk  the most slots of a query, 1..1048576
+ * Beside them knobs override the plan, "vectors=2"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_LOSS_H
 #define SMELT_INDEXER_LOSS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "smelt/context.h"
-#include "smelt/kernels.h"
-#include "smelt/status.h"
-#include "smelt/struct.h"
-#include "smelt/tensor.h"
+#include "smelt/operator.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct CUstream_st;
-
-/* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
-typedef struct smelt_indexer_loss smelt_indexer_loss;
-
-typedef struct smelt_indexer_loss_spec {
-    size_t size;       /* sizeof, set by SMELT_INDEXER_LOSS_SPEC_INIT */
-    int topk;          /* the most slots of a query, 1..1048576 */
-    int reserved;      /* 0 */
-    const char *knobs; /* plan overrides, or NULL */
-} smelt_indexer_loss_spec;
-
-#define SMELT_INDEXER_LOSS_SPEC_INIT SMELT_INIT(smelt_indexer_loss_spec)
 
 /*
  * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. Rows may start
@@ -107,36 +94,10 @@ typedef struct smelt_indexer_loss_args {
 
 #define SMELT_INDEXER_LOSS_ARGS_INIT SMELT_INIT(smelt_indexer_loss_args)
 
-/* The spec's canonical text, freed by smelt_free; and back, into a spec made by
- * SMELT_INDEXER_LOSS_SPEC_INIT (knobs: NULL, or receives the spec's, freed by smelt_free). Pure;
- * any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_indexer_loss_spec_print(const smelt_indexer_loss_spec *spec,
-                                                     char **text);
-SMELT_API smelt_status smelt_indexer_loss_spec_parse(const char *text,
-                                                     smelt_indexer_loss_spec *spec, char **knobs);
-
-/* Whether create would find a plan for every kernel; see smelt_sparse_attn_supported. */
-SMELT_API smelt_status smelt_indexer_loss_supported(const smelt_context *context,
-                                                    const smelt_indexer_loss_spec *spec,
-                                                    const char **why);
-
-/* Compiles, or takes from the cache, and loads the kernels. The context must outlive the operator.
- * Errors: as smelt_sparse_attn_create. *loss is NULL on failure. */
-SMELT_API smelt_status smelt_indexer_loss_create(smelt_indexer_loss **loss, smelt_context *context,
-                                                 const smelt_indexer_loss_spec *spec);
-
-/* Sets *loss to NULL, which it may be. Launches of the operator should be complete. */
-SMELT_API void smelt_indexer_loss_destroy(smelt_indexer_loss **loss);
-
-/* The figures of one of the kernels into *info, whose `size` the caller has set. `index`: 0 the
- * queries' losses and gradients, 1 their sum. Errors: INVALID_ARGUMENT, also for another index. */
-SMELT_API smelt_status smelt_indexer_loss_get_kernel_info(const smelt_indexer_loss *loss, int index,
-                                                          smelt_kernel_info *info);
-
 /* Bytes of workspace that a call with these arguments needs into *bytes: 4 * T, or 0 where losses
- * are given, which it then uses. Of *args, tokens and losses count: no other field need be set. Any
+ * are given, which it then uses. All numbers must be legal; other tensors need not be set. Any
  * thread. Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_indexer_loss_forward_workspace(const smelt_indexer_loss *loss,
+SMELT_API smelt_status smelt_indexer_loss_forward_workspace(const smelt_operator *op,
                                                             const smelt_indexer_loss_args *args,
                                                             size_t *bytes);
 
@@ -145,7 +106,7 @@ SMELT_API smelt_status smelt_indexer_loss_forward_workspace(const smelt_indexer_
  * takes no lock, does not synchronise; may be captured in a CUDA graph. Graphs, the CUDA context
  * and errors: as smelt_sparse_attn_forward.
  */
-SMELT_API smelt_status smelt_indexer_loss_forward(const smelt_indexer_loss *loss,
+SMELT_API smelt_status smelt_indexer_loss_forward(const smelt_operator *op,
                                                   const smelt_indexer_loss_args *args,
                                                   struct CUstream_st *stream);
 

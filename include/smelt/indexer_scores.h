@@ -18,38 +18,25 @@
  * do the heads, in a fixed order; -0 is written as +0, NaN as -inf, +inf stays. The two operators
  * differ by rounding. A logit's bits depend on its query, its key and the operator's variant alone:
  * not on T, S, the slot, neighbours or the run.
+ *
+ * Spec: indexer_scores:heads=64,dim=128,topk=2048; keys:
+ *   heads  H: 1..128
+ *   dim    D: 64 or 128
+ *   topk   the most slots of a query, 1..1048576
+ * Beside them knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_SCORES_H
 #define SMELT_INDEXER_SCORES_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "smelt/context.h"
-#include "smelt/kernels.h"
-#include "smelt/status.h"
-#include "smelt/struct.h"
-#include "smelt/tensor.h"
+#include "smelt/operator.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct CUstream_st;
-
-/* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
-typedef struct smelt_indexer_scores smelt_indexer_scores;
-
-typedef struct smelt_indexer_scores_spec {
-    size_t size;       /* sizeof, set by SMELT_INDEXER_SCORES_SPEC_INIT */
-    int heads;         /* H: 1..128 */
-    int dim;           /* D: 64 or 128 */
-    int topk;          /* the most slots a query has: 1..2^20 */
-    int reserved;      /* 0 */
-    const char *knobs; /* plan overrides, "variant=mma,warps=8", or NULL */
-} smelt_indexer_scores_spec;
-
-#define SMELT_INDEXER_SCORES_SPEC_INIT SMELT_INIT(smelt_indexer_scores_spec)
 
 /*
  * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q and k start
@@ -73,41 +60,6 @@ typedef struct smelt_indexer_scores_args {
 
 #define SMELT_INDEXER_SCORES_ARGS_INIT SMELT_INIT(smelt_indexer_scores_args)
 
-/* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
- * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
- * points to it). Pure; any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_indexer_scores_spec_print(const smelt_indexer_scores_spec *spec,
-                                                       char **text);
-SMELT_API smelt_status smelt_indexer_scores_spec_parse(const char *text,
-                                                       smelt_indexer_scores_spec *spec,
-                                                       char **knobs);
-
-/*
- * Whether create would find a plan for the spec's kernel on the context's architecture. Compiles
- * nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this thread
- * valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC or UNSUPPORTED.
- */
-SMELT_API smelt_status smelt_indexer_scores_supported(const smelt_context *context,
-                                                      const smelt_indexer_scores_spec *spec,
-                                                      const char **why);
-
-/*
- * Compiles, or takes from the cache, and loads the kernel of the spec. The context must outlive the
- * operator. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED, NO_DEVICE (a compile-only
- * context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *scores is NULL on failure.
- */
-SMELT_API smelt_status smelt_indexer_scores_create(smelt_indexer_scores **scores,
-                                                   smelt_context *context,
-                                                   const smelt_indexer_scores_spec *spec);
-
-/* Sets *scores to NULL, which it may be. Launches of the operator should be complete. */
-SMELT_API void smelt_indexer_scores_destroy(smelt_indexer_scores **scores);
-
-/* The figures of the kernel into *info, whose `size` the caller has set. `index`: 0 alone. Errors:
- * INVALID_ARGUMENT, also for another index. */
-SMELT_API smelt_status smelt_indexer_scores_get_kernel_info(const smelt_indexer_scores *scores,
-                                                            int index, smelt_kernel_info *info);
-
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
  * takes no lock, does not synchronise; may be captured in a CUDA graph (the arguments are copied at
@@ -117,7 +69,7 @@ SMELT_API smelt_status smelt_indexer_scores_get_kernel_info(const smelt_indexer_
  * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
  * driver refuses (an unknown stream, for one).
  */
-SMELT_API smelt_status smelt_indexer_scores_forward(const smelt_indexer_scores *scores,
+SMELT_API smelt_status smelt_indexer_scores_forward(const smelt_operator *op,
                                                     const smelt_indexer_scores_args *args,
                                                     struct CUstream_st *stream);
 

@@ -15,42 +15,27 @@
  *
  * Logits are computed for as many queries at a time as the workspace has room for, and selected
  * from; the host waits for nothing.
+ *
+ * Spec: indexer_topk:heads=64,dim=128,dtype=fp8,topk=2048; keys:
+ *   heads  H: 1..128
+ *   dim    D: 64 or 128
+ *   dtype  of q and k: bf16, or fp8 (e4m3) from compute capability 8.9 on
+ *   topk   1..4096
+ *   order  of a row: index (the default), ascending, or score, descending
+ * Beside them knobs override the plan, "fwd.variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_TOPK_H
 #define SMELT_INDEXER_TOPK_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "smelt/context.h"
-#include "smelt/indexer_logits.h"
-#include "smelt/kernels.h"
-#include "smelt/status.h"
-#include "smelt/struct.h"
-#include "smelt/tensor.h"
-#include "smelt/topk_select.h"
+#include "smelt/operator.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct CUstream_st;
-
-/* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
-typedef struct smelt_indexer_topk smelt_indexer_topk;
-
-typedef struct smelt_indexer_topk_spec {
-    size_t size;       /* sizeof, set by SMELT_INDEXER_TOPK_SPEC_INIT */
-    int heads;         /* H: 1..128 */
-    int dim;           /* D: 64 or 128 */
-    int dtype;         /* of enum smelt_indexer_dtype; fp8 from compute capability 8.9 on */
-    int topk;          /* 1..4096 */
-    int order;         /* of enum smelt_topk_order */
-    int reserved;      /* 0 */
-    const char *knobs; /* plan overrides, "fwd.variant=mma", or NULL */
-} smelt_indexer_topk_spec;
-
-#define SMELT_INDEXER_TOPK_SPEC_INIT SMELT_INIT(smelt_indexer_topk_spec)
 
 /* Bytes that a call's workspace has at most unless its arguments say otherwise. */
 #define SMELT_INDEXER_TOPK_WORKSPACE ((size_t)128000000)
@@ -90,47 +75,12 @@ typedef struct smelt_indexer_topk_args {
 
 #define SMELT_INDEXER_TOPK_ARGS_INIT SMELT_INIT(smelt_indexer_topk_args)
 
-/* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
- * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
- * points to it). Pure; any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_indexer_topk_spec_print(const smelt_indexer_topk_spec *spec,
-                                                     char **text);
-SMELT_API smelt_status smelt_indexer_topk_spec_parse(const char *text,
-                                                     smelt_indexer_topk_spec *spec, char **knobs);
-
-/*
- * Whether create would find a plan for every kernel of the spec on the context's architecture.
- * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
- * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC or
- * UNSUPPORTED.
- */
-SMELT_API smelt_status smelt_indexer_topk_supported(const smelt_context *context,
-                                                    const smelt_indexer_topk_spec *spec,
-                                                    const char **why);
-
-/*
- * Compiles, or takes from the cache, and loads the kernels of the spec. The context must outlive
- * the operator. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED, NO_DEVICE (a compile-only
- * context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *indexer is NULL on failure.
- */
-SMELT_API smelt_status smelt_indexer_topk_create(smelt_indexer_topk **indexer,
-                                                 smelt_context *context,
-                                                 const smelt_indexer_topk_spec *spec);
-
-/* Sets *indexer to NULL, which it may be. Launches of the operator should be complete. */
-SMELT_API void smelt_indexer_topk_destroy(smelt_indexer_topk **indexer);
-
-/* The figures of one of the kernels into *info, whose `size` the caller has set. `index`: in the
- * order of smelt_spec_expand. Errors: INVALID_ARGUMENT, also for an index past the last. */
-SMELT_API smelt_status smelt_indexer_topk_get_kernel_info(const smelt_indexer_topk *indexer,
-                                                          int index, smelt_kernel_info *info);
-
 /* Stores in *bytes the workspace that a call with these arguments needs, at most workspace_limit.
  * With a causal_limit and more than one chunk of queries the result is workspace_limit itself.
- * Reads only tokens, rows, workspace_limit and causal_limit of *args. Pure; any thread; its time
+ * Tensors need not be set. Pure; any thread; its time
  * does not depend on the number of chunks. Errors: INVALID_ARGUMENT, also for a limit that is too
  * small for one query's logits. */
-SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_topk *indexer,
+SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_operator *op,
                                                             const smelt_indexer_topk_args *args,
                                                             size_t *bytes);
 
@@ -145,7 +95,7 @@ SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_indexer_
  * driver refuses (an unknown stream, for one): earlier kernels of the chain may be on their way
  * then, and what the call writes means nothing.
  */
-SMELT_API smelt_status smelt_indexer_topk_forward(const smelt_indexer_topk *indexer,
+SMELT_API smelt_status smelt_indexer_topk_forward(const smelt_operator *op,
                                                   const smelt_indexer_topk_args *args,
                                                   struct CUstream_st *stream);
 

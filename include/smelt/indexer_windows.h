@@ -17,34 +17,21 @@
  *
  * A query that pads, whose row is in no document, or that sees no key, has the window [0, 0).
  * Windows are clipped to [0, S).
+ *
+ * Spec: indexer_windows; it has no keys.
  */
 #ifndef SMELT_INDEXER_WINDOWS_H
 #define SMELT_INDEXER_WINDOWS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "smelt/context.h"
-#include "smelt/kernels.h"
-#include "smelt/status.h"
-#include "smelt/struct.h"
-#include "smelt/tensor.h"
+#include "smelt/operator.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct CUstream_st;
-
-/* One configured operator: its kernel compiled and loaded. Thread-safe but for destruction. */
-typedef struct smelt_indexer_windows smelt_indexer_windows;
-
-typedef struct smelt_indexer_windows_spec {
-    size_t size;       /* sizeof, set by SMELT_INDEXER_WINDOWS_SPEC_INIT */
-    const char *knobs; /* there are none: NULL */
-} smelt_indexer_windows_spec;
-
-#define SMELT_INDEXER_WINDOWS_SPEC_INIT SMELT_INIT(smelt_indexer_windows_spec)
 
 /*
  * One call. Entries of the arrays lie in device memory and are read by the kernel alone, so any
@@ -71,40 +58,12 @@ typedef struct smelt_indexer_windows_args {
 
 #define SMELT_INDEXER_WINDOWS_ARGS_INIT SMELT_INIT(smelt_indexer_windows_args)
 
-/* Canonical text of a spec, freed by smelt_free; and back, into a spec made by
- * SMELT_INDEXER_WINDOWS_SPEC_INIT (knobs: NULL, or receives the spec's, freed by smelt_free). Pure;
- * any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_indexer_windows_spec_print(const smelt_indexer_windows_spec *spec,
-                                                        char **text);
-SMELT_API smelt_status smelt_indexer_windows_spec_parse(const char *text,
-                                                        smelt_indexer_windows_spec *spec,
-                                                        char **knobs);
-
-/* Whether create would find a plan; see smelt_sparse_attn_supported. */
-SMELT_API smelt_status smelt_indexer_windows_supported(const smelt_context *context,
-                                                       const smelt_indexer_windows_spec *spec,
-                                                       const char **why);
-
-/* Compiles, or takes from the cache, and loads the kernel. The context must outlive the operator.
- * Errors: as smelt_sparse_attn_create. *windows is NULL on failure. */
-SMELT_API smelt_status smelt_indexer_windows_create(smelt_indexer_windows **windows,
-                                                    smelt_context *context,
-                                                    const smelt_indexer_windows_spec *spec);
-
-/* Sets *windows to NULL, which it may be. Launches of the operator should be complete. */
-SMELT_API void smelt_indexer_windows_destroy(smelt_indexer_windows **windows);
-
-/* The figures of the kernel into *info, whose `size` the caller has set. `index`: 0 alone. Errors:
- * INVALID_ARGUMENT, also for another index. */
-SMELT_API smelt_status smelt_indexer_windows_get_kernel_info(const smelt_indexer_windows *windows,
-                                                             int index, smelt_kernel_info *info);
-
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
  * takes no lock, does not synchronise; may be captured in a CUDA graph. Graphs, the CUDA context
  * and errors: as smelt_sparse_attn_forward.
  */
-SMELT_API smelt_status smelt_indexer_windows_forward(const smelt_indexer_windows *windows,
+SMELT_API smelt_status smelt_indexer_windows_forward(const smelt_operator *op,
                                                      const smelt_indexer_windows_args *args,
                                                      struct CUstream_st *stream);
 

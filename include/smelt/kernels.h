@@ -10,6 +10,7 @@
 #define SMELT_KERNELS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "smelt/context.h"
 #include "smelt/status.h"
@@ -31,6 +32,11 @@ typedef int (*smelt_text_function)(void *user, const char *text);
 /* *canonical: the spec's canonical text (without defaults, keys in declared order); freed by
  * smelt_free. Errors: INVALID_SPEC with the key and its legal values, OUT_OF_MEMORY. */
 SMELT_API smelt_status smelt_spec_canonical(const char *spec, char **canonical);
+
+/* The value of one of the family's own keys: an integer; of a key with named values the number of the
+ * name, as messages list them, from 0; of a list how many numbers it has; INT64_MIN for `auto`.
+ * Errors: INVALID_SPEC, INVALID_ARGUMENT for a key that the family has not. */
+SMELT_API smelt_status smelt_spec_get(const char *spec, const char *key, int64_t *value);
 
 /* 1 when the spec's family is an operator, 0 when it is a kernel. Errors: INVALID_SPEC. */
 SMELT_API smelt_status smelt_spec_is_operator(const char *spec, int *is_operator);

@@ -14,6 +14,7 @@
 #include "smelt/indexer_topk.h"
 #include "smelt/indexer_windows.h"
 #include "smelt/kernels.h"
+#include "smelt/operator.h"
 #include "smelt/sparse_attn.h"
 #include "smelt/sparse_scores.h"
 #include "smelt/status.h"

@@ -20,18 +20,24 @@
  * bf16 before the second product.
  *
  * A query's results are bitwise independent of T, B, its position, its neighbours and the run.
+ *
+ * Spec: sparse_attn:heads=64,dqk=576,dv=512,topk=2048; keys:
+ *   heads          H: 1..128, or a multiple of 64 up to 1024
+ *   dqk            width of a query and of a KV row: dv or dv + 64
+ *   dv             width of a value: 64, 128, 256 or 512
+ *   topk           the most valid slots of a query, 1..1048576
+ *   sink           1: the softmax denominator holds a learnt logit per head (default 0)
+ *   buckets        bounds, 256/512/1024, or auto: see "Buckets" (default: none)
+ *   passes         forward (the default), backward or both: what the operator is made for
+ *   deterministic  1: the backward pass gives the same bits in every run (default 0)
+ * Beside them knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_SPARSE_ATTN_H
 #define SMELT_SPARSE_ATTN_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "smelt/context.h"
-#include "smelt/kernels.h"
-#include "smelt/status.h"
-#include "smelt/struct.h"
-#include "smelt/tensor.h"
+#include "smelt/operator.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,36 +45,13 @@ extern "C" {
 
 struct CUstream_st;
 
-/* One configured operator: its kernels compiled and loaded. Thread-safe but for destruction. */
-typedef struct smelt_sparse_attn smelt_sparse_attn;
-
-/* Numbers in smelt_sparse_attn_spec.buckets; its first one says: by rule. */
-enum { SMELT_MAX_BUCKETS = 8, SMELT_BUCKETS_AUTO = -1 };
-
-typedef struct smelt_sparse_attn_spec {
-    size_t size;                    /* sizeof, set by SMELT_SPARSE_ATTN_SPEC_INIT */
-    int heads;                      /* H: 1..128, or a multiple of 64 up to 1024 */
-    int dqk;                        /* width of a query and of a KV row: dv or dv + 64 */
-    int dv;                         /* width of a value: 64, 128, 256 or 512 */
-    int topk;                       /* the most valid slots of a query, 1..1048576 */
-    int sink;                       /* 1: the softmax denominator holds a learnt logit per head */
-    int deterministic;              /* 1: the backward pass gives the same bits in every run */
-    unsigned passes;                /* of enum smelt_pass; 0: the forward pass alone. Only what is
-                                       asked for here is compiled, and can fail */
-    int reserved;                   /* 0 */
-    const char *knobs;              /* plan overrides, "stages=2,fwd.block_keys=32", or NULL */
-    int buckets[SMELT_MAX_BUCKETS]; /* see "Buckets"; all 0: one kernel for all queries */
-} smelt_sparse_attn_spec;
-
-#define SMELT_SPARSE_ATTN_SPEC_INIT SMELT_INIT(smelt_sparse_attn_spec)
-
 /*
  * Buckets. A bucketed operator first puts the queries, on the device, into buckets by their number
  * of valid slots, then runs for each bucket the kernel made for its bound. The results are those of
- * the plain operator. `buckets` holds the bounds, ascending and ended by 0 (or all eight): a query
- * with at most so many valid slots, and more than the bound before. Bounds of topk and above are
- * dropped and topk itself is added, so that the last bucket takes the rest. {SMELT_BUCKETS_AUTO}:
- * the library's rule. Index rows may then be wider than topk: what counts is their valid slots, of
+ * the plain operator. The key buckets has the bounds, up to eight, ascending: a
+ * bucket holds the queries with at most so many valid slots, and more than the bound before. Bounds
+ * of topk and above are dropped and topk itself is added, so that the last bucket takes the rest.
+ * `auto` is the library's rule. Index rows may then be wider than topk: what counts is their valid slots, of
  * which the first topk are used.
  *
  * It pays where rows are padded or lengths differ: rows are scanned up to their last valid slot,
@@ -194,48 +177,12 @@ typedef struct smelt_sparse_attn_grad_args {
 
 #define SMELT_SPARSE_ATTN_GRAD_ARGS_INIT SMELT_INIT(smelt_sparse_attn_grad_args)
 
-/* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
- * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
- * points to it). Pure; any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_sparse_attn_spec_print(const smelt_sparse_attn_spec *spec,
-                                                    char **text);
-SMELT_API smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_sparse_attn_spec *spec,
-                                                    char **knobs);
-
-/*
- * Whether create would find a plan for every kernel of the spec on the context's architecture.
- * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
- * thread valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC or
- * UNSUPPORTED.
- */
-SMELT_API smelt_status smelt_sparse_attn_supported(const smelt_context *context,
-                                                   const smelt_sparse_attn_spec *spec,
-                                                   const char **why);
-
-/*
- * Compiles, or takes from the cache, and loads every kernel of the spec. The context must outlive
- * the operator. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED, NO_DEVICE (a compile-only
- * context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *attn is NULL on failure.
- */
-SMELT_API smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *context,
-                                                const smelt_sparse_attn_spec *spec);
-
-/* Sets *attn to NULL, which it may be. Launches of the operator should be complete. */
-SMELT_API void smelt_sparse_attn_destroy(smelt_sparse_attn **attn);
-
-/* The figures of one of a pass's kernels into *info, whose `size` the caller has set. `pass`: one
- * of enum smelt_pass, that the operator was made for. `index`: in launch order, as
- * smelt_spec_expand has them; of the forward pass without buckets 0 alone. Errors:
- * INVALID_ARGUMENT, also for an index past the last (that is how a caller finds the end). */
-SMELT_API smelt_status smelt_sparse_attn_get_kernel_info(const smelt_sparse_attn *attn,
-                                                         unsigned pass, int index,
-                                                         smelt_kernel_info *info);
-
 /* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 for a plain
- * operator; with buckets about 12 bytes a query. Of *args, batches, tokens, queries and
- * query_capacity count: no other field need be set. More queries never need less. Pure; any thread.
+ * operator; with buckets about 12 bytes a query. It depends on batches, tokens, queries and
+ * query_capacity; all numbers must be legal, other tensors need not be set. More queries never need
+ * less. Pure; any thread.
  * Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
+SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_operator *op,
                                                            const smelt_sparse_attn_args *args,
                                                            size_t *bytes);
 
@@ -251,18 +198,17 @@ SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_at
  * driver refuses (an unknown stream, for one): of a chain earlier kernels may be on their way then,
  * and what the call writes means nothing.
  */
-SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
+SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_operator *op,
                                                  const smelt_sparse_attn_args *args,
                                                  struct CUstream_st *stream);
 
-/* Bytes of workspace that a backward call with these arguments needs into *bytes. Of *args,
- * batches, tokens, rows, width, queries, query_capacity and workspace_limit count: no other field
- * need be set. But where dq is (data not NULL), its strides count, too: a call that may put its
+/* Bytes of workspace that a backward call with these arguments needs into *bytes. All
+ * numbers must be legal; of the tensors queries counts, others need not be set. But where dq is (data not NULL), its strides count, too: a call that may put its
  * lists of keys into dq until that is computed needs 4 bytes a slot less, and this says so much for
  * a dq of these strides at any address; without dq it is enough for every dq. More queries, rows or
  * slots never need less, but for deterministic operators, whose partial rows are cut to the limit
  * by whole queries. Pure; any thread. Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_attn *attn,
+SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_operator *op,
                                                             const smelt_sparse_attn_grad_args *args,
                                                             size_t *bytes);
 
@@ -271,9 +217,9 @@ SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_sparse_a
  * chain of kernels, which may be captured in a CUDA graph; a replay works on whatever the
  * arguments' memory then holds. Without queries dkv and dsink are zeros, and dkv_sum is what it
  * was. Everything else as smelt_sparse_attn_forward. The operator must have been made with
- * SMELT_PASS_BACKWARD among its passes.
+ * passes=backward or passes=both.
  */
-SMELT_API smelt_status smelt_sparse_attn_backward(const smelt_sparse_attn *attn,
+SMELT_API smelt_status smelt_sparse_attn_backward(const smelt_operator *op,
                                                   const smelt_sparse_attn_grad_args *args,
                                                   struct CUstream_st *stream);
 

@@ -19,40 +19,27 @@
  * fp32 accumulation, and nothing is rounded to bf16. A slot's bits depend on its query, its row and
  * the operator's variant alone: not on its place, the other slots, T, B, neighbours or the run.
  * Where a query has a valid slot and lse is not finite, its target means nothing.
+ *
+ * Spec: sparse_scores:heads=64,dqk=576,dv=512,topk=2048; keys:
+ *   heads  H: 1..128, or a multiple of 64 up to 1024
+ *   dqk    width of a query and of a KV row: dv or dv + 64
+ *   dv     width of a value, as attention has it: 64, 128, 256 or 512
+ *   topk   the most slots of a query, 1..1048576
+ *   sink   1: p's denominator holds a learnt logit per head (default 0)
+ * Beside them knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_SPARSE_SCORES_H
 #define SMELT_SPARSE_SCORES_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "smelt/context.h"
-#include "smelt/kernels.h"
-#include "smelt/status.h"
-#include "smelt/struct.h"
-#include "smelt/tensor.h"
+#include "smelt/operator.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct CUstream_st;
-
-/* One configured operator: its kernel compiled and loaded. Thread-safe but for destruction. */
-typedef struct smelt_sparse_scores smelt_sparse_scores;
-
-typedef struct smelt_sparse_scores_spec {
-    size_t size;       /* sizeof, set by SMELT_SPARSE_SCORES_SPEC_INIT */
-    int heads;         /* H: 1..128, or a multiple of 64 up to 1024 */
-    int dqk;           /* width of a query and of a KV row: dv or dv + 64 */
-    int dv;            /* width of a value, as attention has it: 64, 128, 256 or 512 */
-    int topk;          /* the most slots of a query, 1..1048576 */
-    int sink;          /* 1: p's denominator holds a learnt logit per head */
-    int reserved;      /* 0 */
-    const char *knobs; /* plan overrides, "variant=mma", or NULL */
-} smelt_sparse_scores_spec;
-
-#define SMELT_SPARSE_SCORES_SPEC_INIT SMELT_INIT(smelt_sparse_scores_spec)
 
 /*
  * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q and kv start
@@ -87,41 +74,6 @@ typedef struct smelt_sparse_scores_args {
 
 #define SMELT_SPARSE_SCORES_ARGS_INIT SMELT_INIT(smelt_sparse_scores_args)
 
-/* The spec's canonical text, freed by smelt_free; and the spec of a text (knobs are not kept when
- * `knobs` is NULL; else *knobs receives them as a string freed by smelt_free, and spec->knobs
- * points to it). Pure; any thread. Errors: INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_sparse_scores_spec_print(const smelt_sparse_scores_spec *spec,
-                                                      char **text);
-SMELT_API smelt_status smelt_sparse_scores_spec_parse(const char *text,
-                                                      smelt_sparse_scores_spec *spec, char **knobs);
-
-/*
- * Whether create would find a plan for the spec's kernel on the context's architecture. Compiles
- * nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this thread
- * valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC or UNSUPPORTED.
- */
-SMELT_API smelt_status smelt_sparse_scores_supported(const smelt_context *context,
-                                                     const smelt_sparse_scores_spec *spec,
-                                                     const char **why);
-
-/*
- * Compiles, or takes from the cache, and loads the kernel of the spec, which is the same for every
- * topk, with a sink and without. The context must outlive the operator. Errors: INVALID_ARGUMENT,
- * INVALID_SPEC, UNSUPPORTED, NO_DEVICE (a compile-only context), NO_COMPILER, COMPILE, DRIVER,
- * OUT_OF_MEMORY. *scores is NULL on failure.
- */
-SMELT_API smelt_status smelt_sparse_scores_create(smelt_sparse_scores **scores,
-                                                  smelt_context *context,
-                                                  const smelt_sparse_scores_spec *spec);
-
-/* Sets *scores to NULL, which it may be. Launches of the operator should be complete. */
-SMELT_API void smelt_sparse_scores_destroy(smelt_sparse_scores **scores);
-
-/* The figures of the kernel into *info, whose `size` the caller has set. `index`: 0 alone. Errors:
- * INVALID_ARGUMENT, also for another index. */
-SMELT_API smelt_status smelt_sparse_scores_get_kernel_info(const smelt_sparse_scores *scores,
-                                                           int index, smelt_kernel_info *info);
-
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
  * takes no lock, does not synchronise; may be captured in a CUDA graph (the arguments are copied at
@@ -131,7 +83,7 @@ SMELT_API smelt_status smelt_sparse_scores_get_kernel_info(const smelt_sparse_sc
  * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
  * driver refuses (an unknown stream, for one).
  */
-SMELT_API smelt_status smelt_sparse_scores_forward(const smelt_sparse_scores *scores,
+SMELT_API smelt_status smelt_sparse_scores_forward(const smelt_operator *op,
                                                    const smelt_sparse_scores_args *args,
                                                    struct CUstream_st *stream);
 

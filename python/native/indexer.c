@@ -17,7 +17,7 @@ static const struct extent_argument indexer_logits_extents[] = {EXTENT('T', toke
                                                                 EXTENT('S', rows)};
 
 NOTE(indexer_logits,
-     FIX('H', heads) FIX('D', dim) made->element = spec->dtype == SMELT_INDEXER_FP8 ? E4M3 : BF16;)
+     FIX('H', heads) FIX('D', dim) made->element = key_of(spec, "dtype") ? E4M3 : BF16;)
 
 OPERATOR(indexer_logits, INDEXER_LOGITS);
 #undef ARGS
@@ -126,7 +126,7 @@ static const struct extent_argument indexer_topk_extents[] = {EXTENT('T', tokens
                                                               EXTENT('S', rows)};
 
 NOTE(indexer_topk, FIX('H', heads) FIX('D', dim) FIX('K', topk)
-                       made->element = spec->dtype == SMELT_INDEXER_FP8 ? E4M3 : BF16;)
+                       made->element = key_of(spec, "dtype") ? E4M3 : BF16;)
 
 OPERATOR_WITH_WORKSPACE(indexer_topk, INDEXER_TOPK, smelt_indexer_topk_forward);
 #undef ARGS

@@ -4,6 +4,8 @@
 
 #include "native.h"
 
+#include <smelt/operator.h>
+
 /* Rows of a pass's tables; ARGS is its args struct. */
 #define TENSOR(field, shape, element, flags)                                                       \
     { #field, shape, sizeof(shape) - 1, element, flags, offsetof(ARGS, field) }
@@ -24,30 +26,20 @@
 #define OPERATOR_FUNCTIONS_WITH(stem, STEM, note, call)                                            \
     static smelt_status create_##stem(void **handle, smelt_context *context, const char *text,     \
                                       struct made *made) {                                         \
-        smelt_##stem##_spec spec = SMELT_##STEM##_SPEC_INIT;                                       \
-        smelt_##stem *op = NULL;                                                                   \
-        char *knobs = NULL;                                                                        \
-        smelt_status status = smelt_##stem##_spec_parse(text, &spec, &knobs);                      \
+        smelt_operator *op = NULL;                                                                 \
+        const smelt_status status = smelt_operator_create(&op, context, text);                     \
         if (!status)                                                                               \
-            status = smelt_##stem##_create(&op, context, &spec);                                   \
-        smelt_free(knobs);                                                                         \
-        note(&spec, made);                                                                         \
+            note(text, made);                                                                      \
         *handle = op;                                                                              \
         return status;                                                                             \
     }                                                                                              \
     static smelt_status supported_##stem(const smelt_context *context, const char *text,           \
                                          const char **why) {                                       \
-        smelt_##stem##_spec spec = SMELT_##STEM##_SPEC_INIT;                                       \
-        char *knobs = NULL;                                                                        \
-        smelt_status status = smelt_##stem##_spec_parse(text, &spec, &knobs);                      \
-        if (!status)                                                                               \
-            status = smelt_##stem##_supported(context, &spec, why);                                \
-        smelt_free(knobs);                                                                         \
-        return status;                                                                             \
+        return smelt_operator_supported(context, text, why);                                       \
     }                                                                                              \
     static void destroy_##stem(void *handle) {                                                     \
-        smelt_##stem *op = handle;                                                                 \
-        smelt_##stem##_destroy(&op);                                                               \
+        smelt_operator *op = handle;                                                               \
+        smelt_operator_destroy(&op);                                                               \
     }                                                                                              \
     static smelt_status launch_##stem(const void *handle, const void *args,                        \
                                       struct CUstream_st *stream) {                                \
@@ -65,9 +57,13 @@
         EXTENT('N', query_capacity)
 
 /* What a spec fixes: NOTE(stem, FIX('H', heads) FIX('D', dim)) */
-#define FIX(symbol, field) made->extents[symbol - 'A'] = spec->field;
+static inline int64_t key_of(const char *spec, const char *key) {
+    int64_t value = 0;
+    return smelt_spec_get(spec, key, &value) == SMELT_OK ? value : 0;
+}
+#define FIX(symbol, field) made->extents[symbol - 'A'] = key_of(spec, #field);
 #define NOTE(stem, fixes)                                                                          \
-    static void note_##stem(const smelt_##stem##_spec *spec, struct made *made) {                  \
+    static void note_##stem(const char *spec, struct made *made) {                                 \
         (void)spec, (void)made;                                                                    \
         fixes                                                                                      \
     }

@@ -127,7 +127,8 @@ static int compare_candidates(const void *left, const void *right) {
 static const struct smelt__tried *tried_of(const struct search *search,
                                            const struct smelt__spec *spec, int key) {
     const char *const name = spec->schema->keys[key].name;
-    for (const struct smelt__tried *tried = smelt__family_of(spec)->tried; tried->name; tried++)
+    for (const struct smelt__tried *tried = smelt__kernels_of(spec->schema)->tried; tried->name;
+         tried++)
         if (strcmp(tried->name, name) == 0)
             return tried->only_named && !search->named ? NULL : tried;
     return NULL;
@@ -195,7 +196,7 @@ int smelt__candidates_find(const struct smelt__spec *spec, const struct smelt__a
         smelt__plan_make(spec, arch, &rule, message))
         return -1;
     snprintf(search.variant, sizeof search.variant, "%s", rule.variant);
-    if (smelt__family_of(spec)->tried)
+    if (smelt__kernels_of(spec->schema)->tried)
         choose_keys(&search, spec, knobs);
     search_from(&search, 0, spec);
     if (search.out_of_memory) {

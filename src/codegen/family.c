@@ -5,16 +5,11 @@
 
 #include "codegen/spec/keys.h"
 
-const struct smelt__family *smelt__family_of(const struct smelt__spec *spec) {
-    /* A schema is its family's first member. */
-    return (const struct smelt__family *)(const void *)spec->schema;
-}
-
 /* ---- operators to kernels -------------------------------------------------------------------- */
 
 unsigned smelt__spec_passes(const struct smelt__spec *spec) {
     const int64_t passes = smelt__spec_get(spec, "passes");
-    return passes == SMELT__AUTO ? smelt__family_of(spec)->passes : (unsigned)passes + 1;
+    return passes == SMELT__AUTO ? smelt__operator_of(spec->schema)->passes : (unsigned)passes + 1;
 }
 
 static struct smelt__spec *add(struct smelt__expansion *expansion,
@@ -39,7 +34,8 @@ struct smelt__spec *smelt__expansion_add(struct smelt__expansion *expansion,
 }
 
 struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansion,
-                                               const struct smelt__family *family, unsigned pass) {
+                                               const struct smelt__kernel_family *family,
+                                               unsigned pass) {
     return add(expansion, &family->schema, pass);
 }
 
@@ -49,7 +45,7 @@ const char *const smelt__pass_choices[] = {"forward", "backward", "both", NULL};
 /* Adds the kernels of an operator's passes, which it must have. */
 static int expand_passes(const struct smelt__spec *spec, unsigned passes,
                          struct smelt__expansion *expansion, struct smelt__message *message) {
-    const struct smelt__family *family = smelt__family_of(spec);
+    const struct smelt__operator_family *family = smelt__operator_of(spec->schema);
     expansion->count = expansion->overflow = 0;
     for (unsigned pass = 1; pass < 1U << SMELT__PASSES; pass <<= 1)
         if (passes & pass)
@@ -67,31 +63,24 @@ static int expand_passes(const struct smelt__spec *spec, unsigned passes,
 }
 
 int smelt__spec_check_all(const struct smelt__spec *spec, struct smelt__message *message) {
-    const struct smelt__family *family = smelt__family_of(spec);
+    const struct smelt__operator_family *family = smelt__operator_of(spec->schema);
     struct smelt__expansion expansion;
     if (smelt__spec_check(spec, message))
         return -1;
-    return smelt__is_operator(family)
+    return family
                ? expand_passes(spec, smelt__spec_passes(spec) & family->passes, &expansion, message)
                : 0;
 }
 
 int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *expansion,
                        struct smelt__message *message) {
-    const struct smelt__family *family = smelt__family_of(spec);
-    const unsigned wanted = smelt__spec_passes(spec);
-    if (!smelt__is_operator(family)) {
+    const struct smelt__operator_family *family = smelt__operator_of(spec->schema);
+    if (!family) {
         expansion->count = expansion->overflow = 0;
         *add(expansion, spec->schema, SMELT__FORWARD) = *spec;
         return 0;
     }
-    for (unsigned pass = 1; pass < 1U << SMELT__PASSES; pass <<= 1)
-        if (wanted & pass & ~family->passes) {
-            smelt__message_set(message, "%s has no %s pass in this version", family->schema.name,
-                               smelt__pass_choices[pass - 1]);
-            return -1;
-        }
-    return expand_passes(spec, wanted, expansion, message);
+    return expand_passes(spec, smelt__spec_passes(spec), expansion, message);
 }
 
 /* ---- kernels to plans ------------------------------------------------------------------------ */
@@ -180,8 +169,8 @@ static int plan_first(const struct smelt__spec *spec, const struct smelt__varian
 
 int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
-    const struct smelt__family *family = smelt__family_of(spec);
-    if (!family->variants) {
+    const struct smelt__kernel_family *family = smelt__kernels_of(spec->schema);
+    if (!family) {
         smelt__message_set(message,
                            "%s is an operator: it has no plan of its own, the kernels it expands "
                            "to have",

@@ -1,9 +1,9 @@
 /*
- * Families: operators and the kernels that they expand to. A family is a table: its keys (spec.h),
- * and
- *   - for an operator: its passes, its kernels' families, the kernels of each pass, the presets'
- *     requirements;
- *   - for a kernel: its variants, each with a plan function and its own knobs.
+ * Families: operators and the kernels that they expand to. Each is a table: its schema with its keys
+ * (spec.h), and
+ *   - of an operator: its passes, its kernels' families, which of them each pass expands to, what
+ *     the presets ask of it;
+ *   - of kernels: their variants, each with a plan function and the knobs that are its own.
  */
 #ifndef SMELT_CODEGEN_FAMILY_H
 #define SMELT_CODEGEN_FAMILY_H
@@ -46,37 +46,46 @@ struct smelt__tried {
     int count, values[SMELT__MAX_TRIES];
 };
 
-struct smelt__family {
+/* Kernels that one plan function or more can build. A schema is the first member of both types of
+ * family, so that a spec, which points to its schema, leads to its family. */
+struct smelt__kernel_family {
     struct smelt__schema schema;
-    const char *summary; /* one line: what it computes */
-
-    /* Operators only. */
-    unsigned passes;                            /* it has */
-    const struct smelt__family *const *kernels; /* families it expands to, ended by NULL */
-    void (*expand)(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion);
-    const struct smelt__preset_row *presets;
-    int training; /* 1: for training only: presets omit it from the forward pass */
-
-    /* Kernels only. Variants, best first: the first one that accepts the spec and its knobs is
-     * planned, unless the spec gives one. */
+    /* The best first: a plan is that of the first which takes the spec and its knobs, unless the
+     * spec names one. */
     const struct smelt__variant *variants;
     /* Autotuning candidates; NULL: nothing to tune. */
     const struct smelt__tried *tried;
 };
 
-static inline int smelt__is_operator(const struct smelt__family *family) {
-    return family->expand != NULL;
-}
+/* What a program asks for: its passes, and the kernels that each of them expands to. */
+struct smelt__operator_family {
+    struct smelt__schema schema;
+    unsigned passes;                                   /* it has */
+    const struct smelt__kernel_family *const *kernels; /* families it expands to, ended by NULL */
+    void (*expand)(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion);
+    const struct smelt__preset_row *presets;
+    int training; /* 1: training alone needs it: a preset's forward pass is without it */
+};
 
 /* ---- the registry ---------------------------------------------------------------------------- */
 
-/* Each operator (listed in the root's meson.build), followed by its kernels' families that no
- * earlier operator has. Family `index`, NULL past the end; the family of a name, or NULL with a
- * message that lists the known names and the nearest; the family of a spec. */
-const struct smelt__family *smelt__family_at(int index);
-const struct smelt__family *smelt__family_find(const char *name, struct smelt__message *message);
-const struct smelt__family *smelt__family_of(const struct smelt__spec *spec);
+/* The schemas of each operator (the root's meson.build lists them) and, after it, of its kernels'
+ * families that no earlier operator has. Number `index`, NULL past the end; the schema of a name, or
+ * NULL with a message naming the known ones and the nearest. */
+const struct smelt__schema *smelt__schema_at(int index);
+const struct smelt__schema *smelt__schema_find(const char *name, struct smelt__message *message);
+
+/* A schema's family, whose first member it is: of operators, or of kernels; NULL of the other kind. */
+static inline const struct smelt__operator_family *
+smelt__operator_of(const struct smelt__schema *schema) {
+    return schema->is_operator ? (const struct smelt__operator_family *)(const void *)schema : NULL;
+}
+
+static inline const struct smelt__kernel_family *
+smelt__kernels_of(const struct smelt__schema *schema) {
+    return schema->is_operator ? NULL : (const struct smelt__kernel_family *)(const void *)schema;
+}
 
 /* Parses and checks text. 0, or -1 with a message that names the key, its legal values and, for a
  * misspelt name, the nearest one. Text longer than SMELT__SPEC_TEXT - 1 is refused. */
@@ -103,7 +112,8 @@ struct smelt__spec *smelt__expansion_add(struct smelt__expansion *expansion,
 
 /* The same for a kernel that is not a member, with its defaults. */
 struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansion,
-                                               const struct smelt__family *family, unsigned pass);
+                                               const struct smelt__kernel_family *family,
+                                               unsigned pass);
 
 /* ---- kernels to plans ------------------------------------------------------------------------ */
 

@@ -40,20 +40,20 @@ static int divide(struct smelt__spec *spec, const char *preset, int tp,
 }
 
 /* Whether a preset for these passes (0: all) has the operator. */
-static int is_wanted(const struct smelt__family *family, unsigned passes) {
+static int is_wanted(const struct smelt__operator_family *family, unsigned passes) {
     return !passes || passes & (family->training ? SMELT__BACKWARD : family->passes);
 }
 
 /* Sets the wanted passes that the operator has. */
 static void choose_passes(struct smelt__spec *spec, unsigned passes) {
-    const unsigned chosen = smelt__family_of(spec)->passes & (passes ? passes : ~0U);
+    const unsigned chosen = smelt__operator_of(spec->schema)->passes & (passes ? passes : ~0U);
     if (chosen)
         smelt__spec_set(spec, "passes", (int64_t)chosen - 1);
 }
 
-static int expand_row(const struct smelt__family *family, const struct smelt__preset_row *row,
-                      int tp, unsigned passes, struct smelt__spec *spec,
-                      struct smelt__message *message) {
+static int expand_row(const struct smelt__operator_family *family,
+                      const struct smelt__preset_row *row, int tp, unsigned passes,
+                      struct smelt__spec *spec, struct smelt__message *message) {
     smelt__spec_init(spec, &family->schema);
     if (smelt__spec_parse_keys(row->keys, 0, spec, message) ||
         divide(spec, row->preset, tp, message))
@@ -70,9 +70,10 @@ int smelt__preset_expand(const char *name, int tp, unsigned passes,
         smelt__name_unknown("", "preset", name, names, message);
         return -1;
     }
-    for (int i = 0; smelt__family_at(i); i++) {
-        const struct smelt__family *family = smelt__family_at(i);
-        for (const struct smelt__preset_row *row = family->presets; row && row->preset; row++) {
+    for (int i = 0; smelt__schema_at(i); i++) {
+        const struct smelt__operator_family *family = smelt__operator_of(smelt__schema_at(i));
+        for (const struct smelt__preset_row *row = family ? family->presets : NULL;
+             row && row->preset; row++) {
             if (strcmp(row->preset, name) != 0 || !is_wanted(family, passes))
                 continue;
             if (count == SMELT__MAX_PRESET_SPECS) {

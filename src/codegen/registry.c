@@ -4,11 +4,11 @@
 #include "codegen/family.h"
 #include "codegen/spec/names.h"
 
-#define OPERATOR(stem) extern const struct smelt__family smelt__##stem;
+#define OPERATOR(stem) extern const struct smelt__operator_family smelt__##stem;
 #include "operators.list"
 #undef OPERATOR
 
-static const struct smelt__family *const operators[] = {
+static const struct smelt__operator_family *const operators[] = {
 #define OPERATOR(stem) &smelt__##stem,
 #include "operators.list"
 #undef OPERATOR
@@ -16,32 +16,34 @@ static const struct smelt__family *const operators[] = {
 enum { OPERATOR_COUNT = sizeof operators / sizeof operators[0], MAX_NAMES = 64 };
 
 /* Whether an operator before number `count` has these kernels, too. */
-static int is_known(const struct smelt__family *kernel, int count) {
+static int is_known(const struct smelt__kernel_family *kernel, int count) {
     for (int i = 0; i < count; i++)
-        for (const struct smelt__family *const *other = operators[i]->kernels; *other; other++)
+        for (const struct smelt__kernel_family *const *other = operators[i]->kernels; *other;
+             other++)
             if (*other == kernel)
                 return 1;
     return 0;
 }
 
-const struct smelt__family *smelt__family_at(int index) {
+const struct smelt__schema *smelt__schema_at(int index) {
     for (int i = 0; i < OPERATOR_COUNT && index >= 0; i++) {
         if (index-- == 0)
-            return operators[i];
-        for (const struct smelt__family *const *kernel = operators[i]->kernels; *kernel; kernel++)
+            return &operators[i]->schema;
+        for (const struct smelt__kernel_family *const *kernel = operators[i]->kernels; *kernel;
+             kernel++)
             if (!is_known(*kernel, i) && index-- == 0)
-                return *kernel;
+                return &(*kernel)->schema;
     }
     return NULL;
 }
 
-const struct smelt__family *smelt__family_find(const char *name, struct smelt__message *message) {
+const struct smelt__schema *smelt__schema_find(const char *name, struct smelt__message *message) {
     const char *names[MAX_NAMES + 1] = {0};
-    const struct smelt__family *family;
-    for (int i = 0; i < MAX_NAMES && (family = smelt__family_at(i)) != NULL; i++) {
-        names[i] = family->schema.name;
+    const struct smelt__schema *schema;
+    for (int i = 0; i < MAX_NAMES && (schema = smelt__schema_at(i)) != NULL; i++) {
+        names[i] = schema->name;
         if (strcmp(names[i], name) == 0)
-            return family;
+            return schema;
     }
     smelt__name_unknown("", "family", name, names, message);
     return NULL;
@@ -54,12 +56,12 @@ int smelt__spec_parse(const char *text, struct smelt__spec *spec, struct smelt__
     char *colon = strchr(copy, ':');
     if (colon)
         *colon = '\0';
-    const struct smelt__family *family = smelt__family_find(copy, message);
-    if (!family && !colon)
+    const struct smelt__schema *schema = smelt__schema_find(copy, message);
+    if (!schema && !colon)
         smelt__message_set(message, "'%s' has no ':': write family:key=value,...", copy);
-    if (!family)
+    if (!schema)
         return -1;
-    smelt__spec_init(spec, &family->schema);
+    smelt__spec_init(spec, schema);
     if (colon && smelt__spec_parse_keys(colon + 1, 0, spec, message))
         return -1;
     return smelt__spec_check_all(spec, message);

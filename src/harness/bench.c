@@ -24,7 +24,7 @@ struct entry {
     const struct smelt__harness_pass *pass;
     struct smelt__placed placed;   /* unless it is another's: */
     struct smelt__placed *tensors; /* an entry's of the same problem, perhaps this one's */
-    void *object;
+    smelt_operator *object;
     struct CUevent_st *begin, *end;
     double *ms; /* [launches] */
     int ready;
@@ -46,7 +46,7 @@ static void entry_close(struct entry *entry, smelt_context *context) {
     if (entry->end)
         smelt_event_destroy(context, entry->end);
     if (entry->object)
-        entry->spec.op->destroy(&entry->object);
+        smelt__harness_calls->destroy(&entry->object);
     if (entry->placed.context)
         smelt__placed_destroy(&entry->placed);
     entry->tensors = NULL;
@@ -143,7 +143,7 @@ static smelt_status entry_open(struct entry *entry, smelt_context *context,
     smelt_status status = open_spec(entry);
     if (status == SMELT_OK)
         status = note(entry, "making the operator",
-                      entry->spec.op->create(&entry->object, context, entry->spec.spec));
+                      smelt__harness_calls->create(&entry->object, context, entry->spec.text));
     if (status == SMELT_OK)
         status = look_over(entry);
     if (status == SMELT_OK && !share(entry, earlier, count))
@@ -162,7 +162,8 @@ static smelt_status launch_timed(struct entry *entry, smelt_context *context,
                                  struct CUstream_st *stream, int round) {
     smelt_status status = smelt_event_record(context, entry->begin, stream);
     if (status == SMELT_OK)
-        status = entry->pass->launch(entry->object, entry->tensors->args, stream);
+        status = smelt__harness_calls->launch(entry->object, entry->pass->pass,
+                                              entry->tensors->args, stream);
     if (status == SMELT_OK)
         status = smelt_event_record(context, entry->end, stream);
     float ms = 0;
@@ -182,7 +183,7 @@ static double microseconds_now(void) {
 /* The best of several rounds of the smallest calls on this problem: what a call costs the CPU. */
 static smelt_status time_calls(struct entry *entry, smelt_context *context,
                                struct CUstream_st *stream) {
-    const size_t bytes = entry->pass->tensors->args_bytes;
+    const size_t bytes = entry->pass->tensors->bytes;
     if (!entry->pass->tiny)
         return SMELT_OK;
     void *args = malloc(bytes);
@@ -194,7 +195,7 @@ static smelt_status time_calls(struct entry *entry, smelt_context *context,
     for (int round = 0; round < TINY_ROUNDS && status == SMELT_OK; round++) {
         double begin = microseconds_now();
         for (int i = 0; i < TINY_CALLS && status == SMELT_OK; i++)
-            status = entry->pass->launch(entry->object, args, stream);
+            status = smelt__harness_calls->launch(entry->object, entry->pass->pass, args, stream);
         double each = (microseconds_now() - begin) / TINY_CALLS;
         if (round == 0 || each < entry->result->launch_us)
             entry->result->launch_us = each;

@@ -24,11 +24,8 @@ static void append(struct smelt__check_result *result, const char *text, const c
 /* `spec`: parsed, or NULL. */
 static void describe(const struct smelt__check_options *options,
                      const struct smelt__harness_spec *spec, struct smelt__check_result *result) {
-    char *canonical = NULL, number[16];
-    snprintf(result->spec, sizeof result->spec, "%s", options->spec);
-    if (spec && spec->op->print(spec->spec, &canonical) == SMELT_OK)
-        snprintf(result->spec, sizeof result->spec, "%s", canonical);
-    smelt_free(canonical);
+    char number[16];
+    snprintf(result->spec, sizeof result->spec, "%s", spec ? spec->text : options->spec);
     smelt__problem_command("check", result->spec, &options->problem, result->command,
                            sizeof result->command);
     snprintf(number, sizeof number, "%d", options->sample);
@@ -67,7 +64,7 @@ static void take_reports(struct smelt__check_result *result) {
 
 /* Runs a placed problem once and compares it with the reference. bits: NULL where nobody compares
  * them, since of gigabytes they take seconds. */
-static void run_once(struct smelt__placed *placed, const void *object, int sample,
+static void run_once(struct smelt__placed *placed, const smelt_operator *object, int sample,
                      struct CUstream_st *stream, uint64_t *bits,
                      struct smelt__check_result *result) {
     const struct emu_interface *emulator = smelt__emulator();
@@ -93,7 +90,7 @@ static double time_limit(const struct smelt__problem *problem) {
 
 /* Under every schedule asked for, on the emulator, on `stream` and the default stream in turn; once
  * anywhere else. */
-static void run_schedules(struct smelt__placed *placed, const void *object,
+static void run_schedules(struct smelt__placed *placed, const smelt_operator *object,
                           const struct smelt__check_options *options, struct CUstream_st *stream,
                           struct smelt__check_result *result) {
     char name[2][SMELT__SCHEDULE_TEXT];
@@ -128,7 +125,7 @@ static void run_placed(smelt_context *context, const struct smelt__harness_spec 
                        struct smelt__check_result *result) {
     struct smelt__placed placed;
     struct CUstream_st *stream = NULL;
-    void *object = NULL;
+    smelt_operator *object = NULL;
     result->status = smelt__placed_create(&placed, context, problem);
     if (result->status != SMELT_OK) {
         library_failed(result, "placing the problem on the device");
@@ -136,12 +133,12 @@ static void run_placed(smelt_context *context, const struct smelt__harness_spec 
     }
     result->status = smelt_stream_create(context, &stream);
     if (result->status == SMELT_OK)
-        result->status = spec->op->create(&object, context, spec->spec);
+        result->status = smelt__harness_calls->create(&object, context, spec->text);
     if (result->status != SMELT_OK)
         library_failed(result, "making the operator");
     else
         run_schedules(&placed, object, options, stream, result);
-    spec->op->destroy(&object);
+    smelt__harness_calls->destroy(&object);
     if (stream)
         smelt_stream_destroy(context, stream);
     smelt__placed_destroy(&placed);
@@ -173,17 +170,17 @@ static int spec_refused(smelt_context *context, const struct smelt__harness_spec
                         struct smelt__check_result *result) {
     const struct smelt__harness_pass *pass = smelt__harness_spec_pass(spec, options->pass);
     const char *why = "";
-    void *object = NULL;
-    result->status = spec->op->supported(context, spec->spec, &why);
+    smelt_operator *object = NULL;
+    result->status = smelt_operator_supported(context, spec->text, &why);
     if (result->status != SMELT_OK) {
         snprintf(result->message, sizeof result->message, "%s", why);
         return 1;
     }
-    if (pass && spec->op->create(&object, context, spec->spec) == SMELT_OK &&
+    if (pass && smelt__harness_calls->create(&object, context, spec->text) == SMELT_OK &&
         smelt__problem_refused(spec->op, pass, spec->spec, &options->problem, object,
                                result->message, sizeof result->message))
         result->status = SMELT_ERROR_INVALID_ARGUMENT;
-    spec->op->destroy(&object);
+    smelt__harness_calls->destroy(&object);
     return result->status != SMELT_OK;
 }
 

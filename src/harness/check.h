@@ -30,10 +30,10 @@ struct smelt__check_result {
     int metric_count;
     struct smelt__rule_result rules[SMELT__MOST_RULES]; /* of the last run */
     int rule_count;
-    const struct smelt__tensor_table *tensors; /* of the pass; NULL: nothing was compared */
-    int64_t elements[SMELT__MOST_TENSORS];     /* of its outputs, compared in the last run */
-    int64_t units, compared;                   /* of the pass's first kind: queries, for one */
-    int emulated;                              /* run on the emulator */
+    const struct smelt__args_table *tensors; /* of the pass; NULL: nothing was compared */
+    int64_t elements[SMELT__MOST_TENSORS];   /* of its outputs, compared in the last run */
+    int64_t units, compared;                 /* of the pass's first kind: queries, for one */
+    int emulated;                            /* run on the emulator */
     int reports;         /* its reports of the run that failed: smelt__emulator()->report */
     double seconds;      /* of the whole check */
     const char *culprit; /* name of the metric or rule that failed; or "not_compared",

@@ -2,7 +2,7 @@
 #ifndef SMELT_HARNESS_GUARDS_H
 #define SMELT_HARNESS_GUARDS_H
 
-#include "ops/tensors.h"
+#include "ops/args_table.h"
 
 enum { SMELT__GUARD = 4096 /* bytes before and after each output and the workspace */ };
 

@@ -122,7 +122,7 @@ static void fill_row(const struct fill *fill, uint64_t stream, int64_t row, void
     uint16_t values[WIDEST];
     smelt__normals_row(fill->normals, fill->problem->options.seed, stream, (uint64_t)row, values,
                        dim);
-    if (fill->inputs->dtype == SMELT_INDEXER_BF16) {
+    if (fill->inputs->dtype == SMELT__DTYPE_BF16) {
         memcpy(to, values, (size_t)dim * sizeof *values);
         return;
     }
@@ -153,7 +153,7 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
 /* A key inside a window that is not all numbers; or, BELOW_0, nothing but e4m3's least number. */
 static void make_odd(const struct fill *fill, int64_t key, int kind, void *row) {
     const int64_t d = key % fill->inputs->dim;
-    if (fill->inputs->dtype == SMELT_INDEXER_BF16) {
+    if (fill->inputs->dtype == SMELT__DTYPE_BF16) {
         ((uint16_t *)row)[d] = smelt__bf16_from_float(odd_number(kind));
         return;
     }
@@ -185,7 +185,7 @@ static void fill_keys(void *user, int64_t begin, int64_t end) {
         if (fill->used[key])
             continue;
         memset(row, 0xff,
-               (size_t)fill->inputs->dim * (fill->inputs->dtype == SMELT_INDEXER_BF16 ? 2 : 1));
+               (size_t)fill->inputs->dim * (fill->inputs->dtype == SMELT__DTYPE_BF16 ? 2 : 1));
         if (scales)
             scales[key] = NAN;
     }

@@ -18,7 +18,7 @@ int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_opt
 
 /* What an operator's inputs are, by their rows in its table; T is batches * tokens, S is rows. */
 struct smelt__indexer_inputs {
-    int heads, dim, dtype; /* dtype: of enum smelt_indexer_dtype */
+    int heads, dim, dtype; /* dtype: of enum smelt__dtype */
     int q, k, weights;
     int k_scale;                  /* there with e4m3 alone; -1: of no spec */
     int window_begin, window_end; /* of operators with windows */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/grad_rows.h"
 #include "harness/normal.h"
@@ -13,7 +12,7 @@
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/slots.h"
-#include "ops/indexer_bwd_tensors.h"
+#include "ops/indexer_bwd_table.h"
 #include "reference/bf16.h"
 #include "reference/indexer_bwd.h"
 #include "smelt/indexer_bwd.h"
@@ -24,25 +23,13 @@ extern const struct smelt__harness_operator smelt__harness_indexer_bwd; /* as op
 
 static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
 
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_SPEC_API(indexer_bwd, SMELT_INDEXER_BWD_SPEC_INIT)
-
-static smelt_status backward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_indexer_bwd_backward(object, args, stream);
-}
-
-static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
-    return smelt_indexer_bwd_backward_workspace(object, args, bytes);
-}
-
 /* ---- options --------------------------------------------------------------------------------- */
 
 static const char *const options[] = {"width",       "valid", "documents", "lists",
                                       "topk-length", "dkv",   NULL};
 
 static void defaults(const void *spec, struct smelt__problem_options *asked) {
-    const smelt_indexer_bwd_spec *indexer = spec;
+    const struct smelt__indexer_bwd_spec *indexer = spec;
     if (asked->rows == 0)
         asked->rows = indexer->topk > 64 ? 4 * (int64_t)indexer->topk : 256;
     if (asked->width == 0)
@@ -53,7 +40,7 @@ static void defaults(const void *spec, struct smelt__problem_options *asked) {
  * of them not whole, and several groups of queries, the last of them not full. */
 static void small(const void *spec, struct smelt__problem_options *asked) {
     enum { TOKENS = 5, PATTERNS = 10, WIDTH = 150 };
-    const smelt_indexer_bwd_spec *indexer = spec;
+    const struct smelt__indexer_bwd_spec *indexer = spec;
     if (asked->tokens == 0) /* each pattern of adversarial lists */
         asked->tokens = asked->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
     if (asked->width == 0)
@@ -65,7 +52,7 @@ static void small(const void *spec, struct smelt__problem_options *asked) {
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *asked) {
     enum { WIDEST = 330, MOST_ROWS = 700 };
-    const smelt_indexer_bwd_spec *indexer = spec;
+    const struct smelt__indexer_bwd_spec *indexer = spec;
     const int64_t most = indexer->topk < WIDEST ? indexer->topk : WIDEST;
     asked->rows = 1 + smelt__random_below(random, MOST_ROWS) + (asked->far ? 2 : 0);
     asked->width = 1 + smelt__random_below(random, most);
@@ -75,7 +62,7 @@ static void draw(const void *spec, struct smelt__random *random,
 }
 
 static int same_problems(const void *a, const void *b) {
-    const smelt_indexer_bwd_spec *x = a, *y = b;
+    const struct smelt__indexer_bwd_spec *x = a, *y = b;
     return x->heads == y->heads && x->dim == y->dim && x->topk == y->topk;
 }
 
@@ -101,7 +88,7 @@ static int variation(int number, struct smelt__problem_options *asked) {
 static int trial(const void *spec, int number, struct smelt__problem_options *asked) {
     enum { TOKENS = 9, WIDTH = 700 };
     static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
-    const smelt_indexer_bwd_spec *indexer = spec;
+    const struct smelt__indexer_bwd_spec *indexer = spec;
     if (number >= (int)(sizeof lists / sizeof lists[0]))
         return 0;
     asked->tokens = TOKENS;
@@ -119,24 +106,17 @@ enum { STREAM_Q = 1, STREAM_K, STREAM_WEIGHTS, STREAM_GRAD, STREAM_SUM, STREAM_Z
 enum { ZERO_ONE_IN = 8 };
 
 static struct smelt__key_rows dk_rows(const struct smelt__problem *problem) {
-    const smelt_indexer_bwd_spec *spec = problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = problem->spec;
     return (struct smelt__key_rows){TENSOR(DK), TENSOR(DK_FP32), TENSOR(DK_SUM), spec->dim};
 }
 
 static void shape(struct smelt__problem *problem) {
-    const smelt_indexer_bwd_spec *spec = problem->spec;
     smelt_indexer_bwd_args *args = problem->args;
     *args = (smelt_indexer_bwd_args)SMELT_INDEXER_BWD_ARGS_INIT;
     args->tokens = problem->options.batches * problem->options.tokens;
     args->rows = problem->options.rows;
     args->width = problem->options.width;
     args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
-    problem->extents[TENSOR(T)] = args->tokens;
-    problem->extents[TENSOR(S)] = args->rows;
-    problem->extents[TENSOR(H)] = spec->heads;
-    problem->extents[TENSOR(D)] = spec->dim;
-    problem->extents[TENSOR(WIDTH)] = args->width;
-    problem->extents[TENSOR(ONE)] = 1;
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -168,7 +148,7 @@ static const float HUGE_WEIGHT = 3e38F;
 
 /* fp32 with digits that bf16 has not. */
 static void fill_weights(const struct fill *fill, int64_t query) {
-    const smelt_indexer_bwd_spec *spec = fill->problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = fill->problem->spec;
     float *const weights = (float *)smelt__problem_data(fill->problem, TENSOR(WEIGHTS)) +
                            smelt__problem_at(fill->problem, TENSOR(WEIGHTS), query, 0, 0);
     struct smelt__random random =
@@ -201,7 +181,7 @@ static void fill_grads(const struct fill *fill, int64_t query) {
 
 static void fill_queries(void *user, int64_t begin, int64_t end) {
     const struct fill *fill = user;
-    const smelt_indexer_bwd_spec *spec = fill->problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = fill->problem->spec;
     for (int64_t query = begin; query < end; query++) {
         for (int h = 0; h < spec->heads; h++)
             smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_Q,
@@ -223,7 +203,7 @@ static int is_zero(const struct smelt__problem *problem, int64_t key) {
 
 static void fill_keys(void *user, int64_t begin, int64_t end) {
     const struct fill *fill = user;
-    const smelt_indexer_bwd_spec *spec = fill->problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = fill->problem->spec;
     for (int64_t key = begin; key < end; key++) {
         uint16_t *const row = (uint16_t *)smelt__problem_data(fill->problem, TENSOR(K)) +
                               smelt__problem_at(fill->problem, TENSOR(K), key, 0, 0);
@@ -259,7 +239,7 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const smelt_indexer_bwd_spec *spec = problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = problem->spec;
     const struct smelt__key_rows dk = dk_rows(problem);
     for (int64_t query = 0; query < problem->extents[TENSOR(T)]; query++) {
         for (int h = 0; h < spec->heads; h++) {
@@ -285,7 +265,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 
 /* dq and dweights are; dk's sums are taken in any order unless the operator is deterministic. */
 static int reproducible(const struct smelt__problem *problem, int tensor) {
-    const smelt_indexer_bwd_spec *spec = problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = problem->spec;
     return spec->deterministic || tensor == TENSOR(DQ) || tensor == TENSOR(DWEIGHTS);
 }
 
@@ -293,7 +273,7 @@ static int reproducible(const struct smelt__problem *problem, int tensor) {
 
 /* Three products of each slot's key with each head; what goes over all of dk. */
 static double multiplications(const void *spec, const struct smelt__problem_options *asked) {
-    const smelt_indexer_bwd_spec *indexer = spec;
+    const struct smelt__indexer_bwd_spec *indexer = spec;
     const double pairs = (double)(asked->batches * asked->tokens * asked->width);
     return pairs * indexer->heads * 3 * indexer->dim + (double)asked->rows * indexer->dim;
 }
@@ -306,7 +286,7 @@ static const double TFLOPS_CEILING = 690, REDUCTION_TBS = 3.7;
  * reduce one for all. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
-    const smelt_indexer_bwd_spec *spec = problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = problem->spec;
     const double terms = (double)problem->valid_slots * spec->dim;
     found[0] = (struct smelt__rate){
         "tflops", "tflops_ratio", "TFLOP/s", 0, 2 * 3 * terms * spec->heads / 1e12, TFLOPS_CEILING};
@@ -356,7 +336,7 @@ static int64_t count_keys(const struct smelt__problem *problem) {
     return problem->extents[TENSOR(S)];
 }
 
-static struct smelt__expected_row expected_of(const smelt_indexer_bwd_spec *spec,
+static struct smelt__expected_row expected_of(const struct smelt__indexer_bwd_spec *spec,
                                               const struct smelt__indexer_bwd_row *row) {
     return (struct smelt__expected_row){
         .grads = row->grads,
@@ -371,7 +351,7 @@ static struct smelt__expected_row expected_of(const smelt_indexer_bwd_spec *spec
 static void compare_head(const struct smelt__placed *placed, const smelt_indexer_bwd_args *args,
                          int64_t query, int head, double *memory, struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const smelt_indexer_bwd_spec *spec = problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = problem->spec;
     struct smelt__indexer_bwd_row row = {.grads = memory};
     double *const got = memory + spec->dim, expected_dweights, terms;
     if (smelt__indexer_bwd_head(spec, args, query, head, &row, &expected_dweights, &terms)) {
@@ -394,7 +374,7 @@ static void compare_head(const struct smelt__placed *placed, const smelt_indexer
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
-    const smelt_indexer_bwd_spec *spec = placed->problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = placed->problem->spec;
     double *const memory = malloc(2 * (size_t)spec->dim * sizeof *memory);
     smelt_indexer_bwd_args args;
     (void)prepared;
@@ -414,7 +394,7 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
 
 static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
                         struct smelt__finding *finding) {
-    const smelt_indexer_bwd_spec *spec = placed->problem->spec;
+    const struct smelt__indexer_bwd_spec *spec = placed->problem->spec;
     const struct smelt__key_rows rows = dk_rows(placed->problem);
     double *const memory = malloc(2 * (size_t)spec->dim * sizeof *memory);
     struct smelt__indexer_bwd_row row = {.grads = memory};
@@ -465,13 +445,19 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {
+    {"heads", offsetof(struct smelt__indexer_bwd_spec, heads)},
+    {"dim", offsetof(struct smelt__indexer_bwd_spec, dim)},
+    {"topk", offsetof(struct smelt__indexer_bwd_spec, topk)},
+    {"deterministic", offsetof(struct smelt__indexer_bwd_spec, deterministic)},
+    {NULL, 0},
+};
+
 static const struct smelt__harness_pass passes[] = {
     {
         .pass = SMELT_PASS_BACKWARD,
         .name = "backward",
-        .tensors = &smelt__indexer_bwd_tensors,
-        .workspace_field = offsetof(smelt_indexer_bwd_args, workspace),
-        .workspace_bytes_field = offsetof(smelt_indexer_bwd_args, workspace_bytes),
+        .tensors = &smelt__indexer_bwd_table,
         .shape = shape,
         .given = given,
         .fill = fill,
@@ -482,8 +468,6 @@ static const struct smelt__harness_pass passes[] = {
         .comparison_count = sizeof comparisons / sizeof comparisons[0],
         .rates = rates,
         .tiny = tiny,
-        .workspace = workspace,
-        .launch = backward,
     },
 };
 
@@ -509,13 +493,8 @@ static const struct smelt__harness_shape peers[] = {
 
 const struct smelt__harness_operator smelt__harness_indexer_bwd = {
     .name = "indexer_bwd",
-    .spec_bytes = sizeof(smelt_indexer_bwd_spec),
-    .knobs_field = offsetof(smelt_indexer_bwd_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct smelt__indexer_bwd_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
     .options = options,

@@ -3,23 +3,18 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/windows.h"
-#include "ops/indexer_clean_tensors.h"
+#include "ops/indexer_clean_table.h"
 #include "reference/indexer_clean.h"
 #include "smelt/indexer_clean.h"
 
 extern const struct smelt__harness_operator smelt__harness_indexer_clean; /* see operators.c */
 
 #define TENSOR(name) SMELT__INDEXER_CLEAN_##name
-
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(indexer_clean, SMELT_INDEXER_CLEAN_SPEC_INIT)
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
@@ -71,8 +66,8 @@ static void shape(struct smelt__problem *problem) {
     smelt_indexer_clean_args *args = problem->args;
     *args = (smelt_indexer_clean_args)SMELT_INDEXER_CLEAN_ARGS_INIT;
     args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
-    args->tokens = problem->extents[TENSOR(T)] = problem->options.batches * problem->options.tokens;
-    args->rows = problem->extents[TENSOR(S)] = problem->options.rows;
+    args->tokens = problem->options.batches * problem->options.tokens;
+    args->rows = problem->options.rows;
 }
 
 static int fill(struct smelt__problem *problem) {
@@ -165,7 +160,7 @@ static const struct smelt__comparison by_query = {.unit = "query",
 static const struct smelt__harness_pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .name = "forward",
-     .tensors = &smelt__indexer_clean_tensors,
+     .tensors = &smelt__indexer_clean_table,
      .shape = shape,
      .fill = fill,
      .footprint = footprint,
@@ -173,8 +168,7 @@ static const struct smelt__harness_pass passes[] = {
      .comparisons = &by_query,
      .comparison_count = 1,
      .rates = rates,
-     .tiny = tiny,
-     .launch = forward},
+     .tiny = tiny},
 };
 
 #define AT(T, S)                                                                                   \
@@ -187,13 +181,6 @@ static const struct smelt__harness_shape peers[] = {AT(16384, 16384), AT(4096, 8
 
 const struct smelt__harness_operator smelt__harness_indexer_clean = {
     .name = "indexer_clean",
-    .spec_bytes = sizeof(smelt_indexer_clean_spec),
-    .knobs_field = offsetof(smelt_indexer_clean_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
     .passes = passes,
     .pass_count = 1,
     .options = options,

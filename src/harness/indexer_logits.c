@@ -3,14 +3,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/indexer.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/windows.h"
-#include "ops/indexer_logits_tensors.h"
+#include "ops/indexer_logits_table.h"
 #include "reference/indexer_logits.h"
 #include "smelt/indexer_logits.h"
 
@@ -19,21 +18,17 @@ extern const struct smelt__harness_operator
 
 #define TENSOR(name) SMELT__INDEXER_LOGITS_##name
 
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(indexer_logits, SMELT_INDEXER_LOGITS_SPEC_INIT)
-
 /* ---- problems -------------------------------------------------------------------------------- */
 
 static const char *const options[] = {"width", "documents", "lists", NULL};
 
 static int same_problems(const void *a, const void *b) {
-    const smelt_indexer_logits_spec *x = a, *y = b;
+    const struct smelt__indexer_logits_spec *x = a, *y = b;
     return x->heads == y->heads && x->dim == y->dim && x->dtype == y->dtype;
 }
 
 static int is_bf16(const void *spec) {
-    return ((const smelt_indexer_logits_spec *)spec)->dtype == SMELT_INDEXER_BF16;
+    return ((const struct smelt__indexer_logits_spec *)spec)->dtype == SMELT__DTYPE_BF16;
 }
 
 static int is_fp8(const void *spec) {
@@ -41,16 +36,11 @@ static int is_fp8(const void *spec) {
 }
 
 static void shape(struct smelt__problem *problem) {
-    const smelt_indexer_logits_spec *spec = problem->spec;
     smelt_indexer_logits_args *args = problem->args;
     *args = (smelt_indexer_logits_args)SMELT_INDEXER_LOGITS_ARGS_INIT;
     args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
     args->tokens = problem->options.batches * problem->options.tokens;
     args->rows = problem->options.rows;
-    problem->extents[TENSOR(T)] = args->tokens;
-    problem->extents[TENSOR(S)] = args->rows;
-    problem->extents[TENSOR(H)] = spec->heads;
-    problem->extents[TENSOR(D)] = spec->dim;
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -58,7 +48,7 @@ static int given(const struct smelt__problem *problem, int tensor) {
 }
 
 static int fill(struct smelt__problem *problem) {
-    const smelt_indexer_logits_spec *spec = problem->spec;
+    const struct smelt__indexer_logits_spec *spec = problem->spec;
     const struct smelt__indexer_inputs inputs = {
         .heads = spec->heads,
         .dim = spec->dim,
@@ -74,7 +64,7 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const smelt_indexer_logits_spec *spec = problem->spec;
+    const struct smelt__indexer_logits_spec *spec = problem->spec;
     const int64_t tokens = problem->extents[TENSOR(T)], rows = problem->extents[TENSOR(S)];
     for (int64_t t = 0; t < tokens; t++) {
         for (int64_t h = 0; h < spec->heads; h++)
@@ -92,7 +82,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 /* ---- figures --------------------------------------------------------------------------------- */
 
 static double multiplications(const void *spec, const struct smelt__problem_options *given_) {
-    const smelt_indexer_logits_spec *indexer = spec;
+    const struct smelt__indexer_logits_spec *indexer = spec;
     return (double)(given_->batches * given_->tokens) * (double)given_->rows * indexer->heads *
            indexer->dim;
 }
@@ -103,7 +93,7 @@ static const double TFLOPS_CEILING[] = {690, 1494}, TBS_CEILING = 4.1;
 /* Arithmetic: the keys in windows. Bytes: each tensor once. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
-    const smelt_indexer_logits_spec *spec = problem->spec;
+    const struct smelt__indexer_logits_spec *spec = problem->spec;
     const double tera = 1e12, width = (double)spec->heads * spec->dim;
     const double tokens = (double)problem->extents[TENSOR(T)];
     const double rows = (double)problem->extents[TENSOR(S)];
@@ -197,18 +187,24 @@ static const struct smelt__comparison by_query = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {
+    {"heads", offsetof(struct smelt__indexer_logits_spec, heads)},
+    {"dim", offsetof(struct smelt__indexer_logits_spec, dim)},
+    {"dtype", offsetof(struct smelt__indexer_logits_spec, dtype)},
+    {NULL, 0},
+};
+
 #define PASS(dtype, takes_)                                                                        \
     {                                                                                              \
         .pass = SMELT_PASS_FORWARD, .takes = (takes_), .name = "forward",                          \
-        .tensors = &smelt__indexer_logits_tensors[dtype], .shape = shape, .given = given,          \
+        .tensors = &smelt__indexer_logits_table[dtype], .shape = shape, .given = given,            \
         .fill = fill, .footprint = footprint, .multiplications = multiplications,                  \
         .comparisons = &by_query, .comparison_count = 1, .rates = rates, .tiny = tiny,             \
-        .launch = forward                                                                          \
     }
 
 static const struct smelt__harness_pass passes[] = {
-    PASS(SMELT_INDEXER_BF16, is_bf16),
-    PASS(SMELT_INDEXER_FP8, is_fp8),
+    PASS(SMELT__DTYPE_BF16, is_bf16),
+    PASS(SMELT__DTYPE_FP8, is_fp8),
 };
 
 /* What DeepGEMM's and cuDNN's kernels are compared at. */
@@ -230,13 +226,8 @@ static const struct smelt__harness_shape peers[] = {
 
 const struct smelt__harness_operator smelt__harness_indexer_logits = {
     .name = "indexer_logits",
-    .spec_bytes = sizeof(smelt_indexer_logits_spec),
-    .knobs_field = offsetof(smelt_indexer_logits_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct smelt__indexer_logits_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
     .options = options,

@@ -4,14 +4,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/parallel.h"
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/slots.h"
-#include "ops/indexer_loss_tensors.h"
+#include "ops/indexer_loss_table.h"
 #include "reference/indexer_loss.h"
 #include "smelt/indexer_loss.h"
 #include "smelt/kernels.h"
@@ -21,14 +20,6 @@ extern const struct smelt__harness_operator smelt__harness_indexer_loss; /* see 
 #define TENSOR(name) SMELT__INDEXER_LOSS_##name
 
 static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
-
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(indexer_loss, SMELT_INDEXER_LOSS_SPEC_INIT)
-
-static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
-    return smelt_indexer_loss_forward_workspace(object, args, bytes);
-}
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -60,7 +51,7 @@ static int64_t count_queries(const struct smelt__problem_options *given) {
 }
 
 static void defaults(const void *spec, struct smelt__problem_options *given) {
-    const smelt_indexer_loss_spec *loss = spec;
+    const struct smelt__indexer_loss_spec *loss = spec;
     if (given->rows == 0)
         given->rows = 4 * (int64_t)loss->topk;
     if (given->width == 0)
@@ -76,7 +67,7 @@ static void small(const void *spec, struct smelt__problem_options *given) {
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given) {
     enum { WIDEST = 2100, MOST_ROWS = 3000 };
-    const smelt_indexer_loss_spec *loss = spec;
+    const struct smelt__indexer_loss_spec *loss = spec;
     given->rows = 1 + smelt__random_below(random, MOST_ROWS);
     given->width = 1 + smelt__random_below(random, loss->topk < WIDEST ? loss->topk : WIDEST);
     given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
@@ -87,7 +78,8 @@ static void draw(const void *spec, struct smelt__random *random,
 }
 
 static int same_problems(const void *a, const void *b) {
-    return ((const smelt_indexer_loss_spec *)a)->topk == ((const smelt_indexer_loss_spec *)b)->topk;
+    return ((const struct smelt__indexer_loss_spec *)a)->topk ==
+           ((const struct smelt__indexer_loss_spec *)b)->topk;
 }
 
 static int variation(int number, struct smelt__problem_options *given) {
@@ -128,9 +120,8 @@ static void shape(struct smelt__problem *problem) {
     const struct smelt__problem_options *const given = &problem->options;
     smelt_indexer_loss_args *args = problem->args;
     *args = (smelt_indexer_loss_args)SMELT_INDEXER_LOSS_ARGS_INIT;
-    args->tokens = problem->extents[TENSOR(T)] = count_queries(given);
-    args->width = problem->extents[TENSOR(WIDTH)] = given->width;
-    problem->extents[TENSOR(ONE)] = 1;
+    args->tokens = count_queries(given);
+    args->width = given->width;
     args->rows = given->rows;
     args->query_weight = given->own[WEIGHTED] ? QUERY_WEIGHT : 1.0F;
     args->free_multiprocessors = smelt__problem_leaves_free(given);
@@ -335,7 +326,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
  * not, up to a block's threads. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     enum { EACH = 60, MOST_IDLE = 8192 };
-    const int topk = ((const smelt_indexer_loss_spec *)spec)->topk;
+    const int topk = ((const struct smelt__indexer_loss_spec *)spec)->topk;
     const double idle = topk < MOST_IDLE ? topk : MOST_IDLE;
     return EACH * (double)count_queries(given) * ((double)given->width + idle);
 }
@@ -529,12 +520,15 @@ static void tiny(void *args) {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {
+    {"topk", offsetof(struct smelt__indexer_loss_spec, topk)},
+    {NULL, 0},
+};
+
 static const struct smelt__harness_pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .name = "forward",
-     .tensors = &smelt__indexer_loss_tensors,
-     .workspace_field = offsetof(smelt_indexer_loss_args, workspace),
-     .workspace_bytes_field = offsetof(smelt_indexer_loss_args, workspace_bytes),
+     .tensors = &smelt__indexer_loss_table,
      .shape = shape,
      .given = given,
      .fill = fill,
@@ -543,9 +537,7 @@ static const struct smelt__harness_pass passes[] = {
      .comparisons = comparisons,
      .comparison_count = sizeof comparisons / sizeof comparisons[0],
      .rates = rates,
-     .tiny = tiny,
-     .workspace = workspace,
-     .launch = forward},
+     .tiny = tiny},
 };
 
 static const struct smelt__harness_shape peers[] = {
@@ -556,13 +548,8 @@ static const struct smelt__harness_shape peers[] = {
 
 const struct smelt__harness_operator smelt__harness_indexer_loss = {
     .name = "indexer_loss",
-    .spec_bytes = sizeof(smelt_indexer_loss_spec),
-    .knobs_field = offsetof(smelt_indexer_loss_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct smelt__indexer_loss_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = 1,
     .options = options,

@@ -3,7 +3,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/normal.h"
 #include "harness/operator.h"
@@ -11,7 +10,7 @@
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/windows.h"
-#include "ops/indexer_quantize_tensors.h"
+#include "ops/indexer_quantize_table.h"
 #include "reference/bf16.h"
 #include "reference/indexer_quantize.h"
 #include "smelt/indexer_quantize.h"
@@ -19,10 +18,6 @@
 extern const struct smelt__harness_operator smelt__harness_indexer_quantize; /* see operators.c */
 
 #define TENSOR(name) SMELT__INDEXER_QUANTIZE_##name
-
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(indexer_quantize, SMELT_INDEXER_QUANTIZE_SPEC_INIT)
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
@@ -49,8 +44,8 @@ static void draw(const void *spec, struct smelt__random *random,
 }
 
 static int same_problems(const void *a, const void *b) {
-    return ((const smelt_indexer_quantize_spec *)a)->dim ==
-           ((const smelt_indexer_quantize_spec *)b)->dim;
+    return ((const struct smelt__indexer_quantize_spec *)a)->dim ==
+           ((const struct smelt__indexer_quantize_spec *)b)->dim;
 }
 
 static int variation(int number, struct smelt__problem_options *given) {
@@ -67,8 +62,7 @@ static void shape(struct smelt__problem *problem) {
     smelt_indexer_quantize_args *args = problem->args;
     *args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
     args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
-    args->rows = problem->extents[TENSOR(N)] = problem->options.batches * problem->options.tokens;
-    problem->extents[TENSOR(D)] = ((const smelt_indexer_quantize_spec *)problem->spec)->dim;
+    args->rows = problem->options.batches * problem->options.tokens;
 }
 
 /* The factors, by the number of rows, which a call that is replayed on other data keeps. */
@@ -176,7 +170,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     return 20 * (double)(given->batches * given->tokens) *
-           ((const smelt_indexer_quantize_spec *)spec)->dim;
+           ((const struct smelt__indexer_quantize_spec *)spec)->dim;
 }
 
 /* What is read and written. The ceiling: an H200's memory, copying. */
@@ -246,10 +240,16 @@ static const struct smelt__comparison by_row = {.unit = "row",
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {
+    {"dim", offsetof(struct smelt__indexer_quantize_spec, dim)},
+    {"scale", offsetof(struct smelt__indexer_quantize_spec, scale)},
+    {NULL, 0},
+};
+
 static const struct smelt__harness_pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .name = "forward",
-     .tensors = &smelt__indexer_quantize_tensors,
+     .tensors = &smelt__indexer_quantize_table,
      .shape = shape,
      .given = given,
      .fill = fill,
@@ -258,8 +258,7 @@ static const struct smelt__harness_pass passes[] = {
      .comparisons = &by_row,
      .comparison_count = 1,
      .rates = rates,
-     .tiny = tiny,
-     .launch = forward},
+     .tiny = tiny},
 };
 
 /* The keys of a batch, and the queries of as many tokens with 32 and 64 heads. */
@@ -271,13 +270,8 @@ static const struct smelt__harness_shape peers[] = {
 
 const struct smelt__harness_operator smelt__harness_indexer_quantize = {
     .name = "indexer_quantize",
-    .spec_bytes = sizeof(smelt_indexer_quantize_spec),
-    .knobs_field = offsetof(smelt_indexer_quantize_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct smelt__indexer_quantize_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = 1,
     .options = options,

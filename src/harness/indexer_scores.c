@@ -3,14 +3,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/indexer.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/slots.h"
-#include "ops/indexer_scores_tensors.h"
+#include "ops/indexer_scores_table.h"
 #include "reference/indexer_scores.h"
 #include "smelt/indexer_logits.h"
 #include "smelt/indexer_scores.h"
@@ -22,16 +21,12 @@ extern const struct smelt__harness_operator
 
 static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
 
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(indexer_scores, SMELT_INDEXER_SCORES_SPEC_INIT)
-
 /* ---- options --------------------------------------------------------------------------------- */
 
 static const char *const options[] = {"width", "valid", "documents", "lists", "topk-length", NULL};
 
 static void defaults(const void *spec, struct smelt__problem_options *given_) {
-    const smelt_indexer_scores_spec *scores = spec;
+    const struct smelt__indexer_scores_spec *scores = spec;
     if (given_->width == 0)
         given_->width = scores->topk;
     if (given_->rows == 0)
@@ -41,7 +36,7 @@ static void defaults(const void *spec, struct smelt__problem_options *given_) {
 /* Seconds on the emulator, and still several pairs of blocks, the last of them not whole. */
 static void small(const void *spec, struct smelt__problem_options *given_) {
     enum { WIDTH = 150, ROWS = 300 };
-    const smelt_indexer_scores_spec *scores = spec;
+    const struct smelt__indexer_scores_spec *scores = spec;
     if (given_->tokens == 0)
         given_->tokens = 7;
     if (given_->width == 0)
@@ -53,7 +48,7 @@ static void small(const void *spec, struct smelt__problem_options *given_) {
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given_) {
     enum { MOST_ROWS = 400, MOST_WIDTH = 300 };
-    const smelt_indexer_scores_spec *scores = spec;
+    const struct smelt__indexer_scores_spec *scores = spec;
     const int64_t most = scores->topk < MOST_WIDTH ? scores->topk : MOST_WIDTH;
     given_->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given_->far ? 2 : 0);
     given_->width = 1 + smelt__random_below(random, most);
@@ -62,7 +57,7 @@ static void draw(const void *spec, struct smelt__random *random,
 }
 
 static int same_problems(const void *a, const void *b) {
-    const smelt_indexer_scores_spec *x = a, *y = b;
+    const struct smelt__indexer_scores_spec *x = a, *y = b;
     return x->heads == y->heads && x->dim == y->dim && x->topk == y->topk;
 }
 
@@ -84,19 +79,12 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 /* ---- problems -------------------------------------------------------------------------------- */
 
 static void shape(struct smelt__problem *problem) {
-    const smelt_indexer_scores_spec *spec = problem->spec;
     smelt_indexer_scores_args *args = problem->args;
     *args = (smelt_indexer_scores_args)SMELT_INDEXER_SCORES_ARGS_INIT;
     args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
     args->tokens = problem->options.batches * problem->options.tokens;
     args->rows = problem->options.rows;
     args->width = problem->options.width;
-    problem->extents[TENSOR(T)] = args->tokens;
-    problem->extents[TENSOR(S)] = args->rows;
-    problem->extents[TENSOR(H)] = spec->heads;
-    problem->extents[TENSOR(D)] = spec->dim;
-    problem->extents[TENSOR(WIDTH)] = args->width;
-    problem->extents[TENSOR(ONE)] = 1;
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -104,11 +92,11 @@ static int given(const struct smelt__problem *problem, int tensor) {
 }
 
 static int fill(struct smelt__problem *problem) {
-    const smelt_indexer_scores_spec *spec = problem->spec;
+    const struct smelt__indexer_scores_spec *spec = problem->spec;
     const struct smelt__indexer_inputs inputs = {
         .heads = spec->heads,
         .dim = spec->dim,
-        .dtype = SMELT_INDEXER_BF16,
+        .dtype = SMELT__DTYPE_BF16,
         .q = TENSOR(Q),
         .k = TENSOR(K),
         .weights = TENSOR(WEIGHTS),
@@ -125,7 +113,7 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const smelt_indexer_scores_spec *spec = problem->spec;
+    const struct smelt__indexer_scores_spec *spec = problem->spec;
     for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++) {
         smelt__touch_row(footprints, TENSOR(LOGITS), t, 0, 0);
         if (!footprints->inputs)
@@ -145,7 +133,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 /* ---- figures --------------------------------------------------------------------------------- */
 
 static double multiplications(const void *spec, const struct smelt__problem_options *given_) {
-    const smelt_indexer_scores_spec *scores = spec;
+    const struct smelt__indexer_scores_spec *scores = spec;
     return (double)(given_->batches * given_->tokens) * (double)given_->width * scores->heads *
            scores->dim;
 }
@@ -157,7 +145,7 @@ static const double TFLOPS_CEILING = 690, GATHER_CEILING = 10.4;
 /* Of valid slots. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
-    const smelt_indexer_scores_spec *spec = problem->spec;
+    const struct smelt__indexer_scores_spec *spec = problem->spec;
     const double tera = 1e12, keys = (double)problem->valid_slots * spec->dim;
     found[0] = (struct smelt__rate){
         "tflops", "tflops_ratio", "TFLOP/s", 0, 2 * keys * spec->heads / tera, TFLOPS_CEILING};
@@ -234,10 +222,17 @@ static const struct smelt__comparison by_query = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {
+    {"heads", offsetof(struct smelt__indexer_scores_spec, heads)},
+    {"dim", offsetof(struct smelt__indexer_scores_spec, dim)},
+    {"topk", offsetof(struct smelt__indexer_scores_spec, topk)},
+    {NULL, 0},
+};
+
 static const struct smelt__harness_pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .name = "forward",
-     .tensors = &smelt__indexer_scores_tensors,
+     .tensors = &smelt__indexer_scores_table,
      .shape = shape,
      .given = given,
      .fill = fill,
@@ -246,8 +241,7 @@ static const struct smelt__harness_pass passes[] = {
      .comparisons = &by_query,
      .comparison_count = 1,
      .rates = rates,
-     .tiny = tiny,
-     .launch = forward},
+     .tiny = tiny},
 };
 
 /* What cuDNN's sparse indexer scores are compared at, and heads that it has not. */
@@ -261,13 +255,8 @@ static const struct smelt__harness_shape peers[] = {AT(64), AT(32), AT(16), AT(8
 
 const struct smelt__harness_operator smelt__harness_indexer_scores = {
     .name = "indexer_scores",
-    .spec_bytes = sizeof(smelt_indexer_scores_spec),
-    .knobs_field = offsetof(smelt_indexer_scores_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct smelt__indexer_scores_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = 1,
     .options = options,

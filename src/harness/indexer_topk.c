@@ -4,14 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/indexer.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/windows.h"
-#include "ops/indexer_topk_tensors.h"
+#include "ops/indexer_topk_table.h"
 #include "reference/indexer_logits.h"
 #include "reference/indexer_topk.h"
 #include "reference/topk_select.h"
@@ -22,14 +21,6 @@ extern const struct smelt__harness_operator smelt__harness_indexer_topk; /* as o
 #define TENSOR(name) SMELT__INDEXER_TOPK_##name
 
 enum { STREAM_OFFSET = 31 };
-
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(indexer_topk, SMELT_INDEXER_TOPK_SPEC_INIT)
-
-static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
-    return smelt_indexer_topk_forward_workspace(object, args, bytes);
-}
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -44,7 +35,7 @@ static void draw(const void *spec, struct smelt__random *random,
 }
 
 static int same_problems(const void *a, const void *b) {
-    const smelt_indexer_topk_spec *x = a, *y = b;
+    const struct smelt__indexer_topk_spec *x = a, *y = b;
     return x->heads == y->heads && x->dim == y->dim && x->dtype == y->dtype && x->topk == y->topk &&
            x->order == y->order;
 }
@@ -67,7 +58,7 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 /* ---- problems -------------------------------------------------------------------------------- */
 
 static int is_bf16(const void *spec) {
-    return ((const smelt_indexer_topk_spec *)spec)->dtype == SMELT_INDEXER_BF16;
+    return ((const struct smelt__indexer_topk_spec *)spec)->dtype == SMELT__DTYPE_BF16;
 }
 
 static int is_fp8(const void *spec) {
@@ -88,7 +79,6 @@ static size_t limit_of(const struct smelt__problem_options *given) {
 }
 
 static void shape(struct smelt__problem *problem) {
-    const smelt_indexer_topk_spec *spec = problem->spec;
     smelt_indexer_topk_args *args = problem->args;
     *args = (smelt_indexer_topk_args)SMELT_INDEXER_TOPK_ARGS_INIT;
     args->tokens = problem->options.batches * problem->options.tokens;
@@ -96,11 +86,6 @@ static void shape(struct smelt__problem *problem) {
     args->index_offset = problem->options.topk_length ? 1000 : 0;
     args->workspace_limit = limit_of(&problem->options);
     args->causal_limit = smelt__windows_causal_limit(&problem->options);
-    problem->extents[TENSOR(T)] = args->tokens;
-    problem->extents[TENSOR(S)] = args->rows;
-    problem->extents[TENSOR(H)] = spec->heads;
-    problem->extents[TENSOR(D)] = spec->dim;
-    problem->extents[TENSOR(K)] = spec->topk;
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -115,7 +100,7 @@ static int given(const struct smelt__problem *problem, int tensor) {
 }
 
 static int fill(struct smelt__problem *problem) {
-    const smelt_indexer_topk_spec *spec = problem->spec;
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
     const struct smelt__indexer_inputs inputs = {
         .heads = spec->heads,
         .dim = spec->dim,
@@ -135,7 +120,7 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const smelt_indexer_topk_spec *spec = problem->spec;
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
     const int64_t tokens = problem->extents[TENSOR(T)], rows = problem->extents[TENSOR(S)];
     for (int64_t t = 0; t < tokens; t++) {
         for (int64_t h = 0; h < spec->heads; h++)
@@ -157,7 +142,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 
 /* The logits', and the selection's few instructions an element. */
 static double multiplications(const void *spec, const struct smelt__problem_options *asked) {
-    const smelt_indexer_topk_spec *indexer = spec;
+    const struct smelt__indexer_topk_spec *indexer = spec;
     return (double)(asked->batches * asked->tokens) * (double)asked->rows *
            (indexer->heads * indexer->dim + 100);
 }
@@ -168,7 +153,7 @@ static const double TFLOPS_CEILING[] = {690, 1494};
 /* Arithmetic: the keys in windows, also those that need not be scored. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
-    const smelt_indexer_topk_spec *spec = problem->spec;
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
     found[0] =
         (struct smelt__rate){"tflops",
                              "tflops_ratio",
@@ -239,7 +224,7 @@ static int64_t count_queries(const struct smelt__problem *problem) {
 
 /* A query's results, and what they are held against. */
 struct row {
-    const smelt_indexer_topk_spec *spec;
+    const struct smelt__indexer_topk_spec *spec;
     const int32_t *indices, *length; /* length NULL: not given */
     const float *values;             /* or NULL */
     int64_t added;                   /* to indices */
@@ -274,7 +259,7 @@ static void look_at_indices(const struct row *row, int64_t wanted, struct smelt_
             !smelt__finding_rule(finding, DISTINCT, !row->chosen[key], i))
             return;
         row->chosen[key] = 1;
-        if (row->spec->order == SMELT_TOPK_BY_INDEX && i > 0 &&
+        if (row->spec->order == SMELT__ORDER_INDEX && i > 0 &&
             !smelt__finding_rule(finding, ASCENDING, row->indices[i] > row->indices[i - 1], i))
             return;
     }
@@ -293,7 +278,7 @@ static void look_at_values(const struct row *row, int64_t wanted, struct smelt__
         const int64_t key = key_in(row, i);
         const double got = (double)row->values[i], expected = row->logits[key];
         if (!smelt__finding_rule(finding, VALUE_NUMBER, !isnan(got), i) ||
-            (row->spec->order == SMELT_TOPK_BY_SCORE && i > 0 &&
+            (row->spec->order == SMELT__ORDER_SCORE && i > 0 &&
              !smelt__finding_rule(finding, DESCENDING, are_in_order(row, i), i)) ||
             !smelt__finding_rule(finding, VALUE_INFINITE,
                                  smelt__indexer_logit_fits(got, expected, row->terms[key]), i))
@@ -339,8 +324,7 @@ static double *make_answer(const struct row *row, int64_t rows) {
     float *const values = malloc((size_t)topk * sizeof *values);
     int32_t *const indices = malloc((size_t)topk * sizeof *indices);
     double *answer = malloc(2 * (size_t)topk * sizeof *answer);
-    const smelt_topk_select_spec select = {
-        .size = sizeof select, .topk = topk, .order = row->spec->order};
+    const struct smelt__topk_select_spec select = {.topk = topk, .order = row->spec->order};
     const smelt_topk_select_args args = {.size = sizeof args,
                                          .tokens = 1,
                                          .rows = rows,
@@ -433,20 +417,26 @@ static const struct smelt__comparison by_query = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {
+    {"heads", offsetof(struct smelt__indexer_topk_spec, heads)},
+    {"dim", offsetof(struct smelt__indexer_topk_spec, dim)},
+    {"topk", offsetof(struct smelt__indexer_topk_spec, topk)},
+    {"dtype", offsetof(struct smelt__indexer_topk_spec, dtype)},
+    {"order", offsetof(struct smelt__indexer_topk_spec, order)},
+    {NULL, 0},
+};
+
 #define PASS(dtype, takes_)                                                                        \
     {                                                                                              \
         .pass = SMELT_PASS_FORWARD, .takes = (takes_), .name = "forward",                          \
-        .tensors = &smelt__indexer_topk_tensors[dtype],                                            \
-        .workspace_field = offsetof(smelt_indexer_topk_args, workspace),                           \
-        .workspace_bytes_field = offsetof(smelt_indexer_topk_args, workspace_bytes),               \
-        .shape = shape, .given = given, .fill = fill, .footprint = footprint,                      \
-        .multiplications = multiplications, .comparisons = &by_query, .comparison_count = 1,       \
-        .rates = rates, .tiny = tiny, .workspace = workspace, .launch = forward                    \
+        .tensors = &smelt__indexer_topk_table[dtype], .shape = shape, .given = given,              \
+        .fill = fill, .footprint = footprint, .multiplications = multiplications,                  \
+        .comparisons = &by_query, .comparison_count = 1, .rates = rates, .tiny = tiny,             \
     }
 
 static const struct smelt__harness_pass passes[] = {
-    PASS(SMELT_INDEXER_BF16, is_bf16),
-    PASS(SMELT_INDEXER_FP8, is_fp8),
+    PASS(SMELT__DTYPE_BF16, is_bf16),
+    PASS(SMELT__DTYPE_FP8, is_fp8),
 };
 
 /* What DeepGEMM or cuDNN with cuDNN's top-k are compared at. */
@@ -463,13 +453,8 @@ static const struct smelt__harness_shape peers[] = {PEERS(fp8, 64), PEERS(fp8, 3
 
 const struct smelt__harness_operator smelt__harness_indexer_topk = {
     .name = "indexer_topk",
-    .spec_bytes = sizeof(smelt_indexer_topk_spec),
-    .knobs_field = offsetof(smelt_indexer_topk_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct smelt__indexer_topk_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
     .options = options,

@@ -2,12 +2,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
 #include "harness/random.h"
-#include "ops/indexer_windows_tensors.h"
+#include "ops/indexer_windows_table.h"
 #include "reference/indexer_windows.h"
 #include "smelt/indexer_windows.h"
 #include "smelt/kernels.h"
@@ -16,10 +15,6 @@ extern const struct smelt__harness_operator
     smelt__harness_indexer_windows; /* as operators.c declares it */
 
 #define TENSOR(name) SMELT__INDEXER_WINDOWS_##name
-
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(indexer_windows, SMELT_INDEXER_WINDOWS_SPEC_INIT)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -114,9 +109,8 @@ static void shape(struct smelt__problem *problem) {
     const enum metadata metadata = metadata_of(given);
     smelt_indexer_windows_args *args = problem->args;
     *args = (smelt_indexer_windows_args)SMELT_INDEXER_WINDOWS_ARGS_INIT;
-    args->tokens = problem->extents[TENSOR(T)] = queries_of(given);
-    args->documents = problem->extents[TENSOR(D)] = given->documents;
-    problem->extents[TENSOR(BOUNDS)] = given->documents + 1;
+    args->tokens = queries_of(given);
+    args->documents = given->documents;
     args->rows = given->rows;
     args->ratio = metadata == RATIO || metadata == COMPRESSED ? 4 : metadata == WILD ? 3 : 0;
 }
@@ -288,7 +282,7 @@ static const struct smelt__harness_shape peers[] = {AT(4096, 1), AT(65536, 16), 
 static const struct smelt__harness_pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .name = "forward",
-     .tensors = &smelt__indexer_windows_tensors,
+     .tensors = &smelt__indexer_windows_table,
      .shape = shape,
      .given = given,
      .fill = fill,
@@ -297,19 +291,11 @@ static const struct smelt__harness_pass passes[] = {
      .comparisons = &by_query,
      .comparison_count = 1,
      .rates = rates,
-     .tiny = tiny,
-     .launch = forward},
+     .tiny = tiny},
 };
 
 const struct smelt__harness_operator smelt__harness_indexer_windows = {
     .name = "indexer_windows",
-    .spec_bytes = sizeof(smelt_indexer_windows_spec),
-    .knobs_field = offsetof(smelt_indexer_windows_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
     .passes = passes,
     .pass_count = 1,
     .options = options,

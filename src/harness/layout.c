@@ -83,7 +83,7 @@ void smelt__layout_make(struct smelt__problem *problem) {
     for (int i = 0; i < pass->tensors->count; i++) {
         const struct smelt__tensor_row *row = &pass->tensors->rows[i];
         smelt_tensor *layout = &problem->layout[i];
-        if (!(row->passes & pass->pass) || (row->optional && !pass->given(problem, i)))
+        if (smelt__may_be_absent(row) && !pass->given(problem, i))
             continue;
         if (problem->options.far || problem->options.strided || problem->options.odd == 2 + 2 * i)
             set_strides(problem, row, layout->strides);

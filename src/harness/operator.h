@@ -2,7 +2,7 @@
  * What the harness must know of an operator: one row a stem, in src/harness/<stem>.c. check, bench,
  * tune, the GPU suite and the emulator's suites go over these rows and know no operator by name.
  *
- * Tensors follow from the operator's table (ops/tensors.h): memory, strides, gaps, poison, upload,
+ * Tensors follow from the operator's table (ops/args_table.h): memory, strides, gaps, poison, upload,
  * names, what was touched. What is left for a row to say is what its numbers mean.
  */
 #ifndef SMELT_HARNESS_OPERATOR_H
@@ -12,11 +12,10 @@
 #include <stdint.h>
 
 #include "harness/options.h"
-#include "ops/tensors.h"
-#include "smelt/context.h"
-#include "smelt/status.h"
+#include "ops/args_table.h"
+#include "reference/specs.h"
+#include "smelt/operator.h"
 
-struct CUstream_st;
 struct smelt__footprints;
 struct smelt__placed;
 struct smelt__problem;
@@ -152,10 +151,10 @@ struct smelt__harness_pass {
     int (*takes)(const void *spec); /* whether it is the row for such a spec, where a pass has
                                        several, for tensors of other types; NULL: for all */
     const char *name;               /* "forward" */
-    const struct smelt__tensor_table *tensors;
-    size_t workspace_field, workspace_bytes_field; /* in the args struct; 0 without workspace */
+    const struct smelt__args_table *tensors;
 
-    /* Sets problem->extents and what of *args is no tensor, from spec and options. */
+    /* Sets what of *args is no tensor, from spec and options. problem->extents follow from it, but
+     * for those that it sets itself, for a tensor that has more room than a call says. */
     void (*shape)(struct smelt__problem *problem);
     /* Whether an optional tensor is there; not asked for others. */
     int (*given)(const struct smelt__problem *problem, int tensor);
@@ -179,10 +178,6 @@ struct smelt__harness_pass {
     /* Makes *args, which name the tensors of a larger problem, the smallest call there is; NULL:
      * the cost of a call is not measured. */
     void (*tiny)(void *args);
-
-    /* NULL: it never needs any. */
-    smelt_status (*workspace)(const void *object, const void *args, size_t *bytes);
-    smelt_status (*launch)(const void *object, const void *args, struct CUstream_st *stream);
 };
 
 /* ---- an operator ----------------------------------------------------------------------------- */
@@ -197,18 +192,16 @@ struct smelt__harness_shape {
     int topk_length;
 };
 
-struct smelt__harness_operator {
-    const char *name;    /* of the family: "sparse_attn" */
-    size_t spec_bytes;   /* sizeof the public spec struct */
-    size_t knobs_field;  /* its `const char *knobs` */
-    size_t passes_field; /* its `unsigned passes`; 0: it has one pass alone, its first row's */
+/* An int of an operator's struct of keys; a name of NULL ends the table. */
+struct smelt__harness_key {
+    const char *name;
+    size_t field;
+};
 
-    /* The public API. `spec` of parse: of spec_bytes, overwritten. */
-    smelt_status (*parse)(const char *text, void *spec, char **knobs);
-    smelt_status (*print)(const void *spec, char **text);
-    smelt_status (*supported)(smelt_context *context, const void *spec, const char **why);
-    smelt_status (*create)(void **object, smelt_context *context, const void *spec);
-    void (*destroy)(void **object);
+struct smelt__harness_operator {
+    const char *name;  /* of the family: "sparse_attn" */
+    size_t spec_bytes; /* of its struct of keys (reference/specs.h); 0: it has no keys */
+    const struct smelt__harness_key *keys;
 
     const struct smelt__harness_pass *passes;
     int pass_count;
@@ -249,6 +242,16 @@ struct smelt__harness_operator {
  * another list here, before anything asks. */
 extern const struct smelt__harness_operator *const *smelt__harness_operators;
 
+/* The library's calls. A test may put others here. */
+extern const struct smelt__harness_calls {
+    smelt_status (*create)(smelt_operator **op, smelt_context *context, const char *spec);
+    void (*destroy)(smelt_operator **op);
+    smelt_status (*launch)(const smelt_operator *op, enum smelt_pass pass, const void *args,
+                           struct CUstream_st *stream);
+    smelt_status (*workspace)(const smelt_operator *op, enum smelt_pass pass, const void *args,
+                              size_t *bytes);
+} * smelt__harness_calls;
+
 /* What an operator calls the kind of inputs that options ask for. */
 const char *smelt__harness_inputs(const struct smelt__harness_operator *op,
                                   const struct smelt__problem_options *options);
@@ -260,20 +263,20 @@ const struct smelt__harness_operator *smelt__harness_find(const char *spec);
 
 struct smelt__harness_spec {
     const struct smelt__harness_operator *op;
-    void *spec;  /* the public struct */
-    char *knobs; /* what it points to */
+    char *text;        /* canonical; knobs stand last */
+    const char *knobs; /* in it, "stages=2,..."; "" for none */
+    void *spec;        /* its struct of keys */
+    unsigned passes;   /* that it is made for */
 };
 
-/* Errors: as the operator's parse; INVALID_SPEC without a message of the library's when no operator
+/* Errors: as smelt_spec_canonical; INVALID_SPEC without a message of the library's when no operator
  * has the name. Free in both cases. */
 smelt_status smelt__harness_spec_parse(struct smelt__harness_spec *spec, const char *text);
 void smelt__harness_spec_free(struct smelt__harness_spec *spec);
 
-/* Whether it has that row of its operator's passes, for such a spec; and the passes it is made for;
- * never none. */
+/* Whether it has that row of its operator's passes, for such a spec. */
 int smelt__harness_spec_has(const struct smelt__harness_spec *spec,
                             const struct smelt__harness_pass *pass);
-unsigned smelt__harness_spec_passes(const struct smelt__harness_spec *spec);
 
 /* The pass asked for, `pass` 0: the first of the spec's; NULL when it is not made for it. */
 const struct smelt__harness_pass *smelt__harness_spec_pass(const struct smelt__harness_spec *spec,

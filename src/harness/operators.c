@@ -1,4 +1,6 @@
 /* The operators that the harness knows: those of the list in the root's meson.build. */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,32 +35,60 @@ const struct smelt__harness_operator *smelt__harness_find(const char *spec) {
     return NULL;
 }
 
+/* The struct of keys of a spec's text. */
+static smelt_status read_keys(struct smelt__harness_spec *spec) {
+    smelt_status status = SMELT_OK;
+    for (const struct smelt__harness_key *key = spec->op->keys;
+         key && key->name && status == SMELT_OK; key++) {
+        int64_t value = 0;
+        status = smelt_spec_get(spec->text, key->name, &value);
+        *(int *)(void *)((char *)spec->spec + key->field) =
+            value < INT_MIN ? -1 : (int)value; /* a list left to the library's rule */
+    }
+    return status;
+}
+
+/* Where the first key stands that is not one of the operator's own: a knob of its kernels. */
+static const char *find_knobs(const char *text) {
+    const char *at = text + strcspn(text, ":");
+    while (*at) {
+        const char *const key = at + 1;
+        char name[64];
+        int64_t value;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(key, "="), key);
+        if (smelt_spec_get(text, name, &value) != SMELT_OK)
+            return key;
+        at = key + strcspn(key, ",");
+    }
+    return at;
+}
+
 smelt_status smelt__harness_spec_parse(struct smelt__harness_spec *spec, const char *text) {
     memset(spec, 0, sizeof *spec);
     spec->op = smelt__harness_find(text);
     if (!spec->op)
         return SMELT_ERROR_INVALID_SPEC;
-    spec->spec = calloc(1, spec->op->spec_bytes);
-    return spec->spec ? spec->op->parse(text, spec->spec, &spec->knobs) : SMELT_ERROR_OUT_OF_MEMORY;
+    spec->spec = calloc(1, spec->op->spec_bytes + 1);
+    if (!spec->spec)
+        return SMELT_ERROR_OUT_OF_MEMORY;
+    smelt_status status = smelt_spec_canonical(text, &spec->text);
+    if (status == SMELT_OK)
+        status = smelt_operator_describe(spec->text, SMELT_PASS_FORWARD, &spec->passes, NULL);
+    if (status != SMELT_OK)
+        return status;
+    spec->knobs = find_knobs(spec->text);
+    return read_keys(spec);
 }
 
 void smelt__harness_spec_free(struct smelt__harness_spec *spec) {
-    smelt_free(spec->knobs);
+    smelt_free(spec->text);
     free(spec->spec);
     memset(spec, 0, sizeof *spec);
 }
 
-unsigned smelt__harness_spec_passes(const struct smelt__harness_spec *spec) {
-    unsigned passes = 0;
-    if (spec->op->passes_field)
-        memcpy(&passes, (const char *)spec->spec + spec->op->passes_field, sizeof passes);
-    return passes ? passes : spec->op->passes[0].pass;
-}
-
 int smelt__harness_spec_has(const struct smelt__harness_spec *spec,
                             const struct smelt__harness_pass *pass) {
-    return (pass->pass & smelt__harness_spec_passes(spec)) &&
-           (!pass->takes || pass->takes(spec->spec));
+    return (pass->pass & spec->passes) && (!pass->takes || pass->takes(spec->spec));
 }
 
 const struct smelt__harness_pass *smelt__harness_spec_pass(const struct smelt__harness_spec *spec,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "harness/operator.h"
-#include "ops/tensors.h"
+#include "ops/args_table.h"
 
 #define FIELD(field) offsetof(struct smelt__problem_options, field)
 

@@ -187,12 +187,12 @@ static int is_far_workspace(const struct smelt__placed *placed, size_t bytes) {
     return placed->far && bytes > MOST_FILLED;
 }
 
-smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *object) {
+smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_operator *object) {
     struct smelt__device_buffer *workspace = &placed->workspace;
     void *pointer = NULL;
     size_t bytes = 0;
     smelt_status status =
-        placed->pass->workspace ? placed->pass->workspace(object, placed->args, &bytes) : SMELT_OK;
+        smelt__harness_calls->workspace(object, placed->pass->pass, placed->args, &bytes);
     if (status == SMELT_OK && bytes > workspace->bytes) {
         status = allocate(placed, is_far_workspace(placed, bytes), bytes + 2 * GUARD, &pointer);
         if (status != SMELT_OK)
@@ -205,8 +205,8 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *o
     }
     if (workspace->allocation) { /* whatever the caller did to the arguments */
         pointer = workspace->allocation + GUARD;
-        memcpy((char *)placed->args + placed->pass->workspace_field, &pointer, sizeof pointer);
-        memcpy((char *)placed->args + placed->pass->workspace_bytes_field, &workspace->bytes,
+        memcpy((char *)placed->args + placed->pass->tensors->workspace, &pointer, sizeof pointer);
+        memcpy((char *)placed->args + placed->pass->tensors->workspace_bytes, &workspace->bytes,
                sizeof workspace->bytes);
     }
     return status;
@@ -258,7 +258,7 @@ static smelt_status poison_workspace(struct smelt__placed *placed) {
 
 smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *context,
                                   const struct smelt__problem *problem) {
-    const size_t args_bytes = problem->pass->tensors->args_bytes;
+    const size_t args_bytes = problem->pass->tensors->bytes;
     memset(placed, 0, sizeof *placed);
     placed->context = context;
     placed->problem = problem;
@@ -269,8 +269,7 @@ smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *c
     if (status == SMELT_OK)
         memcpy(placed->args, problem->args, args_bytes);
     for (int i = 0; i < placed->pass->tensors->count && status == SMELT_OK; i++)
-        if (row_of(placed, i)->passes & placed->pass->pass)
-            status = place(placed, i);
+        status = place(placed, i);
     if (status == SMELT_OK)
         status = smelt__placed_refresh(placed);
     if (status != SMELT_OK)
@@ -358,7 +357,7 @@ static void delay(const struct smelt__placed *placed, struct CUstream_st *stream
     }
 }
 
-smelt_status smelt__placed_run(struct smelt__placed *placed, const void *object,
+smelt_status smelt__placed_run(struct smelt__placed *placed, const smelt_operator *object,
                                struct CUstream_st *stream) {
     if (smelt__emulator())
         smelt__emulator()->clear(); /* reports from here on are this run's */
@@ -371,7 +370,7 @@ smelt_status smelt__placed_run(struct smelt__placed *placed, const void *object,
     if (status == SMELT_OK)
         delay(placed, stream);
     if (status == SMELT_OK)
-        status = placed->pass->launch(object, placed->args, stream);
+        status = smelt__harness_calls->launch(object, placed->pass->pass, placed->args, stream);
     if (status == SMELT_OK)
         status = smelt_stream_synchronize(placed->context, stream);
     if (status == SMELT_OK)

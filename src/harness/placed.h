@@ -56,7 +56,7 @@ smelt_status smelt__placed_survey(struct smelt__placed *placed);
 
 /* Makes the workspace that an operator asks for, between guards, and names it in the arguments. A
  * larger one than before takes the place of that; nothing may be running in it. */
-smelt_status smelt__placed_workspace(struct smelt__placed *placed, const void *object);
+smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_operator *object);
 
 /* Fills all outputs, their guards and the workspace with poison (guards.h), which changes from run
  * to run. */
@@ -67,7 +67,7 @@ smelt_status smelt__placed_download(struct smelt__placed *placed);
 
 /* Workspace, poison, launch on `stream`, wait, download. Forgets what the emulator reported
  * before. */
-smelt_status smelt__placed_run(struct smelt__placed *placed, const void *object,
+smelt_status smelt__placed_run(struct smelt__placed *placed, const smelt_operator *object,
                                struct CUstream_st *stream);
 
 /* The name of an input whose bytes on the device are no longer the problem's; NULL when there is

@@ -42,8 +42,8 @@ int64_t smelt__problem_at(const struct smelt__problem *problem, int tensor, int6
 }
 
 void smelt__problem_arguments(const struct smelt__problem *problem, void *args) {
-    const struct smelt__tensor_table *table = problem->pass->tensors;
-    memcpy(args, problem->args, table->args_bytes);
+    const struct smelt__args_table *table = problem->pass->tensors;
+    memcpy(args, problem->args, table->bytes);
     for (int i = 0; i < table->count; i++)
         memcpy(smelt__tensor_of(&table->rows[i], args)->strides, problem->layout[i].strides,
                sizeof problem->layout[i].strides);
@@ -51,7 +51,7 @@ void smelt__problem_arguments(const struct smelt__problem *problem, void *args) 
 
 /* Gaps hold NaN; far ones stay zero, since the emulator watches them. */
 static int allocate_all(struct smelt__problem *problem) {
-    const struct smelt__tensor_table *table = problem->pass->tensors;
+    const struct smelt__args_table *table = problem->pass->tensors;
     const int far = problem->options.far;
     for (int i = 0; i < table->count; i++) {
         struct smelt__buffer *buffer = &problem->buffers[i];
@@ -70,13 +70,28 @@ static int allocate_all(struct smelt__problem *problem) {
 }
 
 static int copy_spec(struct smelt__problem *problem, const void *spec) {
-    const char *none = NULL;
-    problem->spec = malloc(problem->op->spec_bytes);
-    if (!problem->spec)
-        return -1;
-    memcpy(problem->spec, spec, problem->op->spec_bytes);
-    memcpy((char *)problem->spec + problem->op->knobs_field, &none, sizeof none);
+    problem->spec = malloc(problem->op->spec_bytes + 1);
+    if (problem->spec && problem->op->spec_bytes)
+        memcpy(problem->spec, spec, problem->op->spec_bytes);
+    return problem->spec ? 0 : -1;
+}
+
+static int64_t key_of(const struct smelt__problem *problem, const char *name) {
+    for (const struct smelt__harness_key *key = problem->op->keys; key && key->name; key++)
+        if (strcmp(key->name, name) == 0)
+            return *(const int *)(const void *)((const char *)problem->spec + key->field);
     return 0;
+}
+
+/* Those that the pass's `shape` has not set. */
+static void find_extents(struct smelt__problem *problem) {
+    const struct smelt__args_table *table = problem->pass->tensors;
+    int64_t by_args[SMELT__MOST_SYMBOLS];
+    smelt__args_extents(table, problem->args, by_args);
+    for (int i = 0; i < table->symbol_count; i++)
+        if (problem->extents[i] == 0)
+            problem->extents[i] =
+                table->symbols[i].key ? key_of(problem, table->symbols[i].key) : by_args[i];
 }
 
 int smelt__problem_leaves_free(const struct smelt__problem_options *options) {
@@ -103,11 +118,12 @@ static int begin(struct smelt__problem *problem, const struct smelt__harness_ope
     problem->op = op;
     problem->pass = pass;
     problem->options = *options;
-    problem->args = calloc(1, pass->tensors->args_bytes);
+    problem->args = calloc(1, pass->tensors->bytes);
     if (!problem->args || copy_spec(problem, spec) != 0)
         return -1;
     smelt__problem_defaults(op, spec, &problem->options);
     pass->shape(problem);
+    find_extents(problem);
     return 0;
 }
 
@@ -141,15 +157,17 @@ static int is_about_extents(const char *error) {
 
 int smelt__problem_refused(const struct smelt__harness_operator *op,
                            const struct smelt__harness_pass *pass, const void *spec,
-                           const struct smelt__problem_options *options, const void *object,
-                           char *message, size_t size) {
+                           const struct smelt__problem_options *options,
+                           const smelt_operator *object, char *message, size_t size) {
     struct smelt__problem problem;
     int refused = 0;
     if (begin(&problem, op, pass, spec, options) == 0) {
         refused = valid_refused(&problem.options, message, size);
         /* Calls check their extents before their tensors, none of which is here: what they say of
          * legal extents is about a tensor that is missing. */
-        if (!refused && pass->launch(object, problem.args, NULL) == SMELT_ERROR_INVALID_ARGUMENT &&
+        if (!refused &&
+            smelt__harness_calls->launch(object, pass->pass, problem.args, NULL) ==
+                SMELT_ERROR_INVALID_ARGUMENT &&
             is_about_extents(smelt_last_error())) {
             snprintf(message, size, "%s", smelt_last_error());
             refused = 1;

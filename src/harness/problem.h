@@ -52,8 +52,8 @@ void smelt__problem_destroy(struct smelt__problem *problem);
  * 0: nothing is wrong with it, or memory ran out. */
 int smelt__problem_refused(const struct smelt__harness_operator *op,
                            const struct smelt__harness_pass *pass, const void *spec,
-                           const struct smelt__problem_options *options, const void *object,
-                           char *message, size_t size);
+                           const struct smelt__problem_options *options,
+                           const smelt_operator *object, char *message, size_t size);
 
 /* The host memory of a tensor, by its row in the table. */
 static inline void *smelt__problem_data(const struct smelt__problem *problem, int tensor) {

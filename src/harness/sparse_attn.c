@@ -4,24 +4,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "harness/api.h"
 #include "harness/random.h"
-
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(sparse_attn, SMELT_SPARSE_ATTN_SPEC_INIT)
-
-static smelt_status forward_workspace(const void *object, const void *args, size_t *bytes) {
-    return smelt_sparse_attn_forward_workspace(object, args, bytes);
-}
-
-static smelt_status backward_workspace(const void *object, const void *args, size_t *bytes) {
-    return smelt_sparse_attn_backward_workspace(object, args, bytes);
-}
-
-static smelt_status backward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_sparse_attn_backward(object, args, stream);
-}
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -39,7 +22,7 @@ void smelt__sparse_attn_defaults(int dqk, int topk, struct smelt__problem_option
 }
 
 static void defaults(const void *spec, struct smelt__problem_options *given) {
-    const smelt_sparse_attn_spec *attn = spec;
+    const struct smelt__sparse_attn_spec *attn = spec;
     smelt__sparse_attn_defaults(attn->dqk, attn->topk, given);
 }
 
@@ -54,7 +37,7 @@ void smelt__sparse_attn_small(int topk, struct smelt__problem_options *given) {
 }
 
 static void small(const void *spec, struct smelt__problem_options *given) {
-    smelt__sparse_attn_small(((const smelt_sparse_attn_spec *)spec)->topk, given);
+    smelt__sparse_attn_small(((const struct smelt__sparse_attn_spec *)spec)->topk, given);
 }
 
 static int one_in(struct smelt__random *random, int count) {
@@ -75,13 +58,13 @@ void smelt__sparse_attn_draw(int topk, struct smelt__random *random,
 
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given) {
-    smelt__sparse_attn_draw(((const smelt_sparse_attn_spec *)spec)->topk, random, given);
+    smelt__sparse_attn_draw(((const struct smelt__sparse_attn_spec *)spec)->topk, random, given);
     given->max_logits = one_in(random, 2);
     given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
 }
 
 static int same_problems(const void *a, const void *b) {
-    const smelt_sparse_attn_spec *x = a, *y = b;
+    const struct smelt__sparse_attn_spec *x = a, *y = b;
     return x->heads == y->heads && x->dqk == y->dqk && x->dv == y->dv && x->topk == y->topk &&
            x->sink == y->sink;
 }
@@ -113,26 +96,27 @@ int smelt__sparse_attn_trial(int topk, int number, struct smelt__problem_options
 }
 
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    return smelt__sparse_attn_trial(((const smelt_sparse_attn_spec *)spec)->topk, number, given);
+    return smelt__sparse_attn_trial(((const struct smelt__sparse_attn_spec *)spec)->topk, number,
+                                    given);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-static double pairs(const smelt_sparse_attn_spec *spec,
+static double pairs(const struct smelt__sparse_attn_spec *spec,
                     const struct smelt__problem_options *given) {
     return (double)(given->batches * given->tokens * given->width) * spec->heads;
 }
 
 static double forward_multiplications(const void *spec,
                                       const struct smelt__problem_options *given) {
-    const smelt_sparse_attn_spec *attn = spec;
+    const struct smelt__sparse_attn_spec *attn = spec;
     return pairs(attn, given) * (attn->dqk + attn->dv);
 }
 
 /* And what goes over all of dkv. */
 static double backward_multiplications(const void *spec,
                                        const struct smelt__problem_options *given) {
-    const smelt_sparse_attn_spec *attn = spec;
+    const struct smelt__sparse_attn_spec *attn = spec;
     return pairs(attn, given) * (3 * attn->dqk + 2 * attn->dv) +
            (double)(given->batches * given->rows) * attn->dqk;
 }
@@ -172,7 +156,7 @@ int smelt__sparse_attn_rates(const struct smelt__problem *problem, int dqk, int 
 /* Arithmetic: two products of each valid slot with each head. Gather: each slot's row once. */
 static int forward_rates(const struct smelt__problem *problem,
                          struct smelt__rate found[SMELT__MOST_RATES]) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     return smelt__sparse_attn_rates(problem, spec->dqk, spec->heads * (spec->dqk + spec->dv),
                                     found);
 }
@@ -181,7 +165,7 @@ static int forward_rates(const struct smelt__problem *problem,
  * queries that share a tile may reduce one for all. */
 static int backward_rates(const struct smelt__problem *problem,
                           struct smelt__rate found[SMELT__MOST_RATES]) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const int count = smelt__sparse_attn_rates(problem, spec->dqk,
                                                spec->heads * (3 * spec->dqk + 2 * spec->dv), found);
     found[count] = (struct smelt__rate){"reduction_tbs",
@@ -211,7 +195,7 @@ static void tiny_backward(void *args) {
 
 /* dq and dsink have; dkv's sums are taken in any order unless the operator is deterministic. */
 static int backward_reproducible(const struct smelt__problem *problem, int tensor) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     return spec->deterministic || tensor == SMELT__SPARSE_ATTN_GRAD_DQ ||
            tensor == SMELT__SPARSE_ATTN_GRAD_DSINK;
 }
@@ -276,13 +260,22 @@ static const struct smelt__harness_shape peers[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {
+    {"heads", offsetof(struct smelt__sparse_attn_spec, heads)},
+    {"dqk", offsetof(struct smelt__sparse_attn_spec, dqk)},
+    {"dv", offsetof(struct smelt__sparse_attn_spec, dv)},
+    {"topk", offsetof(struct smelt__sparse_attn_spec, topk)},
+    {"sink", offsetof(struct smelt__sparse_attn_spec, sink)},
+    {"buckets", offsetof(struct smelt__sparse_attn_spec, buckets)},
+    {"deterministic", offsetof(struct smelt__sparse_attn_spec, deterministic)},
+    {NULL, 0},
+};
+
 static const struct smelt__harness_pass passes[] = {
     {
         .pass = SMELT_PASS_FORWARD,
         .name = "forward",
-        .tensors = &smelt__sparse_attn_tensors,
-        .workspace_field = offsetof(smelt_sparse_attn_args, workspace),
-        .workspace_bytes_field = offsetof(smelt_sparse_attn_args, workspace_bytes),
+        .tensors = &smelt__sparse_attn_table,
         .shape = smelt__sparse_attn_shape_problem,
         .given = smelt__sparse_attn_given,
         .fill = smelt__sparse_attn_fill,
@@ -292,15 +285,11 @@ static const struct smelt__harness_pass passes[] = {
         .comparison_count = 1,
         .rates = forward_rates,
         .tiny = tiny_forward,
-        .workspace = forward_workspace,
-        .launch = forward,
     },
     {
         .pass = SMELT_PASS_BACKWARD,
         .name = "backward",
-        .tensors = &smelt__sparse_attn_grad_tensors,
-        .workspace_field = offsetof(smelt_sparse_attn_grad_args, workspace),
-        .workspace_bytes_field = offsetof(smelt_sparse_attn_grad_args, workspace_bytes),
+        .tensors = &smelt__sparse_attn_grad_table,
         .shape = smelt__sparse_attn_grad_shape_problem,
         .given = smelt__sparse_attn_grad_given,
         .fill = smelt__sparse_attn_grad_fill,
@@ -311,21 +300,13 @@ static const struct smelt__harness_pass passes[] = {
         .comparison_count = SMELT__SPARSE_ATTN_GRAD_COMPARISONS,
         .rates = backward_rates,
         .tiny = tiny_backward,
-        .workspace = backward_workspace,
-        .launch = backward,
     },
 };
 
 const struct smelt__harness_operator smelt__harness_sparse_attn = {
     .name = "sparse_attn",
-    .spec_bytes = sizeof(smelt_sparse_attn_spec),
-    .knobs_field = offsetof(smelt_sparse_attn_spec, knobs),
-    .passes_field = offsetof(smelt_sparse_attn_spec, passes),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct smelt__sparse_attn_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
     .options = options,

@@ -4,7 +4,7 @@
 
 #include "harness/grad_rows.h"
 #include "harness/placed.h"
-#include "ops/sparse_attn_tensors.h"
+#include "ops/sparse_attn_table.h"
 #include "smelt/sparse_attn.h"
 
 extern const struct smelt__harness_operator smelt__harness_sparse_attn;
@@ -30,7 +30,7 @@ extern const struct smelt__comparison
 /* dkv's three tensors. */
 struct smelt__key_rows smelt__sparse_attn_dkv_rows(const struct smelt__problem *problem);
 
-/* What both use. The extents of either pass's tensors, by symbol. */
+/* What both use. The extents that differ from the arguments'. */
 void smelt__sparse_attn_shape_extents(struct smelt__problem *problem);
 
 /* The forward call of a problem's inputs, of either pass, with its query list. */

@@ -104,7 +104,7 @@ static void compare_number(const struct smelt__placed *placed, int tensor, int m
 
 static void compare_row(const struct smelt__placed *placed, int64_t query, int head,
                         const struct expected_row *expected, struct smelt__finding *finding) {
-    const smelt_sparse_attn_spec *spec = placed->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = placed->problem->spec;
     const uint16_t *const out = smelt__compared_row(
         placed, finding, TENSOR(OUT), element_of(placed->problem, TENSOR(OUT), query, head),
         spec->dv, expected->out);
@@ -130,8 +130,8 @@ static void compare_row(const struct smelt__placed *placed, int64_t query, int h
  * takes a share, or scores are so large that powers of two of them are not held in fp32. */
 static const uint16_t *only_value(const struct smelt__problem *problem, int64_t query,
                                   double score) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
-    smelt_sparse_attn_spec two = *spec; /* at most so many rows are written */
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
+    struct smelt__sparse_attn_spec two = *spec; /* at most so many rows are written */
     int64_t rows[2] = {0, 0};
     two.topk = spec->topk < 2 ? spec->topk : 2;
     if (spec->sink || score >= LARGEST_EXACT_SCORE ||
@@ -144,7 +144,7 @@ static const uint16_t *only_value(const struct smelt__problem *problem, int64_t 
 static void compare_results(const struct smelt__placed *placed, int64_t query,
                             const struct smelt__sparse_attn_results *expected,
                             struct smelt__finding *finding) {
-    const smelt_sparse_attn_spec *spec = placed->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = placed->problem->spec;
     struct expected_row row = {.exact = only_value(placed->problem, query, expected->max_abs[0])};
     smelt__finding_enlarge(finding, LARGEST_SCORE, expected->max_abs[0], 0);
     for (int head = 0; head < spec->heads && !finding->broken; head++) {
@@ -162,7 +162,7 @@ static void compare_results(const struct smelt__placed *placed, int64_t query,
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const size_t heads = (size_t)spec->heads, dv = (size_t)spec->dv;
     double max_abs = 0, *memory = malloc(heads * (2 * dv + 2) * sizeof *memory);
     (void)prepared;
@@ -181,7 +181,7 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
 
 static void judge(const struct smelt__problem *problem, int64_t compared,
                   struct smelt__metric_result *results) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const double by_score = TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value;
     const double by_scale = (double)problem->options.scale * sqrt(spec->dqk);
     /* Of one row what is over everything is the row's own; of many, outliers even out. */

@@ -79,7 +79,7 @@ static int is_computed(const struct smelt__problem *problem, int64_t query) {
 static void compare_heads(const struct smelt__placed *placed, int64_t query,
                           const struct smelt__sparse_attn_row_grads *expected, double *got,
                           struct smelt__finding *finding) {
-    const smelt_sparse_attn_spec *spec = placed->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = placed->problem->spec;
     const int64_t tokens = placed->problem->options.tokens;
     for (int head = 0; head < spec->heads && !finding->broken; head++) {
         const struct smelt__expected_row row = {
@@ -101,7 +101,7 @@ static void compare_heads(const struct smelt__placed *placed, int64_t query,
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
-    const smelt_sparse_attn_spec *spec = placed->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = placed->problem->spec;
     const size_t heads = (size_t)spec->heads, dqk = (size_t)spec->dqk;
     double max_abs = 0, *memory = malloc((heads * (dqk + 2) + dqk) * sizeof *memory);
     (void)prepared;
@@ -167,7 +167,7 @@ static int64_t count_keys(const struct smelt__problem *problem) {
 
 static int is_untouched(const struct smelt__placed *placed, int64_t key) {
     const struct smelt__problem *problem = placed->problem;
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const struct smelt__key_rows rows = smelt__sparse_attn_dkv_rows(problem);
     const void *row = smelt__key_row(placed, &rows, key);
     const float *before = smelt__key_row_before(problem, &rows, key), *single = row;
@@ -279,7 +279,7 @@ static int64_t choose_keys(const struct smelt__placed *placed, int64_t most, int
 static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
                         struct smelt__finding *finding) {
     const struct queries *queries = prepared;
-    const smelt_sparse_attn_spec *spec = placed->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = placed->problem->spec;
     double spread, cancelled, max_abs, *memory = malloc(2 * (size_t)spec->dqk * sizeof *memory);
     finding->failed = 1;
     if (memory) {
@@ -312,7 +312,7 @@ static void judge_keys(const struct smelt__problem *problem, int64_t compared,
 /* ---- dsink, by head -------------------------------------------------------------------------- */
 
 static int64_t count_heads(const struct smelt__problem *problem) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     return problem->buffers[TENSOR(DSINK)].elements > 0 ? spec->heads : 0;
 }
 

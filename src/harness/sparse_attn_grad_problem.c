@@ -35,12 +35,12 @@ void smelt__sparse_attn_grad_shape_problem(struct smelt__problem *problem) {
 }
 
 struct smelt__key_rows smelt__sparse_attn_dkv_rows(const struct smelt__problem *problem) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     return (struct smelt__key_rows){TENSOR(DKV), TENSOR(DKV_FP32), TENSOR(DKV_SUM), spec->dqk};
 }
 
 int smelt__sparse_attn_grad_given(const struct smelt__problem *problem, int tensor) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const struct smelt__key_rows dkv = smelt__sparse_attn_dkv_rows(problem);
     switch (tensor) {
     case TENSOR(DKV):
@@ -75,7 +75,7 @@ static void *row_at(const struct fill *fill, int tensor, int64_t query, int head
 
 /* NaN in every row of a query that is not computed: whoever takes them in shows it. */
 static void spoil_query(const struct fill *fill, int64_t query) {
-    const smelt_sparse_attn_spec *spec = fill->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = fill->problem->spec;
     const size_t dv = (size_t)spec->dv * sizeof(uint16_t);
     for (int head = 0; head < spec->heads; head++) {
         memset(row_at(fill, TENSOR(OUT), query, head), 0xff, dv);
@@ -85,7 +85,7 @@ static void spoil_query(const struct fill *fill, int64_t query) {
 }
 
 static void clear_query(const struct fill *fill, int64_t query) {
-    const smelt_sparse_attn_spec *spec = fill->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = fill->problem->spec;
     for (int head = 0; head < spec->heads; head++) {
         memset(row_at(fill, TENSOR(OUT), query, head), 0, (size_t)spec->dv * sizeof(uint16_t));
         *(float *)row_at(fill, TENSOR(LSE), query, head) = -INFINITY;
@@ -94,7 +94,7 @@ static void clear_query(const struct fill *fill, int64_t query) {
 
 /* out and lse as the forward pass has them. */
 static int compute_query(const struct fill *fill, int64_t query) {
-    const smelt_sparse_attn_spec *spec = fill->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = fill->problem->spec;
     const size_t heads = (size_t)spec->heads, dv = (size_t)spec->dv;
     double *memory = malloc(heads * (dv + 1) * sizeof *memory);
     struct smelt__sparse_attn_results results = {.out = memory};
@@ -117,7 +117,7 @@ static int compute_query(const struct fill *fill, int64_t query) {
  * near what it would be; out is normal, as small as the mean of so many normal values is, and of
  * that the share that the sink leaves. */
 static void invent_query(const struct fill *fill, int64_t query, int64_t valid) {
-    const smelt_sparse_attn_spec *spec = fill->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = fill->problem->spec;
     const uint64_t seed = fill->problem->options.seed;
     for (int head = 0; head < spec->heads; head++) {
         const uint64_t row = (uint64_t)query * (uint64_t)spec->heads + (uint64_t)head;
@@ -135,7 +135,7 @@ static void invent_query(const struct fill *fill, int64_t query, int64_t valid) 
 
 static void fill_query(struct fill *fill, int64_t query) {
     const struct smelt__problem *problem = fill->problem;
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const int64_t valid = smelt__problem_valid_slots(problem, query);
     for (int head = 0; head < spec->heads; head++)
         smelt__normals_row(fill->normals, problem->options.seed, STREAM_GRAD_OUT,
@@ -161,7 +161,7 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
 }
 
 int smelt__sparse_attn_grad_fill(struct smelt__problem *problem) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const struct smelt__problem_options *options = &problem->options;
     if (smelt__sparse_attn_fill(problem) != 0)
         return -1;

@@ -39,18 +39,8 @@ enum {
 /* ---- shape ----------------------------------------------------------------------------------- */
 
 void smelt__sparse_attn_shape_extents(struct smelt__problem *problem) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
     const struct smelt__problem_options *options = &problem->options;
-    int64_t *extents = problem->extents;
-    extents[TENSOR(B)] = options->batches;
-    extents[TENSOR(T)] = options->tokens;
-    extents[TENSOR(S)] = options->rows;
-    extents[TENSOR(WIDTH)] = options->width;
-    extents[TENSOR(H)] = spec->heads;
-    extents[TENSOR(DQK)] = spec->dqk;
-    extents[TENSOR(DV)] = spec->dv;
-    extents[TENSOR(ONE)] = 1;
-    extents[TENSOR(LISTED)] = /* at most */
+    problem->extents[TENSOR(LISTED)] = /* at most */
         options->batches * options->tokens *
             (options->query_list == SMELT__QUERY_LIST_REPEATED ? MOST_TIMES : 1) +
         STRANGERS;
@@ -75,7 +65,7 @@ smelt_sparse_attn_args smelt__sparse_attn_inputs(const struct smelt__problem *pr
 }
 
 int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const struct smelt__problem_options *options = &problem->options;
     switch (tensor) {
     case TENSOR(TOPK_LENGTH):
@@ -99,7 +89,7 @@ int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor) {
 
 struct fill {
     struct smelt__problem *problem;
-    const smelt_sparse_attn_spec *spec;
+    const struct smelt__sparse_attn_spec *spec;
     const struct smelt__problem_options *options;
     const struct smelt__normals *normals;
     _Atomic int64_t valid_slots, computed;
@@ -133,7 +123,7 @@ static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
 
 double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, const uint16_t *q,
                                        int64_t valid) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const double scale = (double)problem->options.scale;
     const int spikes = problem->options.spiky ? 2 : 0; /* columns of a key that are no chance */
     double square = 0, middle = 0;
@@ -312,8 +302,8 @@ static int has_rows_of_heads(const struct smelt__tensor_row *row) {
 /* `rows`: [width], scratch. */
 static void touch_query(const struct smelt__problem *problem, const smelt_sparse_attn_args *inputs,
                         int64_t query, int64_t *rows, struct smelt__footprints *footprints) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
-    const struct smelt__tensor_table *table = problem->pass->tensors;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
+    const struct smelt__args_table *table = problem->pass->tensors;
     const int64_t b = query / problem->options.tokens, t = query % problem->options.tokens;
     for (int tensor = 0; tensor < table->count; tensor++)
         for (int64_t head = 0; has_rows_of_heads(&table->rows[tensor]) && head < spec->heads;

@@ -6,13 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/parallel.h"
 #include "harness/placed.h"
 #include "harness/sparse_attn.h"
-#include "ops/sparse_scores_tensors.h"
+#include "ops/sparse_scores_table.h"
 #include "reference/sparse_attn.h"
 #include "reference/sparse_scores.h"
 #include "smelt/sparse_scores.h"
@@ -22,35 +21,32 @@ extern const struct smelt__harness_operator
 
 #define TENSOR(name) SMELT__SPARSE_SCORES_##name
 
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(sparse_scores, SMELT_SPARSE_SCORES_SPEC_INIT)
-
 /* ---- options --------------------------------------------------------------------------------- */
 
 static const char *const options[] = {"width", "valid", "documents",   "lists", "query-list",
                                       "scale", "spiky", "topk-length", NULL};
 
 static void defaults(const void *spec, struct smelt__problem_options *given) {
-    const smelt_sparse_scores_spec *scores = spec;
+    const struct smelt__sparse_scores_spec *scores = spec;
     smelt__sparse_attn_defaults(scores->dqk, scores->topk, given);
 }
 
 static void small(const void *spec, struct smelt__problem_options *given) {
-    smelt__sparse_attn_small(((const smelt_sparse_scores_spec *)spec)->topk, given);
+    smelt__sparse_attn_small(((const struct smelt__sparse_scores_spec *)spec)->topk, given);
 }
 
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given) {
-    smelt__sparse_attn_draw(((const smelt_sparse_scores_spec *)spec)->topk, random, given);
+    smelt__sparse_attn_draw(((const struct smelt__sparse_scores_spec *)spec)->topk, random, given);
 }
 
 static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    return smelt__sparse_attn_trial(((const smelt_sparse_scores_spec *)spec)->topk, number, given);
+    return smelt__sparse_attn_trial(((const struct smelt__sparse_scores_spec *)spec)->topk, number,
+                                    given);
 }
 
 static int same_problems(const void *a, const void *b) {
-    const smelt_sparse_scores_spec *x = a, *y = b;
+    const struct smelt__sparse_scores_spec *x = a, *y = b;
     return x->heads == y->heads && x->dqk == y->dqk && x->topk == y->topk && x->sink == y->sink;
 }
 
@@ -59,7 +55,7 @@ static int same_problems(const void *a, const void *b) {
 /* A problem of sparse_attn with this one's tensors, whose numbers and extents are the same, and
  * options; the parts of its row that look at inputs alone take it. */
 struct attention {
-    smelt_sparse_attn_spec spec;
+    struct smelt__sparse_attn_spec spec;
     smelt_sparse_attn_args args;
     struct smelt__problem problem;
 };
@@ -80,10 +76,7 @@ static const double EXACT_WORK = 4e9;
 
 static void shape(struct smelt__problem *problem) {
     smelt_sparse_scores_args *args = problem->args;
-    struct attention attention;
-    view_attention(problem, &attention);
-    smelt__sparse_attn_shape_extents(&attention.problem);
-    memcpy(problem->extents, attention.problem.extents, sizeof problem->extents);
+    smelt__sparse_attn_shape_extents(problem);
     *args = (smelt_sparse_scores_args)SMELT_SPARSE_SCORES_ARGS_INIT;
     args->batches = problem->options.batches;
     args->tokens = problem->options.tokens;
@@ -187,14 +180,14 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 /* ---- figures --------------------------------------------------------------------------------- */
 
 static double multiplications(const void *spec, const struct smelt__problem_options *options_) {
-    const smelt_sparse_scores_spec *scores = spec;
+    const struct smelt__sparse_scores_spec *scores = spec;
     return (double)(options_->batches * options_->tokens * options_->width) * scores->heads *
            scores->dqk;
 }
 
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
-    const smelt_sparse_scores_spec *spec = problem->spec;
+    const struct smelt__sparse_scores_spec *spec = problem->spec;
     return smelt__sparse_attn_rates(problem, spec->dqk, spec->heads * spec->dqk, found);
 }
 
@@ -298,11 +291,20 @@ static const struct smelt__comparison by_query = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {
+    {"heads", offsetof(struct smelt__sparse_scores_spec, heads)},
+    {"dqk", offsetof(struct smelt__sparse_scores_spec, dqk)},
+    {"dv", offsetof(struct smelt__sparse_scores_spec, dv)},
+    {"topk", offsetof(struct smelt__sparse_scores_spec, topk)},
+    {"sink", offsetof(struct smelt__sparse_scores_spec, sink)},
+    {NULL, 0},
+};
+
 static const struct smelt__harness_pass passes[] = {
     {
         .pass = SMELT_PASS_FORWARD,
         .name = "forward",
-        .tensors = &smelt__sparse_scores_tensors,
+        .tensors = &smelt__sparse_scores_table,
         .shape = shape,
         .given = given,
         .fill = fill,
@@ -312,7 +314,6 @@ static const struct smelt__harness_pass passes[] = {
         .comparison_count = 1,
         .rates = rates,
         .tiny = tiny,
-        .launch = forward,
     },
 };
 
@@ -334,13 +335,8 @@ static const struct smelt__harness_shape peers[] = {
 
 const struct smelt__harness_operator smelt__harness_sparse_scores = {
     .name = "sparse_scores",
-    .spec_bytes = sizeof(smelt_sparse_scores_spec),
-    .knobs_field = offsetof(smelt_sparse_scores_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct smelt__sparse_scores_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
     .options = options,

@@ -3,13 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/topk_select_data.h"
-#include "ops/topk_select_tensors.h"
+#include "ops/topk_select_table.h"
 #include "reference/topk_select.h"
 #include "smelt/kernels.h"
 #include "smelt/topk_select.h"
@@ -18,14 +17,6 @@ extern const struct smelt__harness_operator
     smelt__harness_topk_select; /* as operators.c declares it */
 
 #define TENSOR(name) SMELT__TOPK_SELECT_##name
-
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(topk_select, SMELT_TOPK_SELECT_SPEC_INIT)
-
-static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
-    return smelt_topk_select_forward_workspace(object, args, bytes);
-}
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -50,14 +41,14 @@ static int64_t count_tokens(const struct smelt__problem_options *given) {
 
 static void defaults(const void *spec, struct smelt__problem_options *given) {
     enum { ROWS = 16384 };
-    const smelt_topk_select_spec *select = spec;
+    const struct smelt__topk_select_spec *select = spec;
     if (given->rows == 0)
         given->rows = 4 * select->topk < ROWS ? ROWS : 4 * select->topk;
 }
 
 /* More columns than a block's list has room for, so that a sample is drawn. */
 static void small(const void *spec, struct smelt__problem_options *given) {
-    const smelt_topk_select_spec *select = spec;
+    const struct smelt__topk_select_spec *select = spec;
     if (given->tokens == 0)
         given->tokens = 3;
     if (given->rows == 0)
@@ -79,7 +70,7 @@ static void draw(const void *spec, struct smelt__random *random,
 }
 
 static int same_problems(const void *a, const void *b) {
-    const smelt_topk_select_spec *x = a, *y = b;
+    const struct smelt__topk_select_spec *x = a, *y = b;
     return x->topk == y->topk && x->order == y->order;
 }
 
@@ -111,12 +102,11 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 /* ---- problems -------------------------------------------------------------------------------- */
 
 static void shape(struct smelt__problem *problem) {
-    const smelt_topk_select_spec *spec = problem->spec;
+    const struct smelt__topk_select_spec *spec = problem->spec;
     smelt_topk_select_args *args = problem->args;
     *args = (smelt_topk_select_args)SMELT_TOPK_SELECT_ARGS_INIT;
-    args->tokens = problem->extents[TENSOR(T)] = count_tokens(&problem->options);
-    args->rows = problem->extents[TENSOR(S)] = problem->options.rows;
-    problem->extents[TENSOR(K)] = spec->topk;
+    args->tokens = count_tokens(&problem->options);
+    args->rows = problem->options.rows;
     args->index_offset = problem->options.own[WINDOWS] == RANDOM ? 1000 : 0;
     if (problem->options.strided && !problem->options.own[VALUES])
         args->values.strides[0] = spec->topk; /* of what is not there: without a meaning */
@@ -137,7 +127,7 @@ static int given(const struct smelt__problem *problem, int tensor) {
 /* Windows of any kind: most often inside and longer than what is selected. */
 static void draw_window(const struct smelt__problem *problem, int64_t row, int32_t *begin,
                         int32_t *end) {
-    const smelt_topk_select_spec *spec = problem->spec;
+    const struct smelt__topk_select_spec *spec = problem->spec;
     const int64_t columns = problem->options.rows;
     struct smelt__random random = smelt__random_at(problem->options.seed, 1, (uint64_t)row);
     const int64_t first = smelt__random_below(&random, columns / 4 + 1);
@@ -186,7 +176,7 @@ static void fill_windows(struct smelt__problem *problem) {
 }
 
 static int fill(struct smelt__problem *problem) {
-    const smelt_topk_select_spec *spec = problem->spec;
+    const struct smelt__topk_select_spec *spec = problem->spec;
     problem->computed = count_tokens(&problem->options);
     fill_windows(problem);
     for (int64_t row = 0; row < problem->computed; row++) {
@@ -202,9 +192,8 @@ static int fill(struct smelt__problem *problem) {
 
 /* Whether the elements of so long a window decide anything. */
 static int is_read(const struct smelt__problem *problem, int64_t length) {
-    const smelt_topk_select_spec *spec = problem->spec;
-    return length > spec->topk || problem->options.own[VALUES] ||
-           spec->order == SMELT_TOPK_BY_SCORE;
+    const struct smelt__topk_select_spec *spec = problem->spec;
+    return length > spec->topk || problem->options.own[VALUES] || spec->order == SMELT__ORDER_SCORE;
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
@@ -226,7 +215,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 
 /* Elements, each of which the emulator takes as long for as for several multiplications. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
-    const smelt_topk_select_spec *select = spec;
+    const struct smelt__topk_select_spec *select = spec;
     return (double)count_tokens(given) * (20.0 * (double)given->rows + 200.0 * select->topk);
 }
 
@@ -255,7 +244,7 @@ struct expected {
 static void compare_row(const struct smelt__placed *placed, int64_t row, int64_t selected,
                         const struct expected *expected, struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const int topk = ((const smelt_topk_select_spec *)problem->spec)->topk;
+    const int topk = ((const struct smelt__topk_select_spec *)problem->spec)->topk;
     const double length = (double)selected;
     for (int i = 0; i < topk; i++)
         expected->numbers[i] = expected->indices[i];
@@ -282,7 +271,7 @@ static void compare_row(const struct smelt__placed *placed, int64_t row, int64_t
 static void compare(const struct smelt__placed *placed, const void *prepared, int64_t row,
                     struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const smelt_topk_select_spec *spec = problem->spec;
+    const struct smelt__topk_select_spec *spec = problem->spec;
     const size_t topk = (size_t)spec->topk;
     const struct expected expected = {malloc(topk * sizeof *expected.indices),
                                       malloc(topk * sizeof *expected.values),
@@ -339,12 +328,16 @@ static const struct smelt__harness_shape peers[] = {AT(2048, 4096, 32768), AT(51
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {
+    {"topk", offsetof(struct smelt__topk_select_spec, topk)},
+    {"order", offsetof(struct smelt__topk_select_spec, order)},
+    {NULL, 0},
+};
+
 static const struct smelt__harness_pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .name = "forward",
-     .tensors = &smelt__topk_select_tensors,
-     .workspace_field = offsetof(smelt_topk_select_args, workspace),
-     .workspace_bytes_field = offsetof(smelt_topk_select_args, workspace_bytes),
+     .tensors = &smelt__topk_select_table,
      .shape = shape,
      .given = given,
      .fill = fill,
@@ -353,20 +346,13 @@ static const struct smelt__harness_pass passes[] = {
      .comparisons = &by_row,
      .comparison_count = 1,
      .rates = rates,
-     .tiny = tiny,
-     .workspace = workspace,
-     .launch = forward},
+     .tiny = tiny},
 };
 
 const struct smelt__harness_operator smelt__harness_topk_select = {
     .name = "topk_select",
-    .spec_bytes = sizeof(smelt_topk_select_spec),
-    .knobs_field = offsetof(smelt_topk_select_spec, knobs),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct smelt__topk_select_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = 1,
     .options = options,

@@ -45,8 +45,8 @@ void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *can
 /* One candidate's part in a round; the rule's plan may have several. */
 struct lane {
     struct smelt__tune_candidate *candidate;
-    void *object; /* the race's */
-    double *us;   /* [launches] */
+    smelt_operator *object; /* the race's */
+    double *us;             /* [launches] */
 };
 
 struct race {
@@ -58,7 +58,7 @@ struct race {
     struct smelt__tune_candidate *candidates;
     const struct smelt__harness_operator *op;
     const struct smelt__harness_pass *pass;
-    void **objects; /* one per candidate, NULL for a dropped one */
+    smelt_operator **objects; /* one per candidate, NULL for a dropped one */
     int count;
 };
 
@@ -77,7 +77,7 @@ static void open_candidate(struct race *race, int index) {
         return;
     smelt_status status = smelt__harness_spec_parse(&spec, candidate->spec);
     if (status == SMELT_OK)
-        status = race->op->create(&race->objects[index], race->context, spec.spec);
+        status = smelt__harness_calls->create(&race->objects[index], race->context, spec.text);
     if (status == SMELT_OK)
         status = smelt__placed_workspace(&race->placed, race->objects[index]);
     if (status != SMELT_OK)
@@ -130,7 +130,7 @@ static smelt_status open_race(struct race *race, unsigned pass,
 static void close_race(struct race *race) {
     for (int i = 0; race->objects && i < race->count; i++)
         if (race->objects[i])
-            race->op->destroy(&race->objects[i]);
+            smelt__harness_calls->destroy(&race->objects[i]);
     free(race->objects);
     if (race->end)
         smelt_event_destroy(race->context, race->end);
@@ -148,7 +148,8 @@ static double launch(struct race *race, const struct lane *lane) {
     float ms = 0;
     smelt_status status = smelt_event_record(race->context, race->begin, race->stream);
     if (status == SMELT_OK)
-        status = race->pass->launch(lane->object, race->placed.args, race->stream);
+        status = smelt__harness_calls->launch(lane->object, race->pass->pass, race->placed.args,
+                                              race->stream);
     if (status == SMELT_OK)
         status = smelt_event_record(race->context, race->end, race->stream);
     if (status == SMELT_OK)

@@ -38,13 +38,14 @@ smelt_status smelt__check_map_stride(const char *name, int number, int64_t strid
 }
 
 smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,
-                                    size_t alignment, const char *ask) {
+                                    size_t alignment, const char *call) {
     if (needed == 0)
         return SMELT_OK;
     if (!workspace)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "workspace is NULL; this call needs %zu bytes of device memory (%s)",
-                           needed, ask);
+                           "workspace is NULL; this call needs %zu bytes of device memory "
+                           "(%s_workspace)",
+                           needed, call);
     if ((uintptr_t)workspace % alignment != 0)
         return smelt__fail(
             SMELT_ERROR_INVALID_ARGUMENT,
@@ -52,8 +53,8 @@ smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t 
             alignment);
     if (bytes < needed)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "workspace_bytes = %zu is too small: this call needs %zu (%s)", bytes,
-                           needed, ask);
+                           "workspace_bytes = %zu is too small: this call needs %zu (%s_workspace)",
+                           bytes, needed, call);
     return SMELT_OK;
 }
 
@@ -61,7 +62,7 @@ smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t 
 
 /* One tensor argument beside its row and the extents that its shape names. */
 struct argument {
-    const struct smelt__tensor_table *table;
+    const struct smelt__args_table *table;
     const struct smelt__tensor_row *row;
     const int64_t *extents;
     smelt_tensor *tensor;
@@ -271,7 +272,7 @@ struct range {
 
 /* All of a call. */
 struct tensors {
-    const struct smelt__tensor_table *table;
+    const struct smelt__args_table *table;
     const int64_t *extents;
     void *args;
 };
@@ -361,19 +362,16 @@ static void drop_meaningless(const struct smelt__tensor_row *row, const int64_t 
             tensor->strides[i] = 0;
 }
 
-smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsigned pass,
-                                  const int64_t *extents, void *args,
-                                  const struct smelt__memory *others, int count) {
+smelt_status smelt__check_tensors(const struct smelt__args_table *table, const int64_t *extents,
+                                  void *args, const struct smelt__memory *others, int count) {
     const struct tensors all = {table, extents, args};
     struct range written[SMELT__MOST_TENSORS + SMELT__MOST_MEMORY],
         read[SMELT__MOST_TENSORS + SMELT__MOST_MEMORY];
     int writes = 0, reads = 0;
     for (int i = 0; i < table->count; i++) {
         const struct smelt__tensor_row *row = &table->rows[i];
-        if (!(row->passes & pass))
-            continue;
         smelt_tensor *const tensor = smelt__tensor_of(row, args);
-        if (!tensor->data && row->optional)
+        if (!tensor->data && smelt__may_be_absent(row)) /* call.c has checked which must be there */
             continue;
         const int64_t *const strides = tensor->strides;
         const int packed = !(strides[0] | strides[1] | strides[2] | strides[3]);

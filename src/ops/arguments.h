@@ -6,7 +6,7 @@
 #ifndef SMELT_OPS_ARGUMENTS_H
 #define SMELT_OPS_ARGUMENTS_H
 
-#include "ops/tensors.h"
+#include "ops/args_table.h"
 #include "smelt/status.h"
 
 /* least <= value <= most, or INVALID_ARGUMENT. */
@@ -26,25 +26,24 @@ struct smelt__memory {
 };
 
 /*
- * Checks the tensors that `pass` has. *args is the library's own copy: packed strides are filled
+ * Checks all tensors. *args is the library's own copy: packed strides are filled
  * in. For each: the pointer (required ones are there, aligned to their elements or to whole rows),
  * the strides (not negative, whole rows, no slip in the innermost; those of extents of 1, which may
  * be anything, become 0), no two elements of an output in
  * one place, and no output overlapping another tensor or the `count` other pieces of
  * memory.
  */
-smelt_status smelt__check_tensors(const struct smelt__tensor_table *table, unsigned pass,
-                                  const int64_t *extents, void *args,
-                                  const struct smelt__memory *others, int count);
+smelt_status smelt__check_tensors(const struct smelt__args_table *table, const int64_t *extents,
+                                  void *args, const struct smelt__memory *others, int count);
 
 /* That the copy engine takes a step of so many elements, tensor `name`'s strides[number]. `knob`:
  * how the operator is told to use kernels that take it. */
 smelt_status smelt__check_map_stride(const char *name, int number, int64_t stride, size_t element,
                                      const char *knob);
 
-/* `needed` bytes of device memory at a multiple of `alignment`; 0 needs nothing. `ask`: the call
- * that says how much. */
+/* `needed` bytes of device memory at a multiple of `alignment`; 0 needs nothing. `call`: the public
+ * function, whose _workspace says how much. */
 smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,
-                                    size_t alignment, const char *ask);
+                                    size_t alignment, const char *call);
 
 #endif

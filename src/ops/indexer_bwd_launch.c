@@ -19,9 +19,9 @@ enum {
     BOUND_BITS = 31          /* of all addends of a row together */
 };
 
-static const struct smelt__kernel *kernel_of(const smelt_indexer_bwd *indexer,
+static const struct smelt__kernel *kernel_of(const struct smelt__indexer_bwd *indexer,
                                              enum smelt__indexer_bwd_kernel kernel) {
-    return indexer->kernels.kernels[smelt__indexer_bwd_place(indexer, kernel)];
+    return indexer->op.kernels[smelt__indexer_bwd_place(indexer, kernel)];
 }
 
 static void *at(const struct smelt__indexer_bwd_call *call, size_t offset) {
@@ -33,7 +33,7 @@ static smelt_status launch(const struct smelt__indexer_bwd_call *call,
                            const void *params) {
     const struct smelt__launch launch = {
         .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
-    return smelt__kernel_launch(call->indexer->kernels.context, kernel_of(call->indexer, number),
+    return smelt__kernel_launch(call->indexer->op.context, kernel_of(call->indexer, number),
                                 &launch, call->stream);
 }
 
@@ -45,7 +45,7 @@ static size_t zero_words(const struct smelt__indexer_bwd_call *call) {
 
 /* Each group's list of keys, with their gradients; and the zeros. */
 static smelt_status launch_lists(const struct smelt__indexer_bwd_call *call) {
-    const smelt_indexer_bwd *indexer = call->indexer;
+    const struct smelt__indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const struct smelt__indexer_bwd_layout *layout = &call->layout;
     const struct indexer_bwd_lists_params params = {
@@ -105,7 +105,7 @@ struct chunk {
 /* What the passes of the grains have in common. */
 static struct indexer_bwd_grains_params grains_params(const struct smelt__indexer_bwd_call *call,
                                                       struct chunk chunk) {
-    const smelt_indexer_bwd *indexer = call->indexer;
+    const struct smelt__indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const struct smelt__indexer_bwd_layout *layout = &call->layout;
     const int64_t place = chunk.first * indexer->main.group_queries, stride = layout->dk.key_stride;
@@ -145,7 +145,7 @@ static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call, st
     const int64_t rows = call->args->rows;
     smelt_status status = SMELT_OK;
     if (chunk.first > 0 && rows > 0)
-        status = smelt__fill_async(call->indexer->kernels.context, params.bounds, 0,
+        status = smelt__fill_async(call->indexer->op.context, params.bounds, 0,
                                    (size_t)rows * SMELT__INDEXER_BWD_UNIT_KINDS, 1, call->stream);
     if (status == SMELT_OK)
         status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
@@ -161,7 +161,7 @@ static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call, st
 
 /* q, boxes of one query. */
 static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct tensor_map *map) {
-    const smelt_indexer_bwd *indexer = call->indexer;
+    const struct smelt__indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const int64_t extents[] = {indexer->dim, indexer->heads, args->tokens};
     struct smelt__tensor_box box = {
@@ -183,7 +183,7 @@ static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct 
             return status;
         box.strides[i] = (uint64_t)stride * 2;
     }
-    return smelt__tensor_map_make(indexer->kernels.context, &box, map);
+    return smelt__tensor_map_make(indexer->op.context, &box, map);
 }
 
 static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
@@ -275,7 +275,7 @@ static smelt_status launch_queries(const struct smelt__indexer_bwd_call *call) {
 static smelt_status launch_finish(const struct smelt__indexer_bwd_call *call) {
     const smelt_indexer_bwd_args *args = call->args;
     const struct smelt__key_grads_call dk = {
-        .context = call->indexer->kernels.context,
+        .context = call->indexer->op.context,
         .shape = smelt__indexer_bwd_shape(call->indexer),
         .layout = &call->layout.dk,
         .finish = kernel_of(call->indexer, SMELT__INDEXER_BWD_FINISH),
@@ -303,7 +303,7 @@ smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *cal
     if (call->args->tokens > 0)
         status = launch_queries(call);
     else if (zeros > 0)
-        status = smelt__fill_async(call->indexer->kernels.context, at(call, call->layout.bounds), 0,
+        status = smelt__fill_async(call->indexer->op.context, at(call, call->layout.bounds), 0,
                                    zeros, 1, call->stream);
     return status == SMELT_OK && zeros > 0 ? launch_finish(call) : status;
 }

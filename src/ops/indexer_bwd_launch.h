@@ -7,8 +7,8 @@
 
 #include "codegen/families/indexer_bwd.h"
 #include "codegen/families/indexer_bwd_main.h"
+#include "ops/call.h"
 #include "ops/key_grads.h"
-#include "ops/operator.h"
 #include "smelt/indexer_bwd.h"
 
 enum {
@@ -17,14 +17,14 @@ enum {
 };
 
 /* What a call must know of the spec, and of the main kernel's plan. */
-struct smelt_indexer_bwd {
-    struct smelt__operator kernels;
-    int heads, dim, topk, deterministic;
+struct smelt__indexer_bwd {
+    smelt_operator op;
+    int heads, dim, deterministic;
     struct smelt__indexer_bwd_main_launch main;
 };
 
 /* Number `kernel` of the operator's expansion. */
-static inline int smelt__indexer_bwd_place(const smelt_indexer_bwd *indexer,
+static inline int smelt__indexer_bwd_place(const struct smelt__indexer_bwd *indexer,
                                            enum smelt__indexer_bwd_kernel kernel) {
     const int left_out = SMELT__INDEXER_BWD_MAIN - SMELT__INDEXER_BWD_REACH;
     return (int)kernel -
@@ -33,7 +33,7 @@ static inline int smelt__indexer_bwd_place(const smelt_indexer_bwd *indexer,
 
 /* dk's sums: in deterministic mode, too, they are added to, since additions are exact. */
 static inline struct smelt__key_grads_shape
-smelt__indexer_bwd_shape(const smelt_indexer_bwd *indexer) {
+smelt__indexer_bwd_shape(const struct smelt__indexer_bwd *indexer) {
     return (struct smelt__key_grads_shape){
         .columns = indexer->dim, .group_items = 1, .key_rows = 1};
 }
@@ -49,7 +49,7 @@ struct smelt__indexer_bwd_layout {
 
 /* A checked call. */
 struct smelt__indexer_bwd_call {
-    const smelt_indexer_bwd *indexer;
+    const struct smelt__indexer_bwd *indexer;
     const smelt_indexer_bwd_args *args;
     struct smelt__indexer_bwd_layout layout;
     struct CUstream_st *stream;

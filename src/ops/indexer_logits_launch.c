@@ -1,12 +1,13 @@
 /* See indexer_logits_launch.h. */
 #include "ops/indexer_logits_launch.h"
 
+#include "codegen/families/indexer_keys.h"
 #include "common/tensor_map.h"
 #include "indexer_logits_fwd.params.h"
+#include "ops/args_table.h"
 #include "ops/arguments.h"
+#include "ops/call.h"
 #include "ops/divide.h"
-#include "ops/operator.h"
-#include "ops/tensors.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
@@ -29,20 +30,6 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *conte
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-smelt_status smelt__indexer_check_scale(int dtype, const void *k_scale) {
-    const int fp8 = dtype == SMELT_INDEXER_FP8;
-    if (!k_scale == !fp8)
-        return SMELT_OK;
-    if (fp8)
-        return smelt__fail(
-            SMELT_ERROR_INVALID_ARGUMENT,
-            "k_scale is NULL; it must point to device memory, since the operator was "
-            "made with dtype=fp8");
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "k_scale is given but the operator was made with dtype=bf16; make one with "
-                       "dtype=fp8, or pass NULL");
-}
-
 /* A dimension of a map beside DIM's columns. */
 struct map_step {
     int64_t extent, stride; /* elements from one to the next */
@@ -55,7 +42,7 @@ struct map_step {
 static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const char *name,
                              const void *data, const struct map_step *steps, int count,
                              struct tensor_map *map) {
-    const int element = scorer->dtype == SMELT_INDEXER_FP8 ? 1 : 2;
+    const int element = scorer->dtype == SMELT__INDEXER_FP8 ? 1 : 2;
     const int row_bytes = scorer->dim * element;
     const int box_bytes = row_bytes < MAP_ROW_BYTES ? row_bytes : MAP_ROW_BYTES;
     struct smelt__tensor_box box = {

@@ -23,9 +23,6 @@ struct smelt__indexer_scorer {
 struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *context,
                                                       const struct smelt__kernel *kernel);
 
-/* Scales of the keys are there exactly with fp8, or INVALID_ARGUMENT. */
-smelt_status smelt__indexer_check_scale(int dtype, const void *k_scale);
-
 /* What an operator wants that makes something else of the logits; all 0 is what indexer_logits
  * does. */
 struct smelt__indexer_chain {

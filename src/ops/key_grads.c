@@ -1,9 +1,9 @@
 /* See key_grads.h. */
 #include "ops/key_grads.h"
 
+#include "ops/call.h"
 #include "ops/cuts.h"
 #include "ops/divide.h"
-#include "ops/operator.h"
 #include "ops/sparse_attn_segments.h"
 
 enum {

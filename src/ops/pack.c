@@ -1,5 +1,20 @@
-/* See tensors.h. The part that the harness shares: no messages, no library state. */
-#include "ops/tensors.h"
+/* See args_table.h. The part that the harness shares: no messages, no library state. */
+#include <string.h>
+
+#include "ops/args_table.h"
+
+void smelt__args_extents(const struct smelt__args_table *table, const void *args,
+                         int64_t *extents) {
+    for (int i = 0; i < table->symbol_count; i++) {
+        const struct smelt__symbol *symbol = &table->symbols[i];
+        if (symbol->key)
+            continue;
+        extents[i] = 0;
+        if (symbol->field)
+            memcpy(&extents[i], (const char *)args + symbol->field, sizeof extents[i]);
+        extents[i] += symbol->plus;
+    }
+}
 
 void smelt__tensor_pack(const struct smelt__tensor_row *row, const int64_t *extents,
                         smelt_tensor *tensor) {

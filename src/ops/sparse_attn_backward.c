@@ -14,12 +14,22 @@ enum {
     ZERO_STEPS = 4   /* zero vectors stored per thread; more zeros use more thread blocks */
 };
 
-void smelt__sparse_attn_backward_make(const struct smelt__spec *spec,
+void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bounds, int buckets,
                                       struct smelt__sparse_attn_backward *backward) {
+    const struct smelt__spec *spec = &op->spec;
     int count;
-    backward->deterministic = (int)smelt__spec_get(spec, "deterministic");
-    backward->chain = backward->kernels->kernels +
-                      smelt__operator_pass(backward->kernels, SMELT_PASS_BACKWARD, &count);
+    *backward = (struct smelt__sparse_attn_backward){
+        .op = op,
+        .shape = {.heads = (int)smelt__spec_get(spec, "heads"),
+                  .dqk = (int)smelt__spec_get(spec, "dqk"),
+                  .dv = (int)smelt__spec_get(spec, "dv"),
+                  .topk = (int)smelt__spec_get(spec, "topk"),
+                  .sink = (int)smelt__spec_get(spec, "sink"),
+                  .buckets = buckets},
+        .bounds = bounds,
+        .chain = op->kernels + smelt__operator_pass(op, SMELT_PASS_BACKWARD, &count),
+        .deterministic = (int)smelt__spec_get(spec, "deterministic"),
+    };
     const struct smelt__kernel *main = smelt__grad_kernel(backward, SMELT__BACKWARD_MAIN);
     backward->main = *smelt__sparse_attn_bwd_launch(&main->plan);
     backward->sides = main->plan.cluster ? main->plan.cluster : 1;
@@ -31,7 +41,7 @@ static smelt_status launch(const struct smelt__grad_call *call,
                            const void *params) {
     const struct smelt__launch launch = {
         .blocks = {(uint32_t)blocks}, .pdl = pdl, .entered = 1, .params = params};
-    return smelt__kernel_launch(call->backward->kernels->context,
+    return smelt__kernel_launch(call->backward->op->context,
                                 smelt__grad_kernel(call->backward, number), &launch, call->stream);
 }
 
@@ -39,7 +49,7 @@ static smelt_status launch_partition(const struct smelt__grad_call *call) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
     const struct smelt__partition_kernels kernels = {backward->chain[0], backward->chain[1]};
     const struct sparse_attn_partition_params params = smelt__grad_partition(call);
-    return smelt__partition_launch(backward->kernels->context, &kernels, &params, call->stream);
+    return smelt__partition_launch(backward->op->context, &kernels, &params, call->stream);
 }
 
 /* Each group's list of keys, and the zeros. */
@@ -71,7 +81,7 @@ static smelt_status launch_groups(void *user, const struct smelt__key_grads_chun
     struct main_launches *const main = user;
     const struct smelt__grad_call *call = main->call;
     const struct smelt__kernel *kernel = smelt__grad_kernel(call->backward, SMELT__BACKWARD_MAIN);
-    const int64_t left = (int64_t)call->args.free_multiprocessors + chunk->beside;
+    const int64_t left = (int64_t)call->args->free_multiprocessors + chunk->beside;
     main->params.first_group = (int)chunk->first;
     main->params.groups = (int)chunk->groups;
     main->params.partials = chunk->partials;
@@ -86,11 +96,11 @@ static smelt_status launch_groups(void *user, const struct smelt__key_grads_chun
 static struct smelt__key_grads_call key_grads_of(const struct smelt__grad_call *call) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
     struct smelt__key_grads_call dkv = {
-        .context = backward->kernels->context,
+        .context = backward->op->context,
         .shape = smelt__grad_shape(backward),
         .layout = &call->layout.dkv,
         .finish = smelt__grad_kernel(backward, SMELT__BACKWARD_FINISH),
-        .workspace = call->args.workspace,
+        .workspace = call->args->workspace,
         .launch_groups = launch_groups,
         .stream = call->stream,
     };
@@ -108,9 +118,9 @@ static smelt_status launch_queries(const struct smelt__grad_call *call) {
     struct main_launches main = {.call = call};
     main.grid =
         smelt__grad_find_grid(call->backward, &call->layout,
-                              smelt__blocks_beside(kernel, call->args.free_multiprocessors));
+                              smelt__blocks_beside(kernel, call->args->free_multiprocessors));
     smelt_status status = smelt__grad_main(call, &main.grid, &main.params);
-    if (status == SMELT_OK && call->backward->shape.buckets && !call->args.partition)
+    if (status == SMELT_OK && call->backward->shape.buckets && !call->args->partition)
         status = launch_partition(call);
     if (status == SMELT_OK)
         status = launch_lists(call);
@@ -119,7 +129,7 @@ static smelt_status launch_queries(const struct smelt__grad_call *call) {
     dkv.user = &main;
     if (status == SMELT_OK)
         status = smelt__key_grads_launch(&dkv);
-    return status == SMELT_OK && (smelt__grad_zeros(call) > 0 || call->args.dsink.data)
+    return status == SMELT_OK && (smelt__grad_zeros(call) > 0 || call->args->dsink.data)
                ? smelt__key_grads_launch_finish(&dkv, smelt__grad_finish(call, &main.grid))
                : status;
 }
@@ -130,25 +140,24 @@ static smelt_status launch_zeros(const struct smelt__grad_call *call) {
     const int64_t zeros = smelt__grad_zeros(call);
     smelt_status status = SMELT_OK;
     if (zeros > 0)
-        status = smelt__fill_async(call->backward->kernels->context,
-                                   (char *)call->args.workspace + call->layout.progress, 0,
+        status = smelt__fill_async(call->backward->op->context,
+                                   (char *)call->args->workspace + call->layout.progress, 0,
                                    (size_t)zeros, 1, call->stream);
-    return status == SMELT_OK && (zeros > 0 || call->args.dsink.data)
+    return status == SMELT_OK && (zeros > 0 || call->args->dsink.data)
                ? smelt__key_grads_launch_finish(&dkv, smelt__grad_finish(call, NULL))
                : status;
 }
 
 smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_backward *backward,
-                                                const smelt_sparse_attn_grad_args *given,
-                                                struct CUstream_st *stream) {
+                                                struct smelt__call *given) {
     struct smelt__grad_call call;
     int pushed;
-    smelt_status status = smelt__grad_check(backward, given, stream, &call);
+    smelt_status status = smelt__grad_check(backward, given, &call);
     if (status == SMELT_OK) /* once for all launches */
-        status = smelt__context_enter(backward->kernels->context, &pushed);
+        status = smelt__context_enter(backward->op->context, &pushed);
     if (status != SMELT_OK)
         return status;
     status = call.layout.queries > 0 ? launch_queries(&call) : launch_zeros(&call);
-    smelt__context_leave(backward->kernels->context, pushed);
+    smelt__context_leave(backward->op->context, pushed);
     return status;
 }

@@ -5,14 +5,12 @@
 
 #include "ops/sparse_attn_grad_layout.h"
 
-/* Derives the remaining fields from the checked spec and the kernels of an operator with a backward
- * pass; the caller has set `kernels`, `shape` and `bounds`. */
-void smelt__sparse_attn_backward_make(const struct smelt__spec *spec,
+/* Fills in *backward from an operator with a backward pass. `bounds`: of its `buckets` buckets. */
+void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bounds, int buckets,
                                       struct smelt__sparse_attn_backward *backward);
 
-/* smelt_sparse_attn_backward. */
+/* Checks a call and launches its kernels. */
 smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_backward *backward,
-                                                const smelt_sparse_attn_grad_args *args,
-                                                struct CUstream_st *stream);
+                                                struct smelt__call *call);
 
 #endif

@@ -7,20 +7,19 @@
 /* A checked call. */
 struct smelt__grad_call {
     const struct smelt__sparse_attn_backward *backward;
-    smelt_sparse_attn_grad_args args; /* the library's copy, with every stride filled in */
-    struct smelt__grad_layout layout; /* of args.workspace */
+    const smelt_sparse_attn_grad_args *args; /* the library's copy, with every stride filled in */
+    struct smelt__grad_layout layout;        /* of args.workspace */
     struct CUstream_st *stream;
 };
 
-/* Fills *call from a caller's struct of any version. INVALID_ARGUMENT names the argument, its value
- * and what is legal. Reads no device memory. */
+/* Checks a call whose numbers are in range. INVALID_ARGUMENT names the argument, its value and what
+ * is legal. Reads no device memory. */
 smelt_status smelt__grad_check(const struct smelt__sparse_attn_backward *backward,
-                               const smelt_sparse_attn_grad_args *given, struct CUstream_st *stream,
-                               struct smelt__grad_call *call);
+                               struct smelt__call *given, struct smelt__grad_call *call);
 
-/* The bytes of workspace that a call needs. Checks only extents and the query list, and reads dq's
- * strides. Errors as above. */
+/* The bytes of workspace that a call needs, for which dq's strides alone of the tensors count.
+ * Errors as above. */
 smelt_status smelt__grad_workspace(const struct smelt__sparse_attn_backward *backward,
-                                   const smelt_sparse_attn_grad_args *given, size_t *bytes);
+                                   const struct smelt__call *given, size_t *bytes);
 
 #endif

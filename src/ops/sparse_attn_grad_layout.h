@@ -5,14 +5,17 @@
 
 #include "codegen/families/sparse_attn.h"
 #include "codegen/families/sparse_attn_bwd.h"
+#include "ops/call.h"
 #include "ops/key_grads.h"
-#include "ops/operator.h"
 #include "ops/sparse_attn_call.h"
 
 /* The backward part of an operator. Immutable after creation. */
 struct smelt__sparse_attn_backward {
-    const struct smelt__operator *kernels;
-    struct smelt__sparse_attn_shape shape;
+    const smelt_operator *op;
+    struct smelt__sparse_attn_shape {
+        int heads, dqk, dv, topk, sink;
+        int buckets; /* how many; 0: a plain operator */
+    } shape;
     const int *bounds;                        /* of the buckets */
     const struct smelt__kernel *const *chain; /* the pass's kernels, the partition's first */
     int deterministic;

@@ -12,7 +12,7 @@ enum {
 };
 
 static void *at(const struct smelt__grad_call *call, size_t offset) {
-    return (char *)call->args.workspace + offset;
+    return (char *)call->args->workspace + offset;
 }
 
 int64_t smelt__grad_zeros(const struct smelt__grad_call *call) {
@@ -23,14 +23,14 @@ int64_t smelt__grad_zeros(const struct smelt__grad_call *call) {
 /* ---- queries and their lists ----------------------------------------------------------------- */
 
 static struct work_params work_of(const struct smelt__grad_call *call) {
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(&call->args);
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(call->args);
     return smelt__sparse_attn_work(&fields, call->layout.queries);
 }
 
 struct sparse_attn_partition_params smelt__grad_partition(const struct smelt__grad_call *call) {
     const struct work_params work = work_of(call);
-    void *const memory = call->args.partition ? (void *)(uintptr_t)call->args.partition
-                                              : at(call, call->layout.partition);
+    void *const memory = call->args->partition ? (void *)(uintptr_t)call->args->partition
+                                               : at(call, call->layout.partition);
     return smelt__partition_params(&work, call->backward->bounds, call->backward->shape.buckets,
                                    memory);
 }
@@ -54,7 +54,7 @@ static struct work_params find_queries(const struct smelt__grad_call *call,
 
 /* The key lists, and the distance from one to the next. */
 static int *lists_of(const struct smelt__grad_call *call) {
-    return call->layout.dq_list_stride ? call->args.dq.data : at(call, call->layout.dkv.keys);
+    return call->layout.dq_list_stride ? call->args->dq.data : at(call, call->layout.dkv.keys);
 }
 
 static int list_stride(const struct smelt__grad_layout *layout) {
@@ -78,14 +78,14 @@ struct sparse_attn_bwd_lists_params smelt__grad_lists(const struct smelt__grad_c
         .copies = layout->dq_side_stride ? backward->main.head_blocks : 1,
         .copy_stride = (int)layout->dq_side_stride,
         .topk = backward->shape.topk,
-        .ascending = call->args.rows > SMELT__CUT_ASCENDING_ROWS,
+        .ascending = call->args->rows > SMELT__CUT_ASCENDING_ROWS,
     };
     params.work = find_queries(call, &params.last_range);
     return params;
 }
 
 struct sparse_attn_bwd_rows_params smelt__grad_rows(const struct smelt__grad_call *call) {
-    const smelt_sparse_attn_grad_args *args = &call->args;
+    const smelt_sparse_attn_grad_args *args = call->args;
     const struct smelt__grad_layout *layout = &call->layout;
     struct sparse_attn_bwd_rows_params params = {
         .out = args->out.data,
@@ -116,9 +116,9 @@ struct sparse_attn_bwd_rows_params smelt__grad_rows(const struct smelt__grad_cal
 /* Whether the main kernel's thread blocks keep in step. They do if the KV table is so large that
  * lists are sorted, and the kernel adds to dkv's rows. */
 static int step_of(const struct smelt__grad_call *call) {
-    if (call->args.rows <= SMELT__CUT_ASCENDING_ROWS || call->backward->deterministic)
+    if (call->args->rows <= SMELT__CUT_ASCENDING_ROWS || call->backward->deterministic)
         return STEP_NONE;
-    return call->args.rows <= SMELT__CUT_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
+    return call->args->rows <= SMELT__CUT_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
 }
 
 /* A tensor map of q or grad_out, [batches, tokens, HEADS, columns], with boxes of one query. */
@@ -126,8 +126,8 @@ static smelt_status make_map(const struct smelt__grad_call *call, const char *na
                              const smelt_const_tensor *tensor, int columns,
                              struct tensor_map *map) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
-    const int64_t extents[] = {columns, backward->shape.heads, call->args.tokens,
-                               call->args.batches};
+    const int64_t extents[] = {columns, backward->shape.heads, call->args->tokens,
+                               call->args->batches};
     struct smelt__tensor_box box = {
         .data = tensor->data,
         .element = SMELT__MAP_BF16,
@@ -147,14 +147,14 @@ static smelt_status make_map(const struct smelt__grad_call *call, const char *na
             return status;
         box.strides[i] = (uint64_t)stride * 2;
     }
-    return smelt__tensor_map_make(backward->kernels->context, &box, map);
+    return smelt__tensor_map_make(backward->op->context, &box, map);
 }
 
 smelt_status smelt__grad_main(const struct smelt__grad_call *call,
                               const struct smelt__grad_grid *grid,
                               struct sparse_attn_bwd_params *params) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
-    const smelt_sparse_attn_grad_args *args = &call->args;
+    const smelt_sparse_attn_grad_args *args = call->args;
     const struct smelt__grad_layout *layout = &call->layout;
     *params = (struct sparse_attn_bwd_params){
         .q = args->q.data,
@@ -205,7 +205,7 @@ smelt_status smelt__grad_main(const struct smelt__grad_call *call,
 static struct dq_slices slices_of(const struct smelt__grad_call *call,
                                   const struct smelt__grad_grid *grid) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
-    const smelt_sparse_attn_grad_args *args = &call->args;
+    const smelt_sparse_attn_grad_args *args = call->args;
     return (struct dq_slices){
         .slices = at(call, call->layout.slices),
         .members = at(call, call->layout.members),
@@ -227,7 +227,7 @@ static struct dq_slices slices_of(const struct smelt__grad_call *call,
 
 struct key_grads_finish_params smelt__grad_finish(const struct smelt__grad_call *call,
                                                   const struct smelt__grad_grid *grid) {
-    const smelt_sparse_attn_grad_args *args = &call->args;
+    const smelt_sparse_attn_grad_args *args = call->args;
     const smelt_tensor *dkv = args->dkv.data        ? &args->dkv
                               : args->dkv_fp32.data ? &args->dkv_fp32
                                                     : &args->dkv_sum;

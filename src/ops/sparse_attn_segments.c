@@ -2,9 +2,9 @@
 #include "ops/sparse_attn_segments.h"
 
 #include "codegen/families/sparse_attn_bwd.h"
+#include "ops/call.h"
 #include "ops/cuts.h"
 #include "ops/divide.h"
-#include "ops/operator.h"
 
 enum { RANGE = SMELT__BWD_TURN_RANGE };
 

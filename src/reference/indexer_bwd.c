@@ -16,14 +16,14 @@ int64_t smelt__indexer_bwd_slot(const smelt_indexer_bwd_args *args, int64_t quer
     return row[i] >= 0 && row[i] < args->rows ? row[i] : -1;
 }
 
-static void load_query(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
-                       int64_t query, int head, double *to) {
+static void load_query(const struct smelt__indexer_bwd_spec *spec,
+                       const smelt_indexer_bwd_args *args, int64_t query, int head, double *to) {
     smelt__widen((const uint16_t *)args->q.data + query * args->q.strides[0] +
                      head * args->q.strides[1],
                  spec->dim, to);
 }
 
-static void load_key(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
+static void load_key(const struct smelt__indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
                      int64_t key, double *to) {
     smelt__widen((const uint16_t *)args->k.data + key * args->k.strides[0], spec->dim, to);
 }
@@ -54,9 +54,9 @@ static void clear(struct smelt__indexer_bwd_row *row, int dim) {
     row->spread = row->doubtful = 0;
 }
 
-int smelt__indexer_bwd_head(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
-                            int64_t query, int head, struct smelt__indexer_bwd_row *row,
-                            double *dweights, double *terms) {
+int smelt__indexer_bwd_head(const struct smelt__indexer_bwd_spec *spec,
+                            const smelt_indexer_bwd_args *args, int64_t query, int head,
+                            struct smelt__indexer_bwd_row *row, double *dweights, double *terms) {
     const double weight = weight_of(args, query, head);
     double *const q = malloc(2 * (size_t)spec->dim * sizeof *q);
     if (!q)
@@ -100,8 +100,9 @@ static double grads_of(const smelt_indexer_bwd_args *args, int64_t query, int64_
     return sum;
 }
 
-int smelt__indexer_bwd_key(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
-                           int64_t key, struct smelt__indexer_bwd_row *row) {
+int smelt__indexer_bwd_key(const struct smelt__indexer_bwd_spec *spec,
+                           const smelt_indexer_bwd_args *args, int64_t key,
+                           struct smelt__indexer_bwd_row *row) {
     double *const q = malloc(2 * (size_t)spec->dim * sizeof *q);
     if (!q)
         return -1;

@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "reference/specs.h"
 #include "smelt/indexer_bwd.h"
 
 /*
@@ -28,13 +29,14 @@ struct smelt__indexer_bwd_row {
 
 /* One head of a query: its row of dq, and *dweights with, in *terms, the sum of the sizes of the
  * products that it is made of. */
-int smelt__indexer_bwd_head(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
-                            int64_t query, int head, struct smelt__indexer_bwd_row *row,
-                            double *dweights, double *terms);
+int smelt__indexer_bwd_head(const struct smelt__indexer_bwd_spec *spec,
+                            const smelt_indexer_bwd_args *args, int64_t query, int head,
+                            struct smelt__indexer_bwd_row *row, double *dweights, double *terms);
 
 /* One key's row of dk: all index rows are gone through. */
-int smelt__indexer_bwd_key(const smelt_indexer_bwd_spec *spec, const smelt_indexer_bwd_args *args,
-                           int64_t key, struct smelt__indexer_bwd_row *row);
+int smelt__indexer_bwd_key(const struct smelt__indexer_bwd_spec *spec,
+                           const smelt_indexer_bwd_args *args, int64_t key,
+                           struct smelt__indexer_bwd_row *row);
 
 /* The key that slot i of a query names, or -1 where it is masked. */
 int64_t smelt__indexer_bwd_slot(const smelt_indexer_bwd_args *args, int64_t query, int64_t i);

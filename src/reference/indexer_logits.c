@@ -10,7 +10,7 @@
 /* A row of q or k from element number `first` on. */
 static void widen(const struct smelt__indexer_query *query, const void *data, int64_t first,
                   double *to) {
-    if (query->dtype == SMELT_INDEXER_BF16) {
+    if (query->dtype == SMELT__DTYPE_BF16) {
         smelt__widen((const uint16_t *)data + first, query->dim, to);
         return;
     }
@@ -45,7 +45,7 @@ void smelt__indexer_query_close(struct smelt__indexer_query *opened) {
  * it 0 or turn its sign, and `factor` makes that an infinity. */
 static int is_undecided(const struct smelt__indexer_query *query, double sum, double terms,
                         int products, double factor) {
-    return query->dtype == SMELT_INDEXER_FP8 && isinf(factor) && terms > 0 &&
+    return query->dtype == SMELT__DTYPE_FP8 && isinf(factor) && terms > 0 &&
            fabs(sum) <= SMELT__E4M3_SUM_TOLERANCE * terms + products * SMELT__FP32_UNDERFLOW;
 }
 
@@ -85,7 +85,7 @@ int smelt__indexer_logit_fits(double got, double logit, double terms) {
     return isinf(logit) ? isinf(got) : isfinite(got);
 }
 
-int smelt__indexer_logits_reference(const smelt_indexer_logits_spec *spec,
+int smelt__indexer_logits_reference(const struct smelt__indexer_logits_spec *spec,
                                     const smelt_indexer_logits_args *args, int64_t query,
                                     double *logits, double *terms) {
     const int32_t *const begins = args->window_begin.data, *const ends = args->window_end.data;

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "reference/specs.h"
 #include "smelt/indexer_logits.h"
 
 /* The tensor cores cut sums of e4m3 products off after 13 bits: what that may take, of the sum of
@@ -20,7 +21,7 @@
 
 /* A query's rows and weights, widened; the keys that it meets. */
 struct smelt__indexer_query {
-    int heads, dim, dtype; /* dtype: of enum smelt_indexer_dtype */
+    int heads, dim, dtype; /* dtype: of enum smelt__dtype */
     double *q;             /* [heads, dim] */
     double *key;           /* [dim], scratch */
     const float *weights;  /* [heads] */
@@ -51,7 +52,7 @@ int smelt__indexer_logit_fits(double got, double logit, double terms);
  * which its error is judged; 0 outside, -inf as above. *args: host pointers, strides given. 0, or
  * -1 when memory runs out.
  */
-int smelt__indexer_logits_reference(const smelt_indexer_logits_spec *spec,
+int smelt__indexer_logits_reference(const struct smelt__indexer_logits_spec *spec,
                                     const smelt_indexer_logits_args *args, int64_t query,
                                     double *logits, double *terms);
 

@@ -9,8 +9,8 @@
 
 static const float LARGEST_E4M3 = 448.0F;
 
-void smelt__indexer_quantize_reference(const smelt_indexer_quantize_spec *spec, const uint16_t *x,
-                                       uint8_t *y, float *scale) {
+void smelt__indexer_quantize_reference(const struct smelt__indexer_quantize_spec *spec,
+                                       const uint16_t *x, uint8_t *y, float *scale) {
     float largest = 0;
     for (int d = 0; d < spec->dim; d++) {
         const float size = fabsf(smelt__bf16_to_float(x[d]));
@@ -18,7 +18,7 @@ void smelt__indexer_quantize_reference(const smelt_indexer_quantize_spec *spec, 
             largest = size;
     }
     *scale = largest / LARGEST_E4M3;
-    if (spec->scale == SMELT_SCALE_POWER_OF_TWO && *scale > 0 && !isinf(*scale)) {
+    if (spec->scale == SMELT__SCALE_POWER_OF_TWO && *scale > 0 && !isinf(*scale)) {
         int exponent;
         const float fraction = frexpf(*scale, &exponent); /* from 1/2 up to below 1 */
         *scale = ldexpf(1, fraction == 0.5F ? exponent - 1 : exponent);

@@ -4,10 +4,11 @@
 
 #include <stdint.h>
 
+#include "reference/specs.h"
 #include "smelt/indexer_quantize.h"
 
 /* One row: y[dim], and its scale. */
-void smelt__indexer_quantize_reference(const smelt_indexer_quantize_spec *spec, const uint16_t *x,
-                                       uint8_t *y, float *scale);
+void smelt__indexer_quantize_reference(const struct smelt__indexer_quantize_spec *spec,
+                                       const uint16_t *x, uint8_t *y, float *scale);
 
 #endif

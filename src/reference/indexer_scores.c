@@ -5,7 +5,7 @@
 
 #include "reference/indexer_logits.h"
 
-int smelt__indexer_scores_reference(const smelt_indexer_scores_spec *spec,
+int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spec,
                                     const smelt_indexer_scores_args *args, int64_t query,
                                     double *logits, double *terms) {
     const int32_t *const slots =
@@ -13,8 +13,8 @@ int smelt__indexer_scores_reference(const smelt_indexer_scores_spec *spec,
     const int32_t *const lengths = args->topk_length.data;
     const int64_t length = lengths ? lengths[query * args->topk_length.strides[0]] : args->width;
     struct smelt__indexer_query opened;
-    const int failed = smelt__indexer_query_open(
-        &opened, spec->heads, spec->dim, SMELT_INDEXER_BF16, &args->q, &args->weights, query);
+    const int failed = smelt__indexer_query_open(&opened, spec->heads, spec->dim, SMELT__DTYPE_BF16,
+                                                 &args->q, &args->weights, query);
     for (int64_t i = 0; i < args->width && !failed; i++) {
         double size = 0;
         logits[i] = -INFINITY;

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "reference/specs.h"
 #include "smelt/indexer_scores.h"
 
 /*
@@ -11,7 +12,7 @@
  * sizes of what each is made of, as smelt__indexer_logits_reference has it; 0 at masked slots.
  * *args: host pointers, strides given. 0, or -1 when memory runs out.
  */
-int smelt__indexer_scores_reference(const smelt_indexer_scores_spec *spec,
+int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spec,
                                     const smelt_indexer_scores_args *args, int64_t query,
                                     double *logits, double *terms);
 

@@ -5,14 +5,12 @@
 
 #include "reference/indexer_logits.h"
 
-int smelt__indexer_topk_reference(const smelt_indexer_topk_spec *spec,
+int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
                                   const smelt_indexer_topk_args *args, int64_t query,
                                   double *logits, double *terms) {
-    smelt_indexer_logits_spec logits_spec = SMELT_INDEXER_LOGITS_SPEC_INIT;
+    const struct smelt__indexer_logits_spec logits_spec = {
+        .heads = spec->heads, .dim = spec->dim, .dtype = spec->dtype};
     smelt_indexer_logits_args logits_args = SMELT_INDEXER_LOGITS_ARGS_INIT;
-    logits_spec.heads = spec->heads;
-    logits_spec.dim = spec->dim;
-    logits_spec.dtype = spec->dtype;
     logits_args.tokens = args->tokens;
     logits_args.rows = args->rows;
     logits_args.q = args->q;

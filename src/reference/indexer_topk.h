@@ -5,12 +5,13 @@
 
 #include <stdint.h>
 
+#include "reference/specs.h"
 #include "smelt/indexer_topk.h"
 
 /* One query's logits in double precision, and what their errors are relative to; see
  * reference/indexer_logits.h. [rows] each. *args: host pointers, strides given. 0, or -1 when
  * memory runs out. */
-int smelt__indexer_topk_reference(const smelt_indexer_topk_spec *spec,
+int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
                                   const smelt_indexer_topk_args *args, int64_t query,
                                   double *logits, double *terms);
 

@@ -6,7 +6,7 @@
 
 #include "reference/vectors.h"
 
-void smelt__sparse_attn_resolve_strides(const smelt_sparse_attn_spec *spec,
+void smelt__sparse_attn_resolve_strides(const struct smelt__sparse_attn_spec *spec,
                                         smelt_sparse_attn_args *args) {
     int64_t heads = spec->heads, dqk = spec->dqk, dv = spec->dv;
     if (args->q.strides[0] == 0 && args->q.strides[1] == 0 && args->q.strides[2] == 0) {
@@ -45,8 +45,8 @@ void smelt__sparse_attn_resolve_strides(const smelt_sparse_attn_spec *spec,
 }
 
 /* `args` with strides resolved, from here on. */
-static int64_t valid_rows(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
-                          int64_t query, int64_t *rows) {
+static int64_t valid_rows(const struct smelt__sparse_attn_spec *spec,
+                          const smelt_sparse_attn_args *args, int64_t query, int64_t *rows) {
     int64_t batch = query / args->tokens, token = query % args->tokens;
     const int32_t *indices = args->indices.data, *lengths = args->topk_length.data;
     indices += batch * args->indices.strides[0] + token * args->indices.strides[1];
@@ -67,7 +67,7 @@ static int64_t valid_rows(const smelt_sparse_attn_spec *spec, const smelt_sparse
     return count;
 }
 
-int64_t smelt__sparse_attn_valid_rows(const smelt_sparse_attn_spec *spec,
+int64_t smelt__sparse_attn_valid_rows(const struct smelt__sparse_attn_spec *spec,
                                       const smelt_sparse_attn_args *args, int64_t query,
                                       int64_t *rows) {
     smelt_sparse_attn_args resolved = *args;
@@ -94,7 +94,7 @@ static void scratch_free(struct scratch *scratch) {
     free(scratch->terms);
 }
 
-static int scratch_allocate(struct scratch *scratch, const smelt_sparse_attn_spec *spec,
+static int scratch_allocate(struct scratch *scratch, const struct smelt__sparse_attn_spec *spec,
                             int64_t width) {
     size_t slots = width > 0 ? (size_t)width : 1, dqk = (size_t)spec->dqk, dv = (size_t)spec->dv;
     memset(scratch, 0, sizeof *scratch);
@@ -112,7 +112,7 @@ static int scratch_allocate(struct scratch *scratch, const smelt_sparse_attn_spe
 }
 
 /* p = exp(s) / (exp(lse) + exp(sink)) = exp(s - denominator) */
-double smelt__sparse_attn_denominator(const smelt_sparse_attn_spec *spec,
+double smelt__sparse_attn_denominator(const struct smelt__sparse_attn_spec *spec,
                                       const smelt_sparse_attn_args *args, int head, double lse) {
     const float *sinks = args->sink.data;
     if (!spec->sink || !sinks)
@@ -128,7 +128,7 @@ struct head_result {
 /* One head over `count` > 0 keys: scores, their log-sum-exp, and out = sum of p times the values.
  * Everything is taken relative to the largest score (and the sink, where it is larger), so that no
  * exponential overflows. */
-static struct head_result attend(const smelt_sparse_attn_spec *spec,
+static struct head_result attend(const struct smelt__sparse_attn_spec *spec,
                                  const smelt_sparse_attn_args *args, int head, int64_t count,
                                  struct scratch *scratch) {
     struct head_result result = {-INFINITY, -INFINITY, 0};
@@ -157,8 +157,9 @@ static struct head_result attend(const smelt_sparse_attn_spec *spec,
     return result;
 }
 
-static void compute_query(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
-                          int64_t query, int64_t place, struct scratch *scratch,
+static void compute_query(const struct smelt__sparse_attn_spec *spec,
+                          const smelt_sparse_attn_args *args, int64_t query, int64_t place,
+                          struct scratch *scratch,
                           const struct smelt__sparse_attn_results *results) {
     int64_t batch = query / args->tokens, token = query % args->tokens;
     const uint16_t *q =
@@ -195,7 +196,7 @@ static void compute_query(const smelt_sparse_attn_spec *spec, const smelt_sparse
         results->max_abs[place] = max_abs;
 }
 
-int smelt__sparse_attn_reference(const smelt_sparse_attn_spec *spec,
+int smelt__sparse_attn_reference(const struct smelt__sparse_attn_spec *spec,
                                  const smelt_sparse_attn_args *args, const int64_t *queries,
                                  int64_t count, const struct smelt__sparse_attn_results *results) {
     smelt_sparse_attn_args resolved = *args;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "reference/bf16.h"
+#include "reference/specs.h"
 #include "smelt/sparse_attn.h"
 
 /* Packed results of `count` queries. Any pointer may be NULL. */
@@ -26,22 +27,22 @@ struct smelt__sparse_attn_results {
  * its outputs and its own query list are not. spec: heads, dqk, dv, topk and sink. 0, or -1 when
  * memory runs out. Any thread.
  */
-int smelt__sparse_attn_reference(const smelt_sparse_attn_spec *spec,
+int smelt__sparse_attn_reference(const struct smelt__sparse_attn_spec *spec,
                                  const smelt_sparse_attn_args *args, const int64_t *queries,
                                  int64_t count, const struct smelt__sparse_attn_results *results);
 
 /* The slots of query (b * T + t) that are valid, at most spec->topk of them: their rows in slot
  * order go to rows[width] (may be NULL). Returns their number. */
-int64_t smelt__sparse_attn_valid_rows(const smelt_sparse_attn_spec *spec,
+int64_t smelt__sparse_attn_valid_rows(const struct smelt__sparse_attn_spec *spec,
                                       const smelt_sparse_attn_args *args, int64_t query,
                                       int64_t *rows);
 
 /* ln(exp(lse) + exp(sink)), by which a head's probabilities are divided; without a sink lse. */
-double smelt__sparse_attn_denominator(const smelt_sparse_attn_spec *spec,
+double smelt__sparse_attn_denominator(const struct smelt__sparse_attn_spec *spec,
                                       const smelt_sparse_attn_args *args, int head, double lse);
 
 /* The public strides with packed tensors' zeros replaced by what they stand for. */
-void smelt__sparse_attn_resolve_strides(const smelt_sparse_attn_spec *spec,
+void smelt__sparse_attn_resolve_strides(const struct smelt__sparse_attn_spec *spec,
                                         smelt_sparse_attn_args *args);
 
 #endif

@@ -30,7 +30,7 @@ smelt_sparse_attn_args smelt__sparse_attn_forward_of(const smelt_sparse_attn_gra
 
 /* All of a call's inputs, strides resolved. */
 struct inputs {
-    const smelt_sparse_attn_spec *spec;
+    const struct smelt__sparse_attn_spec *spec;
     smelt_sparse_attn_args forward;
     smelt_const_tensor out, lse, grad_out;
     const int64_t *queries; /* NULL: 0, 1, 2, ... */
@@ -38,7 +38,7 @@ struct inputs {
 };
 
 /* out and grad_out have the same shape, so that a packed one's strides are the other's. */
-static struct inputs inputs_of(const smelt_sparse_attn_spec *spec,
+static struct inputs inputs_of(const struct smelt__sparse_attn_spec *spec,
                                const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                                int64_t query_count) {
     struct inputs inputs = {.spec = spec,
@@ -113,7 +113,7 @@ static const uint16_t *row_of(const smelt_const_tensor *tensor, int64_t batch, i
 }
 
 static void load_head(const struct inputs *inputs, int64_t query, int number, struct head *head) {
-    const smelt_sparse_attn_spec *spec = inputs->spec;
+    const struct smelt__sparse_attn_spec *spec = inputs->spec;
     const int64_t b = query / inputs->forward.tokens, t = query % inputs->forward.tokens;
     const int64_t *strides = inputs->lse.strides;
     const float lse =
@@ -140,7 +140,7 @@ struct pair {
 
 static struct pair pair_of(const struct inputs *inputs, const struct head *head,
                            const double *key) {
-    const smelt_sparse_attn_spec *spec = inputs->spec;
+    const struct smelt__sparse_attn_spec *spec = inputs->spec;
     const double scale = (double)inputs->forward.scale;
     const double score = scale * smelt__dot(head->q, key, spec->dqk);
     const double p = exp(score - head->denominator);
@@ -171,7 +171,7 @@ static void zero(double *row, int64_t count) {
 
 static void compute_query(const struct inputs *inputs, int64_t place, struct scratch *scratch,
                           const struct smelt__sparse_attn_row_grads *results) {
-    const smelt_sparse_attn_spec *spec = inputs->spec;
+    const struct smelt__sparse_attn_spec *spec = inputs->spec;
     const int64_t query = query_at(inputs, place);
     const int64_t count =
         smelt__sparse_attn_valid_rows(spec, &inputs->forward, query, scratch->rows);
@@ -202,7 +202,7 @@ static void compute_query(const struct inputs *inputs, int64_t place, struct scr
         results->max_abs[place] = max_abs;
 }
 
-int smelt__sparse_attn_dq(const smelt_sparse_attn_spec *spec,
+int smelt__sparse_attn_dq(const struct smelt__sparse_attn_spec *spec,
                           const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                           int64_t query_count, const struct smelt__sparse_attn_row_grads *results) {
     const struct inputs inputs = inputs_of(spec, args, queries, query_count);
@@ -232,7 +232,7 @@ static int64_t count_slots(const struct inputs *inputs, int64_t query, int64_t r
  * what was added. */
 static double add_query(const struct inputs *inputs, int64_t query, int64_t slots,
                         struct scratch *scratch, double *dkv, double *max_abs) {
-    const smelt_sparse_attn_spec *spec = inputs->spec;
+    const struct smelt__sparse_attn_spec *spec = inputs->spec;
     struct head *const head = &scratch->head;
     const double times = (double)slots;
     double squares = 0;
@@ -278,7 +278,7 @@ static void compute_key(const struct inputs *inputs, int64_t key, int64_t place,
         results->max_abs[place] = max_abs;
 }
 
-int smelt__sparse_attn_dkv(const smelt_sparse_attn_spec *spec,
+int smelt__sparse_attn_dkv(const struct smelt__sparse_attn_spec *spec,
                            const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                            int64_t query_count, const int64_t *keys, int64_t key_count,
                            const struct smelt__sparse_attn_row_grads *results) {
@@ -294,13 +294,14 @@ int smelt__sparse_attn_dkv(const smelt_sparse_attn_spec *spec,
 
 /* ---- dsink ----------------------------------------------------------------------------------- */
 
-int smelt__sparse_attn_dsink(const smelt_sparse_attn_spec *spec,
+int smelt__sparse_attn_dsink(const struct smelt__sparse_attn_spec *spec,
                              const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                              int64_t query_count, int head, double *dsink, double *terms) {
     const struct inputs inputs = inputs_of(spec, args, queries, query_count);
     const double sink = (double)((const float *)args->sink.data)[head];
     double sum = 0, sizes = 0;
-    smelt_sparse_attn_spec one = *spec; /* whether there is a valid slot is all that counts */
+    struct smelt__sparse_attn_spec one =
+        *spec; /* whether there is a valid slot is all that counts */
     struct scratch scratch;
     one.topk = 1;
     if (scratch_allocate(&scratch, &inputs, 0) != 0)

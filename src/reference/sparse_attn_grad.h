@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 
+#include "reference/specs.h"
 #include "smelt/sparse_attn.h"
 
 /*
@@ -34,20 +35,20 @@ struct smelt__sparse_attn_row_grads {
 };
 
 /* dq [count, H, dqk] of the queries. */
-int smelt__sparse_attn_dq(const smelt_sparse_attn_spec *spec,
+int smelt__sparse_attn_dq(const struct smelt__sparse_attn_spec *spec,
                           const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                           int64_t query_count, const struct smelt__sparse_attn_row_grads *results);
 
 /* dkv [key_count, dqk] of keys[0..key_count), each b * S + row, exactly: all index rows are gone
  * through, and the pairs of a query's slot and a key computed. */
-int smelt__sparse_attn_dkv(const smelt_sparse_attn_spec *spec,
+int smelt__sparse_attn_dkv(const struct smelt__sparse_attn_spec *spec,
                            const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                            int64_t query_count, const int64_t *keys, int64_t key_count,
                            const struct smelt__sparse_attn_row_grads *results);
 
 /* dsink of one head, and *terms (may be NULL), what it would be if no two numbers that are added up
  * had opposite signs. */
-int smelt__sparse_attn_dsink(const smelt_sparse_attn_spec *spec,
+int smelt__sparse_attn_dsink(const struct smelt__sparse_attn_spec *spec,
                              const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                              int64_t query_count, int head, double *dsink, double *terms);
 

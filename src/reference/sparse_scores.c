@@ -7,14 +7,13 @@
 #include "reference/sparse_attn.h"
 #include "reference/vectors.h"
 
-smelt_sparse_attn_spec smelt__sparse_scores_attention(const smelt_sparse_scores_spec *spec) {
-    smelt_sparse_attn_spec attention = SMELT_SPARSE_ATTN_SPEC_INIT;
-    attention.heads = spec->heads;
-    attention.dqk = spec->dqk;
-    attention.dv = spec->dv;
-    attention.topk = spec->topk;
-    attention.sink = spec->sink;
-    return attention;
+struct smelt__sparse_attn_spec
+smelt__sparse_scores_attention(const struct smelt__sparse_scores_spec *spec) {
+    return (struct smelt__sparse_attn_spec){.heads = spec->heads,
+                                            .dqk = spec->dqk,
+                                            .dv = spec->dv,
+                                            .topk = spec->topk,
+                                            .sink = spec->sink};
 }
 
 smelt_sparse_attn_args smelt__sparse_scores_attention_args(const smelt_sparse_scores_args *args) {
@@ -36,8 +35,8 @@ smelt_sparse_attn_args smelt__sparse_scores_attention_args(const smelt_sparse_sc
 }
 
 /* A head's log-sum-exp. */
-static double lse_at(const smelt_sparse_scores_spec *spec, const smelt_sparse_scores_args *args,
-                     int64_t query, int head) {
+static double lse_at(const struct smelt__sparse_scores_spec *spec,
+                     const smelt_sparse_scores_args *args, int64_t query, int head) {
     const int64_t *strides = args->lse.strides;
     const int packed = strides[0] == 0 && strides[1] == 0 && strides[2] == 0;
     const int64_t at = packed ? query * spec->heads + head
@@ -53,10 +52,11 @@ struct query {
     double *key;          /* [dqk] */
 };
 
-static void load_query(const smelt_sparse_scores_spec *spec, const smelt_sparse_scores_args *args,
+static void load_query(const struct smelt__sparse_scores_spec *spec,
+                       const smelt_sparse_scores_args *args,
                        const smelt_sparse_attn_args *attention, int64_t number,
                        struct query *query) {
-    const smelt_sparse_attn_spec attention_spec = smelt__sparse_scores_attention(spec);
+    const struct smelt__sparse_attn_spec attention_spec = smelt__sparse_scores_attention(spec);
     const uint16_t *q = attention->q.data;
     q += number / args->tokens * attention->q.strides[0] +
          number % args->tokens * attention->q.strides[1];
@@ -69,8 +69,8 @@ static void load_query(const smelt_sparse_scores_spec *spec, const smelt_sparse_
 }
 
 /* The sum over the heads of a row's probabilities. */
-static double sum_of_heads(const smelt_sparse_scores_spec *spec, double scale, const uint16_t *row,
-                           struct query *query, double *max_abs) {
+static double sum_of_heads(const struct smelt__sparse_scores_spec *spec, double scale,
+                           const uint16_t *row, struct query *query, double *max_abs) {
     double sum = 0;
     smelt__widen(row, spec->dqk, query->key);
     for (int head = 0; head < spec->heads; head++) {
@@ -91,10 +91,10 @@ static int64_t count_slots(const smelt_sparse_attn_args *attention, int64_t batc
     return length < attention->width ? length : attention->width;
 }
 
-int smelt__sparse_scores_reference(const smelt_sparse_scores_spec *spec,
+int smelt__sparse_scores_reference(const struct smelt__sparse_scores_spec *spec,
                                    const smelt_sparse_scores_args *args, int64_t number,
                                    double *target, double *max_abs) {
-    const smelt_sparse_attn_spec attention_spec = smelt__sparse_scores_attention(spec);
+    const struct smelt__sparse_attn_spec attention_spec = smelt__sparse_scores_attention(spec);
     smelt_sparse_attn_args attention = smelt__sparse_scores_attention_args(args);
     const size_t heads = (size_t)spec->heads, dqk = (size_t)spec->dqk;
     double *memory = malloc((heads * dqk + heads + dqk) * sizeof *memory);

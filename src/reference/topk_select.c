@@ -35,7 +35,7 @@ void smelt__topk_select_window(const smelt_topk_select_args *args, int64_t row, 
         *end = *begin;
 }
 
-int64_t smelt__topk_select_reference(const smelt_topk_select_spec *spec,
+int64_t smelt__topk_select_reference(const struct smelt__topk_select_spec *spec,
                                      const smelt_topk_select_args *args, int64_t row,
                                      int64_t logits_stride, int32_t *indices, float *values) {
     const float *logits = args->logits.data;
@@ -53,7 +53,7 @@ int64_t smelt__topk_select_reference(const smelt_topk_select_spec *spec,
         elements[i] = (struct element){isnan(score) ? -INFINITY : score + 0.0F, begin + i};
     }
     qsort(elements, (size_t)length, sizeof *elements, by_score);
-    if (spec->order == SMELT_TOPK_BY_INDEX)
+    if (spec->order == SMELT__ORDER_INDEX)
         qsort(elements, (size_t)selected, sizeof *elements, by_column);
     for (int64_t i = 0; i < spec->topk; i++) {
         indices[i] = i < selected ? (int32_t)((uint32_t)elements[i].column + offset) : -1;

@@ -57,13 +57,27 @@ smelt_status smelt_spec_canonical(const char *text, char **canonical) {
     return *canonical ? SMELT_OK : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
+smelt_status smelt_spec_get(const char *text, const char *key, int64_t *value) {
+    struct smelt__spec spec;
+    if (!key || !value)
+        return null_argument(key ? "value" : "key");
+    const smelt_status status = parse(text, &spec);
+    if (status)
+        return status;
+    if (smelt__spec_key(spec.schema, key) < 0)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "%s has no key %s; `smelt list` names its keys", spec.schema->name, key);
+    *value = smelt__spec_get(&spec, key);
+    return SMELT_OK;
+}
+
 smelt_status smelt_spec_is_operator(const char *text, int *is_operator) {
     struct smelt__spec spec;
     if (!is_operator)
         return null_argument("is_operator");
     smelt_status status = parse(text, &spec);
     if (!status)
-        *is_operator = smelt__is_operator(smelt__family_of(&spec));
+        *is_operator = smelt__operator_of(spec.schema) != NULL;
     return status;
 }
 
@@ -109,8 +123,8 @@ smelt_status smelt_list_presets(smelt_text_function each, void *user) {
 
 smelt_status smelt_list_families(smelt_text_function each, void *user) {
     smelt_status status = each ? SMELT_OK : null_argument("each");
-    for (int i = 0; !status && smelt__family_at(i); i++)
-        status = give(each, user, smelt__family_at(i)->schema.name);
+    for (int i = 0; !status && smelt__schema_at(i); i++)
+        status = give(each, user, smelt__schema_at(i)->name);
     return status;
 }
 
@@ -121,26 +135,25 @@ smelt_status smelt_list_archs(smelt_text_function each, void *user) {
     return status;
 }
 
-static smelt_status find_family(const char *name, const struct smelt__family **family) {
+static smelt_status find_family(const char *name, const struct smelt__schema **schema) {
     struct smelt__message message;
     if (!name)
         return null_argument("family");
-    *family = smelt__family_find(name, &message);
-    return *family ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    *schema = smelt__schema_find(name, &message);
+    return *schema ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
 }
 
-/* The family's own keys, then an operator's kernels' knobs. */
-static const struct smelt__key *find_key(const struct smelt__family *family, int index) {
-    const int own = family->schema.key_count;
+/* Its own, then of an operator the knobs of its kernels. */
+static const struct smelt__key *find_key(const struct smelt__schema *schema, int index) {
     if (index < 0)
         return NULL;
-    return index < own ? &family->schema.keys[index]
-                       : smelt__schema_knob(&family->schema, index - own);
+    return index < schema->key_count ? &schema->keys[index]
+                                     : smelt__schema_knob(schema, index - schema->key_count);
 }
 
-static int key_count(const struct smelt__family *family) {
+static int key_count(const struct smelt__schema *schema) {
     int count = 0;
-    while (find_key(family, count))
+    while (find_key(schema, count))
         count++;
     return count;
 }
@@ -148,16 +161,16 @@ static int key_count(const struct smelt__family *family) {
 smelt_status smelt_family_get_info(const char *name, smelt_family_info *info) {
     const struct smelt__struct *about =
         SMELT__STRUCT(smelt_family_info, "info", "SMELT_FAMILY_INFO_INIT", keys);
-    const struct smelt__family *family;
+    const struct smelt__schema *schema;
 
-    smelt_status status = find_family(name, &family);
+    smelt_status status = find_family(name, &schema);
     if (!status)
         status = smelt__struct_check(about, info);
     if (status)
         return status;
-    const smelt_family_info found = {.summary = family->summary,
-                                     .is_operator = smelt__is_operator(family),
-                                     .keys = key_count(family)};
+    const smelt_family_info found = {.summary = schema->summary,
+                                     .is_operator = smelt__operator_of(schema) != NULL,
+                                     .keys = key_count(schema)};
     smelt__struct_write(about, &found, info);
     return SMELT_OK;
 }
@@ -165,21 +178,21 @@ smelt_status smelt_family_get_info(const char *name, smelt_family_info *info) {
 smelt_status smelt_family_get_key(const char *name, int index, smelt_family_key *key) {
     const struct smelt__struct *about =
         SMELT__STRUCT(smelt_family_key, "key", "SMELT_FAMILY_KEY_INIT", knob);
-    const struct smelt__family *family;
+    const struct smelt__schema *schema;
 
-    smelt_status status = find_family(name, &family);
+    smelt_status status = find_family(name, &schema);
     if (!status)
         status = smelt__struct_check(about, key);
     if (status)
         return status;
-    const struct smelt__key *from = find_key(family, index);
-    if (!from && key_count(family) == 0)
+    const struct smelt__key *from = find_key(schema, index);
+    if (!from && key_count(schema) == 0)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no keys", name);
     if (!from)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no key number %d: legal are 0..%d",
-                           name, index, key_count(family) - 1);
+                           name, index, key_count(schema) - 1);
     const smelt_family_key found = {.name = from->name,
-                                    .legal = smelt__schema_knob_legal(&family->schema, from),
+                                    .legal = smelt__schema_knob_legal(schema, from),
                                     .meaning = from->meaning,
                                     .required = from->required,
                                     .knob = from->knob};
@@ -196,7 +209,7 @@ smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
         return status;
     if (!arch_name)
         return null_argument("arch");
-    if (smelt__is_operator(smelt__family_of(spec)))
+    if (smelt__operator_of(spec->schema))
         return smelt__fail(SMELT_ERROR_INVALID_SPEC,
                            "%s is an operator, not a kernel: expand it (smelt_spec_expand, `smelt "
                            "show`) and name one of its kernels",

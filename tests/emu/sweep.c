@@ -51,17 +51,18 @@ static const struct smelt__harness_operator *draw_operator(struct sweep *sweep) 
 static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SMELT__SPEC_TEXT]) {
     const struct smelt__harness_operator *op = draw_operator(sweep);
     struct smelt__message message;
-    const struct smelt__family *family = smelt__family_find(op->name, &message);
+    const struct smelt__schema *schema = smelt__schema_find(op->name, &message);
     smelt_status status;
     do {
         struct smelt__harness_spec parsed;
-        struct smelt__spec drawn = random_spec(&sweep->random, family);
+        struct smelt__spec drawn = random_spec(&sweep->random, schema);
         smelt__spec_print(&drawn, text);
-        if (op->passes_field && one_in(sweep, 2)) /* it takes the forward pass otherwise */
+        if (smelt__spec_key(schema, "passes") >= 0 &&
+            one_in(sweep, 2)) /* it takes the forward pass otherwise */
             strncat(text, ",passes=backward", SMELT__SPEC_TEXT - 1 - strlen(text));
         status = smelt__harness_spec_parse(&parsed, text);
         if (status == SMELT_OK)
-            status = op->supported(context, parsed.spec, NULL);
+            status = smelt_operator_supported(context, parsed.text, NULL);
         smelt__harness_spec_free(&parsed);
     } while (status != SMELT_OK);
 }

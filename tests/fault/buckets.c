@@ -12,29 +12,24 @@ enum { KERNELS = 5, MULTIPROCESSORS = 132, TOKENS = 1000 };
 static struct fake_driver *driver;
 static struct fake_nvrtc *nvrtc;
 static smelt_context *context;
-static smelt_sparse_attn *attn;
+static smelt_operator *attn;
 
 /* topk 100 in three buckets: 16, 40 and the rest. */
-static smelt_sparse_attn_spec bucketed(const char *knobs) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    spec.heads = 64, spec.dqk = 576, spec.dv = 512, spec.topk = 100;
-    spec.buckets[0] = 16, spec.buckets[1] = 40, spec.buckets[2] = 100;
-    spec.knobs = knobs;
-    return spec;
-}
+#define BUCKETED "sparse_attn:heads=64,dqk=576,dv=512,topk=100,buckets=16/40/100"
 
 static void open_operator(int capability_major, const char *knobs) {
     smelt_context_options options = fakes_options();
-    const smelt_sparse_attn_spec spec = bucketed(knobs);
+    char spec[160];
+    snprintf(spec, sizeof spec, BUCKETED "%s%s", knobs ? "," : "", knobs ? knobs : "");
     driver->capability_major = capability_major;
     assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
-    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+    assert_int_equal(smelt_operator_create(&attn, context, spec), SMELT_OK);
     driver->chain_length = 0;
 }
 
 static int close_operator(void **unused) {
     (void)unused;
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
     smelt_context_destroy(&context);
     return 0;
 }
@@ -118,21 +113,21 @@ TEST(infos) {
     open_operator(9, NULL);
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
     for (int i = 0; i < KERNELS; i++) {
-        assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, i, &info),
+        assert_int_equal(smelt_operator_get_kernel_info(attn, SMELT_PASS_FORWARD, i, &info),
                          SMELT_OK);
         assert_string_equal(info.spec, specs[i]);
     }
-    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, KERNELS, &info),
+    assert_int_equal(smelt_operator_get_kernel_info(attn, SMELT_PASS_FORWARD, KERNELS, &info),
                      SMELT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(smelt_last_error(), "no kernel number 5: legal are 0..4"));
-    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, -1, &info),
+    assert_int_equal(smelt_operator_get_kernel_info(attn, SMELT_PASS_FORWARD, -1, &info),
                      SMELT_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_BACKWARD, 0, &info),
+    assert_int_equal(smelt_operator_get_kernel_info(attn, SMELT_PASS_BACKWARD, 0, &info),
                      SMELT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(smelt_last_error(), "not made for its backward pass"));
     static const unsigned none[] = {0, SMELT_PASS_FORWARD | SMELT_PASS_BACKWARD, 4};
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, none[i], 0, &info),
+        assert_int_equal(smelt_operator_get_kernel_info(attn, none[i], 0, &info),
                          SMELT_ERROR_INVALID_ARGUMENT);
         assert_non_null(strstr(smelt_last_error(), "legal: SMELT_PASS_FORWARD or"));
     }
@@ -226,16 +221,16 @@ TEST(a_launch_fails) {
  * behind, and the next attempt works. */
 TEST(making_fails) {
     smelt_context_options options = fakes_options();
-    const smelt_sparse_attn_spec spec = bucketed("variant=mma");
+    static const char spec[] = BUCKETED ",variant=mma";
     driver->capability_major = 9;
     for (int number = 1; number < 60; number++) {
         assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
         fail_call(number);
-        const smelt_status status = smelt_sparse_attn_create(&attn, context, &spec);
+        const smelt_status status = smelt_operator_create(&attn, context, spec);
         driver->fail_at = 0;
         assert_true((status == SMELT_OK) == (attn != NULL));
-        smelt_sparse_attn_destroy(&attn);
-        assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+        smelt_operator_destroy(&attn);
+        assert_int_equal(smelt_operator_create(&attn, context, spec), SMELT_OK);
         close_operator(NULL);
         assert_int_equal(driver->modules, 0);
     }
@@ -251,10 +246,10 @@ TEST(made_side_by_side) {
 
 TEST(unsupported) {
     smelt_context_options options = fakes_options();
-    const smelt_sparse_attn_spec spec = bucketed("variant=sm90");
+    static const char spec[] = BUCKETED ",variant=sm90";
     driver->capability_major = 8;
     assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
-    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_ERROR_UNSUPPORTED);
+    assert_int_equal(smelt_operator_create(&attn, context, spec), SMELT_ERROR_UNSUPPORTED);
     assert_non_null(strstr(smelt_last_error(), "sm_90a only"));
     assert_null(attn);
 }

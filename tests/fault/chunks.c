@@ -14,27 +14,25 @@ enum { HEADS = 64, TOPK = 64, TOKENS = 1000, MULTIPROCESSORS = 132 };
 
 static struct fake_driver *driver;
 static smelt_context *context;
-static smelt_sparse_attn *attn;
+static smelt_operator *attn;
 
 static int open_operator(void **unused) {
     (void)unused;
     smelt_context_options options = fakes_options();
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    spec.heads = HEADS, spec.dqk = 576, spec.dv = 512, spec.topk = TOPK;
-    spec.passes = SMELT_PASS_BACKWARD;
-    spec.deterministic = 1;
+    static const char spec[] =
+        "sparse_attn:heads=64,dqk=576,dv=512,topk=64,passes=backward,deterministic=1";
     driver = fakes_driver();
     driver->devices = 1;
     driver->context_id = 1;
     driver->capability_major = 9;
     driver->chain_params = 0;
     const smelt_status status = smelt_context_create(&context, &options);
-    return status ? status : smelt_sparse_attn_create(&attn, context, &spec);
+    return status ? status : smelt_operator_create(&attn, context, spec);
 }
 
 static int close_operator(void **unused) {
     (void)unused;
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
     smelt_context_destroy(&context);
     return 0;
 }
@@ -58,8 +56,8 @@ static unsigned main_threads(void) {
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
     int index = 0;
     do
-        assert_int_equal(
-            smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_BACKWARD, index++, &info), SMELT_OK);
+        assert_int_equal(smelt_operator_get_kernel_info(attn, SMELT_PASS_BACKWARD, index++, &info),
+                         SMELT_OK);
     while (strncmp(info.spec, "sparse_attn_bwd:", 16) != 0);
     return (unsigned)info.threads;
 }
@@ -94,14 +92,14 @@ TEST(clusters_that_fit) {
         const int number = multiprocessors[i];
         int clusters = 0;
         smelt_context_options options = fakes_options();
-        smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-        smelt_sparse_attn *const kept = attn;
+        smelt_operator *const kept = attn;
         smelt_context *one = NULL;
-        spec.heads = 128, spec.dqk = 512, spec.dv = 512, spec.topk = TOPK;
-        spec.passes = SMELT_PASS_BACKWARD;
         driver->multiprocessors = number;
         assert_int_equal(smelt_context_create(&one, &options), SMELT_OK);
-        assert_int_equal(smelt_sparse_attn_create(&attn, one, &spec), SMELT_OK);
+        assert_int_equal(
+            smelt_operator_create(&attn, one,
+                                  "sparse_attn:heads=128,dqk=512,dv=512,topk=64,passes=backward"),
+            SMELT_OK);
         const smelt_sparse_attn_grad_args args = make_args();
         driver->chain_length = 0;
         assert_int_equal(smelt_sparse_attn_backward(attn, &args, NULL), SMELT_OK);
@@ -112,7 +110,7 @@ TEST(clusters_that_fit) {
                 clusters++;
             }
         assert_int_equal(clusters, 1);
-        smelt_sparse_attn_destroy(&attn);
+        smelt_operator_destroy(&attn);
         smelt_context_destroy(&one);
         attn = kept;
     }
@@ -148,12 +146,11 @@ static int expect_parts(const smelt_indexer_bwd_args *args) {
  * The lists kernel zeroes those of the first part; a fill before each other part zeroes its own. */
 TEST(bounds_of_every_part) {
     enum { PARTS = 5, ROWS = 100, UNIT_KINDS = 2 };
-    smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
     smelt_indexer_bwd_args args = SMELT_INDEXER_BWD_ARGS_INIT;
-    smelt_indexer_bwd *indexer = NULL;
-    spec.heads = 16, spec.dim = 64, spec.topk = TOPK, spec.deterministic = 1;
-    spec.knobs = "main.exact_groups=3,main.group=2,variant=mma";
-    assert_int_equal(smelt_indexer_bwd_create(&indexer, context, &spec), SMELT_OK);
+    smelt_operator *indexer = NULL;
+    static const char spec[] = "indexer_bwd:heads=16,dim=64,topk=64,deterministic=1,"
+                               "main.exact_groups=3,main.group=2,variant=mma";
+    assert_int_equal(smelt_operator_create(&indexer, context, spec), SMELT_OK);
     args.rows = ROWS, args.width = TOPK;
     args.q.data = address(1), args.k.data = address(2), args.weights.data = address(3);
     args.indices.data = address(4), args.grad.data = address(5), args.dq.data = address(6);
@@ -175,7 +172,7 @@ TEST(bounds_of_every_part) {
     assert_int_equal(driver->filled_words, ROWS * UNIT_KINDS);
     assert_in_range(driver->filled, (uintptr_t)args.workspace,
                     (uintptr_t)args.workspace + args.workspace_bytes);
-    smelt_indexer_bwd_destroy(&indexer);
+    smelt_operator_destroy(&indexer);
 }
 
 /* The workspace is found at once, however many chunks there are. */
@@ -185,10 +182,10 @@ TEST(workspace_of_many_chunks) {
         size_t limit;
     } calls[] = {
         {INT32_MAX, 131072, 0}, {INT32_MAX, 131072, 16 << 20}, {1 << 20, 1 << 20, 16 << 20}};
-    smelt_indexer_topk_spec spec = SMELT_INDEXER_TOPK_SPEC_INIT;
-    smelt_indexer_topk *indexer = NULL;
-    spec.heads = 1, spec.dim = 64, spec.topk = 512;
-    assert_int_equal(smelt_indexer_topk_create(&indexer, context, &spec), SMELT_OK);
+    smelt_operator *indexer = NULL;
+    assert_int_equal(
+        smelt_operator_create(&indexer, context, "indexer_topk:heads=1,dim=64,dtype=bf16,topk=512"),
+        SMELT_OK);
     const clock_t begin = clock();
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         smelt_indexer_topk_args args = SMELT_INDEXER_TOPK_ARGS_INIT;
@@ -199,7 +196,7 @@ TEST(workspace_of_many_chunks) {
         assert_int_equal(bytes, calls[i].limit ? calls[i].limit : SMELT_INDEXER_TOPK_WORKSPACE);
     }
     assert_true(clock() - begin < CLOCKS_PER_SEC / 20);
-    smelt_indexer_topk_destroy(&indexer);
+    smelt_operator_destroy(&indexer);
 }
 
 TESTS("chunks on fakes", .setup = open_operator, .teardown = close_operator)

@@ -87,11 +87,11 @@ static int called(const char *name) {
 
 /* The kernel that there is takes its tensors by maps; the one of the entry would not. */
 TEST(indexer_logits) {
-    smelt_indexer_logits *indexer;
-    smelt_indexer_logits_spec spec = SMELT_INDEXER_LOGITS_SPEC_INIT;
-    spec.heads = 8, spec.dim = 64;
+    smelt_operator *indexer;
     store_meanwhile("indexer_logits_fwd:heads=8,dim=64,dtype=bf16", "variant=mma");
-    assert_int_equal(smelt_indexer_logits_create(&indexer, context, &spec), SMELT_OK);
+    assert_int_equal(
+        smelt_operator_create(&indexer, context, "indexer_logits:heads=8,dim=64,dtype=bf16"),
+        SMELT_OK);
     was_stored();
     smelt_indexer_logits_args args = SMELT_INDEXER_LOGITS_ARGS_INIT;
     args.tokens = 3, args.rows = 4;
@@ -101,33 +101,32 @@ TEST(indexer_logits) {
     driver->calls = 0;
     assert_int_equal(smelt_indexer_logits_forward(indexer, &args, NULL), SMELT_OK);
     assert_true(called("cuTensorMapEncodeTiled"));
-    smelt_indexer_logits_destroy(&indexer);
+    smelt_operator_destroy(&indexer);
 }
 
 static size_t indexer_workspace(void) {
-    smelt_indexer_bwd *indexer;
-    smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
+    smelt_operator *indexer;
     smelt_indexer_bwd_args args = SMELT_INDEXER_BWD_ARGS_INIT;
     size_t bytes = 0;
-    spec.heads = 8, spec.dim = 64, spec.topk = 64;
     args.tokens = 1000, args.rows = 100, args.width = 10;
-    assert_int_equal(smelt_indexer_bwd_create(&indexer, context, &spec), SMELT_OK);
+    assert_int_equal(smelt_operator_create(&indexer, context, "indexer_bwd:heads=8,dim=64,topk=64"),
+                     SMELT_OK);
     assert_int_equal(smelt_indexer_bwd_backward_workspace(indexer, &args, &bytes), SMELT_OK);
-    smelt_indexer_bwd_destroy(&indexer);
+    smelt_operator_destroy(&indexer);
     return bytes;
 }
 
 static size_t attention_workspace(void) {
-    smelt_sparse_attn *attn;
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+    smelt_operator *attn;
     smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
     size_t bytes = 0;
-    spec.heads = 8, spec.dqk = 576, spec.dv = 512, spec.topk = 64;
-    spec.passes = SMELT_PASS_BACKWARD;
     args.tokens = 1000, args.rows = 100, args.width = 10;
-    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+    assert_int_equal(
+        smelt_operator_create(&attn, context,
+                              "sparse_attn:heads=8,dqk=576,dv=512,topk=64,passes=backward"),
+        SMELT_OK);
     assert_int_equal(smelt_sparse_attn_backward_workspace(attn, &args, &bytes), SMELT_OK);
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
     return bytes;
 }
 

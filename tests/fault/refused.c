@@ -54,11 +54,11 @@ static void refused(smelt_status status, const char *stride, const char *knob) {
 }
 
 TEST(attention_backward) {
-    smelt_sparse_attn *attn;
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    spec.heads = 64, spec.dqk = 576, spec.dv = 512, spec.topk = WIDTH;
-    spec.passes = SMELT_PASS_BACKWARD;
-    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
+    smelt_operator *attn;
+    assert_int_equal(
+        smelt_operator_create(&attn, context,
+                              "sparse_attn:heads=64,dqk=576,dv=512,topk=64,passes=backward"),
+        SMELT_OK);
     smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
     args.tokens = TOKENS, args.rows = ROWS, args.width = WIDTH, args.scale = 1;
     args.q.data = address(1), args.kv.data = address(2), args.indices.data = address(3);
@@ -82,14 +82,13 @@ TEST(attention_backward) {
     assert_int_equal(smelt_sparse_attn_backward(attn, &args, NULL), SMELT_OK);
     assert_true(driver->chain_length > 0);
     free(args.workspace);
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
 }
 
 TEST(indexer_backward) {
-    smelt_indexer_bwd *indexer;
-    smelt_indexer_bwd_spec spec = SMELT_INDEXER_BWD_SPEC_INIT;
-    spec.heads = INDEX_HEADS, spec.dim = INDEX_DIM, spec.topk = WIDTH;
-    assert_int_equal(smelt_indexer_bwd_create(&indexer, context, &spec), SMELT_OK);
+    smelt_operator *indexer;
+    assert_int_equal(smelt_operator_create(&indexer, context, "indexer_bwd:heads=8,dim=64,topk=64"),
+                     SMELT_OK);
     smelt_indexer_bwd_args args = SMELT_INDEXER_BWD_ARGS_INIT;
     args.tokens = TOKENS, args.rows = ROWS, args.width = WIDTH;
     args.q.data = address(1), args.k.data = address(2), args.weights.data = address(3);
@@ -107,14 +106,14 @@ TEST(indexer_backward) {
     assert_int_equal(smelt_indexer_bwd_backward(indexer, &args, NULL), SMELT_OK);
     assert_true(driver->chain_length > 0);
     free(args.workspace);
-    smelt_indexer_bwd_destroy(&indexer);
+    smelt_operator_destroy(&indexer);
 }
 
 TEST(indexer_logits) {
-    smelt_indexer_logits *indexer;
-    smelt_indexer_logits_spec spec = SMELT_INDEXER_LOGITS_SPEC_INIT;
-    spec.heads = INDEX_HEADS, spec.dim = INDEX_DIM;
-    assert_int_equal(smelt_indexer_logits_create(&indexer, context, &spec), SMELT_OK);
+    smelt_operator *indexer;
+    assert_int_equal(
+        smelt_operator_create(&indexer, context, "indexer_logits:heads=8,dim=64,dtype=bf16"),
+        SMELT_OK);
     smelt_indexer_logits_args args = SMELT_INDEXER_LOGITS_ARGS_INIT;
     args.tokens = TOKENS, args.rows = ROWS;
     args.q.data = address(1), args.k.data = address(2), args.weights.data = address(3);
@@ -130,7 +129,7 @@ TEST(indexer_logits) {
     assert_int_equal(smelt_indexer_logits_forward(indexer, &args, NULL), SMELT_OK);
     assert_int_equal(driver->chain_length, 1);
     assert_true(driver->box.strides[1] == (uint64_t)(TOO_LONG - 8) * 2);
-    smelt_indexer_logits_destroy(&indexer);
+    smelt_operator_destroy(&indexer);
 }
 
 TESTS("strides that the copy engine cannot take", .group_setup = make_context,

@@ -148,26 +148,21 @@ TEST(warming_and_running_agree) {
     snprintf(key, sizeof key, "%s", info.key);
     smelt_context_destroy(&context);
 
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    smelt_sparse_attn *attn = NULL;
-    spec.heads = 64;
-    spec.dqk = 576;
-    spec.dv = 512;
-    spec.topk = 2048;
+    static const char spec[] = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048";
+    smelt_operator *attn = NULL;
     context = make_on(SMELT_CONTEXT_DEVICE);
-    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
-    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &run),
-                     SMELT_OK);
+    assert_int_equal(smelt_operator_create(&attn, context, spec), SMELT_OK);
+    assert_int_equal(smelt_operator_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &run), SMELT_OK);
     assert_int_equal(run.state, SMELT_KERNEL_CACHED);
     assert_string_equal(run.key, key);
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
     /* The same knobs named: a kernel of its own, so that each says what it was asked for. */
-    spec.knobs = "stages=2";
-    assert_int_equal(smelt_sparse_attn_create(&attn, context, &spec), SMELT_OK);
-    assert_int_equal(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &run),
+    assert_int_equal(smelt_operator_create(
+                         &attn, context, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,stages=2"),
                      SMELT_OK);
+    assert_int_equal(smelt_operator_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &run), SMELT_OK);
     assert_string_equal(run.spec, FAKES_SPEC ",stages=2");
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
     smelt_context_destroy(&context);
 }
 

@@ -35,8 +35,8 @@ static void close_chain(struct suite *suite, struct chain *chain) {
 
 static int launch(struct chain *chain, char *message, size_t size) {
     for (int i = 0; i < chain->open; i++)
-        if (!works(chain->links[i].pass->launch(chain->links[i].object, chain_args(chain, i),
-                                                chain->stream),
+        if (!works(smelt_operator_launch(chain->links[i].object, chain->links[i].pass->pass,
+                                         chain_args(chain, i), chain->stream),
                    chain->links[i].spec.op->name, message, size))
             return 0;
     return 1;

@@ -6,9 +6,9 @@
 
 #include "harness/grad_rows.h"
 #include "indexer_training_groups.h"
-#include "ops/indexer_bwd_tensors.h"
-#include "ops/indexer_scores_tensors.h"
-#include "ops/sparse_scores_tensors.h"
+#include "ops/indexer_bwd_table.h"
+#include "ops/indexer_scores_table.h"
+#include "ops/sparse_scores_table.h"
 #include "smelt/indexer_bwd.h"
 #include "smelt/indexer_scores.h"
 #include "smelt/sparse_scores.h"
@@ -42,7 +42,7 @@ static int are_zeros(const void *bytes, size_t count) {
 
 /* Zeros, or what was there before. */
 static const char *judge_keys(const struct workload *work) {
-    const smelt_indexer_bwd_spec *const spec = work->problem.spec;
+    const struct smelt__indexer_bwd_spec *const spec = work->problem.spec;
     const struct smelt__key_rows rows = {TENSOR(DK), TENSOR(DK_FP32), TENSOR(DK_SUM), spec->dim};
     const int bf16 = work->problem.options.dkv == SMELT__DKV_BF16;
     const size_t bytes = (size_t)spec->dim * (bf16 ? sizeof(uint16_t) : sizeof(float));
@@ -56,7 +56,7 @@ static const char *judge_keys(const struct workload *work) {
 }
 
 static const char *judge_queries(const struct workload *work) {
-    const smelt_indexer_bwd_spec *const spec = work->problem.spec;
+    const struct smelt__indexer_bwd_spec *const spec = work->problem.spec;
     const size_t heads = (size_t)spec->heads, dim = (size_t)spec->dim;
     for (int64_t query = 0; query < TOKENS; query++)
         if (!are_zeros(smelt__placed_row(&work->placed, TENSOR(DQ), query, 0, 0),

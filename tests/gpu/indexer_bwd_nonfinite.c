@@ -8,7 +8,7 @@
 
 #include "harness/grad_rows.h"
 #include "indexer_training_groups.h"
-#include "ops/indexer_bwd_tensors.h"
+#include "ops/indexer_bwd_table.h"
 #include "reference/bf16.h"
 #include "smelt/indexer_bwd.h"
 
@@ -46,7 +46,7 @@ struct planted {
     int64_t key;
 };
 
-static const smelt_indexer_bwd_spec *spec_of(const struct smelt__problem *problem) {
+static const struct smelt__indexer_bwd_spec *spec_of(const struct smelt__problem *problem) {
     return problem->spec;
 }
 
@@ -77,7 +77,7 @@ static double element(const struct smelt__problem *problem, int tensor, int64_t 
 /* NOT_FINITE where x > 0, `other` where it is not, ANYTHING where fp32 may see it either way. */
 static enum wanted by_sign(const struct smelt__problem *problem, int64_t query, int head,
                            int64_t key, enum wanted other) {
-    const smelt_indexer_bwd_spec *const spec = spec_of(problem);
+    const struct smelt__indexer_bwd_spec *const spec = spec_of(problem);
     double x = 0, sizes = 0;
     for (int column = 0; column < spec->dim; column++) {
         const double term = element(problem, TENSOR(Q), query * spec->heads + head, column) *
@@ -163,7 +163,7 @@ static const float *dk_of(const struct workload *work, int64_t key) {
 }
 
 static void keep(const struct workload *work, struct kept *kept) {
-    const smelt_indexer_bwd_spec *const spec = spec_of(&work->problem);
+    const struct smelt__indexer_bwd_spec *const spec = spec_of(&work->problem);
     const size_t heads = (size_t)spec->heads, dim = (size_t)spec->dim;
     for (int64_t query = 0; query < TOKENS; query++) {
         for (int head = 0; head < spec->heads; head++)
@@ -204,7 +204,7 @@ static float widened(uint16_t bits) {
 
 static void compare_queries(const struct workload *work, const struct planted *planted,
                             const struct kept *kept, char *message, size_t size) {
-    const smelt_indexer_bwd_spec *const spec = spec_of(&work->problem);
+    const struct smelt__indexer_bwd_spec *const spec = spec_of(&work->problem);
     for (int64_t query = 0; query < TOKENS; query++)
         for (int head = 0; head < spec->heads; head++) {
             const int64_t row = query * spec->heads + head;
@@ -228,7 +228,7 @@ static void compare_queries(const struct workload *work, const struct planted *p
 
 static void compare_keys(const struct workload *work, const struct planted *planted,
                          const struct kept *kept, char *message, size_t size) {
-    const smelt_indexer_bwd_spec *const spec = spec_of(&work->problem);
+    const struct smelt__indexer_bwd_spec *const spec = spec_of(&work->problem);
     for (int64_t key = 0; key < ROWS; key++)
         for (int column = 0; column < spec->dim; column++) {
             const float got = dk_of(work, key)[column];
@@ -244,7 +244,7 @@ static void compare_keys(const struct workload *work, const struct planted *plan
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 static void plant(const struct smelt__problem *problem, enum plant plant, int64_t key) {
-    const smelt_indexer_bwd_spec *const spec = spec_of(problem);
+    const struct smelt__indexer_bwd_spec *const spec = spec_of(problem);
     float *const weights = smelt__problem_data(problem, TENSOR(WEIGHTS));
     float *const grad = smelt__problem_data(problem, TENSOR(GRAD));
     uint16_t *const q = smelt__problem_data(problem, TENSOR(Q));
@@ -275,7 +275,7 @@ static int run(struct workload *work, char *message, size_t size) {
 
 /* Runs clean, plants, runs again. */
 static void spread(struct workload *work, enum plant what, char *message, size_t size) {
-    const smelt_indexer_bwd_spec *const spec = spec_of(&work->problem);
+    const struct smelt__indexer_bwd_spec *const spec = spec_of(&work->problem);
     const size_t heads = (size_t)(TOKENS * spec->heads), dim = (size_t)spec->dim;
     const int32_t *const indices = smelt__problem_data(&work->problem, TENSOR(INDICES));
     const struct planted planted = {&work->problem, what, indices[QUERY * TOPK + SLOT]};
@@ -303,7 +303,7 @@ out:
 
 /* The reference judges. */
 static void negative_weights(struct workload *work, char *message, size_t size) {
-    const smelt_indexer_bwd_spec *const spec = spec_of(&work->problem);
+    const struct smelt__indexer_bwd_spec *const spec = spec_of(&work->problem);
     float *const weights = smelt__problem_data(&work->problem, TENSOR(WEIGHTS));
     for (int i = 0; i < TOKENS * spec->heads; i++)
         weights[i] = -fabsf(weights[i]);

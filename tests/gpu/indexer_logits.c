@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "harness/random.h"
-#include "ops/indexer_logits_tensors.h"
+#include "ops/indexer_logits_table.h"
 #include "parts.h"
 #include "suite.h"
 
@@ -101,8 +101,8 @@ enum { CUT_QUERIES = 5, CUT_KEYS = 37 }; /* from the front */
 
 /* The same call without its first queries and keys, into the same rows of memory. */
 static smelt_status launch_part(const struct workload *workload, struct CUstream_st *stream) {
-    const smelt_indexer_logits_spec *spec = workload->spec.spec;
-    const int64_t bytes = spec->dtype == SMELT_INDEXER_FP8 ? 1 : 2;
+    const struct smelt__indexer_logits_spec *spec = workload->spec.spec;
+    const int64_t bytes = spec->dtype == SMELT__DTYPE_FP8 ? 1 : 2;
     smelt_indexer_logits_args args = *(const smelt_indexer_logits_args *)workload->placed.args;
     const int64_t row = spec->dim * bytes, rows = args.rows;
     args.tokens -= CUT_QUERIES;
@@ -113,7 +113,7 @@ static smelt_status launch_part(const struct workload *workload, struct CUstream
     if (args.k_scale.data)
         args.k_scale.data = (const float *)args.k_scale.data + CUT_KEYS;
     args.logits.strides[0] = rows;
-    return workload->pass->launch(workload->object, &args, stream);
+    return smelt_operator_launch(workload->object, workload->pass->pass, &args, stream);
 }
 
 static void compare_parts(const struct workload *workload, const float *whole, char *message,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "harness/random.h"
-#include "ops/indexer_loss_tensors.h"
+#include "ops/indexer_loss_table.h"
 #include "refusals.h"
 #include "smelt/indexer_loss.h"
 #include "suite.h"

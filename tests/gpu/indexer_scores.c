@@ -5,7 +5,7 @@
 
 #include "harness/random.h"
 #include "indexer_training_groups.h"
-#include "ops/indexer_scores_tensors.h"
+#include "ops/indexer_scores_table.h"
 #include "parts.h"
 #include "refusals.h"
 #include "smelt/indexer_scores.h"
@@ -96,7 +96,7 @@ enum { CUT_QUERIES = 3, CUT_SLOTS = 37 }; /* from the front */
 
 /* The same call without its first queries and slots, into the same memory. */
 static smelt_status launch_part(const struct workload *workload, struct CUstream_st *stream) {
-    const smelt_indexer_scores_spec *spec = workload->spec.spec;
+    const struct smelt__indexer_scores_spec *spec = workload->spec.spec;
     smelt_indexer_scores_args args = *(const smelt_indexer_scores_args *)workload->placed.args;
     const int64_t width = args.width, query = (int64_t)spec->heads * spec->dim;
     args.tokens -= CUT_QUERIES;
@@ -105,7 +105,7 @@ static smelt_status launch_part(const struct workload *workload, struct CUstream
     args.weights.data = (const float *)args.weights.data + CUT_QUERIES * spec->heads;
     args.indices.data = (const int32_t *)args.indices.data + CUT_QUERIES * width + CUT_SLOTS;
     args.indices.strides[0] = args.logits.strides[0] = width;
-    return workload->pass->launch(workload->object, &args, stream);
+    return smelt_operator_launch(workload->object, workload->pass->pass, &args, stream);
 }
 
 static void compare_parts(const struct workload *workload, const float *whole, char *message,

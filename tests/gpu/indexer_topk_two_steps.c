@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "indexer_topk_groups.h"
-#include "ops/indexer_topk_tensors.h"
+#include "ops/indexer_topk_table.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define TENSOR(name) SMELT__INDEXER_TOPK_##name
@@ -14,8 +14,8 @@
 
 /* What the two steps write, on the device. */
 struct steps {
-    smelt_indexer_logits *scorer;
-    smelt_topk_select *select;
+    smelt_operator *scorer;
+    smelt_operator *select;
     void *logits, *workspace;
 };
 
@@ -25,19 +25,17 @@ static int works(smelt_status status, const char *call, char *message, size_t si
 
 static int make_steps(struct suite *suite, const struct workload *workload, struct steps *steps,
                       char *message, size_t size) {
-    const smelt_indexer_topk_spec *spec = workload->problem.spec;
+    const struct smelt__indexer_topk_spec *spec = workload->problem.spec;
     const smelt_indexer_topk_args *args = workload->placed.args;
-    smelt_indexer_logits_spec logits = SMELT_INDEXER_LOGITS_SPEC_INIT;
-    smelt_topk_select_spec select = SMELT_TOPK_SELECT_SPEC_INIT;
-    logits.heads = spec->heads;
-    logits.dim = spec->dim;
-    logits.dtype = spec->dtype;
-    select.topk = spec->topk;
-    select.order = spec->order;
-    return works(smelt_indexer_logits_create(&steps->scorer, suite->context, &logits), "logits",
-                 message, size) &&
-           works(smelt_topk_select_create(&steps->select, suite->context, &select), "select",
-                 message, size) &&
+    char logits[96], select[64];
+    snprintf(logits, sizeof logits, "indexer_logits:heads=%d,dim=%d,dtype=%s", spec->heads,
+             spec->dim, spec->dtype == SMELT__DTYPE_FP8 ? "fp8" : "bf16");
+    snprintf(select, sizeof select, "topk_select:topk=%d,order=%s", spec->topk,
+             spec->order == SMELT__ORDER_SCORE ? "score" : "index");
+    return works(smelt_operator_create(&steps->scorer, suite->context, logits), "logits", message,
+                 size) &&
+           works(smelt_operator_create(&steps->select, suite->context, select), "select", message,
+                 size) &&
            works(smelt_device_alloc(suite->context,
                                     (size_t)(args->tokens * args->rows) * sizeof(float),
                                     &steps->logits),
@@ -47,8 +45,8 @@ static int make_steps(struct suite *suite, const struct workload *workload, stru
 static void free_steps(struct suite *suite, struct steps *steps) {
     smelt_device_free(suite->context, steps->workspace);
     smelt_device_free(suite->context, steps->logits);
-    smelt_topk_select_destroy(&steps->select);
-    smelt_indexer_logits_destroy(&steps->scorer);
+    smelt_operator_destroy(&steps->select);
+    smelt_operator_destroy(&steps->scorer);
 }
 
 /* Both steps on the workload's inputs, into its outputs. */
@@ -116,8 +114,8 @@ static void compare_call(struct workload *workload, size_t limit, int64_t causal
     size_t needed = 0;
     args->workspace_limit = limit;
     args->causal_limit = causal_limit;
-    if (!works(workload->pass->workspace(workload->object, args, &needed), "workspace", message,
-               size) ||
+    if (!works(smelt_operator_workspace(workload->object, workload->pass->pass, args, &needed),
+               "workspace", message, size) ||
         !works(smelt__placed_run(&workload->placed, workload->object, NULL), "forward", message,
                size))
         return;
@@ -248,7 +246,8 @@ static void refuse(const struct workload *workload, const struct change *change,
                    size_t size) {
     smelt_indexer_topk_args args = *(const smelt_indexer_topk_args *)workload->placed.args;
     memcpy((char *)&args + change->offset, &change->value, change->bytes);
-    const smelt_status status = workload->pass->launch(workload->object, &args, NULL);
+    const smelt_status status =
+        smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL);
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), change->name))
         snprintf(message, size, "%s = %lld: status %d, '%s'", change->name,
                  (long long)change->value, (int)status, smelt_last_error());
@@ -260,9 +259,10 @@ static void refuse_overlaps(const struct workload *workload, char *message, size
     smelt_indexer_topk_args on_input = *given, on_output = *given;
     on_input.indices.data = (void *)(uintptr_t)given->weights.data;
     on_output.lengths.data = given->indices.data;
-    if (workload->pass->launch(workload->object, &on_input, NULL) != SMELT_ERROR_INVALID_ARGUMENT ||
+    if (smelt_operator_launch(workload->object, workload->pass->pass, &on_input, NULL) !=
+            SMELT_ERROR_INVALID_ARGUMENT ||
         !strstr(smelt_last_error(), "overlaps") ||
-        workload->pass->launch(workload->object, &on_output, NULL) !=
+        smelt_operator_launch(workload->object, workload->pass->pass, &on_output, NULL) !=
             SMELT_ERROR_INVALID_ARGUMENT ||
         !strstr(smelt_last_error(), "overlaps"))
         snprintf(message, size, "an overlap was not refused: %s", smelt_last_error());
@@ -272,9 +272,10 @@ static void refuse_overlaps(const struct workload *workload, char *message, size
 static void take_nothing(struct workload *workload, char *message, size_t size) {
     smelt_indexer_topk_args *args = workload->placed.args;
     smelt_indexer_topk_args none = SMELT_INDEXER_TOPK_ARGS_INIT;
-    const smelt_indexer_topk_spec *spec = workload->problem.spec;
+    const struct smelt__indexer_topk_spec *spec = workload->problem.spec;
     const int64_t rows = args->rows;
-    if (!works(workload->pass->launch(workload->object, &none, NULL), "no query", message, size))
+    if (!works(smelt_operator_launch(workload->object, workload->pass->pass, &none, NULL),
+               "no query", message, size))
         return;
     args->rows = 0;
     if (works(smelt__placed_run(&workload->placed, workload->object, NULL), "no key", message,

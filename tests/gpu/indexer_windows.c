@@ -79,7 +79,8 @@ static void refuse(const struct workload *workload, const struct change *change,
                    size_t size) {
     smelt_indexer_windows_args args = *(const smelt_indexer_windows_args *)workload->placed.args;
     memcpy((char *)&args + change->offset, &change->value, change->bytes);
-    const smelt_status status = workload->pass->launch(workload->object, &args, NULL);
+    const smelt_status status =
+        smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL);
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), change->name))
         snprintf(message, size, "%s = %lld: status %d, '%s'", change->name,
                  (long long)change->value, (int)status, smelt_last_error());
@@ -92,7 +93,8 @@ static void refuse_overlaps(const struct workload *workload, char *message, size
                              (void *)(uintptr_t)args.cu_seqlens.data};
     for (int i = 0; i < COUNT(targets); i++) {
         args.window_end.data = targets[i];
-        if (workload->pass->launch(workload->object, &args, NULL) != SMELT_ERROR_INVALID_ARGUMENT ||
+        if (smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL) !=
+                SMELT_ERROR_INVALID_ARGUMENT ||
             !strstr(smelt_last_error(), "overlaps"))
             snprintf(message, size, "overlap %d was not refused", i);
     }
@@ -101,7 +103,8 @@ static void refuse_overlaps(const struct workload *workload, char *message, size
 /* No query and no document; none of them asks for memory. */
 static void take_nothing(const struct workload *workload, char *message, size_t size) {
     smelt_indexer_windows_args args = SMELT_INDEXER_WINDOWS_ARGS_INIT;
-    suite_ok(workload->pass->launch(workload->object, &args, NULL), "no query", message, size);
+    suite_ok(smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL), "no query",
+             message, size);
 }
 
 static void run_refusals(struct suite *suite) {

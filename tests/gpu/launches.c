@@ -47,8 +47,8 @@ static struct CUgraphExec_st *capture(struct launch_test *test) {
     if (!driven(test, driver->stream_begin_capture(test->stream, CAPTURE_MODE_GLOBAL),
                 "begin capture"))
         return NULL;
-    smelt_status status = test->workload->pass->launch(test->workload->object,
-                                                       test->workload->placed.args, test->stream);
+    smelt_status status = smelt_operator_launch(test->workload->object, test->workload->pass->pass,
+                                                test->workload->placed.args, test->stream);
     int code = driver->stream_end_capture(test->stream, &graph);
     if (works(test, status, "forward while capturing") && driven(test, code, "end capture"))
         driven(test, driver->graph_instantiate(&executable, graph, 0), "instantiate");
@@ -144,8 +144,8 @@ static void two_streams(struct launch_test *test) {
     good = good && works(test, smelt_stream_synchronize(context, NULL), "wait");
     for (int i = 0; i < launches && good; i++)
         good = works(test,
-                     test->workload->pass->launch(test->workload->object,
-                                                  workloads[i % 2]->placed.args, streams[i % 2]),
+                     smelt_operator_launch(test->workload->object, test->workload->pass->pass,
+                                           workloads[i % 2]->placed.args, streams[i % 2]),
                      "forward");
     for (int i = 0; i < 2 && good; i++) {
         good = works(test, smelt_stream_synchronize(context, streams[i]), "wait") &&
@@ -187,7 +187,9 @@ static void followed_at_once(struct launch_test *test) {
     for (int i = 0; i < ROUNDS && good; i++)
         good = works(test, smelt__placed_poison(&long_one.placed), "poison") &&
                works(test, smelt_stream_synchronize(context, NULL), "wait") &&
-               works(test, long_one.pass->launch(long_one.object, placed->args, test->stream),
+               works(test,
+                     smelt_operator_launch(long_one.object, long_one.pass->pass, placed->args,
+                                           test->stream),
                      "forward") &&
                driven(test,
                       test->driver->copy_async((unsigned long long)(uintptr_t)copy,

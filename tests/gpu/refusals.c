@@ -7,7 +7,7 @@
 
 /* A copy of the arguments, to be freed; NULL when memory runs out. */
 static void *copy_args(const struct workload *workload) {
-    const size_t bytes = workload->pass->tensors->args_bytes;
+    const size_t bytes = workload->pass->tensors->bytes;
     void *const args = malloc(bytes);
     if (args)
         memcpy(args, workload->placed.args, bytes);
@@ -16,7 +16,8 @@ static void *copy_args(const struct workload *workload) {
 
 static void expect(const struct suite *suite, const struct workload *workload, const void *args,
                    const char *part, long long value, char *message, size_t size) {
-    const smelt_status status = workload->pass->launch(workload->object, args, NULL);
+    const smelt_status status =
+        smelt_operator_launch(workload->object, workload->pass->pass, args, NULL);
     if (suite->verbose)
         printf("    %s: %s\n", smelt_status_name(status), smelt_last_error());
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), part))

@@ -160,7 +160,7 @@ static int compare_head(const struct smelt__placed *placed, int64_t query, int h
     return -1;
 }
 
-static void compare(const struct workload *work, const smelt_sparse_attn_spec *spec,
+static void compare(const struct workload *work, const struct smelt__sparse_attn_spec *spec,
                     const smelt_sparse_attn_args *args, char *message, size_t size) {
     const size_t heads = (size_t)spec->heads;
     int64_t queries[COMPARED], rows[1];
@@ -174,7 +174,7 @@ static void compare(const struct workload *work, const smelt_sparse_attn_spec *s
                                                             memory + heads * (DV + 1), NULL, NULL};
         const uint16_t *single = NULL;
         if (smelt__problem_valid_slots(&work->problem, queries[i]) == 1 && !spec->sink) {
-            smelt_sparse_attn_spec one = *spec;
+            struct smelt__sparse_attn_spec one = *spec;
             one.topk = 1; /* at most so many are written */
             smelt__sparse_attn_valid_rows(&one, args, queries[i], rows);
             single = (const uint16_t *)args->kv.data + rows[0] * args->kv.strides[1];
@@ -204,7 +204,6 @@ static void run_case(struct suite *suite, const char *name, const char *text,
                      const struct flashmla_case *one) {
     char message[512] = "";
     struct workload work;
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     const struct smelt__problem_options options = {.seed =
                                                        suite->seed * 1000 + (uint64_t)one->number,
                                                    .tokens = one->tokens,
@@ -214,16 +213,15 @@ static void run_case(struct suite *suite, const char *name, const char *text,
                                                    .strided = one->number % 2,
                                                    .max_logits = 1,
                                                    .scale = FLASHMLA_SCALE};
-    if (suite_ok(smelt_sparse_attn_spec_parse(text, &spec, NULL), "spec_parse", message,
-                 sizeof message) == 0 &&
-        workload_open(&work, suite, text, &options, message, sizeof message) == 0) {
+    if (workload_open(&work, suite, text, &options, message, sizeof message) == 0) {
+        const struct smelt__sparse_attn_spec *spec = work.problem.spec;
         smelt_sparse_attn_args args = *(const smelt_sparse_attn_args *)work.problem.args;
-        smelt__sparse_attn_resolve_strides(&spec, &args);
+        smelt__sparse_attn_resolve_strides(spec, &args);
         fill(&work.problem, one, &args);
         if (suite_ok(smelt__placed_refresh(&work.placed), "upload", message, sizeof message) == 0 &&
             suite_ok(smelt__placed_run(&work.placed, work.object, NULL), "forward", message,
                      sizeof message) == 0)
-            compare(&work, &spec, &args, message, sizeof message);
+            compare(&work, spec, &args, message, sizeof message);
         workload_close(&work);
     }
     suite_report(suite, name, message);

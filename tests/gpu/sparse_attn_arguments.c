@@ -113,7 +113,8 @@ static void apply(const struct change *change, smelt_sparse_attn_args *args) {
 }
 
 /* Explicit strides, so that one of them can be changed. */
-static void spell_strides(const smelt_sparse_attn_spec *spec, smelt_sparse_attn_args *args) {
+static void spell_strides(const struct smelt__sparse_attn_spec *spec,
+                          smelt_sparse_attn_args *args) {
     args->q.strides[2] = spec->dqk;
     args->q.strides[1] = (int64_t)spec->heads * spec->dqk;
     args->q.strides[0] = args->tokens * args->q.strides[1];
@@ -134,7 +135,7 @@ static void try_change(struct workload *workload, const struct change *change, c
     if (suite_ok(smelt__placed_poison(&workload->placed), "poison", message, size) != 0 ||
         suite_ok(smelt_stream_synchronize(workload->placed.context, NULL), "wait", message, size))
         return;
-    smelt_status status = smelt_sparse_attn_forward(workload->object, args, NULL);
+    smelt_status status = smelt_operator_launch(workload->object, SMELT_PASS_FORWARD, args, NULL);
     *args = kept;
     if (status != change->expected) {
         snprintf(message, size, "%s instead of %s (%s)", smelt_status_name(status),
@@ -161,8 +162,9 @@ static void null_handles(struct suite *suite, struct workload *workload) {
     const char *name = "arguments: null handles";
     if (!suite_wants(suite, name))
         return;
-    int passed = smelt_sparse_attn_forward(NULL, workload->placed.args, NULL) == REFUSED &&
-                 smelt_sparse_attn_forward(workload->object, NULL, NULL) == REFUSED;
+    int passed =
+        smelt_operator_launch(NULL, SMELT_PASS_FORWARD, workload->placed.args, NULL) == REFUSED &&
+        smelt_operator_launch(workload->object, SMELT_PASS_FORWARD, NULL, NULL) == REFUSED;
     suite_report(suite, name, passed ? NULL : "not refused");
 }
 

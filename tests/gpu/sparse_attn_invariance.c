@@ -29,7 +29,7 @@ static struct smelt__problem_options base_options(const struct suite *suite) {
 /* 0 when the results of query `a` of one run have the bits of query `b` of the other. */
 static int compare_bits(const struct smelt__placed *first, int64_t a,
                         const struct smelt__placed *second, int64_t b, char *message, size_t size) {
-    const smelt_sparse_attn_spec *spec = first->problem->spec;
+    const struct smelt__sparse_attn_spec *spec = first->problem->spec;
     for (int head = 0; head < spec->heads; head++) {
         float lse[2] = {smelt__placed_lse(first, a, head), smelt__placed_lse(second, b, head)};
         float high[2] = {smelt__placed_max_logit(first, a, head),
@@ -53,7 +53,7 @@ typedef void (*invariance_function)(struct suite *suite, struct workload *base, 
 
 /* Each query as a call of its own: T = B = 1, pointers moved to it. */
 static void alone(struct suite *suite, struct workload *base, char *message, size_t size) {
-    const smelt_sparse_attn_spec *spec = base->problem.spec;
+    const struct smelt__sparse_attn_spec *spec = base->problem.spec;
     struct smelt__placed single;
     if (suite_ok(smelt__placed_create(&single, suite->context, &base->problem), "placing", message,
                  size) != 0)
@@ -77,7 +77,7 @@ static void alone(struct suite *suite, struct workload *base, char *message, siz
  * queries that remain between them become NaN. */
 static void transplant(const struct smelt__problem *from, int64_t batch,
                        struct smelt__problem *to) {
-    const smelt_sparse_attn_spec *spec = from->spec;
+    const struct smelt__sparse_attn_spec *spec = from->spec;
     const size_t query = (size_t)spec->heads * (size_t)spec->dqk * sizeof(uint16_t);
     const size_t table = (size_t)ROWS * (size_t)spec->dqk * sizeof(uint16_t);
     const size_t row = (size_t)from->options.width * sizeof(int32_t);
@@ -109,11 +109,7 @@ static void elsewhere(struct suite *suite, struct workload *base, char *message,
     options.seed++;
     options.batches = 1;
     options.tokens = OTHER_TOKENS;
-    char *spec = NULL;
-    if (suite_ok(smelt_sparse_attn_spec_print(base->spec.spec, &spec), "spec_print", message, size))
-        return;
-    int opened = workload_open(&other, suite, spec, &options, message, size);
-    smelt_free(spec);
+    int opened = workload_open(&other, suite, base->spec.text, &options, message, size);
     if (opened != 0)
         return;
     for (int64_t batch = 0; batch < 2 && !message[0]; batch++) {
@@ -134,11 +130,7 @@ static void listed(struct suite *suite, struct workload *base, char *message, si
     struct workload other;
     struct smelt__problem_options options = base_options(suite);
     options.query_list = SMELT__QUERY_LIST_PARTIAL;
-    char *spec = NULL;
-    if (suite_ok(smelt_sparse_attn_spec_print(base->spec.spec, &spec), "spec_print", message, size))
-        return;
-    int opened = workload_open(&other, suite, spec, &options, message, size);
-    smelt_free(spec);
+    int opened = workload_open(&other, suite, base->spec.text, &options, message, size);
     if (opened != 0)
         return;
     if (suite_ok(smelt__placed_run(&other.placed, other.object, NULL), "forward", message, size) ==
@@ -154,11 +146,7 @@ static void listed_again(struct suite *suite, struct workload *base, char *messa
     struct workload other;
     struct smelt__problem_options options = base_options(suite);
     options.query_list = SMELT__QUERY_LIST_REPEATED;
-    char *spec = NULL;
-    if (suite_ok(smelt_sparse_attn_spec_print(base->spec.spec, &spec), "spec_print", message, size))
-        return;
-    int opened = workload_open(&other, suite, spec, &options, message, size);
-    smelt_free(spec);
+    int opened = workload_open(&other, suite, base->spec.text, &options, message, size);
     if (opened != 0)
         return;
     int32_t *const list = smelt__problem_data(&other.problem, SMELT__SPARSE_ATTN_QUERIES);

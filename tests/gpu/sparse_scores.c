@@ -6,7 +6,7 @@
 
 #include "harness/random.h"
 #include "indexer_training_groups.h"
-#include "ops/sparse_scores_tensors.h"
+#include "ops/sparse_scores_table.h"
 #include "refusals.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
@@ -151,7 +151,7 @@ enum { CUT_QUERIES = 2, CUT_SLOTS = 37 }; /* from the front */
 
 /* The same call without its first queries and slots. */
 static smelt_status launch_part(const struct workload *workload, struct CUstream_st *stream) {
-    const smelt_sparse_scores_spec *spec = workload->spec.spec;
+    const struct smelt__sparse_scores_spec *spec = workload->spec.spec;
     smelt_sparse_scores_args args = *(const smelt_sparse_scores_args *)workload->placed.args;
     const int64_t width = args.width;
     args.tokens -= CUT_QUERIES;
@@ -161,7 +161,7 @@ static smelt_status launch_part(const struct workload *workload, struct CUstream
     args.indices.data = (const int32_t *)args.indices.data + CUT_QUERIES * width + CUT_SLOTS;
     args.indices.strides[0] = args.indices.strides[1] = width;
     args.target.strides[0] = args.target.strides[1] = width;
-    return workload->pass->launch(workload->object, &args, stream);
+    return smelt_operator_launch(workload->object, workload->pass->pass, &args, stream);
 }
 
 static void compare_parts(const struct workload *workload, const float *whole, char *message,
@@ -231,9 +231,10 @@ static int add_rank(struct suite *suite, struct workload *all, int first, int co
                     char *message, size_t size) {
     struct smelt__placed *const placed = &all->placed;
     const struct smelt__problem_options *options = &all->problem.options;
-    smelt_sparse_scores_spec spec = *(const smelt_sparse_scores_spec *)all->spec.spec;
+    struct smelt__sparse_scores_spec spec =
+        *(const struct smelt__sparse_scores_spec *)all->spec.spec;
     smelt_sparse_scores_args args = *(const smelt_sparse_scores_args *)placed->args;
-    smelt_sparse_scores *rank = NULL;
+    smelt_operator *rank = NULL;
     args.q.data = (const uint16_t *)args.q.data + first * spec.dqk;
     args.q.strides[2] = spec.dqk;
     args.q.strides[1] = (int64_t)spec.heads * spec.dqk;
@@ -243,10 +244,12 @@ static int add_rank(struct suite *suite, struct workload *all, int first, int co
     args.lse.strides[1] = spec.heads;
     args.lse.strides[0] = options->tokens * spec.heads;
     args.sink.data = (const float *)args.sink.data + first;
-    spec.heads = count;
+    char text[128];
+    snprintf(text, sizeof text, "sparse_scores:heads=%d,dqk=%d,dv=%d,topk=%d,sink=%d", count,
+             spec.dqk, spec.dv, spec.topk, spec.sink);
     const int good =
-        suite_ok(smelt_sparse_scores_create(&rank, suite->context, &spec), "create", message,
-                 size) == 0 &&
+        suite_ok(smelt_operator_create(&rank, suite->context, text), "create", message, size) ==
+            0 &&
         suite_ok(smelt__placed_poison(placed), "poison", message, size) == 0 &&
         suite_ok(smelt_sparse_scores_forward(rank, &args, NULL), "a rank", message, size) == 0 &&
         suite_ok(smelt_stream_synchronize(suite->context, NULL), "waiting", message, size) == 0 &&
@@ -255,7 +258,7 @@ static int add_rank(struct suite *suite, struct workload *all, int first, int co
         good ? smelt__placed_row(placed, SMELT__SPARSE_SCORES_TARGET, 0, 0, 0) : NULL;
     for (int64_t i = 0; target && i < options->tokens * options->width; i++)
         sums[i] += target[i];
-    smelt_sparse_scores_destroy(&rank);
+    smelt_operator_destroy(&rank);
     return good;
 }
 

@@ -71,11 +71,12 @@ static int open_object(struct workload *workload, struct suite *suite, const cha
                        char *message, size_t size) {
     if (suite_ok(smelt__harness_spec_parse(&workload->spec, spec), "spec_parse", message, size))
         return -1;
-    const struct smelt__harness_operator *op = workload->spec.op;
-    if (suite_takes_knobs(suite, spec) && !workload->spec.knobs)
-        memcpy((char *)workload->spec.spec + op->knobs_field, &suite->knobs, sizeof suite->knobs);
+    char text[512];
+    const int knobs = suite_takes_knobs(suite, spec) && !*workload->spec.knobs;
+    snprintf(text, sizeof text, "%s%s%s", workload->spec.text, knobs ? "," : "",
+             knobs ? suite->knobs : "");
     workload->pass = smelt__harness_spec_pass(&workload->spec, 0);
-    return suite_ok(op->create(&workload->object, suite->context, workload->spec.spec), "create",
+    return suite_ok(smelt_operator_create(&workload->object, suite->context, text), "create",
                     message, size);
 }
 
@@ -103,7 +104,7 @@ void workload_close(struct workload *workload) {
     if (workload->problem.op)
         smelt__problem_destroy(&workload->problem);
     if (workload->object)
-        workload->spec.op->destroy(&workload->object);
+        smelt_operator_destroy(&workload->object);
     smelt__harness_spec_free(&workload->spec);
 }
 

@@ -52,7 +52,7 @@ int suite_ok(smelt_status status, const char *call, char *message, size_t size);
 struct workload {
     struct smelt__harness_spec spec;
     const struct smelt__harness_pass *pass;
-    void *object;
+    smelt_operator *object;
     struct smelt__problem problem;
     struct smelt__placed placed;
 };

@@ -166,7 +166,8 @@ static void refuse(const struct workload *workload, const struct change *change,
                    size_t size) {
     smelt_topk_select_args args = *(const smelt_topk_select_args *)workload->placed.args;
     memcpy((char *)&args + change->offset, &change->value, change->bytes);
-    const smelt_status status = workload->pass->launch(workload->object, &args, NULL);
+    const smelt_status status =
+        smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL);
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), change->name))
         snprintf(message, size, "%s = %lld: status %d, '%s'", change->name,
                  (long long)change->value, (int)status, smelt_last_error());
@@ -180,7 +181,8 @@ static void refuse_overlaps(const struct workload *workload, char *message, size
                                    args.workspace};
     for (int i = 0; i < COUNT(targets); i++) {
         args.indices.data = (void *)(uintptr_t)targets[i];
-        if (workload->pass->launch(workload->object, &args, NULL) != SMELT_ERROR_INVALID_ARGUMENT ||
+        if (smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL) !=
+                SMELT_ERROR_INVALID_ARGUMENT ||
             !strstr(smelt_last_error(), "overlaps"))
             snprintf(message, size, "overlap %d was not refused", i);
     }
@@ -189,12 +191,13 @@ static void refuse_overlaps(const struct workload *workload, char *message, size
 /* No row at all asks for no memory; a row without columns for none of the matrix. */
 static void take_nothing(const struct workload *workload, char *message, size_t size) {
     smelt_topk_select_args args = SMELT_TOPK_SELECT_ARGS_INIT;
-    if (suite_ok(workload->pass->launch(workload->object, &args, NULL), "no row", message, size))
+    if (suite_ok(smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL),
+                 "no row", message, size))
         return;
     args.indices = ((const smelt_topk_select_args *)workload->placed.args)->indices;
     args.tokens = 1;
-    if (suite_ok(workload->pass->launch(workload->object, &args, NULL), "no column", message,
-                 size) == 0)
+    if (suite_ok(smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL),
+                 "no column", message, size) == 0)
         suite_ok(smelt_stream_synchronize(workload->placed.context, NULL), "no column", message,
                  size);
 }

@@ -75,7 +75,7 @@ install -Ddefault_library=both
 for header in "$source"/include/smelt/*.h; do
     found "$(basename "$header")" >/dev/null
 done
-for name in libsmelt.so libsmelt.so.1 libsmelt.a LICENSE NOTICE operators.md glossary.md \
+for name in libsmelt.so libsmelt.so.2 libsmelt.a LICENSE NOTICE operators.md glossary.md \
     embedding.md embed.c example.h; do
     found "$name" >/dev/null
 done

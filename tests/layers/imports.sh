@@ -25,7 +25,7 @@ room src/codegen 'codegen/.*'
 room src/runtime 'runtime/.*|codegen/.*|smelt/.*|common/[a-z_]*\.h'
 room src/ops 'ops/.*|runtime/.*|codegen/.*|smelt/.*|common/[a-z_.]*\.h'
 room src/reference 'reference/.*|smelt/.*'
-room src/harness 'harness/.*|reference/.*|smelt/.*|emu/emulator\.h|ops/[a-z_]*tensors\.h'
+room src/harness 'harness/.*|reference/.*|smelt/.*|emu/emulator\.h|ops/[a-z_]*table\.h'
 # The emulator's rooms, from the ground up. Of the library it knows the driver's types, how a
 # library's build is told, and the cache, in which it keeps what it compiled.
 room src/emu/formats 'emu/formats/.*'

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/family.h"
 #include "smelt/smelt.h"
+#include "stand_in_operator.h"
 
 enum stand_in_defect stand_in_defect = STAND_IN_CORRECT;
 double (*stand_in_ms)(const char *knobs);
@@ -61,6 +63,108 @@ smelt_status smelt_kernels_prepare(smelt_context *context, const smelt_kernel_re
                                    void *user, smelt_kernel_info *infos) {
     (void)context, (void)requests, (void)count, (void)jobs, (void)progress, (void)user;
     (void)infos;
+    return SMELT_OK;
+}
+
+/* ---- specs: the library's own parser ----------------------------------------------------------- */
+
+static smelt_status parse(const char *text, struct smelt__spec *spec) {
+    struct smelt__message message;
+    return smelt__spec_parse(text, spec, &message) == 0
+               ? SMELT_OK
+               : stand_in_fail(SMELT_ERROR_INVALID_SPEC, message.text);
+}
+
+smelt_status smelt_spec_canonical(const char *text, char **canonical) {
+    struct smelt__spec spec;
+    char printed[SMELT__SPEC_TEXT];
+    const smelt_status status = parse(text, &spec);
+    if (status != SMELT_OK)
+        return status;
+    smelt__spec_print(&spec, printed);
+    *canonical = strdup(printed);
+    return *canonical ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
+}
+
+smelt_status smelt_spec_get(const char *text, const char *key, int64_t *value) {
+    struct smelt__spec spec;
+    const smelt_status status = parse(text, &spec);
+    if (status == SMELT_OK && smelt__spec_key(spec.schema, key) < 0)
+        return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, key);
+    if (status == SMELT_OK)
+        *value = smelt__spec_get(&spec, key);
+    return status;
+}
+
+smelt_status smelt_operator_describe(const char *text, enum smelt_pass pass, unsigned *passes,
+                                     smelt_pass_info *info) {
+    struct smelt__spec spec;
+    const smelt_status status = parse(text, &spec);
+    (void)pass, (void)info;
+    if (status == SMELT_OK)
+        *passes = smelt__spec_passes(&spec);
+    return status;
+}
+
+/* ---- operators ------------------------------------------------------------------------------- */
+
+smelt_status smelt_operator_supported(const smelt_context *context, const char *spec,
+                                      const char **why) {
+    (void)context, (void)spec;
+    if (why)
+        *why = "";
+    return SMELT_OK;
+}
+
+static int key(const struct smelt__spec *spec, const char *name) {
+    const int64_t value = smelt__spec_get(spec, name);
+    return value == SMELT__AUTO ? -1 : (int)value;
+}
+
+smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context, const char *text) {
+    struct smelt__spec spec;
+    (void)context;
+    *op = NULL;
+    const smelt_status status = parse(text, &spec);
+    if (status != SMELT_OK)
+        return status;
+    *op = calloc(1, sizeof **op);
+    if (!*op)
+        return SMELT_ERROR_OUT_OF_MEMORY;
+    (*op)->indexer = strcmp(spec.schema->name, "indexer_logits") == 0;
+    (*op)->attention =
+        (struct smelt__sparse_attn_spec){.heads = key(&spec, "heads"),
+                                         .dqk = key(&spec, "dqk"),
+                                         .dv = key(&spec, "dv"),
+                                         .topk = key(&spec, "topk"),
+                                         .sink = key(&spec, "sink"),
+                                         .buckets = key(&spec, "buckets"),
+                                         .deterministic = key(&spec, "deterministic")};
+    (*op)->logits = (struct smelt__indexer_logits_spec){
+        .heads = key(&spec, "heads"), .dim = key(&spec, "dim"), .dtype = key(&spec, "dtype")};
+    smelt__spec_print_knobs(&spec, (*op)->knobs);
+    return SMELT_OK;
+}
+
+void smelt_operator_destroy(smelt_operator **op) {
+    free(*op);
+    *op = NULL;
+}
+
+smelt_status smelt_operator_launch(const smelt_operator *op, enum smelt_pass pass, const void *args,
+                                   struct CUstream_st *stream) {
+    (void)stream;
+    if (!op || !args)
+        return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, op ? "args" : "op");
+    if (op->indexer)
+        return stand_in_logits(op, args);
+    return pass == SMELT_PASS_FORWARD ? stand_in_forward(op, args) : stand_in_backward(op, args);
+}
+
+smelt_status smelt_operator_workspace(const smelt_operator *op, enum smelt_pass pass,
+                                      const void *args, size_t *bytes) {
+    (void)op, (void)args;
+    *bytes = pass == SMELT_PASS_FORWARD ? 0 : STAND_IN_WORKSPACE;
     return SMELT_OK;
 }
 

@@ -6,86 +6,7 @@
 
 #include "reference/sparse_attn.h"
 #include "smelt/smelt.h"
-#include "stand_in_sparse_attn.h"
-
-static const char *const pass_words[] = {"", ",passes=forward", ",passes=backward", ",passes=both"};
-
-smelt_status smelt_sparse_attn_spec_print(const smelt_sparse_attn_spec *spec, char **text) {
-    *text = malloc(256);
-    if (!*text)
-        return SMELT_ERROR_OUT_OF_MEMORY;
-    snprintf(*text, 256, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%s%s%s%s", spec->heads,
-             spec->dqk, spec->dv, spec->topk, spec->sink ? ",sink=1" : "",
-             spec->buckets[0] ? ",buckets=auto" : "", pass_words[spec->passes & 3U],
-             spec->deterministic ? ",deterministic=1" : "");
-    return SMELT_OK;
-}
-
-/* Whether the word stands next in the text, which then goes on behind it. */
-static int take(const char **text, const char *word) {
-    const size_t length = strlen(word);
-    if (length == 0 || strncmp(*text, word, length) != 0)
-        return 0;
-    *text += length;
-    return 1;
-}
-
-smelt_status smelt_sparse_attn_spec_parse(const char *text, smelt_sparse_attn_spec *spec,
-                                          char **knobs) {
-    int length = 0;
-    if (knobs)
-        *knobs = NULL;
-    spec->knobs = NULL;
-    if (sscanf(text, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d%n", &spec->heads, &spec->dqk,
-               &spec->dv, &spec->topk, &length) != 4)
-        return stand_in_fail(SMELT_ERROR_INVALID_SPEC, text);
-    const char *rest = text + length;
-    spec->sink = take(&rest, ",sink=1");
-    spec->buckets[0] = take(&rest, ",buckets=") ? SMELT_BUCKETS_AUTO : 0; /* any */
-    rest += spec->buckets[0] ? strcspn(rest, ",") : 0;
-    spec->passes = 0;
-    for (unsigned passes = 1; passes <= 3; passes++)
-        if (take(&rest, pass_words[passes]))
-            spec->passes = passes;
-    spec->deterministic = take(&rest, ",deterministic=1");
-    if (knobs && *rest == ',')
-        spec->knobs = *knobs = strdup(rest + 1);
-    return SMELT_OK;
-}
-
-/* ---- the operator ---------------------------------------------------------------------------- */
-
-smelt_status smelt_sparse_attn_create(smelt_sparse_attn **attn, smelt_context *context,
-                                      const smelt_sparse_attn_spec *spec) {
-    (void)context;
-    *attn = calloc(1, sizeof **attn);
-    if (!*attn)
-        return SMELT_ERROR_OUT_OF_MEMORY;
-    (*attn)->spec = *spec;
-    snprintf((*attn)->knobs, sizeof(*attn)->knobs, "%s", spec->knobs ? spec->knobs : "");
-    return SMELT_OK;
-}
-
-smelt_status smelt_sparse_attn_forward_workspace(const smelt_sparse_attn *attn,
-                                                 const smelt_sparse_attn_args *args,
-                                                 size_t *bytes) {
-    (void)attn, (void)args;
-    *bytes = 0;
-    return SMELT_OK;
-}
-
-smelt_status smelt_sparse_attn_supported(const smelt_context *context,
-                                         const smelt_sparse_attn_spec *spec, const char **why) {
-    (void)context, (void)spec;
-    if (why)
-        *why = "";
-    return SMELT_OK;
-}
-
-void smelt_sparse_attn_destroy(smelt_sparse_attn **attn) {
-    free(*attn);
-    *attn = NULL;
-}
+#include "stand_in_operator.h"
 
 static int off(const void *pointer) {
     return (uintptr_t)pointer % 16 != 0;
@@ -98,7 +19,8 @@ static int odd_stride(const int64_t *strides, int number, int64_t extent) {
 }
 
 /* The name of the argument at fault, or NULL. */
-static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *a) {
+static const char *fault(const struct smelt__sparse_attn_spec *spec,
+                         const smelt_sparse_attn_args *a) {
     if (a->size != sizeof *a)
         return "size";
     if (a->batches < 0 || a->tokens < 0 || a->tokens > INT32_MAX ||
@@ -106,7 +28,7 @@ static const char *fault(const smelt_sparse_attn_spec *spec, const smelt_sparse_
         return "batches * tokens";
     if (a->rows < 0 || a->rows > INT32_MAX)
         return "rows";
-    if (a->width < 1 || (a->width > spec->topk && !spec->buckets[0]))
+    if (a->width < 1 || (a->width > spec->topk && !spec->buckets))
         return "width is out of range";
     if (!(a->scale > 0) || isinf(a->scale))
         return "scale";
@@ -142,7 +64,7 @@ static int is_listed(const smelt_sparse_attn_args *args, int64_t query) {
     return 0;
 }
 
-static void spoil(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
+static void spoil(const struct smelt__sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
                   int64_t query, int head, double *out, double *lse, double *max_logit) {
     int64_t valid = smelt__sparse_attn_valid_rows(spec, args, query, NULL);
     int empty = valid == 0;
@@ -162,7 +84,7 @@ static void spoil(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
             out[d] += 0 * (double)smelt__bf16_to_float(((const uint16_t *)args->kv.data)[d]);
 }
 
-static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *a,
+static void store(const struct smelt__sparse_attn_spec *spec, const smelt_sparse_attn_args *a,
                   int64_t query, int head, const double *out, double lse, double max_logit) {
     int64_t batch = query / a->tokens, token = query % a->tokens;
     uint16_t *to = (uint16_t *)a->out.data + batch * a->out.strides[0] + token * a->out.strides[1] +
@@ -181,8 +103,8 @@ static void store(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_ar
         ((float *)a->max_logits.data)[high] = (float)max_logit;
 }
 
-static smelt_status compute(const smelt_sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
-                            int64_t query) {
+static smelt_status compute(const struct smelt__sparse_attn_spec *spec,
+                            const smelt_sparse_attn_args *args, int64_t query) {
     size_t heads = (size_t)spec->heads, dv = (size_t)spec->dv;
     smelt_sparse_attn_args resolved = *args, inputs = *args;
     smelt__sparse_attn_resolve_strides(spec, &resolved);
@@ -211,16 +133,11 @@ static smelt_status compute(const smelt_sparse_attn_spec *spec, const smelt_spar
     return status;
 }
 
-smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
-                                       const smelt_sparse_attn_args *given,
-                                       struct CUstream_st *stream) {
-    (void)stream;
-    if (!attn || !given)
-        return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, attn ? "args" : "attn");
+smelt_status stand_in_forward(const smelt_operator *attn, const smelt_sparse_attn_args *given) {
     smelt_sparse_attn_args copy = *given, *const args = &copy;
     if (args->batches == 0)
         args->batches = 1;
-    const char *wrong = fault(&attn->spec, args);
+    const char *wrong = fault(&attn->attention, args);
     if (wrong && args->batches != 0 && args->tokens != 0)
         return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, wrong);
     smelt_status status = stand_in_launch(attn->knobs);
@@ -234,7 +151,7 @@ smelt_status smelt_sparse_attn_forward(const smelt_sparse_attn *attn,
         queries--;
     for (int64_t query = 0; query < queries && status == SMELT_OK; query++)
         if (is_listed(args, query))
-            status = compute(&attn->spec, args, query);
+            status = compute(&attn->attention, args, query);
     stand_in_defect = defect;
     return status;
 }

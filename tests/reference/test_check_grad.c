@@ -196,7 +196,7 @@ TEST(test_both_passes) {
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-static void make(struct smelt__problem *problem, const smelt_sparse_attn_spec *spec,
+static void make(struct smelt__problem *problem, const struct smelt__sparse_attn_spec *spec,
                  const struct smelt__problem_options *options) {
     assert_int_equal(smelt__problem_create(problem, &smelt__harness_sparse_attn,
                                            &smelt__harness_sparse_attn.passes[1], spec, options),
@@ -219,8 +219,8 @@ static const uint16_t *row_of(const struct smelt__problem *problem, int tensor, 
 /* Small problems: the inputs are the forward's, out and lse what it gives for them. */
 TEST(test_exact_inputs) {
     enum { HEADS = 3, DV = 64, QUERIES = 24 };
-    const smelt_sparse_attn_spec spec = {
-        .size = sizeof spec, .heads = HEADS, .dqk = 64, .dv = DV, .topk = 20, .sink = 1};
+    const struct smelt__sparse_attn_spec spec = {
+        .heads = HEADS, .dqk = 64, .dv = DV, .topk = 20, .sink = 1};
     struct smelt__problem problem, forward;
     struct smelt__problem_options options = {.seed = seed / 10 * 10, /* query 0 is empty */
                                              .batches = 2,
@@ -263,8 +263,8 @@ TEST(test_exact_inputs) {
 /* Large ones: lse is near the forward's and above every score. */
 TEST(test_invented_inputs) {
     enum { HEADS = 4, QUERIES = 3000, COMPARED = 6 };
-    const smelt_sparse_attn_spec spec = {
-        .size = sizeof spec, .heads = HEADS, .dqk = 576, .dv = 512, .topk = 2048, .sink = 1};
+    const struct smelt__sparse_attn_spec spec = {
+        .heads = HEADS, .dqk = 576, .dv = 512, .topk = 2048, .sink = 1};
     struct smelt__problem problem;
     struct smelt__problem_options options = {.seed = seed, .tokens = QUERIES, .rows = 3000};
     double lse[HEADS], max_logits[HEADS];

@@ -141,8 +141,8 @@ static int end(void **state) {
 
 /* ---- what must not be touched ---------------------------------------------------------------- */
 
-static const smelt_sparse_attn_spec spec = {
-    .size = sizeof spec, .heads = 3, .dqk = 128, .dv = 64, .topk = 20, .sink = 1};
+static const struct smelt__sparse_attn_spec spec = {
+    .heads = 3, .dqk = 128, .dv = 64, .topk = 20, .sink = 1};
 
 /* A second derivation, byte by byte, of what a kernel of a pass may touch. */
 struct touched {
@@ -247,7 +247,7 @@ static void expect_buffer(const struct touched *touched, int buffer, uint64_t te
 /* The forbidden bytes of every tensor are exactly those that a kernel has no business with. */
 static void expect_forbidden(const struct smelt__placed *placed) {
     const struct smelt__problem *problem = placed->problem;
-    const struct smelt__tensor_table *table = problem->pass->tensors;
+    const struct smelt__args_table *table = problem->pass->tensors;
     const struct smelt__tensor_row *rows = table->rows;
     smelt_sparse_attn_args args = smelt__sparse_attn_inputs(problem);
     struct touched touched = {.problem = problem, .args = &args};

@@ -23,7 +23,7 @@ enum { DV = 2, DQK = 3, ROWS = 3, WIDTH = 5 };
 /* One query, one head: q = (1, 0, 2), scale 0.5, grad_out = (1, 2). Rows 0 and 1 score 2, row 2
  * scores 1; dp = 4, 10 and 0. */
 struct tiny {
-    smelt_sparse_attn_spec spec;
+    struct smelt__sparse_attn_spec spec;
     smelt_sparse_attn_grad_args args;
     uint16_t q[DQK], kv[ROWS][DQK], out[DV], grad_out[DV];
     int32_t indices[WIDTH], topk_length;
@@ -42,7 +42,7 @@ static void tiny_make(struct tiny *tiny, const int32_t *indices, int width, floa
     static const float q[DQK] = {1, 0, 2}, grad_out[DV] = {1, 2};
     static const float kv[ROWS][DQK] = {{2, 1, 1}, {4, 3, 0}, {0, 0, 1}};
     memset(tiny, 0, sizeof *tiny);
-    tiny->spec = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
+    tiny->spec = (struct smelt__sparse_attn_spec){0};
     tiny->spec.heads = 1;
     tiny->spec.dqk = DQK;
     tiny->spec.dv = DV;
@@ -216,7 +216,7 @@ enum { B = 2, T = 3, S = 5, H = 4, W = 6, Q = 7, V = 5, MOST_LISTED = 8 };
 
 /* A random problem: numbers that bf16 holds together with those two steps above and below. */
 struct random_case {
-    smelt_sparse_attn_spec spec;
+    struct smelt__sparse_attn_spec spec;
     smelt_sparse_attn_grad_args args;
     uint16_t q[B * T * H * Q], kv[B * S * Q], out[B * T * H * V], grad_out[B * T * H * V];
     int32_t indices[B * T * W], lengths[B * T];
@@ -252,7 +252,7 @@ static void draw_lists(struct random_case *one, struct smelt__random *random) {
 static void draw_case(struct random_case *one, uint64_t number) {
     struct smelt__random random = smelt__random_at(seed, 1, number);
     memset(one, 0, sizeof *one);
-    one->spec = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
+    one->spec = (struct smelt__sparse_attn_spec){0};
     one->spec.heads = H;
     one->spec.dqk = Q;
     one->spec.dv = V;

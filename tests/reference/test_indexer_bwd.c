@@ -20,8 +20,7 @@ static const int32_t indices[TOKENS][WIDTH] = {
     {2, 0, 2, -1, 4, ROWS}, {-1, ROWS + 7, -5, -1, -1, -1}, {1, 4, 0, 2, 3, 3}};
 static const int32_t lengths[TOKENS] = {6, 6, 4};
 
-static const smelt_indexer_bwd_spec spec = {
-    .size = sizeof spec, .heads = HEADS, .dim = DIM, .topk = WIDTH};
+static const struct smelt__indexer_bwd_spec spec = {.heads = HEADS, .dim = DIM, .topk = WIDTH};
 static const smelt_indexer_bwd_args args = {
     .size = sizeof args,
     .tokens = TOKENS,
@@ -54,8 +53,8 @@ static int fill(void **state) {
 
 /* The sum of all valid slots' logits, each times its gradient. */
 static double total(void) {
-    const smelt_indexer_scores_spec scores_spec = {
-        .size = sizeof scores_spec, .heads = HEADS, .dim = DIM, .topk = WIDTH};
+    const struct smelt__indexer_scores_spec scores_spec = {
+        .heads = HEADS, .dim = DIM, .topk = WIDTH};
     const smelt_indexer_scores_args scores = {
         .size = sizeof scores,
         .tokens = TOKENS,

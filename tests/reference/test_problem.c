@@ -7,8 +7,8 @@
 #include "reference/sparse_attn.h"
 
 static uint64_t seed;
-static const smelt_sparse_attn_spec spec = {
-    .size = sizeof spec, .heads = 4, .dqk = 128, .dv = 64, .topk = 48, .sink = 1};
+static const struct smelt__sparse_attn_spec spec = {
+    .heads = 4, .dqk = 128, .dv = 64, .topk = 48, .sink = 1};
 
 static void make(struct smelt__problem *problem, const struct smelt__problem_options *options) {
     assert_int_equal(smelt__problem_create(problem, &smelt__harness_sparse_attn,

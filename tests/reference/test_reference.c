@@ -14,7 +14,7 @@ enum { DV = 4, DQK = 6, MAX_HEADS = 3, MAX_WIDTH = 8, ROWS = 4 };
 /* One query, one head, q = (1, 0, 0, 0, 0, 2), scale 0.5; rows whose scores are 0.5 * (first + 2 *
  * last). */
 struct tiny {
-    smelt_sparse_attn_spec spec;
+    struct smelt__sparse_attn_spec spec;
     smelt_sparse_attn_args args;
     uint16_t q[DQK], kv[ROWS][DQK];
     int32_t indices[MAX_WIDTH], topk_length;
@@ -27,7 +27,7 @@ static void tiny_make(struct tiny *tiny, const int32_t *indices, int width) {
     static const float kv[ROWS][DQK] = {
         {2, 1, 0, -1, 9, 1}, {4, 3, 2, 1, 9, 0}, {0, 8, -8, 0, 9, 1}, {-6, 1, 1, 1, 9, 1}};
     memset(tiny, 0, sizeof *tiny);
-    tiny->spec = (smelt_sparse_attn_spec)SMELT_SPARSE_ATTN_SPEC_INIT;
+    tiny->spec = (struct smelt__sparse_attn_spec){0};
     tiny->spec.heads = 1;
     tiny->spec.dqk = DQK;
     tiny->spec.dv = DV;
@@ -198,7 +198,7 @@ TEST(test_bf16) {
 static void stream_head(const struct smelt__problem *problem, const smelt_sparse_attn_args *a,
                         int64_t batch, int64_t token, int head, long double *out,
                         long double *lse) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     const int32_t *indices = a->indices.data, *lengths = a->topk_length.data;
     const float *sinks = a->sink.data;
     const uint16_t *q = a->q.data;
@@ -239,7 +239,7 @@ static int close_enough(long double a, double b) {
 }
 
 static void compare_problem(const struct smelt__problem *problem) {
-    const smelt_sparse_attn_spec *spec = problem->spec;
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
     int heads = spec->heads, dv = spec->dv;
     smelt_sparse_attn_args resolved;
     memcpy(&resolved, problem->args, sizeof resolved);
@@ -267,7 +267,7 @@ TEST(test_against_streaming) {
     for (uint64_t i = 0; i < 60; i++) {
         struct smelt__random random = smelt__random_at(seed, 0, i);
         struct smelt__problem problem;
-        smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
+        struct smelt__sparse_attn_spec spec = {0};
         struct smelt__problem_options options = {.seed = seed + i};
         spec.heads = 1 + (int)smelt__random_below(&random, MAX_HEADS + 2);
         spec.dv = 64 << smelt__random_below(&random, 2);
@@ -293,7 +293,7 @@ TEST(test_against_streaming) {
 /* "These queries only" gives the same as all of them, in the order asked for. */
 TEST(test_some_queries) {
     struct smelt__problem problem;
-    smelt_sparse_attn_spec spec = {.size = sizeof spec, .heads = 2, .dqk = 64, .dv = 64, .topk = 8};
+    struct smelt__sparse_attn_spec spec = {.heads = 2, .dqk = 64, .dv = 64, .topk = 8};
     struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 3};
     assert_int_equal(smelt__problem_create(&problem, &smelt__harness_sparse_attn,
                                            &smelt__harness_sparse_attn.passes[0], &spec, &options),

@@ -4,7 +4,7 @@
 
 #include "../unit/test.h"
 #include "harness/problem.h"
-#include "ops/sparse_scores_tensors.h"
+#include "ops/sparse_scores_table.h"
 #include "reference/bf16.h"
 #include "reference/sparse_scores.h"
 
@@ -15,7 +15,7 @@ enum { HEADS = 2, DQK = 4, ROWS = 3, WIDTH = 6 };
 /* One query of two heads, (1, 0, ...) and (0, 2, ...), at scale 0.5; rows whose scores are half of
  * their first number, and their second one. */
 struct tiny {
-    smelt_sparse_scores_spec spec;
+    struct smelt__sparse_scores_spec spec;
     smelt_sparse_scores_args args;
     uint16_t q[HEADS][DQK], kv[ROWS][DQK];
     int32_t indices[WIDTH], topk_length;
@@ -26,7 +26,7 @@ static void tiny_make(struct tiny *tiny) {
     static const float kv[ROWS][DQK] = {{2, 1, 9, 9}, {4, -1, 9, 9}, {0, 0, 9, 9}};
     static const int32_t indices[WIDTH] = {2, -1, 0, ROWS, 1, 0};
     memset(tiny, 0, sizeof *tiny);
-    tiny->spec = (smelt_sparse_scores_spec)SMELT_SPARSE_SCORES_SPEC_INIT;
+    tiny->spec = (struct smelt__sparse_scores_spec){0};
     tiny->spec.heads = HEADS;
     tiny->spec.dqk = DQK;
     tiny->spec.topk = WIDTH;
@@ -87,8 +87,7 @@ TEST(with_sink) {
 /* A problem's lse is attention's: without a sink each head's probabilities add up to 1. */
 TEST(heads_add_up) {
     enum { QUERIES = 6, SLOTS = 40 };
-    const smelt_sparse_scores_spec spec = {
-        .size = sizeof spec, .heads = 3, .dqk = 64, .dv = 64, .topk = SLOTS};
+    const struct smelt__sparse_scores_spec spec = {.heads = 3, .dqk = 64, .dv = 64, .topk = SLOTS};
     for (int lists = 0; lists <= SMELT__LISTS_ADVERSARIAL; lists++) {
         const struct smelt__problem_options options = {.seed = 7,
                                                        .batches = 2,

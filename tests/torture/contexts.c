@@ -21,14 +21,12 @@ static CUcontext own(int which) {
     return (CUcontext)(void *)&application[which];
 }
 
-static smelt_sparse_attn *make_operator(smelt_context *context) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    smelt_sparse_attn *attn;
-
-    spec.heads = HEADS;
-    spec.dqk = spec.dv = WIDTH;
-    spec.topk = TOPK;
-    REQUIRE(smelt_sparse_attn_create(&attn, context, &spec) == SMELT_OK);
+static smelt_operator *make_operator(smelt_context *context) {
+    smelt_operator *attn;
+    char spec[TORTURE_SPEC];
+    snprintf(spec, sizeof spec, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d", HEADS, WIDTH, WIDTH,
+             TOPK);
+    REQUIRE(smelt_operator_create(&attn, context, spec) == SMELT_OK);
     return attn;
 }
 
@@ -40,7 +38,7 @@ static smelt_context *make_context(const char *folder, smelt_context_kind kind) 
 }
 
 /* The fake driver launches nothing: the buffers only have to be there. */
-static smelt_status launch(smelt_sparse_attn *attn) {
+static smelt_status launch(smelt_operator *attn) {
     static _Alignas(16) char inputs[4 * HEADS * WIDTH], out[4 * HEADS * WIDTH],
         lse[4 * HEADS * WIDTH];
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
@@ -65,7 +63,7 @@ static void require_current(CUcontext wanted) {
  */
 static long two_contexts(const char *folder) {
     smelt_context *contexts[2];
-    smelt_sparse_attn *attns[2];
+    smelt_operator *attns[2];
     CUcontext popped;
     int compiles = fakes_nvrtc()->compiles, loads = driver->loads;
     long launches = 0;
@@ -96,7 +94,7 @@ static long two_contexts(const char *folder) {
     REQUIRE(strstr(smelt_last_error(), "destroyed"));
     REQUIRE(launch(attns[1]) == SMELT_OK && driver->launch_context == own(1));
     for (int i = 0; i < 2; i++) {
-        smelt_sparse_attn_destroy(&attns[i]);
+        smelt_operator_destroy(&attns[i]);
         smelt_context_destroy(&contexts[i]);
     }
     REQUIRE(driver->modules == 1); /* the first one's went with its CUDA context */
@@ -108,28 +106,26 @@ static long two_contexts(const char *folder) {
 /* The primary context is reset: the same address, another context. */
 static long reset_context(const char *folder) {
     smelt_context *context = make_context(folder, SMELT_CONTEXT_DEVICE), *after;
-    smelt_sparse_attn *attn = make_operator(context), *attn_after;
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    smelt_sparse_attn *refused;
+    smelt_operator *attn = make_operator(context), *attn_after;
+    smelt_operator *refused;
     void *memory;
 
     REQUIRE(launch(attn) == SMELT_OK);
     driver->context_id++;
     REQUIRE(launch(attn) == SMELT_ERROR_DRIVER && driver->launch_context == NULL);
     REQUIRE(smelt_device_alloc(context, 64, &memory) == SMELT_ERROR_DRIVER);
-    spec.heads = spec.dqk = spec.dv = 64;
-    spec.topk = 7;
-    REQUIRE(smelt_sparse_attn_create(&refused, context, &spec) == SMELT_ERROR_DRIVER);
+    REQUIRE(smelt_operator_create(&refused, context, "sparse_attn:heads=64,dqk=64,dv=64,topk=7") ==
+            SMELT_ERROR_DRIVER);
     REQUIRE(refused == NULL);
     /* A context made afterwards works, beside what is left of the old one. */
     after = make_context(folder, SMELT_CONTEXT_DEVICE);
     attn_after = make_operator(after);
     REQUIRE(launch(attn_after) == SMELT_OK);
     REQUIRE(launch(attn) == SMELT_ERROR_DRIVER);
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
     smelt_context_destroy(&context);
     REQUIRE(launch(attn_after) == SMELT_OK);
-    smelt_sparse_attn_destroy(&attn_after);
+    smelt_operator_destroy(&attn_after);
     smelt_context_destroy(&after);
     REQUIRE(driver->retained == 0);
     REQUIRE(driver->modules == 1);

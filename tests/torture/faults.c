@@ -265,14 +265,11 @@ static enum outcome step_texts(void) {
 
 static enum outcome run_operator(smelt_context *context) {
     static _Alignas(16) char inputs[4096], out[4096], lse[4096];
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
-    smelt_sparse_attn *attn;
+    smelt_operator *attn;
 
-    spec.heads = 16;
-    spec.dqk = spec.dv = 64;
-    spec.topk = 5;
-    if (judge(smelt_sparse_attn_create(&attn, context, &spec)) == REFUSED) {
+    if (judge(smelt_operator_create(&attn, context, "sparse_attn:heads=16,dqk=64,dv=64,topk=5")) ==
+        REFUSED) {
         REQUIRE(attn == NULL);
         return REFUSED;
     }
@@ -282,7 +279,7 @@ static enum outcome run_operator(smelt_context *context) {
     args.out.data = out;
     args.lse.data = lse;
     REQUIRE(smelt_sparse_attn_forward(attn, &args, NULL) == SMELT_OK); /* allocates nothing */
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
     return DONE;
 }
 

@@ -78,15 +78,14 @@ static void use_inherited(void *user) {
 
 struct device_use {
     smelt_context *context;
-    smelt_sparse_attn *attn;
+    smelt_operator *attn;
 };
 
 /* A child with its parent's device context and operator: the driver hears nothing of it. */
 static void use_inherited_device(void *user) {
     struct device_use *use = user;
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
-    smelt_sparse_attn *attn;
+    smelt_operator *attn;
     static _Alignas(16) char inputs[8192], out[8192], lse[8192];
     void *memory;
     int calls = driver->calls;
@@ -97,31 +96,28 @@ static void use_inherited_device(void *user) {
     args.out.data = out;
     args.lse.data = lse;
     require_refused(smelt_sparse_attn_forward(use->attn, &args, NULL));
-    spec.heads = spec.dqk = spec.dv = 64;
-    spec.topk = 9;
-    require_refused(smelt_sparse_attn_create(&attn, use->context, &spec));
+    require_refused(
+        smelt_operator_create(&attn, use->context, "sparse_attn:heads=64,dqk=64,dv=64,topk=9"));
     REQUIRE(attn == NULL);
     require_refused(smelt_device_alloc(use->context, 64, &memory));
-    smelt_sparse_attn_destroy(&use->attn);
+    smelt_operator_destroy(&use->attn);
     smelt_context_destroy(&use->context);
     REQUIRE(driver->calls == calls);
     use_own(NULL);
 }
 
 static void fork_after_use(void) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
     smelt_context *compiler = make_context(SMELT_CONTEXT_COMPILE_ONLY);
     struct device_use use = {make_context(SMELT_CONTEXT_DEVICE), NULL};
 
-    spec.heads = spec.dqk = spec.dv = 64;
-    spec.topk = 8;
-    REQUIRE(smelt_sparse_attn_create(&use.attn, use.context, &spec) == SMELT_OK);
+    REQUIRE(smelt_operator_create(&use.attn, use.context,
+                                  "sparse_attn:heads=64,dqk=64,dv=64,topk=8") == SMELT_OK);
     REQUIRE(obtain(compiler, 1) == RIGHT);
     in_child(use_inherited, compiler);
     in_child(use_inherited_device, &use);
     /* The parent has noticed nothing. */
     REQUIRE(obtain(compiler, 2) == RIGHT);
-    smelt_sparse_attn_destroy(&use.attn);
+    smelt_operator_destroy(&use.attn);
     smelt_context_destroy(&use.context);
     smelt_context_destroy(&compiler);
     REQUIRE(driver->modules == 0 && driver->retained == 0);

@@ -21,24 +21,17 @@ struct thread {
     int number, base; /* kernels base..base + KINDS - 1 */
 };
 
-static smelt_sparse_attn_spec operator_spec(int n) {
-    smelt_sparse_attn_spec spec = SMELT_SPARSE_ATTN_SPEC_INIT;
-    spec.heads = 16;
-    spec.dqk = spec.dv = 128;
-    spec.topk = n + 1;
-    return spec;
-}
-
 static void create_operator(const struct thread *thread, int n) {
-    smelt_sparse_attn_spec spec = operator_spec(n);
+    char spec[TORTURE_SPEC];
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
-    smelt_sparse_attn *attn;
+    smelt_operator *attn;
     char text[TORTURE_SPEC];
 
-    REQUIRE(smelt_sparse_attn_create(&attn, thread->context, &spec) == SMELT_OK);
-    REQUIRE(smelt_sparse_attn_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &info) == SMELT_OK);
+    snprintf(spec, sizeof spec, "sparse_attn:heads=16,dqk=128,dv=128,topk=%d", n + 1);
+    REQUIRE(smelt_operator_create(&attn, thread->context, spec) == SMELT_OK);
+    REQUIRE(smelt_operator_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &info) == SMELT_OK);
     REQUIRE(!strcmp(info.spec, kernel_spec(n, text)));
-    smelt_sparse_attn_destroy(&attn);
+    smelt_operator_destroy(&attn);
 }
 
 static void prepare(const struct thread *thread) {

@@ -90,13 +90,9 @@ TEST(emitted) {
 
 /* ---- the operator ---------------------------------------------------------------------------- */
 
-static smelt_toy *make(const char *text) {
-    smelt_toy_spec spec = SMELT_TOY_SPEC_INIT;
-    smelt_toy *toy = NULL;
-    char *knobs = NULL;
-    require(smelt_toy_spec_parse(text, &spec, &knobs));
-    require(smelt_toy_create(&toy, context, &spec));
-    smelt_free(knobs);
+static smelt_operator *make(const char *text) {
+    smelt_operator *toy = NULL;
+    require(smelt_operator_create(&toy, context, text));
     return toy;
 }
 
@@ -108,22 +104,20 @@ static float *upload(const float *host) {
 }
 
 /* Runs a pass on `from` and `to`, rows STRIDE apart, and reads `to` back. */
-static void run(smelt_toy *toy, unsigned pass, const float *from, float *to) {
-    smelt_toy_args args = SMELT_TOY_ARGS_INIT;
+static void run(smelt_operator *toy, unsigned pass, const float *from, float *to) {
     float *source = upload(from), *target = upload(to);
-    smelt_const_tensor in = {source, {STRIDE}};
-    smelt_tensor out = {target, {STRIDE}};
-    args.tokens = TOKENS;
-    args.factor = 2.5F;
-    if (pass == SMELT_PASS_FORWARD) {
-        args.x = in;
-        args.out = out;
-        require(smelt_toy_forward(toy, &args, NULL));
-    } else {
-        args.grad = in;
-        args.dx = out;
-        require(smelt_toy_backward(toy, &args, NULL));
-    }
+    const smelt_toy_args args = {.size = sizeof args,
+                                 .tokens = TOKENS,
+                                 .factor = 2.5F,
+                                 .x = {source, {STRIDE}},
+                                 .out = {target, {STRIDE}}};
+    const smelt_toy_grad_args grad = {.size = sizeof grad,
+                                      .tokens = TOKENS,
+                                      .factor = 2.5F,
+                                      .grad = {source, {STRIDE}},
+                                      .dx = {target, {STRIDE}}};
+    require(pass == SMELT_PASS_FORWARD ? smelt_toy_forward(toy, &args, NULL)
+                                       : smelt_toy_backward(toy, &grad, NULL));
     require(smelt_stream_synchronize(context, NULL));
     require(smelt_device_download(context, to, target, TOKENS * STRIDE * sizeof *to));
     smelt_device_free(context, source);
@@ -136,10 +130,10 @@ TEST(computes) {
         from[i] = (float)(i % 31) - 15;
         forward[i] = backward[i] = (float)(i % 7);
     }
-    smelt_toy *toy = make("toy:width=75,passes=both,bwd.threads=32");
+    smelt_operator *toy = make("toy:width=75,passes=both,bwd.threads=32");
     run(toy, SMELT_PASS_FORWARD, from, forward);
     run(toy, SMELT_PASS_BACKWARD, from, backward);
-    smelt_toy_destroy(&toy);
+    smelt_operator_destroy(&toy);
     for (int i = 0; i < TOKENS * STRIDE; i++) {
         const int gap = i % STRIDE >= WIDTH;
         const float before = (float)(i % 7), product = 2.5F * from[i];
@@ -152,30 +146,30 @@ TEST(computes) {
 TEST(passes_are_apart) {
     smelt_context_counters before = SMELT_CONTEXT_COUNTERS_INIT,
                            after = SMELT_CONTEXT_COUNTERS_INIT;
-    smelt_toy_args args = SMELT_TOY_ARGS_INIT;
+    smelt_toy_grad_args args = SMELT_TOY_GRAD_ARGS_INIT;
     require(smelt_context_get_counters(context, &before));
-    smelt_toy *toy = make("toy:width=33");
+    smelt_operator *toy = make("toy:width=33");
     require(smelt_context_get_counters(context, &after));
     assert_int_equal(after.compiled - before.compiled, 1);
     refused(smelt_toy_backward(toy, &args, NULL), SMELT_ERROR_INVALID_ARGUMENT,
             "was not made for its backward pass");
-    smelt_toy_destroy(&toy);
+    smelt_operator_destroy(&toy);
     toy = make("toy:width=34,passes=both");
     require(smelt_context_get_counters(context, &before));
     assert_int_equal(before.compiled - after.compiled, 2);
-    smelt_toy_destroy(&toy);
+    smelt_operator_destroy(&toy);
 }
 
 TEST(refuses) {
-    smelt_toy_spec spec = SMELT_TOY_SPEC_INIT;
     smelt_toy_args args = SMELT_TOY_ARGS_INIT;
-    smelt_toy *toy = NULL;
+    smelt_operator *toy = NULL;
     float host[TOKENS * STRIDE] = {0};
-    refused(smelt_toy_create(&toy, context, &spec), SMELT_ERROR_INVALID_SPEC,
+    refused(smelt_operator_create(&toy, context, "toy:width=0"), SMELT_ERROR_INVALID_SPEC,
             "width=0 is not legal; legal: 1..4096");
-    spec.width = 8;
-    spec.knobs = "threads=7";
-    refused(smelt_toy_create(&toy, context, &spec), SMELT_ERROR_INVALID_SPEC, "32..256");
+    refused(smelt_operator_create(&toy, context, "toy:width=8,threads=7"), SMELT_ERROR_INVALID_SPEC,
+            "32..256");
+    refused(smelt_operator_create(&toy, context, "toy_scale:width=8"), SMELT_ERROR_INVALID_SPEC,
+            "is a kernel, not an operator");
     toy = make("toy:width=75");
     float *memory = upload(host);
     args.tokens = TOKENS;
@@ -188,7 +182,7 @@ TEST(refuses) {
     args.out.data = (char *)memory + 2;
     refused(smelt_toy_forward(toy, &args, NULL), SMELT_ERROR_INVALID_ARGUMENT, "not aligned");
     smelt_device_free(context, memory);
-    smelt_toy_destroy(&toy);
+    smelt_operator_destroy(&toy);
 }
 
 TESTS("toy", .group_setup = open_context, .group_teardown = close_context)

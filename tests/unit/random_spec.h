@@ -81,28 +81,27 @@ static inline void random_knobs(struct random *random, struct smelt__spec *spec)
 }
 
 /* Any family; any of kernels. */
-static inline const struct smelt__family *random_family(struct random *random) {
+static inline const struct smelt__schema *random_family(struct random *random) {
     int count = 0;
-    while (smelt__family_at(count))
+    while (smelt__schema_at(count))
         count++;
-    return smelt__family_at(random_below(random, count));
+    return smelt__schema_at(random_below(random, count));
 }
 
-static inline const struct smelt__family *random_kernel(struct random *random) {
-    const struct smelt__family *family;
+static inline const struct smelt__schema *random_kernel(struct random *random) {
+    const struct smelt__schema *schema;
     do
-        family = random_family(random);
-    while (smelt__is_operator(family));
-    return family;
+        schema = random_family(random);
+    while (smelt__operator_of(schema));
+    return schema;
 }
 
 /* What must be given is drawn until the family's check agrees; a kernel's knob is left to the plan
  * three times in four, else given one of a few values if the check agrees. Passes stay the
  * default: not every operator has all. */
 static inline struct smelt__spec random_spec(struct random *random,
-                                             const struct smelt__family *family) {
+                                             const struct smelt__schema *schema) {
     static const int widths[] = {64, 128, 256, 512};
-    const struct smelt__schema *schema = &family->schema;
     struct smelt__spec spec;
     struct smelt__message message;
     do {

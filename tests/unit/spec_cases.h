@@ -1,4 +1,4 @@
-/* What the tests of an operator's specs share: from text to the spec's struct and back, from text
+/* What the tests of an operator's specs share: from text to canonical text, from text
  * to a kernel's plan. */
 #ifndef SMELT_TESTS_SPEC_CASES_H
 #define SMELT_TESTS_SPEC_CASES_H
@@ -13,30 +13,17 @@
 
 #include "codegen/arch.h"
 #include "codegen/family.h"
-#include "smelt/status.h"
+#include "smelt/kernels.h"
 
 struct spec_case {
     const char *text, *canonical; /* NULL: refused, */
     const char *part;             /* with this in the message */
 };
 
-/* Defines round_trip(): reads a text by an operator's own functions and prints what was read. */
-#define SPEC_ROUND_TRIP(stem, init)                                                                \
-    static smelt_status round_trip(const char *text, char **printed) {                             \
-        smelt_##stem##_spec spec = init;                                                           \
-        char *knobs = NULL;                                                                        \
-        smelt_status status = smelt_##stem##_spec_parse(text, &spec, &knobs);                      \
-        if (status == SMELT_OK)                                                                    \
-            status = smelt_##stem##_spec_print(&spec, printed);                                    \
-        smelt_free(knobs);                                                                         \
-        return status;                                                                             \
-    }
-
-static inline void check_specs(const struct spec_case *cases, size_t count,
-                               smelt_status (*round_trip)(const char *text, char **printed)) {
+static inline void check_specs(const struct spec_case *cases, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char *printed = NULL;
-        const smelt_status status = round_trip(cases[i].text, &printed);
+        const smelt_status status = smelt_spec_canonical(cases[i].text, &printed);
         if (cases[i].canonical && status != SMELT_OK)
             fail_msg("'%s' was refused: %s", cases[i].text, smelt_last_error());
         if (cases[i].canonical) {

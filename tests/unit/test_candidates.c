@@ -100,13 +100,15 @@ TEST(lists) {
 
 /* What is tried are values of knobs that the family has, none twice. */
 TEST(tried_values) {
-    const struct smelt__family *family;
-    for (int f = 0; (family = smelt__family_at(f)); f++)
-        for (const struct smelt__tried *one = family->tried; one && one->name; one++) {
-            const int index = smelt__spec_key(&family->schema, one->name);
-            if (index < 0 || !family->schema.keys[index].knob)
-                fail_msg("%s has no knob %s", family->schema.name, one->name);
-            const struct smelt__key *key = &family->schema.keys[index];
+    const struct smelt__schema *schema;
+    for (int f = 0; (schema = smelt__schema_at(f)); f++) {
+        const struct smelt__kernel_family *family = smelt__kernels_of(schema);
+        for (const struct smelt__tried *one = family ? family->tried : NULL; one && one->name;
+             one++) {
+            const int index = smelt__spec_key(schema, one->name);
+            if (index < 0 || !schema->keys[index].knob)
+                fail_msg("%s has no knob %s", schema->name, one->name);
+            const struct smelt__key *key = &schema->keys[index];
             assert_in_range(one->count, 1, SMELT__MAX_TRIES);
             for (int i = 0; i < one->count; i++) {
                 if (!key->choices)
@@ -115,6 +117,7 @@ TEST(tried_values) {
                     assert_int_not_equal(one->values[i], one->values[k]);
             }
         }
+    }
 }
 
 TEST(of_any_spec) {

@@ -153,7 +153,7 @@ TEST(invariants) {
 TEST(every_shape_is_planned) {
     struct random random = random_begin("every_shape_is_planned");
     for (int i = 0; i < 2000; i++) {
-        struct smelt__spec spec = random_spec(&random, &smelt__sparse_attn_fwd);
+        struct smelt__spec spec = random_spec(&random, &smelt__sparse_attn_fwd.schema);
         for (int k = 0; k < spec.schema->key_count; k++)
             if (spec.schema->keys[k].knob)
                 spec.values[k] = SMELT__AUTO;
@@ -171,17 +171,17 @@ TEST(every_shape_is_planned) {
 
 /* Whether a knob's value has a plan for any shape, with no other knob than `variant`; true, too,
  * when the check refuses it whatever the shape. */
-static int is_planned(struct random *random, const struct smelt__family *family, int key,
+static int is_planned(struct random *random, const struct smelt__schema *schema, int key,
                       int64_t value) {
     enum { SHAPES = 400 };
-    const int variant = smelt__spec_key(&family->schema, "variant");
+    const int variant = smelt__spec_key(schema, "variant");
     int legal = 0;
     for (int i = 0; i < SHAPES; i++) {
-        struct smelt__spec spec = random_spec(random, family);
+        struct smelt__spec spec = random_spec(random, schema);
         struct smelt__message message;
         const struct smelt__arch *arch;
-        for (int k = 0; k < family->schema.key_count; k++)
-            if (family->schema.keys[k].knob && k != variant)
+        for (int k = 0; k < schema->key_count; k++)
+            if (schema->keys[k].knob && k != variant)
                 spec.values[k] = SMELT__AUTO;
         spec.values[key] = value;
         if (smelt__spec_check(&spec, &message))
@@ -217,19 +217,18 @@ static int64_t next_value(const struct smelt__key *key, int64_t value) {
 /* What a knob's range and the check let pass, some kernel has. */
 TEST(every_value_has_a_plan) {
     struct random random = random_begin("every_value_has_a_plan");
-    const struct smelt__family *family;
+    const struct smelt__schema *schema;
     int values = 0, unplanned = 0;
-    for (int f = 0; (family = smelt__family_at(f)); f++) {
-        if (smelt__is_operator(family))
+    for (int f = 0; (schema = smelt__schema_at(f)); f++) {
+        if (smelt__operator_of(schema))
             continue;
-        for (int k = 0; k < family->schema.key_count; k++) {
-            const struct smelt__key *key = &family->schema.keys[k];
+        for (int k = 0; k < schema->key_count; k++) {
+            const struct smelt__key *key = &schema->keys[k];
             for (int64_t value = key->minimum; key->knob && value <= last_value(key);
                  value = next_value(key, value)) {
                 values++;
-                if (!is_planned(&random, family, k, value)) {
-                    printf("%s:%s=%lld has no plan\n", family->schema.name, key->name,
-                           (long long)value);
+                if (!is_planned(&random, schema, k, value)) {
+                    printf("%s:%s=%lld has no plan\n", schema->name, key->name, (long long)value);
                     unplanned++;
                 }
             }
@@ -475,7 +474,7 @@ TEST(knobs_of_variants) {
                                                      {"second", takes, shared},
                                                      {"last", takes, NULL},
                                                      {NULL, NULL, NULL}};
-    static const struct smelt__family family = {
+    static const struct smelt__kernel_family family = {
         .schema = {.name = "made", .keys = keys, .key_count = 3}, .variants = variants};
     static const struct {
         const char *knobs, *variant, *refusal; /* one of the two */

@@ -43,12 +43,12 @@ TEST(passes) {
     assert_true(all >= 3 && forward >= 3 && forward <= all); /* what chooses the keys, too */
     for (int i = 0; i < forward; i++) {
         assert_int_equal(smelt__spec_passes(&specs[i]), SMELT__FORWARD);
-        assert_int_equal(smelt__family_of(&specs[i])->training, 0);
+        assert_int_equal(smelt__operator_of(specs[i].schema)->training, 0);
     }
     all = smelt__preset_expand("glm-5.2", 1, SMELT__BACKWARD, specs, &message);
     for (int i = 0; i < all; i++)
         assert_true(smelt__spec_passes(&specs[i]) == SMELT__BACKWARD ||
-                    smelt__family_of(&specs[i])->training);
+                    smelt__operator_of(specs[i].schema)->training);
 }
 
 /* What trains the indexer comes with all passes and with the backward pass, not with the forward.

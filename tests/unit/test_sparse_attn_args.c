@@ -5,18 +5,64 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "ops/operator.h"
+#include "ops/call.h"
 #include "ops/sparse_attn_args.h"
 #include "smelt/sparse_attn.h"
 #include "smelt/status.h"
 
-static const struct smelt__sparse_attn_shape shape = {8, 128, 64, 48, 0, 0};
-static const struct smelt__sparse_attn_shape shape_sink = {8, 128, 64, 48, 1, 0};
-static const struct smelt__sparse_attn_shape one_head = {1, 128, 64, 48, 0, 0};
+static const char shape[] = "sparse_attn:heads=8,dqk=128,dv=64,topk=48";
+static const char shape_sink[] = "sparse_attn:heads=8,dqk=128,dv=64,topk=48,sink=1";
+static const char one_head[] = "sparse_attn:heads=1,dqk=128,dv=64,topk=48";
+static const char bucketed[] = "sparse_attn:heads=8,dqk=128,dv=64,topk=48,buckets=16/32";
+
+/* The operator of a spec without kernels: its calls are checked and packed, not launched. */
+static struct {
+    struct sparse_attn_fwd_params params;
+    int64_t queries;
+} packed;
+
+static smelt_status pack(struct smelt__call *call) {
+    const int buckets = smelt__spec_get(&call->op->spec, "buckets") ? 3 : 0;
+    return smelt__sparse_attn_pack(call, buckets, &packed.params, &packed.queries);
+}
+
+extern const struct smelt__operator_type smelt__sparse_attn_type;
+static struct smelt__pass forward_pass;
+static struct smelt__operator_type type;
+
+static smelt_operator *operator_of(const char *text) {
+    struct smelt__spec spec;
+    struct smelt__message message;
+    forward_pass = smelt__sparse_attn_type.passes[0];
+    forward_pass.launch = pack;
+    type = smelt__sparse_attn_type;
+    type.passes = &forward_pass, type.pass_count = 1;
+    smelt_operator *op = calloc(1, type.bytes);
+    assert_non_null(op);
+    assert_int_equal(smelt__spec_parse(text, &spec, &message), 0);
+    smelt__operator_begin(op, &type, NULL, &spec);
+    type.prepare(op);
+    return op;
+}
+
+static smelt_status pack_of(const char *text, const smelt_sparse_attn_args *args) {
+    smelt_operator *op = operator_of(text);
+    const smelt_status status = smelt_operator_launch(op, SMELT_PASS_FORWARD, args, NULL);
+    smelt_operator_destroy(&op);
+    return status;
+}
+
+static smelt_status ask_of(const char *text, const smelt_sparse_attn_args *args, size_t *bytes) {
+    smelt_operator *op = operator_of(text);
+    const smelt_status status = smelt_operator_workspace(op, SMELT_PASS_FORWARD, args, bytes);
+    smelt_operator_destroy(&op);
+    return status;
+}
 
 /* An address that is only looked at: `number` tells pointers apart, so far that no tensor reaches
  * the next, and `offset` misaligns. */
@@ -84,23 +130,20 @@ static void apply(const struct change *change, smelt_sparse_attn_args *args) {
         memcpy(field, &change->scale, sizeof change->scale);
 }
 
-static void expect_refusal(const struct smelt__sparse_attn_shape *given,
-                           const smelt_sparse_attn_args *args, const char *message) {
-    struct smelt__sparse_attn_packed packed = {.queries = 77};
-    smelt_status status = smelt__sparse_attn_pack(given, args, &packed);
+static void expect_refusal(const char *spec, const smelt_sparse_attn_args *args,
+                           const char *message) {
+    packed.queries = 0;
+    const smelt_status status = pack_of(spec, args);
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), message))
         fail_msg("expected '%s', got status %d '%s'", message, (int)status, smelt_last_error());
     assert_int_equal(packed.queries, 0);
 }
 
-static int64_t expect_legal(const struct smelt__sparse_attn_shape *given,
-                            const smelt_sparse_attn_args *args,
+static int64_t expect_legal(const char *spec, const smelt_sparse_attn_args *args,
                             struct sparse_attn_fwd_params *params) {
-    struct smelt__sparse_attn_packed packed = {.queries = -1};
-    if (smelt__sparse_attn_pack(given, args, &packed) != SMELT_OK)
+    packed.queries = -1;
+    if (pack_of(spec, args) != SMELT_OK)
         fail_msg("refused: %s", smelt_last_error());
-    if (packed.queries > 0)
-        assert_ptr_equal(packed.workspace, args->workspace);
     *params = packed.params;
     return packed.queries;
 }
@@ -113,11 +156,11 @@ struct refusal {
 static void refuse_all(const smelt_sparse_attn_args *base, const struct refusal *cases,
                        size_t count) {
     struct sparse_attn_fwd_params params;
-    expect_legal(&shape, base, &params);
+    expect_legal(shape, base, &params);
     for (size_t i = 0; i < count; i++) {
         smelt_sparse_attn_args args = *base;
         apply(&cases[i].change, &args);
-        expect_refusal(&shape, &args, cases[i].message);
+        expect_refusal(shape, &args, cases[i].message);
     }
 }
 
@@ -151,9 +194,9 @@ static void extents(void **state) {
 
     /* Together their product would not fit 64 bits: each is refused alone, first. */
     args.batches = args.tokens = INT64_MAX / 2;
-    expect_refusal(&shape, &args, "batches = 4611686018427387903 is out of range");
+    expect_refusal(shape, &args, "batches = 4611686018427387903 is out of range");
     args.batches = args.tokens = INT32_MAX;
-    expect_refusal(&shape, &args, "batches * tokens = 4611686014132420609 exceeds");
+    expect_refusal(shape, &args, "batches * tokens = 4611686014132420609 exceeds");
 }
 
 /* A program built against an older header gives a shorter struct, one built against a newer a
@@ -166,22 +209,22 @@ static void sizes(void **state) {
     } longer = {.args = legal_args()};
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
-    expect_refusal(&shape, NULL, "args is NULL; fill one from SMELT_SPARSE_ATTN_ARGS_INIT");
+    expect_refusal(shape, NULL, "args is NULL; fill one from SMELT_SPARSE_ATTN_ARGS_INIT");
     args.size = 0;
-    expect_refusal(&shape, &args, "args.size is 0, which no version of this struct has");
+    expect_refusal(shape, &args, "args.size is 0, which no version of this struct has");
     args.size = sizeof args - 1; /* the first version had all of today's fields */
-    expect_refusal(&shape, &args, "which no version of this struct has");
+    expect_refusal(shape, &args, "which no version of this struct has");
     args.size = SIZE_MAX;
-    expect_refusal(&shape, &args, "which no version of this struct has");
+    expect_refusal(shape, &args, "which no version of this struct has");
     longer.args.size = sizeof longer;
-    assert_int_equal(expect_legal(&shape, &longer.args, &params), 6);
+    assert_int_equal(expect_legal(shape, &longer.args, &params), 6);
     for (size_t i = 0; i < sizeof longer.newer; i += sizeof longer.newer - 1) {
         longer.newer[i] = 1;
-        expect_refusal(&shape, &longer.args, "which it does not know, is not 0");
+        expect_refusal(shape, &longer.args, "which it does not know, is not 0");
         longer.newer[i] = 0;
     }
     longer.newer[0] = 1, longer.args.size = sizeof longer.args; /* none of the struct's */
-    assert_int_equal(expect_legal(&shape, &longer.args, &params), 6);
+    assert_int_equal(expect_legal(shape, &longer.args, &params), 6);
 }
 
 static void pointers(void **state) {
@@ -208,29 +251,29 @@ static void pointers(void **state) {
 
     struct sparse_attn_fwd_params params;
     args.topk_length.data = NULL, args.max_logits.data = NULL;
-    assert_int_equal(expect_legal(&shape, &args, &params), 6);
+    assert_int_equal(expect_legal(shape, &args, &params), 6);
     assert_null(params.work.topk_length);
     assert_null(params.max_logits);
     args.kv.data = NULL, args.rows = 0;
-    assert_int_equal(expect_legal(&shape, &args, &params), 6);
+    assert_int_equal(expect_legal(shape, &args, &params), 6);
     assert_null(params.kv);
     args.indices.data = address(3, 4), args.lse.data = address(7, 4);
-    expect_legal(&shape, &args, &params);
+    expect_legal(shape, &args, &params);
 }
 
 static void sink(void **state) {
     (void)state;
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
-    expect_refusal(&shape_sink, &args, "sink is NULL; it must point to device memory");
+    expect_refusal(shape_sink, &args, "sink is NULL; it must point to device memory");
     args.sink.data = address(5, 2);
-    expect_refusal(&shape_sink, &args, "sink = 0x500000000002 is not aligned");
+    expect_refusal(shape_sink, &args, "sink = 0x500000000002 is not aligned");
     args.sink.strides[0] = 2;
     args.sink.data = address(5, 4);
-    expect_refusal(&shape_sink, &args,
+    expect_refusal(shape_sink, &args,
                    "sink.strides[0] = 2 is not legal: a tensor of 1 dimension has 0 strides");
     args.sink.strides[0] = 0;
-    expect_legal(&shape_sink, &args, &params);
+    expect_legal(shape_sink, &args, &params);
     assert_ptr_equal(params.sink, args.sink.data);
 }
 
@@ -286,15 +329,15 @@ static void legal_strides(void **state) {
     smelt_sparse_attn_args args = strided_args();
     args.q.strides[1] = 0, args.kv.strides[0] = 0, args.kv.strides[1] = 0;
     args.indices.strides[1] = 0, args.topk_length.strides[1] = 0;
-    expect_legal(&shape, &args, &params); /* inputs may repeat a row */
+    expect_legal(shape, &args, &params); /* inputs may repeat a row */
     assert_int_equal(params.q_token_stride, 0);
 
     args = strided_args(); /* tensors stored [B,H,T,...] */
     args.q.strides[1] = 128, args.q.strides[2] = 3 * 128;
     args.out.strides[1] = 64, args.out.strides[2] = 3 * 64;
-    expect_legal(&shape, &args, &params);
+    expect_legal(shape, &args, &params);
     args.kv.strides[1] = INT32_MAX - 7;
-    expect_legal(&shape, &args, &params);
+    expect_legal(shape, &args, &params);
     assert_true(params.kv_row_bytes == 2U * (INT32_MAX - 7));
 
     args = strided_args(); /* extent 1: any stride */
@@ -306,12 +349,12 @@ static void legal_strides(void **state) {
     args.out.strides[0] = args.out.strides[1] = args.out.strides[2] = 7;
     args.lse.strides[0] = args.lse.strides[1] = args.lse.strides[2] = -9;
     memcpy(args.max_logits.strides, args.lse.strides, sizeof args.lse.strides);
-    assert_int_equal(expect_legal(&one_head, &args, &params), 1);
+    assert_int_equal(expect_legal(one_head, &args, &params), 1);
     assert_true(params.kv_row_bytes == 0);
 
     args = strided_args(); /* one head: the tokens are the innermost rows */
     args.out.strides[1] = 56;
-    expect_refusal(&one_head, &args, "out.strides[1] (token) = 56 is below the row's 64 elements");
+    expect_refusal(one_head, &args, "out.strides[1] (token) = 56 is below the row's 64 elements");
 }
 
 /* ---- tensors in one another's memory ---- */
@@ -364,30 +407,29 @@ static void overlaps(void **state) {
             memcpy((char *)&args + cases[i].moved, &tensor, sizeof tensor);
         }
         if (cases[i].message)
-            expect_refusal(&shape, &args, cases[i].message);
+            expect_refusal(shape, &args, cases[i].message);
         else
-            expect_legal(&shape, &args, &params);
+            expect_legal(shape, &args, &params);
     }
 }
 
 static void workspace_overlaps(void **state) {
     (void)state;
-    static const struct smelt__sparse_attn_shape bucketed = {8, 128, 64, 48, 0, 3};
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
     size_t bytes;
-    assert_int_equal(smelt__sparse_attn_workspace(&bucketed, &args, &bytes), SMELT_OK);
+    assert_int_equal(ask_of(bucketed, &args, &bytes), SMELT_OK);
     args.workspace_bytes = bytes;
     args.workspace = address(1, 0);
-    expect_refusal(&bucketed, &args, "workspace (");
-    expect_refusal(&bucketed, &args, "overlaps q (12288 bytes from");
-    expect_legal(&shape, &args, &params); /* a plain operator has none */
+    expect_refusal(bucketed, &args, "workspace (");
+    expect_refusal(bucketed, &args, "overlaps q (12288 bytes from");
+    expect_legal(shape, &args, &params); /* a plain operator has none */
     args.workspace = address(1, 12288);
-    expect_legal(&bucketed, &args, &params);
+    expect_legal(bucketed, &args, &params);
     args.workspace = address(6, 6128);
-    expect_refusal(&bucketed, &args, "out (6144 bytes from 0x600000000000) overlaps workspace");
+    expect_refusal(bucketed, &args, "out (6144 bytes from 0x600000000000) overlaps workspace");
     args.workspace = address(6, 6144);
-    expect_legal(&bucketed, &args, &params);
+    expect_legal(bucketed, &args, &params);
 }
 
 /* Tensors may share a buffer whose rows they divide among them. */
@@ -400,27 +442,27 @@ static void interleaved(void **state) {
     args.q.strides[1] = args.out.strides[1] = 8 * 192;
     args.q.strides[0] = args.out.strides[0] = 3 * 8 * 192;
     args.out.data = address(1, 256);
-    expect_legal(&shape, &args, &params);
+    expect_legal(shape, &args, &params);
     args.out.data = address(1, 240);
-    expect_refusal(&shape, &args, "out (18176 bytes from 0x1000000000f0) overlaps q (18304 bytes");
+    expect_refusal(shape, &args, "out (18176 bytes from 0x1000000000f0) overlaps q (18304 bytes");
     args.out.data = address(1, 272); /* its rows reach the next ones of q */
-    expect_refusal(&shape, &args, "overlaps q");
+    expect_refusal(shape, &args, "overlaps q");
 
     /* lse and max_logits in turn, one fp32 each. */
     args = legal_args();
     args.lse.strides[2] = 2, args.lse.strides[1] = 16, args.lse.strides[0] = 48;
     memcpy(args.max_logits.strides, args.lse.strides, sizeof args.lse.strides);
     args.max_logits.data = address(7, 4);
-    expect_legal(&shape, &args, &params);
+    expect_legal(shape, &args, &params);
     args.max_logits.data = address(7, 8);
-    expect_refusal(&shape, &args, "overlaps max_logits");
+    expect_refusal(shape, &args, "overlaps max_logits");
 }
 
-static void packed(void **state) {
+static void packed_strides(void **state) {
     (void)state;
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
-    assert_int_equal(expect_legal(&shape, &args, &params), 6);
+    assert_int_equal(expect_legal(shape, &args, &params), 6);
     assert_int_equal(params.q_head_stride, 128);
     assert_int_equal(params.q_token_stride, 8 * 128);
     assert_int_equal(params.q_batch_stride, 3 * 8 * 128);
@@ -439,7 +481,7 @@ static void packed(void **state) {
     assert_int_equal(args.q.strides[2], 0); /* the caller's are his */
 
     args.batches = 1, args.tokens = args.rows = INT32_MAX; /* strides past 32 bits */
-    assert_true(expect_legal(&shape, &args, &params) == INT32_MAX);
+    assert_true(expect_legal(shape, &args, &params) == INT32_MAX);
     assert_true(params.q_batch_stride == (int64_t)INT32_MAX * 8 * 128);
     assert_true(params.kv_batch_stride == (int64_t)INT32_MAX * 128);
 }
@@ -449,25 +491,25 @@ static void query_list(void **state) {
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
     args.query_capacity = 4;
-    expect_refusal(&shape, &args, "queries is NULL but query_capacity is given");
+    expect_refusal(shape, &args, "queries is NULL but query_capacity is given");
     args.query_capacity = 0, args.query_count.data = address(10, 0);
-    expect_refusal(&shape, &args, "queries is NULL but query_count");
+    expect_refusal(shape, &args, "queries is NULL but query_count");
     args.queries.data = address(9, 2), args.query_capacity = 4;
-    expect_refusal(&shape, &args, "queries = 0x900000000002 is not aligned");
+    expect_refusal(shape, &args, "queries = 0x900000000002 is not aligned");
     args.queries.data = address(9, 4), args.query_count.data = address(10, 1);
-    expect_refusal(&shape, &args, "query_count = 0xa00000000001 is not aligned");
+    expect_refusal(shape, &args, "query_count = 0xa00000000001 is not aligned");
     args.query_count.data = address(10, 4), args.query_capacity = -1;
-    expect_refusal(&shape, &args, "query_capacity = -1 is out of range");
+    expect_refusal(shape, &args, "query_capacity = -1 is out of range");
     args.query_capacity = (int64_t)INT32_MAX + 1;
-    expect_refusal(&shape, &args, "query_capacity = 2147483648 is out of range");
+    expect_refusal(shape, &args, "query_capacity = 2147483648 is out of range");
     args.query_capacity = 9; /* more than there are queries: entries may repeat or be skipped */
-    assert_int_equal(expect_legal(&shape, &args, &params), 9);
+    assert_int_equal(expect_legal(shape, &args, &params), 9);
     assert_int_equal(params.work.query_capacity, 9);
     args.query_count.data = NULL;
-    assert_int_equal(expect_legal(&shape, &args, &params), 9);
+    assert_int_equal(expect_legal(shape, &args, &params), 9);
     assert_null(params.work.query_count);
     args.query_capacity = 0;
-    assert_int_equal(expect_legal(&shape, &args, &params), 0);
+    assert_int_equal(expect_legal(shape, &args, &params), 0);
 }
 
 static void nothing_to_do(void **state) {
@@ -475,14 +517,14 @@ static void nothing_to_do(void **state) {
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT; /* an empty batch has no memory */
     args.width = 1, args.scale = 1;
-    assert_int_equal(expect_legal(&shape, &args, &params), 0);
+    assert_int_equal(expect_legal(shape, &args, &params), 0);
     args.batches = 3;
-    assert_int_equal(expect_legal(&shape, &args, &params), 0);
+    assert_int_equal(expect_legal(shape, &args, &params), 0);
     args.batches = 0, args.tokens = 5; /* no number of batches is one of them */
-    expect_refusal(&shape, &args, "q is NULL");
+    expect_refusal(shape, &args, "q is NULL");
     args.tokens = 0;
     args.scale = 0; /* still checked */
-    expect_refusal(&shape, &args, "scale = 0");
+    expect_refusal(shape, &args, "scale = 0");
 }
 
 static void filled(void **state) {
@@ -492,7 +534,7 @@ static void filled(void **state) {
     args.queries.data = address(9, 0), args.query_count.data = address(10, 0),
     args.query_capacity = 11;
     struct sparse_attn_fwd_params params;
-    assert_int_equal(expect_legal(&shape_sink, &args, &params), 11);
+    assert_int_equal(expect_legal(shape_sink, &args, &params), 11);
     assert_ptr_equal(params.q, address(1, 0));
     assert_ptr_equal(params.kv, address(2, 0));
     assert_ptr_equal(params.work.indices, address(3, 0));
@@ -536,45 +578,40 @@ static void filled(void **state) {
 
 /* ---- buckets ---- */
 
-static const struct smelt__sparse_attn_shape bucketed = {8, 128, 64, 48, 0, 3};
-
-static size_t workspace_of(const struct smelt__sparse_attn_shape *given,
-                           const smelt_sparse_attn_args *args) {
+static size_t workspace_of(const char *given, const smelt_sparse_attn_args *args) {
     size_t bytes = 77;
-    if (smelt__sparse_attn_workspace(given, args, &bytes) != SMELT_OK)
+    if (ask_of(given, args, &bytes) != SMELT_OK)
         fail_msg("refused: %s", smelt_last_error());
     return bytes;
 }
 
 static void workspace_size(void **state) {
     (void)state;
-    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT; /* no tensor, scale or width yet */
+    smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT; /* no tensor or scale yet */
     size_t bytes = 77, before = 0;
-    args.tokens = 10;
-    assert_int_equal(workspace_of(&shape, &args), 0);
+    args.tokens = 10, args.width = 1;
+    assert_int_equal(workspace_of(shape, &args), 0);
     for (int64_t tokens = 1; tokens < 100000; tokens += 1 + tokens / 7) {
         args.tokens = tokens;
-        bytes = workspace_of(&bucketed, &args);
+        bytes = workspace_of(bucketed, &args);
         assert_true(bytes >= (size_t)tokens * 8 && before <= (size_t)tokens * 64);
         before = bytes;
     }
     args.batches = 3, args.tokens = 100;
-    bytes = workspace_of(&bucketed, &args);
+    bytes = workspace_of(bucketed, &args);
     args.batches = 1, args.tokens = 300;
-    assert_int_equal(workspace_of(&bucketed, &args), bytes);
+    assert_int_equal(workspace_of(bucketed, &args), bytes);
     args.tokens = 5, args.queries.data = address(9, 0), args.query_capacity = 300;
-    assert_int_equal(workspace_of(&bucketed, &args), bytes);
+    assert_int_equal(workspace_of(bucketed, &args), bytes);
     args.query_capacity = 0;
-    assert_int_equal(workspace_of(&bucketed, &args), 0);
+    assert_int_equal(workspace_of(bucketed, &args), 0);
     args.queries.data = NULL, args.batches = 0, args.tokens = 300; /* counts as 1 */
-    assert_int_equal(workspace_of(&bucketed, &args), bytes);
+    assert_int_equal(workspace_of(bucketed, &args), bytes);
     args.batches = 1 << 20, args.tokens = 1 << 20;
-    assert_int_equal(smelt__sparse_attn_workspace(&bucketed, &args, &bytes),
-                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(ask_of(bucketed, &args, &bytes), SMELT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(smelt_last_error(), "batches * tokens"));
     args.size = 8;
-    assert_int_equal(smelt__sparse_attn_workspace(&bucketed, &args, &bytes),
-                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(ask_of(bucketed, &args, &bytes), SMELT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(smelt_sparse_attn_forward_workspace(NULL, &args, &bytes),
                      SMELT_ERROR_INVALID_ARGUMENT);
 }
@@ -583,29 +620,29 @@ static void workspace_and_width(void **state) {
     (void)state;
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
-    expect_refusal(&bucketed, &args, "workspace is NULL; this call needs");
+    expect_refusal(bucketed, &args, "workspace is NULL; this call needs");
     args.workspace = address(12, 8), args.workspace_bytes = 1 << 20;
-    expect_refusal(&bucketed, &args, "workspace = 0xc00000000008 is not aligned");
+    expect_refusal(bucketed, &args, "workspace = 0xc00000000008 is not aligned");
     args.workspace = address(12, 16);
-    const size_t bytes = workspace_of(&bucketed, &args);
+    const size_t bytes = workspace_of(bucketed, &args);
     args.workspace_bytes = bytes - 1;
-    expect_refusal(&bucketed, &args, "workspace_bytes = ");
+    expect_refusal(bucketed, &args, "workspace_bytes = ");
     args.workspace_bytes = bytes;
-    assert_int_equal(expect_legal(&bucketed, &args, &params), args.batches * args.tokens);
+    assert_int_equal(expect_legal(bucketed, &args, &params), args.batches * args.tokens);
     args.indices.strides[1] = 0, args.indices.strides[0] = 0;
     args.width = 49; /* above topk */
-    assert_int_equal(expect_legal(&bucketed, &args, &params), args.batches * args.tokens);
+    assert_int_equal(expect_legal(bucketed, &args, &params), args.batches * args.tokens);
     assert_int_equal(params.work.width, 49);
-    expect_refusal(&shape, &args, "width = 49 is out of range");
+    expect_refusal(shape, &args, "width = 49 is out of range");
     args.width = 0;
-    expect_refusal(&bucketed, &args, "width = 0 is out of range; legal: 1..268435455");
+    expect_refusal(bucketed, &args, "width = 0 is out of range; legal: 1..268435455");
     args.width = 1 << 28;
-    expect_refusal(&bucketed, &args, "width = 268435456 is out of range");
+    expect_refusal(bucketed, &args, "width = 268435456 is out of range");
     args.width = 49, args.indices.strides[1] = 48, args.indices.strides[0] = 4800;
-    expect_refusal(&bucketed, &args,
+    expect_refusal(bucketed, &args,
                    "indices.strides[1] (token) = 48 is below the row's 49 elements");
     args = legal_args(), args.workspace = address(12, 1); /* a plain operator does not look at it */
-    assert_int_equal(expect_legal(&shape, &args, &params), args.batches * args.tokens);
+    assert_int_equal(expect_legal(shape, &args, &params), args.batches * args.tokens);
     assert_null(params.work.query_range);
     assert_null(params.work.extents);
     assert_int_equal(params.work.pdl_wait_at_end, 0);
@@ -616,10 +653,10 @@ static void grids(void **state) {
     (void)state;
     for (int64_t each = 1; each <= 64; each *= 4) {
         const struct smelt__kernel kernel = {.item = "query", .blocks_per_item = each};
-        const struct smelt__operator one = {.passes = SMELT_PASS_FORWARD,
-                                            .count = 1,
-                                            .pass = {SMELT_PASS_FORWARD},
-                                            .kernels = {&kernel}};
+        const struct smelt_operator one = {.passes = SMELT_PASS_FORWARD,
+                                           .count = 1,
+                                           .pass = {SMELT_PASS_FORWARD},
+                                           .kernels = {&kernel}};
         const int64_t most = INT32_MAX / each,
                       more[] = {most + 1, (INT64_C(1) << 32) / each, (INT64_C(1) << 32) / each + 1};
         assert_int_equal(smelt__operator_check_grid(&one, SMELT_PASS_FORWARD, most), SMELT_OK);
@@ -641,7 +678,7 @@ int main(void) {
         cmocka_unit_test(overlaps),
         cmocka_unit_test(workspace_overlaps),
         cmocka_unit_test(interleaved),
-        cmocka_unit_test(packed),
+        cmocka_unit_test(packed_strides),
         cmocka_unit_test(query_list),
         cmocka_unit_test(nothing_to_do),
         cmocka_unit_test(filled),

@@ -5,23 +5,23 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "ops/cuts.h"
 #include "ops/sparse_attn_grad_params.h"
+#include "ops/sparse_attn_table.h"
 #include "smelt/status.h"
 
 enum { HEADS = 8, DQK = 128, DV = 64, TOPK = 48 };
 
-static const struct smelt__operator no_kernels = {.passes = SMELT_PASS_BACKWARD};
 static const int bounds[] = {16, TOPK};
 
 /* As a main kernel without groups has it; changed by the tests. */
 static struct smelt__sparse_attn_backward backward_of(int sink, int buckets, int deterministic) {
     return (struct smelt__sparse_attn_backward){
-        .kernels = &no_kernels,
         .shape = {HEADS, DQK, DV, TOPK, sink, buckets},
         .bounds = bounds,
         .deterministic = deterministic,
@@ -55,10 +55,52 @@ static smelt_sparse_attn_grad_args legal_args(void) {
     return args;
 }
 
+/* An operator without kernels: its calls are checked with `subject`, then handed to `after`. */
+static struct smelt__sparse_attn_backward subject;
+static smelt_status (*after)(const struct smelt__grad_call *call);
+
+static smelt_status check(struct smelt__call *given) {
+    struct smelt__grad_call call;
+    const smelt_status status = smelt__grad_check(&subject, given, &call);
+    return status == SMELT_OK && after ? after(&call) : status;
+}
+
+static smelt_status ask(const struct smelt__call *given, size_t *bytes) {
+    return smelt__grad_workspace(&subject, given, bytes);
+}
+
+extern const struct smelt__operator_type smelt__sparse_attn_type;
+
+static const struct smelt__pass backward_pass = {.pass = SMELT_PASS_BACKWARD,
+                                                 .call = "smelt_sparse_attn_backward",
+                                                 .tables = &smelt__sparse_attn_grad_table,
+                                                 .workspace = ask,
+                                                 .launch = check};
+
+/* bytes NULL: the call, else the question for its workspace. */
+static smelt_status call_of(const struct smelt__sparse_attn_backward *backward,
+                            const smelt_sparse_attn_grad_args *args, size_t *bytes) {
+    char text[160];
+    struct smelt__spec spec;
+    struct smelt__message message;
+    smelt_operator op = {.count = 0};
+    struct smelt__operator_type type = smelt__sparse_attn_type;
+    snprintf(text, sizeof text, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d,passes=backward%s%s%s",
+             HEADS, DQK, DV, backward->shape.topk, backward->shape.sink ? ",sink=1" : "",
+             backward->shape.buckets ? ",buckets=16" : "",
+             backward->deterministic ? ",deterministic=1" : "");
+    assert_int_equal(smelt__spec_parse(text, &spec, &message), 0);
+    type.passes = &backward_pass, type.pass_count = 1;
+    smelt__operator_begin(&op, &type, NULL, &spec);
+    subject = *backward;
+    subject.op = &op;
+    return bytes ? smelt_operator_workspace(&op, SMELT_PASS_BACKWARD, args, bytes)
+                 : smelt_operator_launch(&op, SMELT_PASS_BACKWARD, args, NULL);
+}
+
 static void expect_refusal(const struct smelt__sparse_attn_backward *backward,
                            const smelt_sparse_attn_grad_args *args, const char *message) {
-    struct smelt__grad_call call;
-    const smelt_status status = smelt__grad_check(backward, args, NULL, &call);
+    const smelt_status status = call_of(backward, args, NULL);
     if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), message))
         fail_msg("expected '%s', got status %d '%s'", message, (int)status, smelt_last_error());
 }
@@ -108,7 +150,8 @@ static void single_fields(void **state) {
         GONE(lse, "lse is NULL"),
         GONE(grad_out, "grad_out is NULL"),
         GONE(dq, "dq is NULL"),
-        GONE(dkv, "none of dkv, dkv_fp32 and dkv_sum is given; give exactly one"),
+        GONE(dkv,
+             "none of dkv (bf16), dkv_fp32 (fp32) and dkv_sum (fp32, added to) is given; give"),
         GONE(workspace, "workspace is NULL"),
         MOVE(q, 8, "q = 0x100000000008 is not aligned"),
         MOVE(out, 2, "out = 0x400000000002 is not aligned"),
@@ -138,7 +181,8 @@ static void combinations(void **state) {
     smelt_sparse_attn_grad_args args = legal_args();
     (void)state;
     args.dkv_sum.data = address(10, 0);
-    expect_refusal(&plain, &args, "several of dkv, dkv_fp32 and dkv_sum are given");
+    expect_refusal(&plain, &args,
+                   "several of dkv (bf16), dkv_fp32 (fp32) and dkv_sum (fp32, added to) are given");
     args = legal_args();
     args.dsink.data = address(10, 0);
     expect_refusal(&plain, &args, "dsink is given but the operator was made with sink=0");
@@ -193,7 +237,7 @@ static void overlaps(void **state) {
 static size_t bytes_of(const struct smelt__sparse_attn_backward *backward,
                        const smelt_sparse_attn_grad_args *args) {
     size_t bytes = 77;
-    if (smelt__grad_workspace(backward, args, &bytes) != SMELT_OK)
+    if (call_of(backward, args, &bytes) != SMELT_OK)
         fail_msg("refused: %s", smelt_last_error());
     return bytes;
 }
@@ -232,8 +276,8 @@ static void workspace(void **state) {
     size_t bytes;
     args.width = 1;
     assert_int_equal(bytes_of(&backward, &args), 0); /* neither queries nor rows */
-    args.tokens = args.rows = 1, args.width = 0;
-    assert_int_equal(smelt__grad_workspace(&backward, &args, &bytes), SMELT_ERROR_INVALID_ARGUMENT);
+    args.tokens = args.rows = 1, args.width = -1;
+    assert_int_equal(call_of(&backward, &args, &bytes), SMELT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(bytes, 0);
 }
 
@@ -393,13 +437,16 @@ static void limits(void **state) {
     assert_true(most - least <= (1536U << 20) + (1U << 20) * 64);
 }
 
+static smelt_status fill_main(const struct smelt__grad_call *call) {
+    const struct smelt__grad_grid grid = {.blocks = 1};
+    struct sparse_attn_bwd_params params;
+    return smelt__grad_main(call, &grid, &params);
+}
+
 /* What the copy engine does not take is refused before anything is launched. */
 static void map_strides(void **state) {
     struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
-    const struct smelt__grad_grid grid = {.blocks = 1};
-    struct sparse_attn_bwd_params params;
     smelt_sparse_attn_grad_args args = legal_args();
-    struct smelt__grad_call call;
     (void)state;
     backward.main.tensor_maps = 1;
     args.batches = 1;
@@ -407,8 +454,10 @@ static void map_strides(void **state) {
     args.q.strides[0] = 3 * args.q.strides[1];
     args.q.strides[2] = DQK;
     args.kv.data = address(200, 0); /* beyond q */
-    assert_int_equal(smelt__grad_check(&backward, &args, NULL, &call), SMELT_OK);
-    assert_int_equal(smelt__grad_main(&call, &grid, &params), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(call_of(&backward, &args, NULL), SMELT_OK);
+    after = fill_main;
+    assert_int_equal(call_of(&backward, &args, NULL), SMELT_ERROR_INVALID_ARGUMENT);
+    after = NULL;
     assert_non_null(strstr(smelt_last_error(), "q.strides[1]"));
     assert_non_null(strstr(smelt_last_error(), "bwd.variant=mma"));
 }

@@ -22,7 +22,7 @@ static int add_operator(struct benchmarks *benchmarks, const char *text,
     if (status != TOOL_OK)
         return status;
     unsigned passes = smelt__harness_spec_parse(&spec, text) == SMELT_OK
-                          ? smelt__harness_spec_passes(&spec)
+                          ? spec.passes
                           : 0; /* one item, which reports the fault */
     do {
         struct smelt__bench_item item = {.problem = options->problem};

@@ -44,8 +44,8 @@ static smelt_status add_pass(struct tune_run *tuning, const char *text) {
     char origin[512];
     smelt_status status = smelt__harness_spec_parse(&spec, text);
     if (!status) { /* knobs come last */
-        const size_t knobs = spec.knobs ? strlen(spec.knobs) + 1 : 0;
-        snprintf(origin, sizeof origin, "%.*s", (int)(strlen(text) - knobs), text);
+        const int named = *spec.knobs != '\0';
+        snprintf(origin, sizeof origin, "%.*s", (int)(spec.knobs - spec.text) - named, spec.text);
         status = add_kernels(tuning, text, origin);
     }
     smelt__harness_spec_free(&spec);
@@ -55,7 +55,7 @@ static smelt_status add_pass(struct tune_run *tuning, const char *text) {
 static smelt_status add_passes(struct tune_run *tuning, const char *text) {
     struct smelt__harness_spec spec;
     smelt_status status = smelt__harness_spec_parse(&spec, text);
-    unsigned passes = status ? 0 : smelt__harness_spec_passes(&spec);
+    unsigned passes = status ? 0 : spec.passes;
     for (; passes && !status; passes &= passes - 1) {
         const char *const name = smelt__harness_spec_pass(&spec, passes & (~passes + 1))->name;
         char *one = NULL;

@@ -16,7 +16,7 @@ static const struct smelt__member members[] = {
     [MAIN] = {"main", &smelt__indexer_bwd_main.schema, 0},
 };
 
-static const struct smelt__family *const kernels[] = {
+static const struct smelt__kernel_family *const kernels[] = {
     &smelt__indexer_bwd_lists,
     &smelt__indexer_bwd_grains,
     &smelt__indexer_bwd_main,
@@ -43,14 +43,15 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
                     smelt__spec_get(spec, "dim"));
 }
 
-const struct smelt__family smelt__indexer_bwd = {
+const struct smelt__operator_family smelt__indexer_bwd = {
     .schema = {.name = "indexer_bwd",
+               .is_operator = 1,
+               .summary = "gradients of the lightning indexer's queries, weights and keys",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members,
                .check = smelt__indexer_check},
-    .summary = "gradients of the lightning indexer's queries, weights and keys",
     .passes = SMELT__BACKWARD,
     .kernels = kernels,
     .expand = expand,

@@ -61,8 +61,12 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_bwd_grains = {
-    .schema = {.name = "indexer_bwd_grains", .keys = keys, .key_count = sizeof keys / sizeof *keys},
-    .summary = "powers of two that additions to rows of dk are rounded by, so that sums are exact",
+const struct smelt__kernel_family smelt__indexer_bwd_grains = {
+    .schema =
+        {.name = "indexer_bwd_grains",
+         .summary =
+             "powers of two that additions to rows of dk are rounded by, so that sums are exact",
+         .keys = keys,
+         .key_count = sizeof keys / sizeof *keys},
     .variants = variants,
 };

@@ -4,7 +4,7 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__indexer_bwd_grains;
+extern const struct smelt__kernel_family smelt__indexer_bwd_grains;
 
 /* Values of the key `pass`, in launch order. */
 enum smelt__indexer_bwd_grains_pass {

@@ -53,8 +53,8 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_bwd_lists = {
-    .schema = {.name = "indexer_bwd_lists"},
-    .summary = "lists of keys, with their gradients, for the indexer's backward pass",
+const struct smelt__kernel_family smelt__indexer_bwd_lists = {
+    .schema = {.name = "indexer_bwd_lists",
+               .summary = "lists of keys, with their gradients, for the indexer's backward pass"},
     .variants = variants,
 };

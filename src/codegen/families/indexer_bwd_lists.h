@@ -4,6 +4,6 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__indexer_bwd_lists;
+extern const struct smelt__kernel_family smelt__indexer_bwd_lists;
 
 #endif

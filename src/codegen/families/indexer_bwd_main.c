@@ -54,12 +54,12 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_bwd_main = {
+const struct smelt__kernel_family smelt__indexer_bwd_main = {
     .schema = {.name = "indexer_bwd_main",
+               .summary = "backward pass of the lightning indexer: dq, dweights, and sums of dk",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = check},
-    .summary = "backward pass of the lightning indexer: dq, dweights, and sums of dk",
     .variants = variants,
     .tried = tried,
 };

@@ -5,7 +5,7 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__indexer_bwd_main;
+extern const struct smelt__kernel_family smelt__indexer_bwd_main;
 
 /* Queries of a group at most. */
 enum { SMELT__INDEXER_BWD_MOST_GROUP = 8 };

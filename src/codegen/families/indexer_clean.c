@@ -3,7 +3,7 @@
 
 #include "codegen/families/indexer_clean.h"
 
-static const struct smelt__family *const kernels[] = {&smelt__indexer_clean_fill, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_clean_fill, NULL};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
@@ -14,9 +14,10 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 /* For matrices that others wrote: no model asks for it. */
 static const struct smelt__preset_row presets[] = {{NULL, NULL}};
 
-const struct smelt__family smelt__indexer_clean = {
-    .schema = {.name = "indexer_clean"},
-    .summary = "-inf outside the windows of a matrix of logits",
+const struct smelt__operator_family smelt__indexer_clean = {
+    .schema = {.name = "indexer_clean",
+               .is_operator = 1,
+               .summary = "-inf outside the windows of a matrix of logits"},
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

@@ -4,7 +4,8 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__indexer_clean, smelt__indexer_clean_fill;
+extern const struct smelt__operator_family smelt__indexer_clean;
+extern const struct smelt__kernel_family smelt__indexer_clean_fill;
 
 enum { SMELT__INDEXER_CLEAN_KEYS = 8192 }; /* of an item of the grid */
 

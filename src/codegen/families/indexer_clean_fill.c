@@ -26,8 +26,8 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_clean_fill = {
-    .schema = {.name = "indexer_clean_fill"},
-    .summary = "-inf outside the windows of a matrix of logits",
+const struct smelt__kernel_family smelt__indexer_clean_fill = {
+    .schema = {.name = "indexer_clean_fill",
+               .summary = "-inf outside the windows of a matrix of logits"},
     .variants = variants,
 };

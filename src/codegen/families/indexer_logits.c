@@ -2,7 +2,7 @@
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_logits_fwd.h"
 
-extern const struct smelt__family smelt__indexer_logits; /* as registry.c declares it */
+extern const struct smelt__operator_family smelt__indexer_logits; /* as registry.c declares it */
 
 enum { FWD }; /* members by number */
 
@@ -10,7 +10,7 @@ static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__indexer_logits_fwd.schema, 0},
 };
 
-static const struct smelt__family *const kernels[] = {&smelt__indexer_logits_fwd, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_logits_fwd, NULL};
 
 static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE};
 
@@ -22,14 +22,15 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 /* Models ask for indexer_topk. */
 static const struct smelt__preset_row presets[] = {{NULL, NULL}};
 
-const struct smelt__family smelt__indexer_logits = {
+const struct smelt__operator_family smelt__indexer_logits = {
     .schema = {.name = "indexer_logits",
+               .is_operator = 1,
+               .summary = "logits of the lightning indexer: how well each key suits each query",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members,
                .check = smelt__indexer_check},
-    .summary = "logits of the lightning indexer: how well each key suits each query",
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

@@ -56,12 +56,12 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_logits_fwd = {
+const struct smelt__kernel_family smelt__indexer_logits_fwd = {
     .schema = {.name = "indexer_logits_fwd",
+               .summary = "the lightning indexer's logits, windows masked",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = check},
-    .summary = "the lightning indexer's logits, windows masked",
     .variants = variants,
     .tried = tried,
 };

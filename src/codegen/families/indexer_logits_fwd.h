@@ -4,7 +4,7 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__indexer_logits_fwd;
+extern const struct smelt__kernel_family smelt__indexer_logits_fwd;
 
 /* Sets the kernel's name and adds what every variant has: HEADS, DIM, FP8. plan->variant is set. */
 void smelt__indexer_logits_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);

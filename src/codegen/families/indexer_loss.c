@@ -9,8 +9,8 @@ enum { ROWS }; /* members by number */
 static const struct smelt__member members[] = {
     [ROWS] = {"rows", &smelt__indexer_loss_rows.schema, 0}};
 
-static const struct smelt__family *const kernels[] = {&smelt__indexer_loss_rows,
-                                                      &smelt__indexer_loss_sum, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_loss_rows,
+                                                             &smelt__indexer_loss_sum, NULL};
 
 static const struct smelt__key keys[] = {SMELT__INDEXER_LOSS_TOPK};
 
@@ -27,13 +27,14 @@ static const struct smelt__preset_row presets[] = {
     {"deepseek-v4-pro", "topk=1024"}, {NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_loss = {
+const struct smelt__operator_family smelt__indexer_loss = {
     .schema = {.name = "indexer_loss",
+               .is_operator = 1,
+               .summary = "the indexer's loss against attention's probabilities, and its gradient",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members},
-    .summary = "the indexer's loss against attention's probabilities, and its gradient",
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

@@ -4,8 +4,9 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__indexer_loss, smelt__indexer_loss_rows,
-    smelt__indexer_loss_sum;
+extern const struct smelt__operator_family smelt__indexer_loss;
+extern const struct smelt__kernel_family smelt__indexer_loss_rows;
+extern const struct smelt__kernel_family smelt__indexer_loss_sum;
 
 enum { SMELT__INDEXER_LOSS_MOST = 1 << 20 /* values of topk */ };
 

@@ -122,12 +122,12 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_loss_rows = {
+const struct smelt__kernel_family smelt__indexer_loss_rows = {
     .schema = {.name = "indexer_loss_rows",
+               .summary = "the indexer's loss of each query, and its gradient",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = check},
-    .summary = "the indexer's loss of each query, and its gradient",
     .variants = variants,
     .tried = tried,
 };

@@ -23,8 +23,8 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_loss_sum = {
-    .schema = {.name = "indexer_loss_sum"},
-    .summary = "the indexer's loss out of those of the queries",
+const struct smelt__kernel_family smelt__indexer_loss_sum = {
+    .schema = {.name = "indexer_loss_sum",
+               .summary = "the indexer's loss out of those of the queries"},
     .variants = variants,
 };

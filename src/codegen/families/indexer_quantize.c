@@ -9,7 +9,7 @@ static const struct smelt__member members[] = {
     [ROWS] = {"rows", &smelt__indexer_quantize_rows.schema, 0},
 };
 
-static const struct smelt__family *const kernels[] = {&smelt__indexer_quantize_rows, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_quantize_rows, NULL};
 
 static const struct smelt__key keys[] = {SMELT__QUANTIZE_KEYS};
 
@@ -21,14 +21,15 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 /* Which models quantise so is the caller's choice. */
 static const struct smelt__preset_row presets[] = {{NULL, NULL}};
 
-const struct smelt__family smelt__indexer_quantize = {
+const struct smelt__operator_family smelt__indexer_quantize = {
     .schema = {.name = "indexer_quantize",
+               .is_operator = 1,
+               .summary = "rows of bf16 as e4m3 and a scale each",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members,
                .check = smelt__indexer_check},
-    .summary = "rows of bf16 as e4m3 and a scale each",
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

@@ -5,7 +5,8 @@
 #include "codegen/families/indexer_keys.h"
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__indexer_quantize, smelt__indexer_quantize_rows;
+extern const struct smelt__operator_family smelt__indexer_quantize;
+extern const struct smelt__kernel_family smelt__indexer_quantize_rows;
 
 extern const char *const smelt__quantize_scales[];
 

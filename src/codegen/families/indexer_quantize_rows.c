@@ -45,11 +45,11 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_quantize_rows = {
+const struct smelt__kernel_family smelt__indexer_quantize_rows = {
     .schema = {.name = "indexer_quantize_rows",
+               .summary = "rows of bf16 as e4m3 and a scale each",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = smelt__indexer_check},
-    .summary = "rows of bf16 as e4m3 and a scale each",
     .variants = variants,
 };

@@ -3,7 +3,7 @@
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_scores_fwd.h"
 
-extern const struct smelt__family smelt__indexer_scores; /* as registry.c declares it */
+extern const struct smelt__operator_family smelt__indexer_scores; /* as registry.c declares it */
 
 enum { FWD }; /* members by number */
 
@@ -11,7 +11,7 @@ static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__indexer_scores_fwd.schema, 0},
 };
 
-static const struct smelt__family *const kernels[] = {&smelt__indexer_scores_fwd, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_scores_fwd, NULL};
 
 static const struct smelt__key keys[] = {SMELT__INDEXER_HEADS, SMELT__INDEXER_TOPK};
 
@@ -20,14 +20,15 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
     smelt__expansion_add(expansion, spec, FWD, pass);
 }
 
-const struct smelt__family smelt__indexer_scores = {
+const struct smelt__operator_family smelt__indexer_scores = {
     .schema = {.name = "indexer_scores",
+               .is_operator = 1,
+               .summary = "logits of the lightning indexer at the slots that were selected",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members,
                .check = smelt__indexer_check},
-    .summary = "logits of the lightning indexer at the slots that were selected",
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

@@ -54,12 +54,12 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_scores_fwd = {
+const struct smelt__kernel_family smelt__indexer_scores_fwd = {
     .schema = {.name = "indexer_scores_fwd",
+               .summary = "the lightning indexer's logits at selected slots",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = check},
-    .summary = "the lightning indexer's logits at selected slots",
     .variants = variants,
     .tried = tried,
 };

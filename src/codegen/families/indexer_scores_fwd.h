@@ -4,7 +4,7 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__indexer_scores_fwd;
+extern const struct smelt__kernel_family smelt__indexer_scores_fwd;
 
 /* Sets the kernel's name and adds what every variant has: HEADS, DIM, and BLOCK_HEADS, which are
  * the heads in eights. plan->variant is set. Returns BLOCK_HEADS. */

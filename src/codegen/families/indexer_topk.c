@@ -15,8 +15,8 @@ static const struct smelt__member members[] = {
     [SELECT] = {"rows", &smelt__topk_select_rows.schema, 0},
 };
 
-static const struct smelt__family *const kernels[] = {&smelt__indexer_logits_fwd,
-                                                      &smelt__topk_select_rows, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_logits_fwd,
+                                                             &smelt__topk_select_rows, NULL};
 
 static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE, SMELT__TOPK_KEYS};
 
@@ -37,14 +37,17 @@ static const struct smelt__preset_row presets[] = {
     {NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_topk = {
-    .schema = {.name = "indexer_topk",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
-               .check = smelt__indexer_check},
-    .summary = "the lightning indexer's choice: of each query's keys those with the best logits",
+const struct smelt__operator_family smelt__indexer_topk = {
+    .schema =
+        {.name = "indexer_topk",
+         .is_operator = 1,
+         .summary =
+             "the lightning indexer's choice: of each query's keys those with the best logits",
+         .keys = keys,
+         .key_count = sizeof keys / sizeof *keys,
+         .members = members,
+         .member_count = sizeof members / sizeof *members,
+         .check = smelt__indexer_check},
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

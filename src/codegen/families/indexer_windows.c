@@ -4,7 +4,7 @@
 
 #include "codegen/families/indexer_windows.h"
 
-static const struct smelt__family *const kernels[] = {&smelt__indexer_windows_build, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_windows_build, NULL};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
@@ -18,9 +18,11 @@ static const struct smelt__preset_row presets[] = {
     {"deepseek-v4-flash", ""}, {"deepseek-v4-pro", ""}, {NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_windows = {
-    .schema = {.name = "indexer_windows"},
-    .summary = "for each query the keys it may choose from, out of cu_seqlens and the like",
+const struct smelt__operator_family smelt__indexer_windows = {
+    .schema = {.name = "indexer_windows",
+               .is_operator = 1,
+               .summary =
+                   "for each query the keys it may choose from, out of cu_seqlens and the like"},
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

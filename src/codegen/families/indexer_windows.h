@@ -4,6 +4,7 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__indexer_windows, smelt__indexer_windows_build;
+extern const struct smelt__operator_family smelt__indexer_windows;
+extern const struct smelt__kernel_family smelt__indexer_windows_build;
 
 #endif

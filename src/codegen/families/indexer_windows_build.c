@@ -33,8 +33,8 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__indexer_windows_build = {
-    .schema = {.name = "indexer_windows_build"},
-    .summary = "windows of the indexer from the metadata of packed documents",
+const struct smelt__kernel_family smelt__indexer_windows_build = {
+    .schema = {.name = "indexer_windows_build",
+               .summary = "windows of the indexer from the metadata of packed documents"},
     .variants = variants,
 };

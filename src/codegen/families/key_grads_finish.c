@@ -38,11 +38,11 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__key_grads_finish = {
+const struct smelt__kernel_family smelt__key_grads_finish = {
     .schema = {.name = "key_grads_finish",
+               .summary = "gradients by keys from their sums, and dsink",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = smelt__sparse_attn_check_widths},
-    .summary = "gradients by keys from their sums, and dsink",
     .variants = variants,
 };

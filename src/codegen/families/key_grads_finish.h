@@ -4,6 +4,6 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__key_grads_finish;
+extern const struct smelt__kernel_family smelt__key_grads_finish;
 
 #endif

@@ -57,7 +57,7 @@ static const struct smelt__differing differing[] = {
     {NULL, NULL},
 };
 
-static const struct smelt__family *const kernels[] = {
+static const struct smelt__kernel_family *const kernels[] = {
     &smelt__sparse_attn_fwd,      &smelt__sparse_attn_partition,
     &smelt__sparse_attn_bwd,      &smelt__sparse_attn_bwd_lists,
     &smelt__sparse_attn_bwd_rows, &smelt__sparse_attn_bwd_sum,
@@ -74,7 +74,7 @@ static const struct smelt__key keys[] = {
 };
 
 static struct smelt__spec *add_other(struct smelt__expansion *expansion,
-                                     const struct smelt__family *family, unsigned pass) {
+                                     const struct smelt__kernel_family *family, unsigned pass) {
     return smelt__expansion_add_other(expansion, family, pass);
 }
 
@@ -150,15 +150,16 @@ static const struct smelt__preset_row presets[] = {
     {NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_attn = {
+const struct smelt__operator_family smelt__sparse_attn = {
     .schema = {.name = "sparse_attn",
+               .is_operator = 1,
+               .summary = "sparse attention: each query attends to its own list of KV rows",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members,
                .differing = differing,
                .check = smelt__sparse_attn_check},
-    .summary = "sparse attention: each query attends to its own list of KV rows",
     .passes = SMELT__FORWARD | SMELT__BACKWARD,
     .kernels = kernels,
     .expand = expand,

@@ -4,7 +4,7 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__sparse_attn;
+extern const struct smelt__operator_family smelt__sparse_attn;
 
 /* The list's numbers, and topk itself. */
 enum { SMELT__SPARSE_ATTN_MOST_BUCKETS = SMELT__MAX_LIST + 1 };

@@ -64,12 +64,12 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_attn_bwd = {
+const struct smelt__kernel_family smelt__sparse_attn_bwd = {
     .schema = {.name = "sparse_attn_bwd",
+               .summary = "backward pass of sparse attention: dq, and sums of dkv",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = check},
-    .summary = "backward pass of sparse attention: dq, and sums of dkv",
     .variants = variants,
     .tried = tried,
 };

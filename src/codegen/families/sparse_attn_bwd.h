@@ -6,12 +6,12 @@
 #include "codegen/family.h"
 
 /* The main kernel: dq, and dkv's sums. */
-extern const struct smelt__family smelt__sparse_attn_bwd;
+extern const struct smelt__kernel_family smelt__sparse_attn_bwd;
 /* Before it: each group's list of keys; each row's statistics. In deterministic mode: the lists by
  * keys, and the sums of the main kernel's partial rows. After it: key_grads_finish. */
-extern const struct smelt__family smelt__sparse_attn_bwd_lists;
-extern const struct smelt__family smelt__sparse_attn_bwd_rows;
-extern const struct smelt__family smelt__sparse_attn_bwd_sum;
+extern const struct smelt__kernel_family smelt__sparse_attn_bwd_lists;
+extern const struct smelt__kernel_family smelt__sparse_attn_bwd_rows;
+extern const struct smelt__kernel_family smelt__sparse_attn_bwd_sum;
 
 /* Values of the key `pass` of sparse_attn_bwd_lists. */
 enum smelt__sparse_attn_bwd_lists_pass { SMELT__BWD_LISTS_GROUP = 0, SMELT__BWD_LISTS_TURN };

@@ -111,10 +111,10 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_attn_bwd_lists = {
+const struct smelt__kernel_family smelt__sparse_attn_bwd_lists = {
     .schema = {.name = "sparse_attn_bwd_lists",
+               .summary = "lists of keys for the backward pass, compacted, united, turned around",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys},
-    .summary = "lists of keys for the backward pass, compacted, united, turned around",
     .variants = variants,
 };

@@ -40,11 +40,11 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_attn_bwd_rows = {
+const struct smelt__kernel_family smelt__sparse_attn_bwd_rows = {
     .schema = {.name = "sparse_attn_bwd_rows",
+               .summary = "statistics of the rows for the backward pass: softmax base and delta",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = smelt__sparse_attn_check_widths},
-    .summary = "statistics of the rows for the backward pass: softmax base and delta",
     .variants = variants,
 };

@@ -55,11 +55,11 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_attn_bwd_sum = {
+const struct smelt__kernel_family smelt__sparse_attn_bwd_sum = {
     .schema = {.name = "sparse_attn_bwd_sum",
+               .summary = "sums of partial rows of dkv in a fixed order",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = smelt__sparse_attn_check_widths},
-    .summary = "sums of partial rows of dkv in a fixed order",
     .variants = variants,
 };

@@ -75,12 +75,12 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_attn_fwd = {
+const struct smelt__kernel_family smelt__sparse_attn_fwd = {
     .schema = {.name = "sparse_attn_fwd",
+               .summary = "forward pass of sparse attention: out and log-sum-exp",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = check},
-    .summary = "forward pass of sparse attention: out and log-sum-exp",
     .variants = variants,
     .tried = tried,
 };

@@ -79,10 +79,10 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_attn_partition = {
+const struct smelt__kernel_family smelt__sparse_attn_partition = {
     .schema = {.name = "sparse_attn_partition",
+               .summary = "puts queries into buckets by their number of valid slots",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys},
-    .summary = "puts queries into buckets by their number of valid slots",
     .variants = variants,
 };

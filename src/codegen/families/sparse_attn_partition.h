@@ -4,7 +4,7 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__sparse_attn_partition;
+extern const struct smelt__kernel_family smelt__sparse_attn_partition;
 
 /* Values of the key `pass`. */
 enum smelt__partition_pass { SMELT__PARTITION_COUNT = 0, SMELT__PARTITION_PLACE };

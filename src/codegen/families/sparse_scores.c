@@ -3,7 +3,7 @@
 #include "codegen/families/sparse_attn_keys.h"
 #include "codegen/families/sparse_scores_fwd.h"
 
-extern const struct smelt__family smelt__sparse_scores; /* as registry.c declares it */
+extern const struct smelt__operator_family smelt__sparse_scores; /* as registry.c declares it */
 
 enum { FWD }; /* members by number */
 
@@ -11,7 +11,7 @@ static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__sparse_scores_fwd.schema, 0},
 };
 
-static const struct smelt__family *const kernels[] = {&smelt__sparse_scores_fwd, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__sparse_scores_fwd, NULL};
 
 static const struct smelt__key keys[] = {SMELT__SPARSE_ATTN_COMPUTED};
 
@@ -30,14 +30,15 @@ static const struct smelt__preset_row presets[] = {
     {NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_scores = {
+const struct smelt__operator_family smelt__sparse_scores = {
     .schema = {.name = "sparse_scores",
+               .is_operator = 1,
+               .summary = "attention's probabilities at the selected slots, summed over the heads",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members,
                .check = smelt__sparse_attn_check},
-    .summary = "attention's probabilities at the selected slots, summed over the heads",
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

@@ -58,12 +58,12 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__sparse_scores_fwd = {
+const struct smelt__kernel_family smelt__sparse_scores_fwd = {
     .schema = {.name = "sparse_scores_fwd",
+               .summary = "attention's probabilities at the selected slots, summed over the heads",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = check},
-    .summary = "attention's probabilities at the selected slots, summed over the heads",
     .variants = variants,
     .tried = tried,
 };

@@ -5,7 +5,7 @@
 #include "codegen/families/sparse_scores_fwd_plan.h"
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__sparse_scores_fwd;
+extern const struct smelt__kernel_family smelt__sparse_scores_fwd;
 
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 int smelt__sparse_scores_fwd_plan_mma(const struct smelt__spec *spec,

@@ -10,7 +10,7 @@ enum { ROWS }; /* members by number */
 static const struct smelt__member members[] = {
     [ROWS] = {"rows", &smelt__topk_select_rows.schema, 0}};
 
-static const struct smelt__family *const kernels[] = {&smelt__topk_select_rows, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__topk_select_rows, NULL};
 
 static const struct smelt__key keys[] = {SMELT__TOPK_KEYS};
 
@@ -22,13 +22,14 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 /* Models select within indexer_topk. */
 static const struct smelt__preset_row presets[] = {{NULL, NULL}};
 
-const struct smelt__family smelt__topk_select = {
+const struct smelt__operator_family smelt__topk_select = {
     .schema = {.name = "topk_select",
+               .is_operator = 1,
+               .summary = "exact top-k of the rows of a matrix within windows",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members},
-    .summary = "exact top-k of the rows of a matrix within windows",
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

@@ -4,6 +4,6 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__topk_select;
+extern const struct smelt__operator_family smelt__topk_select;
 
 #endif

@@ -223,12 +223,12 @@ static const struct smelt__variant variants[] = {
     {NULL, NULL, NULL},
 };
 
-const struct smelt__family smelt__topk_select_rows = {
+const struct smelt__kernel_family smelt__topk_select_rows = {
     .schema = {.name = "topk_select_rows",
+               .summary = "the largest elements of rows",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .check = check},
-    .summary = "the largest elements of rows",
     .variants = variants,
     .tried = tried,
 };

@@ -4,7 +4,7 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__family smelt__topk_select_rows;
+extern const struct smelt__kernel_family smelt__topk_select_rows;
 
 enum { SMELT__TOPK_SELECT_MOST = 4096 /* values of topk */ };
 

@@ -78,6 +78,16 @@ void smelt__spec_print_asked(const struct smelt__spec *spec, char text[SMELT__SP
     smelt__spec_print_masked(spec, ~spec->tuned, text, SMELT__SPEC_TEXT);
 }
 
+void smelt__spec_print_key(const struct smelt__spec *spec, const char *key,
+                           char text[SMELT__SPEC_TEXT]) {
+    const int index = smelt__spec_key(spec->schema, key);
+    size_t used = 0;
+    text[0] = '\0';
+    if (index >= 0)
+        put_value(spec, key, &spec->schema->keys[index], spec->values[index], 0, text,
+                  SMELT__SPEC_TEXT, &used);
+}
+
 void smelt__spec_print_knobs(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]) {
     size_t used = 0;
     text[0] = '\0';

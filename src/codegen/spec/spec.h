@@ -60,6 +60,8 @@ struct smelt__differing {
 
 struct smelt__schema {
     const char *name;
+    const char *summary;           /* one line: what it computes */
+    int is_operator;               /* 1: of an operator's family, 0: of kernels */
     const struct smelt__key *keys; /* an operator's has no knobs */
     int key_count;
     const struct smelt__member *members; /* an operator's; a kernel has none */
@@ -111,6 +113,10 @@ int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *mes
  * second function omits them and so prints the user's request. */
 void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
 void smelt__spec_print_asked(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
+
+/* One key with its value, "sink=1". */
+void smelt__spec_print_key(const struct smelt__spec *spec, const char *key,
+                           char text[SMELT__SPEC_TEXT]);
 
 /* Its knobs alone, as smelt__spec_parse_keys takes them; "" when it names none. */
 void smelt__spec_print_knobs(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);

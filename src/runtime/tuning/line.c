@@ -81,9 +81,8 @@ static int check_spec(const char *text, struct smelt__spec *spec, struct smelt__
     char canonical[SMELT__SPEC_TEXT];
     if (smelt__spec_parse(text, spec, message))
         return -1;
-    if (smelt__is_operator(smelt__family_of(spec))) {
-        smelt__message_set(message, "%s is an operator; only kernels have entries",
-                           spec->schema->name);
+    if (smelt__operator_of(spec->schema)) {
+        smelt__message_set(message, "%s is an operator; kernels are tuned", spec->schema->name);
         return -1;
     }
     smelt__spec_strip_knobs(spec, &stripped);

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "compared.h"
-#include "ops/sparse_attn_tensors.h"
+#include "ops/sparse_attn_table.h"
 #include "reference/sparse_attn.h"
 #include "reference/sparse_attn_grad.h"
 #include "reference/sparse_scores.h"
@@ -49,13 +49,13 @@ static const char *const attention_specs[] = {"sparse_attn:heads=3,dqk=64,dv=64,
                                               "sparse_attn:heads=3,dqk=128,dv=64,topk=24,sink=1",
                                               NULL};
 
-static const smelt_sparse_attn_spec *attn_of(const struct bench *bench) {
+static const struct smelt__sparse_attn_spec *attn_of(const struct bench *bench) {
     return bench->spec.spec;
 }
 
 /* own: [query, head, dv], as out would be without numbers below 0. */
 static void prepare_forward(struct bench *bench) {
-    const smelt_sparse_attn_spec *spec = attn_of(bench);
+    const struct smelt__sparse_attn_spec *spec = attn_of(bench);
     const int64_t queries = bench->problem.options.batches * bench->problem.options.tokens;
     const int64_t each = (int64_t)spec->heads * spec->dv;
     bench->own = calloc((size_t)(queries * each), sizeof *bench->own);
@@ -72,7 +72,7 @@ static void prepare_forward(struct bench *bench) {
 }
 
 static void size_of_element(const struct bench *bench, const struct piece *piece, double *sizes) {
-    const smelt_sparse_attn_spec *spec = attn_of(bench);
+    const struct smelt__sparse_attn_spec *spec = attn_of(bench);
     const double *terms = bench->own + (piece->unit * spec->heads + piece->number) * spec->dv;
     for (int64_t i = 0; i < piece->count; i++)
         sizes[i] = fmax(terms[i] + fabs(bench->expected[piece->tensor][piece->first + i]), 1e-30);
@@ -160,7 +160,7 @@ static const char *const backward_specs[] = {
 
 /* own: of each piece its size apart from rounding, and what may be lost besides. */
 static void prepare_backward(struct bench *bench) {
-    const smelt_sparse_attn_spec *spec = attn_of(bench);
+    const struct smelt__sparse_attn_spec *spec = attn_of(bench);
     const smelt_sparse_attn_grad_args *args = bench->problem.args;
     const int64_t queries = bench->problem.options.batches * bench->problem.options.tokens;
     int64_t listed[MOST_NUMBERS], count = 0;

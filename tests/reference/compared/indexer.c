@@ -80,8 +80,8 @@ static double bar_of_bf16(const struct bench *bench, double parts) {
 }
 
 static double bar_of_logits(const struct bench *bench, double parts) {
-    const smelt_indexer_logits_spec *spec = bench->spec.spec;
-    return spec->dtype == SMELT_INDEXER_FP8 ? 5e-4 : bar_of_bf16(bench, parts);
+    const struct smelt__indexer_logits_spec *spec = bench->spec.spec;
+    return spec->dtype == SMELT__DTYPE_FP8 ? 5e-4 : bar_of_bf16(bench, parts);
 }
 
 static int is_inside(const struct bench *bench, const struct piece *piece, int64_t element) {
@@ -163,7 +163,7 @@ const struct compared compared_indexer_scores = {"indexer_scores", scores_passes
 
 /* own: two numbers a piece, as tables.h has it; of dweights the sum of its terms' sizes. */
 static void prepare_bwd(struct bench *bench) {
-    const smelt_indexer_bwd_spec *spec = bench->spec.spec;
+    const struct smelt__indexer_bwd_spec *spec = bench->spec.spec;
     double grads[MOST_NUMBERS], dweights, terms;
     smelt_indexer_bwd_args args;
     smelt__problem_arguments(&bench->problem, &args);

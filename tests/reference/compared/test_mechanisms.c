@@ -102,9 +102,10 @@ static void write_output(const void *args, int tensor, int now) {
             ((float *)(void *)data_of(args, tensor))[i] -= before[i];
 }
 
-static smelt_status launch(const void *object, const void *args, struct CUstream_st *stream) {
+static smelt_status launch(const smelt_operator *object, enum smelt_pass ran, const void *args,
+                           struct CUstream_st *stream) {
     const struct smelt__harness_pass *pass = act.bench->problem.pass;
-    (void)object, (void)stream;
+    (void)object, (void)ran, (void)stream;
     act.run++;
     const int due = act.when == 0 || act.when == act.run;
     for (int i = 0; i < pass->tensors->count; i++) {
@@ -119,38 +120,37 @@ static smelt_status launch(const void *object, const void *args, struct CUstream
         return SMELT_OK;
     unsigned char *to = NULL;
     if (act.tensor < 0)
-        memcpy(&to, (const char *)args + pass->workspace_field, sizeof to);
+        memcpy(&to, (const char *)args + pass->tensors->workspace, sizeof to);
     else
         to = data_of(args, act.tensor);
     to[act.at] ^= 1;
     return SMELT_OK;
 }
 
-static smelt_status workspace(const void *object, const void *args, size_t *bytes) {
-    (void)object, (void)args;
-    *bytes = WORKSPACE;
+static smelt_status workspace(const smelt_operator *object, enum smelt_pass pass, const void *args,
+                              size_t *bytes) {
+    (void)object, (void)pass, (void)args;
+    *bytes = act.bench->pass.tensors->workspace ? WORKSPACE : 0;
     return SMELT_OK;
 }
 
-static smelt_status create(void **object, smelt_context *context_, const void *spec) {
+static smelt_status create(smelt_operator **object, smelt_context *context_, const char *spec) {
     (void)context_, (void)spec;
     *object = NULL;
     return SMELT_OK;
 }
 
-static void destroy(void **object) {
+static void destroy(smelt_operator **object) {
     *object = NULL;
 }
 
 /* ---- a check --------------------------------------------------------------------------------- */
 
 static struct smelt__check_result run(enum defect defect, int when, int tensor, int64_t at) {
-    static struct smelt__harness_pass passes[8];
     static const struct smelt__schedule schedules[RUNS];
-    struct smelt__harness_operator op = *act.bench->spec.op;
     /* What nothing was added to is a number like any other. */
     const int added = tensor >= 0 && row_of(tensor)->role == SMELT__ACCUMULATED;
-    const struct smelt__harness_operator *const list[] = {&op, NULL};
+    const struct smelt__harness_operator *const list[] = {act.bench->spec.op, NULL};
     const struct smelt__check_options options = {.spec = act.bench->spec_text,
                                                  .pass = act.bench->pass.pass,
                                                  .problem = act.bench->problem.options,
@@ -158,15 +158,9 @@ static struct smelt__check_result run(enum defect defect, int when, int tensor, 
                                                  .schedules = schedules,
                                                  .schedule_count = RUNS};
     struct smelt__check_result result;
-    assert_in_range(op.pass_count, 1, 8);
-    memcpy(passes, op.passes, (size_t)op.pass_count * sizeof *passes);
-    for (int i = 0; i < op.pass_count; i++) {
-        passes[i].launch = launch;
-        passes[i].workspace = passes[i].workspace ? workspace : NULL;
-    }
-    op.passes = passes;
-    op.create = create;
-    op.destroy = destroy;
+    static const struct smelt__harness_calls calls = {create, destroy, launch, workspace};
+    const struct smelt__harness_calls *const library = smelt__harness_calls;
+    smelt__harness_calls = &calls;
     act.defect = defect;
     act.when = when;
     act.tensor = tensor;
@@ -175,6 +169,7 @@ static struct smelt__check_result run(enum defect defect, int when, int tensor, 
     smelt__harness_operators = list;
     smelt__check_run(context, &options, &result);
     smelt__harness_operators = all;
+    smelt__harness_calls = library;
     return result;
 }
 
@@ -300,7 +295,7 @@ static void defects_of(const struct bench *bench) {
             expect_seen(DOES_NOT_ADD, 1, i, 0, NULL);
     }
     static const int64_t outside[] = {-1, -GUARD, WORKSPACE, WORKSPACE + GUARD - 1};
-    for (int i = 0; bench->pass.workspace && i < 4; i++)
+    for (int i = 0; bench->pass.tensors->workspace && i < 4; i++)
         expect_seen(WRITES_BYTE, 1 + i % RUNS, -1, outside[i], "workspace_guard");
 }
 

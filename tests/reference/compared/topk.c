@@ -17,7 +17,7 @@
 
 #define LEAST (129 * 0x1p-150)
 
-static const smelt_indexer_topk_spec *spec_of(const struct bench *bench) {
+static const struct smelt__indexer_topk_spec *spec_of(const struct bench *bench) {
     return bench->spec.spec;
 }
 
@@ -39,7 +39,7 @@ static void prepare(struct bench *bench) {
 }
 
 static double tolerance(const struct bench *bench) {
-    return spec_of(bench)->dtype == SMELT_INDEXER_FP8 ? 5e-4 : 1e-5;
+    return spec_of(bench)->dtype == SMELT__DTYPE_FP8 ? 5e-4 : 1e-5;
 }
 
 /* A query's window and results; [topk] from the copy. */
@@ -93,7 +93,7 @@ static void size_of_values(const struct bench *bench, const struct piece *piece,
         const int crowded = (i > 0 && !(values[i - 1] - values[i] > room)) ||
                             (i + 1 < piece->count && !(values[i] - values[i + 1] > room));
         sizes[i] = key < 0 ? 0 : query.terms[key];
-        if (spec_of(bench)->order == SMELT_TOPK_BY_SCORE && crowded)
+        if (spec_of(bench)->order == SMELT__ORDER_SCORE && crowded)
             sizes[i] = -sizes[i];
     }
 }
@@ -175,7 +175,7 @@ static void plant_indices(struct bench *bench, const struct query *query) {
     }
     for (int64_t slot = 0; slot<last; slot += last - 1> 0 ? last - 1 : 1) {
         swap_slots(bench, query, slot);
-        if (spec_of(bench)->order == SMELT_TOPK_BY_INDEX)
+        if (spec_of(bench)->order == SMELT__ORDER_INDEX)
             expect(bench, query, "ascending");
         else if (query->values >= 0)
             expect(bench, query, "descending");
@@ -212,7 +212,7 @@ static int by_number(const void *a, const void *b) {
 static void set_choice(const struct bench *bench, const struct query *query, int64_t *keys) {
     sorting = query->logits;
     qsort(keys, (size_t)query->wanted, sizeof *keys,
-          spec_of(bench)->order == SMELT_TOPK_BY_INDEX ? by_number : by_logit);
+          spec_of(bench)->order == SMELT__ORDER_INDEX ? by_number : by_logit);
     for (int64_t i = 0; i < query->wanted; i++) {
         set_index(bench, query, i, keys[i] + query->added);
         set_value(bench, query, i, (double)(float)(query->logits[keys[i]] + 0.0));

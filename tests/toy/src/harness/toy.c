@@ -2,12 +2,11 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "harness/api.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
 #include "harness/random.h"
-#include "ops/toy_tensors.h"
+#include "ops/toy_table.h"
 #include "reference/toy.h"
 #include "smelt/toy.h"
 
@@ -17,13 +16,9 @@ enum { STREAM_FROM = 1, STREAM_BEFORE };
 
 static const float FACTOR = 1.75F;
 
-/* ---- the public API -------------------------------------------------------------------------- */
-
-SMELT__HARNESS_API(toy, SMELT_TOY_SPEC_INIT)
-
-static smelt_status backward(const void *object, const void *args, struct CUstream_st *stream) {
-    return smelt_toy_backward(object, args, stream);
-}
+struct toy_spec {
+    int width;
+};
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
@@ -49,7 +44,7 @@ static void small(const void *spec, struct smelt__problem_options *given) {
 }
 
 static int same_problems(const void *a, const void *b) {
-    const smelt_toy_spec *x = a, *y = b;
+    const struct toy_spec *x = a, *y = b;
     return x->width == y->width;
 }
 
@@ -68,13 +63,17 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
     return number == 0;
 }
 
-static void shape(struct smelt__problem *problem) {
+static void shape_forward(struct smelt__problem *problem) {
     smelt_toy_args *args = problem->args;
-    const smelt_toy_spec *spec = problem->spec;
     *args = (smelt_toy_args)SMELT_TOY_ARGS_INIT;
-    args->tokens = problem->extents[SMELT__TOY_T] =
-        problem->options.batches * problem->options.tokens;
-    problem->extents[SMELT__TOY_WIDTH] = spec->width;
+    args->tokens = problem->options.batches * problem->options.tokens;
+    args->factor = FACTOR;
+}
+
+static void shape_backward(struct smelt__problem *problem) {
+    smelt_toy_grad_args *args = problem->args;
+    *args = (smelt_toy_grad_args)SMELT_TOY_GRAD_ARGS_INIT;
+    args->tokens = problem->options.batches * problem->options.tokens;
     args->factor = FACTOR;
 }
 
@@ -110,13 +109,13 @@ static int fill_backward(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    for (int tensor = 0; tensor < SMELT__TOY_TENSORS; tensor++)
+    for (int tensor = 0; tensor < problem->pass->tensors->count; tensor++)
         for (int64_t row = 0; row < count_rows(problem); row++)
             smelt__touch_row(footprints, tensor, row, 0, 0);
 }
 
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
-    const smelt_toy_spec *toy = spec;
+    const struct toy_spec *toy = spec;
     return (double)(given->batches * given->tokens * toy->width);
 }
 
@@ -193,39 +192,34 @@ static const struct smelt__comparison backward_by_row = {.unit = "row",
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
+static const struct smelt__harness_key keys[] = {{"width", offsetof(struct toy_spec, width)},
+                                                 {NULL, 0}};
+
 static const struct smelt__harness_pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .name = "forward",
-     .tensors = &smelt__toy_tensors,
-     .shape = shape,
+     .tensors = &smelt__toy_table,
+     .shape = shape_forward,
      .fill = fill_forward,
      .footprint = footprint,
      .multiplications = multiplications,
      .comparisons = &forward_by_row,
-     .comparison_count = 1,
-     .launch = forward},
+     .comparison_count = 1},
     {.pass = SMELT_PASS_BACKWARD,
      .name = "backward",
-     .tensors = &smelt__toy_tensors,
-     .shape = shape,
+     .tensors = &smelt__toy_grad_table,
+     .shape = shape_backward,
      .fill = fill_backward,
      .footprint = footprint,
      .multiplications = multiplications,
      .comparisons = &backward_by_row,
-     .comparison_count = 1,
-     .launch = backward},
+     .comparison_count = 1},
 };
 
 const struct smelt__harness_operator smelt__harness_toy = {
     .name = "toy",
-    .spec_bytes = sizeof(smelt_toy_spec),
-    .knobs_field = offsetof(smelt_toy_spec, knobs),
-    .passes_field = offsetof(smelt_toy_spec, passes),
-    .parse = parse,
-    .print = print,
-    .supported = supported,
-    .create = create,
-    .destroy = destroy,
+    .spec_bytes = sizeof(struct toy_spec),
+    .keys = keys,
     .passes = passes,
     .pass_count = sizeof passes / sizeof passes[0],
     .options = options,

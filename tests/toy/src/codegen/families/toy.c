@@ -4,7 +4,7 @@
 #include "codegen/family.h"
 #include "codegen/spec/keys.h"
 
-extern const struct smelt__family smelt__toy; /* as registry.c declares it */
+extern const struct smelt__operator_family smelt__toy; /* as registry.c declares it */
 
 enum { MAX_WIDTH = 4096, DEFAULT_THREADS = 128, REGISTERS = 64 };
 
@@ -43,11 +43,11 @@ static const struct smelt__tried tried[] = {{"threads", 0, 2, {64, 256}}, {.name
 
 static const struct smelt__variant variants[] = {{"mma", plan, NULL}, {NULL, NULL, NULL}};
 
-static const struct smelt__family toy_scale = {
+static const struct smelt__kernel_family toy_scale = {
     .schema = {.name = "toy_scale",
+               .summary = "multiplies rows by a factor",
                .keys = kernel_keys,
                .key_count = sizeof kernel_keys / sizeof *kernel_keys},
-    .summary = "multiplies rows by a factor",
     .variants = variants,
     .tried = tried,
 };
@@ -61,7 +61,7 @@ static const struct smelt__member members[] = {
     [BWD] = {"bwd", &toy_scale.schema, SMELT__BACKWARD},
 };
 
-static const struct smelt__family *const kernels[] = {&toy_scale, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&toy_scale, NULL};
 
 static const struct smelt__key keys[] = {WIDTH_KEY, SMELT__PASSES_KEY};
 
@@ -74,13 +74,14 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 
 static const struct smelt__preset_row presets[] = {{"glm-5.2", "width=96"}, {NULL, NULL}};
 
-const struct smelt__family smelt__toy = {
+const struct smelt__operator_family smelt__toy = {
     .schema = {.name = "toy",
+               .is_operator = 1,
+               .summary = "rows times a factor: the tests' toy",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members},
-    .summary = "rows times a factor: the tests' toy",
     .passes = SMELT__FORWARD | SMELT__BACKWARD,
     .kernels = kernels,
     .expand = expand,

@@ -1,0 +1,166 @@
+/*
+ * smelt: operators. One handle serves them all: it is made of a spec's text, and holds the compiled
+ * and loaded kernels of the passes that the spec names.
+ *
+ *   smelt_operator *op;
+ *   smelt_operator_create(&op, context, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
+ *   smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
+ *   ...
+ *   smelt_sparse_attn_forward(op, &args, stream);
+ *   smelt_operator_destroy(&op);
+ *
+ * Each operator's own header (smelt/sparse_attn.h and so on) has its mathematics, the keys of its
+ * spec, and its calls with their argument structs. What this header describes of operators at run
+ * time, bindings and tools need: the tensors and numbers of those structs.
+ */
+#ifndef SMELT_OPERATOR_H
+#define SMELT_OPERATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "smelt/context.h"
+#include "smelt/kernels.h"
+#include "smelt/status.h"
+#include "smelt/struct.h"
+#include "smelt/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+/* One operator with its kernels. Immutable: any number of threads may use one at a time, until it
+ * is destroyed. */
+typedef struct smelt_operator smelt_operator;
+
+/*
+ * Whether create would find a plan for each kernel of the spec on the context's architecture.
+ * Compiles nothing, needs no GPU. *why (may be NULL) receives "" or the reason, a string of this
+ * thread that is valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC (the
+ * message names the operator, key or value and what is legal) or UNSUPPORTED.
+ */
+SMELT_API smelt_status smelt_operator_supported(const smelt_context *context, const char *spec,
+                                                const char **why);
+
+/*
+ * Makes an operator: compiles the kernels of its passes, or takes them from the cache, and loads
+ * them. The key `passes`, where an operator has it, says which passes: forward (the default),
+ * backward or both. The context must outlive the operator. Errors: INVALID_ARGUMENT, INVALID_SPEC,
+ * UNSUPPORTED, NO_DEVICE (a compile-only context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *op
+ * is NULL on failure.
+ */
+SMELT_API smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context,
+                                             const char *spec);
+
+/* Frees *op and sets it to NULL, which it may be, as may `op`. Launches should be complete. */
+SMELT_API void smelt_operator_destroy(smelt_operator **op);
+
+/* The figures of kernel number `index` of a pass, in launch order, into *info, whose `size` the
+ * caller has set. Errors: INVALID_ARGUMENT, also for an index past the last kernel. */
+SMELT_API smelt_status smelt_operator_get_kernel_info(const smelt_operator *op,
+                                                      enum smelt_pass pass, int index,
+                                                      smelt_kernel_info *info);
+
+/* ---- calls, by pass ---------------------------------------------------------------------------
+ * What smelt_STEM_forward and the like do, for programs that hold operators of any kind. `args`: the
+ * struct of the pass, whatever version the program was built with. Errors as theirs. */
+
+SMELT_API smelt_status smelt_operator_launch(const smelt_operator *op, enum smelt_pass pass,
+                                             const void *args, struct CUstream_st *stream);
+
+/* Bytes of workspace that a call with these arguments needs; 0 where none is needed. */
+SMELT_API smelt_status smelt_operator_workspace(const smelt_operator *op, enum smelt_pass pass,
+                                                const void *args, size_t *bytes);
+
+/* ---- descriptions: pure, any thread -----------------------------------------------------------
+ * `spec`: an operator's spec, or its name alone. Of a spec, the description is that of its element
+ * types, and extents that its keys give are known. Strings are constants of the library. Errors:
+ * INVALID_SPEC (for an unknown operator, the message lists those there are); INVALID_ARGUMENT for a
+ * pass or an index that there is not. */
+
+enum smelt_element {
+    SMELT_ELEMENT_BF16 = 0,
+    SMELT_ELEMENT_FP32 = 1,
+    SMELT_ELEMENT_INT32 = 2,
+    SMELT_ELEMENT_E4M3 = 3 /* OCP's FP8 with four exponent bits */
+};
+
+enum smelt_role {
+    SMELT_ROLE_INPUT = 0,
+    SMELT_ROLE_OUTPUT = 1,     /* overwritten */
+    SMELT_ROLE_ACCUMULATED = 2 /* added to */
+};
+
+enum smelt_scalar_type {
+    SMELT_SCALAR_INT = 0,
+    SMELT_SCALAR_INT64 = 1,
+    SMELT_SCALAR_SIZE = 2, /* size_t */
+    SMELT_SCALAR_FLOAT = 3
+};
+
+/* An operator's pass and its args struct. */
+typedef struct smelt_pass_info {
+    size_t size;
+    const char *args_type; /* "smelt_sparse_attn_args" */
+    size_t args_bytes;     /* its sizeof: what its field `size` is to be */
+    int tensors, scalars;  /* how many it has of each */
+    /* Fields of a workspace that the call may need; 0: it never does. */
+    size_t workspace_offset, workspace_bytes_offset;
+    size_t workspace_alignment;
+} smelt_pass_info;
+
+#define SMELT_PASS_INFO_INIT SMELT_INIT(smelt_pass_info)
+
+/* *passes: the passes that the operator has; of a spec, those it asks for. `info` may be NULL; else
+ * *info is that of `pass`, its `size` set by the caller. */
+SMELT_API smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass,
+                                               unsigned *passes, smelt_pass_info *info);
+
+typedef struct smelt_tensor_info {
+    size_t size;
+    const char *name;    /* the field */
+    const char *element; /* "bf16", "fp32", "int32", "e4m3" */
+    size_t offset;       /* of the smelt_tensor or smelt_const_tensor in the args struct */
+    enum smelt_element type;
+    enum smelt_role role;
+    int optional;    /* 1: may be NULL */
+    int one_of;      /* above 0: of the tensors with this number exactly one is given */
+    const char *key; /* legal only with this key of the spec above 0 (and required then, unless
+                        optional); "" without such a rule */
+    int alignment;   /* of its data and of each of its rows, in bytes */
+    int dimensions;
+    /* Of each dimension, in C order: the letter of its extent ("T", "1"), and the extent itself,
+     * where the spec gives it, else -1. */
+    const char *shape[SMELT_TENSOR_STRIDES + 1];
+    int64_t extents[SMELT_TENSOR_STRIDES + 1];
+} smelt_tensor_info;
+
+#define SMELT_TENSOR_INFO_INIT SMELT_INIT(smelt_tensor_info)
+
+/* Tensor number `index` of a pass's args struct into *info, whose `size` the caller has set. */
+SMELT_API smelt_status smelt_operator_get_tensor(const char *spec, enum smelt_pass pass, int index,
+                                                 smelt_tensor_info *info);
+
+typedef struct smelt_scalar_info {
+    size_t size;
+    const char *name; /* the field */
+    size_t offset;
+    enum smelt_scalar_type type;
+    int reserved;
+    int64_t least, most; /* of an integer; 0, 0 for the other types */
+    const char *letter;  /* of the extent that it is; "": it is none */
+} smelt_scalar_info;
+
+#define SMELT_SCALAR_INFO_INIT SMELT_INIT(smelt_scalar_info)
+
+/* Number `index` of a pass's args struct likewise. */
+SMELT_API smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, int index,
+                                                 smelt_scalar_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,159 @@
+/*
+ * What the calls of an operator take, as tables: one for each args struct of the public headers.
+ * A table names the struct's tensors and numbers, and the extents that shapes are made of. From it
+ * follow the checks of arguments, the packing of strides, smelt/operator.h's descriptions, and the
+ * harness's memory (allocation, poisoning, upload, comparison). Pure data: compiled into the
+ * library and, for the harness, beside it.
+ */
+#ifndef SMELT_OPS_ARGS_TABLE_H
+#define SMELT_OPS_ARGS_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "smelt/operator.h"
+#include "smelt/tensor.h"
+
+/* As the public enums number them. */
+enum smelt__element {
+    SMELT__BF16 = SMELT_ELEMENT_BF16,
+    SMELT__FP32 = SMELT_ELEMENT_FP32,
+    SMELT__INT32 = SMELT_ELEMENT_INT32,
+    SMELT__E4M3 = SMELT_ELEMENT_E4M3
+};
+enum smelt__role {
+    SMELT__INPUT = SMELT_ROLE_INPUT,
+    SMELT__OUTPUT = SMELT_ROLE_OUTPUT,          /* overwritten */
+    SMELT__ACCUMULATED = SMELT_ROLE_ACCUMULATED /* added to: read and written */
+};
+
+enum {
+    SMELT__MOST_DIMENSIONS = SMELT_TENSOR_STRIDES + 1,
+    SMELT__MOST_SYMBOLS = 16, /* extents an operator has */
+    SMELT__MOST_TENSORS = 24, /* rows of a table */
+    SMELT__MOST_ARGS_BYTES = 1536,
+    SMELT__ROW_BYTES = 16 /* rows that kernels move whole start at multiples of it */
+};
+
+/* The extent of a dimension: `plus`, and the number that the spec or the arguments give. */
+struct smelt__symbol {
+    const char *letter; /* as shapes are written: "T", "dqk" */
+    const char *word;   /* of one step along it: "token" */
+    const char *key;    /* of the spec; NULL: none */
+    size_t field;       /* in the args struct, an int64_t; 0: none */
+    int plus;
+};
+
+struct smelt__tensor_row {
+    const char *name; /* the field in the args struct */
+    size_t field;     /* its offset there: a smelt_tensor, or a smelt_const_tensor for an input */
+    enum smelt__element element;
+    enum smelt__role role;
+    int dimensions;
+    unsigned char shape[SMELT__MOST_DIMENSIONS]; /* symbols, the contiguous dimension last */
+    int optional;                                /* 1: may be NULL. An input without elements always
+                                                    may */
+    const char *key; /* legal only with this key of the spec above 0; required then, unless
+                        optional. NULL: no such rule */
+    int one_of;      /* above 0: of the tensors with this number exactly one is given, unless they
+                        have no elements */
+    int whole_rows;  /* 1: rows are moved SMELT__ROW_BYTES at a time: data and strides are multiples
+                        of it */
+    int64_t most_stride; /* of the last of its strides, in elements; 0: any */
+};
+
+/* A number in the args struct. The range of an integer; a float's the operator checks. */
+struct smelt__scalar_row {
+    const char *name;
+    size_t field;
+    enum smelt_scalar_type type;
+    int64_t least, most;
+    const char *most_key; /* a key of the spec that bounds it instead; NULL: none */
+    const char *unless;   /* a key of the spec with which `most` bounds it after all; NULL: none */
+    int64_t zero;         /* what 0 stands for, where that is another number */
+};
+
+struct smelt__args_table {
+    const char *type;                    /* "smelt_sparse_attn_args" */
+    const char *initialiser;             /* "SMELT_SPARSE_ATTN_ARGS_INIT" */
+    size_t bytes;                        /* its sizeof */
+    size_t first_bytes;                  /* the same of its first version */
+    const struct smelt__symbol *symbols; /* [symbol_count] */
+    int symbol_count;
+    const struct smelt__tensor_row *rows; /* [count] */
+    int count;
+    const struct smelt__scalar_row *scalars; /* [scalar_count], in the order of the checks */
+    int scalar_count;
+    size_t workspace, workspace_bytes; /* fields; 0: no call needs any */
+    size_t workspace_alignment;
+};
+
+/* ---- rows, short ------------------------------------------------------------------------------
+ * A table's file defines ARGS, the struct, and enumerators for its symbols. */
+
+#define SMELT__SHAPE(...)                                                                          \
+    .dimensions = sizeof((const unsigned char[]){__VA_ARGS__}), .shape = {__VA_ARGS__}
+#define SMELT__TENSOR(tensor, type, role_, ...)                                                    \
+    .name = #tensor, .field = offsetof(ARGS, tensor), .element = SMELT__##type,                    \
+    .role = SMELT__##role_, SMELT__SHAPE(__VA_ARGS__)
+#define SMELT__SCALAR(scalar, type_, least_, most_)                                                \
+    .name = #scalar, .field = offsetof(ARGS, scalar), .type = SMELT_SCALAR_##type_,                \
+    .least = (least_), .most = (most_)
+#define SMELT__BY_ARGS(letter_, word_, scalar)                                                     \
+    { .letter = (letter_), .word = (word_), .field = offsetof(ARGS, scalar) }
+#define SMELT__BY_KEY(letter_, word_, key_)                                                        \
+    { .letter = (letter_), .word = (word_), .key = (key_) }
+#define SMELT__ONE_ELEMENT                                                                         \
+    { .letter = "1", .word = "element", .plus = 1 }
+/* `last`: the last field that the first released version had. */
+#define SMELT__ARGS(init, last, symbols_, scalars_, rows_)                                         \
+    .type = SMELT__ARGS_NAME(ARGS), .initialiser = (init), .bytes = sizeof(ARGS),                  \
+    .first_bytes = offsetof(ARGS, last) + sizeof(((ARGS *)0)->last), .symbols = (symbols_),        \
+    .symbol_count = sizeof(symbols_) / sizeof *(symbols_), .rows = (rows_),                        \
+    .count = sizeof(rows_) / sizeof *(rows_), .scalars = (scalars_),                               \
+    .scalar_count = sizeof(scalars_) / sizeof *(scalars_)
+#define SMELT__ARGS_NAME(type) SMELT__ARGS_TEXT(type)
+#define SMELT__ARGS_TEXT(type) #type
+#define SMELT__WORKSPACE(alignment)                                                                \
+    .workspace = offsetof(ARGS, workspace), .workspace_bytes = offsetof(ARGS, workspace_bytes),    \
+    .workspace_alignment = (alignment)
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+/* Bytes of an element. */
+static inline size_t smelt__element_bytes(enum smelt__element element) {
+    return element == SMELT__BF16 ? 2 : element == SMELT__E4M3 ? 1 : 4;
+}
+
+/* "bf16". */
+static inline const char *smelt__element_name(enum smelt__element element) {
+    static const char *const names[] = {[SMELT__BF16] = "bf16",
+                                        [SMELT__FP32] = "fp32",
+                                        [SMELT__INT32] = "int32",
+                                        [SMELT__E4M3] = "e4m3"};
+    return names[element];
+}
+
+/* Whether a tensor may be NULL in some call or other. */
+static inline int smelt__may_be_absent(const struct smelt__tensor_row *row) {
+    return row->optional || row->key || row->one_of;
+}
+
+/* The tensor of a row in an args struct. Inputs and outputs have one layout. */
+static inline smelt_tensor *smelt__tensor_of(const struct smelt__tensor_row *row, void *args) {
+    return (smelt_tensor *)(void *)((char *)args + row->field);
+}
+
+static inline const smelt_tensor *smelt__tensor_in(const struct smelt__tensor_row *row,
+                                                   const void *args) {
+    return (const smelt_tensor *)(const void *)((const char *)args + row->field);
+}
+
+/* The extents that follow from the arguments; those of the spec's keys stay as they are. */
+void smelt__args_extents(const struct smelt__args_table *table, const void *args, int64_t *extents);
+
+/* Puts packed strides where all of a tensor's are 0. extents[symbol]: not negative. */
+void smelt__tensor_pack(const struct smelt__tensor_row *row, const int64_t *extents,
+                        smelt_tensor *tensor);
+
+#endif

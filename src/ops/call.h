@@ -1,0 +1,123 @@
+/*
+ * What every operator shares: from a spec's text to loaded kernels, and the path of a call from the
+ * caller's struct to checked arguments. An operator adds a `struct smelt__operator_type`: its
+ * family, the tables of its args structs, and the functions that launch its kernels.
+ */
+#ifndef SMELT_OPS_CALL_H
+#define SMELT_OPS_CALL_H
+
+#include "codegen/family.h"
+#include "ops/args_table.h"
+#include "ops/arguments.h"
+#include "runtime/kernel.h"
+#include "smelt/operator.h"
+
+/* A public handle; the head of each operator's own struct. Immutable once made. */
+struct smelt_operator {
+    const struct smelt__operator_type *type;
+    smelt_context *context;
+    struct smelt__spec spec;
+    unsigned passes;
+    int count;
+    const struct smelt__kernel *kernels[SMELT__MAX_KERNELS]; /* pass after pass, in launch order;
+                                                                the context's */
+    unsigned char pass[SMELT__MAX_KERNELS];
+    int64_t extents[SMELT__PASSES][SMELT__MOST_SYMBOLS]; /* that the spec gives, by the type's
+                                                            passes */
+};
+
+/* A call that is being made. */
+struct smelt__call {
+    const smelt_operator *op;
+    const struct smelt__pass *pass;
+    const struct smelt__args_table *table;
+    void *args; /* this library's copy: numbers are in range, strides filled in once checked */
+    int64_t extents[SMELT__MOST_SYMBOLS];
+    struct CUstream_st *stream;
+};
+
+/* One pass of an operator. */
+struct smelt__pass {
+    unsigned pass;
+    const char *call; /* the public function: "smelt_sparse_attn_forward" */
+    /* Of its args struct; with `table_key`, one for each value of that key. */
+    const struct smelt__args_table *tables;
+    const char *table_key;
+    /* Bytes of workspace for these arguments, whose tensors are not checked. NULL: never any. */
+    smelt_status (*workspace)(const struct smelt__call *call, size_t *bytes);
+    /* Checks what the tables cannot say, calls smelt__call_check, and launches. */
+    smelt_status (*launch)(struct smelt__call *call);
+};
+
+struct smelt__operator_type {
+    const struct smelt__operator_family *family;
+    size_t bytes; /* of the handle: a struct that begins with smelt_operator */
+    /* Fills in what follows from the spec and the kernels; NULL: nothing does. */
+    void (*prepare)(smelt_operator *op);
+    const struct smelt__pass *passes;
+    int pass_count;
+};
+
+/* The operators' types (registry.c): number `index`, NULL past the end; that of a schema. */
+const struct smelt__operator_type *smelt__operator_type_at(int index);
+const struct smelt__operator_type *smelt__operator_type_of(const struct smelt__schema *schema);
+
+/* The table of a pass, for a spec. */
+const struct smelt__args_table *smelt__pass_table(const struct smelt__pass *pass,
+                                                  const struct smelt__spec *spec);
+
+/* Sets all of a zeroed handle but its kernels and what the type adds. */
+void smelt__operator_begin(smelt_operator *op, const struct smelt__operator_type *type,
+                           smelt_context *context, const struct smelt__spec *spec);
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* The public calls of operators of one type. INVALID_ARGUMENT for an operator of another type, or
+ * one without the pass; what the pass returns. */
+smelt_status smelt__operator_call(const smelt_operator *op, const struct smelt__operator_type *type,
+                                  unsigned pass, const void *args, struct CUstream_st *stream);
+smelt_status smelt__operator_ask(const smelt_operator *op, const struct smelt__operator_type *type,
+                                 unsigned pass, const void *args, size_t *bytes);
+
+/* Defines them: SMELT__CALL(sparse_attn, forward, FORWARD, smelt_sparse_attn_args). */
+#define SMELT__CALL(stem, verb, PASS, args_type)                                                   \
+    smelt_status smelt_##stem##_##verb(const smelt_operator *op, const args_type *args,            \
+                                       struct CUstream_st *stream) {                               \
+        return smelt__operator_call(op, &smelt__##stem##_type, SMELT_PASS_##PASS, args, stream);   \
+    }
+#define SMELT__ASK(stem, verb, PASS, args_type)                                                    \
+    smelt_status smelt_##stem##_##verb##_workspace(const smelt_operator *op,                       \
+                                                   const args_type *args, size_t *bytes) {         \
+        return smelt__operator_ask(op, &smelt__##stem##_type, SMELT_PASS_##PASS, args, bytes);     \
+    }
+
+/* For a pass's launch: checks the tensors, and the workspace of `needed` bytes. `others`: further
+ * memory of the call. Fills in packed strides. INVALID_ARGUMENT. */
+smelt_status smelt__call_check(struct smelt__call *call, size_t needed,
+                               const struct smelt__memory *others, int count);
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* The kernels of a pass: the first one's number, and how many there are in *count. */
+int smelt__operator_pass(const smelt_operator *op, unsigned pass, int *count);
+
+/* OK, or INVALID_ARGUMENT for no operator, for no pass, or for one that it was not made for. */
+smelt_status smelt__operator_need(const smelt_operator *op, unsigned pass);
+
+/* Whether a grid for `items` can be had of each kernel of a pass that has items. */
+smelt_status smelt__operator_check_grid(const smelt_operator *op, unsigned pass, int64_t items);
+
+/* Blocks that a launch has at most so that `free_multiprocessors` stay free for other streams, one
+ * at least being used; 0 leaves it to the kernel's most_blocks. The kernel must go through all of
+ * its items whatever its grid. */
+int64_t smelt__blocks_beside(const struct smelt__kernel *kernel, int64_t free_multiprocessors);
+
+/* Blocks for `items` of a kernel, at most `most`. */
+uint32_t smelt__blocks_for(const struct smelt__kernel *kernel, int64_t items, int64_t most);
+
+/* Launches the kernel of a call that is one plain launch: `items` of it, fewer multiprocessors than
+ * the device has where some are to stay free. */
+smelt_status smelt__call_launch(const struct smelt__call *call, const struct smelt__kernel *kernel,
+                                int64_t items, int64_t free_multiprocessors, const void *params);
+
+#endif

@@ -1,0 +1,160 @@
+/* See smelt/operator.h: descriptions of operators, from their tables. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "ops/call.h"
+#include "runtime/abi.h"
+#include "runtime/log.h"
+
+/* What a description is of. `known`: whether the keys of `spec` have values, or it is a name. */
+struct subject {
+    struct smelt__spec spec;
+    int known;
+    const struct smelt__operator_type *type;
+    const struct smelt__args_table *table;
+};
+
+static smelt_status find_type(const char *text, struct subject *subject) {
+    struct smelt__message message;
+    if (!text)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "spec is NULL; name an operator");
+    subject->known = strchr(text, ':') != NULL;
+    if (subject->known) {
+        if (smelt__spec_parse(text, &subject->spec, &message))
+            return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    } else {
+        const struct smelt__schema *schema = smelt__schema_find(text, &message);
+        if (!schema)
+            return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+        smelt__spec_init(&subject->spec, schema);
+    }
+    subject->type = smelt__operator_type_of(subject->spec.schema);
+    return subject->type ? SMELT_OK
+                         : smelt__fail(SMELT_ERROR_INVALID_SPEC,
+                                       "%s is a kernel, not an operator; `smelt list` names the "
+                                       "operators",
+                                       subject->spec.schema->name);
+}
+
+static smelt_status find_table(const char *text, unsigned pass, struct subject *subject) {
+    const smelt_status status = find_type(text, subject);
+    if (status != SMELT_OK)
+        return status;
+    for (int i = 0; i < subject->type->pass_count; i++) {
+        const struct smelt__pass *const found = &subject->type->passes[i];
+        const int bare = found->table_key && smelt__spec_get(&subject->spec, found->table_key) < 0;
+        if (found->pass != pass)
+            continue;
+        subject->table = bare ? found->tables : smelt__pass_table(found, &subject->spec);
+        return SMELT_OK;
+    }
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no pass %u",
+                       subject->spec.schema->name, pass);
+}
+
+static smelt_status check_index(const struct subject *subject, const char *what, int index,
+                                int count) {
+    if (index >= 0 && index < count)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no %s number %d: legal are 0..%d",
+                       subject->table->type, what, index, count - 1);
+}
+
+smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass, unsigned *passes,
+                                     smelt_pass_info *info) {
+    const struct smelt__struct *about =
+        SMELT__STRUCT(smelt_pass_info, "info", "SMELT_PASS_INFO_INIT", workspace_alignment);
+    struct subject subject;
+    smelt_status status = passes ? find_type(spec, &subject)
+                                 : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "passes is NULL");
+    if (status != SMELT_OK)
+        return status;
+    *passes = subject.known ? smelt__spec_passes(&subject.spec) : subject.type->family->passes;
+    if (!info)
+        return SMELT_OK;
+    status = smelt__struct_check(about, info);
+    if (status == SMELT_OK)
+        status = find_table(spec, pass, &subject);
+    if (status != SMELT_OK)
+        return status;
+    const struct smelt__args_table *table = subject.table;
+    const smelt_pass_info found = {.args_type = table->type,
+                                   .args_bytes = table->bytes,
+                                   .tensors = table->count,
+                                   .scalars = table->scalar_count,
+                                   .workspace_offset = table->workspace,
+                                   .workspace_bytes_offset = table->workspace_bytes,
+                                   .workspace_alignment = table->workspace_alignment};
+    smelt__struct_write(about, &found, info);
+    return SMELT_OK;
+}
+
+/* The extent that a spec gives a symbol; -1: none. */
+static int64_t extent_of(const struct subject *subject, const struct smelt__symbol *symbol) {
+    if (symbol->field)
+        return -1;
+    if (!symbol->key)
+        return symbol->plus;
+    return subject->known ? smelt__spec_get(&subject->spec, symbol->key) : -1;
+}
+
+smelt_status smelt_operator_get_tensor(const char *spec, enum smelt_pass pass, int index,
+                                       smelt_tensor_info *info) {
+    const struct smelt__struct *about =
+        SMELT__STRUCT(smelt_tensor_info, "info", "SMELT_TENSOR_INFO_INIT", extents);
+    struct subject subject;
+    smelt_status status = smelt__struct_check(about, info);
+    if (status == SMELT_OK)
+        status = find_table(spec, pass, &subject);
+    if (status == SMELT_OK)
+        status = check_index(&subject, "tensor", index, subject.table->count);
+    if (status != SMELT_OK)
+        return status;
+    const struct smelt__tensor_row *row = &subject.table->rows[index];
+    const int element_bytes = (int)smelt__element_bytes(row->element);
+    smelt_tensor_info found = {
+        .name = row->name,
+        .element = smelt__element_name(row->element),
+        .offset = row->field,
+        .type = (enum smelt_element)row->element,
+        .role = (enum smelt_role)row->role,
+        .optional = row->optional,
+        .one_of = row->one_of,
+        .key = row->key ? row->key : "",
+        .alignment = row->whole_rows ? SMELT__ROW_BYTES : element_bytes,
+        .dimensions = row->dimensions,
+    };
+    for (int i = 0; i < SMELT__MOST_DIMENSIONS; i++) {
+        const struct smelt__symbol *symbol = &subject.table->symbols[row->shape[i]];
+        found.shape[i] = i < row->dimensions ? symbol->letter : "";
+        found.extents[i] = i < row->dimensions ? extent_of(&subject, symbol) : 0;
+    }
+    smelt__struct_write(about, &found, info);
+    return SMELT_OK;
+}
+
+smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, int index,
+                                       smelt_scalar_info *info) {
+    const struct smelt__struct *about =
+        SMELT__STRUCT(smelt_scalar_info, "info", "SMELT_SCALAR_INFO_INIT", letter);
+    struct subject subject;
+    smelt_status status = smelt__struct_check(about, info);
+    if (status == SMELT_OK)
+        status = find_table(spec, pass, &subject);
+    if (status == SMELT_OK)
+        status = check_index(&subject, "number", index, subject.table->scalar_count);
+    if (status != SMELT_OK)
+        return status;
+    const struct smelt__scalar_row *row = &subject.table->scalars[index];
+    smelt_scalar_info found = {.name = row->name,
+                               .offset = row->field,
+                               .type = row->type,
+                               .least = row->least,
+                               .most = row->most,
+                               .letter = ""};
+    for (int i = 0; i < subject.table->symbol_count; i++)
+        if (subject.table->symbols[i].field == row->field && !subject.table->symbols[i].plus)
+            found.letter = subject.table->symbols[i].letter;
+    smelt__struct_write(about, &found, info);
+    return SMELT_OK;
+}

@@ -1,0 +1,24 @@
+/* The stand-in's operators, between its files. */
+#ifndef SMELT_TEST_STAND_IN_OPERATOR_H
+#define SMELT_TEST_STAND_IN_OPERATOR_H
+
+#include "codegen/spec/spec.h"
+#include "reference/specs.h"
+#include "smelt/indexer_logits.h"
+#include "smelt/sparse_attn.h"
+#include "stand_in.h"
+
+enum { STAND_IN_WORKSPACE = 4096 /* of a backward pass, which has no use for it */ };
+
+struct smelt_operator {
+    int indexer; /* 1: of indexer_logits, 0: of sparse_attn */
+    struct smelt__sparse_attn_spec attention;
+    struct smelt__indexer_logits_spec logits;
+    char knobs[SMELT__SPEC_TEXT];
+};
+
+smelt_status stand_in_forward(const smelt_operator *op, const smelt_sparse_attn_args *args);
+smelt_status stand_in_backward(const smelt_operator *op, const smelt_sparse_attn_grad_args *args);
+smelt_status stand_in_logits(const smelt_operator *op, const smelt_indexer_logits_args *args);
+
+#endif

@@ -1,0 +1,279 @@
+/* Operators as specs: any numbers and knobs are refused with a message, or give a canonical text and
+ * are supported or not on every architecture; what is not made; descriptions. No number overflows
+ * (the sanitizers' builds see that). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "random.h"
+#include "smelt/smelt.h"
+
+enum { SPECS = 4000 /* of each operator */ };
+
+static const char *const legal_specs[] = {
+    "sparse_attn:heads=64,dqk=576,dv=512,topk=2048",
+    "sparse_scores:heads=64,dqk=576,dv=512,topk=2048",
+    "indexer_windows",
+    "indexer_quantize:dim=128",
+    "indexer_logits:heads=32,dim=128,dtype=bf16",
+    "indexer_clean",
+    "indexer_topk:heads=32,dim=128,dtype=bf16,topk=2048",
+    "topk_select:topk=2048",
+    "indexer_scores:heads=64,dim=128,topk=2048",
+    "indexer_loss:topk=2048",
+    "indexer_bwd:heads=64,dim=128,topk=2048",
+};
+enum { OPERATORS = sizeof legal_specs / sizeof *legal_specs };
+
+static const char *const archs[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
+enum { ARCHS = sizeof archs / sizeof *archs };
+
+static smelt_context *make_context(const char *arch) {
+    smelt_context *context;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.kind = SMELT_CONTEXT_COMPILE_ONLY;
+    options.arch = arch;
+    options.cache_disable = 1;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    return context;
+}
+
+/* ---- specs of any numbers -------------------------------------------------------------------- */
+
+static int64_t draw_number(struct random *random) {
+    static const int64_t common[] = {1,    2,    8,       16,        64,        64,  128, 512,
+                                     576,  192,  256,     320,       320,       320, 512, 1024,
+                                     2048, 4096, 1048576, INT32_MAX, INT32_MIN, -1};
+    switch (random_below(random, 8)) {
+    case 0:
+        return (int64_t)random_next(random);
+    case 1:
+        return random_below(random, 300);
+    case 2:
+    case 3:
+        return common[random_below(random, sizeof common / sizeof *common)];
+    case 4:
+        return random_below(random, 64) * 64;
+    default:
+        return random_below(random, 3);
+    }
+}
+
+static const char *draw_more(struct random *random) {
+    static const char *const more[] = {",",
+                                       "=",
+                                       ",stages=2",
+                                       ",stages=-1",
+                                       ",stages=99999999999999999999",
+                                       ",variant=mma",
+                                       ",variant=sm90",
+                                       ",main.variant=mma",
+                                       ",fwd.stages=2,fwd.stages=3",
+                                       ",heads=3",
+                                       ",nothing=1",
+                                       ",sink=1",
+                                       ",buckets=auto",
+                                       ",buckets=256/512",
+                                       ",buckets=512/256",
+                                       ",passes=both",
+                                       ",deterministic=1",
+                                       ",order=score",
+                                       ",dtype=fp8",
+                                       ",variant"};
+    return random_below(random, 2) ? "" : more[random_below(random, sizeof more / sizeof *more)];
+}
+
+/* A legal one that some of its numbers are others in, and that more may follow. */
+static void draw_spec(struct random *random, const char *legal, char *text, size_t size) {
+    size_t used = 0;
+    for (const char *at = legal; *at && used + 32 < size;) {
+        const size_t digits = strspn(at, "0123456789");
+        const int number = digits > 0 && at[-1] == '=';
+        if (number && random_below(random, 4) == 0)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%lld", (long long)draw_number(random));
+        else
+            used +=
+                (size_t)snprintf(text + used, size - used, "%.*s", number ? (int)digits : 1, at);
+        at += number ? digits : 1;
+    }
+    snprintf(text + used, size - used, "%s", draw_more(random));
+}
+
+/* Whether the spec is one. */
+static int try_spec(smelt_context *const contexts[ARCHS], const char *spec) {
+    char *text = NULL, *again = NULL;
+    const smelt_status parsed = smelt_spec_canonical(spec, &text);
+    if (parsed) {
+        assert_int_equal(parsed, SMELT_ERROR_INVALID_SPEC);
+        assert_true(strlen(smelt_last_error()) > 10);
+    } else {
+        assert_int_equal(smelt_spec_canonical(text, &again), SMELT_OK);
+        assert_string_equal(text, again);
+    }
+    for (int i = 0; i < ARCHS; i++) {
+        const char *why = NULL;
+        const smelt_status status = smelt_operator_supported(contexts[i], spec, &why);
+        if (parsed)
+            assert_int_equal(status, parsed);
+        else if (status)
+            assert_int_equal(status, SMELT_ERROR_UNSUPPORTED);
+        assert_non_null(why);
+        assert_int_equal(status == SMELT_OK, *why == '\0');
+    }
+    smelt_free(text);
+    smelt_free(again);
+    return parsed == SMELT_OK;
+}
+
+static void specs_of_any_numbers(void **unused) {
+    (void)unused;
+    struct random random = random_begin("specs_of_any_numbers");
+    smelt_context *contexts[ARCHS];
+    for (int i = 0; i < ARCHS; i++)
+        contexts[i] = make_context(archs[i]);
+    for (int i = 0; i < OPERATORS; i++) {
+        int legal = 0;
+        for (int k = 0; k < SPECS; k++) {
+            char spec[512];
+            draw_spec(&random, legal_specs[i], spec, sizeof spec);
+            legal += try_spec(contexts, spec);
+        }
+        printf("%s: %d of %d are legal\n", legal_specs[i], legal, SPECS);
+        assert_in_range(legal, SPECS / 10, SPECS - 1);
+    }
+    for (int i = 0; i < ARCHS; i++)
+        smelt_context_destroy(&contexts[i]);
+}
+
+static void supported(void **unused) {
+    (void)unused;
+#define GLM "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"
+    static const struct {
+        const char *spec, *why; /* "": supported */
+    } cases[] = {
+        {GLM, ""},
+        {GLM ",fwd.stages=4,fwd.block_keys=128", "shared memory"},
+        {GLM ",stages=4", ""},                 /* no backward kernel would take it */
+        {GLM ",passes=backward,stages=1", ""}, /* nor a forward one this */
+        {GLM ",passes=both,stages=1", "only bwd accepts it, as bwd.stages=1"},
+        {"sparse_attn:heads=129,dqk=576,dv=512,topk=2048", "heads=129"},
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048", "is a kernel, not an operator"},
+        {"sparse_atn:heads=64", "did you mean sparse_attn?"},
+        {"sparse_attn", "heads is missing"},
+        {NULL, "spec is NULL"},
+    };
+    smelt_context *context = make_context("sm_90a");
+    const char *why = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const smelt_status status = smelt_operator_supported(context, cases[i].spec, &why);
+        assert_int_equal(status == SMELT_OK, *cases[i].why == '\0');
+        if (!strstr(why, cases[i].why))
+            fail_msg("%s: '%s' lacks '%s'", cases[i].spec, why, cases[i].why);
+    }
+    assert_int_equal(smelt_operator_supported(context, GLM, NULL), SMELT_OK);
+    assert_int_equal(smelt_operator_supported(NULL, GLM, &why), SMELT_ERROR_INVALID_ARGUMENT);
+    smelt_context_destroy(&context);
+}
+
+/* ---- what is not made ------------------------------------------------------------------------ */
+
+/* A call that makes no operator leaves NULL, whatever the caller's pointer held: most declare it
+ * and hand it over. */
+static void made_none(smelt_context *context, const char *spec, smelt_status expected,
+                      const char *message) {
+    smelt_operator *made = (smelt_operator *)(uintptr_t)64; // NOLINT: nothing is there
+    assert_int_equal(smelt_operator_create(&made, context, spec), expected);
+    assert_null(made);
+    assert_non_null(strstr(smelt_last_error(), message));
+}
+
+static void operators_that_are_not_made(void **unused) {
+    (void)unused;
+    smelt_context *context = make_context("sm_90a");
+    for (int i = 0; i < OPERATORS; i++) {
+        made_none(NULL, legal_specs[i], SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
+        made_none(context, legal_specs[i], SMELT_ERROR_NO_DEVICE, "sm_90a");
+        assert_int_equal(smelt_operator_create(NULL, context, legal_specs[i]),
+                         SMELT_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(smelt_last_error(), "op is NULL"));
+    }
+    smelt_operator_destroy(NULL);
+    smelt_context_destroy(&context);
+}
+
+/* ---- descriptions ---------------------------------------------------------------------------- */
+
+static void described(void **unused) {
+    (void)unused;
+    unsigned passes = 0;
+    smelt_pass_info info = SMELT_PASS_INFO_INIT;
+    smelt_tensor_info tensor = SMELT_TENSOR_INFO_INIT;
+    smelt_scalar_info scalar = SMELT_SCALAR_INFO_INIT;
+    assert_int_equal(smelt_operator_describe("sparse_attn", SMELT_PASS_FORWARD, &passes, &info),
+                     SMELT_OK);
+    assert_int_equal(passes, SMELT_PASS_FORWARD | SMELT_PASS_BACKWARD);
+    assert_string_equal(info.args_type, "smelt_sparse_attn_args");
+    assert_int_equal(info.args_bytes, sizeof(smelt_sparse_attn_args));
+    assert_int_equal(info.workspace_offset, offsetof(smelt_sparse_attn_args, workspace));
+    assert_int_equal(smelt_operator_describe(GLM, SMELT_PASS_FORWARD, &passes, NULL), SMELT_OK);
+    assert_int_equal(passes, SMELT_PASS_FORWARD);
+    assert_int_equal(smelt_operator_get_tensor(GLM, SMELT_PASS_FORWARD, 0, &tensor), SMELT_OK);
+    assert_string_equal(tensor.name, "q");
+    assert_string_equal(tensor.element, "bf16");
+    assert_int_equal(tensor.dimensions, 4);
+    assert_string_equal(tensor.shape[2], "H");
+    assert_int_equal(tensor.extents[1], -1);
+    assert_int_equal(tensor.extents[2], 64);
+    assert_int_equal(tensor.extents[3], 576);
+    assert_int_equal(smelt_operator_get_tensor("indexer_logits:heads=4,dim=64,dtype=fp8",
+                                               SMELT_PASS_FORWARD, 0, &tensor),
+                     SMELT_OK);
+    assert_string_equal(tensor.element, "e4m3");
+    assert_int_equal(smelt_operator_get_scalar("sparse_attn", SMELT_PASS_FORWARD, 1, &scalar),
+                     SMELT_OK);
+    assert_string_equal(scalar.name, "tokens");
+    assert_string_equal(scalar.letter, "T");
+    assert_int_equal(scalar.offset, offsetof(smelt_sparse_attn_args, tokens));
+}
+
+static void not_described(void **unused) {
+    (void)unused;
+    unsigned passes;
+    smelt_pass_info info = SMELT_PASS_INFO_INIT;
+    smelt_tensor_info tensor = SMELT_TENSOR_INFO_INIT;
+    assert_int_equal(smelt_operator_describe("attention", SMELT_PASS_FORWARD, &passes, &info),
+                     SMELT_ERROR_INVALID_SPEC);
+    for (int i = 0; i < OPERATORS; i++) { /* those there are */
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(legal_specs[i], ":"), legal_specs[i]);
+        assert_non_null(strstr(smelt_last_error(), name));
+    }
+    assert_int_equal(smelt_operator_describe("topk_select", SMELT_PASS_BACKWARD, &passes, &info),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt_operator_describe("sparse_attn_fwd", SMELT_PASS_FORWARD, &passes, &info),
+                     SMELT_ERROR_INVALID_SPEC);
+    assert_int_equal(smelt_operator_get_tensor("topk_select", SMELT_PASS_FORWARD, 7, &tensor),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "legal are 0..6"));
+    int64_t value;
+    assert_int_equal(smelt_spec_get(GLM, "topk", &value), SMELT_OK);
+    assert_int_equal(value, 2048);
+    assert_int_equal(smelt_spec_get(GLM, "stages", &value), SMELT_ERROR_INVALID_ARGUMENT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(specs_of_any_numbers),
+        cmocka_unit_test(supported),
+        cmocka_unit_test(operators_that_are_not_made),
+        cmocka_unit_test(described),
+        cmocka_unit_test(not_described),
+    };
+    return cmocka_run_group_tests_name("operators", tests, NULL, NULL);
+}
