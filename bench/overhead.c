@@ -152,6 +152,7 @@ static smelt_status replay_pushed(struct bench *bench) {
 
 static smelt_status launch_kernel(struct bench *bench) {
     const struct smelt__launch launch = {.blocks = {recording.steps[0].config.gridDimX},
+                                         .pdl = recording.steps[0].config.numAttrs > 0,
                                          .params = recording.steps[0].parameters};
     return smelt__kernel_launch(bench->context, bench->kernel, &launch, bench->stream);
 }

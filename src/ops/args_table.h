@@ -31,6 +31,7 @@ enum {
     SMELT__MOST_DIMENSIONS = SMELT_TENSOR_STRIDES + 1,
     SMELT__MOST_SYMBOLS = 16, /* extents an operator has */
     SMELT__MOST_TENSORS = 24, /* rows of a table */
+    SMELT__MOST_SCALARS = 16,
     SMELT__MOST_ARGS_BYTES = 1536,
     SMELT__ROW_BYTES = 16 /* rows that kernels move whole start at multiples of it */
 };

@@ -89,7 +89,7 @@ smelt_status smelt__call_launch(const struct smelt__call *call, const struct sme
 /* ---- numbers ---------------------------------------------------------------------------------- */
 
 static smelt_status check_scalar(const struct smelt__call *call,
-                                 const struct smelt__scalar_row *row) {
+                                 const struct smelt__scalar_row *row, int64_t most) {
     char *const at = (char *)call->args + row->field;
     int64_t value;
     int small;
@@ -107,13 +107,10 @@ static smelt_status check_scalar(const struct smelt__call *call,
         memcpy(at, row->type == SMELT_SCALAR_INT ? (void *)&small : &value,
                row->type == SMELT_SCALAR_INT ? sizeof small : sizeof value);
     }
-    const struct smelt__spec *spec = &call->op->spec;
-    if (!row->most_key || (row->unless && smelt__spec_key(spec->schema, row->unless) >= 0 &&
-                           smelt__spec_get(spec, row->unless) != 0))
-        return smelt__check_extent(row->name, value, row->least, row->most);
-    const int64_t most = smelt__spec_get(spec, row->most_key);
     if (value >= row->least && value <= most)
         return SMELT_OK;
+    if (!row->most_key || most == row->most)
+        return smelt__check_extent(row->name, value, row->least, most);
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                        "%s = %" PRId64 " is out of range; this operator was made for %s=%" PRId64
                        ": legal are %" PRId64 "..%" PRId64 "; make one with a larger %s",
@@ -127,7 +124,7 @@ static smelt_status read_args(struct smelt__call *call, const void *given) {
                                         table->first_bytes};
     smelt_status status = smelt__struct_read(&about, given, call->args);
     for (int i = 0; i < table->scalar_count && status == SMELT_OK; i++)
-        status = check_scalar(call, &table->scalars[i]);
+        status = check_scalar(call, &table->scalars[i], call->limits->most[i]);
     if (status == SMELT_OK)
         smelt__args_extents(table, call->args, call->extents);
     return status;
@@ -145,7 +142,7 @@ static int is_empty(const struct smelt__call *call, const struct smelt__tensor_r
 /* A tensor that is legal only with a key of the spec. */
 static smelt_status check_key(const struct smelt__call *call, const struct smelt__tensor_row *row) {
     const int given = smelt__tensor_in(row, call->args)->data != NULL;
-    const int has = smelt__spec_get(&call->op->spec, row->key) > 0;
+    const int has = (int)(call->limits->keyed >> (row - call->table->rows) & 1);
     char value[SMELT__SPEC_TEXT];
     if (given && !has) {
         struct smelt__spec with = call->op->spec;
@@ -249,7 +246,8 @@ static smelt_status begin(const smelt_operator *op, const struct smelt__operator
     call->pass = &op->type->passes[number];
     call->table = smelt__pass_table(call->pass, &op->spec);
     call->args = args;
-    memcpy(call->extents, op->extents[number], sizeof call->extents);
+    call->limits = &op->limits[number];
+    memcpy(call->extents, call->limits->extents, sizeof call->extents);
     return read_args(call, given);
 }
 

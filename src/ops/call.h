@@ -22,8 +22,12 @@ struct smelt_operator {
     const struct smelt__kernel *kernels[SMELT__MAX_KERNELS]; /* pass after pass, in launch order;
                                                                 the context's */
     unsigned char pass[SMELT__MAX_KERNELS];
-    int64_t extents[SMELT__PASSES][SMELT__MOST_SYMBOLS]; /* that the spec gives, by the type's
-                                                            passes */
+    /* What the spec says of the arguments of each of the type's passes. */
+    struct smelt__pass_limits {
+        int64_t extents[SMELT__MOST_SYMBOLS]; /* of the symbols that name a key */
+        int64_t most[SMELT__MOST_SCALARS];    /* of each number */
+        uint32_t keyed;                       /* bit i: the key of tensor i is above 0 */
+    } limits[SMELT__PASSES];
 };
 
 /* A call that is being made. */
@@ -31,6 +35,7 @@ struct smelt__call {
     const smelt_operator *op;
     const struct smelt__pass *pass;
     const struct smelt__args_table *table;
+    const struct smelt__pass_limits *limits;
     void *args; /* this library's copy: numbers are in range, strides filled in once checked */
     int64_t extents[SMELT__MOST_SYMBOLS];
     struct CUstream_st *stream;

@@ -56,18 +56,33 @@ smelt_status smelt_operator_supported(const smelt_context *context, const char *
     return status;
 }
 
+/* The largest legal value of a number. */
+static int64_t limit_of(const struct smelt__scalar_row *row, const struct smelt__spec *spec) {
+    const int free = row->unless && smelt__spec_key(spec->schema, row->unless) >= 0 &&
+                     smelt__spec_get(spec, row->unless) != 0;
+    return row->most_key && !free ? smelt__spec_get(spec, row->most_key) : row->most;
+}
+
+static void find_limits(const struct smelt__args_table *table, const struct smelt__spec *spec,
+                        struct smelt__pass_limits *limits) {
+    for (int i = 0; i < table->symbol_count; i++)
+        if (table->symbols[i].key)
+            limits->extents[i] = smelt__spec_get(spec, table->symbols[i].key);
+    for (int i = 0; i < table->scalar_count; i++)
+        limits->most[i] = limit_of(&table->scalars[i], spec);
+    for (int i = 0; i < table->count; i++)
+        if (table->rows[i].key && smelt__spec_get(spec, table->rows[i].key) > 0)
+            limits->keyed |= 1U << i;
+}
+
 void smelt__operator_begin(smelt_operator *op, const struct smelt__operator_type *type,
                            smelt_context *context, const struct smelt__spec *spec) {
     op->type = type;
     op->context = context;
     op->spec = *spec;
     op->passes = smelt__spec_passes(spec);
-    for (int i = 0; i < type->pass_count; i++) {
-        const struct smelt__args_table *table = smelt__pass_table(&type->passes[i], spec);
-        for (int k = 0; k < table->symbol_count; k++)
-            if (table->symbols[k].key)
-                op->extents[i][k] = smelt__spec_get(spec, table->symbols[k].key);
-    }
+    for (int i = 0; i < type->pass_count; i++)
+        find_limits(smelt__pass_table(&type->passes[i], spec), spec, &op->limits[i]);
 }
 
 static smelt_status make(smelt_context *context, const struct smelt__spec *spec,
