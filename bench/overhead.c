@@ -386,7 +386,7 @@ static void measure_ready(void) {
     self[length > 0 ? length : 0] = '\0';
     snprintf(command, sizeof command, "'%s' --ready", self);
     for (int i = 0; i < PROCESSES; i++) {
-        int mapped;
+        int mapped = 0;
         FILE *lines = popen(command, "r");
         const int fields = lines ? fscanf(lines, "%lf %lf %d", &context[i], &ready[i], &mapped) : 0;
         if (!lines || pclose(lines) || fields != 3)
