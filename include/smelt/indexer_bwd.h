@@ -80,7 +80,7 @@ typedef struct smelt_indexer_bwd_args {
 
 #define SMELT_INDEXER_BWD_ARGS_INIT SMELT_INIT(smelt_indexer_bwd_args)
 
-/* Bytes of workspace that a call with these arguments needs into *bytes. All numbers must be
+/* Bytes of workspace that a call with these arguments needs into *bytes. All integers must be
  * legal; tensors need not be set. About 4 * (1 + n) * T * width bytes,
  * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D, or with
  * deterministic = 1 and more than EXACT_GROUPS tiles twice that.

@@ -95,7 +95,7 @@ typedef struct smelt_indexer_loss_args {
 #define SMELT_INDEXER_LOSS_ARGS_INIT SMELT_INIT(smelt_indexer_loss_args)
 
 /* Bytes of workspace that a call with these arguments needs into *bytes: 4 * T, or 0 where losses
- * are given, which it then uses. All numbers must be legal; other tensors need not be set. Any
+ * are given, which it then uses. All integers must be legal; other tensors need not be set. Any
  * thread. Errors: INVALID_ARGUMENT. */
 SMELT_API smelt_status smelt_indexer_loss_forward_workspace(const smelt_operator *op,
                                                             const smelt_indexer_loss_args *args,

@@ -113,8 +113,9 @@ typedef struct smelt_pass_info {
 
 #define SMELT_PASS_INFO_INIT SMELT_INIT(smelt_pass_info)
 
-/* *passes: the passes that the operator has; of a spec, those it asks for. `info` may be NULL; else
- * *info is that of `pass`, its `size` set by the caller. */
+/* *passes: the passes that the operator has; of a spec, those it asks for. `info` may be NULL, and
+ * `pass` is then ignored; else *info describes `pass`, whether the spec asks for it or not. Its `size`
+ * is set by the caller. */
 SMELT_API smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass,
                                                unsigned *passes, smelt_pass_info *info);
 
@@ -149,8 +150,10 @@ typedef struct smelt_scalar_info {
     size_t offset;
     enum smelt_scalar_type type;
     int reserved;
-    int64_t least, most; /* of an integer; 0, 0 for the other types */
-    const char *letter;  /* of the extent that it is; "": it is none */
+    int64_t least,
+        most;           /* of an integer; of a bare name the bounds for any spec; 0, 0 for the other
+                            types */
+    const char *letter; /* of the extent that it is; "": it is none */
 } smelt_scalar_info;
 
 #define SMELT_SCALAR_INFO_INIT SMELT_INIT(smelt_scalar_info)

@@ -179,7 +179,7 @@ typedef struct smelt_sparse_attn_grad_args {
 
 /* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 for a plain
  * operator; with buckets about 12 bytes a query. It depends on batches, tokens, queries and
- * query_capacity; all numbers must be legal, other tensors need not be set. More queries never need
+ * query_capacity; all integers must be legal, other tensors need not be set. More queries never need
  * less. Pure; any thread.
  * Errors: INVALID_ARGUMENT. */
 SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_operator *op,
@@ -202,12 +202,12 @@ SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_operator *op,
                                                  const smelt_sparse_attn_args *args,
                                                  struct CUstream_st *stream);
 
-/* Bytes of workspace that a backward call with these arguments needs into *bytes. All
- * numbers must be legal; of the tensors queries counts, others need not be set. But where dq is (data not NULL), its strides count, too: a call that may put its
- * lists of keys into dq until that is computed needs 4 bytes a slot less, and this says so much for
- * a dq of these strides at any address; without dq it is enough for every dq. More queries, rows or
- * slots never need less, but for deterministic operators, whose partial rows are cut to the limit
- * by whole queries. Pure; any thread. Errors: INVALID_ARGUMENT. */
+/* Bytes of workspace that a backward call with these arguments needs into *bytes. All integers must be
+ * legal; of the tensors queries counts, others need not be set. But where dq is (data not NULL), its
+ * strides count, too: a call that may put its lists of keys into dq until that is computed needs 4
+ * bytes a slot less, and this says so much for a dq of these strides at any address; without dq it is
+ * enough for every dq. More queries, rows or slots never need less, but for deterministic operators,
+ * whose partial rows are cut to the limit by whole queries. Pure; any thread. Errors: INVALID_ARGUMENT. */
 SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_operator *op,
                                                             const smelt_sparse_attn_grad_args *args,
                                                             size_t *bytes);

@@ -14,6 +14,12 @@ const struct smelt__args_table *smelt__pass_table(const struct smelt__pass *pass
     return pass->tables + (pass->table_key ? smelt__spec_get(spec, pass->table_key) : 0);
 }
 
+int64_t smelt__scalar_limit(const struct smelt__scalar_row *row, const struct smelt__spec *spec) {
+    const int free = row->unless && smelt__spec_key(spec->schema, row->unless) >= 0 &&
+                     smelt__spec_get(spec, row->unless) != 0;
+    return row->most_key && !free ? smelt__spec_get(spec, row->most_key) : row->most;
+}
+
 int smelt__operator_pass(const smelt_operator *op, unsigned pass, int *count) {
     int first = 0;
     while (first < op->count && op->pass[first] != pass)
@@ -209,7 +215,7 @@ smelt_status smelt__call_check(struct smelt__call *call, size_t needed,
         memcpy(&workspace, (char *)call->args + table->workspace, sizeof workspace);
         memcpy(&bytes, (char *)call->args + table->workspace_bytes, sizeof bytes);
     }
-    memory[0] = (struct smelt__memory){"workspace", workspace, needed ? bytes : 0, 1};
+    memory[0] = (struct smelt__memory){"workspace", workspace, needed && workspace ? bytes : 0, 1};
     for (int i = 0; i < count; i++)
         memory[i + 1] = others[i];
     smelt_status status = check_presence(call);

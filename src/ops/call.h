@@ -75,6 +75,9 @@ const struct smelt__args_table *smelt__pass_table(const struct smelt__pass *pass
 void smelt__operator_begin(smelt_operator *op, const struct smelt__operator_type *type,
                            smelt_context *context, const struct smelt__spec *spec);
 
+/* The largest legal value of a number, for a spec. */
+int64_t smelt__scalar_limit(const struct smelt__scalar_row *row, const struct smelt__spec *spec);
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* The public calls of operators of one type. INVALID_ARGUMENT for an operator of another type, or

@@ -142,7 +142,7 @@ smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, i
     if (status == SMELT_OK)
         status = find_table(spec, pass, &subject);
     if (status == SMELT_OK)
-        status = check_index(&subject, "number", index, subject.table->scalar_count);
+        status = check_index(&subject, "scalar", index, subject.table->scalar_count);
     if (status != SMELT_OK)
         return status;
     const struct smelt__scalar_row *row = &subject.table->scalars[index];
@@ -150,7 +150,8 @@ smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, i
                                .offset = row->field,
                                .type = row->type,
                                .least = row->least,
-                               .most = row->most,
+                               .most = subject.known ? smelt__scalar_limit(row, &subject.spec)
+                                                     : row->most,
                                .letter = ""};
     for (int i = 0; i < subject.table->symbol_count; i++)
         if (subject.table->symbols[i].field == row->field && !subject.table->symbols[i].plus)

@@ -56,20 +56,13 @@ smelt_status smelt_operator_supported(const smelt_context *context, const char *
     return status;
 }
 
-/* The largest legal value of a number. */
-static int64_t limit_of(const struct smelt__scalar_row *row, const struct smelt__spec *spec) {
-    const int free = row->unless && smelt__spec_key(spec->schema, row->unless) >= 0 &&
-                     smelt__spec_get(spec, row->unless) != 0;
-    return row->most_key && !free ? smelt__spec_get(spec, row->most_key) : row->most;
-}
-
 static void find_limits(const struct smelt__args_table *table, const struct smelt__spec *spec,
                         struct smelt__pass_limits *limits) {
     for (int i = 0; i < table->symbol_count; i++)
         if (table->symbols[i].key)
             limits->extents[i] = smelt__spec_get(spec, table->symbols[i].key);
     for (int i = 0; i < table->scalar_count; i++)
-        limits->most[i] = limit_of(&table->scalars[i], spec);
+        limits->most[i] = smelt__scalar_limit(&table->scalars[i], spec);
     for (int i = 0; i < table->count; i++)
         if (table->rows[i].key && smelt__spec_get(spec, table->rows[i].key) > 0)
             limits->keyed |= 1U << i;

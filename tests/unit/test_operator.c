@@ -240,6 +240,12 @@ static void described(void **unused) {
     assert_string_equal(scalar.name, "tokens");
     assert_string_equal(scalar.letter, "T");
     assert_int_equal(scalar.offset, offsetof(smelt_sparse_attn_args, tokens));
+    assert_int_equal(smelt_operator_get_scalar(GLM, SMELT_PASS_FORWARD, 3, &scalar), SMELT_OK);
+    assert_string_equal(scalar.name, "width");
+    assert_int_equal(scalar.most, 2048);
+    assert_int_equal(smelt_operator_get_scalar(GLM ",buckets=auto", SMELT_PASS_FORWARD, 3, &scalar),
+                     SMELT_OK);
+    assert_true(scalar.most > 2048);
 }
 
 static void not_described(void **unused) {

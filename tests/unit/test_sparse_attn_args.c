@@ -620,6 +620,7 @@ static void workspace_and_width(void **state) {
     (void)state;
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
+    args.workspace_bytes = SIZE_MAX;
     expect_refusal(bucketed, &args, "workspace is NULL; this call needs");
     args.workspace = address(12, 8), args.workspace_bytes = 1 << 20;
     expect_refusal(bucketed, &args, "workspace = 0xc00000000008 is not aligned");
