@@ -20,7 +20,7 @@ struct smelt__buffer {
 struct smelt__problem {
     const struct smelt__harness_operator *op;
     const struct smelt__harness_pass *pass;
-    void *spec;                            /* the operator's public struct, without knobs */
+    void *spec;                            /* the operator's struct of keys */
     struct smelt__problem_options options; /* defaults filled in */
     int64_t extents[SMELT__MOST_SYMBOLS];  /* by the table's symbols */
     void *args; /* the pass's public struct: pointers to the inputs' host memory, outputs NULL;

@@ -1,5 +1,5 @@
 /*
- * What every operator asks of its arguments, written once: tensors by their table (tensors.h),
+ * What every operator asks of its arguments, written once: tensors by their table (args_table.h),
  * extents, workspace. Each refuses by name, with the value and what is legal. Nothing reads device
  * memory.
  */

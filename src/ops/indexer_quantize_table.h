@@ -1,5 +1,4 @@
-/* The tensors of the operator indexer_quantize: see tensors.h, and smelt/indexer_quantize.h for
- * their meaning. */
+/* The arguments of the operator indexer_quantize as a table (args_table.h); smelt/indexer_quantize.h has their meaning. */
 #ifndef SMELT_OPS_INDEXER_QUANTIZE_TABLE_H
 #define SMELT_OPS_INDEXER_QUANTIZE_TABLE_H
 

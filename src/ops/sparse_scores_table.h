@@ -1,5 +1,4 @@
-/* The tensors of the operator sparse_scores: see tensors.h, and smelt/sparse_scores.h for their
- * meaning. Extents: enum smelt__sparse_attn_symbol. */
+/* The arguments of the operator sparse_scores as a table (args_table.h); smelt/sparse_scores.h has their meaning. */
 #ifndef SMELT_OPS_SPARSE_SCORES_TABLE_H
 #define SMELT_OPS_SPARSE_SCORES_TABLE_H
 

@@ -1,6 +1,4 @@
-/* The tensors of the operator topk_select: see tensors.h, and smelt/topk_select.h for their
- * meaning.
- */
+/* The arguments of the operator topk_select as a table (args_table.h); smelt/topk_select.h has their meaning. */
 #ifndef SMELT_OPS_TOPK_SELECT_TABLE_H
 #define SMELT_OPS_TOPK_SELECT_TABLE_H
 

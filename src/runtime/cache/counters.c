@@ -174,7 +174,8 @@ static void append(struct smelt__cache *cache, int folder, const uint64_t counts
                                cache->folder, file_name);
     if (file < 0)
         return;
-    if (size < sizeof magic && ftruncate(file, 0) == 0)
+    /* Not an empty file: several processes may create it and append at once. */
+    if (size > 0 && size < sizeof magic && ftruncate(file, 0) == 0)
         size = 0; /* a write that was torn within the magic */
     fill = (RECORD_BYTES - size % RECORD_BYTES) % RECORD_BYTES;
     write_record(bytes + fill, counts);
