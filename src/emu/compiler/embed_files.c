@@ -1,19 +1,43 @@
 /* Build-time program: embeds the emulator's device.h and ptx/ files in a C file as byte lists,
- * since string literals above 4095 characters are not portable. */
+ * since string literals above 4095 characters are not portable. A line with the word WIDTH in it is
+ * repeated for each number of columns that wgmma can have. */
+#define _GNU_SOURCE /* getline */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+static int column;
+
+static void put_text(FILE *out, const char *text, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        fprintf(out, "%s%d,", column++ % 24 ? "" : "\n    ", text[i]);
+}
+
+static void put_line(FILE *out, const char *line, int width) {
+    static const char WORD[] = "WIDTH";
+    char number[16];
+    for (const char *at; (at = strstr(line, WORD)); line = at + sizeof WORD - 1) {
+        put_text(out, line, (size_t)(at - line));
+        put_text(out, number, (size_t)snprintf(number, sizeof number, "%d", width));
+    }
+    put_text(out, line, strlen(line));
+}
+
 static int put_file(FILE *out, const char *path, int number) {
+    char *line = NULL;
+    size_t room = 0;
     FILE *in = fopen(path, "r");
-    int c, column = 0;
     if (!in) {
         perror(path);
         return -1;
     }
     fprintf(out, "static const char file_%d[] = {", number);
-    while ((c = getc(in)) != EOF)
-        fprintf(out, "%s%d,", column++ % 24 ? "" : "\n    ", c);
+    column = 0;
+    while (getline(&line, &room, in) > 0)
+        for (int width = 8; width <= (strstr(line, "WIDTH") ? 256 : 8); width += 8)
+            put_line(out, line, width);
     fprintf(out, "0};\n\n");
+    free(line);
     fclose(in);
     return 0;
 }

@@ -65,7 +65,7 @@ static enum verdict worse(enum verdict a, enum verdict b) {
 }
 
 /* One case under every schedule, or once on a GPU. */
-static enum verdict replay_case(const struct choice *choice, const struct results *results,
+static enum verdict replay_case(const struct choice *choice, struct results *results,
                                 const struct micro_case *one, void *out) {
     enum verdict verdict = SAME_BITS;
     int schedules = micro_emulator() ? choice->schedules : 1;
@@ -85,18 +85,16 @@ static enum verdict replay_case(const struct choice *choice, const struct result
     return verdict;
 }
 
-static int run_case(const struct choice *choice, const struct results *results, FILE *record,
+static int run_case(const struct choice *choice, struct results *results,
                     const struct micro_case *one, struct tally *tally) {
     void *out = malloc(one->out_bytes);
     enum verdict verdict = DIFFERENT;
     if (!out)
         return -1;
-    if (results) {
+    if (choice->replay)
         verdict = replay_case(choice, results, one, out);
-    } else if (micro_run(one, out) == 0) {
-        results_write(record, one, out);
+    else if (micro_run(one, out) == 0 && results_add(results, one, out) == 0)
         verdict = SAME_BITS;
-    }
     tally->cases++;
     tally->same += verdict == SAME_BITS;
     tally->within += verdict == WITHIN;
@@ -109,37 +107,38 @@ static int run_case(const struct choice *choice, const struct results *results, 
 
 static int run_cases(const struct choice *choice) {
     struct tally tally = {0, 0, 0, 0};
-    struct results *results = NULL;
-    FILE *record = NULL;
+    struct results *results = results_read(choice->replay);
+    FILE *record = choice->record && results ? fopen(choice->record, "w") : NULL;
     size_t count;
     const struct micro_case *cases = micro_cases(&count);
     int status = 1;
-    if (choice->replay && !(results = results_read(choice->replay)))
+    if (!results)
         return 1;
-    if (choice->record && !(record = fopen(choice->record, "w"))) {
+    if (choice->record && !record) {
         fprintf(stderr, "micro: %s cannot be written\n", choice->record);
-        return 1;
+        goto out;
     }
     if (micro_open(1))
         goto out;
     printf("%s, seed %llu\n", micro_description(), choice->seed);
-    if (record)
-        fprintf(record, "# Recorded by micro --record on %s.\n", micro_description());
     for (size_t i = 0; i < count; i++)
-        if (is_chosen(choice, &cases[i]) && run_case(choice, results, record, &cases[i], &tally))
+        if (is_chosen(choice, &cases[i]) && run_case(choice, results, &cases[i], &tally))
             goto out;
-    if (results && !choice->only && results_count(results) != count) {
-        fprintf(stderr, "%zu cases were recorded, there are %zu: record them again\n",
-                results_count(results), count);
+    if (choice->replay && !choice->only && results_unused(results)) {
+        fprintf(stderr, "%s: recorded, but there is no such case: record them again\n",
+                results_unused(results));
         tally.failed++;
+    }
+    if (record) {
+        fprintf(record, "# Recorded by micro --record on %s.\n", micro_description());
+        results_write(results, record);
     }
     printf("%zu cases: %zu %s, %zu within tolerance, %zu failed\n", tally.cases, tally.same,
            record ? "recorded" : "bit for bit", tally.within, tally.failed);
     status = tally.failed > 0 || tally.cases == 0;
 out:
     micro_close();
-    if (results)
-        results_free(results);
+    results_free(results);
     if (record && fclose(record))
         status = 1;
     return status;

@@ -10,15 +10,14 @@ enum { MOST_ULPS = 2 };
 
 struct result {
     char name[CASE_NAME];
-    uint64_t hash;
-    size_t bytes, stride, count;
-    uint32_t *words;
+    uint64_t *numbers;
+    size_t count;
+    int used;
     struct result *next;
 };
 
 struct results {
     struct result *first, **last;
-    size_t count;
 };
 
 /* FNV-1a. */
@@ -30,10 +29,10 @@ static uint64_t hash_of(const void *bytes, size_t count) {
     return hash;
 }
 
-/* How many words of an output are written down: a few where the hash decides (to see what went
- * wrong), all of an approximate function's, a good sample of rounded sums. */
-static size_t words_kept(const struct micro_case *one) {
-    return one->comparison == ULPS ? 4096 : one->comparison == ROUNDED ? 512 : 16;
+/* Of an approximate function all words are recorded, of rounded sums a good sample. */
+static size_t stride_of(const struct micro_case *one) {
+    const size_t words = one->out_bytes / 4, kept = one->comparison == ULPS ? 4096 : 512;
+    return words > kept ? (words + kept - 1) / kept : 1;
 }
 
 static uint32_t word_at(const void *out, size_t index) {
@@ -42,102 +41,136 @@ static uint32_t word_at(const void *out, size_t index) {
     return word;
 }
 
-void results_write(FILE *file, const struct micro_case *one, const void *out) {
-    size_t words = one->out_bytes / 4, kept = words_kept(one);
-    size_t stride = words > kept ? (words + kept - 1) / kept : 1;
-    fprintf(file, "%s: %016" PRIx64 " %zu %zu", one->name, hash_of(out, one->out_bytes),
-            one->out_bytes, stride);
-    for (size_t i = 0; i < words; i += stride)
-        fprintf(file, " %x", word_at(out, i));
-    fprintf(file, "\n");
+/* The line's name: a case's own or, of one compared bit for bit, its first two words. */
+static void name_line(const struct micro_case *one, char name[CASE_NAME]) {
+    snprintf(name, CASE_NAME, "%s", one->name);
+    char *space = one->comparison == BIT_FOR_BIT ? strchr(name, ' ') : NULL;
+    if (space && (space = strchr(space + 1, ' ')))
+        *space = '\0';
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* The index of a case among those of its line, and how many those are. */
+static size_t find_index(const struct micro_case *one, size_t *line_cases) {
+    size_t count, index = 0;
+    char name[CASE_NAME], other[CASE_NAME];
+    const struct micro_case *cases = micro_cases(&count);
+    name_line(one, name);
+    *line_cases = 0;
+    for (size_t i = 0; i < count; i++) {
+        name_line(&cases[i], other);
+        if (&cases[i] == one)
+            index = *line_cases;
+        *line_cases += cases[i].comparison == one->comparison && strcmp(name, other) == 0;
+    }
+    return index;
+}
 
-static int add_word(struct result *result, uint32_t word) {
+/* The line of that name; a new one where `create` and there is none. */
+static struct result *find(struct results *results, const char *name, int create) {
+    struct result *result = results->first;
+    while (result && strcmp(result->name, name) != 0)
+        result = result->next;
+    if (!result && create && (result = calloc(1, sizeof *result))) {
+        snprintf(result->name, sizeof result->name, "%s", name);
+        *results->last = result;
+        results->last = &result->next;
+    }
+    return result;
+}
+
+static int add_number(struct result *result, uint64_t number) {
     if ((result->count & (result->count - 1)) == 0) { /* a power of two: full */
         size_t capacity = result->count ? 2 * result->count : 1;
-        uint32_t *words = realloc(result->words, capacity * sizeof *words);
-        if (!words)
+        uint64_t *numbers = realloc(result->numbers, capacity * sizeof *numbers);
+        if (!numbers)
             return -1;
-        result->words = words;
+        result->numbers = numbers;
     }
-    result->words[result->count++] = word;
+    result->numbers[result->count++] = number;
     return 0;
 }
 
-static int read_words(struct result *result, const char *line) {
-    char *end;
-    for (;;) {
-        unsigned long word = strtoul(line, &end, 16);
-        if (end == line)
-            return *line == '\n' || *line == '\0' ? 0 : -1;
-        if (word > UINT32_MAX || add_word(result, (uint32_t)word))
-            return -1;
-        line = end;
+/* ---- recording, reading ---------------------------------------------------------------------- */
+
+int results_add(struct results *results, const struct micro_case *one, const void *out) {
+    char name[CASE_NAME];
+    name_line(one, name);
+    struct result *result = find(results, name, 1);
+    int failed = !result || add_number(result, hash_of(out, one->out_bytes));
+    for (size_t i = 0; i < one->out_bytes / 4 && !failed && one->comparison != BIT_FOR_BIT;
+         i += stride_of(one))
+        failed = add_number(result, word_at(out, i));
+    return failed ? -1 : 0;
+}
+
+void results_write(const struct results *results, FILE *file) {
+    for (const struct result *result = results->first; result; result = result->next) {
+        fprintf(file, "%s:", result->name);
+        for (size_t i = 0; i < result->count; i++)
+            fprintf(file, " %" PRIx64, result->numbers[i]);
+        fprintf(file, "\n");
     }
 }
 
-static int read_line(struct results *results, const char *line) {
-    const char *colon = strchr(line, ':');
-    struct result *result;
-    int used = 0;
+static int read_line(struct results *results, char *line) {
+    char *colon = strchr(line, ':'), *end;
     if (line[0] == '#')
         return 0;
-    result = calloc(1, sizeof *result);
-    if (!result)
+    if (!colon || colon - line >= CASE_NAME)
         return -1;
-    *results->last = result;
-    results->last = &result->next;
-    results->count++;
-    if (!colon || colon - line >= CASE_NAME ||
-        sscanf(colon + 1, "%" SCNx64 " %zu %zu%n", &result->hash, &result->bytes, &result->stride,
-               &used) != 3)
-        return -1;
-    memcpy(result->name, line, (size_t)(colon - line));
-    return read_words(result, colon + 1 + used);
+    *colon = '\0';
+    struct result *result = find(results, line, 1);
+    for (const char *at = colon + 1; result; at = end) {
+        const uint64_t number = strtoull(at, &end, 16);
+        if (end == at)
+            return *at == '\n' || *at == '\0' ? 0 : -1;
+        if (add_number(result, number))
+            break;
+    }
+    return -1;
 }
 
 struct results *results_read(const char *path) {
     struct results *results = calloc(1, sizeof *results);
     char *line = NULL;
     size_t room = 0;
-    int number = 0, status = -1;
-    FILE *file = fopen(path, "r");
-    if (!file || !results) {
-        fprintf(stderr, "micro: %s cannot be read\n", path);
-        goto out;
+    int number = 0, failed = 0;
+    FILE *file = path ? fopen(path, "r") : NULL;
+    if (results)
+        results->last = &results->first;
+    if (!results || (path && !file)) {
+        fprintf(stderr, "micro: %s cannot be read\n", path ? path : "nothing");
+        failed = 1;
     }
-    results->last = &results->first;
-    while (getline(&line, &room, file) > 0) {
+    while (!failed && file && getline(&line, &room, file) > 0) {
         number++;
-        if (read_line(results, line)) {
+        failed = read_line(results, line);
+        if (failed)
             fprintf(stderr, "micro: %s:%d: not a line of recorded results\n", path, number);
-            goto out;
-        }
     }
-    status = 0;
-out:
     free(line);
     if (file)
         fclose(file);
-    if (status && results)
+    if (failed && results)
         results_free(results);
-    return status ? NULL : results;
+    return failed ? NULL : results;
 }
 
 void results_free(struct results *results) {
     for (struct result *result = results->first; result;) {
         struct result *next = result->next;
-        free(result->words);
+        free(result->numbers);
         free(result);
         result = next;
     }
     free(results);
 }
 
-size_t results_count(const struct results *results) {
-    return results->count;
+const char *results_unused(const struct results *results) {
+    const struct result *result = results->first;
+    while (result && result->used)
+        result = result->next;
+    return result ? result->name : NULL;
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -157,7 +190,7 @@ static int is_close(const struct micro_case *one, uint32_t word, uint32_t record
     float value = float_of(word), expected = float_of(recorded);
     if (word == recorded || (isnan(value) && isnan(expected)))
         return 1;
-    if (one->comparison == BIT_FOR_BIT || !isfinite(value) || !isfinite(expected))
+    if (!isfinite(value) || !isfinite(expected))
         return 0;
     double apart = fabs((double)value - (double)expected);
     if (one->comparison == ULPS)
@@ -166,40 +199,47 @@ static int is_close(const struct micro_case *one, uint32_t word, uint32_t record
     return apart <= (double)one->tolerance * ((double)one->scale + fabs((double)expected));
 }
 
-static const struct result *find(const struct results *results, const char *name) {
-    const struct result *result = results->first;
-    while (result && strcmp(result->name, name) != 0)
-        result = result->next;
-    return result;
-}
-
-enum verdict results_compare(const struct results *results, const struct micro_case *one,
-                             const void *out) {
-    const struct result *result = find(results, one->name);
+/* Word by word, where the hash differs. */
+static enum verdict compare_words(const struct micro_case *one, const struct result *result,
+                                  const void *out) {
+    const size_t stride = stride_of(one), count = result->count - 1;
     size_t apart = 0, first = 0;
-    if (!result) {
-        fprintf(stderr, "%s: there is no recorded result: record it on a GPU\n", one->name);
-        return DIFFERENT;
-    }
-    if (result->bytes != one->out_bytes || result->stride == 0 ||
-        result->count != (one->out_bytes / 4 + result->stride - 1) / result->stride) {
-        fprintf(stderr, "%s: %zu bytes were recorded, not %zu: record it again\n", one->name,
-                result->bytes, one->out_bytes);
-        return DIFFERENT;
-    }
-    if (hash_of(out, one->out_bytes) == result->hash)
-        return SAME_BITS;
-    for (size_t i = result->count; i-- > 0;)
-        if (!is_close(one, word_at(out, i * result->stride), result->words[i])) {
+    for (size_t i = count; i-- > 0;)
+        if (!is_close(one, word_at(out, i * stride), (uint32_t)result->numbers[1 + i])) {
             first = i;
             apart++;
         }
-    if (apart == 0 && one->comparison != BIT_FOR_BIT)
+    if (apart == 0)
         return WITHIN;
-    uint32_t word = word_at(out, first * result->stride), recorded = result->words[first];
+    uint32_t word = word_at(out, first * stride), recorded = (uint32_t)result->numbers[1 + first];
     fprintf(stderr,
-            "%s: %zu of %zu words shown differ; word %zu is %08x (%g), recorded: %08x (%g)\n",
-            one->name, apart, result->count, first * result->stride, word, (double)float_of(word),
-            recorded, (double)float_of(recorded));
+            "%s: %zu of %zu words recorded differ; word %zu is %08x (%g), recorded: %08x (%g)\n",
+            one->name, apart, count, first * stride, word, (double)float_of(word), recorded,
+            (double)float_of(recorded));
+    return DIFFERENT;
+}
+
+enum verdict results_compare(struct results *results, const struct micro_case *one,
+                             const void *out) {
+    const size_t words = (one->out_bytes / 4 + stride_of(one) - 1) / stride_of(one);
+    const int exact = one->comparison == BIT_FOR_BIT;
+    const uint64_t hash = hash_of(out, one->out_bytes);
+    size_t line_cases;
+    const size_t index = find_index(one, &line_cases), wanted = exact ? line_cases : 1 + words;
+    char name[CASE_NAME];
+    name_line(one, name);
+    struct result *result = find(results, name, 0);
+    if (!result || result->count != wanted) {
+        fprintf(stderr, "%s: %zu numbers are recorded for it, not %zu: record it on a GPU\n", name,
+                result ? result->count : 0, wanted);
+        return DIFFERENT;
+    }
+    result->used = 1;
+    if (hash == result->numbers[index])
+        return SAME_BITS;
+    if (!exact)
+        return compare_words(one, result, out);
+    fprintf(stderr, "%s: the output's hash is %016" PRIx64 ", recorded: %016" PRIx64 "\n",
+            one->name, hash, result->numbers[index]);
     return DIFFERENT;
 }

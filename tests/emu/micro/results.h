@@ -1,10 +1,12 @@
 /*
- * Recorded results: a text file with a line for each case,
+ * Recorded results: a text file with a line for each case that is compared within a tolerance, and
+ * one for each group of cases that are compared bit for bit and have their first two words in common,
  *
- *     NAME: HASH BYTES STRIDE WORD WORD ...
+ *     NAME: HASH WORD WORD ...
+ *     FIRST WORDS: HASH HASH ...
  *
- * HASH, BYTES: of the whole output. The words are every STRIDE-th of it. Hash and words are
- * hexadecimal. Lines that begin with # are comments.
+ * HASH: of a case's whole output, of a group in the cases' order. The words are a sample of the
+ * output. All numbers are hexadecimal. Lines that begin with # are comments.
  */
 #ifndef SMELT_MICRO_RESULTS_H
 #define SMELT_MICRO_RESULTS_H
@@ -15,18 +17,21 @@
 
 struct results; /* a whole file */
 
-/* NULL with a message printed. */
+/* A path of NULL: an empty one, to be recorded. NULL with a message printed. */
 struct results *results_read(const char *path);
 void results_free(struct results *results);
-size_t results_count(const struct results *results);
 
-/* Appends one case's output to a file being written. */
-void results_write(FILE *file, const struct micro_case *one, const void *out);
+/* A line that no case was compared with; NULL: there is none. */
+const char *results_unused(const struct results *results);
+
+/* Adds one case's output; -1: out of memory. */
+int results_add(struct results *results, const struct micro_case *one, const void *out);
+void results_write(const struct results *results, FILE *file);
 
 enum verdict { SAME_BITS, WITHIN, DIFFERENT };
 
 /* Holds an output against the recorded one; what differs is printed. */
-enum verdict results_compare(const struct results *results, const struct micro_case *one,
+enum verdict results_compare(struct results *results, const struct micro_case *one,
                              const void *out);
 
 #endif
