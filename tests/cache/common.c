@@ -10,7 +10,6 @@ const struct smelt__compiler_id compiler_new = {13, 0, {4, 5, 6}};
 
 static void note_line(void *user, smelt_log_level level, const char *message) {
     struct scratch *scratch = user;
-
     if (level > SMELT_LOG_WARNING)
         return;
     scratch->warnings++;
@@ -19,7 +18,6 @@ static void note_line(void *user, smelt_log_level level, const char *message) {
 
 int scratch_setup(void **state) {
     struct scratch *scratch = calloc(1, sizeof *scratch);
-
     if (!scratch || make_scratch(scratch->folder, sizeof scratch->folder))
         return -1;
     snprintf(scratch->cache, sizeof scratch->cache, "%.400s/cache", scratch->folder);
@@ -37,17 +35,22 @@ int scratch_setup(void **state) {
 
 int scratch_teardown(void **state) {
     struct scratch *scratch = *state;
-    int result = remove_tree(scratch->folder);
-
+    cache_end(scratch);
+    const int result = remove_tree(scratch->folder);
     free(scratch);
     return result;
 }
 
 struct smelt__cache *cache_begin(struct scratch *scratch) {
-    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    cache_end(scratch);
+    scratch->open = smelt__cache_open(&scratch->settings, &scratch->log);
+    assert_non_null(scratch->open);
+    return scratch->open;
+}
 
-    assert_non_null(cache);
-    return cache;
+void cache_end(struct scratch *scratch) {
+    smelt__cache_close(scratch->open);
+    scratch->open = NULL;
 }
 
 struct smelt__cache_key key_number(int n) {
@@ -55,7 +58,6 @@ struct smelt__cache_key key_number(int n) {
     const char *const options[] = {"--std=c++17", "-default-device", NULL};
     char source[64];
     int length = snprintf(source, sizeof source, "__global__ void kernel_%d() {}", n);
-
     smelt__cache_key_make(&key, source, (size_t)length, options, "sm_90a", SMELT__OUTPUT_CUBIN);
     return key;
 }
@@ -64,7 +66,6 @@ void put_elf_head(unsigned char *bytes, enum smelt__output output) {
     const Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
                              .e_type = output == SMELT__OUTPUT_CUBIN ? ET_EXEC : ET_DYN,
                              .e_machine = output == SMELT__OUTPUT_CUBIN ? EM_CUDA : EM_X86_64};
-
     memcpy(bytes, &head, sizeof head);
 }
 
@@ -77,7 +78,6 @@ struct smelt__compiled compiled_number(int n, size_t bytes) {
                                        .threads = 256,
                                        .compile_seconds = 0.5 + n};
     uint64_t random = (uint64_t)n + 1;
-
     compiled.cubin = malloc(bytes);
     assert_non_null(compiled.cubin);
     for (size_t i = 0; i < bytes; i++)
@@ -132,7 +132,6 @@ int store(struct smelt__cache *cache, int n, const struct smelt__compiler_id *co
 void subfolder_path(const char *folder, int n, char path[PATH_BYTES]) {
     struct smelt__cache_key key = key_number(n);
     char hex[33];
-
     smelt__cache_key_hex(&key, hex);
     snprintf(path, PATH_BYTES, "%.400s/%.2s", folder, hex);
 }
@@ -149,7 +148,6 @@ void entry_path(const char *folder, int n, const struct smelt__compiler_id *comp
 unsigned char *read_file(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     unsigned char *content = malloc(1 << 20);
-
     assert_non_null(file);
     assert_non_null(content);
     *bytes = fread(content, 1, 1 << 20, file);
@@ -159,7 +157,6 @@ unsigned char *read_file(const char *path, size_t *bytes) {
 
 void write_file(const char *path, const void *bytes, size_t count) {
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-
     assert_true(file >= 0);
     assert_int_equal(write(file, bytes, count), count);
     close(file);
@@ -167,12 +164,10 @@ void write_file(const char *path, const void *bytes, size_t count) {
 
 void set_age(const char *path, long seconds) {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = time(NULL) + seconds}};
-
     assert_int_equal(utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW), 0);
 }
 
 bool under_valgrind(void) {
     const char *preloaded = getenv("LD_PRELOAD");
-
     return preloaded && strstr(preloaded, "vgpreload");
 }

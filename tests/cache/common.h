@@ -15,6 +15,7 @@ struct scratch {
     char readonly[PATH_BYTES];             /* folder/readonly: not made yet */
     struct smelt__cache_settings settings; /* the cache alone, no cap, shared lock, 10 s */
     struct smelt__log log;
+    struct smelt__cache *open; /* by cache_begin; closed by the next one, and at the end */
     int warnings;
     char last_warning[1024];
 };
@@ -33,14 +34,14 @@ int scratch_teardown(void **state);
 #define CACHE_TEST(function)                                                                       \
     static void function##_in(struct scratch *scratch, struct smelt__cache *cache);                \
     TEST_WITH(function, scratch_setup, scratch_teardown) {                                         \
-        struct smelt__cache *cache = cache_begin(*state);                                          \
-        function##_in(*state, cache);                                                              \
-        smelt__cache_close(cache);                                                                 \
+        function##_in(*state, cache_begin(*state));                                                \
     }                                                                                              \
     static void function##_in(__attribute__((unused)) struct scratch *scratch,                     \
                               struct smelt__cache *cache)
 
+/* The cache that the settings say; the one before is closed. */
 struct smelt__cache *cache_begin(struct scratch *scratch);
+void cache_end(struct scratch *scratch);
 
 /* Kernel number n: its key, and a cubin of pseudo-random bytes that depends on n. */
 struct smelt__cache_key key_number(int n);

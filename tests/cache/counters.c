@@ -17,9 +17,8 @@ enum { BYTES = 1000, RECORD = 64 };
 static smelt_cache_stats stats_of(struct scratch *scratch) {
     struct smelt__cache *cache = cache_begin(scratch);
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
-
     assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
-    smelt__cache_close(cache);
+    cache_end(scratch);
     return stats;
 }
 
@@ -30,7 +29,6 @@ static void counters_path(const struct scratch *scratch, char path[PATH_BYTES]) 
 static size_t counters_bytes(const struct scratch *scratch) {
     char path[PATH_BYTES];
     struct stat status;
-
     counters_path(scratch, path);
     assert_int_equal(stat(path, &status), 0);
     return (size_t)status.st_size;
@@ -39,7 +37,6 @@ static size_t counters_bytes(const struct scratch *scratch) {
 /* 2 misses, 2 stores, 3 hits of kernels that took 0.5 s and 1.5 s: 2.5 s spared. */
 static void use_a_little(struct scratch *scratch) {
     struct smelt__cache *cache = cache_begin(scratch);
-
     hits(cache, 0, &compiler_new, BYTES);
     hits(cache, 1, &compiler_new, BYTES);
     store(cache, 0, &compiler_new, BYTES);
@@ -47,14 +44,12 @@ static void use_a_little(struct scratch *scratch) {
     hits(cache, 0, &compiler_new, BYTES);
     hits(cache, 1, &compiler_new, BYTES);
     hits(cache, 0, &compiler_new, BYTES);
-    smelt__cache_close(cache);
+    cache_end(scratch);
 }
 
 SCRATCH_TEST(test_counts_outlive_the_process) {
-    smelt_cache_stats stats;
-
     use_a_little(scratch);
-    stats = stats_of(scratch);
+    smelt_cache_stats stats = stats_of(scratch);
     assert_int_equal(stats.hits, 3);
     assert_int_equal(stats.readonly_hits, 0);
     assert_int_equal(stats.misses, 2);
@@ -66,9 +61,7 @@ SCRATCH_TEST(test_counts_outlive_the_process) {
 /* Records appended by many processes at once: none is lost on a local disk. */
 SCRATCH_TEST(test_many_processes) {
     enum { PROCESSES = 12, ROUNDS = 100 };
-    smelt_cache_stats stats;
     int status;
-
     use_a_little(scratch);
     for (int i = 0; i < PROCESSES; i++) {
         pid_t child = fork();
@@ -86,23 +79,20 @@ SCRATCH_TEST(test_many_processes) {
         assert_true(wait(&status) > 0);
         assert_int_equal(status, 0);
     }
-    stats = stats_of(scratch);
+    smelt_cache_stats stats = stats_of(scratch);
     assert_int_equal(stats.hits, 3 + PROCESSES * ROUNDS);
     assert_int_equal(stats.misses, 2 + PROCESSES * ROUNDS);
 }
 
 SCRATCH_TEST(test_readonly_hits) {
     struct smelt__cache *cache;
-    smelt_cache_stats stats;
-
     scratch->settings.folder = scratch->readonly;
     use_a_little(scratch);
     scratch->settings.folder = scratch->cache;
     scratch->settings.readonly_folder = scratch->readonly;
     cache = cache_begin(scratch);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
-    smelt__cache_close(cache);
-    stats = stats_of(scratch);
+    smelt_cache_stats stats = stats_of(scratch);
     assert_int_equal(stats.hits, 0);
     assert_int_equal(stats.readonly_hits, 1);
     assert_true(stats.saved_seconds == 1.5);
@@ -112,14 +102,11 @@ SCRATCH_TEST(test_readonly_hits) {
 
 /* What a parent counted and did not record yet is not its child's to record. */
 SCRATCH_TEST(test_fork) {
-    struct smelt__cache *cache;
-    pid_t child;
     int status;
-
     use_a_little(scratch);
-    cache = cache_begin(scratch);
+    struct smelt__cache *cache = cache_begin(scratch);
     assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
-    child = fork();
+    pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         smelt__cache_close(cache);
@@ -127,18 +114,14 @@ SCRATCH_TEST(test_fork) {
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    smelt__cache_close(cache);
     assert_int_equal(stats_of(scratch).hits, 4);
 }
 
 /* A process that never closes its cache is counted now and then; a killed one loses the rest. */
 SCRATCH_TEST(test_never_closed) {
     enum { LOOKUPS = 200, AT_LEAST = 192 };
-    smelt_cache_stats stats;
-    pid_t child;
-
     use_a_little(scratch);
-    child = fork();
+    pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
@@ -147,7 +130,7 @@ SCRATCH_TEST(test_never_closed) {
         raise(SIGKILL);
     }
     assert_int_equal(waitpid(child, NULL, 0), child);
-    stats = stats_of(scratch);
+    smelt_cache_stats stats = stats_of(scratch);
     assert_in_range(stats.hits, 3 + AT_LEAST, 3 + LOOKUPS);
 }
 
@@ -170,7 +153,6 @@ SCRATCH_TEST(test_damaged_file) {
     unsigned char file[8 * RECORD];
     char path[PATH_BYTES];
     uint64_t random = test_seed("counters");
-
     use_a_little(scratch);
     counters_path(scratch, path);
     /* Every bit of one record flipped: that one does not count, its neighbours do. */
@@ -189,7 +171,6 @@ SCRATCH_TEST(test_damaged_file) {
         assert_int_equal(stats_of(scratch).hits, bytes / RECORD * 10);
         struct smelt__cache *cache = cache_begin(scratch);
         assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
-        smelt__cache_close(cache);
         assert_int_equal(stats_of(scratch).hits, bytes / RECORD * 10 + 1);
     }
     for (int round = 0; round < 100; round++) {
@@ -211,13 +192,11 @@ SCRATCH_TEST(test_damaged_file) {
 SCRATCH_TEST(test_strange_file) {
     char path[PATH_BYTES], elsewhere[PATH_BYTES];
     unsigned char record[RECORD];
-    double begin;
-
     alarm(20); /* a FIFO must not hang the run */
     use_a_little(scratch);
     counters_path(scratch, path);
     assert_int_equal(truncate(path, (off_t)1 << 42), 0);
-    begin = now_seconds();
+    double begin = now_seconds();
     assert_int_equal(stats_of(scratch).hits, 3);
     assert_true(now_seconds() - begin < 1);
 
@@ -256,7 +235,6 @@ SCRATCH_TEST(test_users_own_file) {
     struct smelt__cache *cache;
     char path[PATH_BYTES];
     size_t bytes;
-
     assert_int_equal(mkdir(scratch->cache, 0700), 0);
     counters_path(scratch, path);
     for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
@@ -266,7 +244,7 @@ SCRATCH_TEST(test_users_own_file) {
         for (int n = 0; n < 3; n++)
             store(cache, n, &compiler_new, BYTES);
         assert_int_equal(smelt__cache_clear(cache, NULL), SMELT_OK);
-        smelt__cache_close(cache);
+        cache_end(scratch);
         assert_int_equal(scratch->warnings, 1);
         assert_non_null(strstr(scratch->last_warning, path));
         unsigned char *file = read_file(path, &bytes);
@@ -282,12 +260,11 @@ SCRATCH_TEST(test_users_own_file) {
 /* A file that has grown is added up into one record. */
 SCRATCH_TEST(test_compaction) {
     enum { PROCESSES = 1100 };
-
     use_a_little(scratch);
     for (int i = 0; i < PROCESSES; i++) {
         struct smelt__cache *cache = cache_begin(scratch);
         assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
-        smelt__cache_close(cache);
+        cache_end(scratch);
     }
     assert_true(counters_bytes(scratch) < PROCESSES * RECORD / 2);
     assert_int_equal(stats_of(scratch).hits, 3 + PROCESSES);
@@ -295,13 +272,10 @@ SCRATCH_TEST(test_compaction) {
 }
 
 SCRATCH_TEST(test_clear) {
-    struct smelt__cache *cache;
-
     use_a_little(scratch);
-    cache = cache_begin(scratch);
+    struct smelt__cache *cache = cache_begin(scratch);
     assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1); /* counted, not recorded yet */
     assert_int_equal(smelt__cache_clear(cache, NULL), SMELT_OK);
-    smelt__cache_close(cache);
     assert_int_equal(stats_of(scratch).hits, 0);
     assert_int_equal(stats_of(scratch).stores, 0);
 }

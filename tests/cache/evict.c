@@ -15,24 +15,20 @@ enum { BYTES = 1000, FILE_BYTES = 544 + BYTES + 16 };
 
 static int is_there(struct scratch *scratch, int n) {
     char path[PATH_BYTES];
-
     entry_path(scratch->cache, n, &compiler_new, path);
     return access(path, F_OK) == 0;
 }
 
 static void age_entry(struct scratch *scratch, int n, long seconds) {
     char path[PATH_BYTES];
-
     entry_path(scratch->cache, n, &compiler_new, path);
     set_age(path, seconds);
 }
 
 SCRATCH_TEST(test_cap) {
-    struct smelt__cache *cache;
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
-
     scratch->settings.cap_bytes = 8 * FILE_BYTES;
-    cache = cache_begin(scratch);
+    struct smelt__cache *cache = cache_begin(scratch);
     for (int n = 0; n < 8; n++) {
         assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
         age_entry(scratch, n, -100000 + 1000 * n);
@@ -53,27 +49,22 @@ SCRATCH_TEST(test_cap) {
     assert_int_equal(stats.entries, 7);
     assert_int_equal(stats.bytes, 7 * FILE_BYTES);
     assert_int_equal(stats.cap_bytes, 8 * FILE_BYTES);
-    smelt__cache_close(cache);
 }
 
 /* What was just stored stays even when it alone is above the cap. */
 SCRATCH_TEST(test_cap_below_one_entry) {
-    struct smelt__cache *cache;
-
     scratch->settings.cap_bytes = 1;
-    cache = cache_begin(scratch);
+    struct smelt__cache *cache = cache_begin(scratch);
     for (int n = 0; n < 4; n++) {
         assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
         assert_int_equal(hits(cache, n, &compiler_new, BYTES), 1);
         assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
     }
-    smelt__cache_close(cache);
 }
 
 CACHE_TEST(test_hit_renews_rarely) {
     struct stat before, after;
     char path[PATH_BYTES];
-
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
     entry_path(scratch->cache, 1, &compiler_new, path);
     set_age(path, -60);
@@ -94,24 +85,20 @@ CACHE_TEST(test_hit_renews_rarely) {
 
 static void make_temporary(struct scratch *scratch, int n, char path[PATH_BYTES]) {
     char subfolder[PATH_BYTES];
-
     subfolder_path(scratch->cache, 1, subfolder);
     snprintf(path, PATH_BYTES, "%.400s/.tmp-%032d", subfolder, n);
     write_file(path, "smelt\r\n\032half", 12);
 }
 
-SCRATCH_TEST(test_temporaries) {
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_temporaries) {
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     char old[PATH_BYTES], fresh[PATH_BYTES];
     uint64_t removed;
-
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
     make_temporary(scratch, 1, old);
     make_temporary(scratch, 2, fresh);
     set_age(old, -3700);
     set_age(fresh, -3000);
-    smelt__cache_close(cache);
     cache = cache_begin(scratch); /* a process's first store counts and sweeps */
     assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
     assert_int_equal(stats.temporaries, 2);
@@ -122,7 +109,6 @@ SCRATCH_TEST(test_temporaries) {
     assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
     assert_int_equal(removed, 2);
     assert_int_equal(access(fresh, F_OK), -1);
-    smelt__cache_close(cache);
 }
 
 /* ---- another's files ------------------------------------------------------------------------ */
@@ -131,14 +117,12 @@ SCRATCH_TEST(test_temporaries) {
  * the sweep, pruning and clearing leave them all. */
 SCRATCH_TEST(test_others_files_stay) {
     static const char *const contents[] = {"holiday", "sme", "smelt is a fish", "\177ELF"};
-    struct smelt__cache *cache;
     char folder[PATH_BYTES], name[SMELT__FILE_NAME_BYTES], path[PATH_BYTES];
     struct smelt__cache_key key = key_number(7);
     uint64_t removed;
     int files = 0;
-
     scratch->settings.cap_bytes = 2 * FILE_BYTES;
-    cache = cache_begin(scratch);
+    struct smelt__cache *cache = cache_begin(scratch);
     subfolder_path(scratch->cache, 7, folder);
     assert_int_equal(mkdir(folder, 0700), 0);
     smelt__cache_file_name(&key, &compiler_new, name);
@@ -171,7 +155,6 @@ SCRATCH_TEST(test_others_files_stay) {
     assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
     assert_int_equal(count_files(folder, ""), files);
     assert_int_equal(count_files(scratch->cache, ".smelt"), 6); /* those of the user */
-    smelt__cache_close(cache);
 }
 
 /* ---- much to evict ------------------------------------------------------------------------- */
@@ -180,7 +163,6 @@ SCRATCH_TEST(test_others_files_stay) {
 static void plant(struct scratch *scratch, int first, int count, long oldest_age) {
     char path[PATH_BYTES];
     unsigned char *zeros = calloc(1, FILE_BYTES);
-
     assert_non_null(zeros);
     memcpy(zeros, "smelt\r\n\032", 8);
     for (int n = first; n < first + count; n++) {
@@ -195,7 +177,6 @@ static void plant(struct scratch *scratch, int first, int count, long oldest_age
 
 static double timed_store(struct smelt__cache *cache, int n) {
     double begin = now_seconds();
-
     assert_int_equal(store(cache, n, &compiler_new, BYTES), 0);
     return now_seconds() - begin;
 }
@@ -207,7 +188,6 @@ SCRATCH_TEST(test_much_to_evict) {
     struct smelt__cache *cache;
     double slowest = 0;
     int stores = 0, files;
-
     assert_int_equal(mkdir(scratch->cache, 0700), 0);
     plant(scratch, 100000, PLANTED, 1000000);
     scratch->settings.cap_bytes = (uint64_t)LEFT * FILE_BYTES;
@@ -224,25 +204,20 @@ SCRATCH_TEST(test_much_to_evict) {
     assert_true(slowest < 5);
     /* What was stored last has been there all along. */
     assert_int_equal(hits(cache, stores - 1, &compiler_new, BYTES), 1);
-    smelt__cache_close(cache);
 }
 
 /* ---- pruning ------------------------------------------------------------------------------- */
 
 static smelt_cache_pruned prune(struct smelt__cache *cache, uint64_t max_bytes, uint64_t age) {
     smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
-
     assert_int_equal(smelt__cache_prune(cache, max_bytes, age, &pruned), SMELT_OK);
     return pruned;
 }
 
 SCRATCH_TEST(test_prune_to_a_size) {
-    struct smelt__cache *cache;
-    smelt_cache_pruned pruned;
-
     scratch->settings.cap_bytes = 15 * FILE_BYTES;
-    cache = cache_begin(scratch);
-    pruned = prune(cache, 0, 0); /* an empty cache */
+    struct smelt__cache *cache = cache_begin(scratch);
+    smelt_cache_pruned pruned = prune(cache, 0, 0); /* an empty cache */
     assert_int_equal(pruned.removed + pruned.kept, 0);
     plant(scratch, 0, 20, 100000);
     pruned = prune(cache, 0, 0); /* to the cap */
@@ -259,26 +234,22 @@ SCRATCH_TEST(test_prune_to_a_size) {
     assert_int_equal(prune(cache, 1, 0).removed, 3);
     assert_int_equal(count_files(scratch->cache, ".smelt"), 0);
     assert_int_equal(count_files(scratch->cache, ".tmp-"), 0);
-    smelt__cache_close(cache);
 
     scratch->settings.cap_bytes = 0;
     cache = cache_begin(scratch);
     plant(scratch, 0, 20, 100000);
     assert_int_equal(prune(cache, 0, 0).removed, 0);
-    smelt__cache_close(cache);
 }
 
 CACHE_TEST(test_prune_by_age) {
     char old[PATH_BYTES], fresh[PATH_BYTES];
-    smelt_cache_pruned pruned;
-
     plant(scratch, 0, 10, 10 * 86400L);
     plant(scratch, 10, 10, 1000);
     age_entry(scratch, 3, 10L * 365 * 86400); /* from the future: fresh from now on */
     make_temporary(scratch, 1, old);
     make_temporary(scratch, 2, fresh);
     set_age(old, -7200);
-    pruned = prune(cache, 0, UINT64_MAX); /* nothing is as old as that */
+    smelt_cache_pruned pruned = prune(cache, 0, UINT64_MAX); /* nothing is as old as that */
     assert_int_equal(pruned.removed, 0);
     assert_int_equal(pruned.temporaries, 1);
     assert_int_equal(access(fresh, F_OK), 0);
@@ -295,15 +266,13 @@ CACHE_TEST(test_prune_by_age) {
 
 /* What cannot be pruned says so. */
 SCRATCH_TEST(test_prune_refused) {
-    struct smelt__cache *cache;
     char path[PATH_BYTES];
-
-    cache = cache_begin(scratch);
+    struct smelt__cache *cache = cache_begin(scratch);
     snprintf(path, sizeof path, "%.400s/00", scratch->cache);
     write_file(path, "", 0);
     assert_int_equal(smelt__cache_prune(cache, 0, 0, NULL), SMELT_ERROR_CACHE);
     assert_non_null(strstr(smelt_last_error(), "cannot be written"));
-    smelt__cache_close(cache);
+    cache_end(scratch);
     assert_int_equal(smelt_cache_prune(NULL, 0, 0, NULL), SMELT_ERROR_INVALID_ARGUMENT);
 }
 
@@ -331,7 +300,6 @@ int fstatat(int folder, const char *name, struct stat *status, int flags) {
 static void renew_by(int folder, const char *name, time_t seconds, long nanoseconds) {
     struct stat old;
     int file = openat(folder, name, O_RDONLY);
-
     assert_int_equal(fstat(file, &old), 0);
     const struct timespec times[2] = {
         {.tv_nsec = UTIME_OMIT}, {old.st_mtim.tv_sec + seconds, old.st_mtim.tv_nsec + nanoseconds}};
@@ -352,7 +320,6 @@ static void replace(int folder, const char *name) {
     struct stat old;
     unsigned char bytes[FILE_BYTES];
     int file = openat(folder, name, O_RDONLY);
-
     assert_int_equal(fstat(file, &old), 0);
     assert_int_equal(read(file, bytes, sizeof bytes), sizeof bytes);
     close(file);
@@ -377,7 +344,6 @@ enum way { BY_SIZE, BY_AGE, BY_STORE, WAYS };
  * counted among what went. */
 SCRATCH_TEST(test_renewed_since_counted) {
     static void (*const meddlers[])(int folder, const char *name) = {use, use_by_seconds, replace};
-
     for (int way = 0; way < WAYS; way++)
         for (int i = 0; i < 3; i++) {
             smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
@@ -403,7 +369,6 @@ SCRATCH_TEST(test_renewed_since_counted) {
             if (way != BY_STORE)
                 assert_int_equal(pruned.removed, 1);
             assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
-            smelt__cache_close(cache);
         }
 }
 
@@ -414,7 +379,6 @@ static void heal(int folder, const char *name) {
         .key = key, .compiler = compiler_new, .compiled = compiled_number(0, BYTES)};
     unsigned char bytes[FILE_BYTES];
     int file = openat(folder, "new", O_WRONLY | O_CREAT | O_EXCL, 0600);
-
     smelt__entry_encode(&entry, bytes, bytes + FILE_BYTES - SMELT__ENTRY_CHECKSUM_BYTES);
     memcpy(bytes + SMELT__ENTRY_HEADER_BYTES, entry.compiled.cubin, BYTES);
     assert_int_equal(write(file, bytes, sizeof bytes), sizeof bytes);
@@ -426,7 +390,6 @@ static void heal(int folder, const char *name) {
 CACHE_TEST(test_healed_since_read) {
     uint64_t sound, removed;
     char path[PATH_BYTES];
-
     assert_int_equal(store(cache, 0, &compiler_new, BYTES), 0);
     entry_path(scratch->cache, 0, &compiler_new, path);
     assert_int_equal(truncate(path, 700), 0);

@@ -42,7 +42,6 @@ CACHE_TEST(test_kinds) {
     struct smelt__cache_key emulated = emulated_key(), gpu = gpu_key();
     struct smelt__compiled object = emulated_number(1), cubin = compiled_number(1, BYTES);
     char why[SMELT__CACHE_WHY];
-
     assert_int_equal(smelt__cache_store(cache, &gpu, &compiler_new, &object, why), -1);
     assert_non_null(strstr(why, "output is a kernel for the emulator, expected was a cubin"));
     assert_int_equal(smelt__cache_store(cache, &emulated, &compiler_new, &cubin, why), -1);
@@ -61,22 +60,18 @@ CACHE_TEST(test_kinds) {
 }
 
 /* A folder of the emulator's kernels serves nobody as a read-only layer. */
-SCRATCH_TEST(test_emulated_is_no_layer) {
-    struct smelt__cache *cache = cache_begin(scratch);
+CACHE_TEST(test_emulated_is_no_layer) {
     struct smelt__cache_key key = emulated_key();
     struct smelt__compiled object = emulated_number(1);
     char path[PATH_BYTES], why[SMELT__CACHE_WHY];
-
     assert_int_equal(smelt__cache_store(cache, &key, &compiler_new, &object, why), 0);
     free(object.cubin);
-    smelt__cache_close(cache);
     snprintf(path, sizeof path, "%.400s/emulated", scratch->cache);
     scratch->settings.folder = scratch->readonly;
     scratch->settings.readonly_folder = path;
     cache = cache_begin(scratch);
     assert_int_equal(finds(cache, &key, &compiler_new), 0);
     assert_int_equal(finds(cache, &key, NULL), 0);
-    smelt__cache_close(cache);
 }
 
 /* An emulated kernel under the name that a GPU's has, with all that a key says but its kind; with
@@ -86,7 +81,6 @@ static void forge(const char *folder, bool lie) {
         .key = gpu_key(), .compiler = compiler_new, .compiled = emulated_number(1)};
     unsigned char file[544 + BYTES + 16];
     char name[SMELT__FILE_NAME_BYTES], path[PATH_BYTES];
-
     smelt__cache_file_name(&entry.key, &entry.compiler, name);
     snprintf(path, sizeof path, "%.400s", folder);
     assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
@@ -107,7 +101,6 @@ SCRATCH_TEST(test_forged_kind) {
     smelt_cache_transfer result;
     char *tuning;
     size_t bytes;
-
     snprintf(forged, sizeof forged, "%.300s/forged", scratch->folder);
     snprintf(archive, sizeof archive, "%.300s/forged.tar", scratch->folder);
     for (int lie = 0; lie < 2; lie++) {
@@ -123,7 +116,7 @@ SCRATCH_TEST(test_forged_kind) {
         assert_int_equal(smelt__cache_export(cache, archive, NULL, 0, &result), SMELT_OK);
         assert_int_equal(result.damaged, lie);
         assert_int_equal(result.entries, 0);
-        smelt__cache_close(cache);
+        cache_end(scratch);
         /* The folder and the file as a read-only layer, and imported. */
         scratch->settings.folder = scratch->cache;
         for (int file = 0; file < 2; file++) {
@@ -138,7 +131,6 @@ SCRATCH_TEST(test_forged_kind) {
             free(tuning);
             assert_int_equal(finds(cache, &gpu, &compiler_new), 0);
             assert_int_equal(finds(cache, &gpu, NULL), 0);
-            smelt__cache_close(cache);
         }
     }
 }
@@ -148,7 +140,6 @@ SCRATCH_TEST(test_forged_kind) {
 /* An entry under another kernel's name is damage. */
 CACHE_TEST(test_renamed_entry) {
     char from[PATH_BYTES], to[PATH_BYTES];
-
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
     assert_int_equal(store(cache, 2, &compiler_new, BYTES), 0);
     entry_path(scratch->cache, 1, &compiler_new, from);
@@ -161,7 +152,6 @@ CACHE_TEST(test_renamed_entry) {
 CACHE_TEST(test_exact_and_any) {
     struct smelt__compiler_id rebuilt = compiler_new;
     char path[PATH_BYTES];
-
     assert_int_equal(hits(cache, 1, NULL, BYTES), 0);
     assert_int_equal(store(cache, 1, &compiler_old, 100), 0);
     assert_int_equal(hits(cache, 1, &compiler_new, 100), 0);
@@ -180,15 +170,12 @@ CACHE_TEST(test_exact_and_any) {
 }
 
 SCRATCH_TEST(test_readonly_layer) {
-    struct smelt__cache *cache;
     struct smelt__cache_key key = key_number(1);
-
     scratch->settings.folder = scratch->readonly;
-    cache = cache_begin(scratch);
+    struct smelt__cache *cache = cache_begin(scratch);
     assert_int_equal(store(cache, 1, &compiler_old, 100), 0);
     assert_int_equal(store(cache, 2, &compiler_old, 100), 0);
     assert_int_equal(store(cache, 2, &compiler_new, 200), 0);
-    smelt__cache_close(cache);
 
     scratch->settings.folder = scratch->cache;
     scratch->settings.readonly_folder = scratch->readonly;
@@ -208,13 +195,12 @@ SCRATCH_TEST(test_readonly_layer) {
     assert_int_equal(count_files(scratch->readonly, ".smelt"), 3);
     assert_int_equal(store(cache, 1, &compiler_new, 400), 0);
     assert_int_equal(hits(cache, 1, &compiler_new, 400), 1);
-    smelt__cache_close(cache);
+    cache_end(scratch);
 
     /* The read-only layer works without a writable one. */
     scratch->settings.folder = "";
     cache = cache_begin(scratch);
     assert_int_equal(hits(cache, 2, &compiler_new, 200), 1);
-    smelt__cache_close(cache);
 }
 
 CACHE_TEST(test_forget) {
@@ -241,33 +227,27 @@ CACHE_TEST(test_forget) {
 }
 
 SCRATCH_TEST(test_disable_and_recompile) {
-    struct smelt__cache *cache;
-
     scratch->settings.disable = 1;
-    cache = cache_begin(scratch);
+    struct smelt__cache *cache = cache_begin(scratch);
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), -1);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
     assert_int_equal(access(scratch->cache, F_OK), -1);
-    smelt__cache_close(cache);
 
     scratch->settings.disable = 0;
     scratch->settings.recompile = 1;
     cache = cache_begin(scratch);
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
-    smelt__cache_close(cache);
 
     scratch->settings.recompile = 0;
     cache = cache_begin(scratch);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
-    smelt__cache_close(cache);
 }
 
 TEST(test_no_cache_at_all) {
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
     struct smelt__cache_key key = key_number(1);
-
     assert_int_equal(smelt__cache_lookup(NULL, &key, &compiler_new, &compiled), 0);
     assert_int_equal(smelt__cache_lock(NULL, &key, &compiler_new, &lock, &compiled), 0);
     smelt__cache_unlock(NULL, &lock);
@@ -278,7 +258,6 @@ TEST(test_no_cache_at_all) {
 
 static int compare_doubles(const void *a, const void *b) {
     double left = *(const double *)a, right = *(const double *)b;
-
     return (left > right) - (left < right);
 }
 
@@ -289,7 +268,6 @@ CACHE_TEST(test_warm_hit_time) {
     struct smelt__cache_key key = key_number(1);
     struct smelt__compiled compiled;
     double times[ROUNDS];
-
     assert_int_equal(store(cache, 1, &compiler_new, CUBIN), 0);
     for (int i = 0; i < ROUNDS; i++) {
         double begin = now_seconds();

@@ -43,7 +43,6 @@ static void parent_of(const char *path, char parent[PATH_BYTES]) {
 /* Moves the folder aside and puts a link to it in its place. */
 static void link_to(const char *path, const char *target_prefix) {
     char aside[PATH_BYTES], target[PATH_BYTES];
-
     snprintf(aside, sizeof aside, "%.400s.aside", path);
     assert_int_equal(rename(path, aside), 0);
     snprintf(target, sizeof target, "%s%.300s", target_prefix,
@@ -90,7 +89,6 @@ static void anothers_link(const char *path) {
 }
 static void own_link_in_shared(const char *path) {
     char parent[PATH_BYTES];
-
     parent_of(path, parent);
     link_to(path, "");
     mode(parent, 01777);
@@ -101,14 +99,12 @@ static void anothers_link_in_shared(const char *path) {
 }
 static void link_to_anothers(const char *path) {
     char aside[PATH_BYTES];
-
     link_to(path, "");
     snprintf(aside, sizeof aside, "%.400s.aside", path);
     own(aside, STRANGER, STRANGER);
 }
 static void link_in_foreign_group(const char *path) {
     char parent[PATH_BYTES];
-
     parent_of(path, parent);
     link_to(path, "");
     own(parent, user, STRANGER);
@@ -116,7 +112,6 @@ static void link_in_foreign_group(const char *path) {
 }
 static void loop(const char *path) {
     char aside[PATH_BYTES];
-
     snprintf(aside, sizeof aside, "%.400s.aside", path);
     assert_int_equal(rename(path, aside), 0);
     assert_int_equal(symlink(path, path), 0);
@@ -177,7 +172,6 @@ static int open_all(const char *layer, const char *says) {
 static int open_in_child(const char *layer, const char *says) {
     pid_t child = fork();
     int status;
-
     assert_true(child >= 0);
     if (child == 0)
         _exit(open_all(layer, says));
@@ -190,7 +184,6 @@ static int open_in_child(const char *layer, const char *says) {
 static void make_path(const char *base, char paths[LEVELS][PATH_BYTES]) {
     static const char *const names[LEVELS] = {"a", "b", "c"};
     char file[PATH_BYTES];
-
     assert_int_equal(mkdir(base, 0755), 0);
     own(base, user, user);
     for (int i = 0; i < LEVELS; i++) {
@@ -207,7 +200,6 @@ SCRATCH_TEST(test_every_component) {
     static const uid_t users[] = {0, USER};
     char base[PATH_BYTES], paths[LEVELS][PATH_BYTES], made[PATH_BYTES];
     int tries = 0;
-
     umask(022);
     mode(scratch->folder, 0755);
     for (size_t u = 0; u < sizeof users / sizeof *users; u++)
@@ -239,7 +231,6 @@ SCRATCH_TEST(test_layers_behind_anothers_link) {
     char aside[PATH_BYTES], link[PATH_BYTES], below[PATH_BYTES], why[512];
     struct smelt__cache *cache;
     struct stat status;
-
     mode(scratch->folder, 0755);
     snprintf(aside, sizeof aside, "%.300s/aside", scratch->folder);
     snprintf(link, sizeof link, "%.300s/link", scratch->folder);
@@ -254,7 +245,7 @@ SCRATCH_TEST(test_layers_behind_anothers_link) {
     assert_int_equal(store(cache, 1, &compiler_new, 1000), -1);
     assert_int_equal(smelt__cache_clear(cache, NULL), SMELT_ERROR_CACHE);
     assert_int_equal(scratch->warnings, 1);
-    smelt__cache_close(cache);
+    cache_end(scratch);
     snprintf(below, sizeof below, "%.400s/x", aside);
     assert_int_equal(stat(below, &status), -1); /* nothing was made behind the link */
 
@@ -269,7 +260,7 @@ SCRATCH_TEST(test_layers_behind_anothers_link) {
     assert_int_equal(hits(cache, 1, &compiler_new, 1000), 0);
     assert_int_equal(store(cache, 2, &compiler_new, 1000), -1);
     assert_int_equal(count_files(below, ".smelt"), 1);
-    smelt__cache_close(cache);
+    cache_end(scratch);
 
     /* An exported file that all can write a folder above. */
     assert_int_equal(unlink(scratch->cache), 0);
@@ -288,7 +279,6 @@ static int lock_in_child(struct scratch *scratch, uid_t locker) {
     struct smelt__cache_key key = key_number(1);
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
-
     if (setgroups(0, NULL) != 0 || setgid(locker) != 0 || setuid(locker) != 0)
         return 1;
     scratch->settings.lock = SMELT_CACHE_LOCK_LOCAL;
@@ -312,7 +302,6 @@ SCRATCH_TEST(test_node_folder) {
     const uid_t locker = 100000 + (uid_t)getpid();
     char node[64], in_node[PATH_BYTES], in_cache[PATH_BYTES];
     int status;
-
     mode(scratch->folder, 0755);
     snprintf(node, sizeof node, "/tmp/smelt-%lu", (unsigned long)locker);
     snprintf(in_node, sizeof in_node, "%s/lock", node);

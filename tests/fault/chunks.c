@@ -1,13 +1,12 @@
 /* Calls in chunks, on a fake driver. Deterministic backward pass: the main kernel is launched chunk
  * by chunk, concurrently with the sums of the previous chunk, and leaves multiprocessors free for
  * the sums and for the caller's other streams. Clusters: devices with any number of
- * multiprocessors. indexer_topk: the host time to size the workspace for millions of chunks. */
+ * multiprocessors. */
 
 #include "../unit/test.h"
 #include "fakes.h"
 #include "indexer_bwd_grains.params.h"
 #include "smelt/indexer_bwd.h"
-#include "smelt/indexer_topk.h"
 #include "smelt/sparse_attn.h"
 
 enum { HEADS = 64, TOPK = 64, TOKENS = 1000, MULTIPROCESSORS = 132 };
@@ -172,30 +171,6 @@ TEST(bounds_of_every_part) {
     assert_int_equal(driver->filled_words, ROWS * UNIT_KINDS);
     assert_in_range(driver->filled, (uintptr_t)args.workspace,
                     (uintptr_t)args.workspace + args.workspace_bytes);
-    smelt_operator_destroy(&indexer);
-}
-
-/* The workspace is found at once, however many chunks there are. */
-TEST(workspace_of_many_chunks) {
-    static const struct {
-        int64_t tokens, rows;
-        size_t limit;
-    } calls[] = {
-        {INT32_MAX, 131072, 0}, {INT32_MAX, 131072, 16 << 20}, {1 << 20, 1 << 20, 16 << 20}};
-    smelt_operator *indexer = NULL;
-    assert_int_equal(
-        smelt_operator_create(&indexer, context, "indexer_topk:heads=1,dim=64,dtype=bf16,topk=512"),
-        SMELT_OK);
-    const clock_t begin = clock();
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        smelt_indexer_topk_args args = SMELT_INDEXER_TOPK_ARGS_INIT;
-        size_t bytes = 0;
-        args.tokens = calls[i].tokens, args.rows = calls[i].rows;
-        args.workspace_limit = calls[i].limit, args.causal_limit = 1;
-        assert_int_equal(smelt_indexer_topk_forward_workspace(indexer, &args, &bytes), SMELT_OK);
-        assert_int_equal(bytes, calls[i].limit ? calls[i].limit : SMELT_INDEXER_TOPK_WORKSPACE);
-    }
-    assert_true(clock() - begin < CLOCKS_PER_SEC / 20);
     smelt_operator_destroy(&indexer);
 }
 

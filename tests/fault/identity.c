@@ -40,7 +40,6 @@ static bool search(const char *named, const struct smelt__nvrtc_file *right, lon
     const bool shortage = error == EMFILE || error == ENFILE || error == ENOMEM;
     struct smelt__nvrtc_file found, own;
     const char *failed;
-
     shim_begin(&order);
     const smelt_status status = smelt__nvrtc_find(named, 0, NULL, &found);
     const long calls = shim_end(&failed);
@@ -67,7 +66,6 @@ static bool search(const char *named, const struct smelt__nvrtc_file *right, lon
 static void search_with_every_fault(const char *named) {
     struct smelt__nvrtc_file right;
     long calls = 0;
-
     if (smelt__nvrtc_find(named, 0, NULL, &right))
         fail_msg("%s", smelt_last_error());
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)

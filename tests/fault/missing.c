@@ -30,7 +30,6 @@ static void expect_no_compiler(const char *path, const char *why) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
     const struct smelt__kernel *kernel;
-
     setenv("SMELT_NVRTC", path, 1);
     EXPECT(smelt_context_create(&context, &options) == SMELT_OK);
     EXPECT(get(context, &kernel) == SMELT_ERROR_NO_COMPILER);
@@ -45,7 +44,6 @@ static void no_driver(void) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
-
     setenv("SMELT_CUDA", "/nowhere/libcuda.so.1", 1);
     EXPECT(smelt_context_create(&context, &options) == SMELT_ERROR_NO_DRIVER);
     EXPECT(!context && says("/nowhere/libcuda.so.1") && says("install"));
@@ -135,7 +133,6 @@ static void nvrtc_fails_to_open(void) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
     const struct smelt__kernel *kernel;
-
     EXPECT(smelt_context_create(&context, &options) == SMELT_OK);
     nvrtc->fail_with = 11;
     for (int i = 0; i < 3; i++) {
@@ -160,7 +157,6 @@ static void newest_that_the_driver_runs(void) {
     struct smelt__nvrtc_file file;
     char lib[96];
     const char *fake = getenv("SMELT_NVRTC");
-
     snprintf(lib, sizeof lib, "%s/lib64", folder);
     EXPECT(mkdir(lib, 0700) == 0);
     copy_file(fake, "libnvrtc.so.12");
@@ -248,7 +244,6 @@ static void refused_entry_is_compiled_again(void) {
 static void emulator_beside_a_driver(void) {
     const struct smelt__kernel *kernel;
     struct smelt__plan plan;
-
     setenv("SMELT_NVRTC", emulator, 1);
     expect_state(SMELT_KERNEL_CACHED);
     smelt_context *context = cached_context();
@@ -260,7 +255,6 @@ static void emulator_beside_a_driver(void) {
 
 static void nvrtc_beside_the_emulator(void) {
     const struct smelt__kernel *kernel;
-
     setenv("SMELT_CUDA", emulator, 1);
     smelt_context *context = cached_context();
     EXPECT(get(context, &kernel) == SMELT_ERROR_NO_COMPILER); /* the cubin is there */

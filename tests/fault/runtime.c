@@ -1,5 +1,5 @@
 /* The runtime on a fake driver and a fake NVRTC: what is called in which order, what happens when a
- * call fails, when threads ask for the same, when the CUDA context goes away. */
+ * call fails. */
 
 #include "../unit/test.h"
 #include "fresh.h"
@@ -325,7 +325,6 @@ static void assert_names(const char *message, const char *export) {
 static void fail_every_driver_call(void) {
     char message[SMELT__ERROR_MESSAGE];
     int destroy_begins = 0;
-
     assert_int_equal(whole_life(message, sizeof message, &destroy_begins), SMELT_OK);
     int total = driver->calls;
     assert_in_range(total, 40, FAKE_LOGGED);
@@ -379,7 +378,6 @@ TEST(every_nvrtc_call_fails_in_turn) {
     static const int codes[] = {NVRTC_ERROR_OUT_OF_MEMORY, NVRTC_ERROR_COMPILATION, 11};
     struct smelt__plan plan;
     const struct smelt__kernel *kernel;
-
     fakes_plan(FAKES_SPEC, &plan);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         for (size_t j = 0; j < 3; j++) {
@@ -406,7 +404,6 @@ TEST(not_a_cubin) {
     struct smelt__plan plan;
     const struct smelt__kernel *kernel;
     smelt_context *context = make_context();
-
     fakes_plan(FAKES_SPEC, &plan);
     nvrtc->machine = 62; /* EM_X86_64 */
     assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_ERROR_COMPILE);
@@ -423,7 +420,6 @@ TEST(unsupported_architecture) {
     smelt_context *context = NULL;
     void *cubin;
     size_t bytes;
-
     options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_120a"; /* not in the fake's list */
     assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
@@ -439,7 +435,6 @@ TEST(unsupported_architecture) {
 TEST(bad_options) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
-
     options.device = 3;
     assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(smelt_last_error(), "3"));
@@ -501,29 +496,6 @@ TEST(bad_options) {
     unsetenv("SMELT_CACHE_LOCK_TIMEOUT");
     assert_null(context);
     assert_nothing_alive();
-}
-
-/* ---- the CUDA context goes away ---- */
-
-TEST(context_destroyed_under_us) {
-    unsigned char params[FAKE_PARAMS] = {0};
-    smelt_context *context = make_context();
-    const struct smelt__kernel *kernel = get_kernel(context);
-
-    driver->context_id = 2; /* another context at the same address */
-    driver->calls = 0;
-    assert_int_equal(launch(context, kernel, 1, params, NULL), SMELT_ERROR_DRIVER);
-    assert_non_null(strstr(smelt_last_error(), "destroyed"));
-    for (int i = 0; i < driver->calls; i++)
-        assert_string_not_equal(driver->log[i], "cuLaunchKernelEx");
-    driver->calls = 0;
-    smelt_context_destroy(&context);
-    for (int i = 0; i < driver->calls; i++)
-        assert_string_not_equal(driver->log[i], "cuModuleUnload");
-    assert_int_equal(driver->retained, 0);
-    /* The module went with its context. */
-    assert_int_equal(driver->modules, 1);
-    driver->modules = 0;
 }
 
 /* ---- what calls that fail leave in the caller's pointers ---- */

@@ -80,7 +80,6 @@ static void wait_until_all_board(uint64_t source_hash) {
 TEST(threads_share_one_compile_and_load) {
     static const char *const specs[] = {FAKES_SPEC};
     struct asker askers[THREADS];
-
     nvrtc->sleep_ms = 20;
     smelt_context *context = make_context();
     ask_at_once(askers, THREADS, context, specs, 1, 0);
@@ -103,7 +102,6 @@ TEST(threads_share_one_compile_and_load) {
 TEST(threads_share_one_failure) {
     static const char *const specs[] = {FAKES_SPEC};
     static struct asker askers[THREADS];
-
     nvrtc->sleep_ms = 50;
     snprintf(nvrtc->fail, sizeof nvrtc->fail, "nvrtcCompileProgram");
     nvrtc->fail_with = NVRTC_ERROR_COMPILATION;
@@ -147,7 +145,6 @@ TEST(followers_have_the_whole_message) {
     struct smelt__flight *flight;
     pthread_t threads[THREADS];
     void *same;
-
     make_long_message();
     smelt__flights_init(&flights, 0, free);
     assert_int_equal(smelt__flight_board(&flights, "key", &flight), 1);
@@ -177,7 +174,6 @@ TEST(different_kernels_compile_in_parallel) {
                                         "sparse_attn_fwd:heads=48,dqk=128,dv=128,topk=64",
                                         "sparse_attn_fwd:heads=64,dqk=128,dv=128,topk=64"};
     struct asker askers[THREADS];
-
     fakes_compile_together(2);
     smelt_context *context = make_context();
     ask_at_once(askers, THREADS, context, specs, 4, 0);
@@ -198,7 +194,6 @@ TEST(prepare_reports_each_kernel) {
         {.spec = NULL}};
     smelt_kernel_info infos[4] = {SMELT_KERNEL_INFO_INIT};
     smelt_context *context = make_context();
-
     assert_int_equal(smelt_kernels_prepare(context, requests, 4, 3, NULL, NULL, infos),
                      SMELT_ERROR_INVALID_SPEC);
     assert_int_equal(infos[0].state, SMELT_KERNEL_COMPILED);
@@ -230,7 +225,6 @@ TEST(prepare_uses_the_threads_it_may) {
     static const int cases[][3] = {{3, 0, 3}, {1, 0, 1}, {64, 0, KERNELS}, {1, 4, 4}, {3, 1, 1}};
     smelt_kernel_request requests[KERNELS];
     char specs[KERNELS][64];
-
     for (int i = 0; i < KERNELS; i++) {
         snprintf(specs[i], sizeof specs[i], "sparse_attn_fwd:heads=16,dqk=64,dv=64,topk=%d",
                  64 * (i + 1));
@@ -303,7 +297,6 @@ TEST(first_failed_kernel_speaks) {
     const struct smelt__kernel *kernels[KERNELS];
     struct smelt__spec specs[KERNELS];
     const struct smelt__arch *arch;
-
     for (int i = 0; i < KERNELS; i++)
         assert_int_equal(smelt__kernel_from_text(texts[i], "sm_90a", &specs[i], &arch), SMELT_OK);
     snprintf(nvrtc->fail, sizeof nvrtc->fail, "nvrtcCompileProgram");
@@ -351,7 +344,6 @@ TEST(threads_leave_signals_alone) {
     char texts[KERNELS][64];
     struct smelt__message message;
     sigset_t mask;
-
     main_thread = pthread_self();
     helpers = masked = faults_reach = 0;
     nvrtc->on_compile = look_at_mask;

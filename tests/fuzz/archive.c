@@ -16,7 +16,6 @@ enum { AT_ARCHIVE_BYTES = 16, AT_COUNT = 24, HEAD_BYTES = 64, RECORD_BYTES = 48 
 static int take_record(void *user, const struct smelt__archive_record *record) {
     const struct smelt__archive *archive = user;
     struct smelt__archive_record again;
-
     FUZZ_REQUIRE(record->offset <= archive->bytes);
     FUZZ_REQUIRE(record->bytes <= archive->bytes - record->offset);
     int64_t after = smelt__archive_bisect(archive, record->name);
@@ -38,7 +37,6 @@ static void try_bytes(const unsigned char *bytes, size_t count) {
     struct smelt__archive archive;
     char why[512] = "";
     unsigned char name[32] = {0x80};
-
     if (file < 0) {
         file = mkostemp(path, O_CLOEXEC);
         FUZZ_REQUIRE(file >= 0 && atexit(remove_file) == 0);
@@ -65,7 +63,6 @@ static void put_u64(unsigned char *at, uint64_t number) {
 static void seal(unsigned char *bytes, size_t count) {
     unsigned char *index = bytes + SMELT__TAR_BLOCK;
     XXH128_canonical_t canonical;
-
     put_u64(index + AT_ARCHIVE_BYTES, count);
     /* As many records as the input has room for, at most those it names. */
     uint64_t records = index[AT_COUNT];

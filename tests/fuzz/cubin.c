@@ -6,7 +6,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct smelt__cubin_figures figures = {-1, -1};
-
     int found = smelt__cubin_read(data, size, "kernel", &figures);
     FUZZ_REQUIRE(found == 0 || found == 1);
     FUZZ_REQUIRE(!found || (figures.registers >= 0 && figures.frame_bytes >= 0));

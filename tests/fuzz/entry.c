@@ -21,7 +21,6 @@ static void put_u64(unsigned char *at, uint64_t number) {
 
 static void seal(unsigned char *bytes, size_t count) {
     XXH128_canonical_t canonical;
-
     put_u64(bytes + AT_FILE_BYTES, count);
     XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, count - SMELT__ENTRY_CHECKSUM_BYTES));
     memcpy(bytes + count - SMELT__ENTRY_CHECKSUM_BYTES, canonical.digest,
@@ -66,7 +65,6 @@ static void try_bytes(const unsigned char *bytes, size_t count) {
     struct smelt__cache_entry entry;
     const char *why = NULL;
     enum smelt__entry_state state = smelt__entry_decode(bytes, count, &entry, &why);
-
     FUZZ_REQUIRE(why);
     if (state == SMELT__ENTRY_SOUND)
         require_sound(bytes, count, &entry);
@@ -76,7 +74,6 @@ static void try_bytes(const unsigned char *bytes, size_t count) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const size_t around = SMELT__ENTRY_HEADER_BYTES + SMELT__ENTRY_CHECKSUM_BYTES;
-
     try_bytes(data, size);
     if (size < SMELT__ENTRY_PREFIX_BYTES + SMELT__ENTRY_CHECKSUM_BYTES)
         return 0;

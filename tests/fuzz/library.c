@@ -10,7 +10,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static int file = -1;
     static char path[64];
     struct smelt__library_id id;
-
     if (file < 0) {
         file = memfd_create("library", MFD_CLOEXEC);
         FUZZ_REQUIRE(file >= 0);

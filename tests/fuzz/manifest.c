@@ -43,7 +43,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tool_options options = {0};
     struct tool_list specs = {0}, archs = {0};
     char *text = malloc(size + 1), *canonical;
-
     FUZZ_REQUIRE(text);
     memcpy(text, data, size);
     text[size] = '\0';

@@ -4,19 +4,19 @@
     pack.py FOLDER FILE             writes FILE, the smallest input first
     pack.py --unpack FILE FOLDER    an input a file, NUMBER as replay.c counts them
 
-FILE is `smelt corpus 1` and a newline, then for each input its length in decimal, a newline, its
+FILE is `smelt corpus 2` and a newline, then for each input its length in decimal, a space, its
 bytes and a newline; replay.c reads it. A text parser's corpus so reads as text.
 """
 
 import pathlib
 import sys
 
-HEAD = b"smelt corpus 1\n"
+HEAD = b"smelt corpus 2\n"
 
 
 def pack(inputs):
     ordered = sorted(set(inputs), key=lambda data: (len(data), data))
-    return HEAD + b"".join(b"%d\n%s\n" % (len(data), data) for data in ordered)
+    return HEAD + b"".join(b"%d %s\n" % (len(data), data) for data in ordered)
 
 
 def unpack(packed):
@@ -24,7 +24,7 @@ def unpack(packed):
         raise ValueError("no corpus: it does not begin with " + repr(HEAD))
     inputs, at = [], len(HEAD)
     while at < len(packed):
-        end = packed.index(b"\n", at)
+        end = packed.index(b" ", at)
         data = packed[end + 1:end + 1 + int(packed[at:end])]
         at = end + 1 + len(data)
         if packed[at:at + 1] != b"\n":

@@ -5,8 +5,8 @@
  *   fuzz_TARGET CORPUS.pack [CHANGES]
  *   fuzz_TARGET FILE                     one input: a finding of libFuzzer, or of this program
  *
- * A corpus is one file: the line `smelt corpus 1`, then for each input a line with its length in
- * decimal, its bytes, and a newline. scripts/fuzz.sh packs and unpacks it. An input that ends the
+ * A corpus is one file: the line `smelt corpus 2`, then for each input its length in decimal, a
+ * space, its bytes, and a newline. scripts/fuzz.sh packs and unpacks it. An input that ends the
  * process is written to fuzz_TARGET.failed in the working folder, and named: which of the corpus
  * (pack.py --unpack writes them as files of these numbers), and what was done to it.
  */
@@ -20,7 +20,7 @@
 
 enum { MOST_INPUTS = 4096, MOST_BYTES = 1 << 16, MOST_CUTS = 4096 };
 
-static const char head[] = "smelt corpus 1\n";
+static const char head[] = "smelt corpus 2\n";
 static char failed_name[128]; /* in the working folder */
 
 static struct input {
@@ -92,7 +92,6 @@ static uint8_t *read_file(const char *path, size_t *count) {
     FILE *file = fopen(path, "rb");
     size_t room = MOST_BYTES, got;
     uint8_t *bytes = malloc(room);
-
     *count = 0;
     if (!file || !bytes) {
         perror(path);
@@ -109,12 +108,12 @@ static uint8_t *read_file(const char *path, size_t *count) {
     return bytes;
 }
 
-/* A length and its newline at `at`; SIZE_MAX when there is none. `at` moves past it. */
+/* A length and its space at `at`; SIZE_MAX when there is none. `at` moves past it. */
 static size_t read_length(const uint8_t *bytes, size_t count, size_t *at) {
     size_t length = 0, begin = *at;
     while (*at < count && bytes[*at] >= '0' && bytes[*at] <= '9' && length < MOST_BYTES)
         length = 10 * length + (size_t)(bytes[(*at)++] - '0');
-    if (*at == begin || *at >= count || bytes[(*at)++] != '\n')
+    if (*at == begin || *at >= count || bytes[(*at)++] != ' ')
         return SIZE_MAX;
     return length;
 }
@@ -160,7 +159,6 @@ static void run_changed(long change) {
     size_t number = next_random(&random_state) % input_count;
     const struct input *input = &inputs[number];
     size_t count = input->count;
-
     memcpy(bytes, input->bytes, count);
     for (uint64_t changes = 1 + next_random(&random_state) % 4; changes > 0 && count > 0;
          changes--) {
@@ -199,7 +197,6 @@ static void run_changed(long change) {
 int main(int argc, char **argv) {
     long changes = argc > 2 ? strtol(argv[2], NULL, 10) : 20000, runs = 0;
     size_t count;
-
     if (argc < 2) {
         fprintf(stderr, "usage: %s CORPUS.pack [CHANGES] | FILE\n", argv[0]);
         return 2;

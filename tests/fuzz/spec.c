@@ -29,7 +29,6 @@ static int plan_kernel(void *user, const char *kernel) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *text = malloc(size + 1), *canonical, *again;
     int is_operator = -1;
-
     FUZZ_REQUIRE(text);
     memcpy(text, data, size);
     text[size] = '\0';

@@ -8,7 +8,6 @@ static void require_printed_again(const struct smelt__tuning_line *line) {
     struct smelt__text text = {0};
     struct smelt__tuning_line again;
     struct smelt__message message;
-
     smelt__tuning_line_print(line, &text);
     FUZZ_REQUIRE(!text.failed && text.length > 0 && text.data[text.length - 1] == '\n');
     FUZZ_REQUIRE(smelt__tuning_line_parse(text.data, text.length - 1, &again, &message) == 1);
@@ -25,7 +24,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t length = newline ? (size_t)(newline - text) : size;
     struct smelt__tuning_line line;
     struct smelt__message message = {0};
-
     int result = smelt__tuning_line_parse(text, length, &line, &message);
     FUZZ_REQUIRE(result >= -1 && result <= 1);
     if (result < 0)

@@ -22,7 +22,6 @@ static char folder[TORTURE_PATH];
 
 int row_store(const struct arguments *arguments) {
     smelt_context_options options = torture_options(argument_text(arguments, "folder"), NULL);
-
     fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     options.cache_cap_bytes = (uint64_t)argument(arguments, "cap", 0);
     smelt_context *context = torture_context(&options);
@@ -36,7 +35,6 @@ static int run_traced(const char *cap, const char *log, const char *injection) {
     char folder_argument[TORTURE_PATH + 16], self[TORTURE_PATH];
     int status, nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-
     REQUIRE(length > 0 && nothing >= 0);
     self[length] = '\0';
     snprintf(folder_argument, sizeof folder_argument, "folder=%s", folder);
@@ -78,7 +76,6 @@ static int read_calls(const char *log, int *first) {
     char component[TORTURE_PATH];
     FILE *file = fopen(log, "r");
     int count = 0;
-
     REQUIRE(file);
     snprintf(component, sizeof component, "\"%.4000s\"", strrchr(scratch, '/') + 1);
     *first = -1;
@@ -120,7 +117,6 @@ static int cut_off(void *user, const char *file, const smelt_kernel_info *info) 
 
 static void set_up(const struct situation *situation) {
     smelt_context_options options = torture_options(folder, NULL);
-
     remove_tree(folder);
     if (situation->filled == 0)
         return;
@@ -146,7 +142,6 @@ static int require_sound(void *user, const char *file, const smelt_kernel_info *
 static double require_recovered(const struct situation *situation) {
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);
-
     REQUIRE(smelt_cache_walk(context, require_sound, (void *)(uintptr_t)situation) == SMELT_OK);
     double begin = now_seconds();
     REQUIRE(obtain(context, 0) == RIGHT);
@@ -186,7 +181,6 @@ int row_calls(const struct arguments *arguments) {
     long limit_ms = argument(arguments, "limit_ms", 1000);
     struct call_tally tally = {0};
     char log[TORTURE_PATH];
-
     scratch = scratch_folder(true);
     snprintf(folder, sizeof folder, "%.4000s/cache", scratch);
     snprintf(log, sizeof log, "%.4000s/calls", scratch);

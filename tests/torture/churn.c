@@ -27,7 +27,6 @@ static void be_process(const char *folder, bool writes, uint64_t random) {
     smelt_context_options options = torture_options(folder, &notes);
     smelt_context_counters counters = SMELT_CONTEXT_COUNTERS_INIT;
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
-
     options.cache_cap_bytes = 3 * ENTRY_BYTES;
     options.cache_recompile = writes;
     smelt_context *context = torture_context(&options);
@@ -36,6 +35,7 @@ static void be_process(const char *folder, bool writes, uint64_t random) {
         if (i % 64 == 0) {
             REQUIRE(smelt_cache_get_stats(context, &stats) == SMELT_OK);
             note_most((long)stats.entries);
+            REQUIRE(!writes || smelt_cache_verify(context, NULL, NULL) == SMELT_OK);
         }
     }
     REQUIRE(smelt_context_get_counters(context, &counters) == SMELT_OK);
@@ -55,7 +55,6 @@ int row_churn(const struct arguments *arguments) {
     const char *folder = scratch_folder(true);
     uint64_t random = test_seed("churn");
     pid_t children[WRITERS + READERS];
-
     tally = shared_memory(sizeof *tally);
     atomic_store(&tally->left, operations);
     fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;

@@ -29,7 +29,6 @@ int row_skewed(const struct arguments *arguments) {
     smelt_context_options options = torture_options(argument_text(arguments, "folder"), NULL);
     long real = argument(arguments, "real", 0), skew = argument(arguments, "skew", 0);
     long off = (long)time(NULL) - real - skew;
-
     if (off < -600 || off > 600)
         return TORTURE_SKIPPED;
     fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
@@ -47,7 +46,6 @@ static int run_skewed(const char *offset, long skew) {
     char self[TORTURE_PATH], texts[3][TORTURE_PATH + 32];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     int status;
-
     REQUIRE(length > 0);
     self[length] = '\0';
     snprintf(texts[0], sizeof texts[0], "folder=%s", folder);
@@ -101,7 +99,6 @@ static void make_temporary(const char *entry, char digit, long age, char path[2 
 static void run_clock(const char *offset, long skew) {
     smelt_context_options options = torture_options(folder, NULL);
     char path[2 * TORTURE_PATH], fresh[2 * TORTURE_PATH], stale[2 * TORTURE_PATH];
-
     remove_tree(folder);
     smelt_context *context = torture_context(&options);
     for (int n = 0; n <= OLD_TOO; n++)
@@ -135,7 +132,6 @@ static void run_future(void) {
     smelt_context_options options = torture_options(folder, NULL);
     char path[2 * TORTURE_PATH];
     struct stat status;
-
     remove_tree(folder);
     options.cache_cap_bytes = CAP;
     smelt_context *context = torture_context(&options);
@@ -155,7 +151,6 @@ int row_clock(const struct arguments *arguments) {
         long skew;
     } skews[] = {{"+3600s", 3600}, {"-3600s", -3600}, {"+10y", 315360000}, {"-10y", -315360000}};
     long rounds = argument(arguments, "rounds", 25);
-
 #ifdef TORTURE_SANITIZED
     skip("the sanitizer wants to be loaded before faketime");
 #endif

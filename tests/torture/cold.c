@@ -31,7 +31,6 @@ static void be_process(const char *folder, smelt_cache_lock lock, int number, in
 static void require_one_each(const char *path, int keys) {
     char *text = calloc(1, (size_t)keys * LINE_BYTES + 2);
     FILE *file = fopen(path, "r");
-
     REQUIRE(text && file);
     size_t bytes = fread(text, 1, (size_t)keys * LINE_BYTES + 1, file);
     fclose(file);
@@ -51,7 +50,6 @@ static void require_one_each(const char *path, int keys) {
 static double run_round(const char *folder, smelt_cache_lock lock, int processes, int keys) {
     pid_t children[MOST_PROCESSES];
     int start[2];
-
     REQUIRE(pipe(start) == 0);
     for (int i = 0; i < processes; i++) {
         children[i] = fork();
@@ -73,7 +71,6 @@ int row_cold(const struct arguments *arguments) {
     int rounds = (int)argument(arguments, "rounds", 20);
     const char *scratch = scratch_folder(false);
     double seconds = 0;
-
     REQUIRE(processes <= MOST_PROCESSES);
     fakes_nvrtc()->sleep_ms = COMPILE_MS;
     fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;

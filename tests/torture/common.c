@@ -140,7 +140,6 @@ uint64_t kernel_hash(int n) {
     static _Atomic uint64_t known[KNOWN_HASHES]; /* 0: not yet */
     char spec[TORTURE_SPEC], *source;
     uint64_t hash = n < KNOWN_HASHES ? known[n] : 0;
-
     if (hash)
         return hash;
     REQUIRE(smelt_source_emit(kernel_spec(n, spec), TORTURE_ARCH, &source) == SMELT_OK);
@@ -172,7 +171,6 @@ void kernel_key(int n, char hex[33]) {
     struct smelt__compile_options options;
     struct smelt__cache_key key;
     char spec[TORTURE_SPEC], *source;
-
     REQUIRE(smelt_source_emit(kernel_spec(n, spec), TORTURE_ARCH, &source) == SMELT_OK);
     smelt__compile_options(&options, TORTURE_ARCH, NULL);
     smelt__cache_key_make(&key, source, strlen(source), options.list, TORTURE_ARCH,
@@ -185,7 +183,6 @@ int find_by_prefix(const char *folder, const char *hex, char path[2 * TORTURE_PA
     char pattern[TORTURE_PATH];
     glob_t entries;
     int count = 0;
-
     snprintf(pattern, sizeof pattern, "%.4000s/%.2s/%s-*", folder, hex, hex);
     if (glob(pattern, GLOB_NOSORT, NULL, &entries) == 0) {
         count = (int)entries.gl_pathc;
@@ -197,7 +194,6 @@ int find_by_prefix(const char *folder, const char *hex, char path[2 * TORTURE_PA
 
 void forget(const char *folder, int n) {
     char hex[33], path[2 * TORTURE_PATH];
-
     kernel_key(n, hex);
     while (find_by_prefix(folder, hex, path) > 0 && unlink(path) == 0)
         continue;

@@ -42,7 +42,6 @@ static smelt_status launch(smelt_operator *attn) {
     static _Alignas(16) char inputs[4 * HEADS * WIDTH], out[4 * HEADS * WIDTH],
         lse[4 * HEADS * WIDTH];
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
-
     args.tokens = args.rows = 1;
     args.width = TOPK;
     args.scale = 1;
@@ -67,7 +66,6 @@ static long two_contexts(const char *folder) {
     CUcontext popped;
     int compiles = fakes_nvrtc()->compiles, loads = driver->loads;
     long launches = 0;
-
     for (int i = 0; i < 2; i++) {
         push_current(own(i));
         contexts[i] = make_context(folder, SMELT_CONTEXT_CURRENT);
@@ -109,7 +107,6 @@ static long reset_context(const char *folder) {
     smelt_operator *attn = make_operator(context), *attn_after;
     smelt_operator *refused;
     void *memory;
-
     REQUIRE(launch(attn) == SMELT_OK);
     driver->context_id++;
     REQUIRE(launch(attn) == SMELT_ERROR_DRIVER && driver->launch_context == NULL);
@@ -142,7 +139,6 @@ int row_contexts(const struct arguments *arguments) {
     int rounds = (int)argument(arguments, "rounds", 200);
     const char *scratch = scratch_folder(false);
     long launches = 0;
-
     driver = fakes_driver();
     find("cuCtxPushCurrent_v2", &push_current);
     find("cuCtxPopCurrent_v2", &pop_current);

@@ -24,7 +24,6 @@ static void write_map(const char *path, unsigned id) {
 /* Becomes root of a name space of its own, where it is not root already. */
 static void enter_namespace(void) {
     unsigned user = geteuid(), group = getegid();
-
     if (unshare(user == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0)
         skip("no name spaces here: unshare: %s", strerror(errno));
     if (user != 0) {
@@ -59,7 +58,6 @@ static long fill_disk(const char *place) {
     char folder[TORTURE_PATH];
     struct notes notes = {0};
     long kept = 0;
-
     snprintf(folder, sizeof folder, "%.4000s/cache", place);
     smelt_context_options options = torture_options(folder, &notes);
     smelt_context *context = torture_context(&options);
@@ -86,7 +84,6 @@ static long fill_disk(const char *place) {
 int row_disk(const struct arguments *arguments) {
     const char *scratch = scratch_folder(false);
     char bytes[TORTURE_PATH], inodes[TORTURE_PATH], none[TORTURE_PATH];
-
     (void)arguments;
     fakes_nvrtc()->cubin_bytes = CUBIN_BYTES;
     enter_namespace();

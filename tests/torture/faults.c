@@ -168,7 +168,6 @@ static enum outcome look_after(smelt_context *context) {
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     uint64_t sound = 0, removed = 0;
     enum outcome outcome = got;
-
     if (judge(smelt_cache_get_stats(context, &stats)) == REFUSED)
         outcome = REFUSED;
     if (judge(smelt_cache_walk(context, take_note, NULL)) == REFUSED)
@@ -247,7 +246,6 @@ static enum outcome step_texts(void) {
         smelt_tuning_candidates(kernel, TORTURE_ARCH, "stages", 0, take_text, NULL)};
     enum outcome outcome = DONE;
     char *text = NULL;
-
     for (size_t i = 0; i < sizeof listed / sizeof listed[0]; i++)
         if (listed[i])
             outcome = judge(listed[i]);
@@ -267,7 +265,6 @@ static enum outcome run_operator(smelt_context *context) {
     static _Alignas(16) char inputs[4096], out[4096], lse[4096];
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
     smelt_operator *attn;
-
     if (judge(smelt_operator_create(&attn, context, "sparse_attn:heads=16,dqk=64,dv=64,topk=5")) ==
         REFUSED) {
         REQUIRE(attn == NULL);
@@ -296,7 +293,6 @@ static enum outcome prepare_three(smelt_context *context) {
     char texts[3][TORTURE_SPEC];
     smelt_kernel_request requests[3] = {SMELT_KERNEL_REQUEST_INIT};
     smelt_kernel_info infos[3] = {SMELT_KERNEL_INFO_INIT};
-
     for (int i = 0; i < 3; i++)
         requests[i].spec = kernel_spec(i, texts[i]);
     return judge(smelt_kernels_prepare(context, requests, 3, 1, NULL, NULL, infos));
@@ -358,7 +354,6 @@ static int require_sound_or_old(void *user, const char *file, const smelt_kernel
 static void require_recovered(const struct step *step) {
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);
-
     REQUIRE(smelt_cache_walk(context, require_sound_or_old, (void *)(uintptr_t)step) == SMELT_OK);
     for (int n = 0; n < STORED; n++)
         REQUIRE(obtain(context, n) == RIGHT);
@@ -445,7 +440,6 @@ static void set_up(void) {
 static long run_calls(const struct step *step, int error, long stride, struct fault_tally *tally) {
     struct shim_order order = {.target = SHIM_CALLS, .error = error};
     long calls = 0;
-
     for (int for_ever = 0; for_ever < 2; for_ever++) {
         /* Interrupted for ever, or a byte less each time, is no fault a system has. */
         if (for_ever && error == EINTR)
@@ -470,7 +464,6 @@ static int row_io(const struct arguments *arguments) {
     enum { ERRORS = sizeof errors / sizeof errors[0] };
     long stride = argument(arguments, "stride", 1);
     struct fault_tally tally = {0};
-
     set_up();
     for (int i = 0; i < STEPS; i++) {
         long calls = 0;
@@ -489,7 +482,6 @@ static int row_io(const struct arguments *arguments) {
 static int row_memory(const struct arguments *arguments) {
     long stride = argument(arguments, "stride", 1);
     struct fault_tally tally = {0};
-
     if (!shim_has_memory())
         skip("the sanitizer has an allocator of its own");
     set_up();
@@ -541,7 +533,6 @@ static bool signal_is_blocked(void) {
 /* One step under a limit. How the program itself treats the signal stays as it was. */
 static enum outcome run_limited(const struct step *step, rlim_t bytes) {
     const bool blocked = signal_is_blocked(), waits = signal_waits();
-
     step->before();
     limit_files(bytes);
     enum outcome outcome = step->run();
@@ -558,7 +549,6 @@ static enum outcome run_limited(const struct step *step, rlim_t bytes) {
 static void require_told(void) {
     struct notes notes = {0};
     smelt_context_options options = torture_options(folder, &notes);
-
     set_cold();
     smelt_context *context = torture_context(&options);
     limit_files(100);
@@ -574,7 +564,6 @@ static int row_limit(const struct arguments *arguments) {
     long done = 0, refused = 0;
     sigset_t limit;
     (void)arguments;
-
     set_up();
     signal(SIGXFSZ, note_signal);
     require_told();

@@ -62,7 +62,6 @@ static void use_inherited(void *user) {
     smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
-
     request.spec = "sparse_attn_fwd:heads=16,dqk=128,dv=128,topk=3";
     REQUIRE(obtain(context, 0) == FAILED);
     require_refused(SMELT_ERROR_INVALID_ARGUMENT);
@@ -109,7 +108,6 @@ static void use_inherited_device(void *user) {
 static void fork_after_use(void) {
     smelt_context *compiler = make_context(SMELT_CONTEXT_COMPILE_ONLY);
     struct device_use use = {make_context(SMELT_CONTEXT_DEVICE), NULL};
-
     REQUIRE(smelt_operator_create(&use.attn, use.context,
                                   "sparse_attn:heads=64,dqk=64,dv=64,topk=8") == SMELT_OK);
     REQUIRE(obtain(compiler, 1) == RIGHT);
@@ -138,7 +136,6 @@ static void open_compiler_too(void *user) {
 static void fork_while_opening(void *user) {
     enum { OPEN_MS = 100 };
     pthread_t thread;
-
     fakes_nvrtc()->open_ms = OPEN_MS;
     REQUIRE(pthread_create(&thread, NULL, open_compiler, NULL) == 0);
     pause_ms(OPEN_MS / 2.0);
@@ -155,7 +152,6 @@ static void *compile_and_forget(void *user) {
     smelt_context *context = user;
     static atomic_int seat;
     uint64_t random = (uint64_t)atomic_fetch_add(&seat, 1);
-
     while (!atomic_load(&stop)) {
         int n = (int)(next_random(&random) % KEYS);
         REQUIRE(obtain(context, n) == RIGHT);
@@ -172,7 +168,6 @@ static void fork_while_compiling(long forks) {
     smelt_context *contexts[2] = {make_context(SMELT_CONTEXT_COMPILE_ONLY),
                                   make_context(SMELT_CONTEXT_DEVICE)};
     pthread_t threads[THREADS];
-
     atomic_store(&stop, 0);
     for (int i = 0; i < THREADS; i++)
         REQUIRE(pthread_create(&threads[i], NULL, compile_and_forget, contexts[i % 2]) == 0);
@@ -189,7 +184,6 @@ static void fork_while_compiling(long forks) {
 
 int row_forks(const struct arguments *arguments) {
     long forks = argument(arguments, "forks", 1000);
-
 #ifdef TORTURE_SANITIZED
     skip("the sanitizer's allocator does not survive a fork among threads");
 #endif

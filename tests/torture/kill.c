@@ -56,7 +56,6 @@ static void want(smelt_context *context, int kernel) {
 
 static void be_process(const char *folder, int seat, int keys, uint64_t random) {
     smelt_context_options options = torture_options(folder, NULL);
-
     options.cache_lock = seat % 2 ? SMELT_CACHE_LOCK_LOCAL : SMELT_CACHE_LOCK_SHARED;
     own_seat = &board->seats[seat];
     fakes_nvrtc()->on_compile = note_compiling;
@@ -116,7 +115,6 @@ static void require_sound(const char *folder, int keys) {
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);
     long unsound = 0;
-
     REQUIRE(smelt_cache_walk(context, count_unsound, &unsound) == SMELT_OK);
     REQUIRE(unsound == 0);
     for (int n = 0; n < keys; n++)
@@ -134,7 +132,6 @@ int row_kill(const struct arguments *arguments) {
     uint64_t random = test_seed("kill");
     pid_t children[MOST_PROCESSES];
     struct tally tally = {0};
-
     REQUIRE(processes <= MOST_PROCESSES && keys <= MOST_KEYS);
     board = shared_memory(sizeof *board);
     fakes_nvrtc()->sleep_ms = COMPILE_MS;

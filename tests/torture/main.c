@@ -8,7 +8,6 @@
 int main(int argc, char **argv) {
     struct arguments arguments = {argc - 2, argv + 2};
     const char *nvrtc = getenv("SMELT_NVRTC");
-
     if (!nvrtc || !strstr(nvrtc, "fake_nvrtc")) {
         fprintf(stderr, "SMELT_NVRTC does not name the fake NVRTC: run this by `meson test`\n");
         return 2;

@@ -42,7 +42,6 @@ static void unmount_all(void) {
 
 static void mount_all(const char *scratch, const char *real) {
     char options[128];
-
     snprintf(options, sizeof options, "entry_timeout=%d,negative_timeout=%d,attr_timeout=%d",
              WINDOW_S, WINDOW_S, WINDOW_S);
     owner = getpid();
@@ -100,7 +99,6 @@ int row_mounts(const struct arguments *arguments) {
     long rounds = argument(arguments, "rounds", 10), total = 0;
     const char *scratch = scratch_folder(false);
     char real[TORTURE_PATH], compiles[TORTURE_PATH];
-
     snprintf(real, sizeof real, "%.4000s/real", scratch);
     snprintf(compiles, sizeof compiles, "%.4000s/compiles", scratch);
     REQUIRE(mkdir(real, 0700) == 0);

@@ -3,7 +3,6 @@
 const struct row rows[] = {
     {"cold", row_cold, "processes=, keys=, rounds=: many processes want the same kernels at once"},
     {"kill", row_kill, "processes=, keys=, kills=, limit_ms=: processes killed at random moments"},
-    {"stop", row_stop, "deadline_ms=, late_percent=: the process that compiles is stopped"},
     {"churn", row_churn, "operations=: 8 writers and 8 readers under a cap of three entries"},
     {"threads", row_threads, "rounds=: 24 threads want the same kernels and different ones"},
     {"contexts", row_contexts, "rounds=: two CUDA contexts, one destroyed, one reset"},
@@ -15,8 +14,6 @@ const struct row rows[] = {
     {"skewed", row_skewed, "folder=, real=, skew=: the process that `clock` runs"},
     {"disk", row_disk, "a full disk"},
     {"mounts", row_mounts, "rounds=: two nodes that see each other's changes late"},
-    {"damage", row_damage, "stride=: an entry cut off and with bits flipped"},
-    {"places", row_places, "what else may lie in place of an entry, of the folder"},
     {"hostile", row_hostile, "tool=PATH, limit_ms=: sizes of gigabytes within 64 MB"},
     {0},
 };

@@ -110,11 +110,9 @@ long shim_end(const char **failed) {
 /* Whether this call is one that fails. */
 static bool fails(enum shim_target target, const char *name) {
     const char *none = "";
-    long number;
-
     if (order.target != target)
         return false;
-    number = atomic_fetch_add(&counted, 1) + 1;
+    long number = atomic_fetch_add(&counted, 1) + 1;
     if (order.first == 0 || number < order.first || number > order.last)
         return false;
     atomic_compare_exchange_strong(&first_failed, &none, name);

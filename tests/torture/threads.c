@@ -38,7 +38,6 @@ static void prepare(const struct thread *thread) {
     char texts[KINDS][TORTURE_SPEC];
     smelt_kernel_request requests[KINDS] = {SMELT_KERNEL_REQUEST_INIT};
     smelt_kernel_info infos[KINDS] = {SMELT_KERNEL_INFO_INIT};
-
     for (int i = 0; i < KINDS; i++)
         requests[i].spec = kernel_spec(thread->base + (i + thread->number) % KINDS, texts[i]);
     REQUIRE(smelt_kernels_prepare(thread->context, requests, KINDS, 1 + thread->number % 3, NULL,
@@ -50,7 +49,6 @@ static void prepare(const struct thread *thread) {
 static void use_own_context(struct thread *thread) {
     smelt_context_options options = torture_options(thread->folder, NULL);
     smelt_context *context = torture_context(&options);
-
     for (int i = 0; i < KINDS; i++)
         REQUIRE(obtain(context, thread->base + (i + thread->number) % KINDS) == RIGHT);
     REQUIRE(cache_errors(context) == 0);
@@ -59,7 +57,6 @@ static void use_own_context(struct thread *thread) {
 
 static void *run_thread(void *user) {
     struct thread *thread = user;
-
     pthread_barrier_wait(thread->barrier);
     switch (thread->manner) {
     case SAME_OPERATOR:
@@ -82,7 +79,6 @@ static void *run_thread(void *user) {
 static void run_threads(smelt_context *context, const char *folder, enum manner manner, int base) {
     struct thread threads[THREADS];
     pthread_barrier_t barrier;
-
     pthread_barrier_init(&barrier, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
         threads[i] = (struct thread){.barrier = &barrier,
@@ -104,7 +100,6 @@ int row_threads(const struct arguments *arguments) {
     struct fake_nvrtc *nvrtc = fakes_nvrtc();
     smelt_context_options options = torture_options(folder, NULL);
     long compiled = 0;
-
     nvrtc->sleep_ms = COMPILE_MS;
     nvrtc->cubin_bytes = CUBIN_BYTES;
     options.kind = SMELT_CONTEXT_DEVICE;

@@ -47,7 +47,6 @@ const char *argument_text(const struct arguments *arguments, const char *name);
 
 int row_cold(const struct arguments *arguments);
 int row_kill(const struct arguments *arguments);
-int row_stop(const struct arguments *arguments);
 int row_churn(const struct arguments *arguments);
 int row_threads(const struct arguments *arguments);
 int row_contexts(const struct arguments *arguments);
@@ -58,8 +57,6 @@ int row_clock(const struct arguments *arguments);
 int row_skewed(const struct arguments *arguments); /* whose clock is off */
 int row_disk(const struct arguments *arguments);
 int row_mounts(const struct arguments *arguments);
-int row_places(const struct arguments *arguments);
-int row_damage(const struct arguments *arguments);
 int row_hostile(const struct arguments *arguments);
 int row_store(const struct arguments *arguments); /* what the row above kills */
 

@@ -45,7 +45,6 @@ static void use(const struct calls *calls, bool destroy) {
     char spec[TORTURE_SPEC];
     void *cubin;
     size_t bytes;
-
     REQUIRE(calls->create(&context, &options) == SMELT_OK);
     REQUIRE(calls->cubin(context, kernel_spec(1, spec), NULL, &cubin, &bytes) == SMELT_OK);
     calls->free_string(cubin);
@@ -73,7 +72,6 @@ static void fork_once(void) {
 static void one_life(bool destroy) {
     void *library = dlopen(library_path, RTLD_NOW | RTLD_LOCAL), *still;
     pthread_t thread;
-
     if (!library)
         fprintf(stderr, "%s\n", dlerror());
     REQUIRE(library);
@@ -94,7 +92,6 @@ int row_unload(const struct arguments *arguments) {
     long lives = argument(arguments, "lives", 500);
     const char *folder = scratch_folder(true);
     size_t begin = 0;
-
     library_path = argument_text(arguments, "library");
     REQUIRE(library_path);
     options = torture_options(folder, NULL);

@@ -397,12 +397,11 @@ TEST(backward_pairs) {
 /* A tuning entry gives what the spec leaves open, key by key, and the plan says so. */
 TEST(tuned) {
     static const char asked[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,turn_steps=4";
-    const struct smelt__arch *arch;
     struct smelt__spec spec;
     struct smelt__plan plan, rule;
     struct smelt__message message = {0};
     struct smelt__text text = {0};
-    arch = smelt__arch_find("sm_90a", &message);
+    const struct smelt__arch *arch = smelt__arch_find("sm_90a", &message);
     assert_int_equal(smelt__spec_parse(asked, &spec, &message), 0);
     assert_int_equal(smelt__plan_make_tuned(&spec, arch, "stages=2,turn_steps=18", &plan, &message),
                      0);
