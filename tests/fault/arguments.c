@@ -4,17 +4,9 @@
  * on its stream, accept exactly the addresses with the documented alignment, and accept every extent
  * below an accepted one.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
-#include <cmocka.h>
-
-#include "../unit/random.h"
+#include "../unit/test.h"
 #include "fakes.h"
 #include "ops/indexer_bwd_table.h"
 #include "ops/indexer_clean_table.h"
@@ -353,8 +345,7 @@ static void call_all(struct random *random, int major) {
     smelt_context_destroy(&context);
 }
 
-static void random_arguments(void **unused) {
-    (void)unused;
+TEST(random_arguments) {
     struct random random = random_begin("random_arguments");
     static const int majors[] = {8, 9, 10};
     for (size_t i = 0; i < sizeof majors / sizeof *majors; i++)
@@ -383,6 +374,5 @@ static int end(void **unused) {
 int main(int argc, char **argv) {
     if (argc > 1)
         calls = atoi(argv[1]);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_arguments)};
-    return cmocka_run_group_tests_name("arguments on fakes", tests, begin, end);
+    return RUN_TESTS("arguments on fakes", .group_setup = begin, .group_teardown = end);
 }

@@ -436,15 +436,17 @@ static void set_up(void) {
     }
 }
 
-/* Every call of a step from `first` on by `stride`, with one error, once and for ever. */
-static long run_calls(const struct step *step, int error, long stride, struct fault_tally *tally) {
+/* Each `stride`th call of a step from number `first` on, with one error, once and for ever. Returns
+ * the last one's number. */
+static long run_calls(const struct step *step, int error, long first, long stride,
+                      struct fault_tally *tally) {
     struct shim_order order = {.target = SHIM_CALLS, .error = error};
     long calls = 0;
     for (int for_ever = 0; for_ever < 2; for_ever++) {
         /* Interrupted for ever, or a byte less each time, is no fault a system has. */
         if (for_ever && error == EINTR)
             continue;
-        for (long number = 1;; number += stride) {
+        for (long number = first;; number += stride) {
             order.first = number;
             order.last = for_ever ? LONG_MAX : number;
             if (!run_faulty(step, &order, tally))
@@ -468,7 +470,7 @@ static int row_io(const struct arguments *arguments) {
     for (int i = 0; i < STEPS; i++) {
         long calls = 0;
         for (int e = 0; e < ERRORS; e++)
-            calls = run_calls(&steps[i], errors[e].number, stride, &tally);
+            calls = run_calls(&steps[i], errors[e].number, 1 + e * stride / ERRORS, stride, &tally);
         printf("%s: %ld calls\n", steps[i].name, calls);
     }
     figure(

@@ -1,17 +1,9 @@
 /* Operators as specs: any numbers and knobs are refused with a message, or give a canonical text and
  * are supported or not on every architecture; what is not made; descriptions. No number overflows
  * (the sanitizers' builds see that). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "random.h"
 #include "smelt/smelt.h"
+#include "test.h"
 
 enum { SPECS = 4000 /* of each operator */ };
 
@@ -131,8 +123,7 @@ static int try_spec(smelt_context *const contexts[ARCHS], const char *spec) {
     return parsed == SMELT_OK;
 }
 
-static void specs_of_any_numbers(void **unused) {
-    (void)unused;
+TEST(specs_of_any_numbers) {
     struct random random = random_begin("specs_of_any_numbers");
     smelt_context *contexts[ARCHS];
     for (int i = 0; i < ARCHS; i++)
@@ -151,8 +142,7 @@ static void specs_of_any_numbers(void **unused) {
         smelt_context_destroy(&contexts[i]);
 }
 
-static void supported(void **unused) {
-    (void)unused;
+TEST(supported) {
 #define GLM "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"
     static const struct {
         const char *spec, *why; /* "": supported */
@@ -193,8 +183,7 @@ static void made_none(smelt_context *context, const char *spec, smelt_status exp
     assert_non_null(strstr(smelt_last_error(), message));
 }
 
-static void operators_that_are_not_made(void **unused) {
-    (void)unused;
+TEST(operators_that_are_not_made) {
     smelt_context *context = make_context("sm_90a");
     for (int i = 0; i < OPERATORS; i++) {
         made_none(NULL, legal_specs[i], SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
@@ -209,8 +198,7 @@ static void operators_that_are_not_made(void **unused) {
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-static void described(void **unused) {
-    (void)unused;
+TEST(described) {
     unsigned passes = 0;
     smelt_pass_info info = SMELT_PASS_INFO_INIT;
     smelt_tensor_info tensor = SMELT_TENSOR_INFO_INIT;
@@ -248,8 +236,7 @@ static void described(void **unused) {
     assert_true(scalar.most > 2048);
 }
 
-static void not_described(void **unused) {
-    (void)unused;
+TEST(not_described) {
     unsigned passes;
     smelt_pass_info info = SMELT_PASS_INFO_INIT;
     smelt_tensor_info tensor = SMELT_TENSOR_INFO_INIT;
@@ -273,13 +260,4 @@ static void not_described(void **unused) {
     assert_int_equal(smelt_spec_get(GLM, "stages", &value), SMELT_ERROR_INVALID_ARGUMENT);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(specs_of_any_numbers),
-        cmocka_unit_test(supported),
-        cmocka_unit_test(operators_that_are_not_made),
-        cmocka_unit_test(described),
-        cmocka_unit_test(not_described),
-    };
-    return cmocka_run_group_tests_name("operators", tests, NULL, NULL);
-}
+TESTS("operators")

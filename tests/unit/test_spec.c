@@ -1,18 +1,10 @@
 /* Specs: round trips, canonical text, what bad input is answered with. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "codegen/families/sparse_attn.h"
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/spec/names.h"
 #include "random_spec.h"
+#include "test.h"
 
 /* Numbers of the spec's list key, if it has one. */
 static int list_length(const struct smelt__spec *spec) {
@@ -22,8 +14,7 @@ static int list_length(const struct smelt__spec *spec) {
     return 0;
 }
 
-static void round_trip(void **state) {
-    (void)state;
+TEST(round_trip) {
     struct random random = random_begin("round_trip");
     for (int f = 0; smelt__schema_at(f); f++) {
         for (int i = 0; i < 4000; i++) {
@@ -43,8 +34,7 @@ static void round_trip(void **state) {
     }
 }
 
-static void canonical(void **state) {
-    (void)state;
+TEST(canonical) {
     static const struct {
         const char *given, *canonical;
     } cases[] = {
@@ -199,8 +189,7 @@ static const struct {
     {"sparse_attn:heads=\xc3\xa9", "byte 0xc3", "letters, digits and _ : = , . / alone"},
 };
 
-static void bad_input(void **state) {
-    (void)state;
+TEST(bad_input) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct smelt__spec spec;
         struct smelt__message message = {0};
@@ -213,8 +202,7 @@ static void bad_input(void **state) {
     }
 }
 
-static void too_long(void **state) {
-    (void)state;
+TEST(too_long) {
     char text[1000];
     struct smelt__spec spec;
     struct smelt__message message = {0};
@@ -231,8 +219,7 @@ static void too_long(void **state) {
 }
 
 /* What an operator expands to, and the bounds behind it. */
-static void buckets(void **state) {
-    (void)state;
+TEST(buckets) {
     static const struct {
         const char *given, *expanded[12];
     } cases[] = {
@@ -277,8 +264,7 @@ static void buckets(void **state) {
 }
 
 /* A knob for one kernel wins over one for all, and neither reaches a kernel that has none. */
-static void knobs_of_one_kernel(void **state) {
-    (void)state;
+TEST(knobs_of_one_kernel) {
     struct smelt__spec spec;
     struct smelt__expansion expansion;
     struct smelt__message message = {0};
@@ -330,8 +316,7 @@ static void check_knob_of_passes(const struct smelt__spec *base, const char *nam
     }
 }
 
-static void knobs_of_passes(void **state) {
-    (void)state;
+TEST(knobs_of_passes) {
     struct random random = random_begin("knobs_of_passes");
     const struct smelt__schema *schema;
     for (int f = 0; (schema = smelt__schema_at(f)) && smelt__operator_of(schema); f++)
@@ -347,8 +332,7 @@ static void knobs_of_passes(void **state) {
 }
 
 /* What lists say of a knob holds for each member that has it; names mean the same to all. */
-static void shared_knobs(void **state) {
-    (void)state;
+TEST(shared_knobs) {
     const struct smelt__schema *schema;
     for (int f = 0; (schema = smelt__schema_at(f)) && smelt__operator_of(schema); f++) {
         const struct smelt__key *key;
@@ -374,8 +358,7 @@ static void shared_knobs(void **state) {
 /* Kernels stand pass after pass, those of a pass that was not asked for nowhere. A pass that the
  * operator has not is refused when it is expanded, by name; no more kernels than there is room for
  * are ever written. */
-static void passes(void **state) {
-    (void)state;
+TEST(passes) {
     struct smelt__spec spec;
     struct smelt__expansion *expansion = malloc(sizeof *expansion);
     struct smelt__message message = {0};
@@ -403,8 +386,7 @@ static void passes(void **state) {
 }
 
 /* With auto the bounds ascend to topk, whatever it is. */
-static void auto_buckets(void **state) {
-    (void)state;
+TEST(auto_buckets) {
     for (int topk = 1; topk < 5000; topk++) {
         struct smelt__spec spec;
         int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
@@ -429,8 +411,7 @@ static void auto_buckets(void **state) {
     }
 }
 
-static void knobs_only(void **state) {
-    (void)state;
+TEST(knobs_only) {
     struct smelt__spec spec;
     struct smelt__message message = {0};
     smelt__spec_init(&spec, &smelt__sparse_attn_fwd.schema);
@@ -482,8 +463,7 @@ static int variation_of(const char *text, int number, char *varied, size_t size)
     return 1;
 }
 
-static void knob_names_are_whole(void **state) {
-    (void)state;
+TEST(knob_names_are_whole) {
     int knobs = 0;
     for (int f = 0; smelt__schema_at(f); f++) {
         const struct smelt__schema *schema = smelt__schema_at(f);
@@ -519,8 +499,7 @@ static void check_any_text(const char *text) {
     assert_memory_equal(spec.values, again.values, sizeof spec.values);
 }
 
-static void random_bytes(void **state) {
-    (void)state;
+TEST(random_bytes) {
     struct random random = random_begin("random_bytes");
     char text[400];
     for (int i = 0; i < 20000; i++) {
@@ -551,8 +530,7 @@ static void random_bytes(void **state) {
     }
 }
 
-static void nearest_name(void **state) {
-    (void)state;
+TEST(nearest_name) {
     static const char *const names[] = {"heads", "dqk", "dv", "topk", "block_keys", NULL};
     assert_string_equal(smelt__nearest_name("haeds", names), "heads");
     assert_string_equal(smelt__nearest_name("block_key", names), "block_keys");
@@ -565,15 +543,4 @@ static void nearest_name(void **state) {
     assert_null(smelt__nearest_name(longest, names));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),   cmocka_unit_test(canonical),
-        cmocka_unit_test(bad_input),    cmocka_unit_test(too_long),
-        cmocka_unit_test(knobs_only),   cmocka_unit_test(random_bytes),
-        cmocka_unit_test(nearest_name), cmocka_unit_test(buckets),
-        cmocka_unit_test(auto_buckets), cmocka_unit_test(knobs_of_one_kernel),
-        cmocka_unit_test(passes),       cmocka_unit_test(knobs_of_passes),
-        cmocka_unit_test(shared_knobs), cmocka_unit_test(knob_names_are_whole),
-    };
-    return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
-}
+TESTS("spec")
