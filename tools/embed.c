@@ -1,11 +1,14 @@
 /*
  * Build-time program: checks every template and writes them all into one C file.
  *
- *     embed OUTPUT.c TEMPLATE...
+ *     embed OUTPUT.c DEPFILE PATH...
  *
- * A template's name is its path after the last "templates/". For a malformed template it prints
+ * PATH: a template, or a folder of which every file named *.cu, *.cuh or *.h is one, folders in it
+ * included. A template's name is its path after the last "templates/". DEPFILE names all of them for
+ * Ninja, and the folders, which change when a file is added. For a malformed template it prints
  * `templates/NAME:LINE: error: ...`, writes nothing and exits with status 1.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,29 +107,95 @@ static int check(const struct smelt__template *templates, int count) {
     return -1;
 }
 
+/* ---- what there is ---------------------------------------------------------------------------- */
+
+enum { MOST_FILES = 1000, MOST_PATH = 1024 };
+
+static struct smelt__template templates[MOST_FILES];
+static char paths[MOST_FILES][MOST_PATH];
+static int count;
+
+static int fail(const char *path, const char *why) {
+    fprintf(stderr, "%s: error: %s\n", path, why);
+    return -1;
+}
+
+/* Ninja's dependency files separate paths by spaces. */
+static void add_dependency(FILE *depfile, const char *path) {
+    fputc(' ', depfile);
+    for (; *path; path++) {
+        if (*path == ' ')
+            fputc('\\', depfile);
+        fputc(*path, depfile);
+    }
+}
+
+static int is_template(const char *name) {
+    const char *const dot = strrchr(name, '.');
+    return dot && (!strcmp(dot, ".cu") || !strcmp(dot, ".cuh") || !strcmp(dot, ".h"));
+}
+
+static int is_visible(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+static int add(const char *path, int named, FILE *depfile);
+
+static int add_folder(const char *path, FILE *depfile) {
+    struct dirent **entries;
+    char inside[MOST_PATH];
+    const int found = scandir(path, &entries, is_visible, alphasort);
+    int status = 0;
+    for (int i = 0; i < found; i++) {
+        const int length = snprintf(inside, sizeof inside, "%s/%s", path, entries[i]->d_name);
+        if (!status)
+            status = length < MOST_PATH ? add(inside, 0, depfile) : fail(path, "too long");
+        free(entries[i]);
+    }
+    if (found >= 0)
+        free(entries);
+    return found >= 0 ? status : fail(path, strerror(errno));
+}
+
+/* A folder, or a file: one that a folder has may be no template. */
+static int add(const char *path, int named, FILE *depfile) {
+    DIR *const folder = opendir(path);
+    if (folder) {
+        closedir(folder);
+        add_dependency(depfile, path);
+        return add_folder(path, depfile);
+    }
+    if (!named && !is_template(path))
+        return 0;
+    if (count == MOST_FILES || strlen(path) >= MOST_PATH)
+        return fail(path, "too many templates, or too long a path");
+    strcpy(paths[count], path);
+    add_dependency(depfile, path);
+    templates[count].name = template_name(paths[count]);
+    templates[count].text = read_file(path, &templates[count].length);
+    return templates[count++].text ? 0 : -1;
+}
+
 int main(int argc, char **argv) {
-    if (argc < 3) {
-        fprintf(stderr, "usage: embed OUTPUT.c TEMPLATE...\n");
+    if (argc < 4) {
+        fprintf(stderr, "usage: embed OUTPUT.c DEPFILE PATH...\n");
         return 2;
     }
-    int status = 1;
-    int count = argc - 2;
-    struct smelt__template *templates = calloc((size_t)count, sizeof *templates);
-    if (!templates) {
-        fprintf(stderr, "embed: error: out of memory\n");
-        return 1;
-    }
-    for (int i = 0; i < count; i++) {
-        templates[i].name = template_name(argv[i + 2]);
-        templates[i].text = read_file(argv[i + 2], &templates[i].length);
-        if (!templates[i].text)
-            goto out;
-    }
-    if (!check(templates, count) && !write_table(argv[1], templates, count))
-        status = 0;
-out:
+    FILE *depfile = fopen(argv[2], "w");
+    if (!depfile)
+        return fail(argv[2], strerror(errno)) != 0;
+    fprintf(depfile, "%s:", argv[1]);
+    int status = 0;
+    for (int i = 3; i < argc && !status; i++)
+        status = add(argv[i], 1, depfile);
+    fputc('\n', depfile);
+    if (fclose(depfile) != 0 && !status)
+        status = fail(argv[2], "cannot be written");
+    if (!status)
+        status = check(templates, count);
+    if (!status)
+        status = write_table(argv[1], templates, count);
     for (int i = 0; i < count; i++)
         free((char *)(size_t)templates[i].text);
-    free(templates);
-    return status;
+    return status != 0;
 }

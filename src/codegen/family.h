@@ -70,7 +70,12 @@ struct smelt__operator_family {
 
 /* ---- the registry ---------------------------------------------------------------------------- */
 
-/* The schemas of each operator (the root's meson.build lists them) and, after it, of its kernels'
+/* The operators, in families/STEM.c of each. */
+#define OPERATOR(stem) extern const struct smelt__operator_family smelt__##stem;
+#include "operators.list"
+#undef OPERATOR
+
+/* The schemas of each operator (include/smelt/operators.h lists them) and, after it, of its kernels'
  * families that no earlier operator has. Number `index`, NULL past the end; the schema of a name, or
  * NULL with a message naming the known ones and the nearest. */
 const struct smelt__schema *smelt__schema_at(int index);

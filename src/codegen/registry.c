@@ -4,10 +4,6 @@
 #include "codegen/family.h"
 #include "codegen/spec/names.h"
 
-#define OPERATOR(stem) extern const struct smelt__operator_family smelt__##stem;
-#include "operators.list"
-#undef OPERATOR
-
 static const struct smelt__operator_family *const operators[] = {
 #define OPERATOR(stem) &smelt__##stem,
 #include "operators.list"

@@ -12,7 +12,7 @@
 #include "harness/windows.h"
 #include "reference/bf16.h"
 #include "reference/e4m3.h"
-#include "reference/indexer_logits.h"
+#include "reference/operators.h"
 #include "smelt/indexer_logits.h"
 
 /* ---- options --------------------------------------------------------------------------------- */

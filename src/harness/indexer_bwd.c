@@ -14,10 +14,8 @@
 #include "harness/slots.h"
 #include "ops/indexer_bwd_table.h"
 #include "reference/bf16.h"
-#include "reference/indexer_bwd.h"
+#include "reference/operators.h"
 #include "smelt/indexer_bwd.h"
-
-extern const struct smelt__harness_operator smelt__harness_indexer_bwd; /* as operators.c has it */
 
 #define TENSOR(name) SMELT__INDEXER_BWD_##name
 

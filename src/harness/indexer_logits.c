@@ -10,11 +10,8 @@
 #include "harness/random.h"
 #include "harness/windows.h"
 #include "ops/indexer_logits_table.h"
-#include "reference/indexer_logits.h"
+#include "reference/operators.h"
 #include "smelt/indexer_logits.h"
-
-extern const struct smelt__harness_operator
-    smelt__harness_indexer_logits; /* as operators.c has it */
 
 #define TENSOR(name) SMELT__INDEXER_LOGITS_##name
 

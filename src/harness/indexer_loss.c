@@ -11,11 +11,9 @@
 #include "harness/random.h"
 #include "harness/slots.h"
 #include "ops/indexer_loss_table.h"
-#include "reference/indexer_loss.h"
+#include "reference/operators.h"
 #include "smelt/indexer_loss.h"
 #include "smelt/kernels.h"
-
-extern const struct smelt__harness_operator smelt__harness_indexer_loss; /* see operators.c */
 
 #define TENSOR(name) SMELT__INDEXER_LOSS_##name
 

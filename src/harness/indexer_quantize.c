@@ -12,10 +12,8 @@
 #include "harness/windows.h"
 #include "ops/indexer_quantize_table.h"
 #include "reference/bf16.h"
-#include "reference/indexer_quantize.h"
+#include "reference/operators.h"
 #include "smelt/indexer_quantize.h"
-
-extern const struct smelt__harness_operator smelt__harness_indexer_quantize; /* see operators.c */
 
 #define TENSOR(name) SMELT__INDEXER_QUANTIZE_##name
 

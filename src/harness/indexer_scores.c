@@ -10,12 +10,9 @@
 #include "harness/random.h"
 #include "harness/slots.h"
 #include "ops/indexer_scores_table.h"
-#include "reference/indexer_scores.h"
+#include "reference/operators.h"
 #include "smelt/indexer_logits.h"
 #include "smelt/indexer_scores.h"
-
-extern const struct smelt__harness_operator
-    smelt__harness_indexer_scores; /* as operators.c has it */
 
 #define TENSOR(name) SMELT__INDEXER_SCORES_##name
 

@@ -11,12 +11,8 @@
 #include "harness/random.h"
 #include "harness/windows.h"
 #include "ops/indexer_topk_table.h"
-#include "reference/indexer_logits.h"
-#include "reference/indexer_topk.h"
-#include "reference/topk_select.h"
+#include "reference/operators.h"
 #include "smelt/indexer_topk.h"
-
-extern const struct smelt__harness_operator smelt__harness_indexer_topk; /* as operators.c has it */
 
 #define TENSOR(name) SMELT__INDEXER_TOPK_##name
 

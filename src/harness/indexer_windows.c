@@ -7,12 +7,9 @@
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "ops/indexer_windows_table.h"
-#include "reference/indexer_windows.h"
+#include "reference/operators.h"
 #include "smelt/indexer_windows.h"
 #include "smelt/kernels.h"
-
-extern const struct smelt__harness_operator
-    smelt__harness_indexer_windows; /* as operators.c declares it */
 
 #define TENSOR(name) SMELT__INDEXER_WINDOWS_##name
 

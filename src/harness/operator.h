@@ -13,7 +13,7 @@
 
 #include "harness/options.h"
 #include "ops/args_table.h"
-#include "reference/specs.h"
+#include "reference/operators.h"
 #include "smelt/operator.h"
 
 struct smelt__footprints;
@@ -238,8 +238,12 @@ struct smelt__harness_operator {
 
 /* ---- the registry (operators.c) -------------------------------------------------------------- */
 
-/* The operators of the root's list, ended by NULL: smelt__harness_STEM of each. A test may put
- * another list here, before anything asks. */
+/* The operators, in harness/STEM.c of each. */
+#define OPERATOR(stem) extern const struct smelt__harness_operator smelt__harness_##stem;
+#include "operators.list"
+#undef OPERATOR
+
+/* All of them, ended by NULL. A test may put another list here, before anything asks. */
 extern const struct smelt__harness_operator *const *smelt__harness_operators;
 
 /* The library's calls. A test may put others here. */

@@ -1,4 +1,4 @@
-/* The operators that the harness knows: those of the list in the root's meson.build. */
+/* The operators that the harness knows: those of include/smelt/operators.h. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,10 +6,6 @@
 
 #include "harness/operator.h"
 #include "smelt/kernels.h"
-
-#define OPERATOR(stem) extern const struct smelt__harness_operator smelt__harness_##stem;
-#include "operators.list"
-#undef OPERATOR
 
 static const struct smelt__harness_operator *const operators[] = {
 #define OPERATOR(stem) &smelt__harness_##stem,

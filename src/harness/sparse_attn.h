@@ -7,8 +7,6 @@
 #include "ops/sparse_attn_table.h"
 #include "smelt/sparse_attn.h"
 
-extern const struct smelt__harness_operator smelt__harness_sparse_attn;
-
 /* The parts of its passes, by file: sparse_attn_problem.c, sparse_attn_compare.c, and of the
  * backward pass sparse_attn_grad_problem.c, sparse_attn_grad_compare.c. */
 void smelt__sparse_attn_shape_problem(struct smelt__problem *problem);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "harness/sparse_attn.h"
-#include "reference/sparse_attn.h"
+#include "reference/operators.h"
 
 #define TENSOR(name) SMELT__SPARSE_ATTN_##name
 

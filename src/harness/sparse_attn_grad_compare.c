@@ -9,8 +9,7 @@
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
 #include "reference/bf16.h"
-#include "reference/sparse_attn.h"
-#include "reference/sparse_attn_grad.h"
+#include "reference/operators.h"
 
 #define TENSOR(name) SMELT__SPARSE_ATTN_GRAD_##name
 

@@ -7,7 +7,7 @@
 #include "harness/normal.h"
 #include "harness/parallel.h"
 #include "harness/sparse_attn.h"
-#include "reference/sparse_attn.h"
+#include "reference/operators.h"
 
 #define TENSOR(name) SMELT__SPARSE_ATTN_GRAD_##name
 

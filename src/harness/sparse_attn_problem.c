@@ -11,8 +11,7 @@
 #include "harness/random.h"
 #include "harness/slots.h"
 #include "harness/sparse_attn.h"
-#include "reference/sparse_attn.h"
-#include "reference/sparse_attn_grad.h"
+#include "reference/operators.h"
 
 #define TENSOR(name) SMELT__SPARSE_ATTN_##name
 

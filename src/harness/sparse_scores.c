@@ -12,12 +12,8 @@
 #include "harness/placed.h"
 #include "harness/sparse_attn.h"
 #include "ops/sparse_scores_table.h"
-#include "reference/sparse_attn.h"
-#include "reference/sparse_scores.h"
+#include "reference/operators.h"
 #include "smelt/sparse_scores.h"
-
-extern const struct smelt__harness_operator
-    smelt__harness_sparse_scores; /* as operators.c has it */
 
 #define TENSOR(name) SMELT__SPARSE_SCORES_##name
 

@@ -9,12 +9,9 @@
 #include "harness/random.h"
 #include "harness/topk_select_data.h"
 #include "ops/topk_select_table.h"
-#include "reference/topk_select.h"
+#include "reference/operators.h"
 #include "smelt/kernels.h"
 #include "smelt/topk_select.h"
-
-extern const struct smelt__harness_operator
-    smelt__harness_topk_select; /* as operators.c declares it */
 
 #define TENSOR(name) SMELT__TOPK_SELECT_##name
 

@@ -33,7 +33,8 @@ enum {
     SMELT__MOST_TENSORS = 24, /* rows of a table */
     SMELT__MOST_SCALARS = 16,
     SMELT__MOST_ARGS_BYTES = 1536,
-    SMELT__ROW_BYTES = 16 /* rows that kernels move whole start at multiples of it */
+    SMELT__ROW_BYTES = 16,           /* rows that kernels move whole start at multiples of it */
+    SMELT__WORKSPACE_ALIGNMENT = 256 /* bytes: of a workspace, and of each array in it */
 };
 
 /* The extent of a dimension: `plus`, and the number that the spec or the arguments give. */

@@ -63,7 +63,12 @@ struct smelt__operator_type {
     int pass_count;
 };
 
-/* The operators' types (registry.c): number `index`, NULL past the end; that of a schema. */
+/* The operators' types, in ops/STEM.c of each. */
+#define OPERATOR(stem) extern const struct smelt__operator_type smelt__##stem##_type;
+#include "operators.list"
+#undef OPERATOR
+
+/* Of them (registry.c) number `index`, NULL past the end; that of a schema. */
 const struct smelt__operator_type *smelt__operator_type_at(int index);
 const struct smelt__operator_type *smelt__operator_type_of(const struct smelt__schema *schema);
 

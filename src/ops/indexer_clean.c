@@ -1,7 +1,6 @@
 /* The operator indexer_clean: see smelt/indexer_clean.h. */
 #include "smelt/indexer_clean.h"
 
-#include "codegen/families/indexer_clean.h"
 #include "indexer_clean_fill.params.h"
 #include "ops/call.h"
 #include "ops/divide.h"
@@ -22,7 +21,7 @@ static smelt_status launch(struct smelt__call *call) {
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
     };
-    const int64_t parts = smelt__divide_up(args->rows, SMELT__INDEXER_CLEAN_KEYS);
+    const int64_t parts = smelt__divide_up(args->rows, ITEM_KEYS);
     return smelt__call_launch(call, call->op->kernels[0], args->tokens * parts,
                               args->free_multiprocessors, &params);
 }

@@ -5,8 +5,6 @@
 #include "ops/indexer_logits_launch.h"
 #include "ops/indexer_logits_table.h"
 
-extern const struct smelt__operator_family smelt__indexer_logits; /* as registry.c declares it */
-
 struct indexer_logits {
     smelt_operator op;
     struct smelt__indexer_scorer scorer;

@@ -6,8 +6,6 @@
 #include "ops/call.h"
 #include "ops/indexer_scores_table.h"
 
-extern const struct smelt__operator_family smelt__indexer_scores; /* as registry.c declares it */
-
 static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *args) {
     return (struct indexer_scores_fwd_params){
         .work = {.indices = args->indices.data,

@@ -11,8 +11,6 @@
 #include "ops/topk_select_rows.h"
 #include "runtime/log.h"
 
-_Static_assert((int)SMELT__TOPK_ALIGNMENT <= (int)SMELT__CHUNK_ALIGNMENT, "of its workspace");
-
 struct indexer_topk {
     smelt_operator op;
     struct smelt__indexer_scorer scorer;

@@ -6,7 +6,8 @@
 enum { VECTOR = 4 /* fp32 that are written at once: rows begin at multiples of them */ };
 
 static size_t align(size_t bytes) {
-    return (bytes + SMELT__CHUNK_ALIGNMENT - 1) / SMELT__CHUNK_ALIGNMENT * SMELT__CHUNK_ALIGNMENT;
+    return (bytes + SMELT__WORKSPACE_ALIGNMENT - 1) / SMELT__WORKSPACE_ALIGNMENT *
+           SMELT__WORKSPACE_ALIGNMENT;
 }
 
 static int64_t minimum(int64_t a, int64_t b) {
@@ -65,7 +66,7 @@ static int64_t balance(const struct smelt__indexer_extent *extent, int64_t most)
 static int make_even(const struct smelt__indexer_extent *extent, size_t reserved,
                      struct smelt__indexer_chunks *chunks) {
     const size_t room = extent->limit > reserved ? extent->limit - reserved : 0;
-    const size_t whole = room / SMELT__CHUNK_ALIGNMENT * SMELT__CHUNK_ALIGNMENT;
+    const size_t whole = room / SMELT__WORKSPACE_ALIGNMENT * SMELT__WORKSPACE_ALIGNMENT;
     const int64_t stride = smelt__divide_up(extent->rows, VECTOR) * VECTOR;
     const int64_t most = (int64_t)(whole / ((size_t)stride * sizeof(float)));
     *chunks = (struct smelt__indexer_chunks){.extent = *extent, .reserved = reserved};

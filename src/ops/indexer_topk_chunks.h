@@ -8,9 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/args_table.h"
 #include "ops/topk_select_rows.h"
-
-enum { SMELT__CHUNK_ALIGNMENT = 256 /* bytes: of the workspace and of each array in it */ };
 
 /* What chunks are made for. */
 struct smelt__indexer_extent {

@@ -1,7 +1,6 @@
 /* The operator indexer_windows: see smelt/indexer_windows.h. */
 #include "smelt/indexer_windows.h"
 
-#include "codegen/families/indexer_windows.h"
 #include "indexer_windows_build.params.h"
 #include "ops/call.h"
 #include "ops/divide.h"

@@ -17,8 +17,8 @@ enum {
 
 size_t smelt__workspace_place(size_t *end, int64_t count, size_t bytes) {
     const size_t offset = *end, size = (size_t)count * bytes;
-    *end = offset + (size + SMELT__BACKWARD_ALIGNMENT - 1) / SMELT__BACKWARD_ALIGNMENT *
-                        SMELT__BACKWARD_ALIGNMENT;
+    *end = offset + (size + SMELT__WORKSPACE_ALIGNMENT - 1) / SMELT__WORKSPACE_ALIGNMENT *
+                        SMELT__WORKSPACE_ALIGNMENT;
     return offset;
 }
 

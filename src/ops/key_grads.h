@@ -10,10 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/args_table.h"
 #include "ops/sparse_attn_params.h"
 #include "runtime/kernel.h"
-
-enum { SMELT__BACKWARD_ALIGNMENT = 256 }; /* bytes: of the workspace and of each array in it */
 
 /* What layouts follow from, of the spec and of the main kernel's plan. */
 struct smelt__key_grads_shape {

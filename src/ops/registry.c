@@ -1,10 +1,6 @@
 /* See call.h: the types of operators there are. */
 #include "ops/call.h"
 
-#define OPERATOR(stem) extern const struct smelt__operator_type smelt__##stem##_type;
-#include "operators.list"
-#undef OPERATOR
-
 static const struct smelt__operator_type *const types[] = {
 #define OPERATOR(stem) &smelt__##stem##_type,
 #include "operators.list"

@@ -145,7 +145,7 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
                                            (size_t)(backward->main.block_heads * shape->dqk) *
                                                sizeof(uint16_t));
     layout.progress =
-        smelt__workspace_place(&layout.bytes, key_count > 0, SMELT__BACKWARD_ALIGNMENT);
+        smelt__workspace_place(&layout.bytes, key_count > 0, SMELT__WORKSPACE_ALIGNMENT);
     smelt__key_grads_place(&dkv, limit, &layout.bytes, &layout.dkv);
     return layout;
 }

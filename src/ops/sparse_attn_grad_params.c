@@ -17,7 +17,7 @@ static void *at(const struct smelt__grad_call *call, size_t offset) {
 
 int64_t smelt__grad_zeros(const struct smelt__grad_call *call) {
     const int64_t sums = call->layout.dkv.key_count * call->backward->shape.dqk;
-    return sums > 0 ? SMELT__BACKWARD_ALIGNMENT / (int64_t)sizeof(float) + sums : 0;
+    return sums > 0 ? SMELT__WORKSPACE_ALIGNMENT / (int64_t)sizeof(float) + sums : 0;
 }
 
 /* ---- queries and their lists ----------------------------------------------------------------- */

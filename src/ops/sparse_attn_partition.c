@@ -6,6 +6,9 @@
 #include "codegen/families/sparse_attn_partition.h"
 #include "ops/cuts.h"
 
+_Static_assert((int)SMELT__PARTITION_MOST_SLOTS == (1 << PARTITION_EXTENT_BITS) - 1,
+               "an extent's bits");
+
 enum {
     WARP = 32,
     SHORTEST_RUN = SMELT__PARTITION_COUNT_THREADS / WARP, /* each warp has a row at the least */

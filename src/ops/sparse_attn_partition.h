@@ -9,13 +9,8 @@
 #include <stdint.h>
 
 #include "ops/sparse_attn_params.h"
+#include "ops/sparse_attn_table.h"
 #include "runtime/kernel.h"
-
-enum {
-    SMELT__PARTITION_ALIGNMENT = 16, /* bytes: of the workspace and of each array in it */
-    /* Slots a row may have, since an extent shares a word with a bucket. */
-    SMELT__PARTITION_MOST_SLOTS = (1 << PARTITION_EXTENT_BITS) - 1
-};
 
 /* Where each array lies in the workspace: bytes from its start. See the params struct for what they
  * hold. */

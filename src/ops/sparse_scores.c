@@ -6,8 +6,6 @@
 #include "ops/sparse_scores_table.h"
 #include "sparse_scores_fwd.params.h"
 
-extern const struct smelt__operator_family smelt__sparse_scores; /* as registry.c declares it */
-
 static void fill(const smelt_sparse_scores_args *args, const struct smelt__sparse_attn_call *call,
                  int64_t queries, struct sparse_scores_fwd_params *params) {
     *params = (struct sparse_scores_fwd_params){

@@ -1,7 +1,7 @@
 /* The operator topk_select: see smelt/topk_select.h. */
 #include "smelt/topk_select.h"
 
-#include "codegen/families/topk_select.h"
+#include "codegen/family.h"
 #include "ops/call.h"
 #include "ops/topk_select_rows.h"
 #include "ops/topk_select_table.h"

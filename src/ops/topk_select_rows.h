@@ -11,11 +11,6 @@
 #include "runtime/kernel.h"
 #include "topk_select_rows.params.h"
 
-enum {
-    SMELT__TOPK_ALIGNMENT = 256,       /* bytes: of the workspace */
-    SMELT__TOPK_MOST_COLUMNS = 1 << 30 /* of a matrix */
-};
-
 /* The three kernels of a topk and an order, the context's, as smelt__topk_select_expand lists them.
  */
 struct smelt__topk_kernels {
@@ -35,7 +30,7 @@ size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int
 /*
  * Selects of params->rows rows (from 1 on), on the stream. Of *params everything is set but
  * `parts`, `lists` and `headers`. `workspace`: device memory of the size above, aligned to
- * SMELT__TOPK_ALIGNMENT; calls on one stream may share it. params->pdl: the first kernel is launched
+ * SMELT__WORKSPACE_ALIGNMENT; calls on one stream may share it. params->pdl: the first kernel is launched
  * with PDL (kernel.h) and waits before it reads the logits; windows and offsets must be complete
  * before the previous kernel starts. params->launch_dependents: the kernel after the call, launched
  * with PDL, may start while the last one runs. Errors: DRIVER. */

@@ -1,5 +1,4 @@
-/* See indexer_bwd.h. */
-#include "reference/indexer_bwd.h"
+#include "reference/operators.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* See indexer_logits.h. */
-#include "reference/indexer_logits.h"
+#include "reference/operators.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* See indexer_loss.h. */
-#include "reference/indexer_loss.h"
+#include "reference/operators.h"
 
 #include <float.h>
 #include <math.h>

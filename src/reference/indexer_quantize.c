@@ -1,5 +1,4 @@
-/* See indexer_quantize.h. */
-#include "reference/indexer_quantize.h"
+#include "reference/operators.h"
 
 #include <float.h>
 #include <math.h>

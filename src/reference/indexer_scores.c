@@ -1,9 +1,6 @@
-/* See indexer_scores.h. */
-#include "reference/indexer_scores.h"
+#include "reference/operators.h"
 
 #include <math.h>
-
-#include "reference/indexer_logits.h"
 
 int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spec,
                                     const smelt_indexer_scores_args *args, int64_t query,

@@ -1,9 +1,6 @@
-/* See indexer_topk.h. */
-#include "reference/indexer_topk.h"
+#include "reference/operators.h"
 
 #include <math.h>
-
-#include "reference/indexer_logits.h"
 
 int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
                                   const smelt_indexer_topk_args *args, int64_t query,

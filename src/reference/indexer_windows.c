@@ -1,5 +1,4 @@
-/* See indexer_windows.h. */
-#include "reference/indexer_windows.h"
+#include "reference/operators.h"
 
 static int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;

@@ -1,4 +1,4 @@
-#include "reference/sparse_attn.h"
+#include "reference/operators.h"
 
 #include <math.h>
 #include <stdlib.h>

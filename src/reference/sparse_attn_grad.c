@@ -1,11 +1,9 @@
-/* See sparse_attn_grad.h. */
-#include "reference/sparse_attn_grad.h"
+#include "reference/operators.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference/sparse_attn.h"
 #include "reference/vectors.h"
 
 /* ---- inputs ---------------------------------------------------------------------------------- */

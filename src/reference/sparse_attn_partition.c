@@ -1,4 +1,4 @@
-#include "reference/sparse_attn_partition.h"
+#include "reference/operators.h"
 
 /* Number of valid slots of a query, and 1 + the last of them. */
 static int64_t count_slots(const smelt_sparse_attn_args *args, int64_t query, int64_t *extent) {

@@ -1,10 +1,8 @@
-/* See sparse_scores.h. */
-#include "reference/sparse_scores.h"
+#include "reference/operators.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "reference/sparse_attn.h"
 #include "reference/vectors.h"
 
 struct smelt__sparse_attn_spec

@@ -1,5 +1,4 @@
-/* See topk_select.h. */
-#include "reference/topk_select.h"
+#include "reference/operators.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,8 +4,6 @@
 #include "indexer_arguments.h"
 #include "suite.h"
 
-extern const struct suite_operator suite_operator_indexer_clean;
-
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* Rows of less than 16 bytes, of one item, of several, of one more key than those. */

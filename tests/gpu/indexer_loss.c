@@ -11,8 +11,6 @@
 #include "suite.h"
 #include "training_chain.h"
 
-extern const struct suite_operator suite_operator_indexer_loss;
-
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define TENSOR(name) SMELT__INDEXER_LOSS_##name
 

@@ -3,8 +3,6 @@
 
 #include "suite.h"
 
-extern const struct suite_operator suite_operator_indexer_quantize;
-
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 static const char *const specs[] = {"indexer_quantize:dim=128", "indexer_quantize:dim=64",

@@ -11,8 +11,6 @@
 #include "smelt/indexer_scores.h"
 #include "suite.h"
 
-extern const struct suite_operator suite_operator_indexer_scores;
-
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* ---- matrix: heads x widths x variants, lists and sizes in turn ------------------------------ */

@@ -7,7 +7,7 @@
 #include <limits.h>
 
 #include "ops/sparse_attn_partition.h"
-#include "reference/sparse_attn_partition.h"
+#include "reference/operators.h"
 
 enum { GUARD = 64 /* bytes past the workspace */, POISON = 0xA5, FAR = 1 << 20 };
 

@@ -10,7 +10,7 @@
 #include "flashmla_cases.h"
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
-#include "reference/sparse_attn.h"
+#include "reference/operators.h"
 #include "sparse_attn_groups.h"
 
 enum { DV = 512, COMPARED = 6, MOST_TOKENS = 213 };

@@ -4,8 +4,6 @@
 
 #include "suite.h"
 
-extern const struct suite_operator suite_operator_sparse_attn;
-
 void run_accuracy(struct suite *suite);   /* FlashMLA's problems and tolerances */
 void run_boundaries(struct suite *suite); /* no queries, no rows, empty lists */
 void run_heads(struct suite *suite);      /* heads that fill no block */

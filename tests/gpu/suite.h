@@ -107,7 +107,11 @@ struct suite_operator {
     const struct suite_group *groups; /* of this operator alone; ended by a NULL name */
 };
 
-/* The operators of the root's list, ended by NULL. */
+#define OPERATOR(stem) extern const struct suite_operator suite_operator_##stem;
+#include "operators.list"
+#undef OPERATOR
+
+/* All operators, ended by NULL. */
 extern const struct suite_operator *const suite_operators[];
 
 #endif

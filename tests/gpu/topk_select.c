@@ -8,8 +8,6 @@
 #include "smelt/topk_select.h"
 #include "suite.h"
 
-extern const struct suite_operator suite_operator_topk_select;
-
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 enum { DATA, WINDOWS, VALUES }; /* the operator's own options */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ops/indexer_logits_table.h"
-#include "reference/indexer_logits.h"
+#include "reference/operators.h"
 #include "smelt/smelt.h"
 #include "stand_in_operator.h"
 

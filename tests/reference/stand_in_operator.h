@@ -3,7 +3,7 @@
 #define SMELT_TEST_STAND_IN_OPERATOR_H
 
 #include "codegen/spec/spec.h"
-#include "reference/specs.h"
+#include "reference/operators.h"
 #include "smelt/indexer_logits.h"
 #include "smelt/sparse_attn.h"
 #include "stand_in.h"

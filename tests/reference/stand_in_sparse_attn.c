@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference/sparse_attn.h"
+#include "reference/operators.h"
 #include "smelt/smelt.h"
 #include "stand_in_operator.h"
 

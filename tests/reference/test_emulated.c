@@ -7,7 +7,7 @@
 #include "harness/check.h"
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
-#include "reference/sparse_attn.h"
+#include "reference/operators.h"
 #include "smelt/kernels.h"
 #include "stand_in.h"
 

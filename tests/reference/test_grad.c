@@ -5,8 +5,7 @@
 #include "../unit/test.h"
 #include "harness/random.h"
 #include "reference/bf16.h"
-#include "reference/sparse_attn.h"
-#include "reference/sparse_attn_grad.h"
+#include "reference/operators.h"
 
 static uint64_t seed;
 

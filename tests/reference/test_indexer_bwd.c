@@ -4,8 +4,7 @@
 
 #include "../unit/test.h"
 #include "reference/bf16.h"
-#include "reference/indexer_bwd.h"
-#include "reference/indexer_scores.h"
+#include "reference/operators.h"
 
 enum { HEADS = 3, DIM = 64, TOKENS = 3, ROWS = 5, WIDTH = 6 };
 

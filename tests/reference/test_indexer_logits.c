@@ -6,7 +6,7 @@
 #include "harness/indexer.h"
 #include "harness/operator.h"
 #include "reference/e4m3.h"
-#include "reference/indexer_logits.h"
+#include "reference/operators.h"
 
 enum { DIM = 3, HEADS = 2 };
 

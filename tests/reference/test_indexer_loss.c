@@ -5,7 +5,7 @@
 
 #include "../unit/test.h"
 #include "harness/random.h"
-#include "reference/indexer_loss.h"
+#include "reference/operators.h"
 
 enum { WIDTH = 6, ROWS = 9 };
 

@@ -5,7 +5,7 @@
 
 #include "../unit/test.h"
 #include "reference/bf16.h"
-#include "reference/indexer_scores.h"
+#include "reference/operators.h"
 
 enum { HEADS = 2, DIM = 64, TOKENS = 2, ROWS = 4, WIDTH = 6 };
 

@@ -3,8 +3,7 @@
 #include <math.h>
 
 #include "../unit/test.h"
-#include "reference/indexer_logits.h"
-#include "reference/indexer_topk.h"
+#include "reference/operators.h"
 
 enum { KEYS = 4 };
 

@@ -4,7 +4,7 @@
 #include "../unit/test.h"
 #include "harness/lists.h"
 #include "harness/sparse_attn.h"
-#include "reference/sparse_attn.h"
+#include "reference/operators.h"
 
 static uint64_t seed;
 static const struct smelt__sparse_attn_spec spec = {

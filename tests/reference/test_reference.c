@@ -5,7 +5,7 @@
 #include "../unit/test.h"
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
-#include "reference/sparse_attn.h"
+#include "reference/operators.h"
 
 enum { DV = 4, DQK = 6, MAX_HEADS = 3, MAX_WIDTH = 8, ROWS = 4 };
 

@@ -6,9 +6,7 @@
 #include "harness/problem.h"
 #include "ops/sparse_scores_table.h"
 #include "reference/bf16.h"
-#include "reference/sparse_scores.h"
-
-extern const struct smelt__harness_operator smelt__harness_sparse_scores;
+#include "reference/operators.h"
 
 enum { HEADS = 2, DQK = 4, ROWS = 3, WIDTH = 6 };
 

@@ -29,7 +29,6 @@ static const struct compared_pass passes[] = {
 static const struct compared toy = {"toy", passes, 2};
 
 /* The operators that the program's registry has besides are those of test "comparisons". */
-extern const struct smelt__harness_operator smelt__harness_toy;
 static const struct smelt__harness_operator *const registry[] = {&smelt__harness_toy, NULL};
 const struct smelt__harness_operator *const *compared_registry = registry;
 const struct compared *const compared_operators[] = {&toy, NULL};

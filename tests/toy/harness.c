@@ -10,8 +10,6 @@
 #include "ops/toy_table.h"
 #include "smelt/toy.h"
 
-extern const struct smelt__harness_operator smelt__harness_toy;
-
 static smelt_context *context;
 static const struct smelt__harness_operator *const *all;
 

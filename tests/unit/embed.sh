@@ -4,7 +4,8 @@ set -u
 embed=$1
 folder=$2
 output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+depfile=$(mktemp)
+trap 'rm -f "$output" "$depfile"' EXIT
 failures=0
 
 # refuses "the message" case template...
@@ -13,7 +14,7 @@ refuses() {
     case=$2
     shift 2
     rm -f "$output"
-    message=$(cd "$folder/$case" && "$embed" "$output" "$@" 2>&1)
+    message=$(cd "$folder/$case" && "$embed" "$output" "$depfile" "$@" 2>&1)
     status=$?
     if [ $status -ne 1 ] || [ "$message" != "$expected" ] || [ -e "$output" ]; then
         echo "$case: status $status, said: $message"
@@ -34,10 +35,13 @@ refuses 'templates/a.cu:2: error: a.cu uses part/gone.cuh, which does not exist'
 refuses 'templates/part/b.cuh:2: error: part/b.cuh uses a.cu, which uses it in turn' \
     cycle templates/a.cu templates/part/b.cuh
 refuses 'templates/absent.cu: error: No such file or directory' directive templates/absent.cu
+# A folder's files, those of its folders included.
+refuses 'templates/a.cu:2: error: a.cu uses part/gone.cuh, which does not exist' missing templates
 
 # A good set is taken, whatever path leads to it.
-if ! "$embed" "$output" "$folder/missing/templates/part/there.cuh" ||
-    ! grep -q '"part/there.cuh"' "$output"; then
+part=$folder/missing/templates/part
+if ! "$embed" "$output" "$depfile" "$part" || ! grep -q '"part/there.cuh"' "$output" ||
+    [ "$(cat "$depfile")" != "$output: $part $part/there.cuh" ]; then
     echo 'a good template was refused'
     failures=$((failures + 1))
 fi

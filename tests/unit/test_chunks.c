@@ -38,7 +38,7 @@ static size_t check_chunk(const struct smelt__indexer_extent *extent,
     assert_true(chunk->stride >= chunk->columns && chunk->stride < chunk->columns + 4);
     assert_true(chunk->stride % 4 == 0);
     assert_true(chunk->logits_bytes >= (size_t)(chunk->count * chunk->stride) * sizeof(float));
-    assert_true(chunk->logits_bytes % SMELT__CHUNK_ALIGNMENT == 0);
+    assert_true(chunk->logits_bytes % SMELT__WORKSPACE_ALIGNMENT == 0);
     return chunk->logits_bytes +
            smelt__topk_workspace(extent->select, chunk->count, chunk->columns);
 }

@@ -31,7 +31,6 @@ static smelt_status pack(struct smelt__call *call) {
     return smelt__sparse_attn_pack(call, buckets, &packed.params, &packed.queries);
 }
 
-extern const struct smelt__operator_type smelt__sparse_attn_type;
 static struct smelt__pass forward_pass;
 static struct smelt__operator_type type;
 

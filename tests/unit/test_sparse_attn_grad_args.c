@@ -69,8 +69,6 @@ static smelt_status ask(const struct smelt__call *given, size_t *bytes) {
     return smelt__grad_workspace(&subject, given, bytes);
 }
 
-extern const struct smelt__operator_type smelt__sparse_attn_type;
-
 static const struct smelt__pass backward_pass = {.pass = SMELT_PASS_BACKWARD,
                                                  .call = "smelt_sparse_attn_backward",
                                                  .tables = &smelt__sparse_attn_grad_table,

@@ -4,8 +4,6 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__operator_family smelt__indexer_bwd;
-
 /* The operator's kernels in the order of its expansion; without `deterministic`, the four of the
  * grains are left out. */
 enum smelt__indexer_bwd_kernel {

@@ -1,18 +1,48 @@
-/* The operator indexer_clean: -inf outside the windows of a matrix (docs/operators.md). */
+/* The operator indexer_clean, -inf outside the windows of a matrix (docs/operators.md), and its kernel
+ * family indexer_clean_fill. */
 #include <stddef.h>
+#include <stdio.h>
 
-#include "codegen/families/indexer_clean.h"
+#include "codegen/family.h"
+#include "codegen/plan/limits.h"
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_clean_fill, NULL};
+/* ---- the kernel ------------------------------------------------------------------------------- */
+
+enum {
+    THREADS = 256,
+    BLOCKS = 4 /* of a multiprocessor: bound by memory, so that many stores are under way */
+};
+
+static int plan_fill(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message) {
+    (void)spec, (void)arch, (void)message; /* every architecture has it */
+    plan->variant = "fill";
+    plan->template_name = "indexer_clean_fill.cu";
+    smelt__plan_set_threads(plan, THREADS, BLOCKS);
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_clean_fill");
+    return 0;
+}
+
+static const struct smelt__variant variants[] = {
+    {"fill", plan_fill, NULL},
+    {NULL, NULL, NULL},
+};
+
+static const struct smelt__kernel_family indexer_clean_fill = {
+    .schema = {.name = "indexer_clean_fill",
+               .summary = "-inf outside the windows of a matrix of logits"},
+    .variants = variants,
+};
+
+/* ---- the operator ----------------------------------------------------------------------------- */
+
+static const struct smelt__kernel_family *const kernels[] = {&indexer_clean_fill, NULL};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     (void)spec;
-    smelt__expansion_add_other(expansion, &smelt__indexer_clean_fill, pass);
+    smelt__expansion_add_other(expansion, &indexer_clean_fill, pass);
 }
-
-/* For matrices that others wrote: no model asks for it. */
-static const struct smelt__preset_row presets[] = {{NULL, NULL}};
 
 const struct smelt__operator_family smelt__indexer_clean = {
     .schema = {.name = "indexer_clean",
@@ -21,5 +51,4 @@ const struct smelt__operator_family smelt__indexer_clean = {
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,
-    .presets = presets,
 };

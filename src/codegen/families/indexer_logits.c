@@ -2,8 +2,6 @@
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_logits_fwd.h"
 
-extern const struct smelt__operator_family smelt__indexer_logits; /* as registry.c declares it */
-
 enum { FWD }; /* members by number */
 
 static const struct smelt__member members[] = {
@@ -19,9 +17,6 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
     smelt__expansion_add(expansion, spec, FWD, pass);
 }
 
-/* Models ask for indexer_topk. */
-static const struct smelt__preset_row presets[] = {{NULL, NULL}};
-
 const struct smelt__operator_family smelt__indexer_logits = {
     .schema = {.name = "indexer_logits",
                .is_operator = 1,
@@ -34,5 +29,4 @@ const struct smelt__operator_family smelt__indexer_logits = {
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,
-    .presets = presets,
 };

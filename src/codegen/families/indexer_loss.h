@@ -4,7 +4,6 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__operator_family smelt__indexer_loss;
 extern const struct smelt__kernel_family smelt__indexer_loss_rows;
 extern const struct smelt__kernel_family smelt__indexer_loss_sum;
 

@@ -3,8 +3,6 @@
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_scores_fwd.h"
 
-extern const struct smelt__operator_family smelt__indexer_scores; /* as registry.c declares it */
-
 enum { FWD }; /* members by number */
 
 static const struct smelt__member members[] = {

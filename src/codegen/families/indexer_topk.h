@@ -4,8 +4,6 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__operator_family smelt__indexer_topk;
-
 /* Its kernels by number: the logits', then those of the selection in their own order. */
 enum { SMELT__INDEXER_TOPK_LOGITS = 0, SMELT__INDEXER_TOPK_SELECT };
 

@@ -1,15 +1,57 @@
-/* The operator indexer_windows: windows of the lightning indexer, built on the device
- * (docs/operators.md). Nothing of a call is compiled in: one kernel serves them all. */
+/* The operator indexer_windows: windows of the lightning indexer, built on the device from the metadata
+ * of packed documents (docs/operators.md). Nothing of a call is compiled in: its kernel family,
+ * indexer_windows_build, has one kernel. */
 #include <stddef.h>
+#include <stdio.h>
 
-#include "codegen/families/indexer_windows.h"
+#include "codegen/family.h"
+#include "codegen/plan/limits.h"
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_windows_build, NULL};
+/* ---- the kernel ------------------------------------------------------------------------------- */
+
+enum {
+    THREADS = 256,
+    BLOCKS = 4,          /* of a multiprocessor: bound by the latency of few loads */
+    ENTRIES_A_THREAD = 8 /* of cu_seqlens: so that 2047 documents are staged once */
+};
+
+static int plan_build(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                      struct smelt__plan *plan, struct smelt__message *message) {
+    const int entries = THREADS * ENTRIES_A_THREAD;
+    (void)spec, (void)arch, (void)message; /* every architecture has it */
+    plan->variant = "build";
+    plan->template_name = "indexer_windows_build.cu";
+    smelt__plan_set_threads(plan, THREADS, BLOCKS);
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_windows_build");
+    smelt__plan_add(plan, "ENTRIES_A_THREAD", ENTRIES_A_THREAD, SMELT__DERIVED,
+                    "of cu_seqlens, that a thread stages");
+    smelt__plan_add(plan, "ENTRIES", entries, SMELT__DERIVED, "of cu_seqlens, staged at a time");
+    smelt__plan_add_region(plan, "STARTS_OFFSET", (1 + entries) * 4, 4,
+                           "where documents begin, behind the largest ahead of them");
+    /* Read 16 bytes at a time: none of them are STARTS'. */
+    smelt__plan_add_region(plan, "LARGEST_OFFSET", THREADS / 32 * 4, 16, "of each warp's entries");
+    return 0;
+}
+
+static const struct smelt__variant variants[] = {
+    {"build", plan_build, NULL},
+    {NULL, NULL, NULL},
+};
+
+static const struct smelt__kernel_family indexer_windows_build = {
+    .schema = {.name = "indexer_windows_build",
+               .summary = "windows of the indexer from the metadata of packed documents"},
+    .variants = variants,
+};
+
+/* ---- the operator ----------------------------------------------------------------------------- */
+
+static const struct smelt__kernel_family *const kernels[] = {&indexer_windows_build, NULL};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     (void)spec;
-    smelt__expansion_add_other(expansion, &smelt__indexer_windows_build, pass);
+    smelt__expansion_add_other(expansion, &indexer_windows_build, pass);
 }
 
 /* Every model that chooses its keys. */

@@ -4,8 +4,6 @@
 
 #include "codegen/family.h"
 
-extern const struct smelt__operator_family smelt__sparse_attn;
-
 /* The list's numbers, and topk itself. */
 enum { SMELT__SPARSE_ATTN_MOST_BUCKETS = SMELT__MAX_LIST + 1 };
 

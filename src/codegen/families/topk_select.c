@@ -1,8 +1,8 @@
 /* The operator topk_select: the topk largest elements of a matrix's rows (docs/operators.md). */
 #include <stddef.h>
 
-#include "codegen/families/topk_select.h"
 #include "codegen/families/topk_select_rows.h"
+#include "codegen/family.h"
 #include "codegen/spec/keys.h"
 
 enum { ROWS }; /* members by number */
@@ -19,9 +19,6 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
     smelt__topk_select_expand(expansion, spec, ROWS, pass);
 }
 
-/* Models select within indexer_topk. */
-static const struct smelt__preset_row presets[] = {{NULL, NULL}};
-
 const struct smelt__operator_family smelt__topk_select = {
     .schema = {.name = "topk_select",
                .is_operator = 1,
@@ -33,5 +30,4 @@ const struct smelt__operator_family smelt__topk_select = {
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,
-    .presets = presets,
 };

@@ -10,9 +10,7 @@
 
 #include "compared.h"
 #include "ops/sparse_attn_table.h"
-#include "reference/sparse_attn.h"
-#include "reference/sparse_attn_grad.h"
-#include "reference/sparse_scores.h"
+#include "reference/operators.h"
 #include "smelt/kernels.h"
 #include "tables.h"
 

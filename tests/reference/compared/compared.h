@@ -82,6 +82,11 @@ struct compared {
     int pass_count;
 };
 
+/* The library's operators' tables. */
+#define OPERATOR(stem) extern const struct compared compared_##stem;
+#include "operators.list"
+#undef OPERATOR
+
 /* The tables of all operators, ended by NULL; and the registry that replaces the harness's, NULL:
  * none does. */
 extern const struct compared *const compared_operators[];

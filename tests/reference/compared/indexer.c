@@ -12,10 +12,7 @@
 #include <cmocka.h>
 
 #include "compared.h"
-#include "reference/indexer_bwd.h"
-#include "reference/indexer_logits.h"
-#include "reference/indexer_loss.h"
-#include "reference/indexer_scores.h"
+#include "reference/operators.h"
 #include "smelt/kernels.h"
 #include "tables.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "compared.h"
-#include "reference/indexer_topk.h"
+#include "reference/operators.h"
 #include "smelt/kernels.h"
 #include "tables.h"
 

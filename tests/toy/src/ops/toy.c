@@ -8,8 +8,6 @@
 #include "runtime/log.h"
 #include "toy_scale.params.h"
 
-extern const struct smelt__operator_family smelt__toy; /* as registry.c declares it */
-
 /* Checks a call whose tensors are `from` and `to`, and launches its kernel. */
 static smelt_status scale(struct smelt__call *call, const smelt_const_tensor *from,
                           const smelt_tensor *to, float factor) {

@@ -4,8 +4,6 @@
 #include "codegen/family.h"
 #include "codegen/spec/keys.h"
 
-extern const struct smelt__operator_family smelt__toy; /* as registry.c declares it */
-
 enum { MAX_WIDTH = 4096, DEFAULT_THREADS = 128, REGISTERS = 64 };
 
 #define WIDTH_KEY SMELT__REQUIRED("width", "1..4096", "elements of a row", 1, MAX_WIDTH)

@@ -1,0 +1,336 @@
+/*
+ * The operators' definitions in scalar C, in double precision where numbers round, as
+ * docs/operators.md has them. Nothing in the library depends on them; checks compare kernels with
+ * them. `args` is what an operator takes, with host pointers and strides given: its inputs are read,
+ * its outputs and workspace are not. Any thread may call any function. Those that return an int
+ * status: 0, or -1 when memory runs out.
+ */
+#ifndef SMELT_REFERENCE_OPERATORS_H
+#define SMELT_REFERENCE_OPERATORS_H
+
+#include <stdint.h>
+
+#include "reference/bf16.h"
+#include "smelt/operators.h"
+
+/* ---- keys --------------------------------------------------------------------------------------
+ * The keys of the operators' specs that say what is computed, as numbers: what the reference and the
+ * harness know of an operator. Values of keys with names are as smelt_spec_get numbers them. */
+
+enum smelt__dtype { SMELT__DTYPE_BF16, SMELT__DTYPE_FP8 };
+enum smelt__order { SMELT__ORDER_INDEX, SMELT__ORDER_SCORE };
+enum smelt__scale { SMELT__SCALE_PLAIN, SMELT__SCALE_POWER_OF_TWO };
+
+struct smelt__sparse_attn_spec {
+    int heads, dqk, dv, topk, sink;
+    int buckets; /* 0: none */
+    int deterministic;
+};
+
+struct smelt__sparse_scores_spec {
+    int heads, dqk, dv, topk, sink;
+};
+
+struct smelt__indexer_logits_spec {
+    int heads, dim;
+    int dtype; /* of enum smelt__dtype */
+};
+
+struct smelt__indexer_topk_spec {
+    int heads, dim, topk;
+    int dtype; /* of enum smelt__dtype */
+    int order; /* of enum smelt__order */
+};
+
+struct smelt__topk_select_spec {
+    int topk;
+    int order; /* of enum smelt__order */
+};
+
+struct smelt__indexer_loss_spec {
+    int topk;
+};
+
+struct smelt__indexer_scores_spec {
+    int heads, dim, topk;
+};
+
+struct smelt__indexer_bwd_spec {
+    int heads, dim, topk, deterministic;
+};
+
+struct smelt__indexer_quantize_spec {
+    int dim;
+    int scale; /* of enum smelt__scale */
+};
+
+/* ---- sparse_attn ----------------------------------------------------------------------------- */
+
+/* Packed results of `count` queries. Any pointer may be NULL. */
+struct smelt__sparse_attn_results {
+    double *out;        /* [count, H, dv] */
+    double *lse;        /* [count, H], -inf for a query without a valid slot */
+    double *max_logits; /* [count, H], likewise */
+    double *max_abs;    /* [count]: largest absolute score, 0 when there is none */
+    double *out_terms;  /* [count, H, dv]: out as it would be if no value were negative, which is
+                           what the rounding of its terms adds up to */
+};
+
+/*
+ * Computes queries[0..count), each b * T + t and in range; queries NULL means the first `count`. The
+ * call's own query list is not read. spec: heads, dqk, dv, topk and sink.
+ */
+int smelt__sparse_attn_reference(const struct smelt__sparse_attn_spec *spec,
+                                 const smelt_sparse_attn_args *args, const int64_t *queries,
+                                 int64_t count, const struct smelt__sparse_attn_results *results);
+
+/* The slots of query (b * T + t) that are valid, at most spec->topk of them: their rows in slot
+ * order go to rows[width] (may be NULL). Returns their number. */
+int64_t smelt__sparse_attn_valid_rows(const struct smelt__sparse_attn_spec *spec,
+                                      const smelt_sparse_attn_args *args, int64_t query,
+                                      int64_t *rows);
+
+/* ln(exp(lse) + exp(sink)), by which a head's probabilities are divided; without a sink lse. */
+double smelt__sparse_attn_denominator(const struct smelt__sparse_attn_spec *spec,
+                                      const smelt_sparse_attn_args *args, int head, double lse);
+
+/* The public strides with packed tensors' zeros replaced by what they stand for. */
+void smelt__sparse_attn_resolve_strides(const struct smelt__sparse_attn_spec *spec,
+                                        smelt_sparse_attn_args *args);
+
+/* ---- sparse_attn, backward ---------------------------------------------------------------------
+ * out and lse are inputs: they are taken as they are given. Queries that take part are
+ * queries[0..query_count), each b * T + t and in range, as often as they are named; NULL means the
+ * first `query_count`. The call's own query list is not read. spec: heads, dqk, dv, topk and sink. */
+
+/*
+ * Beside a gradient's rows stands what rounding is relative to where they cancel. A row is a sum of
+ * vectors, ds * key or ds * q and p * grad_out:
+ *   spread     the root of the sum of their squared norms. p and ds are rounded each for itself;
+ *              where vectors point into all directions it is near the row's norm, but it stays
+ *              where they take each other away
+ *   cancelled  the norm that the row would have if no two numbers that are added had opposite
+ *              signs, nor those that dp and delta are sums of. It is what fp32's rounding is
+ *              relative to: where dp and delta are nearly the same, hardly anything of either is
+ *              left
+ */
+struct smelt__sparse_attn_row_grads {
+    double *grads;     /* [count, ..., dqk] */
+    double *spread;    /* [count, ...]; may be NULL */
+    double *cancelled; /* [count, ...]; may be NULL */
+    double *max_abs;   /* [count]: largest absolute score that had a part, 0 when there is none; may
+                          be NULL */
+};
+
+/* dq [count, H, dqk] of the queries. */
+int smelt__sparse_attn_dq(const struct smelt__sparse_attn_spec *spec,
+                          const smelt_sparse_attn_grad_args *args, const int64_t *queries,
+                          int64_t query_count, const struct smelt__sparse_attn_row_grads *results);
+
+/* dkv [key_count, dqk] of keys[0..key_count), each b * S + row, exactly: all index rows are gone
+ * through, and the pairs of a query's slot and a key computed. */
+int smelt__sparse_attn_dkv(const struct smelt__sparse_attn_spec *spec,
+                           const smelt_sparse_attn_grad_args *args, const int64_t *queries,
+                           int64_t query_count, const int64_t *keys, int64_t key_count,
+                           const struct smelt__sparse_attn_row_grads *results);
+
+/* dsink of one head, and *terms (may be NULL), what it would be if no two numbers that are added up
+ * had opposite signs. */
+int smelt__sparse_attn_dsink(const struct smelt__sparse_attn_spec *spec,
+                             const smelt_sparse_attn_grad_args *args, const int64_t *queries,
+                             int64_t query_count, int head, double *dsink, double *terms);
+
+/* The forward call of the same inputs and query list: its outputs and workspace are none. */
+smelt_sparse_attn_args smelt__sparse_attn_forward_of(const smelt_sparse_attn_grad_args *args);
+
+/* ---- sparse_attn: the partition of queries into buckets -------------------------------------- */
+
+/* Arrays of the caller. */
+struct smelt__partition_lists {
+    int32_t *ranges;  /* [buckets][2]: a bucket's first entry in `list`, and how many it has */
+    int32_t *list;    /* query numbers, bucket after bucket, each in the queries' order */
+    int32_t *extents; /* beside it: 1 + the query's last valid slot, or 0 */
+};
+
+/*
+ * Of `args`, indices, topk_length and the query list are read. bounds[0..buckets): ascending; the last bucket takes the rest,
+ * whatever its bound. Returns the number of entries in the list.
+ */
+int64_t smelt__partition_reference(const smelt_sparse_attn_args *args, const int32_t *bounds,
+                                   int buckets, const struct smelt__partition_lists *lists);
+
+/* ---- sparse_scores --------------------------------------------------------------------------- */
+
+/* The attention whose probabilities these are: its spec, and its forward call's inputs, with the
+ * query list. */
+struct smelt__sparse_attn_spec
+smelt__sparse_scores_attention(const struct smelt__sparse_scores_spec *spec);
+smelt_sparse_attn_args smelt__sparse_scores_attention_args(const smelt_sparse_scores_args *args);
+
+/*
+ * One query's (b * T + t) row of the target, [width], and in *max_abs the largest absolute score, 0
+ * when there is none. lse is taken as it is given.
+ */
+int smelt__sparse_scores_reference(const struct smelt__sparse_scores_spec *spec,
+                                   const smelt_sparse_scores_args *args, int64_t query,
+                                   double *target, double *max_abs);
+
+/* ---- indexer_windows ------------------------------------------------------------------------- */
+
+/* The window of query number `query`. */
+void smelt__indexer_windows_reference(const smelt_indexer_windows_args *args, int64_t query,
+                                      int64_t *begin, int64_t *end);
+
+/* ---- indexer_quantize --------------------------------------------------------------------------
+ * Bit for bit, since every step rounds as said. */
+
+/* One row: y[dim], and its scale. */
+void smelt__indexer_quantize_reference(const struct smelt__indexer_quantize_spec *spec,
+                                       const uint16_t *x, uint8_t *y, float *scale);
+
+/* ---- indexer_logits -------------------------------------------------------------------------- */
+
+/* The tensor cores cut sums of e4m3 products off after 13 bits: what that may take, of the sum of
+ * the products' sizes. */
+#define SMELT__E4M3_SUM_TOLERANCE 5e-4
+
+/* Below 2^-126 fp32 has the multiples of 2^-149 alone: what rounding to the nearest of them may
+ * take of a product, however small that is. Sums of such multiples are exact. */
+#define SMELT__FP32_UNDERFLOW 0x1p-150
+
+/* What that may take of a logit: of each of its at most 128 heads' products, which are added as
+ * they are rounded (an fma a head), and of the product of their sum with a scale of at most 1. */
+#define SMELT__LOGIT_UNDERFLOW ((128 + 1) * SMELT__FP32_UNDERFLOW)
+
+/* A query's rows and weights, widened; the keys that it meets. */
+struct smelt__indexer_query {
+    int heads, dim, dtype; /* dtype: of enum smelt__dtype */
+    double *q;             /* [heads, dim] */
+    double *key;           /* [dim], scratch */
+    const float *weights;  /* [heads] */
+};
+
+/* Opens query number `query` of tensors of that type; 0, or -1 when memory runs out. Close it in
+ * both cases. */
+int smelt__indexer_query_open(struct smelt__indexer_query *opened, int heads, int dim, int dtype,
+                              const smelt_const_tensor *q, const smelt_const_tensor *weights,
+                              int64_t query);
+void smelt__indexer_query_close(struct smelt__indexer_query *opened);
+
+/*
+ * Its logit for row `key` of k, times `scale`; -inf for NaN. *terms: as below; -inf where a sum
+ * that may become 0 or of the other sign, by cutting e4m3 products off or as fp32 has no smaller
+ * numbers, meets an infinite weight or scale: then any infinity is right.
+ */
+double smelt__indexer_logit(const struct smelt__indexer_query *query, const smelt_const_tensor *k,
+                            int64_t key, double scale, double *terms);
+
+/* Whether `got` is the infinity that such a logit is, either one where terms are -inf; or finite,
+ * if it is, whatever its error. */
+int smelt__indexer_logit_fits(double got, double logit, double terms);
+
+/*
+ * One query's row: logits[rows], -inf outside its window, and in `terms` (may be NULL) the sum of
+ * the sizes of what each is made of, |k_scale * weight * q[d] * k[d]| over heads and elements, by
+ * which its error is judged; 0 outside, -inf as above.
+ */
+int smelt__indexer_logits_reference(const struct smelt__indexer_logits_spec *spec,
+                                    const smelt_indexer_logits_args *args, int64_t query,
+                                    double *logits, double *terms);
+
+/* ---- topk_select -------------------------------------------------------------------------------
+ * By sorting. */
+
+/* Row `row` of a call: indices[topk] and values[topk] as they are to be. How many were selected, or -1 when memory runs out. */
+int64_t smelt__topk_select_reference(const struct smelt__topk_select_spec *spec,
+                                     const smelt_topk_select_args *args, int64_t row,
+                                     int64_t logits_stride, int32_t *indices, float *values);
+
+/* The row's window, clipped. */
+void smelt__topk_select_window(const smelt_topk_select_args *args, int64_t row, int64_t *begin,
+                               int64_t *end);
+
+/* ---- indexer_topk ------------------------------------------------------------------------------
+ * As far as numbers in double precision tell it. */
+
+/* One query's logits in double precision, and what their errors are relative to, as
+ * smelt__indexer_logits_reference has them. [rows] each. */
+int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
+                                  const smelt_indexer_topk_args *args, int64_t query,
+                                  double *logits, double *terms);
+
+/*
+ * How wrong a choice is. Logits that were computed with an error of at most e * terms, and what
+ * fp32 loses near 0 (SMELT__LOGIT_UNDERFLOW), are chosen from rightly only if no key that was left
+ * out is better than one that was chosen by more than e times the two's terms and twice that loss:
+ * the least such e, of the best left out and the worst chosen. `chosen[s]`: whether key s is among
+ * them. Keys whose logits or terms are not finite are not looked at.
+ */
+double smelt__indexer_topk_error(const double *logits, const double *terms, const uint8_t *chosen,
+                                 int64_t begin, int64_t end);
+
+/*
+ * Of a choice among infinite logits, or between them and finite ones, a chosen key that a key left
+ * out comes before: +inf comes before all, -inf (also NaN's) behind all, the lower index before
+ * the higher of one infinity. -1 when there is none. Where terms are -inf either infinity is right
+ * (smelt__indexer_logit): it is taken for the one that suits the choice.
+ */
+int64_t smelt__indexer_topk_misplaced(const double *logits, const double *terms,
+                                      const uint8_t *chosen, int64_t begin, int64_t end);
+
+/* ---- indexer_loss ---------------------------------------------------------------------------- */
+
+struct smelt__indexer_loss_found {
+    double weight; /* of the query, 0 where it has no loss */
+    double loss;   /* the weight in it */
+    double terms;  /* sum of p[i] * |ln p[i] - ln q[i]| */
+};
+
+/* One query. q, p and grad (may be NULL): [width], 0 at masked
+ * slots and, but for q, where the query has no loss. */
+struct smelt__indexer_loss_found smelt__indexer_loss_reference(const smelt_indexer_loss_args *args,
+                                                               int64_t query, double *q, double *p,
+                                                               double *grad);
+
+/* ---- indexer_scores -------------------------------------------------------------------------- */
+
+/*
+ * One query's row: logits[width], -inf at masked slots, and in `terms` (may be NULL) the sum of the
+ * sizes of what each is made of, as smelt__indexer_logits_reference has it; 0 at masked slots.
+ */
+int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spec,
+                                    const smelt_indexer_scores_args *args, int64_t query,
+                                    double *logits, double *terms);
+
+/* ---- indexer_bwd ----------------------------------------------------------------------------- */
+
+/*
+ * A row of dq or dk is a sum of vectors, grad * weights * key or grad * weights * query. Beside it
+ * stands what an error is judged by:
+ *   spread    the root of the sum of their squared norms: each vector's factor is rounded for
+ *             itself, and this stays where they take each other away
+ *   doubtful  the norms, added up, of those vectors whose x has a sign that fp32 may see otherwise:
+ *             its size is below SMELT__INDEXER_BWD_DOUBT times that of what it is a sum of
+ */
+struct smelt__indexer_bwd_row {
+    double *grads; /* [dim] */
+    double spread, doubtful;
+};
+
+#define SMELT__INDEXER_BWD_DOUBT 1e-6
+
+/* One head of a query: its row of dq, and *dweights with, in *terms, the sum of the sizes of the
+ * products that it is made of. */
+int smelt__indexer_bwd_head(const struct smelt__indexer_bwd_spec *spec,
+                            const smelt_indexer_bwd_args *args, int64_t query, int head,
+                            struct smelt__indexer_bwd_row *row, double *dweights, double *terms);
+
+/* One key's row of dk: all index rows are gone through. */
+int smelt__indexer_bwd_key(const struct smelt__indexer_bwd_spec *spec,
+                           const smelt_indexer_bwd_args *args, int64_t key,
+                           struct smelt__indexer_bwd_row *row);
+
+/* The key that slot i of a query names, or -1 where it is masked. */
+int64_t smelt__indexer_bwd_slot(const smelt_indexer_bwd_args *args, int64_t query, int64_t i);
+
+#endif
