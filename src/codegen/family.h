@@ -81,6 +81,11 @@ struct smelt__operator_family {
 const struct smelt__schema *smelt__schema_at(int index);
 const struct smelt__schema *smelt__schema_find(const char *name, struct smelt__message *message);
 
+/* The schema of the operator whose name or spec `text` is, or NULL with a message naming the
+ * operators and the nearest. The keys of a spec are not looked at. */
+const struct smelt__schema *smelt__operator_schema_find(const char *text,
+                                                        struct smelt__message *message);
+
 /* A schema's family, whose first member it is: of operators, or of kernels; NULL of the other kind. */
 static inline const struct smelt__operator_family *
 smelt__operator_of(const struct smelt__schema *schema) {

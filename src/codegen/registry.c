@@ -45,16 +45,42 @@ const struct smelt__schema *smelt__schema_find(const char *name, struct smelt__m
     return NULL;
 }
 
+/* Whether a text is keys without a family, with the message. */
+static int lacks_family(const char *text, struct smelt__message *message) {
+    if (strchr(text, ':') || !strchr(text, '='))
+        return 0;
+    smelt__message_set(message, "'%.60s' has no ':': write family:key=value,...", text);
+    return 1;
+}
+
+const struct smelt__schema *smelt__operator_schema_find(const char *text,
+                                                        struct smelt__message *message) {
+    const char *names[OPERATOR_COUNT + 1] = {0};
+    char name[SMELT__SPEC_TEXT];
+    if (smelt__spec_copy_text(text, name, message) || lacks_family(name, message))
+        return NULL;
+    name[strcspn(name, ":")] = '\0';
+    const struct smelt__schema *const schema = smelt__schema_find(name, message);
+    if (schema && schema->is_operator)
+        return schema;
+    for (int i = 0; i < OPERATOR_COUNT; i++)
+        names[i] = operators[i]->schema.name;
+    if (schema)
+        smelt__message_set(
+            message, "%s is a kernel, not an operator; `smelt list` names the operators", name);
+    else
+        smelt__name_unknown("", "operator", name, names, message);
+    return NULL;
+}
+
 int smelt__spec_parse(const char *text, struct smelt__spec *spec, struct smelt__message *message) {
     char copy[SMELT__SPEC_TEXT];
-    if (smelt__spec_copy_text(text, copy, message))
+    if (smelt__spec_copy_text(text, copy, message) || lacks_family(copy, message))
         return -1;
     char *colon = strchr(copy, ':');
     if (colon)
         *colon = '\0';
     const struct smelt__schema *schema = smelt__schema_find(copy, message);
-    if (!schema && !colon)
-        smelt__message_set(message, "'%s' has no ':': write family:key=value,...", copy);
     if (!schema)
         return -1;
     smelt__spec_init(spec, schema);

@@ -18,22 +18,15 @@ static smelt_status find_type(const char *text, struct subject *subject) {
     struct smelt__message message;
     if (!text)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "spec is NULL; name an operator");
+    const struct smelt__schema *const schema = smelt__operator_schema_find(text, &message);
+    if (!schema)
+        return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    subject->type = smelt__operator_type_of(schema);
     subject->known = strchr(text, ':') != NULL;
-    if (subject->known) {
-        if (smelt__spec_parse(text, &subject->spec, &message))
-            return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
-    } else {
-        const struct smelt__schema *schema = smelt__schema_find(text, &message);
-        if (!schema)
-            return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
-        smelt__spec_init(&subject->spec, schema);
-    }
-    subject->type = smelt__operator_type_of(subject->spec.schema);
-    return subject->type ? SMELT_OK
-                         : smelt__fail(SMELT_ERROR_INVALID_SPEC,
-                                       "%s is a kernel, not an operator; `smelt list` names the "
-                                       "operators",
-                                       subject->spec.schema->name);
+    smelt__spec_init(&subject->spec, schema);
+    if (subject->known && smelt__spec_parse(text, &subject->spec, &message))
+        return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    return SMELT_OK;
 }
 
 static smelt_status find_table(const char *text, unsigned pass, struct subject *subject) {

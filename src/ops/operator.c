@@ -30,14 +30,11 @@ static smelt_status read_spec(const char *text, struct smelt__spec *spec,
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "spec is NULL; name an operator and its keys, for example "
                            "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
-    if (smelt__spec_parse(text, spec, &message))
+    const struct smelt__schema *const schema = smelt__operator_schema_find(text, &message);
+    if (!schema || smelt__spec_parse(text, spec, &message))
         return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
-    *type = smelt__operator_type_of(spec->schema);
-    if (*type)
-        return SMELT_OK;
-    return smelt__fail(SMELT_ERROR_INVALID_SPEC,
-                       "%s is a kernel, not an operator; `smelt list` names the operators",
-                       spec->schema->name);
+    *type = smelt__operator_type_of(schema);
+    return SMELT_OK;
 }
 
 smelt_status smelt_operator_supported(const smelt_context *context, const char *text,

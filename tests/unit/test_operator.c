@@ -154,7 +154,9 @@ TEST(supported) {
         {GLM ",passes=both,stages=1", "only bwd accepts it, as bwd.stages=1"},
         {"sparse_attn:heads=129,dqk=576,dv=512,topk=2048", "heads=129"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048", "is a kernel, not an operator"},
-        {"sparse_atn:heads=64", "did you mean sparse_attn?"},
+        {"sparse_atn:heads=64", "unknown operator 'sparse_atn', did you mean sparse_attn?"},
+        {"sparse_atn", "unknown operator 'sparse_atn', did you mean sparse_attn?"},
+        {"heads=64,dqk=576", "has no ':'"},
         {"sparse_attn", "heads is missing"},
         {NULL, "spec is NULL"},
     };
@@ -247,6 +249,17 @@ TEST(not_described) {
         snprintf(name, sizeof name, "%.*s", (int)strcspn(legal_specs[i], ":"), legal_specs[i]);
         assert_non_null(strstr(smelt_last_error(), name));
     }
+    assert_null(strstr(smelt_last_error(), "sparse_attn_fwd")); /* a kernel */
+    /* A name is checked as a spec is. */
+    char longer[400];
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 1] = '\0';
+    assert_int_equal(smelt_operator_describe(longer, SMELT_PASS_FORWARD, &passes, NULL),
+                     SMELT_ERROR_INVALID_SPEC);
+    assert_non_null(strstr(smelt_last_error(), "is too long: at most 255 characters"));
+    assert_int_equal(smelt_operator_describe("sparse\nattn", SMELT_PASS_FORWARD, &passes, NULL),
+                     SMELT_ERROR_INVALID_SPEC);
+    assert_non_null(strstr(smelt_last_error(), "byte 0x0a at position 7"));
     assert_int_equal(smelt_operator_describe("topk_select", SMELT_PASS_BACKWARD, &passes, &info),
                      SMELT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(smelt_operator_describe("sparse_attn_fwd", SMELT_PASS_FORWARD, &passes, &info),

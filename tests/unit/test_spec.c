@@ -85,11 +85,13 @@ TEST(canonical) {
 static const struct {
     const char *text, *part, *second_part;
 } bad[] = {
-    {"", "has no ':'", "family:key=value"},
+    {"", "unknown family ''; known: sparse_attn, sparse_attn_fwd", NULL},
+    {GOOD, "has no ':'", "family:key=value"},
     {"sparse_attn", "sparse_attn: heads is missing; legal: 1..128 and", NULL},
     {"topk_select", "topk_select: topk is missing; legal: 1..4096", NULL},
     {"indexer_windows:topk=1", "unknown key 'topk'", NULL},
-    {"indexer_window", "'indexer_window' has no ':'", NULL},
+    {"indexer_window", "unknown family 'indexer_window', did you mean indexer_windows?", NULL},
+    {"sparse_atn", "unknown family 'sparse_atn', did you mean sparse_attn?", NULL},
     {":" GOOD, "unknown family ''", "known: sparse_attn, sparse_attn_fwd"},
     {"sparse_atn:" GOOD, "unknown family 'sparse_atn', did you mean sparse_attn?", NULL},
     {"matmul:" GOOD, "unknown family 'matmul'; known:", NULL},
@@ -528,6 +530,28 @@ TEST(random_bytes) {
         }
         check_any_text(text);
     }
+}
+
+/* A list of names that is too long ends at a whole name. */
+TEST(names_are_whole) {
+    enum { COUNT = 64, LENGTH = 25 };
+    static char texts[COUNT][LENGTH + 1];
+    const char *names[COUNT + 1] = {0};
+    struct smelt__message message = {0};
+    for (int i = 0; i < COUNT; i++) {
+        memset(texts[i], 'a' + i % 26, LENGTH - 3);
+        snprintf(texts[i] + LENGTH - 3, 4, "%03d", i);
+        names[i] = texts[i];
+    }
+    smelt__name_unknown("", "name", "other", names, &message);
+    const char *at = strstr(message.text, "known: ");
+    assert_non_null(at);
+    at += strlen("known: ");
+    int listed = 0;
+    for (; strncmp(at, texts[listed], LENGTH) == 0; listed++)
+        at += LENGTH + 2;
+    assert_in_range(listed, 20, COUNT - 1);
+    assert_string_equal(at, "...");
 }
 
 TEST(nearest_name) {

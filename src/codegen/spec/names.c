@@ -48,10 +48,16 @@ const char *smelt__nearest_name(const char *given, const char *const *names) {
 
 void smelt__name_unknown(const char *prefix, const char *what, const char *given,
                          const char *const *names, struct smelt__message *message) {
+    static const char more[] = ", ...";
     char list[640] = "";
     size_t used = 0;
-    for (int i = 0; names[i] && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    for (int i = 0; names[i]; i++) {
+        const int fits = used + strlen(names[i]) + 2 * sizeof more <= sizeof list;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i && fits ? ", " : "",
+                                 fits ? names[i] : more);
+        if (!fits)
+            break;
+    }
     const char *nearest = smelt__nearest_name(given, names);
     smelt__message_set(message, "%sunknown %s '%.60s'%s%s%s; known: %s", prefix, what, given,
                        nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",

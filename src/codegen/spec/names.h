@@ -10,7 +10,8 @@
  * half of the length), or NULL. */
 const char *smelt__nearest_name(const char *given, const char *const *names);
 
-/* "unknown WHAT 'given', did you mean NEAREST?; known: A, B, C". `prefix` precedes it. */
+/* "unknown WHAT 'given', did you mean NEAREST?; known: A, B, C". `prefix` precedes it. Names
+ * that have no room are left out, "...". */
 void smelt__name_unknown(const char *prefix, const char *what, const char *given,
                          const char *const *names, struct smelt__message *message);
 
