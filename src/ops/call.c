@@ -115,7 +115,7 @@ static smelt_status check_scalar(const struct smelt__call *call,
     }
     if (value >= row->least && value <= most)
         return SMELT_OK;
-    if (!row->most_key || most == row->most)
+    if (value < row->least || !row->most_key || most == row->most)
         return smelt__check_extent(row->name, value, row->least, most);
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                        "%s = %" PRId64 " is out of range; this operator was made for %s=%" PRId64

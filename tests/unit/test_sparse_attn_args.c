@@ -174,9 +174,10 @@ static void extents(void **state) {
         {SET(batches, INT64_MAX), "batches = 9223372036854775807 is out of range"},
         {SET(tokens, INT64_MIN), "tokens = -9223372036854775808 is out of range"},
         {SET(rows, (int64_t)INT32_MAX + 1), "rows = 2147483648 is out of range"},
-        {SET(width, 0), "width = 0 is out of range; this operator was made for topk=48"},
-        {SET(width, -1), "width = -1 is out of range"},
-        {SET(width, 49), "width = 49 is out of range"},
+        {SET(width, 0), "width = 0 is out of range; legal: 1..48"},
+        {SET(width, -1), "width = -1 is out of range; legal: 1..48"},
+        {SET(width, 49), "width = 49 is out of range; this operator was made for topk=48: legal "
+                         "are 1..48; make one with a larger topk"},
         {SET(width, INT64_MAX), "width = 9223372036854775807 is out of range"},
         {SET(tokens, INT32_MAX), "batches * tokens = 4294967294 exceeds 2^31 - 1"},
         {SET(batches, 715827883), "batches * tokens = 2147483649 exceeds 2^31 - 1"},
