@@ -109,11 +109,19 @@ struct smelt__args_table {
     { .letter = "1", .word = "element", .plus = 1 }
 /* `last`: the last field that the first released version had. */
 #define SMELT__ARGS(init, last, symbols_, scalars_, rows_)                                         \
-    .type = SMELT__ARGS_NAME(ARGS), .initialiser = (init), .bytes = sizeof(ARGS),                  \
+    .type = SMELT__ARGS_NAME(ARGS), .initialiser = (init),                                         \
+    .bytes = SMELT__AT_MOST(sizeof(ARGS), SMELT__MOST_ARGS_BYTES),                                 \
     .first_bytes = offsetof(ARGS, last) + sizeof(((ARGS *)0)->last), .symbols = (symbols_),        \
-    .symbol_count = sizeof(symbols_) / sizeof *(symbols_), .rows = (rows_),                        \
-    .count = sizeof(rows_) / sizeof *(rows_), .scalars = (scalars_),                               \
-    .scalar_count = sizeof(scalars_) / sizeof *(scalars_)
+    .symbol_count = SMELT__AT_MOST(SMELT__LENGTH(symbols_), SMELT__MOST_SYMBOLS), .rows = (rows_), \
+    .count = SMELT__AT_MOST(SMELT__LENGTH(rows_), SMELT__MOST_TENSORS), .scalars = (scalars_),     \
+    .scalar_count = SMELT__AT_MOST(SMELT__LENGTH(scalars_), SMELT__MOST_SCALARS)
+#define SMELT__LENGTH(array) (sizeof(array) / sizeof *(array))
+/* `count`, which does not compile above `most`. */
+#define SMELT__AT_MOST(count, most)                                                                \
+    ((count) + 0 * sizeof(struct {                                                                 \
+                   _Static_assert((count) <= (size_t)(most), #count " exceeds " #most);            \
+                   char unused;                                                                    \
+               }))
 #define SMELT__ARGS_NAME(type) SMELT__ARGS_TEXT(type)
 #define SMELT__ARGS_TEXT(type) #type
 #define SMELT__WORKSPACE(alignment)                                                                \
