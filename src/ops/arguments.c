@@ -29,12 +29,13 @@ smelt_status smelt__check_queries(int64_t batches, int64_t tokens) {
 
 smelt_status smelt__check_map_stride(const char *name, int number, int64_t stride, size_t element,
                                      const char *knob) {
-    if (stride < (INT64_C(1) << MOST_MAP_STRIDE_BITS) / (int64_t)element)
+    const int64_t limit = (INT64_C(1) << MOST_MAP_STRIDE_BITS) / (int64_t)element;
+    if (stride < limit)
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "%s.strides[%d] = %" PRId64 " is too large for this kernel: strides must "
-                       "stay below 2^%d bytes; make the operator with %s",
-                       name, number, stride, MOST_MAP_STRIDE_BITS, knob);
+                       "%s.strides[%d] = %" PRId64 " is too large for this kernel; legal: below "
+                       "%" PRId64 " elements, or make the operator with %s",
+                       name, number, stride, limit, knob);
 }
 
 smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,

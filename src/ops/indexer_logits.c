@@ -19,7 +19,10 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_logits_args *args = call->args;
     if (args->tokens == 0 || args->rows == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
-    const smelt_status status = smelt__call_check(call, 0, NULL, 0);
+    smelt_status status = smelt__call_check(call, 0, NULL, 0);
+    if (status == SMELT_OK)
+        status = smelt__indexer_scorer_check(&made->scorer, args->tokens, args->rows, &args->q,
+                                             &args->k);
     return status == SMELT_OK
                ? smelt__indexer_scorer_launch(&made->scorer, args,
                                               &(const struct smelt__indexer_chain){0}, call->stream)

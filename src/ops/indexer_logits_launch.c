@@ -30,18 +30,38 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *conte
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
+smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *scorer, int64_t tokens,
+                                         int64_t rows, const smelt_const_tensor *q,
+                                         const smelt_const_tensor *k) {
+    const size_t element = scorer->dtype == SMELT__INDEXER_FP8 ? 1 : 2;
+    /* Of a map in pairs of heads one step is map_heads strides. */
+    const int heads = scorer->heads;
+    const size_t step = scorer->launch.map_pairs > 0 && heads > scorer->launch.map_heads
+                            ? (size_t)scorer->launch.map_heads
+                            : 1;
+    const char *const knob = "variant=mma";
+    smelt_status status = SMELT_OK;
+    if (!scorer->launch.tensor_maps)
+        return SMELT_OK;
+    if (tokens > 1)
+        status = smelt__check_map_stride("q", 0, q->strides[0], element, knob);
+    if (status == SMELT_OK && heads > 1)
+        status = smelt__check_map_stride("q", 1, q->strides[1], element * step, knob);
+    return status == SMELT_OK && rows > 1
+               ? smelt__check_map_stride("k", 0, k->strides[0], element, knob)
+               : status;
+}
+
 /* A dimension of a map beside DIM's columns. */
 struct map_step {
     int64_t extent, stride; /* elements from one to the next */
     int box;
-    int number; /* of the tensor's strides, for messages */
 };
 
 /* The map of a tensor with columns of DIM elements and what steps over them, the innermost first.
  */
-static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const char *name,
-                             const void *data, const struct map_step *steps, int count,
-                             struct tensor_map *map) {
+static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const void *data,
+                             const struct map_step *steps, int count, struct tensor_map *map) {
     const int element = scorer->dtype == SMELT__INDEXER_FP8 ? 1 : 2;
     const int row_bytes = scorer->dim * element;
     const int box_bytes = row_bytes < MAP_ROW_BYTES ? row_bytes : MAP_ROW_BYTES;
@@ -56,10 +76,6 @@ static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const c
     for (int i = 0; i < count; i++) {
         const struct map_step *step = &steps[i];
         const int64_t stride = step->extent > 1 ? step->stride : SMELT__ROW_BYTES / element;
-        const smelt_status status =
-            smelt__check_map_stride(name, step->number, stride, (size_t)element, "variant=mma");
-        if (status != SMELT_OK)
-            return status;
         box.extents[i + 1] = (uint64_t)step->extent;
         box.strides[i + 1] = (uint64_t)(stride * element);
         box.box[i + 1] = (uint32_t)step->box;
@@ -73,17 +89,15 @@ static smelt_status make_maps(const struct smelt__indexer_scorer *scorer,
     const int pairs = scorer->launch.map_pairs > 0;
     const int64_t head = args->q.strides[1];
     const struct map_step q_steps[] = {
-        {pairs ? scorer->launch.map_heads : scorer->heads, head, scorer->launch.map_heads, 1},
-        {args->tokens, args->q.strides[0], scorer->launch.map_queries, 0},
+        {pairs ? scorer->launch.map_heads : scorer->heads, head, scorer->launch.map_heads},
+        {args->tokens, args->q.strides[0], scorer->launch.map_queries},
         {scorer->heads / scorer->launch.map_heads, head * scorer->launch.map_heads,
-         scorer->launch.map_pairs, 1},
+         scorer->launch.map_pairs},
     };
-    const struct map_step k_steps[] = {
-        {args->rows, args->k.strides[0], scorer->launch.map_keys, 0}};
-    smelt_status status =
-        make_map(scorer, "q", args->q.data, q_steps, pairs ? 3 : 2, &params->q_map);
-    return status == SMELT_OK ? make_map(scorer, "k", args->k.data, k_steps, 1, &params->k_map)
-                              : status;
+    const struct map_step k_steps[] = {{args->rows, args->k.strides[0], scorer->launch.map_keys}};
+    const smelt_status status =
+        make_map(scorer, args->q.data, q_steps, pairs ? 3 : 2, &params->q_map);
+    return status == SMELT_OK ? make_map(scorer, args->k.data, k_steps, 1, &params->k_map) : status;
 }
 
 static smelt_status fill(const struct smelt__indexer_scorer *scorer,

@@ -34,8 +34,12 @@ struct smelt__indexer_chain {
     int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
 };
 
-/* Launches on a call's checked arguments, strides packed, tokens and rows above 0. Errors:
- * INVALID_ARGUMENT for strides that the copy engine cannot take; DRIVER. */
+/* INVALID_ARGUMENT for strides of a call that the kernel's tensor maps cannot have. */
+smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *scorer, int64_t tokens,
+                                         int64_t rows, const smelt_const_tensor *q,
+                                         const smelt_const_tensor *k);
+
+/* Launches on a call's checked arguments, strides packed, tokens and rows above 0. Errors: DRIVER. */
 smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *scorer,
                                           const smelt_indexer_logits_args *args,
                                           const struct smelt__indexer_chain *chain,

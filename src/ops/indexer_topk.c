@@ -148,6 +148,9 @@ static smelt_status launch(struct smelt__call *call) {
     if (status != SMELT_OK || args->tokens == 0)
         return status;
     status = smelt__call_check(call, chunks.bytes, NULL, 0);
+    if (status == SMELT_OK) /* of the whole call, before the first chunk is launched */
+        status = smelt__indexer_scorer_check(&made->scorer, args->tokens, args->rows, &args->q,
+                                             &args->k);
     if (status == SMELT_OK) /* the CUDA context is made current once, not at each launch */
         status = smelt__context_enter(call->op->context, &pushed);
     if (status != SMELT_OK)

@@ -5,6 +5,7 @@
 #include "fakes.h"
 #include "smelt/indexer_bwd.h"
 #include "smelt/indexer_logits.h"
+#include "smelt/indexer_topk.h"
 #include "smelt/sparse_attn.h"
 
 enum { TOKENS = 3, ROWS = 4, WIDTH = 64, INDEX_HEADS = 8, INDEX_DIM = 64 };
@@ -46,7 +47,7 @@ static void refused(smelt_status status, const char *stride, const char *knob) {
     const int calls = driver->calls < FAKE_LOGGED ? driver->calls : FAKE_LOGGED;
     assert_int_equal(status, SMELT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(smelt_last_error(), stride));
-    assert_non_null(strstr(smelt_last_error(), "must stay below 2^40 bytes"));
+    assert_non_null(strstr(smelt_last_error(), "legal: below 549755813888 elements"));
     assert_non_null(strstr(smelt_last_error(), knob));
     assert_int_equal(driver->chain_length, 0);
     for (int i = 0; i < calls; i++)
@@ -129,6 +130,38 @@ TEST(indexer_logits) {
     assert_int_equal(smelt_indexer_logits_forward(indexer, &args, NULL), SMELT_OK);
     assert_int_equal(driver->chain_length, 1);
     assert_true(driver->box.strides[1] == (uint64_t)(TOO_LONG - 8) * 2);
+    smelt_operator_destroy(&indexer);
+}
+
+/* In chunks of one query each, whatever of the call is too long is refused before the first. */
+TEST(indexer_topk) {
+    smelt_operator *indexer;
+    assert_int_equal(
+        smelt_operator_create(&indexer, context, "indexer_topk:heads=8,dim=64,dtype=bf16,topk=4"),
+        SMELT_OK);
+    smelt_indexer_topk_args args = SMELT_INDEXER_TOPK_ARGS_INIT;
+    args.tokens = TOKENS, args.rows = 64;
+    args.q.data = address(1), args.k.data = address(2), args.weights.data = address(3);
+    args.window_begin.data = address(4), args.window_end.data = address(5);
+    args.indices.data = address(6);
+    args.workspace_limit = 256; /* a row of logits */
+    assert_int_equal(smelt_indexer_topk_forward_workspace(indexer, &args, &args.workspace_bytes),
+                     SMELT_OK);
+    args.workspace = aligned_alloc(256, args.workspace_bytes);
+    begin();
+    assert_int_equal(smelt_indexer_topk_forward(indexer, &args, NULL), SMELT_OK);
+    assert_int_equal(driver->chain_length, 2 * TOKENS);
+    smelt_indexer_topk_args bad = args;
+    bad.q.strides[0] = TOO_LONG, bad.q.strides[1] = INDEX_DIM;
+    begin();
+    refused(smelt_indexer_topk_forward(indexer, &bad, NULL), "q.strides[0] = 549755813888",
+            "variant=mma");
+    bad = args;
+    bad.k.strides[0] = TOO_LONG;
+    begin();
+    refused(smelt_indexer_topk_forward(indexer, &bad, NULL), "k.strides[0] = 549755813888",
+            "variant=mma");
+    free(args.workspace);
     smelt_operator_destroy(&indexer);
 }
 
