@@ -17,7 +17,7 @@ import pathlib
 import statistics
 import sys
 
-import smelt
+import smelt_kernels as smelt
 import torch
 import torch.distributed as dist
 

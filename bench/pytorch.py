@@ -14,7 +14,7 @@ import argparse
 import json
 import time
 
-import smelt
+import smelt_kernels as smelt
 import torch
 
 LAYERS = 16

@@ -20,7 +20,7 @@ ranks have as much to do; keys are gathered, and their gradients summed, on the 
 import argparse
 import os
 
-import smelt
+import smelt_kernels as smelt
 import torch
 import torch.distributed as dist
 from torch import nn

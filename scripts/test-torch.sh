@@ -27,13 +27,13 @@ PATH=$venv/bin:$PATH "$python" -m pip wheel --quiet --disable-pip-version-check 
 rm -rf build/wheel
 mv build/wheel.new build/wheel
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \
-    build/wheel/smelt-*.whl
+    build/wheel/smelt_kernels-*.whl
 
 at_once=0 # one process on a GPU
 if [ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ]; then
     at_once=$(nproc)
     [ "$at_once" -le 4 ] || at_once=4
-    package=$("$python" -c 'import importlib.util as u; print(u.find_spec("smelt").submodule_search_locations[0])')
+    package=$("$python" -c 'import importlib.util as u; print(u.find_spec("smelt_kernels").submodule_search_locations[0])')
     export SMELT_CUDA=$package/libsmelt_emu.so SMELT_NVRTC=$package/libsmelt_emu.so
     # Its kernels are host code: no cache of the user's shall hold them.
     SMELT_CACHE_DIR=$(scripts/trusted-folder.sh "$PWD/build")/torch-cache

@@ -14,5 +14,5 @@ fi
 rm -rf build/wheel-plain build/dist
 PATH=$venv/bin:$PATH "$venv/bin/python" -m pip wheel --quiet --disable-pip-version-check \
     --no-build-isolation --no-deps --no-index --wheel-dir build/wheel-plain .
-PATH=$venv/bin:$PATH "$venv/bin/python" -m auditwheel repair -w build/dist build/wheel-plain/smelt-*.whl
+PATH=$venv/bin:$PATH "$venv/bin/python" -m auditwheel repair -w build/dist build/wheel-plain/smelt_kernels-*.whl
 ls build/dist

@@ -163,7 +163,7 @@ def complain(what, error):
 def reference(name="_reference"):
     """The package's references in PyTorch, without the package, which may not be installed."""
     package = sys.modules.setdefault("references", types.ModuleType("references"))
-    package.__path__ = [str(ROOT / "python" / "smelt")]
+    package.__path__ = [str(ROOT / "python" / "smelt_kernels")]
     return importlib.import_module(f"references.{name}")
 
 

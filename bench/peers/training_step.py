@@ -13,7 +13,7 @@ import attention
 import backward
 import flash_mla
 import harness
-import smelt
+import smelt_kernels as smelt
 from backward import padded_heads
 from flash_mla import HEADS_UNIT, FlashMla
 from harness import Contender, torch

@@ -210,7 +210,7 @@ PyObject *make_context_type(void) {
                                   {Py_tp_methods, methods},
                                   {Py_tp_doc, "A device, its compiler and its cache of kernels."},
                                   {0}};
-    static PyType_Spec spec = {.name = "smelt._native.Context",
+    static PyType_Spec spec = {.name = "smelt_kernels._native.Context",
                                .basicsize = sizeof(struct context_object),
                                .flags = Py_TPFLAGS_DEFAULT,
                                .slots = slots};

@@ -1,4 +1,4 @@
-/* The module smelt._native. */
+/* The module smelt_kernels._native. */
 #include "emu/emulator.h"
 #include "native.h"
 
@@ -59,7 +59,7 @@ PyMODINIT_FUNC PyInit__native(void); /* Python calls it by its name */
 
 PyMODINIT_FUNC PyInit__native(void) {
     static struct PyModuleDef definition = {
-        PyModuleDef_HEAD_INIT, "smelt._native", "The C API of smelt.", -1, functions, 0, 0, 0, 0};
+        PyModuleDef_HEAD_INIT, "smelt_kernels._native", "The C API of smelt.", -1, functions, 0, 0, 0, 0};
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;

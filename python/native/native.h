@@ -1,5 +1,5 @@
 /*
- * smelt._native: the C API in Python, as thin as it can be. Written against Python's stable ABI, so
+ * smelt_kernels._native: the C API in Python, as thin as it can be. Written against Python's stable ABI, so
  * that one build serves every Python from 3.10 on, and without PyTorch's headers: tensors are
  * looked at through DLPack's exchange interface where PyTorch has it, else through their methods.
  *

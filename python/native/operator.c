@@ -253,7 +253,7 @@ PyObject *make_operator_type(void) {
         {Py_tp_methods, methods},
         {Py_tp_doc, "A configured operator: its kernels compiled and loaded."},
         {0}};
-    static PyType_Spec spec = {.name = "smelt._native.Operator",
+    static PyType_Spec spec = {.name = "smelt_kernels._native.Operator",
                                .basicsize = sizeof(struct operator_object),
                                .flags = Py_TPFLAGS_DEFAULT,
                                .slots = slots};

@@ -6,7 +6,7 @@ import compat_definitions as defined
 import torch
 from compat_cases import Case, cotangent, ints, normal, stacked
 from compat_definitions import LOG2E, NEVER
-from smelt.compat import cudnn, flash_mla, megatron, miles, nemo, prime_rl, slime, tilelang
+from smelt_kernels.compat import cudnn, flash_mla, megatron, miles, nemo, prime_rl, slime, tilelang
 
 T, S, H, D, DV, W, B = 4, 9, 2, 192, 128, 6, 2
 Q, KV, SINK, DO = normal(T, H, D), normal(S, D), torch.tensor([0.7, -1.3]), normal(T, H, DV)

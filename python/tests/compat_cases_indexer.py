@@ -8,7 +8,7 @@ import torch
 from compat_cases import Case, cotangent, flat, ints, made, normal, stacked
 from compat_cases_attention import B, BEYOND, H, KV, KV4, LENGTHS, LISTS, Q, Q4, S, SCALE, T
 from compat_definitions import NEVER
-from smelt.compat import cudnn, deep_gemm, megatron, miles, nemo, prime_rl, slime
+from smelt_kernels.compat import cudnn, deep_gemm, megatron, miles, nemo, prime_rl, slime
 
 IH, ID, IS, K = 3, 64, 6, 4  # heads, their width, keys, how many are chosen
 IQ, IK, IW = normal(B, T, IH, ID), normal(B, IS, ID), normal(B, T, IH, dtype=torch.float32)

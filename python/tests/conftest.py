@@ -3,9 +3,9 @@
 import os
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
-from smelt import _native, _runtime
+from smelt_kernels import _native, _runtime
 
 if _runtime.EMULATED:
     _native.emulate(8, 9)  # the oldest with fp8; `mma` kernels: on the emulator Hopper's take seconds a query

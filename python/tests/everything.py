@@ -3,7 +3,7 @@ an argument that is new to the package fails test_every_argument_is_here until i
 
 import inspect
 
-import smelt
+import smelt_kernels as smelt
 import torch
 from test_hostile import DIFFERENTIABLE, NOT_CALLS, arguments_of_all
 

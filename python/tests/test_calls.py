@@ -7,7 +7,7 @@ import itertools
 import weakref
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
 from conftest import Problem, check_grad
 from everything import OTHER_VALUES, bases, differentiable, fullest, functions, gradient_of, other_value, parameters

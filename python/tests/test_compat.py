@@ -11,11 +11,11 @@ import sys
 import types
 
 import pytest
-import smelt
-import smelt.compat
+import smelt_kernels as smelt
+import smelt_kernels.compat
 import torch
 from conftest import Problem, check_grad, check_out, check_sums
-from smelt.compat import cudnn, deep_gemm, flash_mla, miles, nemo, prime_rl, slime, tilelang
+from smelt_kernels.compat import cudnn, deep_gemm, flash_mla, miles, nemo, prime_rl, slime, tilelang
 
 
 def attend(q, kv, indices, scale, dv, sink=None):
@@ -294,7 +294,7 @@ def test_nemo(problem, device):
 
 
 def test_modules_come_when_they_are_asked_for():
-    program = "import smelt.compat as c, sys; c.miles.v4_lighting_indexer; print('smelt.compat.nemo' in sys.modules)"
+    program = "import smelt_kernels.compat as c, sys; c.miles.v4_lighting_indexer; print('smelt_kernels.compat.nemo' in sys.modules)"
     run = [sys.executable, "-c", program]
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "False\n"
     with pytest.raises(AttributeError, match="nothing"):

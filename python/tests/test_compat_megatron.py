@@ -5,11 +5,11 @@ import sys
 import types
 
 import pytest
-import smelt
-import smelt.compat
+import smelt_kernels as smelt
+import smelt_kernels.compat
 import torch
 from conftest import Problem, check_grad, check_out, check_sums
-from smelt.compat import megatron
+from smelt_kernels.compat import megatron
 
 NEVER = float("-inf")
 

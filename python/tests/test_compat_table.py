@@ -7,14 +7,14 @@ import itertools
 import re
 
 import pytest
-import smelt
-import smelt.compat
+import smelt_kernels as smelt
+import smelt_kernels.compat
 import torch
 from compat_cases import cotangent
 from compat_cases_attention import ATTENTION, KV, LISTS, SCALE, Q, S
 from compat_cases_indexer import FP8, IK, INDEXER, IQ, IW, SLOTS
 from compat_definitions import NEVER, best, index_logits
-from smelt.compat import _conventions, _cudnn_dense
+from smelt_kernels.compat import _conventions, _cudnn_dense
 
 CASES = ATTENTION | INDEXER
 ERRORS = (TypeError, ValueError, NotImplementedError, RuntimeError)  # what smelt's own checks raise

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from conftest import check_grad, check_sums
-from smelt.compat import cudnn, miles, slime
+from smelt_kernels.compat import cudnn, miles, slime
 from test_indexer_training import true_logits
 
 NEVER = float("-inf")

@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
 from conftest import Problem, check_grad, check_out, check_sums
-from smelt.compat import cudnn
+from smelt_kernels.compat import cudnn
 
 pytestmark = pytest.mark.cuda
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 
 HERE = pathlib.Path(__file__).parent
 CASES = ("test_references.py", "two_gpus_cases.py")

@@ -3,10 +3,10 @@
 import random
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
 from conftest import Problem
-from smelt import _native, _runtime
+from smelt_kernels import _native, _runtime
 
 
 def call(problem, **changes):

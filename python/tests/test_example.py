@@ -43,7 +43,7 @@ def test_it_learns(model):
 
 
 def test_its_kernels_can_be_warmed():
-    import smelt
+    import smelt_kernels as smelt
 
     kernels = smelt.warm(load().Model("v4"))
     assert len(kernels) > 4 and {kernel["state"] for kernel in kernels} <= {"compiled", "cached"}
@@ -52,7 +52,7 @@ def test_its_kernels_can_be_warmed():
 def rank(number, port, results):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    from smelt import _native, _runtime
+    from smelt_kernels import _native, _runtime
 
     if _runtime.EMULATED:
         _native.emulate(8, 9)

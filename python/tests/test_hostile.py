@@ -12,10 +12,10 @@ import threading
 import traceback
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
 from conftest import Problem
-from smelt import _native, _runtime
+from smelt_kernels import _native, _runtime
 from torch.utils._pytree import tree_map_only
 
 REFUSALS = (TypeError, ValueError, RuntimeError, OverflowError, AttributeError, MemoryError)
@@ -403,7 +403,7 @@ def calls_of(module):
 def test_arguments_of_drop_ins(device, name):
     """Tensors of sizes that fit somewhere, in any order: a result, or an error that says something. Of what is no
     tensor, errors are Python's own."""
-    module = importlib.import_module(f"smelt.compat.{name}")
+    module = importlib.import_module(f"smelt_kernels.compat.{name}")
     random_, made = random.Random(name), torch.Generator().manual_seed(0)
     pool = [torch.randn(*shape, generator=made).to(device, torch.bfloat16) for shape in SHAPES]
     pool += [torch.randn(2, 3, generator=made).to(device), torch.ones(3, device=device)]

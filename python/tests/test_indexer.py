@@ -1,9 +1,9 @@
 """The indexer's operators against their eager reference and, apart from it, their definitions."""
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
-from smelt import _indexer_reference as reference
+from smelt_kernels import _indexer_reference as reference
 
 
 def made(device, tokens=7, rows=37, heads=3, dim=64, seed=0):

@@ -1,7 +1,7 @@
 """What trains the indexer, against definitions of its own in double precision, and by finite steps of training."""
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
 from conftest import Problem, check_grad, check_sums
 

@@ -4,7 +4,7 @@ import pathlib
 import runpy
 
 import pytest
-from smelt import _runtime
+from smelt_kernels import _runtime
 
 ROOT = pathlib.Path(__file__).parents[2]
 LIBRARIES = [ROOT / "build" / name for name in ("python-package/libsmelt.so", "libsmelt.so")]
@@ -83,7 +83,7 @@ def small(benchmark):
 @pytest.mark.parametrize("benchmark", SMALL)
 def test_small_rows(peers, capsys, benchmark):
     """What is printed, the report reads."""
-    report = pytest.importorskip("smelt.report")
+    report = pytest.importorskip("smelt_kernels.report")
     assert peers(small(benchmark)) == 0
     printed = capsys.readouterr().out
     (race,) = report.read(benchmark, printed)[2]

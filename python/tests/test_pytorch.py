@@ -1,7 +1,7 @@
 """What PyTorch asks of an operator: opcheck, compile, export, checkpoint, autocast, transforms, threads."""
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
 from conftest import Problem
 from torch.utils.checkpoint import checkpoint

@@ -10,7 +10,7 @@ import pytest
 import torch
 from everything import bases, differentiable, functions, gradient_of, parameters
 from conftest import DRIVER
-from smelt import _native, _runtime
+from smelt_kernels import _native, _runtime
 from test_hostile import REFUSALS, call, floats_of
 from torch.autograd.graph import saved_tensors_hooks
 from two_gpus import FAILED, SKIPPED

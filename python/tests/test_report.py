@@ -1,4 +1,4 @@
-"""python -m smelt.report: what it reads, what it shows, that the page needs no other file."""
+"""python -m smelt_kernels.report: what it reads, what it shows, that the page needs no other file."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import xml.etree.ElementTree as tree
 import pytest
 
 pytest.importorskip("matplotlib")
-from smelt import report  # noqa: E402
+from smelt_kernels import report  # noqa: E402
 
 BENCH = {
     "device": {"name": "NVIDIA H200"},

@@ -10,10 +10,10 @@ import sys
 import warnings
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
 from conftest import Problem, check_out
-from smelt import _native, _runtime
+from smelt_kernels import _native, _runtime
 
 
 def python(code, **environment):
@@ -166,7 +166,7 @@ def test_the_command():
         [
             sys.executable,
             "-m",
-            "smelt",
+            "smelt_kernels",
             "show",
             "--arch",
             "sm_90a",
@@ -204,7 +204,7 @@ def test_cpu_tensors_without_the_emulator():
 @pytest.mark.emulated
 def test_no_driver_at_all():
     run = python(
-        "import smelt\ntry: smelt.warm('glm-5.2')\nexcept RuntimeError as error: print(error)\n",
+        "import smelt_kernels as smelt\ntry: smelt.warm('glm-5.2')\nexcept RuntimeError as error: print(error)\n",
         SMELT_CUDA="/nonexistent/libcuda.so.1",
     )
     assert run.returncode == 0 and ("libcuda" in run.stdout or "NVIDIA" in run.stdout), run.stderr

@@ -4,7 +4,7 @@ import functools
 import math
 
 import pytest
-import smelt
+import smelt_kernels as smelt
 import torch
 from conftest import Problem, check_grad, check_out, check_sums
 from torch.utils._python_dispatch import TorchDispatchMode

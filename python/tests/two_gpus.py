@@ -10,7 +10,7 @@ import os
 import struct
 
 import torch
-from smelt import _native, _runtime
+from smelt_kernels import _native, _runtime
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 

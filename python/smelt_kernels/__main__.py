@@ -1,4 +1,4 @@
-"""`python -m smelt` is the command `smelt`."""
+"""`python -m smelt_kernels` is the command `smelt`."""
 
 import os
 import sys

@@ -167,7 +167,7 @@ def refuse(reason: str, backend: str, error: type[Exception] = RuntimeError) -> 
 def _level_of_caller() -> int:
     """Of who called the package, for a warning that the caller of this function gives."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("smelt."):
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
         level, frame = level + 1, frame.f_back
     return level
 

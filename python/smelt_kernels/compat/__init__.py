@@ -2,7 +2,7 @@
 
 Import a call from here, or put it where a program imports it::
 
-    import smelt.compat
+    import smelt_kernels as smelt
     smelt.compat.install("flash_mla", "cudnn", "deep_gemm")   # before the program's own imports
 
     from flash_mla import flash_mla_sparse_fwd

@@ -1,9 +1,9 @@
-"""Measurements as a page: `python -m smelt.report results.json… [-o report.html] [--svg FILE]`.
+"""Measurements as a page: `python -m smelt_kernels.report results.json… [-o report.html] [--svg FILE]`.
 
 Takes what `smelt bench --json` writes, and what bench/peers prints: lines of JSON, or a table whose columns
 "NAME ms" are contenders' times. Makes one HTML file that needs no other (figures are SVG within it):
 time by shape, the peers' time over smelt's, the share of each roof, and time by kind of list, each with its
-table. `--svg` writes the first figures as one picture. Needs matplotlib: `pip install smelt[report]`.
+table. `--svg` writes the first figures as one picture. Needs matplotlib: `pip install smelt-kernels[report]`.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _pyplot():
     try:
         import matplotlib
     except ImportError:
-        raise SystemExit("smelt: the report needs matplotlib: pip install smelt[report]") from None
+        raise SystemExit("smelt: the report needs matplotlib: pip install smelt-kernels[report]") from None
     matplotlib.use("svg")
     # Text stays text, and the same data make the same file.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "smelt", "font.size": 9})
@@ -289,7 +289,7 @@ def page(devices: list[str], parts: list[tuple]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m smelt.report", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m smelt_kernels.report", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="results.json")
     parser.add_argument("-o", "--output", default="report.html", help="the page (report.html)")
     parser.add_argument("--svg", metavar="FILE", help="also the peers' ratios as one picture")
