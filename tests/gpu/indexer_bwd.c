@@ -1,14 +1,10 @@
 /* indexer_bwd in the GPU suite: what its cases are. */
-#include <limits.h>
 #include <stdio.h>
 
 #include "harness/random.h"
 #include "indexer_training_groups.h"
-#include "refusals.h"
 #include "smelt/indexer_bwd.h"
 #include "suite.h"
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* ---- matrix: heads x widths, deterministic or not; lists and sizes in turn ------------------- */
 
@@ -20,10 +16,6 @@ static const char *const types[] = {"dim=128,topk=2048",
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_DRIFT,
     SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};
-
-static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
-    return values[smelt__random_below(random, count)];
-}
 
 static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     const int heads = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);
@@ -37,9 +29,9 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
              suite->quick ? quick_heads[head] : all_heads[head], types[type]);
     one->sample = suite->quick ? 8 : 24;
     problem->seed = suite->seed * 1000 + (uint64_t)number;
-    problem->tokens = pick(&random, (const int64_t[]){1, 9, 130, 333}, 4);
-    problem->rows = pick(&random, (const int64_t[]){40, 130, 1000, 5051}, 4);
-    problem->width = pick(&random, (const int64_t[]){1, 64, 99, 100}, 4);
+    problem->tokens = PICK(&random, 1, 9, 130, 333);
+    problem->rows = PICK(&random, 40, 130, 1000, 5051);
+    problem->width = PICK(&random, 1, 64, 99, 100);
     problem->lists = kinds[(number + head) % COUNT(kinds)];
     problem->strided = number % 3 == 1;
     problem->topk_length = (int)smelt__random_below(&random, 2);
@@ -118,88 +110,37 @@ static const char *const launches[] = {
     NULL,
 };
 
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 6 : 200;
-    options->rows = suite->emulated ? 200 : 3000;
-}
+/* ---- what a launch must refuse --------------------------------------------------------------- */
 
-/* ---- what a call must refuse ----------------------------------------------------------------- */
-
-#define SET(field, value) REFUSED(smelt_indexer_bwd_args, field, value)
-#define SET_AS(field, part, value) REFUSED_AS(smelt_indexer_bwd_args, field, part, value)
-
-static const struct refused_change changes[] = {
-    SET(size, 3),
-    SET(tokens, -1),
-    SET(tokens, (int64_t)INT_MAX + 1),
-    SET(rows, -1),
-    SET(rows, (int64_t)INT_MAX + 1),
-    SET(width, 0),
-    SET_AS(width, "topk=50", 51),
-    SET(free_multiprocessors, -1),
-    SET(reserved, 1),
-    SET_AS(q.data, "q is NULL", 0),
-    SET_AS(q.data, "16 bytes", 0x1008),
-    SET(q.strides[0], -8),
-    SET(q.strides[1], 60),
-    SET_AS(k.data, "k is NULL", 0),
-    SET_AS(k.data, "16 bytes", 0x1004),
-    SET(k.strides[0], 56),
-    SET(k.strides[0], (int64_t)INT_MAX + 1),
-    SET_AS(weights.data, "weights is NULL", 0),
-    SET(weights.strides[0], 2),
-    SET_AS(indices.data, "indices is NULL", 0),
-    SET_AS(indices.data, "4 bytes", 0x1002),
-    SET_AS(topk_length.data, "4 bytes", 0x1002),
-    SET_AS(grad.data, "grad is NULL", 0),
-    SET_AS(grad.data, "4 bytes", 0x1001),
-    SET(grad.strides[0], 49),
-    SET_AS(dq.data, "dq is NULL", 0),
-    SET_AS(dq.data, "16 bytes", 0x1008),
-    SET_AS(dq.strides[0], "dq.strides", 128),
-    SET_AS(dweights.data, "dweights is NULL", 0),
-    SET(dweights.strides[0], 1),
-    SET_AS(dk.data, "none of dk", 0),
-    SET_AS(dk_fp32.data, "several of dk", 0x1000),
-    SET_AS(dk.data, "16 bytes", 0x1008),
-    SET(dk.strides[0], 32),
-    SET_AS(workspace, "smelt_indexer_bwd_backward_workspace", 0),
-    SET(workspace_bytes, 100),
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_indexer_bwd_args, reserved, "reserved", 1),
+    SUITE_REFUSAL(smelt_indexer_bwd_args, k.strides[0], "k.strides[0]", INT64_C(1) << 31),
+    SUITE_REFUSAL(smelt_indexer_bwd_args, workspace, "smelt_indexer_bwd_backward_workspace", 0),
+    {.text = NULL},
 };
 
-static const size_t inputs[] = {
-    offsetof(smelt_indexer_bwd_args, q), offsetof(smelt_indexer_bwd_args, k),
-    offsetof(smelt_indexer_bwd_args, weights), offsetof(smelt_indexer_bwd_args, indices),
-    offsetof(smelt_indexer_bwd_args, grad)};
-
-#define REFUSALS(name_, spec_, table)                                                              \
+#define ARGUMENTS(keys)                                                                            \
     {                                                                                              \
-        .name = (name_), .spec = (spec_), .problem = {.tokens = 9, .rows = 100},                   \
-        .changes = (table), .count = COUNT(table), .output = offsetof(smelt_indexer_bwd_args, dq), \
-        .inputs = inputs, .input_count = COUNT(inputs)                                             \
+        .spec = "indexer_bwd:heads=3,dim=64,topk=50" keys,                                         \
+        .problem = {.tokens = 9, .rows = 100, .topk_length = 1},                                   \
+        .aligned = "q k dq dk dk_fp32 dk_sum", .refusals = refusals                                \
     }
-
-static void run_arguments(struct suite *suite) {
-    static const struct refusals all[] = {
-        REFUSALS("arguments: indexer_bwd", "indexer_bwd:heads=3,dim=64,topk=50", changes),
-        REFUSALS("arguments: indexer_bwd, deterministic",
-                 "indexer_bwd:heads=3,dim=64,topk=50,deterministic=1", changes),
-    };
-    for (int i = 0; i < COUNT(all); i++)
-        run_refusals(suite, &all[i]);
-}
+static const struct suite_arguments arguments[] = {
+    ARGUMENTS(""), ARGUMENTS(",deterministic=1"), {.spec = NULL}};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct suite_group groups[] = {{"arguments", run_arguments},
-                                            {"boundaries", run_indexer_bwd_boundaries},
+static const struct suite_group groups[] = {{"boundaries", run_indexer_bwd_boundaries},
                                             {"nonfinite", run_indexer_bwd_nonfinite},
                                             {NULL, NULL}};
 
-const struct suite_operator suite_operator_indexer_bwd = {.matrix = matrix_case,
-                                                          .large = large,
-                                                          .far = far,
-                                                          .repeated = repeated_case,
-                                                          .launches = launches,
-                                                          .launch = launch_options,
-                                                          .groups = groups};
+const struct suite_operator suite_operator_indexer_bwd = {
+    .matrix = matrix_case,
+    .large = large,
+    .far = far,
+    .repeated = repeated_case,
+    .launches = launches,
+    .launch = {.tokens = 200, .rows = 3000},
+    .quick_launch = {.tokens = 6, .rows = 200},
+    .arguments = arguments,
+    .groups = groups};

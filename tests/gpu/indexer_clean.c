@@ -1,10 +1,8 @@
 /* indexer_clean in the GPU suite: what its cases are. */
 #include <stdio.h>
 
-#include "indexer_arguments.h"
+#include "smelt/indexer_clean.h"
 #include "suite.h"
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* Rows of less than 16 bytes, of one item, of several, of one more key than those. */
 static const int64_t sizes[] = {1, 3, 531, 8192, 20001};
@@ -38,18 +36,24 @@ static const struct suite_case far[] = {
 
 static const char *const launches[] = {"indexer_clean", NULL};
 
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 9 : 500;
-    options->rows = suite->emulated ? 300 : 9000;
-    options->lists = SMELT__LISTS_CAUSAL;
-}
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_indexer_clean_args, reserved, "reserved", -1),
+    {.text = NULL},
+};
 
-/* And those of the operators beside it. */
-static const struct suite_group groups[] = {{"arguments", run_indexer_arguments}, {NULL, NULL}};
+static const struct suite_arguments arguments[] = {
+    {.spec = "indexer_clean",
+     .problem = {.tokens = 9, .rows = 100},
+     .aligned = "",
+     .refusals = refusals},
+    {.spec = NULL},
+};
 
-const struct suite_operator suite_operator_indexer_clean = {.matrix = matrix_case,
-                                                            .large = large,
-                                                            .far = far,
-                                                            .launches = launches,
-                                                            .launch = launch_options,
-                                                            .groups = groups};
+const struct suite_operator suite_operator_indexer_clean = {
+    .matrix = matrix_case,
+    .large = large,
+    .far = far,
+    .launches = launches,
+    .launch = {.tokens = 500, .rows = 9000, .lists = SMELT__LISTS_CAUSAL},
+    .quick_launch = {.tokens = 9, .rows = 300, .lists = SMELT__LISTS_CAUSAL},
+    .arguments = arguments};

@@ -8,8 +8,6 @@
 #include "parts.h"
 #include "suite.h"
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
 /* ---- matrix: heads x types and widths, windows and sizes in turn ----------------------------- */
 
 static const int all_heads[] = {1, 3, 8, 16, 24, 32, 64, 128};
@@ -19,10 +17,6 @@ static const char *const types[] = {"dim=128,dtype=bf16", "dim=128,dtype=fp8", "
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,
     SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};
-
-static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
-    return values[smelt__random_below(random, count)];
-}
 
 static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     const int heads = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);
@@ -36,8 +30,8 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
              suite->quick ? quick_heads[head] : all_heads[head], types[type]);
     one->sample = suite->quick ? 8 : 24;
     problem->seed = suite->seed * 1000 + (uint64_t)number;
-    problem->tokens = pick(&random, (const int64_t[]){1, 9, 130, 333}, 4);
-    problem->rows = pick(&random, (const int64_t[]){1, 130, 1000, 2051}, 4);
+    problem->tokens = PICK(&random, 1, 9, 130, 333);
+    problem->rows = PICK(&random, 1, 130, 1000, 2051);
     problem->lists = kinds[(number + head) % COUNT(kinds)];
     problem->strided = number % 3 == 1;
     if (suite->emulated) {
@@ -89,11 +83,6 @@ static const char *const launches[] = {
     "indexer_logits:heads=16,dim=128,dtype=fp8",
     NULL,
 };
-
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 9 : 200;
-    options->rows = suite->emulated ? 300 : 3000;
-}
 
 /* ---- a logit depends on its query and its key alone ------------------------------------------ */
 
@@ -154,13 +143,31 @@ static void run_invariance(struct suite *suite) {
                       "indexer_logits:heads=9,dim=64,dtype=fp8,variant=mma");
 }
 
+/* ---- what a launch must refuse --------------------------------------------------------------- */
+
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_indexer_logits_args, reserved, "reserved", 1),
+    {.text = NULL},
+};
+
+#define ARGUMENTS(dtype)                                                                           \
+    {                                                                                              \
+        .spec = "indexer_logits:heads=3,dim=64,dtype=" dtype,                                      \
+        .problem = {.tokens = 9, .rows = 100}, .aligned = "q k", .refusals = refusals              \
+    }
+static const struct suite_arguments arguments[] = {
+    ARGUMENTS("bf16"), ARGUMENTS("fp8"), {.spec = NULL}};
+
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct suite_group groups[] = {{"invariance", run_invariance}, {NULL, NULL}};
 
-const struct suite_operator suite_operator_indexer_logits = {.matrix = matrix_case,
-                                                             .large = large,
-                                                             .far = far,
-                                                             .launches = launches,
-                                                             .launch = launch_options,
-                                                             .groups = groups};
+const struct suite_operator suite_operator_indexer_logits = {
+    .matrix = matrix_case,
+    .large = large,
+    .far = far,
+    .launches = launches,
+    .launch = {.tokens = 200, .rows = 3000},
+    .quick_launch = {.tokens = 9, .rows = 300},
+    .arguments = arguments,
+    .groups = groups};

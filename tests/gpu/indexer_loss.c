@@ -1,17 +1,14 @@
 /* indexer_loss in the GPU suite: what its cases are. */
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/random.h"
 #include "ops/indexer_loss_table.h"
-#include "refusals.h"
 #include "smelt/indexer_loss.h"
 #include "suite.h"
 #include "training_chain.h"
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define TENSOR(name) SMELT__INDEXER_LOSS_##name
 
 enum { SCORES, WEIGHTED, OUTPUTS }; /* the operator's own options */
@@ -109,10 +106,6 @@ static const struct suite_case far[] = {
 
 static const char *const launches[] = {"indexer_loss:topk=100", NULL};
 
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 20 : 5000;
-}
-
 static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
     if (number > 0)
         return 0;
@@ -123,65 +116,17 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     return 1;
 }
 
-/* ---- what forward must refuse, naming the argument ------------------------------------------- */
+/* ---- what a launch must refuse --------------------------------------------------------------- */
 
-#define ARGS smelt_indexer_loss_args
-#define SET(field, value) REFUSED(ARGS, field, value)
-#define SET_AS(field, part, value) REFUSED_AS(ARGS, field, part, value)
-#define FLOAT_BITS_INFINITY 0x7f800000
-#define FLOAT_BITS_NAN 0x7fc00000
-
-static const struct refused_change changes[] = {
-    SET(size, 0),
-    SET(size, 40),
-    SET(tokens, -1),
-    SET(tokens, (int64_t)INT_MAX + 1),
-    SET(rows, -1),
-    SET(rows, (int64_t)INT_MAX + 1),
-    SET(width, 0),
-    SET(width, 101),
-    SET_AS(query_weight, "query_weight = 0", 0),
-    SET_AS(query_weight, "query_weight = inf", FLOAT_BITS_INFINITY),
-    SET_AS(query_weight, "query_weight = nan", FLOAT_BITS_NAN),
-    SET(free_multiprocessors, -1),
-    SET_AS(logits.data, "logits is NULL", 0),
-    SET_AS(logits.data, "4 bytes", 0x1002),
-    SET(logits.strides[0], 99),
-    SET_AS(target.data, "target is NULL", 0),
-    SET_AS(target.data, "4 bytes", 0x1001),
-    SET(target.strides[0], 96), /* a target of another width */
-    SET(target.strides[0], -100),
-    SET_AS(indices.data, "indices is NULL", 0),
-    SET(indices.strides[0], 99),
-    SET_AS(topk_length.data, "4 bytes", 0x1003),
-    SET_AS(weight.data, "4 bytes", 0x1002),
-    SET_AS(grad_loss.data, "4 bytes", 0x1001),
-    SET_AS(loss.data, "loss is NULL", 0),
-    SET_AS(loss.data, "4 bytes", 0x1002),
-    SET_AS(grad.data, "4 bytes", 0x1002),
-    SET(grad.strides[0], 99),
-    SET(grad.strides[0], INT64_MAX / 2),
-    SET_AS(workspace, "workspace is NULL", 0),
-    SET_AS(workspace, "256 bytes", 0x1010),
-    SET_AS(workspace_bytes, "workspace_bytes = 19", 19),
+static const struct suite_arguments arguments[] = {
+    {.spec = "indexer_loss:topk=100",
+     .problem = {.tokens = 5, .rows = 100, .topk_length = 1, .own = {FAR_OFF, 1, GRAD}},
+     .aligned = ""},
+    {.spec = "indexer_loss:topk=100",
+     .problem = {.tokens = 5, .rows = 100, .own = {FAR_OFF, 1, QUERIES}},
+     .aligned = ""},
+    {.spec = NULL},
 };
-static const size_t inputs[] = {offsetof(ARGS, logits),    offsetof(ARGS, target),
-                                offsetof(ARGS, indices),   offsetof(ARGS, topk_length),
-                                offsetof(ARGS, weight),    offsetof(ARGS, grad_loss),
-                                offsetof(ARGS, workspace), offsetof(ARGS, loss)};
-
-static void run_arguments(struct suite *suite) {
-    const struct refusals refusals = {
-        .name = "arguments: indexer_loss",
-        .spec = "indexer_loss:topk=100",
-        .problem = {.tokens = 5, .rows = 100, .topk_length = 1, .own = {FAR_OFF, 1, GRAD}},
-        .changes = changes,
-        .count = COUNT(changes),
-        .output = offsetof(ARGS, grad),
-        .inputs = inputs,
-        .input_count = COUNT(inputs)};
-    run_refusals(suite, &refusals);
-}
 
 /* ---- the same bits --------------------------------------------------------------------------- */
 
@@ -276,8 +221,7 @@ static void run_empty(struct suite *suite) {
     suite_report(suite, "no queries: indexer_loss", message);
 }
 
-static const struct suite_group groups[] = {{"arguments", run_arguments},
-                                            {"same bits", run_same_bits},
+static const struct suite_group groups[] = {{"same bits", run_same_bits},
                                             {"empty", run_empty},
                                             {"chain", run_training_chain},
                                             {NULL, NULL}};
@@ -287,5 +231,7 @@ const struct suite_operator suite_operator_indexer_loss = {.matrix = matrix_case
                                                            .far = far,
                                                            .repeated = repeated_case,
                                                            .launches = launches,
-                                                           .launch = launch_options,
+                                                           .launch = {.tokens = 5000},
+                                                           .quick_launch = {.tokens = 20},
+                                                           .arguments = arguments,
                                                            .groups = groups};

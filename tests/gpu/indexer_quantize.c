@@ -1,9 +1,8 @@
 /* indexer_quantize in the GPU suite: what its cases are. */
 #include <stdio.h>
 
+#include "smelt/indexer_quantize.h"
 #include "suite.h"
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 static const char *const specs[] = {"indexer_quantize:dim=128", "indexer_quantize:dim=64",
                                     "indexer_quantize:dim=128,scale=power_of_two",
@@ -39,15 +38,23 @@ static const struct suite_case far[] = {
 
 static const char *const launches[] = {"indexer_quantize:dim=128", NULL};
 
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 100 : 5000;
-}
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_indexer_quantize_args, reserved, "reserved", 2),
+    {.text = NULL},
+};
 
-static const struct suite_group groups[] = {{NULL, NULL}};
+static const struct suite_arguments arguments[] = {
+    {.spec = "indexer_quantize:dim=64",
+     .problem = {.tokens = 21}, /* odd: with factors */
+     .aligned = "x y",
+     .refusals = refusals},
+    {.spec = NULL},
+};
 
 const struct suite_operator suite_operator_indexer_quantize = {.matrix = matrix_case,
                                                                .large = large,
                                                                .far = far,
                                                                .launches = launches,
-                                                               .launch = launch_options,
-                                                               .groups = groups};
+                                                               .launch = {.tokens = 5000},
+                                                               .quick_launch = {.tokens = 100},
+                                                               .arguments = arguments};

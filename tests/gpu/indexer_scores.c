@@ -1,5 +1,4 @@
 /* indexer_scores in the GPU suite: what its cases are. */
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,11 +6,8 @@
 #include "indexer_training_groups.h"
 #include "ops/indexer_scores_table.h"
 #include "parts.h"
-#include "refusals.h"
 #include "smelt/indexer_scores.h"
 #include "suite.h"
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* ---- matrix: heads x widths x variants, lists and sizes in turn ------------------------------ */
 
@@ -20,10 +16,6 @@ static const int quick_heads[] = {3, 32};
 static const char *const shapes[] = {"dim=128,topk=2048", "dim=64,topk=2048",
                                      "dim=128,topk=2048,variant=mma",
                                      "dim=64,topk=2048,variant=mma"};
-
-static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
-    return values[smelt__random_below(random, count)];
-}
 
 static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     const int heads = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);
@@ -37,9 +29,9 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
              suite->quick ? quick_heads[head] : all_heads[head], shapes[shape]);
     one->sample = suite->quick ? 8 : 24;
     problem->seed = suite->seed * 1000 + (uint64_t)number;
-    problem->tokens = pick(&random, (const int64_t[]){1, 9, 130, 333}, 4);
-    problem->width = pick(&random, (const int64_t[]){1, 64, 129, 1000, 2048}, 5);
-    problem->rows = pick(&random, (const int64_t[]){1, 130, 3000}, 3);
+    problem->tokens = PICK(&random, 1, 9, 130, 333);
+    problem->width = PICK(&random, 1, 64, 129, 1000, 2048);
+    problem->rows = PICK(&random, 1, 130, 3000);
     problem->lists = (enum smelt__lists)((number + head) % SMELT__LISTS_KINDS);
     problem->topk_length = number / 2 % 2;
     problem->strided = number % 3 == 1;
@@ -82,11 +74,6 @@ static const struct suite_case far[] = {
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static const char *const launches[] = {"indexer_scores:heads=16,dim=128,topk=300", NULL};
-
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 9 : 200;
-    options->rows = suite->emulated ? 300 : 3000;
-}
 
 /* ---- a logit depends on its query and its key alone ------------------------------------------ */
 
@@ -142,68 +129,33 @@ static void run_invariance(struct suite *suite) {
     }
 }
 
-/* ---- what it must refuse, naming the argument ------------------------------------------------ */
+/* ---- what a launch must refuse --------------------------------------------------------------- */
 
-#define SET(field, value) REFUSED(smelt_indexer_scores_args, field, value)
-#define SET_AS(field, part, value) REFUSED_AS(smelt_indexer_scores_args, field, part, value)
-
-static const struct refused_change changes[] = {
-    SET(size, 3),
-    SET(tokens, -1),
-    SET(tokens, (int64_t)INT_MAX + 1),
-    SET(rows, -1),
-    SET(rows, (int64_t)INT_MAX + 1),
-    SET(width, 0),
-    SET_AS(width, "topk=100", 101),
-    SET(free_multiprocessors, -1),
-    SET(reserved, 1),
-    SET_AS(q.data, "q is NULL", 0),
-    SET_AS(q.data, "16 bytes", 0x1008),
-    SET(q.strides[0], -8),
-    SET(q.strides[1], 60),
-    SET(q.strides[0], 12),
-    SET_AS(k.data, "k is NULL", 0),
-    SET_AS(k.data, "16 bytes", 0x1004),
-    SET(k.strides[0], 56),
-    SET(k.strides[0], (int64_t)1 << 31),
-    SET_AS(weights.data, "weights is NULL", 0),
-    SET_AS(weights.data, "4 bytes", 0x1002),
-    SET(weights.strides[0], 2),
-    SET_AS(indices.data, "indices is NULL", 0),
-    SET_AS(indices.data, "4 bytes", 0x1002),
-    SET(indices.strides[0], 99),
-    SET_AS(topk_length.data, "4 bytes", 0x1002),
-    SET_AS(logits.data, "logits is NULL", 0),
-    SET_AS(logits.data, "4 bytes", 0x1002),
-    SET(logits.strides[0], 99),
-    SET(logits.strides[0], INT64_MAX / 2),
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_indexer_scores_args, reserved, "reserved", 1),
+    SUITE_REFUSAL(smelt_indexer_scores_args, k.strides[0], "k.strides[0]", INT64_C(1) << 31),
+    {.text = NULL},
 };
-static const size_t inputs[] = {
-    offsetof(smelt_indexer_scores_args, q), offsetof(smelt_indexer_scores_args, k),
-    offsetof(smelt_indexer_scores_args, weights), offsetof(smelt_indexer_scores_args, indices)};
 
-static void run_arguments(struct suite *suite) {
-    static const struct refusals refused = {.name = "arguments: indexer_scores",
-                                            .spec = "indexer_scores:heads=3,dim=64,topk=100",
-                                            .problem = {.tokens = 9, .rows = 100},
-                                            .changes = changes,
-                                            .count = COUNT(changes),
-                                            .output = offsetof(smelt_indexer_scores_args, logits),
-                                            .inputs = inputs,
-                                            .input_count = COUNT(inputs)};
-    run_refusals(suite, &refused);
-}
+static const struct suite_arguments arguments[] = {
+    {.spec = "indexer_scores:heads=3,dim=64,topk=100",
+     .problem = {.tokens = 9, .rows = 100, .topk_length = 1},
+     .aligned = "q k",
+     .refusals = refusals},
+    {.spec = NULL},
+};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct suite_group groups[] = {{"invariance", run_invariance},
-                                            {"boundaries", run_indexer_scores_boundaries},
-                                            {"arguments", run_arguments},
-                                            {NULL, NULL}};
+static const struct suite_group groups[] = {
+    {"invariance", run_invariance}, {"boundaries", run_indexer_scores_boundaries}, {NULL, NULL}};
 
-const struct suite_operator suite_operator_indexer_scores = {.matrix = matrix_case,
-                                                             .large = large,
-                                                             .far = far,
-                                                             .launches = launches,
-                                                             .launch = launch_options,
-                                                             .groups = groups};
+const struct suite_operator suite_operator_indexer_scores = {
+    .matrix = matrix_case,
+    .large = large,
+    .far = far,
+    .launches = launches,
+    .launch = {.tokens = 200, .rows = 3000},
+    .quick_launch = {.tokens = 9, .rows = 300},
+    .arguments = arguments,
+    .groups = groups};

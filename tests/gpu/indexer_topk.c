@@ -4,8 +4,6 @@
 #include "harness/random.h"
 #include "indexer_topk_groups.h"
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
 /* ---- matrix: heads, types, topk and orders with windows and sizes in turn -------------------- */
 
 static const char *const all_specs[] = {
@@ -25,10 +23,6 @@ static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,
     SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};
 
-static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
-    return values[smelt__random_below(random, count)];
-}
-
 static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     const int specs = suite->quick ? COUNT(quick_specs) : COUNT(all_specs);
     struct smelt__problem_options *problem = &one->problem;
@@ -40,8 +34,8 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
              (suite->quick ? quick_specs : all_specs)[number % specs]);
     one->sample = suite->quick ? 8 : 24;
     problem->seed = suite->seed * 1000 + (uint64_t)number;
-    problem->tokens = pick(&random, (const int64_t[]){1, 9, 130, 333}, 4);
-    problem->rows = pick(&random, (const int64_t[]){1, 130, 5000, 40001}, 4);
+    problem->tokens = PICK(&random, 1, 9, 130, 333);
+    problem->rows = PICK(&random, 1, 130, 5000, 40001);
     problem->lists = kinds[kind];
     problem->strided = number % 3 == 1;
     problem->topk_length = (int)smelt__random_below(&random, 2);
@@ -82,6 +76,26 @@ static const struct suite_case far[] = {
     {.name = NULL},
 };
 
+/* ---- what a launch must refuse --------------------------------------------------------------- */
+
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_indexer_topk_args, rows, "rows", (1 << 20) + 1),
+    SUITE_REFUSAL(smelt_indexer_topk_args, workspace_limit, "workspace_limit", 256),
+    {.text = NULL},
+};
+
+#define ARGUMENTS(dtype, length)                                                                   \
+    {                                                                                              \
+        .spec = "indexer_topk:heads=4,dim=64,topk=8,dtype=" dtype,                                 \
+        .problem = {.tokens = 5,                                                                   \
+                    .rows = 200,                                                                   \
+                    .lists = SMELT__LISTS_FULL,                                                    \
+                    .topk_length = (length)},                                                      \
+        .aligned = "q k", .refusals = refusals                                                     \
+    }
+static const struct suite_arguments arguments[] = {
+    ARGUMENTS("fp8", 1), ARGUMENTS("bf16", 0), {.spec = NULL}};
+
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const char *const launches[] = {
@@ -90,19 +104,17 @@ static const char *const launches[] = {
     NULL,
 };
 
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 9 : 200;
-    options->rows = suite->emulated ? 300 : 3000;
-}
-
 static const struct suite_group groups[] = {{"two-steps", run_two_steps},
                                             {"chain", run_choosing_chain},
-                                            {"arguments", run_topk_refusals},
+                                            {"no keys", run_without_keys},
                                             {NULL, NULL}};
 
-const struct suite_operator suite_operator_indexer_topk = {.matrix = matrix_case,
-                                                           .large = large,
-                                                           .far = far,
-                                                           .launches = launches,
-                                                           .launch = launch_options,
-                                                           .groups = groups};
+const struct suite_operator suite_operator_indexer_topk = {
+    .matrix = matrix_case,
+    .large = large,
+    .far = far,
+    .launches = launches,
+    .launch = {.tokens = 200, .rows = 3000},
+    .quick_launch = {.tokens = 9, .rows = 300},
+    .arguments = arguments,
+    .groups = groups};

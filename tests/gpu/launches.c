@@ -23,8 +23,9 @@ struct launch_test {
 };
 
 static struct smelt__problem_options launch_options(const struct launch_test *test) {
-    struct smelt__problem_options options = {.seed = test->suite->seed};
-    test->op->launch(test->suite, &options);
+    const int small = test->suite->quick || test->suite->emulated;
+    struct smelt__problem_options options = small ? test->op->quick_launch : test->op->launch;
+    options.seed = test->suite->seed;
     return options;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "harness/random.h"
+#include "smelt/sparse_attn.h"
 #include "sparse_attn_groups.h"
 
 /* ---- matrix: heads x topk x widths, each with several kinds of lists ------------------------- */
@@ -20,7 +21,6 @@ static const struct widths main_widths[] = {{576, 512}, {512, 512}},
                            other_widths[] = {{64, 64},   {128, 64},  {128, 128},
                                              {192, 128}, {256, 256}, {320, 256}};
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 enum { OTHERS = COUNT(other_widths), REPEATS = 3 /* of each spec of the main widths */ };
 
 struct shape {
@@ -79,10 +79,6 @@ static int shape_at(const struct suite *suite, int number, struct shape *shape) 
            pass_shape_at(suite, number - count, 1, shape, &count);
 }
 
-static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
-    return values[smelt__random_below(random, count)];
-}
-
 /* To what the emulator does in a second or so. */
 static void shrink(struct smelt__problem_options *problem) {
     problem->batches = problem->batches > 2 ? 2 : problem->batches;
@@ -97,9 +93,9 @@ static void draw_problem(const struct suite *suite, const struct shape *shape, i
     const int topk = shape->topk;
     struct smelt__random random = smelt__random_at(suite->seed, 0, (uint64_t)number);
     problem->seed = suite->seed * 1000 + (uint64_t)number;
-    problem->batches = pick(&random, (const int64_t[]){1, 1, 2, 3}, 4);
-    problem->tokens = suite->quick ? 5 : pick(&random, (const int64_t[]){11, 13, 20, 37}, 4);
-    problem->rows = pick(&random, (const int64_t[]){topk / 2 + 3, topk + 1, 4096, 10007}, 4);
+    problem->batches = PICK(&random, 1, 1, 2, 3);
+    problem->tokens = suite->quick ? 5 : PICK(&random, 11, 13, 20, 37);
+    problem->rows = PICK(&random, topk / 2 + 3, topk + 1, 4096, 10007);
     problem->width = number % 3 == 0 ? 1 + smelt__random_below(&random, topk) : topk;
     if (bucketed && smelt__random_below(&random, 2) == 0)
         problem->width = topk + 1 + smelt__random_below(&random, topk);
@@ -251,6 +247,38 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     return 1;
 }
 
+/* ---- what a launch must refuse --------------------------------------------------------------- */
+
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_sparse_attn_args, tokens, "2^31 - 1", INT32_MAX), /* times batches */
+    SUITE_REFUSAL(smelt_sparse_attn_args, kv.strides[1], "kv.strides[1]", INT64_C(1) << 31),
+    SUITE_REFUSAL(smelt_sparse_attn_args, queries.data, "queries is NULL", 0),
+    {.text = NULL},
+};
+static const struct suite_refusal grad_refusals[] = {
+    SUITE_REFUSAL(smelt_sparse_attn_grad_args, kv.strides[1], "kv.strides[1]", INT64_C(1) << 31),
+    {.text = NULL},
+};
+
+#define ARGUMENTS(keys, own)                                                                       \
+    {                                                                                              \
+        .spec = "sparse_attn:heads=8,dqk=128,dv=64,topk=32" keys,                                  \
+        .problem = {.batches = 2,                                                                  \
+                    .tokens = 4,                                                                   \
+                    .rows = 64,                                                                    \
+                    .query_list = SMELT__QUERY_LIST_PARTIAL,                                       \
+                    .topk_length = 1,                                                              \
+                    .max_logits = 1},                                                              \
+        .aligned = "q kv out grad_out dq dkv dkv_fp32 dkv_sum", .refusals = (own)                  \
+    }
+static const struct suite_arguments arguments[] = {
+    ARGUMENTS("", refusals),
+    ARGUMENTS(",sink=1", refusals),
+    ARGUMENTS(BACKWARD, grad_refusals),
+    ARGUMENTS(",sink=1,deterministic=1" BACKWARD, grad_refusals),
+    {.spec = NULL},
+};
+
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const char *const launches[] = {
@@ -261,22 +289,20 @@ static const char *const launches[] = {
     NULL,
 };
 
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 4 : 64;
-    options->rows = suite->emulated ? 1000 : 5000;
-    options->max_logits = 1;
-}
-
 static const struct suite_group groups[] = {
-    {"accuracy", run_accuracy}, {"boundaries", run_boundaries}, {"heads", run_heads},
-    {"rises", run_rises},       {"invariance", run_invariance}, {"nonfinite", run_nonfinite},
-    {"buckets", run_buckets},   {"arguments", run_arguments},   {NULL, NULL},
+    {"accuracy", run_accuracy},     {"boundaries", run_boundaries},
+    {"heads", run_heads},           {"rises", run_rises},
+    {"invariance", run_invariance}, {"nonfinite", run_nonfinite},
+    {"buckets", run_buckets},       {NULL, NULL},
 };
 
-const struct suite_operator suite_operator_sparse_attn = {.matrix = matrix_case,
-                                                          .large = large,
-                                                          .far = far,
-                                                          .repeated = repeated_case,
-                                                          .launches = launches,
-                                                          .launch = launch_options,
-                                                          .groups = groups};
+const struct suite_operator suite_operator_sparse_attn = {
+    .matrix = matrix_case,
+    .large = large,
+    .far = far,
+    .repeated = repeated_case,
+    .launches = launches,
+    .launch = {.tokens = 64, .rows = 5000, .max_logits = 1},
+    .quick_launch = {.tokens = 4, .rows = 1000, .max_logits = 1},
+    .arguments = arguments,
+    .groups = groups};

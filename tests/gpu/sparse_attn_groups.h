@@ -11,6 +11,5 @@ void run_rises(struct suite *suite);      /* scores that rise beyond fp32 along 
 void run_invariance(struct suite *suite); /* the same bits wherever a query stands */
 void run_nonfinite(struct suite *suite);  /* NaN and infinity */
 void run_buckets(struct suite *suite);    /* bucketed operators against plain ones */
-void run_arguments(struct suite *suite);  /* what forward must refuse, and what it must not */
 
 #endif

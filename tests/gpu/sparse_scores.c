@@ -7,9 +7,7 @@
 #include "harness/random.h"
 #include "indexer_training_groups.h"
 #include "ops/sparse_scores_table.h"
-#include "refusals.h"
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#include "suite.h"
 
 /* ---- matrix: heads x widths x both variants, lists and sizes in turn ------------------------- */
 
@@ -20,10 +18,6 @@ static const struct widths {
     int dqk, dv;
 } widths[] = {{576, 512}, {512, 512}, {64, 64}, {192, 128}, {320, 256}};
 static const int topks[] = {1, 63, 64, 65, 130, 640, 2048};
-
-static int64_t pick(struct smelt__random *random, const int64_t *values, int count) {
-    return values[smelt__random_below(random, count)];
-}
 
 enum {
     ONE_PART =
@@ -36,9 +30,9 @@ static void draw_problem(const struct suite *suite, int number, int topk, int he
     const int lists = heads <= ONE_PART ? QUERY_LISTS + 1 : QUERY_LISTS;
     struct smelt__random random = smelt__random_at(suite->seed, 9, (uint64_t)number);
     problem->seed = suite->seed * 1000 + (uint64_t)number;
-    problem->batches = pick(&random, (const int64_t[]){1, 1, 2, 3}, 4);
-    problem->tokens = suite->quick ? 5 : pick(&random, (const int64_t[]){11, 20, 37, 200}, 4);
-    problem->rows = pick(&random, (const int64_t[]){topk / 2 + 3, topk + 1, 4096, 10007}, 4);
+    problem->batches = PICK(&random, 1, 1, 2, 3);
+    problem->tokens = suite->quick ? 5 : PICK(&random, 11, 20, 37, 200);
+    problem->rows = PICK(&random, topk / 2 + 3, topk + 1, 4096, 10007);
     problem->width = number % 3 == 0 ? 1 + smelt__random_below(&random, topk) : topk;
     problem->lists = (enum smelt__lists)((number + number / 4) % 4);
     const int list = (number + QUERY_LISTS) % 9;
@@ -139,11 +133,6 @@ static const char *const launches[] = {
     "sparse_scores:heads=16,dqk=576,dv=512,topk=256,variant=mma",
     NULL,
 };
-
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 4 : 64;
-    options->rows = suite->emulated ? 1000 : 5000;
-}
 
 /* ---- a slot's target depends on its query and its row alone ---------------------------------- */
 
@@ -297,72 +286,27 @@ static void run_ranks(struct suite *suite) {
     suite_report(suite, name, message);
 }
 
-/* ---- what a launch must refuse, naming the argument ------------------------------------------ */
+/* ---- what a launch must refuse --------------------------------------------------------------- */
 
-#define ARGS smelt_sparse_scores_args
-#define SET(field, value) REFUSED(ARGS, field, value)
-#define SET_AS(field, part, value) REFUSED_AS(ARGS, field, part, value)
-
-static const struct refused_change changes[] = {
-    SET(size, 3),
-    SET(batches, -1),
-    SET(tokens, -1),
-    SET_AS(tokens, "2^31 - 1", INT_MAX),
-    SET(rows, -1),
-    SET(rows, (int64_t)INT_MAX + 1),
-    SET(width, 0),
-    SET(width, 41),
-    SET_AS(scale, "scale = 0", 0),
-    SET(free_multiprocessors, -1),
-    SET_AS(q.data, "q is NULL", 0),
-    SET_AS(q.data, "16 bytes", 0x1008),
-    SET(q.strides[2], 60),
-    SET(q.strides[1], -8),
-    SET_AS(kv.data, "kv is NULL", 0),
-    SET_AS(kv.data, "16 bytes", 0x1004),
-    SET(kv.strides[1], 76),
-    SET(kv.strides[1], (int64_t)INT_MAX + 1),
-    SET_AS(indices.data, "indices is NULL", 0),
-    SET_AS(indices.data, "4 bytes", 0x1002),
-    SET_AS(topk_length.data, "4 bytes", 0x1002),
-    SET_AS(sink.data, "sink=0", 0x1000),
-    SET_AS(lse.data, "lse is NULL", 0),
-    SET_AS(lse.data, "4 bytes", 0x1001),
-    SET(lse.strides[1], -1),
-    SET_AS(target.data, "target is NULL", 0),
-    SET_AS(target.data, "4 bytes", 0x1002),
-    SET(target.strides[1], 39),
-    SET(target.strides[1], INT64_MAX / 2),
-    SET_AS(query_capacity, "queries is NULL", 3),
-    SET_AS(query_count.data, "queries is NULL", 0x1000),
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_sparse_scores_args, tokens, "2^31 - 1", INT_MAX), /* times batches */
+    SUITE_REFUSAL(smelt_sparse_scores_args, kv.strides[1], "kv.strides[1]", INT64_C(1) << 31),
+    SUITE_REFUSAL(smelt_sparse_scores_args, queries.data, "queries is NULL", 0),
+    {.text = NULL},
 };
-static const size_t inputs[] = {offsetof(ARGS, q), offsetof(ARGS, kv), offsetof(ARGS, indices),
-                                offsetof(ARGS, lse)};
 
-static void run_scores_arguments(struct suite *suite) {
-    static const struct refusals refused = {.name = "arguments: sparse_scores",
-                                            .spec = "sparse_scores:heads=3,dqk=64,dv=64,topk=40",
-                                            .problem = {.batches = 2, .tokens = 3, .rows = 100},
-                                            .changes = changes,
-                                            .count = COUNT(changes),
-                                            .output = offsetof(ARGS, target),
-                                            .inputs = inputs,
-                                            .input_count = COUNT(inputs)};
-    static const struct refused_change sink_changes[] = {SET_AS(sink.data, "sink=1", 0),
-                                                         SET_AS(sink.data, "4 bytes", 0x1002)};
-    static const size_t sink_inputs[] = {offsetof(ARGS, sink)};
-    static const struct refusals refused_sink = {
-        .name = "arguments: sparse_scores, with a sink",
-        .spec = "sparse_scores:heads=3,dqk=64,dv=64,topk=40,sink=1",
-        .problem = {.batches = 1, .tokens = 3, .rows = 100},
-        .changes = sink_changes,
-        .count = COUNT(sink_changes),
-        .output = offsetof(ARGS, target),
-        .inputs = sink_inputs,
-        .input_count = COUNT(sink_inputs)};
-    run_refusals(suite, &refused);
-    run_refusals(suite, &refused_sink);
-}
+#define ARGUMENTS(keys)                                                                            \
+    {                                                                                              \
+        .spec = "sparse_scores:heads=3,dqk=64,dv=64,topk=40" keys,                                 \
+        .problem = {.batches = 2,                                                                  \
+                    .tokens = 3,                                                                   \
+                    .rows = 100,                                                                   \
+                    .query_list = SMELT__QUERY_LIST_PARTIAL,                                       \
+                    .topk_length = 1},                                                             \
+        .aligned = "q kv", .refusals = refusals                                                    \
+    }
+static const struct suite_arguments arguments[] = {
+    ARGUMENTS(""), ARGUMENTS(",sink=1"), {.spec = NULL}};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
@@ -370,14 +314,16 @@ static const struct suite_group groups[] = {
     {"invariance", run_invariance},
     {"ranks", run_ranks},
     {"boundaries", run_sparse_scores_boundaries},
-    {"arguments", run_scores_arguments},
     {NULL, NULL},
 };
 
-const struct suite_operator suite_operator_sparse_scores = {.matrix = matrix_case,
-                                                            .large = large,
-                                                            .far = far,
-                                                            .repeated = repeated_case,
-                                                            .launches = launches,
-                                                            .launch = launch_options,
-                                                            .groups = groups};
+const struct suite_operator suite_operator_sparse_scores = {
+    .matrix = matrix_case,
+    .large = large,
+    .far = far,
+    .repeated = repeated_case,
+    .launches = launches,
+    .launch = {.tokens = 64, .rows = 5000},
+    .quick_launch = {.tokens = 4, .rows = 1000},
+    .arguments = arguments,
+    .groups = groups};

@@ -148,7 +148,7 @@ static int usage(void) {
 /* Those of every operator; the operators' own follow. */
 static const struct suite_group groups[] = {
     {"matrix", run_matrix}, {"launches", run_launches},       {"large", run_large},
-    {"far", run_far},       {"repetitions", run_repetitions},
+    {"far", run_far},       {"repetitions", run_repetitions}, {"arguments", run_arguments},
 };
 enum { GROUPS = sizeof groups / sizeof groups[0], MOST_CHOSEN = 32 };
 
@@ -159,7 +159,8 @@ static const struct suite_group *group_at(int number, int *op) {
         return &groups[number];
     number -= GROUPS;
     for (; suite_operators[*op]; ++*op)
-        for (const struct suite_group *group = suite_operators[*op]->groups; group->name; group++)
+        for (const struct suite_group *group = suite_operators[*op]->groups; group && group->name;
+             group++)
             if (number-- == 0)
                 return group;
     return NULL;

@@ -9,8 +9,16 @@
 #include <stdint.h>
 
 #include "harness/check.h"
+#include "harness/random.h"
 #include "sample.h"
 #include "smelt/smelt.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* One of the numbers. */
+#define PICK(random, ...)                                                                          \
+    (((const int64_t[]){__VA_ARGS__})[smelt__random_below(                                         \
+        random, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))])
 
 struct suite {
     smelt_context *context;
@@ -78,6 +86,7 @@ void run_large(struct suite *suite);       /* offsets beyond 32 bits, on a GPU *
 void run_far(struct suite *suite);         /* every offset beyond 32 bits, on the emulator */
 void run_launches(struct suite *suite);    /* graphs, streams, threads, contexts */
 void run_repetitions(struct suite *suite); /* one launch a thousand times */
+void run_arguments(struct suite *suite);   /* what a call must refuse, naming the argument */
 
 /* ---- operators: one row each, in tests/gpu/STEM.c -------------------------------------------- */
 
@@ -97,14 +106,33 @@ void suite_check(struct suite *suite, const char *name, const struct suite_case 
 /* Case number `number` into a zeroed *one; 0 past the last. */
 typedef int (*suite_cases)(const struct suite *suite, int number, struct suite_case *one);
 
+/* A field of the args struct set to a number, which is refused with a message that holds the text. */
+struct suite_refusal {
+    const char *text;
+    size_t offset, bytes;
+    int64_t value;
+};
+
+#define SUITE_REFUSAL(type, field, text, value)                                                    \
+    { (text), offsetof(type, field), sizeof(((type *)0)->field), (value) }
+
+/* What launches must refuse: all that follows from the operator's table of arguments, and more. */
+struct suite_arguments {
+    const char *spec; /* NULL ends a list */
+    struct smelt__problem_options problem;
+    const char *aligned; /* names of the tensors whose rows start at multiples of 16 bytes */
+    const struct suite_refusal *refusals; /* ended by a text of NULL; NULL: none */
+};
+
 struct suite_operator {
     suite_cases matrix, repeated; /* NULL: none */
     /* Ended by a NULL name; NULL: none. Seeds and `far` are the group's. */
     const struct suite_case *large, *far;
     const char *const *launches; /* specs whose launches are tried, ended by NULL */
-    /* A problem for them: small, packed. */
-    void (*launch)(const struct suite *suite, struct smelt__problem_options *options);
-    const struct suite_group *groups; /* of this operator alone; ended by a NULL name */
+    /* Problems for them: packed; for a quick run or the emulator. */
+    struct smelt__problem_options launch, quick_launch;
+    const struct suite_arguments *arguments; /* NULL: not tried */
+    const struct suite_group *groups; /* of this operator alone; ended by a NULL name; NULL: none */
 };
 
 #define OPERATOR(stem) extern const struct suite_operator suite_operator_##stem;

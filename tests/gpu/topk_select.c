@@ -8,8 +8,6 @@
 #include "smelt/topk_select.h"
 #include "suite.h"
 
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
 enum { DATA, WINDOWS, VALUES }; /* the operator's own options */
 enum { WHOLE, CAUSAL, RANDOM };
 
@@ -109,120 +107,23 @@ static const struct suite_case far[] = {
 static const char *const launches[] = {"topk_select:topk=100", NULL};
 
 /* Few rows and long ones for some GPUs, so that workspace is used; many for others. */
-static void launch_options(const struct suite *suite, struct smelt__problem_options *options) {
-    options->tokens = suite->quick || suite->emulated ? 2 : 40;
-    options->rows = suite->emulated ? 33000 : 60000;
-    options->own[WINDOWS] = RANDOM;
-    options->own[VALUES] = 1;
-}
+/* ---- what a launch must refuse --------------------------------------------------------------- */
 
-/* ---- what forward must refuse, naming the argument ------------------------------------------- */
-
-static const struct change {
-    const char *name; /* the message must hold it */
-    size_t offset;
-    int64_t value; /* of a field of `bytes` bytes */
-    size_t bytes;
-} changes[] = {
-#define SET(field, value)                                                                          \
-    {                                                                                              \
-#field, offsetof(smelt_topk_select_args, field), value,                                    \
-            sizeof(((smelt_topk_select_args *)0)->field)                                           \
-    }
-#define POINT(field, value)                                                                        \
-    { #field, offsetof(smelt_topk_select_args, field.data), value, sizeof(void *) }
-#define STRIDE(field, value)                                                                       \
-    { #field, offsetof(smelt_topk_select_args, field.strides), value, sizeof(int64_t) }
-    SET(size, 0),
-    SET(size, 16),
-    SET(tokens, -1),
-    SET(tokens, INT64_C(1) << 31),
-    SET(rows, -1),
-    SET(rows, (INT64_C(1) << 30) + 1),
-    SET(reserved, 1),
-    POINT(logits, 0),
-    POINT(logits, 0x1002),
-    STRIDE(logits, -1),
-    STRIDE(logits, 32999),
-    POINT(window_begin, 0),
-    POINT(window_end, 0),
-    POINT(window_begin, 0x1001),
-    POINT(window_end, 0x1002),
-    POINT(offset, 0x1003),
-    POINT(indices, 0),
-    POINT(indices, 0x1002),
-    STRIDE(indices, 99),
-    POINT(values, 0x1001),
-    STRIDE(values, 99),
-    POINT(lengths, 0x1001),
-    SET(workspace, 0),
-    SET(workspace, 0x1010),
-    SET(workspace_bytes, 16),
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_topk_select_args, reserved, "reserved", 1),
+    SUITE_REFUSAL(smelt_topk_select_args, rows, "rows", (INT64_C(1) << 30) + 1),
+    SUITE_REFUSAL(smelt_topk_select_args, window_begin.data, "window_begin", 0),
+    SUITE_REFUSAL(smelt_topk_select_args, window_end.data, "window_end", 0),
+    {.text = NULL},
 };
 
-static void refuse(const struct workload *workload, const struct change *change, char *message,
-                   size_t size) {
-    smelt_topk_select_args args = *(const smelt_topk_select_args *)workload->placed.args;
-    memcpy((char *)&args + change->offset, &change->value, change->bytes);
-    const smelt_status status =
-        smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL);
-    if (status != SMELT_ERROR_INVALID_ARGUMENT || !strstr(smelt_last_error(), change->name))
-        snprintf(message, size, "%s = %lld: status %d, '%s'", change->name,
-                 (long long)change->value, (int)status, smelt_last_error());
-}
-
-/* The indices on each of what is read, and what else is written. */
-static void refuse_overlaps(const struct workload *workload, char *message, size_t size) {
-    smelt_topk_select_args args = *(const smelt_topk_select_args *)workload->placed.args;
-    const void *const targets[] = {args.logits.data, args.window_begin.data, args.window_end.data,
-                                   args.offset.data, args.values.data,       args.lengths.data,
-                                   args.workspace};
-    for (int i = 0; i < COUNT(targets); i++) {
-        args.indices.data = (void *)(uintptr_t)targets[i];
-        if (smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL) !=
-                SMELT_ERROR_INVALID_ARGUMENT ||
-            !strstr(smelt_last_error(), "overlaps"))
-            snprintf(message, size, "overlap %d was not refused", i);
-    }
-}
-
-/* No row at all asks for no memory; a row without columns for none of the matrix. */
-static void take_nothing(const struct workload *workload, char *message, size_t size) {
-    smelt_topk_select_args args = SMELT_TOPK_SELECT_ARGS_INIT;
-    if (suite_ok(smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL),
-                 "no row", message, size))
-        return;
-    args.indices = ((const smelt_topk_select_args *)workload->placed.args)->indices;
-    args.tokens = 1;
-    if (suite_ok(smelt_operator_launch(workload->object, workload->pass->pass, &args, NULL),
-                 "no column", message, size) == 0)
-        suite_ok(smelt_stream_synchronize(workload->placed.context, NULL), "no column", message,
-                 size);
-}
-
-static void run_refusals(struct suite *suite) {
-    const struct smelt__problem_options options = {
-        .seed = suite->seed, .tokens = 2, .rows = 33000, .own = {0, RANDOM, 1}};
-    struct workload workload;
-    char message[1024] = "";
-    if (!suite_wants(suite, "arguments: topk_select") ||
-        workload_open(&workload, suite, "topk_select:topk=100", &options, message,
-                      sizeof message) != 0) {
-        if (message[0])
-            suite_report(suite, "arguments: topk_select", message);
-        return;
-    }
-    suite_ok(smelt__placed_workspace(&workload.placed, workload.object), "workspace", message,
-             sizeof message);
-    for (int i = 0; i < COUNT(changes) && !message[0]; i++)
-        refuse(&workload, &changes[i], message, sizeof message);
-    if (!message[0])
-        refuse_overlaps(&workload, message, sizeof message);
-    if (!message[0])
-        take_nothing(&workload, message, sizeof message);
-    workload_close(&workload);
-    suite_report(suite, "arguments: topk_select", message);
-}
+static const struct suite_arguments arguments[] = {
+    {.spec = "topk_select:topk=100",
+     .problem = {.tokens = 2, .rows = 33000, .own = {0, RANDOM, 1}},
+     .aligned = "",
+     .refusals = refusals},
+    {.spec = NULL},
+};
 
 /* ---- one launch a thousand times: nothing depends on who comes first ------------------------- */
 
@@ -255,12 +156,14 @@ static void run_repeated(struct suite *suite) {
     suite_report(suite, "repetitions: topk_select", message);
 }
 
-static const struct suite_group groups[] = {
-    {"arguments", run_refusals}, {"repetitions", run_repeated}, {NULL, NULL}};
+static const struct suite_group groups[] = {{"repetitions", run_repeated}, {NULL, NULL}};
 
-const struct suite_operator suite_operator_topk_select = {.matrix = matrix_case,
-                                                          .large = large,
-                                                          .far = far,
-                                                          .launches = launches,
-                                                          .launch = launch_options,
-                                                          .groups = groups};
+const struct suite_operator suite_operator_topk_select = {
+    .matrix = matrix_case,
+    .large = large,
+    .far = far,
+    .launches = launches,
+    .launch = {.tokens = 40, .rows = 60000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
+    .quick_launch = {.tokens = 2, .rows = 33000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
+    .arguments = arguments,
+    .groups = groups};
