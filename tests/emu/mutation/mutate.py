@@ -555,7 +555,7 @@ def main():
     chosen = choose(homes, families, known, mutants, arguments)
     if arguments.list:
         for name in chosen:
-            print(f"{place(mutants[name])}: {name[3]}")
+            print(f"{place(mutants[name])}: {name[3]}{': ' + known.why(name) if name in known else ''}")
         return 0
     print(f"{len(mutants)} mutants in {len(subjects)} configurations; {len(chosen)} run, "
           f"seed {arguments.seed}, {arguments.jobs} at a time", flush=True)

@@ -1,15 +1,16 @@
 """Known survivors: mutants that harmless.py does not recognise and that no test catches, in
-survivors.txt. A line for each line of a template:
+survivors.txt. A line for each function of a template's variant (section_of):
 
-    FUNCTION :: the text of the line :: operator: change ;; another change :: why
+    SECTION FUNCTION WHY=MUTANT,MUTANT,... WHY=...
 
-under [SECTION], the template's variant (section_of). Only these texts identify a survivor, so edits
-elsewhere and moves to another part of the variant do not matter. If its own line changes, it counts as
-a new survivor, and the old entry matches nothing; `mutate.py --accept` rewrites the file. WHY is one
-of REASONS.
+WHY: one of REASONS. MUTANT: a hash of the text of the line and of the change, so that edits elsewhere
+and moves to another part of the variant do not matter. If its own line changes, a mutant counts as a new
+survivor, and the old hash matches nothing; `mutate.py --accept` rewrites the file. `mutate.py --known
+--list` prints the mutants with their places, changes and reasons.
 """
 
 import collections
+import hashlib
 import pathlib
 import re
 
@@ -45,27 +46,25 @@ def section_of(file):
 
 def key_of(name):
     """The key of a mutant in survivors.txt; name: as Mutant.name."""
-    return (section_of(name[0]), *name[1:])
+    file, function, line, change = name
+    return section_of(file), function, hashlib.sha256(f"{line} :: {change}".encode()).hexdigest()[:8]
 
 
 def read(text):
     """{key: why}."""
-    found, section = {}, ""
+    found = {}
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        if line.startswith("["):
-            section = line.strip("[] ")
-            continue
-        parts = line.split(" :: ")
-        if len(parts) != 4 or not section or parts[3] not in REASONS:
-            raise SurvivorsError(f"{number}: `FUNCTION :: line :: change ;; change :: why` under "
-                                 f"[SECTION], why one of {', '.join(REASONS)}")
-        for change in parts[2].split(" ;; "):
-            key = (section, parts[0], parts[1], change)
-            if key in found:
-                raise SurvivorsError(f"{number}: given twice: {change}")
-            found[key] = parts[3]
+        parts = [] if line.startswith("#") else line.split()
+        groups = [part.partition("=") for part in parts[2:]]
+        if parts and (not groups or any(why not in REASONS or not mutants for why, _, mutants in groups)):
+            raise SurvivorsError(f"{number}: `SECTION FUNCTION WHY=MUTANT,MUTANT ...`, WHY one of "
+                                 f"{', '.join(REASONS)}")
+        for why, _, mutants in groups:
+            for mutant in mutants.split(","):
+                key = (parts[0], parts[1], mutant)
+                if key in found:
+                    raise SurvivorsError(f"{number}: given twice: {mutant}")
+                found[key] = why
     return found
 
 
@@ -75,16 +74,12 @@ def read_file(path=FILE):
 
 def write(found):
     """The text of {key: why}."""
-    lines = collections.defaultdict(list)
-    for (section, function, line, change), why in found.items():
-        lines[section, function, line, why].append(change)
-    text, last = [HEAD], None
-    for (section, function, line, why), changes in sorted(lines.items(), key=lambda e: e[0][0]):
-        if section != last:
-            text.append(f"\n[{section}]\n")
-        last = section
-        text.append(f"{function} :: {line} :: {' ;; '.join(changes)} :: {why}\n")
-    return "".join(text)
+    lines = collections.defaultdict(lambda: collections.defaultdict(list))
+    for (section, function, mutant), why in sorted(found.items()):
+        lines[section, function][why].append(mutant)
+    return HEAD + "".join(
+        " ".join([*place, *(f"{why}={','.join(mutants)}" for why, mutants in sorted(groups.items()))]) +
+        "\n" for place, groups in sorted(lines.items()))
 
 
 class Known:

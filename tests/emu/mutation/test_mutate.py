@@ -451,9 +451,8 @@ class Families(unittest.TestCase):
 
 
 class Survivors(unittest.TestCase):
-    TEXT = ("# words\n\n[a_b.sm90]\nf :: x = 1; :: constant: 1 -> 2 ;; statement-deleted: x = 1; removed"
-            " :: unread\ng :: return a | b; :: constant: 1 -> 2 #2 :: time\n\n[common]\n"
-            "f :: x = 1; :: constant: 1 -> 2 :: range\n")
+    TEXT = ("# words\n\na_b.sm90 f unread=374dc96b,eaf5c3e1\na_b.sm90 g time=80fa0e6b\n"
+            "common f range=374dc96b\n")
 
     def test_reading(self):
         known = survivors.Known(survivors.read(self.TEXT))
@@ -477,8 +476,8 @@ class Survivors(unittest.TestCase):
             self.assertEqual(survivors.section_of("templates/" + file), section)
 
     def test_mistakes(self):
-        for text in ("f :: x :: c :: time\n", "[a]\nf :: x :: c\n", "[a]\nf :: x :: c :: no reason\n",
-                     self.TEXT + "f :: x = 1; :: constant: 1 -> 2 :: time\n"):
+        for text in ("common f\n", "common f 1\n", "common f time=\n", "common f no=1\n",
+                     self.TEXT + "common f time=374dc96b\n"):
             with self.assertRaises(survivors.SurvivorsError):
                 survivors.read(text)
 
@@ -525,7 +524,7 @@ class Report(unittest.TestCase):
 
     def test_accepting(self):
         self.new(["race", "", "", mutate.STILLBORN], known=[0, 2, 3])
-        gone = ("common", "g", "z", "constant: 1 -> 2")
+        gone = ("common", "g", "12345678")
         self.known.found[gone] = "range"
         found = survivors.read(mutate.accept(self.results, self.known, [gone], "order"))
         keys = [survivors.key_of(name) for name in self.names]
