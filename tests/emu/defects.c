@@ -13,8 +13,9 @@
  * defect. WORDS stand in the report's text. MANY: `clusters of N` blocks, one of them; `grid of N`
  * blocks; `chain of N` launches, the second and later ones with PDL, of one block, two, and so on,
  * so that gridDim.x tells them apart. The line that ends in HERE is the one the report must name. The
- * text from a file's first //@use to its first case is part of each of its cases. The
- * kernel's parameter is the address of 4096 ints, 0, 1, 2, ...; its shared memory is 16 KB and of
+ * text from a file's first //@use to its first case is part of each of its cases. A case without the
+ * word KERNEL is the body of one. The
+ * kernel's parameter `data` is the address of 4096 ints, 0, 1, 2, ...; its shared memory is 16 KB and of
  * two regions: LEFT, 8192 bytes from 0 on, and RIGHT, 8180 from 8192 on. Word 4000 of the data is
  * forbidden.
  */
@@ -95,6 +96,19 @@ static void append(char **text, const char *more, const char *path, int line) {
     strcpy(*text + used, more);
 }
 
+/* Makes a kernel of a case's text, behind the shared one, that is the body of one. Lines keep their
+ * numbers. */
+static void wrap(struct defect *defect, size_t shared) {
+    char *body = strdup(defect->text + shared);
+    if (body && !strstr(body, "KERNEL")) {
+        defect->text[shared] = '\0';
+        append(&defect->text, "KERNEL void KERNEL_NAME(int *data) { ", defect->path, defect->line);
+        append(&defect->text, body, defect->path, defect->line);
+        append(&defect->text, "}\n", defect->path, defect->line);
+    }
+    free(body);
+}
+
 /* Adds a file's cases to `count`; how many there are now. */
 static int read_cases(const char *path, struct defect *defects, int count) {
     char *line = NULL, *shared = NULL; /* the text ahead of the first case */
@@ -125,6 +139,8 @@ static int read_cases(const char *path, struct defect *defects, int count) {
         else if (strstr(line, "/* HERE */"))
             defect->marked = shared_lines + number - defect->line;
     }
+    for (int i = before; i < count; i++)
+        wrap(&defects[i], shared ? strlen(shared) : 0);
     free(line);
     free(shared);
     fclose(file);

@@ -25,205 +25,169 @@ DEVICE void begin_products() {
 }
 
 //! a product: none, 128 threads
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    begin_products();
-    wgmma_fence();
-    wgmma_ss_n8_t00(d, A, B, 0);
-    wgmma_commit();
-    wgmma_wait_0();
-    data[threadIdx.x] = (int)d[0];
-}
+float d[4];
+begin_products();
+wgmma_fence();
+wgmma_ss_n8_t00(d, A, B, 0);
+wgmma_commit();
+wgmma_wait_0();
+data[threadIdx.x] = (int)d[0];
 
 //! rows of A from the warpgroup's other warps: race/proxy, 128 threads
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    begin_products();
-    /* Each warp fills the 16 rows that its own part of the product needs. */
-    for (int i = (int)threadIdx.x % 32; i < 512; i += 32) {
-        ((int *)arena)[threadIdx.x / 32 * 512 + i] = 0;
-    }
-    fence_proxy_async();
-    __syncwarp(0xffffffffu);
-    wgmma_fence();
-    wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
-    wgmma_commit();
-    wgmma_wait_0();
-    data[threadIdx.x] = (int)d[0];
+float d[4];
+begin_products();
+/* Each warp fills the 16 rows that its own part of the product needs. */
+for (int i = (int)threadIdx.x % 32; i < 512; i += 32) {
+    ((int *)arena)[threadIdx.x / 32 * 512 + i] = 0;
 }
+fence_proxy_async();
+__syncwarp(0xffffffffu);
+wgmma_fence();
+wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
+wgmma_commit();
+wgmma_wait_0();
+data[threadIdx.x] = (int)d[0];
 
 //! a product of what no proxy fence covers: proxy, 128 threads; no fence.proxy.async
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    zero_operands();
-    __syncthreads();
-    wgmma_fence();
-    wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
-    wgmma_commit();
-    wgmma_wait_0();
-    data[threadIdx.x] = (int)d[0];
-}
+float d[4];
+zero_operands();
+__syncthreads();
+wgmma_fence();
+wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
+wgmma_commit();
+wgmma_wait_0();
+data[threadIdx.x] = (int)d[0];
 
 //! accumulators read before the wait: registers, 128 threads; a read of the accumulators
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    begin_products();
-    wgmma_fence();
-    wgmma_ss_n8_t00(d, A, B, 0);
-    wgmma_commit();
-    data[threadIdx.x] = (int)d[0]; /* HERE */
-    wgmma_wait_0();
-}
+float d[4];
+begin_products();
+wgmma_fence();
+wgmma_ss_n8_t00(d, A, B, 0);
+wgmma_commit();
+data[threadIdx.x] = (int)d[0]; /* HERE */
+wgmma_wait_0();
 
 //! accumulators set without a fence: registers, 128 threads; after the last wgmma.fence
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    begin_products();
-    wgmma_fence();
-    for (int i = 0; i < 4; ++i) {
-        d[i] = (float)data[i];
-    }
-    wgmma_ss_n8_t00(d, A, B, 1); /* HERE */
-    wgmma_commit();
-    wgmma_wait_0();
-    data[threadIdx.x + 64] = (int)d[0];
+float d[4];
+begin_products();
+wgmma_fence();
+for (int i = 0; i < 4; ++i) {
+    d[i] = (float)data[i];
 }
+wgmma_ss_n8_t00(d, A, B, 1); /* HERE */
+wgmma_commit();
+wgmma_wait_0();
+data[threadIdx.x + 64] = (int)d[0];
 
 //! no fence at all: registers, 128 threads; without any wgmma.fence
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    begin_products();
-    wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
-    wgmma_commit();
-    wgmma_wait_0();
-    data[threadIdx.x] = (int)d[0];
-}
+float d[4];
+begin_products();
+wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
+wgmma_commit();
+wgmma_wait_0();
+data[threadIdx.x] = (int)d[0];
 
 //! A's registers changed before the wait: registers, 128 threads; a write of A's registers
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    u32 a[4] = {0, 0, 0, 0};
-    begin_products();
-    wgmma_fence();
-    wgmma_rs_n8_t00(d, a, B, 0);
-    wgmma_commit();
-    a[0] = (u32)data[1]; /* HERE */
-    wgmma_wait_0();
-    data[threadIdx.x + 64] = (int)d[0] + (int)a[0];
-}
+float d[4];
+u32 a[4] = {0, 0, 0, 0};
+begin_products();
+wgmma_fence();
+wgmma_rs_n8_t00(d, a, B, 0);
+wgmma_commit();
+a[0] = (u32)data[1]; /* HERE */
+wgmma_wait_0();
+data[threadIdx.x + 64] = (int)d[0] + (int)a[0];
 
 //! more matrices than the array has registers: bounds, 32 threads; of which the array has 2
-KERNEL void KERNEL_NAME(int *data) {
-    u32 a[6];
-    ((int *)arena)[threadIdx.x] = 0;
-    __syncwarp(0xffffffffu);
+u32 a[6];
+((int *)arena)[threadIdx.x] = 0;
+__syncwarp(0xffffffffu);
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        ldmatrix_x4(&a[4 * i], shared_address(threadIdx.x % 8 * 16)); /* HERE */
-    }
-    data[threadIdx.x] = (int)a[0];
+for (int i = 0; i < 2; ++i) {
+    ldmatrix_x4(&a[4 * i], shared_address(threadIdx.x % 8 * 16)); /* HERE */
 }
+data[threadIdx.x] = (int)a[0];
 
 //! A's registers loaded after the fence: registers, 128 threads; after the last wgmma.fence
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    u32 a[4];
-    begin_products();
-    wgmma_fence();
-    ldmatrix_x4(a, shared_address(threadIdx.x % 32 * 16));
-    wgmma_rs_n8_t00(d, a, B, 0); /* HERE */
-    wgmma_commit();
-    wgmma_wait_0();
-    data[threadIdx.x] = (int)d[0];
-}
+float d[4];
+u32 a[4];
+begin_products();
+wgmma_fence();
+ldmatrix_x4(a, shared_address(threadIdx.x % 32 * 16));
+wgmma_rs_n8_t00(d, a, B, 0); /* HERE */
+wgmma_commit();
+wgmma_wait_0();
+data[threadIdx.x] = (int)d[0];
 
 //! an operand overwritten before the wait: overwritten, 128 threads; may still be reading
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    begin_products();
-    wgmma_fence();
-    wgmma_ss_n8_t00(d, A, B, 0);
-    wgmma_commit();
-    if (threadIdx.x == 0) {
-        ((int *)arena)[0] = 1; /* HERE */
-    }
-    wgmma_wait_0();
-    data[threadIdx.x] = (int)d[0];
+float d[4];
+begin_products();
+wgmma_fence();
+wgmma_ss_n8_t00(d, A, B, 0);
+wgmma_commit();
+if (threadIdx.x == 0) {
+    ((int *)arena)[0] = 1; /* HERE */
 }
+wgmma_wait_0();
+data[threadIdx.x] = (int)d[0];
 
 //! an operand overwritten when only one warp has waited: race/overwritten, 128 threads
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    begin_products();
-    wgmma_fence();
-    wgmma_ss_n8_t00(d, A, B, 0);
-    wgmma_commit();
-    wgmma_wait_0();
-    if (threadIdx.x >= 96) {
-        __syncwarp(0xffffffffu);
-        ((int *)(arena + 8192))[threadIdx.x - 96] = 1;
-    }
-    data[threadIdx.x] = (int)d[0];
+float d[4];
+begin_products();
+wgmma_fence();
+wgmma_ss_n8_t00(d, A, B, 0);
+wgmma_commit();
+wgmma_wait_0();
+if (threadIdx.x >= 96) {
+    __syncwarp(0xffffffffu);
+    ((int *)(arena + 8192))[threadIdx.x - 96] = 1;
 }
+data[threadIdx.x] = (int)d[0];
 
 //! a product without its commit: registers, 128 threads
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    begin_products();
-    wgmma_fence();
-    wgmma_ss_n8_t00(d, A, B, 0);
-    wgmma_wait_0();
-    data[threadIdx.x] = (int)d[0]; /* HERE */
-}
+float d[4];
+begin_products();
+wgmma_fence();
+wgmma_ss_n8_t00(d, A, B, 0);
+wgmma_wait_0();
+data[threadIdx.x] = (int)d[0]; /* HERE */
 
 //! a warp with another descriptor: convergence, 128 threads; differs from its warpgroup
-KERNEL void KERNEL_NAME(int *data) {
-    float d[4];
-    begin_products();
-    const u64 b = shared_descriptor(shared_address(8192 + threadIdx.x / 96 * 1024), 16, 1024, 128);
-    wgmma_fence();
-    wgmma_ss_n8_t00(d, A, b, 0); /* HERE */
-    wgmma_commit();
-    wgmma_wait_0();
-    data[threadIdx.x] = (int)d[0];
-}
+float d[4];
+begin_products();
+const u64 b = shared_descriptor(shared_address(8192 + threadIdx.x / 96 * 1024), 16, 1024, 128);
+wgmma_fence();
+wgmma_ss_n8_t00(d, A, b, 0); /* HERE */
+wgmma_commit();
+wgmma_wait_0();
+data[threadIdx.x] = (int)d[0];
 
 //! registers beyond the pool: deadlock, 512 threads
-KERNEL void KERNEL_NAME(int *data) {
-    registers_increase(160); /* HERE */
-    data[threadIdx.x] = 1;
-}
+registers_increase(160); /* HERE */
+data[threadIdx.x] = 1;
 
 //! registers moved: none, 512 threads
-KERNEL void KERNEL_NAME(int *data) {
-    if (threadIdx.x < 128) {
-        registers_decrease(24);
-    } else {
-        registers_increase(160);
-    }
-    data[threadIdx.x] = 1;
+if (threadIdx.x < 128) {
+    registers_decrease(24);
+} else {
+    registers_increase(160);
 }
+data[threadIdx.x] = 1;
 
 //! registers that fit the multiprocessor, but not the block's share: deadlock, 384 threads
-KERNEL void KERNEL_NAME(int *data) {
-    if (threadIdx.x < 128) {
-        registers_decrease(32);
-    } else {
-        registers_increase(240); /* HERE */
-    }
-    data[threadIdx.x] = 1;
+if (threadIdx.x < 128) {
+    registers_decrease(32);
+} else {
+    registers_increase(240); /* HERE */
 }
+data[threadIdx.x] = 1;
 
 //! a warp without its warpgroup's registers: convergence, 512 threads; by setmaxnreg
-KERNEL void KERNEL_NAME(int *data) {
-    if (threadIdx.x < 96) {
-        registers_decrease(24);
-    }
-    data[threadIdx.x] = 1;
+if (threadIdx.x < 96) {
+    registers_decrease(24);
 }
+data[threadIdx.x] = 1;
 
 //! an increase that is a decrease: illegal, 512 threads; setmaxnreg.inc to 64
-KERNEL void KERNEL_NAME(int *data) {
-    registers_increase(64); /* HERE */
-    data[threadIdx.x] = 1;
-}
+registers_increase(64); /* HERE */
+data[threadIdx.x] = 1;
