@@ -42,8 +42,8 @@ static const char *const pass_sets[] = {"forward", "backward", "both", NULL};
     { #name, letter, "N", help, NUMBER, FIELD(name), minimum, maximum, NULL }
 
 static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
-    [TOOL_ARCH] = {"arch", 0, "ARCH", "architecture, such as sm_90a; default: the GPU's", VALUES,
-                   FIELD(archs), 0, 0, NULL},
+    [TOOL_ARCH] = {"arch", 0, "ARCH", "architecture, sm_90a, or GPU, h100; default: the GPU's",
+                   VALUES, FIELD(archs), 0, 0, NULL},
     [TOOL_PRESET] = {"preset", 0, "NAME", "the operators a model needs; may be repeated", VALUES,
                      FIELD(presets), 0, 0, NULL},
     [TOOL_TP] = NUMBER_OPTION(tp, 0, INT32_MIN, INT32_MAX,
@@ -55,6 +55,9 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
                        FIELD(manifest), 0, 0, NULL},
     [TOOL_JOBS] =
         NUMBER_OPTION(jobs, 'j', 1, 1024, "kernels compiled at a time; default: one per processor"),
+    [TOOL_OFFLINE] =
+        FLAG_OPTION(offline, 0, "compile nothing; exit status 3 and a list if kernels are missing"),
+    [TOOL_STRICT] = FLAG_OPTION(strict, 0, "refuse an architecture whose kernels no GPU uses"),
     [TOOL_DEVICE] = NUMBER_OPTION(device, 0, 0, 1023, "number of the GPU; default 0"),
     [TOOL_CACHE] = FLAG_OPTION(cache, 0, "list what is cached instead"),
     [TOOL_EMULATE] = FLAG_OPTION(emulate, 0, "run on the emulator instead of a GPU"),

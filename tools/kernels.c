@@ -7,6 +7,7 @@
 smelt_context_options tool_context_options(const struct tool_options *options) {
     smelt_context_options context = SMELT_CONTEXT_OPTIONS_INIT;
     context.log = tool_log;
+    context.offline = options->offline > 0;
     if (options->verbose > 0)
         context.log_level = options->verbose > 1 ? SMELT_LOG_DEBUG : SMELT_LOG_INFO;
     return context;

@@ -13,12 +13,16 @@ static const struct tool_verb verbs[] = {
     {"warm", "[SPEC]...", "compile kernels into the cache",
      "Compiles into the cache every kernel that the specs, presets and the manifest need,\n"
      "for every --arch, unless it is cached already. It can be stopped (Ctrl-C) and started\n"
-     "again without losing work. Exit status 1 when a kernel could not be stored.\n",
-     TOOL_TARGETS | OPTION(ARCH) | OPTION(TUNED_FOR) | OPTION(JOBS) | TOOL_COMMON, tool_run_warm},
-    {"list", "", "list presets, operators, kernels and architectures, or the cache",
-     "Lists presets, operators and kernels with their keys, and architectures.\n"
-     "With --cache: the kernels that are cached. With --tuned: the entries that the tuning\n"
-     "file says.\n",
+     "again without losing work. Exit status 1 when a kernel could not be stored.\n"
+     "With --offline it compiles nothing, and lists what is missing: a test of an image.\n",
+     TOOL_TARGETS | OPTION(ARCH) | OPTION(STRICT) | OPTION(TUNED_FOR) | OPTION(JOBS) |
+         OPTION(OFFLINE) | TOOL_COMMON,
+     tool_run_warm},
+    {"list", "[gpus]", "list presets, operators, kernels and architectures, GPUs, or the cache",
+     "Lists presets, operators and kernels with their keys, and architectures; `list gpus`:\n"
+     "the GPUs that --arch takes, by architecture.\n"
+     "With --cache: the kernels that are cached, also in the read-only layer. With --tuned: the\n"
+     "entries of the tuning file.\n",
      OPTION(CACHE) | OPTION(TUNED) | TOOL_COMMON, tool_run_list},
     {"show", "SPEC", "show a kernel's plan and its compiled figures",
      "Shows the plan of a kernel, with every knob and derived number, then figures of the\n"
@@ -71,10 +75,11 @@ static const struct tool_verb verbs[] = {
      TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | OPTION(PROBLEM) |
          OPTION(REPEAT) | OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
      tool_run_tune},
-    {"cache", "stat|verify|prune|clear|export FILE|import FILE",
+    {"cache", "stat|verify [PATH]|prune|clear|export FILE|import FILE",
      "inspect and maintain the cache of compiled kernels",
      "stat    counts the cache's entries and bytes, and all processes' hits and misses\n"
-     "verify  reads every entry and removes damaged ones (exit status 1 if there were any)\n"
+     "verify  reads every entry and removes damaged ones (exit status 1 if there were any); of\n"
+     "        the read-only layer, or of a PATH (an exported file or a folder), it removes none\n"
      "prune   removes the least recently used entries: those older than --older-than, and\n"
      "        others until --max-size, or the cap, is kept\n"
      "clear   removes every entry\n"
@@ -86,7 +91,8 @@ static const struct tool_verb verbs[] = {
      OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | OPTION(ALLOW_EMPTY) | TOOL_COMMON, tool_run_cache},
     {"doctor", "", "report what this machine has and lacks",
      "Reports driver, GPUs, NVRTC, cache folder and read-only layer, and for each problem a\n"
-     "remedy. Exit status 3 when something is missing, 1 when the cache, or a read-only layer\n"
+     "remedy; also how many cached kernels are another version's, which this one does not use.\n"
+     "Exit status 3 when something is missing, 1 when the cache, or a read-only layer\n"
      "that was named, cannot be used.\n",
      TOOL_COMMON, tool_run_doctor},
 };
@@ -113,7 +119,8 @@ static void print_long_help(void) {
         "  0  success\n"
         "  1  something failed: a check, a compilation\n"
         "  2  a usage error or an impossible spec\n"
-        "  3  the machine lacks something: a GPU, a driver, NVRTC, a C compiler\n\n"
+        "  3  the machine lacks something: a GPU, a driver, NVRTC, a C compiler, a cached "
+        "kernel\n\n"
         "environment:\n"
         "  SMELT_CACHE_DIR           the cache's folder; default $XDG_CACHE_HOME/smelt, else\n"
         "                            ~/.cache/smelt\n"
@@ -121,6 +128,7 @@ static void print_long_help(void) {
         "  SMELT_CACHE_CAP           the cache's size limit: bytes, or with K, M, G; default 1G\n"
         "  SMELT_CACHE_DISABLE=1     neither read nor write the cache\n"
         "  SMELT_CACHE_RECOMPILE=1   write the cache without reading it\n"
+        "  SMELT_OFFLINE=1           compile nothing: a kernel that is not cached is an error\n"
         "  SMELT_TUNING              the tuning file; default `tuning` in the cache's folder\n"
         "  SMELT_TUNING_DISABLE=1    ignore tuning entries\n"
         "  SMELT_NVRTC               the libnvrtc to use instead of searching\n"

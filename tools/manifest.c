@@ -191,25 +191,13 @@ static int add_spec(const struct manifest *manifest, json_t *value, long index) 
     return TOOL_OK;
 }
 
-static int has(const struct tool_list *list, const char *text) {
-    for (size_t i = 0; i < list->count; i++)
-        if (!strcmp(list->items[i], text))
-            return 1;
-    return 0;
-}
-
 static int add_arch(const struct manifest *manifest, json_t *value, long index) {
     char where[4200];
     if (!json_is_string(value))
         return refuse_value(manifest, "archs", index, "an architecture is a string, \"sm_90a\"",
                             value);
-    if (has(manifest->archs, json_string_value(value)))
-        return TOOL_OK; /* already listed */
     snprintf(where, sizeof where, "%s:%d: ", manifest->path, find_line(manifest, "archs", index));
-    int status = tool_check_arch(manifest->options, where, json_string_value(value));
-    if (status == TOOL_OK)
-        tool_list_add(manifest->archs, json_string_value(value));
-    return status;
+    return tool_add_arch(manifest->archs, manifest->options, where, json_string_value(value));
 }
 
 static int add_all(const struct manifest *manifest, json_t *root) {

@@ -85,23 +85,54 @@ const char *tool_nearest(const char *given, const char *const *names, size_t cou
 
 /* ---- architectures --------------------------------------------------------------------------- */
 
-int tool_check_arch(const struct tool_options *options, const char *where, const char *arch) {
-    struct tool_list known = {0};
-    char legal[512] = "";
-    smelt_status status = smelt_list_archs(tool_list_collect, &known);
-    int result = status ? tool_fail_status(options, status) : TOOL_USAGE;
-    for (size_t i = 0; i < known.count && !status; i++) {
-        size_t used = strlen(legal);
-        snprintf(legal + used, sizeof legal - used, "%s%s", i ? ", " : "", known.items[i]);
-        if (!strcmp(known.items[i], arch))
-            result = TOOL_OK;
-    }
-    if (result == TOOL_USAGE) {
-        const char *nearest = tool_nearest(arch, (const char *const *)known.items, known.count);
-        tool_fail(options, TOOL_USAGE, "%sno architecture '%s'; legal: %s%s%s%s", where, arch,
-                  legal, nearest ? " (did you mean " : "", nearest ? nearest : "",
-                  nearest ? "?)" : "");
-    }
-    tool_list_free(&known);
+/* The GPUs whose kernels are for `arch`, and whether any of them asks for it by this name. */
+struct asking {
+    const char *arch;
+    int asked;
+    char gpus[256]; /* of arch with an `a`, ", " between them */
+};
+
+static int note_gpu(void *user, const char *line) {
+    struct asking *asking = user;
+    const char *arch = strchr(line, ' ') + 1;
+    const size_t length = strlen(asking->arch), used = strlen(asking->gpus);
+    asking->asked |= !strcmp(arch, asking->arch);
+    if (!strncmp(arch, asking->arch, length) && !strcmp(arch + length, "a"))
+        snprintf(asking->gpus + used, sizeof asking->gpus - used, "%s%.*s", used ? ", " : "",
+                 (int)(arch - 1 - line), line);
+    return 0;
+}
+
+/* Kernels for an architecture without its `a` are in the cache, and no GPU finds them there. */
+static int check_asked(const struct tool_options *options, const char *where, const char *arch) {
+    struct asking asking = {.arch = arch};
+    const smelt_status status = smelt_list(SMELT_LIST_GPUS, note_gpu, &asking);
+    if (status)
+        return tool_fail_status(options, status);
+    if (asking.asked || !*asking.gpus || options->emulate)
+        return TOOL_OK;
+    static const char text[] = "%sno GPU uses kernels for %s: %s use those for %sa";
+    if (options->strict)
+        return tool_fail(options, TOOL_USAGE, text, where, arch, asking.gpus, arch);
+    tool_say(options, text, where, arch, asking.gpus, arch);
+    return TOOL_OK;
+}
+
+int tool_add_arch(struct tool_list *archs, const struct tool_options *options, const char *where,
+                  const char *name) {
+    smelt_context_options settings = SMELT_CONTEXT_OPTIONS_INIT;
+    smelt_context *context = NULL;
+    settings.kind = SMELT_CONTEXT_COMPILE_ONLY;
+    settings.arch = name;
+    settings.cache_disable = settings.tuning_disable = 1;
+    const smelt_status status = smelt_context_create(&context, &settings);
+    if (status == SMELT_ERROR_INVALID_SPEC)
+        return tool_fail(options, TOOL_USAGE, "%s%s", where, smelt_last_error());
+    if (status)
+        return tool_fail_status(options, status);
+    const int result = check_asked(options, where, smelt_context_arch(context));
+    if (result == TOOL_OK)
+        tool_list_add(archs, smelt_context_arch(context));
+    smelt_context_destroy(&context);
     return result;
 }

@@ -52,7 +52,7 @@ static int add_argument(struct tool_targets *targets, const struct tool_options 
     if (status && options->passes && !takes_presets && strchr(text, ':') &&
         smelt__harness_find(text))
         status = tool_spec_with_passes(text, options->passes, &canonical);
-    if (status && smelt_list_presets(is_same, &text) == SMELT_ERROR_CANCELLED)
+    if (status && smelt_list(SMELT_LIST_PRESETS, is_same, &text) == SMELT_ERROR_CANCELLED)
         return tool_fail(options, TOOL_USAGE, "'%s' is a preset, not a spec: %s%s", text,
                          takes_presets ? "write --preset " : "`smelt list` has its specs",
                          takes_presets ? text : "");
@@ -89,11 +89,8 @@ static int add_presets(struct tool_targets *targets, const struct tool_options *
 int tool_targets_read(struct tool_targets *targets, const struct tool_options *options) {
     int status = TOOL_OK;
     *targets = (struct tool_targets){0};
-    for (int64_t i = 0; i < options->archs.count && status == TOOL_OK; i++) {
-        status = tool_check_arch(options, "", options->archs.items[i]);
-        if (status == TOOL_OK)
-            tool_list_add(&targets->archs, options->archs.items[i]);
-    }
+    for (int64_t i = 0; i < options->archs.count && status == TOOL_OK; i++)
+        status = tool_add_arch(&targets->archs, options, "", options->archs.items[i]);
     for (int64_t i = 0; i < options->arguments.count && status == TOOL_OK; i++)
         status = add_argument(targets, options, options->arguments.items[i]);
     if (status == TOOL_OK)
@@ -192,7 +189,7 @@ int tool_add_operator_of(struct tool_list *operators, const char *kernel) {
     struct tool_list families = {0};
     const char *keys = strchr(kernel, ':');
     int found = 0;
-    if (!keys || smelt_list_families(tool_list_collect, &families))
+    if (!keys || smelt_list(SMELT_LIST_FAMILIES, tool_list_collect, &families))
         return 0;
     for (size_t i = 0; i < families.count && !found; i++) {
         smelt_family_info info = SMELT_FAMILY_INFO_INIT;

@@ -3,7 +3,7 @@
  * part of the library, hence the prefix tool_ instead of smelt__.
  *
  * The files form layers, in this header's order; each calls only those above it: memory, json,
- * output, names, arguments, manifest, targets, kernels and emulator, the verbs, main.
+ * output, names, arguments, manifest, targets, kernels, stale and emulator, the verbs, main.
  *
  * Output rules (docs/smelt.1): results go to standard output, messages to standard error. With
  * --json standard output carries exactly one JSON document.
@@ -38,6 +38,8 @@ enum tool_option {
     TOOL_PASSES,
     TOOL_MANIFEST,
     TOOL_JOBS,
+    TOOL_OFFLINE,
+    TOOL_STRICT,
     TOOL_DEVICE,
     TOOL_CACHE,
     TOOL_EMULATE,
@@ -97,7 +99,7 @@ struct tool_options {
     struct tool_values arguments, presets, archs, schedule;
     const char *manifest, *passes, *shapes, *max_size, *older_than, *tuned_for, *knobs;
     int64_t tp, jobs, device, sample, repeat, schedules, limit, kernel;
-    int64_t cache, tuned, dry_run, allow_empty, constants, emulate, json, verbose,
+    int64_t cache, tuned, dry_run, allow_empty, constants, emulate, json, verbose, offline, strict,
         help;                              /* how often a flag was given */
     struct smelt__problem_options problem; /* 0 where not given */
     uint64_t problem_given;                /* options of `problem` that were given: bits by */
@@ -209,8 +211,10 @@ unsigned tool_passes(const char *name);
 /* The name most similar to `given`; NULL: none is similar. */
 const char *tool_nearest(const char *given, const char *const *names, size_t count);
 
-/* Refuses an unknown architecture. `where` precedes the message. */
-int tool_check_arch(const struct tool_options *options, const char *where, const char *arch);
+/* Adds an architecture, named so or by a GPU. Refuses an unknown name, and warns of an architecture
+ * whose kernels no GPU uses (--strict: refuses it). `where` precedes the message. */
+int tool_add_arch(struct tool_list *archs, const struct tool_options *options, const char *where,
+                  const char *name);
 
 /* ---- manifest.c ------------------------------------------------------------------------------ */
 
@@ -287,8 +291,18 @@ size_t tool_kernels_lost(const smelt_kernel_info *infos, size_t count);
 void tool_kernels_say_errors(const struct tool_options *options, const smelt_kernel_info *infos,
                              size_t count);
 
-/* ---- emulator.c: the emulator instead of a GPU
- * ------------------------------------------------ */
+/* ---- stale.c --------------------------------------------------------------------------------- */
+
+/* A layer's entries, and those of them that this version of smelt never looks up: of kernels whose
+ * source is another today (smelt or its templates changed), and of another NVRTC. */
+struct tool_stale {
+    uint64_t entries, other_source, other_nvrtc;
+};
+/* path: as for smelt_cache_walk. nvrtc_major 0: entries of any NVRTC are used. */
+smelt_status tool_find_stale(smelt_context *context, const char *path, int nvrtc_major,
+                             int nvrtc_minor, struct tool_stale *stale);
+
+/* ---- emulator.c: the emulator instead of a GPU ----------------------------------------------- */
 
 /* Makes the emulator the driver and the compiler of this process, which must not have used either
  * yet: SMELT_EMULATOR, else the library beside the command in a build folder, else the installed

@@ -59,9 +59,10 @@ SMELT_API smelt_status smelt_cache_get_stats(const smelt_context *context,
 typedef int (*smelt_cache_entry_function)(void *user, const char *file,
                                           const smelt_kernel_info *info);
 
-/* Walks the writable layer; reads and checks every entry completely. Errors: INVALID_ARGUMENT,
- * CACHE (a folder that cannot be used or read), CANCELLED, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_cache_walk(const smelt_context *context,
+/* Walks the writable layer or, unless `path` is NULL, a read-only layer: a folder, or an exported
+ * file. Reads and checks every entry completely, and changes nothing. Errors: INVALID_ARGUMENT, CACHE
+ * (what cannot be used or read; a damaged index of a file), CANCELLED, OUT_OF_MEMORY. */
+SMELT_API smelt_status smelt_cache_walk(const smelt_context *context, const char *path,
                                         smelt_cache_entry_function each, void *user);
 
 /* Checks every entry, removes damaged ones, and counts both kinds. Like prune and clear it includes
@@ -106,7 +107,8 @@ typedef struct smelt_cache_transfer {
  * `path` (relative to the working directory). It replaces an existing regular file once it is
  * complete; anything else at the path, also a symbolic link, is refused. It is a tar file: another
  * machine imports it, names it as its read-only layer (cache_readonly_dir), or unpacks it and names
- * the folder, for example in a container image. Equal entries give equal bytes. *result may be
+ * the folder, for example in a container image. Its member `contents` names the version of smelt and
+ * the kernels in text. Equal entries give equal bytes. *result may be
  * NULL; its `size` is set by the caller. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY.
  */
 SMELT_API smelt_status smelt_cache_export(const smelt_context *context, const char *path,

@@ -77,7 +77,7 @@ typedef struct smelt_context_options {
     size_t size;             /* set by SMELT_CONTEXT_OPTIONS_INIT, see struct.h */
     smelt_context_kind kind; /* which CUDA context */
     int device;              /* its number with SMELT_CONTEXT_DEVICE, else 0 */
-    const char *arch;       /* with SMELT_CONTEXT_COMPILE_ONLY: "sm_80", "sm_90a", ...; else NULL */
+    const char *arch; /* with SMELT_CONTEXT_COMPILE_ONLY: "sm_90a", or a GPU, "h100"; else NULL */
     const char *nvrtc_path; /* SMELT_NVRTC: the libnvrtc to use instead of searching */
     const char *cache_dir;  /* SMELT_CACHE_DIR, else $XDG_CACHE_HOME/smelt, ~/.cache/smelt */
     const char *cache_readonly_dir; /* SMELT_CACHE_READONLY_DIR: searched first, never written; a
@@ -94,6 +94,8 @@ typedef struct smelt_context_options {
     const char *tuning; /* SMELT_TUNING: the tuning file, see tuning.h; default: in the cache */
     const char *tuning_device; /* compile-only: device whose tuning entries to use, "NVIDIA H200";
                                 * NULL: none. Other contexts use their device's */
+    int offline; /* SMELT_OFFLINE=1: nothing is compiled; a kernel that is not cached is NO_COMPILER */
+    int reserved; /* 0 */
 } smelt_context_options;
 
 #define SMELT_CONTEXT_OPTIONS_INIT SMELT_INIT(smelt_context_options)

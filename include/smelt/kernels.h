@@ -53,10 +53,16 @@ SMELT_API smelt_status smelt_spec_expand(const char *spec, smelt_text_function e
 SMELT_API smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
                                            smelt_text_function each, void *user);
 
-/* Names of presets, families and architectures. Errors: INVALID_ARGUMENT, CANCELLED. */
-SMELT_API smelt_status smelt_list_presets(smelt_text_function each, void *user);
-SMELT_API smelt_status smelt_list_families(smelt_text_function each, void *user);
-SMELT_API smelt_status smelt_list_archs(smelt_text_function each, void *user);
+enum smelt_list_kind {
+    SMELT_LIST_PRESETS = 0,
+    SMELT_LIST_FAMILIES = 1,
+    SMELT_LIST_ARCHS = 2,
+    SMELT_LIST_GPUS = 3 /* "h100 sm_90a": a GPU and the architecture of its kernels */
+};
+
+/* The names of a kind. Wherever a function takes an architecture, it takes a GPU's name as well.
+ * Errors: INVALID_ARGUMENT, CANCELLED. */
+SMELT_API smelt_status smelt_list(enum smelt_list_kind kind, smelt_text_function each, void *user);
 
 /* A family's properties. Strings are constants of the library. */
 typedef struct smelt_family_info {
@@ -118,7 +124,7 @@ typedef struct smelt_kernel_info {
     const char *spec;   /* canonical kernel spec; the request's text if that is invalid */
     const char *arch;   /* "sm_90a" */
     const char *kernel; /* the function's name in the module */
-    const char *key;    /* cache key, 32 hex digits */
+    const char *key;    /* cache key, 32 hex digits; "" where a failure came before it was known */
     const char *error;  /* of a failed kernel the message; of a compiled one that could not be
                            stored in the cache (kept 0, status OK) the reason; else "" */
     smelt_kernel_state state;
@@ -138,6 +144,7 @@ typedef struct smelt_kernel_info {
     size_t cubin_bytes;
     int kept;     /* 1: stored in the cache */
     int emulated; /* 1: compiled by the emulator (SMELT_NVRTC), and runs only there */
+    int nvrtc_major, nvrtc_minor; /* smelt_cache_walk: the compiler; other calls: 0 */
 } smelt_kernel_info;
 
 #define SMELT_KERNEL_INFO_INIT SMELT_INIT(smelt_kernel_info)
@@ -168,7 +175,8 @@ typedef int (*smelt_progress_function)(void *user, size_t done, size_t total,
  * requests[count] and infos[count], which may be NULL, are arrays of the caller's structs; the
  * first element's `size` holds for all, and no byte is written beyond count times that. A failing
  * kernel does not stop the others: the call then returns the status of the first failure. The info
- * of a kernel that was not started is FAILED with status CANCELLED.
+ * of a kernel that was not started is FAILED with status CANCELLED. In an offline context that of a
+ * kernel that is not cached is FAILED with status NO_COMPILER, and has the key.
  *
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY (before anything is started), CANCELLED, a kernel's own.
  */

@@ -31,7 +31,8 @@ typedef enum smelt_status {
     SMELT_ERROR_UNSUPPORTED = -3,      /* a valid spec without a plan on this architecture */
     SMELT_ERROR_NO_DRIVER = -4,        /* libcuda cannot be opened, or is too old */
     SMELT_ERROR_NO_DEVICE = -5,        /* no CUDA device, or the context is compile-only */
-    SMELT_ERROR_NO_COMPILER = -6,      /* NVRTC cannot be opened, or cannot target this device */
+    SMELT_ERROR_NO_COMPILER = -6,      /* NVRTC cannot be opened or cannot target this device, or
+                                          * the context is offline */
     SMELT_ERROR_COMPILE = -7,          /* NVRTC refused the source; the message holds its log */
     SMELT_ERROR_DRIVER = -8,           /* a CUDA driver call failed; the message names it */
     SMELT_ERROR_OUT_OF_MEMORY = -9,    /* host memory */

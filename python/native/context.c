@@ -257,7 +257,7 @@ static PyObject *preset(PyObject *module, PyObject *args) {
 static PyObject *presets(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
     PyObject *list = PyList_New(0);
-    return list ? finish_list(list, smelt_list_presets(append, list)) : NULL;
+    return list ? finish_list(list, smelt_list(SMELT_LIST_PRESETS, append, list)) : NULL;
 }
 
 static PyObject *canonical(PyObject *module, PyObject *args) {

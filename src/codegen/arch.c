@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "codegen/spec/names.h"
 
@@ -36,30 +37,67 @@ const struct smelt__arch *smelt__arch_at(int index) {
     return index >= 0 && index < ARCH_COUNT ? &archs[index] : NULL;
 }
 
-static void list_archs(struct smelt__message *message, const char *name) {
-    const char *names[ARCH_COUNT + 1] = {0};
-    char list[256] = "";
-    size_t used = 0;
-    for (int i = 0; i < ARCH_COUNT; i++) {
-        names[i] = archs[i].name;
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
-    }
-    const char *nearest = smelt__nearest_name(name, names);
-    smelt__message_set(message, "unknown architecture '%.40s'%s%s%s; known: %s", name,
-                       nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
-                       list);
+/* GPUs by the names that people use, and the architecture that smelt__arch_for_capability chooses for
+ * them. */
+static const struct smelt__gpu gpus[] = {
+    {"a30", "sm_80"},     {"a100", "sm_80"},     {"a800", "sm_80"},      {"a10", "sm_86"},
+    {"a40", "sm_86"},     {"rtxa6000", "sm_86"}, {"rtx3090", "sm_86"},   {"orin", "sm_87"},
+    {"l4", "sm_89"},      {"l40", "sm_89"},      {"l40s", "sm_89"},      {"rtx4090", "sm_89"},
+    {"h20", "sm_90a"},    {"h100", "sm_90a"},    {"h200", "sm_90a"},     {"h800", "sm_90a"},
+    {"gh200", "sm_90a"},  {"b200", "sm_100a"},   {"gb200", "sm_100a"},   {"b300", "sm_103a"},
+    {"gb300", "sm_103a"}, {"thor", "sm_110a"},   {"rtx5090", "sm_120a"}, {"rtxpro6000", "sm_120a"},
+    {"gb10", "sm_121a"},
+};
+enum { GPU_COUNT = sizeof gpus / sizeof gpus[0] };
+
+const struct smelt__gpu *smelt__gpu_at(int index) {
+    return index >= 0 && index < GPU_COUNT ? &gpus[index] : NULL;
 }
 
-const struct smelt__arch *smelt__arch_find(const char *name, struct smelt__message *message) {
+static const struct smelt__arch *find(const char *name) {
     for (int i = 0; i < ARCH_COUNT; i++)
         if (strcmp(archs[i].name, name) == 0)
             return &archs[i];
-    list_archs(message, name);
     return NULL;
 }
 
 static int is_specific(const struct smelt__arch *arch) {
     return arch->name[strlen(arch->name) - 1] == 'a';
+}
+
+/* Names both kinds. Suggests a GPU or, for what does not begin like an architecture, one that GPUs
+ * ask for: two architectures that differ in a digit are different GPUs. */
+static void refuse(struct smelt__message *message, const char *name) {
+    const char *names[ARCH_COUNT + GPU_COUNT + 1] = {0};
+    char list[512] = "known: ";
+    size_t used = strlen(list);
+    int count = 0;
+    for (int i = 0; i < ARCH_COUNT; i++) {
+        used +=
+            (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", archs[i].name);
+        if (i + 1 == ARCH_COUNT || !is_specific(&archs[i + 1]))
+            names[count++] = archs[i].name;
+    }
+    used += (size_t)snprintf(list + used, sizeof list - used, "; by GPU: ");
+    for (int i = 0; i < GPU_COUNT; i++) {
+        used +=
+            (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", gpus[i].name);
+        names[count++] = gpus[i].name;
+    }
+    const char *nearest = strncmp(name, "sm_", 3) ? smelt__nearest_name(name, names) : NULL;
+    smelt__message_set(message, "no architecture or GPU '%.40s'%s%s%s; %s", name,
+                       nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
+                       list);
+}
+
+const struct smelt__arch *smelt__arch_find(const char *name, struct smelt__message *message) {
+    const struct smelt__arch *arch = find(name);
+    for (int i = 0; i < GPU_COUNT && !arch; i++)
+        if (strcasecmp(gpus[i].name, name) == 0)
+            arch = find(gpus[i].arch);
+    if (!arch)
+        refuse(message, name);
+    return arch;
 }
 
 const struct smelt__arch *smelt__arch_for_capability(int major, int minor,

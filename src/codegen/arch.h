@@ -19,7 +19,14 @@ struct smelt__arch {
     int pdl;                /* 1: has programmatic dependent launch (griddepcontrol), 9.0 and up */
 };
 
-/* The architecture of that name; NULL with a message that lists the known names and the nearest. */
+/* A GPU that an architecture may be named by. */
+struct smelt__gpu {
+    const char *name; /* "h100" */
+    const char *arch; /* of its kernels, "sm_90a" */
+};
+
+/* The architecture of that name, or of the GPU of that name, in any case of letters; NULL with a
+ * message that lists the known names and suggests one. */
 const struct smelt__arch *smelt__arch_find(const char *name, struct smelt__message *message);
 /* The architecture to build for on a device of this capability; from 9.0 on the `a` name. NULL with
  * a message below 8.0. A capability newer than the table gets the newest entry of the same major
@@ -29,5 +36,6 @@ const struct smelt__arch *smelt__arch_for_capability(int major, int minor,
                                                      struct smelt__message *message);
 /* Entry `index` of the table; NULL past the end. */
 const struct smelt__arch *smelt__arch_at(int index);
+const struct smelt__gpu *smelt__gpu_at(int index);
 
 #endif

@@ -27,7 +27,7 @@ struct smelt__struct {
 
 /* smelt_kernel_info, which several calls fill. */
 #define SMELT__KERNEL_INFO(argument)                                                               \
-    SMELT__STRUCT(smelt_kernel_info, argument, "SMELT_KERNEL_INFO_INIT", emulated)
+    SMELT__STRUCT(smelt_kernel_info, argument, "SMELT_KERNEL_INFO_INIT", nvrtc_minor)
 
 /* Copies a caller's struct into *to, which has the known size; fields that a shorter struct lacks
  * become 0, and to->size becomes the known size. `to` may equal `from` only if the sizes are equal.

@@ -31,6 +31,7 @@ struct smelt__settings {
     char tuning_path[SMELT__PATH];          /* "": beside the cache's entries */
     char tuning_device[SMELT__TUNING_TEXT]; /* compile-only */
     int tuning_disable;
+    int offline; /* compile nothing */
     struct smelt__log log;
 };
 

@@ -105,6 +105,20 @@ static int lock_job(struct job *job, struct smelt__cache_lock *lock,
     return smelt__cache_lock(cache, &job->key, compiler_id(job), lock, compiled);
 }
 
+/* A kernel that is not cached, in an offline context. Without a lookup (cache_recompile) there was no
+ * miss: who wants the keys alone asks so. */
+static smelt_status refuse_offline(struct job *job) {
+    const struct smelt__settings *settings = &job->context->settings;
+
+    if (!settings->cache.recompile)
+        smelt__cache_missed(job->context->cache, &job->key);
+    return smelt__fail(
+        SMELT_ERROR_NO_COMPILER,
+        "%s for %s is not in the cache, and nothing is compiled, because the context "
+        "is offline (SMELT_OFFLINE=1 or options.offline)",
+        job->spec, job->plan->arch->name);
+}
+
 /* Cache lookup, lock (which looks up again), compilation, store. Waiting for the lock includes
  * lookups, so a kernel that was busy before (SMELT__LOCK_POLL) skips the first one. `fresh`: the
  * driver refused the cached kernel, so the cache is skipped. */
@@ -122,6 +136,8 @@ static smelt_status produce(struct job *job, int fresh, struct outcome *outcome)
     if (!fresh && job->policy != SMELT__LOCK_POLL &&
         smelt__cache_lookup(cache, &job->key, compiler_id(job), compiled))
         return SMELT_OK;
+    if (job->context->settings.offline)
+        return refuse_offline(job);
     int locked = fresh || !job->compiler ? 0 : lock_job(job, &lock, compiled);
     outcome->busy = locked < 0;
     if (locked)
@@ -250,6 +266,7 @@ smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct s
                                           int *busy) {
     struct job job;
     struct outcome outcome;
+    char key[33];
 
     *busy = 0;
     memset(compiled, 0, sizeof *compiled);
@@ -266,6 +283,10 @@ smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct s
     }
     if (!status && info && !outcome.busy)
         status = fill_info(&job, &outcome, info);
+    if (status && info && job.key.input_bytes) {
+        smelt__cache_key_hex(&job.key, key);
+        info->key = smelt__strings_keep(context->strings, key);
+    }
     if (status) {
         free(compiled->cubin);
         compiled->cubin = NULL;

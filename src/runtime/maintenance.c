@@ -28,13 +28,10 @@ smelt_status smelt_cache_get_stats(const smelt_context *context, smelt_cache_sta
     return SMELT_OK;
 }
 
-smelt_status smelt_cache_walk(const smelt_context *context, smelt_cache_entry_function each,
-                              void *user) {
-    if (need(context))
-        return SMELT_ERROR_INVALID_ARGUMENT;
-    if (!each)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
-    return smelt__cache_walk(context->cache, each, user);
+smelt_status smelt_cache_walk(const smelt_context *context, const char *path,
+                              smelt_cache_entry_function each, void *user) {
+    return need(context) ? SMELT_ERROR_INVALID_ARGUMENT
+                         : smelt__cache_walk(context->cache, path, each, user);
 }
 
 smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound, uint64_t *removed) {

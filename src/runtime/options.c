@@ -273,7 +273,7 @@ smelt_status smelt__settings_resolve(struct smelt__settings *settings,
     if (given) {
         smelt_status status =
             smelt__struct_read(SMELT__STRUCT(smelt_context_options, "options",
-                                             "SMELT_CONTEXT_OPTIONS_INIT", tuning_device),
+                                             "SMELT_CONTEXT_OPTIONS_INIT", reserved),
                                given, &options);
         if (status)
             return status;
@@ -290,6 +290,8 @@ smelt_status smelt__settings_resolve(struct smelt__settings *settings,
         status = resolve_cache(settings, &options);
     if (!status)
         status = resolve_tuning(settings, &options);
+    if (!status)
+        status = resolve_flag(options.offline, "SMELT_OFFLINE", &settings->offline);
     if (!status)
         status = resolve_log(&options, &settings->log);
     return status;

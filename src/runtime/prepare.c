@@ -58,7 +58,7 @@ static const char *request_arch(const smelt_context *context, const smelt_kernel
     return request->arch ? request->arch : context->arch->name;
 }
 
-/* The info of a kernel that was not compiled. */
+/* The info of a kernel that was not compiled, with its key, where info->key has it. */
 static void fill_failure(const struct preparation *all, size_t index, smelt_status status,
                          const char *error, smelt_kernel_info *info) {
     const smelt_kernel_request *request = &all->requests[index];
@@ -68,7 +68,7 @@ static void fill_failure(const struct preparation *all, size_t index, smelt_stat
         .spec = smelt__strings_note(strings, request->spec ? request->spec : ""),
         .arch = smelt__strings_note(strings, request_arch(all->context, request)),
         .kernel = "",
-        .key = "",
+        .key = info->key ? info->key : "",
         .error = smelt__strings_note(strings, error),
         .state = SMELT_KERNEL_FAILED,
         .status = status};
@@ -82,6 +82,7 @@ static smelt_status prepare_one(const struct preparation *all, size_t index,
     struct smelt__plan plan;
 
     *busy = 0;
+    info->key = NULL;
     smelt_status status =
         smelt__context_plan_text(all->context, request->spec, request->arch, &plan);
     if (status)
@@ -278,7 +279,7 @@ static smelt_status take_arguments(struct preparation *all, const smelt_kernel_r
 /* The status of the whole call, and the infos of requests that were not started. */
 static smelt_status conclude(const struct preparation *all) {
     static const char why[] = "not done: the progress function stopped";
-    smelt_kernel_info info;
+    smelt_kernel_info info = {.key = NULL};
 
     for (size_t i = 0; i < all->count && all->infos; i++)
         if (!all->finished[i]) {

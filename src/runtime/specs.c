@@ -1,4 +1,5 @@
 /* Public calls on specs, plans and sources, all pure: see smelt/kernels.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,24 +115,37 @@ smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
     return give_specs(specs, count, each, user);
 }
 
-smelt_status smelt_list_presets(smelt_text_function each, void *user) {
-    smelt_status status = each ? SMELT_OK : null_argument("each");
-    for (int i = 0; !status && smelt__preset_at(i); i++)
-        status = give(each, user, smelt__preset_at(i));
-    return status;
+/* Entry `index` of a list; NULL past its end. `line`: room for a text of two words. */
+static const char *listed(enum smelt_list_kind kind, int index, char line[64]) {
+    const struct smelt__schema *family;
+    const struct smelt__arch *arch;
+    const struct smelt__gpu *gpu;
+    switch (kind) {
+    case SMELT_LIST_PRESETS:
+        return smelt__preset_at(index);
+    case SMELT_LIST_FAMILIES:
+        family = smelt__schema_at(index);
+        return family ? family->name : NULL;
+    case SMELT_LIST_ARCHS:
+        arch = smelt__arch_at(index);
+        return arch ? arch->name : NULL;
+    case SMELT_LIST_GPUS:
+        gpu = smelt__gpu_at(index);
+        if (gpu)
+            snprintf(line, 64, "%s %s", gpu->name, gpu->arch);
+        return gpu ? line : NULL;
+    }
+    return NULL;
 }
 
-smelt_status smelt_list_families(smelt_text_function each, void *user) {
+smelt_status smelt_list(enum smelt_list_kind kind, smelt_text_function each, void *user) {
     smelt_status status = each ? SMELT_OK : null_argument("each");
-    for (int i = 0; !status && smelt__schema_at(i); i++)
-        status = give(each, user, smelt__schema_at(i)->name);
-    return status;
-}
-
-smelt_status smelt_list_archs(smelt_text_function each, void *user) {
-    smelt_status status = each ? SMELT_OK : null_argument("each");
-    for (int i = 0; !status && smelt__arch_at(i); i++)
-        status = give(each, user, smelt__arch_at(i)->name);
+    char line[64];
+    if ((int)kind < 0 || kind > SMELT_LIST_GPUS)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "kind is %d; legal: 0..%d", (int)kind,
+                           SMELT_LIST_GPUS);
+    for (int i = 0; !status && listed(kind, i, line); i++)
+        status = give(each, user, listed(kind, i, line));
     return status;
 }
 

@@ -309,13 +309,20 @@ static void longer_with_something_new(void **state) {
 
 static void options_work(void **state) {
     (void)state;
+    smelt_kernel_info infos[1] = {SMELT_KERNEL_INFO_INIT};
+    smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
+    request.spec = KERNEL;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     smelt_context *made = NULL;
     options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_80";
     options.cache_disable = 1;
-    options.tuning_device = "Another GPU"; /* the last field */
+    options.tuning_device = "Another GPU";
+    options.offline = 1; /* the last field that is used */
     assert_int_equal(smelt_context_create(&made, &options), SMELT_OK);
+    assert_int_equal(smelt_kernels_prepare(made, &request, 1, 1, NULL, NULL, infos),
+                     SMELT_ERROR_NO_COMPILER);
+    assert_int_equal(strlen(infos[0].key), 32);
     assert_string_equal(smelt_context_arch(made), "sm_80");
     assert_string_equal(smelt_tuning_device(made), "Another GPU");
     smelt_context_destroy(&made);
@@ -425,7 +432,7 @@ static void caches_work(void **state) {
     assert_string_equal(stats.readonly, "");
     assert_string_equal(stats.readonly_problem, "");
     assert_true(stats.entries > 0 && stats.stores >= stats.entries);
-    assert_int_equal(smelt_cache_walk(context, count_entry, &count), SMELT_OK);
+    assert_int_equal(smelt_cache_walk(context, NULL, count_entry, &count), SMELT_OK);
     assert_int_equal(count, stats.entries);
     assert_int_equal(smelt_cache_export(context, exported, &transfer), SMELT_OK);
     assert_int_equal(transfer.entries, stats.entries);

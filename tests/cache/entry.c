@@ -203,7 +203,7 @@ CACHE_TEST(test_other_version) {
         assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
         assert_int_equal(hits(cache, 1, NULL, BYTES), 0);
         assert_int_equal(smelt__cache_counts(cache).errors, 0);
-        assert_int_equal(smelt__cache_walk(cache, see_foreign, &seen), SMELT_OK);
+        assert_int_equal(smelt__cache_walk(cache, NULL, see_foreign, &seen), SMELT_OK);
         assert_int_equal(seen, 1);
         assert_int_equal(smelt__cache_verify(cache, &sound, &removed), SMELT_OK);
         assert_int_equal(sound, 0);

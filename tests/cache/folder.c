@@ -434,11 +434,11 @@ CACHE_TEST(test_walk_verify_clear) {
     snprintf(strange, sizeof strange, "%.400s/notes.txt", path);
     write_file(strange, "mine", 4);
 
-    assert_int_equal(smelt__cache_walk(cache, see_entry, &seen), SMELT_OK);
+    assert_int_equal(smelt__cache_walk(cache, NULL, see_entry, &seen), SMELT_OK);
     assert_int_equal(seen.cached, ENTRIES - 1);
     assert_int_equal(seen.failed, 1);
     seen = (struct walk_seen){0, 0, 0, 3};
-    assert_int_equal(smelt__cache_walk(cache, see_entry, &seen), SMELT_ERROR_CANCELLED);
+    assert_int_equal(smelt__cache_walk(cache, NULL, see_entry, &seen), SMELT_ERROR_CANCELLED);
     assert_int_equal(seen.calls, 3);
     assert_int_equal(smelt__cache_verify(cache, &sound, &removed), SMELT_OK);
     assert_int_equal(sound, ENTRIES - 1);
@@ -447,7 +447,7 @@ CACHE_TEST(test_walk_verify_clear) {
     assert_int_equal(removed, ENTRIES - 1);
     assert_int_equal(count_files(scratch->cache, ".smelt"), 0);
     assert_int_equal(access(strange, F_OK), 0);
-    assert_int_equal(smelt__cache_walk(cache, NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(smelt__cache_walk(cache, NULL, NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT);
 }
 
 TESTS("cache folder")

@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Nothing of the caller's settings reaches the command, and no case touches the caller's cache.
 unset SMELT_CACHE_READONLY_DIR SMELT_CACHE_CAP SMELT_CACHE_LOCK SMELT_CACHE_LOCK_TIMEOUT \
-    SMELT_CACHE_DISABLE SMELT_CACHE_RECOMPILE SMELT_TUNING SMELT_TUNING_DISABLE SMELT_LOG SMELT_CUDA SMELT_EMULATOR \
+    SMELT_CACHE_DISABLE SMELT_CACHE_RECOMPILE SMELT_OFFLINE SMELT_TUNING SMELT_TUNING_DISABLE SMELT_LOG SMELT_CUDA SMELT_EMULATOR \
     SMELT_TEMPLATES SMELT_NVRTC_DEBUG SMELT_EMU_SOURCE SMELT_EMU_CFLAGS SMELT_EMU_KEEP
 export SMELT_CACHE_DIR=$work/cache
 
@@ -91,13 +91,19 @@ document() {
     title=$1
     shift
     if "$has" "$@" <"$work/out" 2>"$work/why"; then
+        "$has" --keys <"$work/out" >>"$work/keys"
         passed "$title"
     else
         failed "$title" "$(cat "$work/why")"
     fi
 }
 
+# Last: every member of the documents is in smelt(1), "JSON".
 finish() {
+    sed -n '/^.SH JSON/,/^.SH EXIT/p' "$(dirname "$0")/../../docs/smelt.1" >"$work/manual"
+    for key in $(sort -u "$work/keys" 2>/dev/null); do
+        grep -qw -- "$key" "$work/manual" || failed "smelt.1 documents the member $key" 'not in JSON'
+    done
     echo "1..$number"
     exit $((failures > 0))
 }

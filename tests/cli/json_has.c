@@ -2,6 +2,9 @@
  * json_has FIELD...: reads standard input, which must be exactly one JSON document, and checks that
  * every FIELD is in it. A field is a path and a type: "kernels.0.spec:string", "ok:boolean",
  * "seconds:number"; array elements go by number; "path=TEXT" wants that string or number.
+ *
+ * json_has --keys prints the names of members, which smelt(1) has to document: not those that name a
+ * plan's numbers, outputs, rules or errors.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +69,22 @@ static int check(json_t *document, const char *field) {
     return 0;
 }
 
+static void print_keys(json_t *value) {
+    static const char *const open[] = {"plan",      "outputs",       "rules",
+                                       "tolerance", "max_abs_error", "relative_error"};
+    const char *key;
+    json_t *member;
+    size_t i;
+    json_array_foreach(value, i, member) print_keys(member);
+    json_object_foreach(value, key, member) {
+        puts(key);
+        for (i = 0; i < sizeof open / sizeof open[0] && strcmp(open[i], key) != 0; i++)
+            ;
+        if (i == sizeof open / sizeof open[0])
+            print_keys(member);
+    }
+}
+
 int main(int argc, char **argv) {
     json_error_t error;
     int sound = 1;
@@ -74,7 +93,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "not one JSON document: line %d: %s\n", error.line, error.text);
         return 1;
     }
-    for (int i = 1; i < argc; i++)
+    if (argc == 2 && !strcmp(argv[1], "--keys"))
+        print_keys(document);
+    for (int i = 1; i < argc && strcmp(argv[i], "--keys"); i++)
         sound &= check(document, argv[i]);
     json_decref(document);
     return !sound;

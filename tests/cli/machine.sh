@@ -182,6 +182,69 @@ gives 0 '' warm --arch sm_90a "$kernel"
 gives 1 '1 damaged entries were skipped' cache export "$work/damaged.tar"
 SMELT_CACHE_DIR=$work/imported gives 1 '1 damaged entries were skipped' cache import "$work/counted"
 
+# ---- an image: what passes here hits where it runs --------------------------------------------------
+SMELT_CACHE_DIR=$work/image
+gives 3 '1 of 1 kernels are not in the cache' warm --offline --arch h100 "$operator"
+prints 'what is missing' "^  $kernel +sm_90a +missing "
+gives 0 '' warm --arch h100 "$operator"
+gives 0 '' warm --offline --arch h100 "$operator"
+prints 'nothing is missing' '^1 kernel: 1 cached, 0 missing, 0 failed$'
+gives 3 '1 of 2 kernels are not in the cache' warm --offline --arch h100 --arch a100 "$operator" --json
+document 'the list in JSON' missing=1 cached=1 compiled=0 failed=0 missing_kernels.0.spec=$kernel \
+    missing_kernels.0.arch=sm_80 missing_kernels.0.key:string kernels.0.state=cached
+SMELT_OFFLINE=1 gives 3 "$kernel for sm_80 is not in the cache, .*SMELT_OFFLINE=1" warm --arch a100 "$operator"
+SMELT_OFFLINE=2 gives 2 'SMELT_OFFLINE is "2"; legal: 0, 1' cache stat
+gives 0 '' cache export "$work/image.tar"
+tar -xOf "$work/image.tar" contents >"$work/out"
+printf '%s\nsm_90a %s\n' "$("$smelt" --version)" "$kernel" | cmp -s - "$work/out" &&
+    passed 'an export names its version and its kernels' || failed 'an export names its version and its kernels' 'not so'
+mkdir "$work/image.folder"
+tar -xf "$work/image.tar" -C "$work/image.folder"
+for layer in image.tar image.folder; do
+    gives 0 '' cache verify "$work/$layer"
+    prints "verify of $layer" "$layer: 1 sound, 0 damaged, 0 of another version$"
+    export SMELT_CACHE_READONLY_DIR=$work/$layer SMELT_CACHE_DIR=$work/running
+    SMELT_NVRTC=/nonexistent gives 0 '' warm --offline --arch h100 "$operator"
+    gives 0 '' cache verify
+    prints "verify reads the layer $layer" "$layer: 1 sound, 0 damaged"
+    gives 0 '' list --cache
+    prints "list --cache has the layer $layer" "^1 cached in .*$layer, read-only$"
+    gives 0 '' list --cache --json
+    document 'and in JSON' "readonly_folder=$work/$layer" readonly_entries.0.spec=$kernel entries:array
+    unset SMELT_CACHE_READONLY_DIR
+done
+printf damage | dd of="$work/image.tar" bs=1 seek=1836 conv=notrunc 2>/dev/null
+printf damage | dd of="$(find "$work/image.folder" -name '*.smelt')" bs=1 seek=300 conv=notrunc 2>/dev/null
+for layer in image.tar image.folder; do
+    gives 1 'damaged: .*\.smelt: its checksum is wrong' cache verify "$work/$layer"
+    gives 1 - cache verify "$work/$layer" --json
+    document "damage in $layer" sound=0 foreign=0 damaged.0.file:string damaged.0.error:string
+    SMELT_CACHE_READONLY_DIR=$work/$layer gives 1 'in the read-only layer: .*checksum' cache verify --json
+    document 'the layer is verified, too' removed=0 readonly_sound=0 readonly_damaged.0.file:string
+done
+gives 1 'No such file' cache verify "$work/nowhere"
+gives 1 'is not a file that .smelt cache export. wrote' cache verify "$0"
+
+# ---- after an upgrade -----------------------------------------------------------------------------
+# A template's edit stands for another version of smelt.
+SMELT_CACHE_DIR=$work/upgraded
+mkdir -p "$work/templates/common"
+{ cat "$(dirname "$0")/../../templates/common/base.cuh" && echo '// another'; } >"$work/templates/common/base.cuh"
+SMELT_TEMPLATES=$work/templates gives 0 '' warm --arch h100 --arch a100 "$operator"
+gives 0 '' warm --arch h100 "$operator"
+gives 0 '' cache export "$work/upgraded.tar"
+echo "$kernel  NVIDIA H200  stages=2  12.50" >"$SMELT_CACHE_DIR/tuning"
+gives 0 '' warm --arch h100 --tuned-for 'NVIDIA H200' "$operator"
+before=$(find "$SMELT_CACHE_DIR" -type f -exec cksum {} + | sort)
+SMELT_CACHE_READONLY_DIR=$work/upgraded.tar run doctor --json
+document 'doctor counts what is stale' cache.stale.entries=4 cache.stale.other_source=2 cache.stale.other_nvrtc=0 \
+    cache.readonly_stale.entries=3 cache.readonly_stale.other_source=2
+[ "$(find "$SMELT_CACHE_DIR" -type f -exec cksum {} + | sort)" = "$before" ] && passed 'and counts no lookup' ||
+    failed 'and counts no lookup' 'a file changed'
+SMELT_CACHE_READONLY_DIR=$work/upgraded.tar run doctor
+prints 'doctor says so' '^ +2 of 4 entries are of another version of smelt'
+prints 'of the layer, too' '^ +2 of 3 entries are of another version .*export. with this version$'
+
 # ---- nothing to import ----------------------------------------------------------------------------
 SMELT_CACHE_DIR=$work/cache
 mkdir -p "$work/pictures/00" "$work/nothing"

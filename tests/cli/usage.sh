@@ -161,7 +161,7 @@ refuses 'no option --frobnicate; .smelt list --help. lists' list --frobnicate
 refuses 'no option -x' list -x
 refuses '--preset needs a value' warm --arch sm_90a --preset
 refuses '--json takes no value' list --json=yes
-refuses "takes no argument, not 'x'" list x
+refuses "takes no argument but gpus, not 'x'" list x
 refuses "takes no argument, not 'x'" doctor x
 refuses "--jobs takes a number, not 'many'" warm --jobs many
 refuses '--jobs 0 is out of range; legal: 1\.\.1024' warm --jobs 0
@@ -199,8 +199,9 @@ for verb in warm show emit; do
     refuses "heads" "$verb" --arch sm_90a sparse_attn:heads=64,heads=64,dqk=576,dv=512,topk=8
     refuses "sink=2" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512,topk=8,sink=2
     refuses "variant" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512,topk=8,variant=x
-    refuses "no architecture 'sm_91'.*sm_90" "$verb" --arch sm_91 "$kernel"
-    refuses "no architecture 'h200'; legal: sm_80" "$verb" --arch h200 "$kernel"
+    refuses "no architecture or GPU 'sm_91'; known: sm_80, .*sm_90a.*; by GPU: a30, .*h100" "$verb" \
+        --arch sm_91 "$kernel"
+    refuses "no architecture or GPU 'h300', did you mean h100\?; known: .*b200" "$verb" --arch h300 "$kernel"
 done
 refuses "'glm-5.2' is a preset, not a spec: write --preset glm-5.2" warm --arch sm_90a glm-5.2
 refuses "'glm-5.2' is a preset, not a spec: .smelt list. has its specs" show --arch sm_90a glm-5.2
@@ -218,7 +219,18 @@ refuses 'shared memory' emit --arch sm_86 $big,block_keys=128,stages=4
 refuses 'takes one spec' show --arch sm_90a "$kernel" "$big"
 refuses 'takes one spec' show --arch sm_90a --arch sm_80 "$kernel"
 refuses 'takes one spec' emit --arch sm_90a "$kernel" "$big"
-refuses "no architecture 'sm_70'" emit --arch sm_70 "$kernel"
+# An architecture whose kernels no GPU uses: said, and refused if asked to.
+gives 0 '^smelt emit: no GPU uses kernels for sm_90: .*h100, .* use those for sm_90a$' emit --arch sm_90 "$kernel"
+gives 0 'b200, gb200 use those for sm_100a$' emit --arch sm_100 "$kernel"
+for named in sm_80 sm_89 sm_90a A100 h200 b300 gb10; do
+    gives 0 '' emit --arch $named "$kernel"
+done
+prints 'a GPU stands for its architecture' 'for sm_121a|sm_121a'
+refuses 'no GPU uses kernels for sm_120: .* use those for sm_120a' warm --strict --arch sm_120 "$kernel"
+gives 0 '' list gpus
+prints 'list gpus' '^  sm_90a +h20, h100, h200'
+gives 0 '' list gpus --json
+document 'list gpus --json' gpus.0.name=a30 gpus.0.arch=sm_80
 for verb in show emit; do
     refuses "--kernel 2: $operator has 1 kernel$" "$verb" --arch sm_90a --kernel 2 "$operator"
     refuses "--kernel 5: $operator,buckets=32 has 4 kernels" "$verb" --arch sm_90a --kernel 5 \
@@ -263,7 +275,8 @@ refuses 'heads defines what is computed' tune --dry-run --arch sm_90a --knobs st
 refuses '--limit 0 is out of range' tune --dry-run --arch sm_90a --limit 0 "$operator"
 refuses 'stages=9 is not legal' tune --dry-run --arch sm_90a "$operator,stages=9"
 refuses 'give a single --arch' warm --arch sm_90a --arch sm_80 --tuned-for 'NVIDIA H200' "$operator"
-refuses '--cache or --tuned, not both' list --cache --tuned
+refuses '--cache, --tuned or gpus, not several' list --cache --tuned
+refuses '--cache, --tuned or gpus, not several' list gpus --cache
 
 # ---- manifests ------------------------------------------------------------------------------------
 # manifest TEXT PATTERN: refused at that line.
@@ -293,7 +306,7 @@ manifest '{"specs": [{"preset": "glm-5.2", "tp": "8"}]}\n' '1: "tp" must be a wh
 manifest '{"specs": [{"preste": "glm-5.2"}]}\n' '1: no key "preste" here; did you mean "preset"'
 manifest '{"specs": [], "specs": []}\n' '1: not JSON: duplicate'
 printf '{"specs": ["%s"],\n "archs": [\n  "sm_90a",\n  "sm_9"]}\n' "$operator" >"$work/archs.json"
-refuses "archs.json:4: no architecture 'sm_9'" warm --manifest "$work/archs.json"
+refuses "archs.json:4: no architecture or GPU 'sm_9'" warm --manifest "$work/archs.json"
 refuses 'nowhere.json: No such file' warm --arch sm_90a --manifest "$work/nowhere.json"
 refuses 'Is a directory' warm --arch sm_90a --manifest "$work"
 printf '{"specs": []}' >"$work/empty.json"

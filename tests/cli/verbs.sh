@@ -9,7 +9,7 @@ prints 'list has the presets' '^  deepseek-v4-pro +sparse_attn:heads=128,dqk=512
 prints 'list has the operators' '^operator sparse_attn:'
 prints 'list has the kernels' '^kernel sparse_attn_fwd:'
 prints 'list: a family without keys says so' '^  it has no keys: its spec is its name$'
-prints 'list has the architectures' '^architectures: sm_80 .*sm_90a'
+prints 'list has the architectures' '^architectures: sm_80 .*sm_90a.*; .smelt list gpus. has the GPUs$'
 gives 0 '' list --json
 document 'list --json' presets.0.name:string presets.0.specs.0:string families.0.name:string \
     families.0.kind=operator families.0.summary:string families.0.keys.0.name=heads \

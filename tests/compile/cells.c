@@ -92,7 +92,7 @@ static void add_cells(struct collector *collector, const struct compile_cells *c
 int kernel_list_fill(struct kernel_list *list) {
     struct collector collector = {list, 1, 0};
     memset(list, 0, sizeof *list);
-    if (smelt_list_presets(add_preset, &collector) != SMELT_OK || collector.failed)
+    if (smelt_list(SMELT_LIST_PRESETS, add_preset, &collector) != SMELT_OK || collector.failed)
         return -1;
     collector.preset = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0] && !collector.failed; i++)

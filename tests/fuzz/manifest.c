@@ -32,6 +32,10 @@ int tool_fail(const struct tool_options *options, int exit_status, const char *f
     return exit_status;
 }
 
+void tool_say(const struct tool_options *options, const char *format, ...) {
+    (void)options, (void)format;
+}
+
 int tool_fail_status(const struct tool_options *options, smelt_status status) {
     (void)status;
     return tool_fail(options, TOOL_FAILED, "%s", smelt_last_error());

@@ -123,7 +123,7 @@ static void set_up(const struct situation *situation) {
     smelt_context *context = torture_context(&options);
     if (situation->damaged) {
         REQUIRE(obtain(context, 0) == RIGHT);
-        REQUIRE(smelt_cache_walk(context, cut_off, NULL) == SMELT_OK);
+        REQUIRE(smelt_cache_walk(context, NULL, cut_off, NULL) == SMELT_OK);
     }
     for (int n = 1; n <= situation->filled; n++)
         REQUIRE(obtain(context, n) == RIGHT);
@@ -142,7 +142,8 @@ static int require_sound(void *user, const char *file, const smelt_kernel_info *
 static double require_recovered(const struct situation *situation) {
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);
-    REQUIRE(smelt_cache_walk(context, require_sound, (void *)(uintptr_t)situation) == SMELT_OK);
+    REQUIRE(smelt_cache_walk(context, NULL, require_sound, (void *)(uintptr_t)situation) ==
+            SMELT_OK);
     double begin = now_seconds();
     REQUIRE(obtain(context, 0) == RIGHT);
     double taken = 1e3 * (now_seconds() - begin);

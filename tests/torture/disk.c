@@ -68,13 +68,13 @@ static long fill_disk(const char *place) {
     printf("warned of: %s\n", notes.last);
     REQUIRE(strstr(notes.last, "No space left"));
     REQUIRE(count_files(folder, ".tmp-") <= 0);
-    if (smelt_cache_walk(context, require_sound, &kept) == SMELT_OK && kept > 0) {
+    if (smelt_cache_walk(context, NULL, require_sound, &kept) == SMELT_OK && kept > 0) {
         /* Room is made, and used again by the same context. */
         for (int n = 0; n < KERNELS; n++)
             forget(folder, n);
         REQUIRE(obtain(context, KERNELS) == RIGHT);
         long again = 0;
-        REQUIRE(smelt_cache_walk(context, require_sound, &again) == SMELT_OK);
+        REQUIRE(smelt_cache_walk(context, NULL, require_sound, &again) == SMELT_OK);
         REQUIRE(again == 1);
     }
     smelt_context_destroy(&context);

@@ -80,7 +80,7 @@ static void set_damaged(void) {
     remove_tree(folder);
     fill(folder, 0, 1);
     smelt_context *context = torture_context(&options);
-    REQUIRE(smelt_cache_walk(context, damage_item, NULL) == SMELT_OK);
+    REQUIRE(smelt_cache_walk(context, NULL, damage_item, NULL) == SMELT_OK);
     smelt_context_destroy(&context);
 }
 
@@ -170,7 +170,7 @@ static enum outcome look_after(smelt_context *context) {
     enum outcome outcome = got;
     if (judge(smelt_cache_get_stats(context, &stats)) == REFUSED)
         outcome = REFUSED;
-    if (judge(smelt_cache_walk(context, take_note, NULL)) == REFUSED)
+    if (judge(smelt_cache_walk(context, NULL, take_note, NULL)) == REFUSED)
         outcome = REFUSED;
     if (judge(smelt_cache_verify(context, &sound, &removed)) == REFUSED)
         outcome = REFUSED;
@@ -354,7 +354,8 @@ static int require_sound_or_old(void *user, const char *file, const smelt_kernel
 static void require_recovered(const struct step *step) {
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);
-    REQUIRE(smelt_cache_walk(context, require_sound_or_old, (void *)(uintptr_t)step) == SMELT_OK);
+    REQUIRE(smelt_cache_walk(context, NULL, require_sound_or_old, (void *)(uintptr_t)step) ==
+            SMELT_OK);
     for (int n = 0; n < STORED; n++)
         REQUIRE(obtain(context, n) == RIGHT);
     smelt_context_destroy(&context);

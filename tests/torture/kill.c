@@ -115,7 +115,7 @@ static void require_sound(const char *folder, int keys) {
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);
     long unsound = 0;
-    REQUIRE(smelt_cache_walk(context, count_unsound, &unsound) == SMELT_OK);
+    REQUIRE(smelt_cache_walk(context, NULL, count_unsound, &unsound) == SMELT_OK);
     REQUIRE(unsound == 0);
     for (int n = 0; n < keys; n++)
         REQUIRE(obtain(context, n) == RIGHT);

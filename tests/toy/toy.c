@@ -60,7 +60,7 @@ static int has(const struct texts *texts, const char *text) {
 
 TEST(is_listed) {
     struct texts families = {.count = 0}, preset = {.count = 0}, kernels = {.count = 0};
-    require(smelt_list_families(collect, &families));
+    require(smelt_list(SMELT_LIST_FAMILIES, collect, &families));
     assert_true(has(&families, "toy") && has(&families, "toy_scale"));
     assert_true(has(&families, "sparse_attn") && has(&families, "sparse_attn_partition"));
     require(smelt_preset_expand("glm-5.2", 1, 0, collect, &preset));

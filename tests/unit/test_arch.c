@@ -82,15 +82,32 @@ TEST(capabilities) {
     assert_non_null(strstr(message.text, "compute capability 13.0 is not known"));
 }
 
+/* A GPU's name stands for the architecture that a GPU of its capability asks for. */
+TEST(gpus) {
+    struct smelt__message message;
+    const struct smelt__gpu *gpu;
+    for (int i = 0; (gpu = smelt__gpu_at(i)); i++) {
+        const struct smelt__arch *arch = smelt__arch_find(gpu->name, &message);
+        assert_non_null(arch);
+        assert_string_equal(arch->name, gpu->arch);
+        assert_ptr_equal(arch, smelt__arch_for_capability(arch->capability_major,
+                                                          arch->capability_minor, &message));
+    }
+    assert_string_equal(smelt__arch_find("H100", &message)->name, "sm_90a");
+    assert_string_equal(smelt__arch_find("b200", &message)->name, "sm_100a");
+    assert_string_equal(smelt__arch_find("a100", &message)->name, "sm_80");
+}
+
 TEST(unknown_names) {
     static const struct {
         const char *name, *part;
     } cases[] = {
-        {"sm_90A", "unknown architecture 'sm_90A', did you mean sm_90?"},
-        {"sm90a", "unknown architecture 'sm90a', did you mean sm_90a?"},
-        {"", "unknown architecture ''; known: sm_80, sm_86"},
-        {"hopper", "unknown architecture 'hopper'; known:"},
-        {"sm_75", "unknown architecture 'sm_75'"},
+        {"sm_91", "no architecture or GPU 'sm_91'; known: sm_80, sm_86"},
+        {"sm90a", "no architecture or GPU 'sm90a', did you mean sm_90a?"},
+        {"", "no architecture or GPU ''; known: sm_80, sm_86"},
+        {"hopper", "no architecture or GPU 'hopper'; known:"},
+        {"h300", "no architecture or GPU 'h300', did you mean h100?"},
+        {"v100", "; by GPU: a30, a100"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct smelt__message message = {0};

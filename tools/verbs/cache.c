@@ -65,35 +65,89 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
 
 /* ---- verify ---------------------------------------------------------------------------------- */
 
-/* Entries of another version of smelt are undamaged and stay. */
-static int note_damage(void *array, const char *file, const smelt_kernel_info *info) {
-    if (info->state == SMELT_KERNEL_FAILED && info->status != SMELT_ERROR_UNSUPPORTED)
-        json_array_append_new(array, tool_pack("{s:s, s:s}", "file", file, "error", info->error));
+/* The entries of one layer. */
+struct verified {
+    uint64_t sound, foreign; /* foreign: another version's, undamaged */
+    json_t *damaged;
+};
+
+static int verify_entry(void *user, const char *file, const smelt_kernel_info *info) {
+    struct verified *verified = user;
+    if (info->state != SMELT_KERNEL_FAILED)
+        verified->sound++;
+    else if (info->status == SMELT_ERROR_UNSUPPORTED)
+        verified->foreign++;
+    else
+        json_array_append_new(verified->damaged,
+                              tool_pack("{s:s, s:s}", "file", file, "error", info->error));
     return 0;
 }
 
-static int verify_cache(smelt_context *context, const struct tool_options *options) {
-    uint64_t sound = 0, removed = 0;
-    json_t *damaged = tool_json(json_array());
+static void say_damage(const struct tool_options *options, const char *word, json_t *damaged) {
     size_t index;
     json_t *entry;
-    smelt_status status = smelt_cache_walk(context, note_damage, damaged);
+    json_array_foreach(damaged, index, entry)
+        tool_say(options, "%s %s", word, json_string_value(json_object_get(entry, "error")));
+}
+
+/* An exported file or a folder, from which nothing is removed. */
+static int verify_path(smelt_context *context, const struct tool_options *options,
+                       const char *path) {
+    struct verified verified = {.damaged = tool_json(json_array())};
+    const smelt_status status = smelt_cache_walk(context, path, verify_entry, &verified);
+    const size_t damaged = json_array_size(verified.damaged);
+    if (!status) {
+        say_damage(options, "damaged:", verified.damaged);
+        if (options->json)
+            tool_print_json(tool_pack("{s:s, s:I, s:I, s:O}", "path", path, "sound",
+                                      (json_int_t)verified.sound, "foreign",
+                                      (json_int_t)verified.foreign, "damaged", verified.damaged));
+        else
+            printf("%s: %" PRIu64 " sound, %zu damaged, %" PRIu64 " of another version\n", path,
+                   verified.sound, damaged, verified.foreign);
+    }
+    json_decref(verified.damaged);
+    return status ? tool_fail_status(options, status) : damaged ? TOOL_FAILED : TOOL_OK;
+}
+
+static void print_verified(const struct tool_options *options, uint64_t sound, uint64_t removed,
+                           const struct verified *cache, const struct verified *layer,
+                           const char *readonly) {
+    say_damage(options, "removed", cache->damaged);
+    say_damage(options, "in the read-only layer:", layer->damaged);
+    if (options->json) {
+        tool_print_json(tool_pack("{s:I, s:I, s:O, s:I, s:O}", "sound", (json_int_t)sound,
+                                  "removed", (json_int_t)removed, "damaged", cache->damaged,
+                                  "readonly_sound", (json_int_t)layer->sound, "readonly_damaged",
+                                  layer->damaged));
+        return;
+    }
+    printf("%" PRIu64 " sound, %" PRIu64 " damaged and removed\n", sound, removed);
+    if (*readonly)
+        printf("%s: %" PRIu64 " sound, %zu damaged, %" PRIu64 " of another version\n", readonly,
+               layer->sound, json_array_size(layer->damaged), layer->foreign);
+}
+
+static int verify_cache(smelt_context *context, const struct tool_options *options) {
+    struct verified cache = {.damaged = tool_json(json_array())};
+    struct verified layer = {.damaged = tool_json(json_array())};
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
+    uint64_t sound = 0, removed = 0;
+    if (options->arguments.count > 1)
+        return verify_path(context, options, options->arguments.items[1]);
+    smelt_status status = smelt_cache_get_stats(context, &stats);
+    if (!status)
+        status = smelt_cache_walk(context, NULL, verify_entry, &cache);
     if (!status)
         status = smelt_cache_verify(context, &sound, &removed);
-    if (status) {
-        json_decref(damaged);
-        return tool_fail_status(options, status);
-    }
-    json_array_foreach(damaged, index, entry)
-        tool_say(options, "removed %s", json_string_value(json_object_get(entry, "error")));
-    if (options->json) {
-        tool_print_json(tool_pack("{s:I, s:I, s:o}", "sound", (json_int_t)sound, "removed",
-                                  (json_int_t)removed, "damaged", damaged));
-    } else {
-        printf("%" PRIu64 " sound, %" PRIu64 " damaged and removed\n", sound, removed);
-        json_decref(damaged);
-    }
-    return removed ? TOOL_FAILED : TOOL_OK;
+    if (!status && *stats.readonly)
+        status = smelt_cache_walk(context, stats.readonly, verify_entry, &layer);
+    const size_t damaged = removed + json_array_size(layer.damaged);
+    if (!status)
+        print_verified(options, sound, removed, &cache, &layer, stats.readonly);
+    json_decref(cache.damaged);
+    json_decref(layer.damaged);
+    return status ? tool_fail_status(options, status) : damaged ? TOOL_FAILED : TOOL_OK;
 }
 
 /* ---- prune ----------------------------------------------------------------------------------- */
@@ -229,10 +283,11 @@ static int clear_cache(smelt_context *context, const struct tool_options *option
 
 static const struct action {
     const char *name;
-    int takes_file;
+    int files, optional; /* how many paths it takes; 1: or none */
     int (*run)(smelt_context *context, const struct tool_options *options);
-} actions[] = {{"stat", 0, stat_cache},   {"verify", 0, verify_cache}, {"prune", 0, prune_cache},
-               {"clear", 0, clear_cache}, {"export", 1, export_cache}, {"import", 1, import_cache}};
+} actions[] = {{"stat", 0, 0, stat_cache},     {"verify", 1, 1, verify_cache},
+               {"prune", 0, 0, prune_cache},   {"clear", 0, 0, clear_cache},
+               {"export", 1, 0, export_cache}, {"import", 1, 0, import_cache}};
 
 enum { ACTIONS = sizeof actions / sizeof actions[0] };
 static const char action_names[] = "stat, verify, prune, clear, export, import";
@@ -265,9 +320,10 @@ static int check_arguments(const struct tool_options *options, const struct acti
     if (options->allow_empty && action->run != import_cache)
         return tool_fail(options, TOOL_USAGE, "--allow-empty belongs to import, not to %s",
                          action->name);
-    if (action->takes_file && options->arguments.count != 2)
+    const int64_t files = options->arguments.count - 1;
+    if (action->files && files != 1 && !(action->optional && files == 0))
         return tool_fail(options, TOOL_USAGE, "%s takes one file", action->name);
-    if (!action->takes_file && options->arguments.count != 1)
+    if (!action->files && files)
         return tool_fail(options, TOOL_USAGE, "%s takes no argument, not '%s'", action->name,
                          options->arguments.items[1]);
     return TOOL_OK;
@@ -294,7 +350,8 @@ int tool_run_cache(const struct tool_options *options) {
     int status = check_arguments(options, action);
     if (status == TOOL_OK)
         status = tool_open_compiler(options, "sm_80", &context);
-    if (status == TOOL_OK && action->run != stat_cache)
+    if (status == TOOL_OK && action->run != stat_cache &&
+        !(action->run == verify_cache && options->arguments.count > 1))
         status = need_folder(context, options);
     if (status == TOOL_OK)
         status = action->run(context, options);

@@ -80,13 +80,28 @@ static int judge(const smelt_machine_report *report, const struct cache_rights *
     return *rights->problem || *stats->readonly_problem ? TOOL_FAILED : TOOL_OK;
 }
 
-/* The read-only layer's statistics, from a context. The report has logged everything. */
-static smelt_status inspect_layer(smelt_context **context, smelt_cache_stats *stats) {
+/* What the cache's layers hold. */
+struct contents {
+    smelt_context *context; /* owns the strings in stats */
+    smelt_cache_stats stats;
+    struct tool_stale cache, layer;
+};
+
+/* The report has logged everything. A layer without problem that becomes unreadable is not counted. */
+static smelt_status inspect_cache(struct contents *contents, const smelt_machine_report *report) {
     smelt_context_options settings = SMELT_CONTEXT_OPTIONS_INIT;
     settings.kind = SMELT_CONTEXT_COMPILE_ONLY;
     settings.arch = "sm_80"; /* any architecture */
-    smelt_status status = smelt_context_create(context, &settings);
-    return status ? status : smelt_cache_get_stats(*context, stats);
+    smelt_status status = smelt_context_create(&contents->context, &settings);
+    if (!status)
+        status = smelt_cache_get_stats(contents->context, &contents->stats);
+    const smelt_cache_stats *stats = &contents->stats;
+    if (!status && !*stats->problem && stats->entries)
+        (void)tool_find_stale(contents->context, NULL, report->nvrtc_major, report->nvrtc_minor,
+                              &contents->cache);
+    if (!status && *stats->readonly && !*stats->readonly_problem)
+        (void)tool_find_stale(contents->context, stats->readonly, 0, 0, &contents->layer);
+    return status;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -100,8 +115,15 @@ static json_t *devices_json(const smelt_machine_report *report) {
     return devices;
 }
 
+static json_t *stale_json(const struct tool_stale *stale) {
+    return tool_pack("{s:I, s:I, s:I}", "entries", (json_int_t)stale->entries, "other_source",
+                     (json_int_t)stale->other_source, "other_nvrtc",
+                     (json_int_t)stale->other_nvrtc);
+}
+
 static void print_json(const smelt_machine_report *report, const struct cache_rights *rights,
-                       const smelt_cache_stats *stats) {
+                       const struct contents *contents) {
+    const smelt_cache_stats *stats = &contents->stats;
     json_t *driver = tool_pack("{s:b, s:i, s:s, s:s}", "found", report->driver_found, "version",
                                report->driver_version, "path", report->driver_path, "problem",
                                report->driver_problem);
@@ -109,9 +131,11 @@ static void print_json(const smelt_machine_report *report, const struct cache_ri
         tool_pack("{s:b, s:i, s:i, s:s, s:s, s:s}", "found", report->nvrtc_found, "major",
                   report->nvrtc_major, "minor", report->nvrtc_minor, "path", report->nvrtc_path,
                   "archs", report->nvrtc_archs, "problem", report->nvrtc_problem);
-    json_t *cache = tool_pack("{s:s, s:s, s:s, s:s, s:s}", "folder", report->cache_folder, "rights",
-                              rights->word, "problem", rights->problem, "readonly_folder",
-                              stats->readonly, "readonly_problem", stats->readonly_problem);
+    json_t *cache =
+        tool_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "folder", report->cache_folder, "rights",
+                  rights->word, "problem", rights->problem, "stale", stale_json(&contents->cache),
+                  "readonly_folder", stats->readonly, "readonly_problem", stats->readonly_problem,
+                  "readonly_stale", stale_json(&contents->layer));
     tool_print_json(tool_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "version", smelt_version(),
                               "driver", driver, "devices", devices_json(report), "nvrtc", nvrtc,
                               "cache", cache, "ok", judge(report, rights, stats) == TOOL_OK));
@@ -160,12 +184,27 @@ static void print_compiler(const smelt_machine_report *report) {
         printf("         compiles for %s\n", report->nvrtc_archs);
 }
 
+static void print_stale(const struct tool_stale *stale, const char *remedy) {
+    if (stale->other_source)
+        printf("         %" PRIu64 " of %" PRIu64 " entries are of another version of smelt, which "
+               "this one does not use: %s\n",
+               stale->other_source, stale->entries, remedy);
+    if (stale->other_nvrtc)
+        printf("         %" PRIu64 " of %" PRIu64
+               " entries are of another NVRTC and will be compiled "
+               "again\n",
+               stale->other_nvrtc, stale->entries);
+}
+
 static void print_cache(const smelt_machine_report *report, const struct cache_rights *rights,
-                        const smelt_cache_stats *stats) {
+                        const struct contents *contents) {
+    const smelt_cache_stats *stats = &contents->stats;
     printf("cache    %s, %s\n", *report->cache_folder ? report->cache_folder : "no folder",
            rights->word);
     if (*rights->problem)
         print_problem(rights->problem);
+    print_stale(&contents->cache,
+                "`smelt warm` compiles its own, and old ones are evicted in time");
     if (*stats->readonly_problem)
         printf("layer    not used (SMELT_CACHE_READONLY_DIR)\n");
     else if (*stats->readonly)
@@ -173,40 +212,40 @@ static void print_cache(const smelt_machine_report *report, const struct cache_r
                stats->readonly_entries);
     if (*stats->readonly_problem)
         print_problem(stats->readonly_problem);
+    print_stale(&contents->layer, "`smelt warm` and `smelt cache export` with this version");
 }
 
-static int print_report(const smelt_machine_report *report, const smelt_cache_stats *stats,
+static int print_report(const smelt_machine_report *report, const struct contents *contents,
                         const struct tool_options *options) {
     const struct cache_rights rights = find_rights(report);
     if (options->json) {
-        print_json(report, &rights, stats);
-        return judge(report, &rights, stats);
+        print_json(report, &rights, contents);
+        return judge(report, &rights, &contents->stats);
     }
     printf("smelt    %s\n", smelt_version());
     print_driver(report);
     print_devices(report);
     print_compiler(report);
-    print_cache(report, &rights, stats);
-    return judge(report, &rights, stats);
+    print_cache(report, &rights, contents);
+    return judge(report, &rights, &contents->stats);
 }
 
 int tool_run_doctor(const struct tool_options *options) {
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
-    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
-    smelt_context *context = NULL; /* owns the strings in stats */
+    struct contents contents = {.stats = SMELT_CACHE_STATS_INIT};
     smelt_context_options settings = tool_context_options(options);
     if (options->arguments.count)
         return tool_fail(options, TOOL_USAGE, "takes no argument, not '%s'",
                          options->arguments.items[0]);
     smelt_status status = smelt_machine_get_report(&settings, &report);
     if (!status)
-        status = inspect_layer(&context, &stats);
+        status = inspect_cache(&contents, &report);
     int result = TOOL_OK;
     if (status)
         result = tool_fail_status(options, status);
     else
-        result = print_report(&report, &stats, options);
-    smelt_context_destroy(&context);
+        result = print_report(&report, &contents, options);
+    smelt_context_destroy(&contents.context);
     smelt_machine_report_release(&report);
     return result;
 }

@@ -1,4 +1,4 @@
-/* smelt list: presets, families and architectures, or what is cached or tuned. */
+/* smelt list: presets, families and architectures, GPUs, or what is cached or tuned. */
 #include <string.h>
 
 #include "../tool.h"
@@ -95,17 +95,17 @@ static void print_choices(const struct tool_list *presets, const struct tool_lis
     printf("\narchitectures:");
     for (size_t i = 0; i < archs->count; i++)
         printf(" %s", archs->items[i]);
-    putchar('\n');
+    printf("; `smelt list gpus` has the GPUs\n");
 }
 
 static int list_choices(const struct tool_options *options) {
     struct tool_list presets = {0}, families = {0}, archs = {0};
     int result = TOOL_OK;
-    smelt_status status = smelt_list_presets(tool_list_collect, &presets);
+    smelt_status status = smelt_list(SMELT_LIST_PRESETS, tool_list_collect, &presets);
     if (!status)
-        status = smelt_list_families(tool_list_collect, &families);
+        status = smelt_list(SMELT_LIST_FAMILIES, tool_list_collect, &families);
     if (!status)
-        status = smelt_list_archs(tool_list_collect, &archs);
+        status = smelt_list(SMELT_LIST_ARCHS, tool_list_collect, &archs);
     if (status)
         result = tool_fail_status(options, status);
     else if (options->json)
@@ -116,6 +116,49 @@ static int list_choices(const struct tool_options *options) {
     tool_list_free(&families);
     tool_list_free(&archs);
     return result;
+}
+
+/* ---- GPUs ----------------------------------------------------------------------------------- */
+
+/* Lines of smelt_list, "h100 sm_90a", to JSON. */
+static int add_gpu_json(void *array, const char *line) {
+    const char *arch = strchr(line, ' ') + 1;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)(arch - 1 - line), line);
+    json_array_append_new(array, tool_pack("{s:s, s:s}", "name", name, "arch", arch));
+    return 0;
+}
+
+/* A row for each architecture, whose GPUs are neighbours. */
+static void print_gpus(json_t *gpus) {
+    static const char *const headers[] = {"architecture", "GPUs (--arch takes either)"};
+    struct tool_table table;
+    char line[256] = "";
+    tool_table_begin(&table, "ll", headers);
+    for (size_t i = 0; i < json_array_size(gpus); i++) {
+        json_t *gpu = json_array_get(gpus, i), *next = json_array_get(gpus, i + 1);
+        const char *arch = json_string_value(json_object_get(gpu, "arch"));
+        const size_t used = strlen(line);
+        snprintf(line + used, sizeof line - used, "%s%s", used ? ", " : "",
+                 json_string_value(json_object_get(gpu, "name")));
+        if (next && !strcmp(json_string_value(json_object_get(next, "arch")), arch))
+            continue;
+        tool_table_add(&table, TOOL_PLAIN, "%s", arch);
+        tool_table_add(&table, TOOL_PLAIN, "%s", line);
+        line[0] = '\0';
+    }
+    tool_table_end(&table);
+}
+
+static int list_gpus(const struct tool_options *options) {
+    json_t *gpus = tool_json(json_array());
+    const smelt_status status = smelt_list(SMELT_LIST_GPUS, add_gpu_json, gpus);
+    if (!status && options->json)
+        tool_print_json(tool_pack("{s:O}", "gpus", gpus));
+    else if (!status)
+        print_gpus(gpus);
+    json_decref(gpus);
+    return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 
 /* ---- cached kernels ------------------------------------------------------------------------- */
@@ -148,26 +191,39 @@ static int add_entry_row(void *user, const char *file, const smelt_kernel_info *
     return 0;
 }
 
-static int print_cached(smelt_context *context, const smelt_cache_stats *stats,
-                        const struct tool_options *options) {
+/* Of one layer; path NULL: the writable one. */
+static smelt_status print_layer(smelt_context *context, const char *path, const char *name) {
     static const char *const headers[] = {"kernel", "arch",         "registers",
                                           "cubin",  "compiled (s)", "key"};
     struct tool_table table;
+    tool_table_begin(&table, "llrrrl", headers);
+    const smelt_status status = smelt_cache_walk(context, path, add_entry_row, &table);
+    const size_t rows = table.count / table.columns - 1;
+    tool_table_end(&table);
+    printf("\n%zu cached in %s%s\n", rows, name, path ? ", read-only" : "");
+    return status;
+}
+
+static int print_cached(smelt_context *context, const smelt_cache_stats *stats,
+                        const struct tool_options *options) {
+    const char *readonly = *stats->readonly && !*stats->readonly_problem ? stats->readonly : NULL;
     smelt_status status;
     if (options->json) {
-        json_t *entries = tool_json(json_array());
-        status = smelt_cache_walk(context, add_entry_json, entries);
-        json_t *document = tool_pack("{s:s, s:o}", "folder", stats->folder, "entries", entries);
+        json_t *entries = tool_json(json_array()), *layer = tool_json(json_array());
+        status = smelt_cache_walk(context, NULL, add_entry_json, entries);
+        if (!status && readonly)
+            status = smelt_cache_walk(context, readonly, add_entry_json, layer);
+        json_t *document =
+            tool_pack("{s:s, s:o, s:s, s:o}", "folder", stats->folder, "entries", entries,
+                      "readonly_folder", stats->readonly, "readonly_entries", layer);
         if (!status)
             tool_print_json(document);
         else
             json_decref(document);
     } else {
-        tool_table_begin(&table, "llrrrl", headers);
-        status = smelt_cache_walk(context, add_entry_row, &table);
-        size_t rows = table.count / table.columns - 1;
-        tool_table_end(&table);
-        printf("\n%zu cached in %s\n", rows, stats->folder);
+        status = print_layer(context, NULL, stats->folder);
+        if (!status && readonly)
+            status = print_layer(context, readonly, readonly);
     }
     return status ? tool_fail_status(options, status) : TOOL_OK;
 }
@@ -243,12 +299,14 @@ static int list_tuned(const struct tool_options *options) {
 }
 
 int tool_run_list(const struct tool_options *options) {
-    if (options->arguments.count)
-        return tool_fail(options, TOOL_USAGE, "takes no argument, not '%s'",
+    const int gpus = options->arguments.count == 1 && !strcmp(options->arguments.items[0], "gpus");
+    if (options->arguments.count && !gpus)
+        return tool_fail(options, TOOL_USAGE, "takes no argument but gpus, not '%s'",
                          options->arguments.items[0]);
-    if (options->cache && options->tuned)
-        return tool_fail(options, TOOL_USAGE, "--cache or --tuned, not both");
-    return options->cache   ? list_cached(options)
+    if (options->cache + options->tuned + gpus > 1)
+        return tool_fail(options, TOOL_USAGE, "--cache, --tuned or gpus, not several");
+    return gpus             ? list_gpus(options)
+           : options->cache ? list_cached(options)
            : options->tuned ? list_tuned(options)
                             : list_choices(options);
 }

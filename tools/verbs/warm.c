@@ -16,6 +16,7 @@ struct work {
     size_t count;
     size_t compiled, cached, failed, undone;
     size_t lost;     /* compiled but not stored */
+    size_t missing;  /* not cached, with --offline */
     size_t emulated; /* for the emulator */
     double seconds;
     /* Time of the threads: front end and assembler of compiled kernels, cache of all. */
@@ -87,8 +88,14 @@ static void add_times(struct work *work) {
     }
 }
 
+/* Whether it is not cached and was not compiled for --offline. */
+static int is_missing(const struct tool_options *options, const smelt_kernel_info *info) {
+    return options->offline && info->state == SMELT_KERNEL_FAILED &&
+           info->status == SMELT_ERROR_NO_COMPILER;
+}
+
 /* Counts the kernels; those that were never started get their names here. */
-static void count_states(struct work *work) {
+static void count_states(struct work *work, const struct tool_options *options) {
     for (size_t i = 0; i < work->count; i++) {
         smelt_kernel_info *info = &work->infos[i];
         work->emulated += info->emulated != 0;
@@ -104,6 +111,8 @@ static void count_states(struct work *work) {
             info->status = SMELT_ERROR_CANCELLED;
             info->error = "not done: stopped by a signal";
             work->undone++;
+        } else if (is_missing(options, info)) {
+            work->missing++;
         } else {
             work->failed++;
         }
@@ -127,18 +136,18 @@ static double now(void) {
 static int prepare(struct work *work, smelt_context *context, const struct tool_options *options) {
     double begin = now();
     catch_signals();
-    tool_progress_draw(0, work->count, "compiling");
+    tool_progress_draw(0, work->count, options->offline ? "looking" : "compiling");
     smelt_status status = smelt_kernels_prepare(context, work->requests, work->count,
                                                 options->jobs > 0 ? (int)options->jobs : 0,
                                                 show_progress, NULL, work->infos);
     tool_progress_clear();
     work->seconds = now() - begin;
     work->interrupted = stop_asked;
-    count_states(work);
+    count_states(work, options);
     work->lost = tool_kernels_lost(work->infos, work->count);
     add_times(work);
     /* A failure of the call itself, not of a kernel. */
-    if (status && !work->failed && !work->undone)
+    if (status && !work->failed && !work->undone && !work->missing)
         return tool_fail_status(options, status);
     return TOOL_OK;
 }
@@ -150,11 +159,15 @@ static double kernels_per_second(const struct work *work) {
     return work->seconds > 0 ? (double)done / work->seconds : 0;
 }
 
-static void print_json(const struct work *work) {
+static void print_json(const struct work *work, const struct tool_options *options) {
     json_t *kernels = tool_json(json_array()), *undone = tool_json(json_array());
+    json_t *missing = tool_json(json_array());
     for (size_t i = 0; i < work->count; i++) {
         const smelt_kernel_info *info = &work->infos[i];
-        if (info->status != SMELT_ERROR_CANCELLED)
+        if (is_missing(options, info))
+            json_array_append_new(missing, tool_pack("{s:s, s:s, s:s}", "spec", info->spec, "arch",
+                                                     info->arch, "key", info->key));
+        else if (info->status != SMELT_ERROR_CANCELLED)
             json_array_append_new(kernels, tool_kernel_json(info));
         else
             json_array_append_new(undone,
@@ -165,9 +178,10 @@ static void print_json(const struct work *work) {
                                                    : tool_json(json_null()),
                               "cache", work->cache_seconds);
     tool_print_json(tool_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "kernels", kernels, "undone_kernels",
-        undone, "compiled", (json_int_t)work->compiled, "cached", (json_int_t)work->cached,
-        "not_kept", (json_int_t)work->lost, "failed", (json_int_t)work->failed, "undone",
+        "{s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "kernels", kernels,
+        "undone_kernels", undone, "missing_kernels", missing, "missing", (json_int_t)work->missing,
+        "compiled", (json_int_t)work->compiled, "cached", (json_int_t)work->cached, "not_kept",
+        (json_int_t)work->lost, "failed", (json_int_t)work->failed, "undone",
         (json_int_t)work->undone, "seconds", work->seconds, "kernels_per_second",
         kernels_per_second(work), "thread_seconds", times));
 }
@@ -188,7 +202,7 @@ static void print_times(const struct work *work) {
                100 * work->cache_seconds / all);
 }
 
-static void print_table(const struct work *work) {
+static void print_table(const struct work *work, const struct tool_options *options) {
     static const char *const headers[] = {"kernel",    "arch",   "state",  "seconds",
                                           "registers", "spills", "shared", "cubin"};
     struct tool_table table;
@@ -200,7 +214,9 @@ static void print_table(const struct work *work) {
         tool_table_add(&table, TOOL_PLAIN, "%s", info->spec);
         tool_table_add(&table, TOOL_PLAIN, "%s", info->arch);
         tool_table_add(&table, failed ? TOOL_BAD : TOOL_PLAIN, "%s",
-                       undone ? "not done" : tool_kernel_state(info->state));
+                       undone                      ? "not done"
+                       : is_missing(options, info) ? "missing"
+                                                   : tool_kernel_state(info->state));
         tool_table_add(&table, TOOL_PLAIN, "%.3f", info->seconds);
         if (failed) {
             for (int column = 0; column < 4; column++)
@@ -216,19 +232,28 @@ static void print_table(const struct work *work) {
         tool_table_add(&table, TOOL_PLAIN, "%s", tool_size(info->cubin_bytes).text);
     }
     tool_table_end(&table);
-    printf("\n%zu kernel%s: %zu compiled, %zu cached, %zu failed, in %.2f s (%.1f a second)\n",
-           work->count, work->count == 1 ? "" : "s", work->compiled, work->cached, work->failed,
-           work->seconds, kernels_per_second(work));
+    printf("\n%zu kernel%s: ", work->count, work->count == 1 ? "" : "s");
+    if (options->offline)
+        printf("%zu cached, %zu missing, %zu failed\n", work->cached, work->missing, work->failed);
+    else
+        printf("%zu compiled, %zu cached, %zu failed, in %.2f s (%.1f a second)\n", work->compiled,
+               work->cached, work->failed, work->seconds, kernels_per_second(work));
     print_times(work);
 }
 
 static int report(const struct work *work, const struct tool_options *options) {
     if (options->json)
-        print_json(work);
+        print_json(work, options);
     else
-        print_table(work);
+        print_table(work, options);
     fflush(stdout);
-    tool_kernels_say_errors(options, work->infos, work->count);
+    if (work->missing)
+        tool_say(options,
+                 "%zu of %zu kernels are not in the cache; `smelt warm` without --offline compiles "
+                 "them",
+                 work->missing, work->count);
+    if (work->failed || work->lost)
+        tool_kernels_say_errors(options, work->infos, work->count);
     if (work->undone)
         tool_say(options, "stopped: %zu of %zu kernels are not done; run it again to continue",
                  work->undone, work->count);

@@ -5,8 +5,10 @@
  * layer. Equal contents give equal bytes: members are sorted, without owner and time. Numbers are
  * little-endian.
  *
- *   archive  := member("index") [member("tuning")] member("ab/KEY-COMPILER.smelt")* zeros
+ *   archive  := member("index") [member("tuning")] member("ab/KEY-COMPILER.smelt")*
+ *               member("contents") zeros
  *   member   := ustar header of 512 bytes, content, zeros up to a multiple of 512
+ *   contents := for people, in text: "smelt VERSION", then a line "ARCH SPEC" for each entry
  *   zeros    := at least 1024 bytes
  *
  *   index    :=   0  magic          8 bytes  "smelt\r\nA"
@@ -65,7 +67,7 @@ enum {
 };
 
 static const unsigned char magic[8] = {'s', 'm', 'e', 'l', 't', '\r', '\n', 'A'};
-static const char index_name[] = "index", tuning_name[] = "tuning";
+static const char index_name[] = "index", tuning_name[] = "tuning", contents_name[] = "contents";
 static const char not_archive[] = "it is not a file that `smelt cache export` wrote";
 
 static uint64_t padded(uint64_t bytes) {
@@ -388,12 +390,15 @@ int smelt__archive_add(struct smelt__archive_writer *writer,
     return write_zeros(writer, padded(writer->at));
 }
 
-int smelt__archive_end(struct smelt__archive_writer *writer) {
+int smelt__archive_end(struct smelt__archive_writer *writer, const char *contents,
+                       size_t contents_bytes) {
     unsigned char *head = writer->index;
     size_t summed = HEAD_BYTES + (size_t)writer->count * RECORD_BYTES;
     XXH128_canonical_t canonical;
 
-    if (write_zeros(writer, writer->at + 2 * BLOCK) != 0)
+    if (write_member_header(writer, contents_name, contents_bytes) != 0 ||
+        write_bytes(writer, contents, contents_bytes) != 0 ||
+        write_zeros(writer, padded(writer->at) + 2 * BLOCK) != 0)
         return -1;
     memcpy(head, magic, sizeof magic);
     smelt__put_u32(head + AT_VERSION, VERSION);

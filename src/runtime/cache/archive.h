@@ -59,8 +59,9 @@ int smelt__archive_begin(struct smelt__archive_writer *writer, int file, uint64_
                          const char *tuning, size_t tuning_bytes);
 int smelt__archive_add(struct smelt__archive_writer *writer,
                        const struct smelt__cache_entry *entry);
-/* Writes the index and synchronises the file. */
-int smelt__archive_end(struct smelt__archive_writer *writer);
+/* Writes the member `contents` and the index, and synchronises the file. */
+int smelt__archive_end(struct smelt__archive_writer *writer, const char *contents,
+                       size_t contents_bytes);
 void smelt__archive_abandon(struct smelt__archive_writer *writer);
 
 #endif

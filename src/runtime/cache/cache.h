@@ -107,8 +107,8 @@ enum { SMELT__CACHE_PROBLEM = 512 };
 smelt_status smelt__cache_stat(struct smelt__cache *cache,
                                char readonly_problem[SMELT__CACHE_PROBLEM],
                                smelt_cache_stats *stats);
-smelt_status smelt__cache_walk(struct smelt__cache *cache, smelt_cache_entry_function each,
-                               void *user);
+smelt_status smelt__cache_walk(struct smelt__cache *cache, const char *path,
+                               smelt_cache_entry_function each, void *user);
 smelt_status smelt__cache_verify(struct smelt__cache *cache, uint64_t *sound, uint64_t *removed);
 smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed);
 smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,

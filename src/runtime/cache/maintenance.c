@@ -150,7 +150,9 @@ smelt_status smelt__cache_stat(struct smelt__cache *cache,
 struct walk {
     smelt_cache_entry_function each;
     void *user;
-    int ended; /* by the caller's function */
+    bool readonly;                        /* by the trust rules of a read-only layer */
+    const struct smelt__archive *archive; /* NULL: a folder */
+    int ended;                            /* by the caller's function */
 };
 
 static int report(struct walk *walk, const char *path, const smelt_kernel_info *info) {
@@ -176,13 +178,15 @@ static int report_valid(struct walk *walk, const char *path,
                                     .dynamic_shared_bytes = compiled->dynamic_shared_bytes,
                                     .threads = compiled->threads,
                                     .cubin_bytes = compiled->cubin_bytes,
-                                    .kept = 1};
+                                    .kept = 1,
+                                    .nvrtc_major = entry->compiler.major,
+                                    .nvrtc_minor = entry->compiler.minor};
     smelt__cache_key_hex(&entry->key, key);
     return report(walk, path, &info);
 }
 
-static int report_invalid(struct walk *walk, const struct smelt__found *found,
-                          enum smelt__read_state state, const char *why) {
+static int report_invalid(struct walk *walk, const char *path, enum smelt__read_state state,
+                          const char *why) {
     char key[33], error[4096 + 512]; /* a path and a reason */
     const smelt_kernel_info info = {.size = sizeof info,
                                     .spec = "",
@@ -193,39 +197,90 @@ static int report_invalid(struct walk *walk, const struct smelt__found *found,
                                     .state = SMELT_KERNEL_FAILED,
                                     .status = state == SMELT__READ_FOREIGN ? SMELT_ERROR_UNSUPPORTED
                                                                            : SMELT_ERROR_CACHE};
-    snprintf(key, sizeof key, "%.32s", found->name);
-    snprintf(error, sizeof error, "%s: %s", found->path, why);
-    return report(walk, found->path, &info);
+    snprintf(key, sizeof key, "%.32s", path + sizeof "ab/" - 1);
+    snprintf(error, sizeof error, "%s: %s", path, why);
+    return report(walk, path, &info);
+}
+
+/* An entry that was read, `path` within its layer. */
+static int walk_entry(struct walk *walk, const char *path, enum smelt__read_state state,
+                      struct smelt__cache_entry *entry, const char *why) {
+    int result;
+
+    if (state == SMELT__READ_ABSENT) /* evicted since it was listed */
+        return 0;
+    if (state != SMELT__READ_SOUND)
+        return report_invalid(walk, path, state, why);
+    /* Older versions of smelt stored emulated kernels here; they are never looked up. */
+    result = entry->key.output == SMELT__OUTPUT_EMULATED ? 0 : report_valid(walk, path, entry);
+    free(entry->compiled.cubin);
+    return result;
 }
 
 static int walk_found(void *user, const struct smelt__found *found) {
     struct walk *walk = user;
     struct smelt__cache_entry entry;
-    enum smelt__read_state state;
     const char *why;
-    int result;
 
     if (found->temporary)
         return 0;
-    state = smelt__file_read(found->subfolder, found->name, false, false, &entry, &why);
-    if (state == SMELT__READ_ABSENT) /* evicted since it was listed */
-        return 0;
-    if (state != SMELT__READ_SOUND)
-        return report_invalid(walk, found, state, why);
-    /* Older versions of smelt stored emulated kernels here; they are never looked up. */
-    result =
-        entry.key.output == SMELT__OUTPUT_EMULATED ? 0 : report_valid(walk, found->path, &entry);
-    free(entry.compiled.cubin);
-    return result;
+    const enum smelt__read_state state =
+        smelt__file_read(found->subfolder, found->name, walk->readonly, false, &entry, &why);
+    return walk_entry(walk, found->path, state, &entry, why);
 }
 
-smelt_status smelt__cache_walk(struct smelt__cache *cache, smelt_cache_entry_function each,
-                               void *user) {
-    struct walk walk = {each, user, 0};
+static int walk_record(void *user, const struct smelt__archive_record *record) {
+    struct walk *walk = user;
+    char name[SMELT__FILE_NAME_BYTES], path[SMELT__FILE_NAME_BYTES + 3];
+    struct smelt__cache_entry entry;
+    const char *why;
+
+    smelt__cache_name_of_binary(record->name, name);
+    snprintf(path, sizeof path, "%.2s/%s", name, name);
+    const enum smelt__read_state state =
+        smelt__entry_read(walk->archive->file, record->offset, record->bytes, name, &entry, &why);
+    return walk_entry(walk, path, state, &entry, why);
+}
+
+static smelt_status walk_archive(const char *path, struct walk *walk) {
+    struct smelt__archive archive;
+    smelt_status status = SMELT_OK;
+    char why[512];
+
+    if (smelt__archive_open(path, &archive, why, sizeof why) != 0)
+        return why[0] ? smelt__fail(SMELT_ERROR_CACHE, "%s", why)
+                      : smelt__fail(SMELT_ERROR_CACHE, "%s: %s", path, strerror(errno));
+    walk->archive = &archive;
+    if (smelt__archive_each(&archive, walk_record, walk, why, sizeof why) < 0)
+        status = smelt__fail(SMELT_ERROR_CACHE, "%s: %s", path, why);
+    smelt__archive_close(&archive);
+    return status;
+}
+
+static smelt_status walk_layer(const char *path, struct walk *walk) {
+    smelt_status status = SMELT_OK;
+    char why[512];
+    const int folder = smelt__folder_open(path, true, why, sizeof why);
+
+    walk->readonly = true;
+    if (folder < 0)
+        return errno == ENOTDIR || errno == ENOENT ? walk_archive(path, walk)
+                                                   : smelt__fail(SMELT_ERROR_CACHE, "%s", why);
+    if (smelt__folder_each(folder, true, walk_found, walk) == -1)
+        status = smelt__fail(SMELT_ERROR_CACHE, "the folder %s cannot be read: %s", path,
+                             strerror(errno));
+    close(folder);
+    return status;
+}
+
+smelt_status smelt__cache_walk(struct smelt__cache *cache, const char *path,
+                               smelt_cache_entry_function each, void *user) {
+    struct walk walk = {.each = each, .user = user};
 
     if (!each)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
-    smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, walk_found, &walk);
+    smelt_status status = path ? walk_layer(path, &walk)
+                               : maintenance_walk(cache, SMELT__OUTPUT_CUBIN, walk_found, &walk);
     return status == SMELT_OK && walk.ended
                ? smelt__fail(SMELT_ERROR_CANCELLED, "the caller's function stopped the walk")
                : status;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "codegen/text.h"
 #include "runtime/cache/archive.h"
 #include "runtime/tuning/file.h"
 
@@ -182,10 +183,12 @@ static const char *target_fault(const char *path) {
 }
 
 /* -1 with errno: the file could not be written. */
-static int write_entries(struct export *export, struct smelt__archive_writer *writer) {
+static int write_entries(struct export *export, struct smelt__archive_writer *writer,
+                         struct smelt__text *contents) {
     const struct item *written = NULL;
     char name[SMELT__FILE_NAME_BYTES];
 
+    smelt__text_print(contents, "smelt %s\n", smelt_version());
     for (size_t i = 0; i < export->count; i++) {
         const struct item *item = &export->items[i];
         struct smelt__cache_entry entry;
@@ -203,19 +206,24 @@ static int write_entries(struct export *export, struct smelt__archive_writer *wr
             continue;
         }
         /* Older versions stored the emulator's kernels among the others. */
-        result =
-            entry.key.output == SMELT__OUTPUT_EMULATED ? 0 : smelt__archive_add(writer, &entry);
+        result = 0;
+        if (entry.key.output != SMELT__OUTPUT_EMULATED) {
+            result = smelt__archive_add(writer, &entry);
+            smelt__text_print(contents, "%s %s\n", entry.key.arch, entry.compiled.spec);
+        }
         free(entry.compiled.cubin);
         if (result != 0)
             return -1;
         written = item;
     }
-    return smelt__archive_end(writer);
+    errno = ENOMEM;
+    return contents->failed ? -1 : smelt__archive_end(writer, contents->data, contents->length);
 }
 
 static smelt_status write_archive(struct export *export, const char *path, const char *tuning,
                                   size_t tuning_bytes) {
     struct smelt__archive_writer writer = {.file = -1};
+    struct smelt__text contents = {0};
     char *temporary = NULL;
     int file, error = 0;
     const char *fault = target_fault(path);
@@ -224,7 +232,7 @@ static smelt_status write_archive(struct export *export, const char *path, const
         return smelt__fail(SMELT_ERROR_CACHE, "%s cannot be written: %s", path, fault);
     file = create_beside(path, &temporary);
     if (file < 0 || smelt__archive_begin(&writer, file, export->count, tuning, tuning_bytes) != 0 ||
-        write_entries(export, &writer) != 0)
+        write_entries(export, &writer, &contents) != 0)
         error = errno;
     if (file >= 0 && close(file) != 0 && error == 0)
         error = errno;
@@ -236,6 +244,7 @@ static smelt_status write_archive(struct export *export, const char *path, const
     export->result->entries = writer.count;
     export->result->bytes = writer.at;
     smelt__archive_abandon(&writer);
+    smelt__text_free(&contents);
     if (error == 0)
         return SMELT_OK;
     return smelt__fail(error == ENOMEM ? SMELT_ERROR_OUT_OF_MEMORY : SMELT_ERROR_CACHE,
