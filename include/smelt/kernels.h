@@ -82,10 +82,15 @@ SMELT_API smelt_status smelt_family_get_info(const char *family, smelt_family_in
 typedef struct smelt_family_key {
     size_t size;
     const char *name;
-    const char *legal;   /* "1..128 and multiples of 64 above", "auto, mma" */
-    const char *meaning; /* one line */
-    int required;        /* has no default */
-    int knob;            /* overrides the plan; does not change what is computed */
+    const char *legal;     /* "1..128 and multiples of 64 above", "auto, mma" */
+    const char *meaning;   /* one line */
+    int required;          /* has no default */
+    int knob;              /* overrides the plan; does not change what is computed */
+    const char *kernel;    /* of an operator's knob: the kernel that this row is of, "fwd", where
+                              legal values differ between kernels; else "" */
+    const char *variants;  /* of a kernel that have the knob, "sm90"; "": all */
+    const char *only_with; /* another key's values with which there is the knob,
+                              "orientation=keys"; "": all */
 } smelt_family_key;
 
 #define SMELT_FAMILY_KEY_INIT SMELT_INIT(smelt_family_key)

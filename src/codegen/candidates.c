@@ -10,12 +10,12 @@
 #include <string.h>
 
 #include "codegen/family.h"
+#include "codegen/spec/keys.h"
 
 struct search {
     const struct smelt__arch *arch;
     struct smelt__candidates *candidates;
     char variant[16]; /* of the rule's plan */
-    int named;        /* the caller named the knobs */
     int keys[SMELT__MAX_KEYS];
     int key_count;
     int capacity;
@@ -123,17 +123,6 @@ static int compare_candidates(const void *left, const void *right) {
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* A knob's candidate values, or NULL. */
-static const struct smelt__tried *tried_of(const struct search *search,
-                                           const struct smelt__spec *spec, int key) {
-    const char *const name = spec->schema->keys[key].name;
-    for (const struct smelt__tried *tried = smelt__kernels_of(spec->schema)->tried; tried->name;
-         tried++)
-        if (strcmp(tried->name, name) == 0)
-            return tried->only_named && !search->named ? NULL : tried;
-    return NULL;
-}
-
 static void search_from(struct search *search, int next, const struct smelt__spec *spec) {
     struct smelt__plan plan;
     if (!plan_of(search, spec, &plan))
@@ -143,23 +132,10 @@ static void search_from(struct search *search, int next, const struct smelt__spe
         return;
     }
     search_from(search, next + 1, spec);
-    const struct smelt__tried *const tried = tried_of(search, spec, search->keys[next]);
-    for (int i = 0; tried && i < tried->count; i++) {
-        struct smelt__spec named = *spec;
-        named.values[search->keys[next]] = tried->values[i];
+    const int key = search->keys[next];
+    struct smelt__spec named = *spec;
+    for (int i = 0; !smelt__key_candidate(&spec->schema->keys[key], i, &named.values[key]); i++)
         search_from(search, next + 1, &named);
-    }
-}
-
-/* Whether a key is one of "name,name,...". */
-static int is_listed(const char *list, const char *name) {
-    const size_t length = strlen(name);
-    for (const char *at = list; at; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, length) == 0 && (at[length] == ',' || !at[length]))
-            return 1;
-    }
-    return 0;
 }
 
 /* The parser sets the message. */
@@ -181,7 +157,8 @@ int smelt__candidates_check_knobs(const struct smelt__spec *spec, const char *kn
 static void choose_keys(struct search *search, const struct smelt__spec *spec, const char *knobs) {
     for (int i = 0; i < spec->schema->key_count; i++) {
         const struct smelt__key *key = &spec->schema->keys[i];
-        if (key->knob && spec->values[i] == SMELT__AUTO && (!knobs || is_listed(knobs, key->name)))
+        if (key->tuned && spec->values[i] == SMELT__AUTO &&
+            (knobs ? smelt__name_listed(knobs, key->name) : !key->only_named))
             search->keys[search->key_count++] = i;
     }
 }
@@ -189,15 +166,14 @@ static void choose_keys(struct search *search, const struct smelt__spec *spec, c
 int smelt__candidates_find(const struct smelt__spec *spec, const struct smelt__arch *arch,
                            const char *knobs, struct smelt__candidates *candidates,
                            struct smelt__message *message) {
-    struct search search = {.arch = arch, .candidates = candidates, .named = knobs != NULL};
+    struct search search = {.arch = arch, .candidates = candidates};
     struct smelt__plan rule;
     memset(candidates, 0, sizeof *candidates);
     if ((knobs && smelt__candidates_check_knobs(spec, knobs, message)) ||
         smelt__plan_make(spec, arch, &rule, message))
         return -1;
     snprintf(search.variant, sizeof search.variant, "%s", rule.variant);
-    if (smelt__kernels_of(spec->schema)->tried)
-        choose_keys(&search, spec, knobs);
+    choose_keys(&search, spec, knobs);
     search_from(&search, 0, spec);
     if (search.out_of_memory) {
         smelt__candidates_free(candidates);

@@ -39,9 +39,6 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
     return add(expansion, &family->schema, pass);
 }
 
-/* The sets of passes, from 1 on. */
-const char *const smelt__pass_choices[] = {"forward", "backward", "both", NULL};
-
 /* Adds the kernels of an operator's passes, which it must have. */
 static int expand_passes(const struct smelt__spec *spec, unsigned passes,
                          struct smelt__expansion *expansion, struct smelt__message *message) {
@@ -85,40 +82,50 @@ int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *
 
 /* ---- kernels to plans ------------------------------------------------------------------------ */
 
-static int has_knob(const struct smelt__variant *variant, const char *name) {
-    for (const char *const *knob = variant->knobs; knob && *knob; knob++)
-        if (strcmp(*knob, name) == 0)
-            return 1;
-    return 0;
+static int has_knob(const struct smelt__variant *variant, const struct smelt__key *knob) {
+    return !knob->variants || smelt__name_listed(knob->variants, variant->name);
 }
 
-/* The first knob in the spec that this variant lacks, or NULL; *owner: a variant that has it. */
-static const char *foreign_knob(const struct smelt__spec *spec, const struct smelt__variant *all,
-                                const struct smelt__variant *variant, const char **owner) {
-    for (const struct smelt__variant *other = all; other->name; other++) {
-        if (other == variant || !other->knobs)
-            continue;
-        for (const char *const *knob = other->knobs; *knob; knob++)
-            if (smelt__spec_get(spec, *knob) != SMELT__AUTO && !has_knob(variant, *knob)) {
-                *owner = other->name;
-                return *knob;
-            }
-    }
+/* The first knob in the spec that this variant lacks, or NULL. */
+static const struct smelt__key *foreign_knob(const struct smelt__spec *spec,
+                                             const struct smelt__variant *variant) {
+    for (int i = 0; i < spec->schema->key_count; i++)
+        if (spec->values[i] != SMELT__AUTO && !has_knob(variant, &spec->schema->keys[i]))
+            return &spec->schema->keys[i];
     return NULL;
 }
 
-/* Plans one variant; refuses a spec with knobs that the variant lacks. */
-static int plan_variant(const struct smelt__spec *spec, const struct smelt__variant *all,
-                        const struct smelt__variant *variant, const struct smelt__arch *arch,
-                        struct smelt__plan *plan, struct smelt__message *message) {
-    const char *owner;
-    const char *knob = foreign_knob(spec, all, variant, &owner);
-    memset(plan, 0, sizeof *plan);
+/* Refuses knobs that the variant lacks, and other values than the one that it has. */
+static int check_knobs(const struct smelt__spec *spec, const struct smelt__variant *variant,
+                       struct smelt__message *message) {
+    const struct smelt__key *knob = foreign_knob(spec, variant);
     if (knob) {
         smelt__message_set(message, "%s: %s is a knob of variant=%s; variant=%s has no such knob",
-                           spec->schema->name, knob, owner, variant->name);
+                           spec->schema->name, knob->name, knob->variants, variant->name);
         return -1;
     }
+    for (int i = 0; i < spec->schema->key_count; i++) {
+        knob = &spec->schema->keys[i];
+        if (!knob->fixed_in || strcmp(knob->fixed_in, variant->name) != 0 ||
+            spec->values[i] == SMELT__AUTO || spec->values[i] == knob->fixed)
+            continue;
+        smelt__message_set(message,
+                           "%s: %s=%d is not legal with variant=%s, which has %d; leave it out, or "
+                           "use another variant",
+                           spec->schema->name, knob->name, (int)spec->values[i], variant->name,
+                           knob->fixed);
+        return -1;
+    }
+    return 0;
+}
+
+/* Plans one variant. */
+static int plan_variant(const struct smelt__spec *spec, const struct smelt__variant *variant,
+                        const struct smelt__arch *arch, struct smelt__plan *plan,
+                        struct smelt__message *message) {
+    memset(plan, 0, sizeof *plan);
+    if (check_knobs(spec, variant, message))
+        return -1;
     plan->spec = *spec;
     plan->arch = arch;
     plan->variant = variant->name;
@@ -156,15 +163,14 @@ static int plan_first(const struct smelt__spec *spec, const struct smelt__varian
                       struct smelt__message *message) {
     int tried = 0;
     for (const struct smelt__variant *variant = variants; variant->name; variant++) {
-        const char *owner;
-        if (foreign_knob(spec, variants, variant, &owner))
+        if (foreign_knob(spec, variant))
             continue;
-        if (plan_variant(spec, variants, variant, arch, plan, message) == 0)
+        if (plan_variant(spec, variant, arch, plan, message) == 0)
             return 0;
         tried++;
     }
     /* Knobs of different variants: plan any variant for the message. */
-    return tried ? -1 : plan_variant(spec, variants, variants, arch, plan, message);
+    return tried ? -1 : plan_variant(spec, variants, arch, plan, message);
 }
 
 int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -180,7 +186,7 @@ int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *a
     if (smelt__spec_check(spec, message))
         return -1;
     const struct smelt__variant *named = named_variant(spec, family->variants);
-    return named ? plan_variant(spec, family->variants, named, arch, plan, message)
+    return named ? plan_variant(spec, named, arch, plan, message)
                  : plan_first(spec, family->variants, arch, plan, message);
 }
 

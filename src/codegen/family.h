@@ -3,7 +3,7 @@
  * (spec.h), and
  *   - of an operator: its passes, its kernels' families, which of them each pass expands to, what
  *     the presets ask of it;
- *   - of kernels: their variants, each with a plan function and the knobs that are its own.
+ *   - of kernels: their variants, each with a plan function. A knob's row says which have it.
  */
 #ifndef SMELT_CODEGEN_FAMILY_H
 #define SMELT_CODEGEN_FAMILY_H
@@ -13,7 +13,6 @@
 #include "codegen/spec/spec.h"
 
 enum {
-    SMELT__MAX_TRIES = 8,
     SMELT__MAX_KERNELS = 64 /* of an operator, all passes together */
 };
 
@@ -36,14 +35,6 @@ struct smelt__variant {
     const char *name; /* the value of the knob `variant`; NULL ends the table */
     int (*plan)(const struct smelt__spec *spec, const struct smelt__arch *arch,
                 struct smelt__plan *plan, struct smelt__message *message);
-    const char *const *knobs; /* that some variants lack: NULL-terminated, or NULL */
-};
-
-/* A knob's autotuning candidates. They need not be legal for every spec. */
-struct smelt__tried {
-    const char *name; /* NULL ends the table */
-    int only_named;   /* 1: only if the user names it: its best value depends on data */
-    int count, values[SMELT__MAX_TRIES];
 };
 
 /* Kernels that one plan function or more can build. A schema is the first member of both types of
@@ -53,8 +44,6 @@ struct smelt__kernel_family {
     /* The best first: a plan is that of the first which takes the spec and its knobs, unless the
      * spec names one. */
     const struct smelt__variant *variants;
-    /* Autotuning candidates; NULL: nothing to tune. */
-    const struct smelt__tried *tried;
 };
 
 /* What a program asks for: its passes, and the kernels that each of them expands to. */

@@ -158,16 +158,20 @@ static smelt_status find_family(const char *name, const struct smelt__schema **s
 }
 
 /* Its own, then of an operator the knobs of its kernels. */
-static const struct smelt__key *find_key(const struct smelt__schema *schema, int index) {
+static const struct smelt__key *find_key(const struct smelt__schema *schema, int index,
+                                         const char **kernel) {
+    *kernel = "";
     if (index < 0)
         return NULL;
-    return index < schema->key_count ? &schema->keys[index]
-                                     : smelt__schema_knob(schema, index - schema->key_count);
+    return index < schema->key_count
+               ? &schema->keys[index]
+               : smelt__schema_knob_row(schema, index - schema->key_count, kernel);
 }
 
 static int key_count(const struct smelt__schema *schema) {
+    const char *kernel;
     int count = 0;
-    while (find_key(schema, count))
+    while (find_key(schema, count, &kernel))
         count++;
     return count;
 }
@@ -191,7 +195,7 @@ smelt_status smelt_family_get_info(const char *name, smelt_family_info *info) {
 
 smelt_status smelt_family_get_key(const char *name, int index, smelt_family_key *key) {
     const struct smelt__struct *about =
-        SMELT__STRUCT(smelt_family_key, "key", "SMELT_FAMILY_KEY_INIT", knob);
+        SMELT__STRUCT(smelt_family_key, "key", "SMELT_FAMILY_KEY_INIT", only_with);
     const struct smelt__schema *schema;
 
     smelt_status status = find_family(name, &schema);
@@ -199,17 +203,21 @@ smelt_status smelt_family_get_key(const char *name, int index, smelt_family_key 
         status = smelt__struct_check(about, key);
     if (status)
         return status;
-    const struct smelt__key *from = find_key(schema, index);
+    const char *kernel;
+    const struct smelt__key *from = find_key(schema, index, &kernel);
     if (!from && key_count(schema) == 0)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no keys", name);
     if (!from)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no key number %d: legal are 0..%d",
                            name, index, key_count(schema) - 1);
     const smelt_family_key found = {.name = from->name,
-                                    .legal = smelt__schema_knob_legal(schema, from),
+                                    .legal = from->legal,
                                     .meaning = from->meaning,
                                     .required = from->required,
-                                    .knob = from->knob};
+                                    .knob = from->knob,
+                                    .kernel = kernel,
+                                    .variants = from->variants ? from->variants : "",
+                                    .only_with = from->only_with ? from->only_with : ""};
     smelt__struct_write(about, &found, key);
     return SMELT_OK;
 }

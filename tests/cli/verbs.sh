@@ -9,12 +9,15 @@ prints 'list has the presets' '^  deepseek-v4-pro +sparse_attn:heads=128,dqk=512
 prints 'list has the operators' '^operator sparse_attn:'
 prints 'list has the kernels' '^kernel sparse_attn_fwd:'
 prints 'list: a family without keys says so' '^  it has no keys: its spec is its name$'
+prints 'list: which variants have a knob, and with what' '^  part_tiles +knob +auto, 2, 4 +sm90, orientation=keys +tiles'
+prints 'list: a value that a variant alone has' '^  fwd.block_keys +knob +auto, 16, 32, 64, 128; sm90: 64 +KV'
 prints 'list has the architectures' '^architectures: sm_80 .*sm_90a.*; .smelt list gpus. has the GPUs$'
 gives 0 '' list --json
 document 'list --json' presets.0.name:string presets.0.specs.0:string families.0.name:string \
     families.0.kind=operator families.0.summary:string families.0.keys.0.name=heads \
     families.0.keys.0.legal:string families.0.keys.0.meaning:string \
-    families.0.keys.0.required=true families.0.keys.0.knob=false archs.0=sm_80
+    families.0.keys.0.required=true families.0.keys.0.knob=false families.0.keys.0.variants:string \
+    families.0.keys.0.only_with:string families.0.keys.0.kernel:string archs.0=sm_80
 
 gives 0 '' emit --arch sm_90a "$kernel"
 cp "$work/out" "$work/first.cu"
@@ -145,7 +148,8 @@ prints 'and with --passes' 'sparse_attn_bwd:.*,stages=1'
 gives 2 'stages=9 is not legal; legal: auto, 1\.\.3' emit --arch sm_80 --passes backward "$operator,stages=9"
 gives 2 'only bwd accepts it, as bwd\.stages=1' emit --arch sm_80 "$operator,passes=both,stages=1"
 run list
-prints 'list says what each pass takes' '^  stages +knob +fwd: auto, 2\.\.4; bwd: auto, 1\.\.3 '
+prints 'list says what the forward pass takes' '^  fwd\.stages +knob +auto, 2\.\.4 +key'
+prints 'list says what the backward pass takes' '^  bwd\.stages +knob +auto, 1\.\.3 +mma +key'
 
 # ---- tuning, as far as it needs no GPU ------------------------------------------------------------
 wide=sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048

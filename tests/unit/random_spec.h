@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/family.h"
+#include "codegen/spec/keys.h"
 #include "codegen/spec/knobs.h"
 #include "random.h"
 
@@ -16,6 +17,8 @@ static inline int64_t random_value(struct random *random, const struct smelt__ke
             count++;
         return random_below(random, count);
     }
+    if (key->values)
+        return key->values[random_below(random, key->value_count)];
     int64_t span = key->maximum - key->minimum + 1;
     int64_t value = key->minimum + (int64_t)(random_next(random) % (uint64_t)span);
     switch (random_below(random, 4)) {

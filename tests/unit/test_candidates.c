@@ -98,28 +98,6 @@ TEST(lists) {
     }
 }
 
-/* What is tried are values of knobs that the family has, none twice. */
-TEST(tried_values) {
-    const struct smelt__schema *schema;
-    for (int f = 0; (schema = smelt__schema_at(f)); f++) {
-        const struct smelt__kernel_family *family = smelt__kernels_of(schema);
-        for (const struct smelt__tried *one = family ? family->tried : NULL; one && one->name;
-             one++) {
-            const int index = smelt__spec_key(schema, one->name);
-            if (index < 0 || !schema->keys[index].knob)
-                fail_msg("%s has no knob %s", schema->name, one->name);
-            const struct smelt__key *key = &schema->keys[index];
-            assert_in_range(one->count, 1, SMELT__MAX_TRIES);
-            for (int i = 0; i < one->count; i++) {
-                if (!key->choices)
-                    assert_true(one->values[i] >= key->minimum && one->values[i] <= key->maximum);
-                for (int k = 0; k < i; k++)
-                    assert_int_not_equal(one->values[i], one->values[k]);
-            }
-        }
-    }
-}
-
 TEST(of_any_spec) {
     struct random random = random_begin("of_any_spec");
     for (int i = 0; i < 12; i++) {

@@ -296,7 +296,7 @@ static int all_take(const struct smelt__schema *schema, unsigned passes, const c
         if (index < 0 || (member->passes && !(member->passes & passes)))
             continue;
         const struct smelt__key *key = &member->schema->keys[index];
-        taken = (taken != 0) & (value >= key->minimum && value <= key->maximum);
+        taken = (taken != 0) & smelt__key_takes(key, value);
     }
     return taken;
 }
@@ -333,28 +333,41 @@ TEST(knobs_of_passes) {
         }
 }
 
-/* What lists say of a knob holds for each member that has it; names mean the same to all. */
+/* Whether the rows for lists say what is legal for a member's knob. */
+static int is_row(const struct smelt__schema *schema, const struct smelt__member *member,
+                  const struct smelt__key *knob) {
+    const struct smelt__key *key;
+    const char *prefix;
+    int rows = 0;
+    for (int i = 0; (key = smelt__schema_knob_row(schema, i, &prefix)); i++)
+        rows +=
+            strcmp(key->name, knob->name) == 0 && strcmp(key->legal, knob->legal) == 0 &&
+            strcmp(key->variants ? key->variants : "", knob->variants ? knob->variants : "") == 0 &&
+            (!*prefix || strcmp(prefix, member->prefix) == 0);
+    return rows == 1;
+}
+
+/* Each member's knob has one row in lists; names mean the same to all. */
 TEST(shared_knobs) {
     const struct smelt__schema *schema;
-    for (int f = 0; (schema = smelt__schema_at(f)) && smelt__operator_of(schema); f++) {
-        const struct smelt__key *key;
-        for (int k = 0; (key = smelt__schema_knob(schema, k)) != NULL; k++) {
-            const char *const legal = smelt__schema_knob_legal(schema, key);
-            for (int i = 0; i < schema->member_count; i++) {
-                const struct smelt__member *member = &schema->members[i];
-                const int index = smelt__spec_key(member->schema, key->name);
-                if (index < 0)
+    for (int f = 0; (schema = smelt__schema_at(f)) && smelt__operator_of(schema); f++)
+        for (int i = 0; i < schema->member_count; i++) {
+            const struct smelt__member *member = &schema->members[i];
+            for (int k = 0; k < member->schema->key_count; k++) {
+                const struct smelt__key *key = &member->schema->keys[k], *first;
+                struct smelt__knob knob;
+                if (!key->knob)
                     continue;
-                if (!strstr(legal, member->schema->keys[index].legal))
-                    fail_msg("%s: %s: '%s' lacks '%s'", schema->name, key->name, legal,
-                             member->schema->keys[index].legal);
-                const char *const *names = member->schema->keys[index].choices;
-                assert_int_equal(names != NULL, key->choices != NULL);
-                for (int n = 0; names && (names[n] || key->choices[n]); n++)
-                    assert_string_equal(names[n], key->choices[n]);
+                if (!is_row(schema, member, key))
+                    fail_msg("%s: no row says %s of %s.%s", schema->name, key->legal,
+                             member->prefix, key->name);
+                assert_int_equal(smelt__knob_find(schema, key->name, &knob), 0);
+                first = smelt__knob_key(schema, &knob);
+                assert_int_equal(first->choices != NULL, key->choices != NULL);
+                for (int n = 0; key->choices && (key->choices[n] || first->choices[n]); n++)
+                    assert_string_equal(key->choices[n], first->choices[n]);
             }
         }
-    }
 }
 
 /* Kernels stand pass after pass, those of a pass that was not asked for nowhere. A pass that the

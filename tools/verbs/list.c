@@ -27,9 +27,11 @@ static json_t *family_json(const char *family) {
     json_t *keys = tool_json(json_array());
     smelt_family_get_info(family, &info);
     for (int i = 0; get_key(family, i, &key); i++)
-        json_array_append_new(keys, tool_pack("{s:s, s:s, s:s, s:b, s:b}", "name", key.name,
-                                              "legal", key.legal, "meaning", key.meaning,
-                                              "required", key.required, "knob", key.knob));
+        json_array_append_new(keys, tool_pack("{s:s, s:s, s:s, s:b, s:b, s:s, s:s, s:s}", "name",
+                                              key.name, "legal", key.legal, "meaning", key.meaning,
+                                              "required", key.required, "knob", key.knob, "kernel",
+                                              key.kernel, "variants", key.variants, "only_with",
+                                              key.only_with));
     return tool_pack("{s:s, s:s, s:s, s:o}", "name", family, "kind",
                      info.is_operator ? "operator" : "kernel", "summary", info.summary, "keys",
                      keys);
@@ -61,7 +63,7 @@ static void print_preset(struct tool_table *table, const char *preset) {
 }
 
 static void print_family(const char *family) {
-    static const char *const headers[] = {"key", "", "legal", "meaning"};
+    static const char *const headers[] = {"key", "", "legal", "of", "meaning"};
     struct tool_table table;
     smelt_family_key key;
     smelt_family_info info = SMELT_FAMILY_INFO_INIT;
@@ -71,12 +73,14 @@ static void print_family(const char *family) {
         printf("  it has no keys: its spec is its name\n");
         return;
     }
-    tool_table_begin(&table, "llll", headers);
+    tool_table_begin(&table, "lllll", headers);
     for (int i = 0; get_key(family, i, &key); i++) {
-        tool_table_add(&table, TOOL_PLAIN, "%s", key.name);
+        tool_table_add(&table, TOOL_PLAIN, "%s%s%s", key.kernel, *key.kernel ? "." : "", key.name);
         tool_table_add(&table, TOOL_PLAIN, "%s",
                        key.required ? "required" : (key.knob ? "knob" : ""));
         tool_table_add(&table, TOOL_PLAIN, "%s", key.legal);
+        tool_table_add(&table, TOOL_PLAIN, "%s%s%s", key.variants,
+                       *key.variants && *key.only_with ? ", " : "", key.only_with);
         tool_table_add(&table, TOOL_PLAIN, "%s", key.meaning);
     }
     tool_table_end(&table);

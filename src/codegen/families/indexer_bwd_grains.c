@@ -19,17 +19,15 @@ enum {
     MOST_BINS = 16 * 1024,
 };
 
-static const char *const passes[] = {"reach", "bounds", "grains", "totals", NULL};
 static const char *const templates[] = {
     "indexer_bwd_grains.reach.cu", "indexer_bwd_grains.bounds.cu", "indexer_bwd_grains.grains.cu",
     "indexer_bwd_grains.totals.cu"};
 
 static const struct smelt__key keys[] = {
-    SMELT__REQUIRED_NAME(
-        "pass", "reach, bounds, grains, totals",
-        "reach, bounds: the most that queries, then keys, add up to; grains: the powers of "
-        "two; totals: sums of several parts of the queries, added up",
-        passes),
+    {SMELT__REQUIRED(
+         "pass", "reach, bounds: the most that queries, then keys, add up to; grains: the powers "
+                 "of two; totals: sums of several parts of the queries, added up"),
+     SMELT__NAMES_4(reach, bounds, grains, totals)},
 };
 
 static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -40,7 +38,7 @@ static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch 
                          ? MOST_BINS
                          : MOST_BINS / 2; /* that every architecture has room for */
     (void)message;                        /* every architecture has all of them */
-    plan->variant = passes[pass];
+    plan->variant = smelt__spec_choice(spec, "pass");
     plan->template_name = templates[pass];
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_grains_%s",
              plan->variant);
@@ -57,8 +55,8 @@ static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch 
 
 /* All passes; a plan is named after its pass. */
 static const struct smelt__variant variants[] = {
-    {"grains", plan_grains, NULL},
-    {NULL, NULL, NULL},
+    {"grains", plan_grains},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__indexer_bwd_grains = {

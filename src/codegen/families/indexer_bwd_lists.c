@@ -49,8 +49,8 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
 }
 
 static const struct smelt__variant variants[] = {
-    {"lists", plan_lists, NULL},
-    {NULL, NULL, NULL},
+    {"lists", plan_lists},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__indexer_bwd_lists = {

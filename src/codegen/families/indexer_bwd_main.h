@@ -14,9 +14,6 @@ enum { SMELT__INDEXER_BWD_MOST_GROUP = 8 };
  * half a unit of the row's last place each. */
 enum { SMELT__INDEXER_BWD_MOST_EXACT = 1 << 21 };
 
-/* Values of the knob `variant`. */
-enum smelt__indexer_bwd_main_variant { SMELT__INDEXER_BWD_MMA = 0, SMELT__INDEXER_BWD_SM90 };
-
 /* What the host reads of a plan; each is a constant of the kernel, too. */
 struct smelt__indexer_bwd_main_launch {
     int group_queries; /* of an item: 1, 2, 4 or 8 */

@@ -24,8 +24,8 @@ static int plan_fill(const struct smelt__spec *spec, const struct smelt__arch *a
 }
 
 static const struct smelt__variant variants[] = {
-    {"fill", plan_fill, NULL},
-    {NULL, NULL, NULL},
+    {"fill", plan_fill},
+    {NULL, NULL},
 };
 
 static const struct smelt__kernel_family indexer_clean_fill = {

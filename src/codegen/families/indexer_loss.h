@@ -7,10 +7,8 @@
 extern const struct smelt__kernel_family smelt__indexer_loss_rows;
 extern const struct smelt__kernel_family smelt__indexer_loss_sum;
 
-enum { SMELT__INDEXER_LOSS_MOST = 1 << 20 /* values of topk */ };
-
 /* The row of the operator's and the kernel's tables of keys. */
 #define SMELT__INDEXER_LOSS_TOPK                                                                   \
-    SMELT__REQUIRED("topk", "1..1048576", "the most slots of a query", 1, SMELT__INDEXER_LOSS_MOST)
+    { SMELT__REQUIRED("topk", "the most slots of a query"), SMELT__RANGE(1, 1048576) }
 
 #endif

@@ -23,19 +23,11 @@ static const struct registers {
 
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_LOSS_TOPK,
-    SMELT__KNOB("vectors", "auto, 1, 2, 4", "vectors of 4 slots that a thread has of a row", 1, 4),
-    SMELT__KNOB("blocks", "auto, 1..16", "resident thread blocks a multiprocessor is compiled for",
-                1, 16),
+    {SMELT__KNOB("vectors", "vectors of 4 slots that a thread has of a row"),
+     SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED},
+    {SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),
+     SMELT__AUTO_RANGE(1, 16), SMELT__TUNED_AT(2, 3, 4, 5)},
 };
-
-enum { VECTOR_CHOICES = sizeof registers_for / sizeof registers_for[0] };
-
-static int check(const struct smelt__spec *spec, struct smelt__message *message) {
-    int legal[VECTOR_CHOICES];
-    for (int i = 0; i < VECTOR_CHOICES; i++)
-        legal[i] = registers_for[i].vectors;
-    return smelt__check_one_of(spec, "vectors", legal, VECTOR_CHOICES, message);
-}
 
 static const struct registers *find_registers(int vectors) {
     int i = 0;
@@ -111,23 +103,15 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-static const struct smelt__tried tried[] = {
-    {"vectors", 0, VECTOR_CHOICES, {1, 2, 4}},
-    {"blocks", 0, 4, {2, 3, 4, 5}},
-    {.name = NULL},
-};
-
 static const struct smelt__variant variants[] = {
-    {"rows", plan_rows, NULL},
-    {NULL, NULL, NULL},
+    {"rows", plan_rows},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__indexer_loss_rows = {
     .schema = {.name = "indexer_loss_rows",
                .summary = "the indexer's loss of each query, and its gradient",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .check = check},
+               .key_count = sizeof keys / sizeof *keys},
     .variants = variants,
-    .tried = tried,
 };

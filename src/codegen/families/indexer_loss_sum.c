@@ -19,8 +19,8 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
 }
 
 static const struct smelt__variant variants[] = {
-    {"sum", plan_sum, NULL},
-    {NULL, NULL, NULL},
+    {"sum", plan_sum},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__indexer_loss_sum = {

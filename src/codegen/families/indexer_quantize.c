@@ -18,13 +18,12 @@ enum {
     FP8_CAPABILITY = 89
 };
 
-static const char *const scales[] = {"plain", "power_of_two", NULL};
-
 /* The kernel's and the operator's. */
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_DIM,
-    SMELT__NAMED("scale", "plain, power_of_two",
-                 "what a row's scale is: any number, or a power of two", scales, 0)};
+    {SMELT__OPTIONAL("scale", "what a row's scale is: any number, or a power of two"),
+     SMELT__NAMES_2(plain, power_of_two)},
+};
 
 int smelt__indexer_quantize_block_rows(int dim) {
     return THREADS / (dim / LANE_ELEMENTS) * ROWS_AHEAD;
@@ -39,7 +38,7 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     plan->template_name = "indexer_quantize_rows.cu";
     smelt__plan_set_threads(plan, THREADS, BLOCKS);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_quantize_rows_d%d_%s", dim,
-             scales[scale]);
+             smelt__spec_choice(spec, "scale"));
     smelt__plan_add(plan, "DIM", dim, SMELT__FROM_SPEC, "width of a row, elements");
     smelt__plan_add(plan, "POWER_OF_TWO", scale, SMELT__FROM_SPEC, "1: scales are powers of two");
     smelt__plan_add(plan, "CONVERTS", capability >= FP8_CAPABILITY, SMELT__DERIVED,
@@ -51,16 +50,15 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
 }
 
 static const struct smelt__variant variants[] = {
-    {"rows", plan_rows, NULL},
-    {NULL, NULL, NULL},
+    {"rows", plan_rows},
+    {NULL, NULL},
 };
 
 static const struct smelt__kernel_family indexer_quantize_rows = {
     .schema = {.name = "indexer_quantize_rows",
                .summary = "rows of bf16 as e4m3 and a scale each",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .check = smelt__indexer_check},
+               .key_count = sizeof keys / sizeof *keys},
     .variants = variants,
 };
 
@@ -86,8 +84,7 @@ const struct smelt__operator_family smelt__indexer_quantize = {
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
-               .member_count = sizeof members / sizeof *members,
-               .check = smelt__indexer_check},
+               .member_count = sizeof members / sizeof *members},
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

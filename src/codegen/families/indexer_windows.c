@@ -34,8 +34,8 @@ static int plan_build(const struct smelt__spec *spec, const struct smelt__arch *
 }
 
 static const struct smelt__variant variants[] = {
-    {"build", plan_build, NULL},
-    {NULL, NULL, NULL},
+    {"build", plan_build},
+    {NULL, NULL},
 };
 
 static const struct smelt__kernel_family indexer_windows_build = {

@@ -34,15 +34,14 @@ static int plan_finish(const struct smelt__spec *spec, const struct smelt__arch 
 }
 
 static const struct smelt__variant variants[] = {
-    {"finish", plan_finish, NULL},
-    {NULL, NULL, NULL},
+    {"finish", plan_finish},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__key_grads_finish = {
     .schema = {.name = "key_grads_finish",
                .summary = "gradients by keys from their sums, and dsink",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .check = smelt__sparse_attn_check_widths},
+               .key_count = sizeof keys / sizeof *keys},
     .variants = variants,
 };

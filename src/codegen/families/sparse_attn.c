@@ -51,12 +51,6 @@ static const struct smelt__member members[] = {
     [BWD] = {"bwd", &smelt__sparse_attn_bwd.schema, SMELT__BACKWARD},
 };
 
-static const struct smelt__differing differing[] = {
-    {"block_keys", "fwd: auto, 16, 32, 64, 128; bwd: auto, 16, 32, 64"},
-    {"stages", "fwd: auto, 2..4; bwd: auto, 1..3"},
-    {NULL, NULL},
-};
-
 static const struct smelt__kernel_family *const kernels[] = {
     &smelt__sparse_attn_fwd,      &smelt__sparse_attn_partition,
     &smelt__sparse_attn_bwd,      &smelt__sparse_attn_bwd_lists,
@@ -66,10 +60,10 @@ static const struct smelt__kernel_family *const kernels[] = {
 
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_COMPUTED,
-    SMELT__LIST("buckets", "auto, or up to 8 ascending numbers 1..1048576, 256/512/1024",
-                "queries with at most so many valid slots get a kernel of their own", 1,
-                SMELT__SPARSE_ATTN_MAX_TOPK),
-    SMELT__PASSES_KEY,
+    {SMELT__LIST("buckets", "queries with at most so many valid slots get a kernel of their own"),
+     SMELT__SOME_OF("auto, or up to 8 ascending numbers 1..1048576, 256/512/1024", 1,
+                    SMELT__SPARSE_ATTN_MAX_TOPK)},
+    {SMELT__PASSES_KEY},
     SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
@@ -158,7 +152,6 @@ const struct smelt__operator_family smelt__sparse_attn = {
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
                .member_count = sizeof members / sizeof *members,
-               .differing = differing,
                .check = smelt__sparse_attn_check},
     .passes = SMELT__FORWARD | SMELT__BACKWARD,
     .kernels = kernels,

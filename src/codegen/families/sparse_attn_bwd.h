@@ -19,9 +19,6 @@ enum smelt__sparse_attn_bwd_lists_pass { SMELT__BWD_LISTS_GROUP = 0, SMELT__BWD_
 /* Threads of a block of the pass `group`; keys that one of the pass `turn` takes at a time. */
 enum { SMELT__BWD_LISTS_THREADS = 256, SMELT__BWD_TURN_RANGE = 256 };
 
-/* Values of the knob `variant`. */
-enum smelt__sparse_attn_bwd_variant { SMELT__SPARSE_ATTN_BWD_MMA = 0, SMELT__SPARSE_ATTN_BWD_SM90 };
-
 /* Queries whose rows share a tile of the main kernel, at most: a byte holds their mask. */
 enum { SMELT__SPARSE_ATTN_BWD_MOST_GROUP = 8 };
 

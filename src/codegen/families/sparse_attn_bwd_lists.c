@@ -32,11 +32,9 @@ enum {
     STRETCH_BYTES = 16
 };
 
-static const char *const passes[] = {"group", "turn", NULL};
-
 static const struct smelt__key keys[] = {
-    SMELT__REQUIRED_NAME("pass", "group, turn", "group: the lists of keys; turn: lists by keys",
-                         passes),
+    {SMELT__REQUIRED("pass", "group: the lists of keys; turn: lists by keys"),
+     SMELT__NAMES_2(group, turn)},
 };
 
 /* Blocks that a multiprocessor's shared memory has room for, at most `most`. */
@@ -94,7 +92,7 @@ static void plan_turn(const struct smelt__arch *arch, struct smelt__plan *plan) 
 static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
                       struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
-    plan->variant = passes[pass];
+    plan->variant = smelt__spec_choice(spec, "pass");
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_lists_%s",
              plan->variant);
     (void)message; /* every architecture has all of them */
@@ -107,8 +105,8 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
 
 /* All passes; a plan is named after its pass. */
 static const struct smelt__variant variants[] = {
-    {"lists", plan_lists, NULL},
-    {NULL, NULL, NULL},
+    {"lists", plan_lists},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__sparse_attn_bwd_lists = {

@@ -12,7 +12,7 @@ enum {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__DIVIDED("heads", "1..1024", "query heads on this rank", 1, SMELT__SPARSE_ATTN_MAX_HEADS),
+    {SMELT__DIVIDED("heads", "query heads on this rank"), SMELT__RANGE(1, 1024)},
     SMELT__SPARSE_ATTN_DV,
 };
 
@@ -36,15 +36,14 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
 }
 
 static const struct smelt__variant variants[] = {
-    {"rows", plan_rows, NULL},
-    {NULL, NULL, NULL},
+    {"rows", plan_rows},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__sparse_attn_bwd_rows = {
     .schema = {.name = "sparse_attn_bwd_rows",
                .summary = "statistics of the rows for the backward pass: softmax base and delta",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .check = smelt__sparse_attn_check_widths},
+               .key_count = sizeof keys / sizeof *keys},
     .variants = variants,
 };

@@ -74,13 +74,6 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                            spec->schema->name, dqk, dv);
         return -1;
     }
-    if (smelt__spec_knob(spec, "block_keys", KEYS) != KEYS) {
-        smelt__message_set(message,
-                           "%s: block_keys=%d is not legal with variant=sm90, which has %d; leave "
-                           "it out, or use variant=mma",
-                           spec->schema->name, smelt__spec_knob(spec, "block_keys", KEYS), KEYS);
-        return -1;
-    }
     if (group > 1 && group * heads > ROWS) {
         smelt__message_set(message,
                            "%s: group=%d of %d heads do not fit into the %d rows of a tile; at "

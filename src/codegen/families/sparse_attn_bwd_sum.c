@@ -51,15 +51,14 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
 }
 
 static const struct smelt__variant variants[] = {
-    {"sum", plan_sum, NULL},
-    {NULL, NULL, NULL},
+    {"sum", plan_sum},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__sparse_attn_bwd_sum = {
     .schema = {.name = "sparse_attn_bwd_sum",
                .summary = "sums of partial rows of dkv in a fixed order",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .check = smelt__sparse_attn_check_widths},
+               .key_count = sizeof keys / sizeof *keys},
     .variants = variants,
 };

@@ -5,9 +5,6 @@
 #include "codegen/plan/plan.h"
 #include "codegen/spec/spec.h"
 
-/* Values of the knob `variant`. */
-enum smelt__sparse_attn_variant { SMELT__SPARSE_ATTN_MMA = 0, SMELT__SPARSE_ATTN_SM90 };
-
 /* Values of the knob `orientation`. */
 enum smelt__sparse_attn_orientation { SMELT__SPARSE_ATTN_HEADS = 0, SMELT__SPARSE_ATTN_KEYS };
 

@@ -20,6 +20,7 @@
 
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/plan/limits.h"
+#include "codegen/spec/keys.h"
 
 enum {
     WARPGROUP = 128,     /* threads */
@@ -37,7 +38,6 @@ enum {
     ALL_REGISTERS = 512, /* of four threads, one in each warpgroup */
     REGISTER_UNIT = 8,   /* setmaxnreg's */
     LEAST_OUTPUT = 160,  /* registers */
-    MOST_OUTPUT = 168,
     LEAST_GATHER = 24,
     LEAST_SCORES = 144, /* measured: with 136 some spill */
     MOST_SCORES = ALL_REGISTERS - 2 * LEAST_OUTPUT - LEAST_GATHER,
@@ -48,18 +48,6 @@ enum {
     SHARED_LIMIT = 227 * 1024,
     RING_ENTRIES = 128, /* the most that one scan leaves over and the next one's */
 };
-
-/* A knob this orientation has one value for. */
-static int refuse_knob(const struct smelt__spec *spec, const char *name, int legal,
-                       struct smelt__message *message) {
-    if (smelt__spec_knob(spec, name, legal) == legal)
-        return 0;
-    smelt__message_set(message,
-                       "%s: %s=%" PRId64 " is not legal with variant=sm90, which has %d; leave it "
-                       "out, or use variant=mma",
-                       spec->schema->name, name, smelt__spec_get(spec, name), legal);
-    return -1;
-}
 
 /* What this variant cannot do at all. */
 static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch, int by_keys,
@@ -81,24 +69,8 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                            spec->schema->name, MOST_COLUMNS, heads);
         return -1;
     }
-    if (!by_keys && smelt__spec_get(spec, "part_tiles") != SMELT__AUTO) {
-        smelt__message_set(message, "%s: part_tiles is a knob of orientation=keys; heads has none",
-                           spec->schema->name);
-        return -1;
-    }
-    static const char *const others[] = {"turn_steps", "output_registers"};
-    for (size_t i = 0; by_keys && i < sizeof others / sizeof *others; i++)
-        if (smelt__spec_get(spec, others[i]) != SMELT__AUTO) {
-            smelt__message_set(message, "%s: %s is a knob of orientation=heads; keys has none",
-                               spec->schema->name, others[i]);
-            return -1;
-        }
-    return refuse_knob(spec, "warps", by_keys ? 12 : 16, message) ||
-                   refuse_knob(spec, "blocks", 1, message) ||
-                   refuse_knob(spec, "compact", 1, message) ||
-                   refuse_knob(spec, "block_keys", KEYS, message)
-               ? -1
-               : 0;
+    return smelt__check_only_with(
+        spec, "orientation", by_keys ? SMELT__SPARSE_ATTN_KEYS : SMELT__SPARSE_ATTN_HEADS, message);
 }
 
 /* Everything that is chosen, and what follows at once. */
@@ -137,11 +109,9 @@ static int refuse_value(const struct smelt__spec *spec, const char *name, int va
 
 static int refuse_choice(const struct smelt__spec *spec, const struct choice *choice,
                          struct smelt__message *message) {
-    return refuse_value(spec, "output_registers", choice->output_registers, LEAST_OUTPUT,
-                        MOST_OUTPUT, REGISTER_UNIT, message) ||
-                   refuse_value(spec, "gather_registers", choice->gather_registers, LEAST_GATHER,
-                                ALL_REGISTERS - 2 * choice->output_registers - LEAST_SCORES,
-                                REGISTER_UNIT, message) ||
+    return refuse_value(spec, "gather_registers", choice->gather_registers, LEAST_GATHER,
+                        ALL_REGISTERS - 2 * choice->output_registers - LEAST_SCORES, REGISTER_UNIT,
+                        message) ||
                    refuse_value(spec, "turn_steps", choice->turn_steps, 0,
                                 choice->register_steps - 1, 1, message) ||
                    refuse_value(spec, "stages", smelt__spec_knob(spec, "stages", MOST_STAGES),

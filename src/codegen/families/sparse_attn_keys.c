@@ -7,24 +7,11 @@
  * that are no value, or in none. */
 enum { FEW_HEADS = 128, HEAD_GROUP = 64, ROPE_WIDTH = 64 };
 
-static const int value_widths[] = {64, 128, 256, 512};
-
-int smelt__sparse_attn_check_widths(const struct smelt__spec *spec,
-                                    struct smelt__message *message) {
-    static const int row_widths[] = {64, 128, 192, 256, 320, 512, 576};
-    return smelt__check_one_of(spec, "dqk", row_widths, 7, message) ||
-                   smelt__check_one_of(spec, "dv", value_widths, 4, message)
-               ? -1
-               : 0;
-}
-
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message) {
     const int64_t heads = smelt__spec_get(spec, "heads");
     if (heads > FEW_HEADS && heads % HEAD_GROUP != 0)
         return smelt__refuse_value(spec, "heads", message);
     const int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");
-    if (smelt__check_one_of(spec, "dv", value_widths, 4, message))
-        return -1;
     if (dqk == dv || dqk == dv + ROPE_WIDTH)
         return 0;
     smelt__message_set(message,

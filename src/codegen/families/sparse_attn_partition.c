@@ -25,12 +25,10 @@ enum {
     MOST_BUCKETS = 9 /* PARTITION_MOST_BUCKETS */
 };
 
-static const char *const passes[] = {"count", "place", NULL};
-
 static const struct smelt__key keys[] = {
-    SMELT__REQUIRED_NAME(
-        "pass", "count, place",
-        "count reads the indices, place writes the buckets' lists of query numbers", passes),
+    {SMELT__REQUIRED("pass",
+                     "count reads the indices, place writes the buckets' lists of query numbers"),
+     SMELT__NAMES_2(count, place)},
 };
 
 static void add_threads(struct smelt__plan *plan, int threads, int resident) {
@@ -63,7 +61,7 @@ static int plan_partition(const struct smelt__spec *spec, const struct smelt__ar
                           struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
     (void)message; /* every architecture has both */
-    plan->variant = passes[pass];
+    plan->variant = smelt__spec_choice(spec, "pass");
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_partition_%s",
              plan->variant);
     if (pass == SMELT__PARTITION_COUNT)
@@ -75,8 +73,8 @@ static int plan_partition(const struct smelt__spec *spec, const struct smelt__ar
 
 /* Both passes; the plan is named after its pass. */
 static const struct smelt__variant variants[] = {
-    {"partition", plan_partition, NULL},
-    {NULL, NULL, NULL},
+    {"partition", plan_partition},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__sparse_attn_partition = {

@@ -8,54 +8,30 @@
 
 #include "codegen/families/sparse_attn_keys.h"
 
-static const char *const variant_names[] = {"mma", "sm90", NULL};
-static const char *const orientations[] = {"heads", "keys", NULL};
-
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_SHAPE,
-    SMELT__NAMED_KNOB("variant", "auto, mma, sm90", "which instructions the kernel is built on",
-                      variant_names),
-    SMELT__KNOB("block_keys", "auto, 16, 32, 64, 128", "slots of a step, with mma", 16, 128),
-    SMELT__KNOB("stages", "auto, 2, 3", "key blocks in flight, with mma", 2, 3),
-    SMELT__KNOB("warps", "auto, 4, 8", "of a thread block, with mma", 4, 8),
-    SMELT__KNOB("blocks", "auto, 1, 2", "thread blocks resident at once, with mma", 1, 2),
-    SMELT__NAMED_KNOB("orientation", "auto, heads, keys", "what the matrices' rows are, with sm90",
-                      orientations),
-    SMELT__KNOB("ring_tiles", "auto, 2..27", "tiles of 64 columns in flight, with sm90", 2, 27),
-    SMELT__KNOB("query_buffers", "auto, 1, 2",
-                "queries whose Q is in shared memory at once, with sm90", 1, 2),
-    SMELT__KNOB("racecheck", "auto, 0, 1",
-                "1: for compute-sanitizer, every lane arrives at barriers: sm90", 0, 1),
+    {SMELT__VARIANT_KNOB},
+    {SMELT__KNOB("block_keys", "slots of a step"), SMELT__AUTO_ONE_OF(16, 32, 64, 128),
+     SMELT__TUNED, .variants = "mma"},
+    {SMELT__KNOB("stages", "key blocks in flight"), SMELT__AUTO_ONE_OF(2, 3), SMELT__TUNED,
+     .variants = "mma"},
+    {SMELT__KNOB("warps", "warps of a thread block"), SMELT__AUTO_ONE_OF(4, 8), SMELT__TUNED,
+     .variants = "mma"},
+    {SMELT__KNOB("blocks", "thread blocks resident at once"), SMELT__AUTO_ONE_OF(1, 2),
+     SMELT__TUNED, .variants = "mma"},
+    {SMELT__ORIENTATION_KNOB},
+    {SMELT__KNOB("ring_tiles", "tiles of 64 columns in flight"), SMELT__AUTO_RANGE(2, 27),
+     SMELT__TUNED_AT(10, 14, 18, 25), .variants = "sm90"},
+    {SMELT__KNOB("query_buffers", "queries whose Q is in shared memory at once"),
+     SMELT__AUTO_ONE_OF(1, 2), SMELT__TUNED, .variants = "sm90"},
+    {SMELT__RACECHECK_KNOB},
 };
-
-static int check(const struct smelt__spec *spec, struct smelt__message *message) {
-    static const int key_blocks[] = {16, 32, 64, 128}, warp_counts[] = {4, 8};
-    return smelt__sparse_attn_check(spec, message) ||
-                   smelt__check_one_of(spec, "block_keys", key_blocks, 4, message) ||
-                   smelt__check_one_of(spec, "warps", warp_counts, 2, message)
-               ? -1
-               : 0;
-}
-
-static const struct smelt__tried tried[] = {
-    {"block_keys", 0, 4, {16, 32, 64, 128}},
-    {"stages", 0, 2, {2, 3}},
-    {"warps", 0, 2, {4, 8}},
-    {"blocks", 0, 2, {1, 2}},
-    {"query_buffers", 0, 2, {1, 2}},
-    {"ring_tiles", 0, 4, {10, 14, 18, 25}},
-    {.name = NULL},
-};
-
-static const char *const mma_knobs[] = {"block_keys", "stages", "warps", "blocks", NULL};
-static const char *const sm90_knobs[] = {"orientation", "ring_tiles", "query_buffers", "racecheck",
-                                         NULL};
 
 /* The best first. */
 static const struct smelt__variant variants[] = {
-    {"sm90", smelt__sparse_scores_fwd_plan_sm90, sm90_knobs},
-    {"mma", smelt__sparse_scores_fwd_plan_mma, mma_knobs},
-    {NULL, NULL, NULL},
+    {"sm90", smelt__sparse_scores_fwd_plan_sm90},
+    {"mma", smelt__sparse_scores_fwd_plan_mma},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__sparse_scores_fwd = {
@@ -63,7 +39,6 @@ const struct smelt__kernel_family smelt__sparse_scores_fwd = {
                .summary = "attention's probabilities at the selected slots, summed over the heads",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
-               .check = check},
+               .check = smelt__sparse_attn_check},
     .variants = variants,
-    .tried = tried,
 };

@@ -39,52 +39,19 @@ enum {
     KNOWN_BYTES = 20 /* struct known */
 };
 
-const char *const smelt__topk_orders[] = {"index", "score", NULL};
-static const char *const passes[] = {"rows", "parts", "merge", NULL};
-
 static const struct smelt__key keys[] = {
     SMELT__TOPK_KEYS,
-    SMELT__REQUIRED_NAME("pass", "rows, parts, merge",
-                         "rows: a block a row; parts, then merge: several blocks a row", passes),
-    SMELT__KNOB("threads", "auto, 128, 256, 512", "of a thread block: rows, parts", 128, 512),
-    SMELT__KNOB("blocks", "auto, 1..8",
-                "resident thread blocks a multiprocessor is compiled for: rows, parts", 1, 8),
-    SMELT__KNOB("samples", "auto, 256, 512, 1024, 2048",
-                "elements that are sampled to guess a bound by; of long windows more", 256, 2048),
-    SMELT__KNOB("prefetch", "auto, 0..256",
-                "KB of a window that are prefetched at once, from sm_90 on: rows", 0, 256),
-};
-
-/* Knobs that not every pass has: the merge's blocks are what they are, and only the pass rows asks
- * for memory ahead. */
-static const struct {
-    const char *name;
-    int64_t last_pass; /* that has it */
-} knobs_of_passes[] = {
-    {"threads", SMELT__TOPK_PARTS}, {"blocks", SMELT__TOPK_PARTS}, {"prefetch", SMELT__TOPK_ROWS}};
-enum { KNOBS_OF_PASSES = sizeof knobs_of_passes / sizeof *knobs_of_passes };
-
-static int check(const struct smelt__spec *spec, struct smelt__message *message) {
-    static const int threads[] = {128, 256, 512}, samples[] = {256, 512, 1024, 2048};
-    const int64_t pass = smelt__spec_get(spec, "pass");
-    for (int i = 0; i < KNOBS_OF_PASSES; i++) {
-        const char *const name = knobs_of_passes[i].name;
-        if (pass <= knobs_of_passes[i].last_pass || smelt__spec_get(spec, name) == SMELT__AUTO)
-            continue;
-        smelt__message_set(message, "%s: the pass %s has no knob %s; leave it out",
-                           spec->schema->name, passes[pass], name);
-        return -1;
-    }
-    return smelt__check_one_of(spec, "threads", threads, 3, message) ||
-                   smelt__check_one_of(spec, "samples", samples, 4, message)
-               ? -1
-               : 0;
-}
-
-static const struct smelt__tried tried[] = {
-    {"threads", 0, 3, {128, 256, 512}},   {"blocks", 0, 5, {2, 3, 4, 5, 6}},
-    {"samples", 1, 3, {256, 512, 1024}}, /* data decide */
-    {"prefetch", 0, 4, {0, 32, 64, 128}}, {.name = NULL},
+    {SMELT__REQUIRED("pass", "rows: a block a row; parts, then merge: several blocks a row"),
+     SMELT__NAMES_3(rows, parts, merge)},
+    {SMELT__KNOB("threads", "of a thread block"), SMELT__AUTO_ONE_OF(128, 256, 512), SMELT__TUNED,
+     .only_with = "pass=rows, parts"},
+    {SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),
+     SMELT__AUTO_RANGE(1, 8), SMELT__TUNED_AT(2, 3, 4, 5, 6), .only_with = "pass=rows, parts"},
+    {SMELT__KNOB("samples", "elements that are sampled to guess a bound by; of long windows more"),
+     SMELT__AUTO_ONE_OF(256, 512, 1024, 2048), SMELT__TUNED_AT(256, 512, 1024),
+     .only_named = 1}, /* data decide */
+    {SMELT__KNOB("prefetch", "KB of a window that are prefetched at once, from sm_90 on"),
+     SMELT__AUTO_RANGE(0, 256), SMELT__TUNED_AT(0, 32, 64, 128), .only_with = "pass=rows"},
 };
 
 /* Half as much again as is wanted, at the least, and what the sample's error asks for. */
@@ -206,12 +173,11 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
 static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
-    plan->variant = passes[pass]; /* every architecture has all */
+    plan->variant = smelt__spec_choice(spec, "pass"); /* every architecture has all */
     plan->template_name =
         pass == SMELT__TOPK_PARTS ? "topk_select_rows.parts.cu" : "topk_select_rows.cu";
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_topk_select_%s_k%d_%s",
-             plan->variant, (int)smelt__spec_get(spec, "topk"),
-             smelt__topk_orders[smelt__spec_get(spec, "order")]);
+             plan->variant, (int)smelt__spec_get(spec, "topk"), smelt__spec_choice(spec, "order"));
     if (pass != SMELT__TOPK_PARTS)
         plan->item = "row";
     return plan_pass(spec, arch, plan, message);
@@ -219,18 +185,16 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
 
 /* All passes; a plan is named after its pass. */
 static const struct smelt__variant variants[] = {
-    {"rows", plan_rows, NULL},
-    {NULL, NULL, NULL},
+    {"rows", plan_rows},
+    {NULL, NULL},
 };
 
 const struct smelt__kernel_family smelt__topk_select_rows = {
     .schema = {.name = "topk_select_rows",
                .summary = "the largest elements of rows",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .check = check},
+               .key_count = sizeof keys / sizeof *keys},
     .variants = variants,
-    .tried = tried,
 };
 
 void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,
@@ -240,8 +204,6 @@ void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct 
         smelt__spec_set(kernel, "pass", i);
         if (i == SMELT__TOPK_PARTS) /* the same for both */
             smelt__spec_set(kernel, "order", SMELT__TOPK_BY_INDEX);
-        for (int k = 0; k < KNOBS_OF_PASSES; k++)
-            if (i > knobs_of_passes[k].last_pass)
-                smelt__spec_set(kernel, knobs_of_passes[k].name, SMELT__AUTO);
+        smelt__drop_only_with(kernel);
     }
 }

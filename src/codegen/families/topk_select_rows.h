@@ -21,12 +21,11 @@ enum smelt__topk_pass {
 };
 
 /* Rows of a table of keys that operators with a top-k have in common. */
-extern const char *const smelt__topk_orders[];
 #define SMELT__TOPK_KEYS                                                                           \
-    SMELT__REQUIRED("topk", "1..4096", "elements that are selected of a row", 1,                   \
-                    SMELT__TOPK_SELECT_MOST),                                                      \
-        SMELT__NAMED("order", "index, score", "ascending by index, or descending by score",        \
-                     smelt__topk_orders, SMELT__TOPK_BY_INDEX)
+    {SMELT__REQUIRED("topk", "elements that are selected of a row"), SMELT__RANGE(1, 4096)}, {     \
+        SMELT__OPTIONAL("order", "ascending by index, or descending by score"),                    \
+            SMELT__NAMES_2(index, score)                                                           \
+    }
 
 /* Adds the three kernels, in the order of enum smelt__topk_pass, of an operator that has the keys
  * above; `member`: its number of this family. */

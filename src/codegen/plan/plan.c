@@ -29,10 +29,13 @@ void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
 
 void smelt__plan_add_rows(struct smelt__plan *plan, const struct smelt__spec *spec,
                           const struct smelt__plan_row *rows, int count) {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        if (rows[i].knob && smelt__spec_key(spec->schema, rows[i].knob) < 0)
+            plan->defect = rows[i].knob;
         smelt__plan_add(plan, rows[i].name, rows[i].value,
                         rows[i].knob ? smelt__plan_origin(spec, rows[i].knob) : SMELT__DERIVED,
                         rows[i].meaning);
+    }
 }
 
 int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes, int alignment,

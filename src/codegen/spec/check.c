@@ -25,15 +25,6 @@ int smelt__refuse_value(const struct smelt__spec *spec, const char *name,
     return -1;
 }
 
-int smelt__check_one_of(const struct smelt__spec *spec, const char *key, const int *legal,
-                        int count, struct smelt__message *message) {
-    const int64_t value = smelt__spec_get(spec, key);
-    for (int i = 0; i < count; i++)
-        if (value == legal[i])
-            return 0;
-    return value == SMELT__AUTO ? 0 : smelt__refuse_value(spec, key, message);
-}
-
 static int check_list(const struct smelt__spec *spec, const struct smelt__key *key, int64_t count,
                       struct smelt__message *message) {
     const char *name = spec->schema->name;
@@ -64,13 +55,7 @@ static int check_key(const char *name, const struct smelt__key *key, int64_t val
         smelt__message_set(message, "%s: %s is missing; legal: %s", name, key->name, key->legal);
         return -1;
     }
-    int64_t minimum = key->minimum, maximum = key->maximum;
-    if (key->choices) {
-        minimum = 0;
-        for (maximum = -1; key->choices[maximum + 1];)
-            maximum++;
-    }
-    if (value >= minimum && value <= maximum)
+    if (smelt__key_takes(key, value))
         return 0;
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, value);
@@ -125,6 +110,9 @@ int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *mes
         if (schema->keys[i].list
                 ? check_list(spec, &schema->keys[i], spec->values[i], message)
                 : check_key(schema->name, &schema->keys[i], spec->values[i], message))
+            return -1;
+    for (int i = 0; i < schema->key_count; i++)
+        if (smelt__check_only_with(spec, schema->keys[i].name, spec->values[i], message))
             return -1;
     for (int i = 0; i < spec->knob_count; i++)
         if (check_knob(spec, &spec->knobs[i], message))

@@ -103,10 +103,26 @@ const struct smelt__key *smelt__schema_knob(const struct smelt__schema *schema, 
     return NULL;
 }
 
-const char *smelt__schema_knob_legal(const struct smelt__schema *schema,
-                                     const struct smelt__key *knob) {
-    for (const struct smelt__differing *at = schema->differing; at && at->name; at++)
-        if (strcmp(at->name, knob->name) == 0)
-            return at->legal;
-    return knob->legal;
+/* Whether members with a knob of the name have other legal values for it. */
+static int is_differing(const struct smelt__schema *schema, const struct smelt__key *knob) {
+    for (int i = 0; i < schema->member_count; i++) {
+        const int key = find_in(&schema->members[i], knob->name);
+        if (key >= 0 && strcmp(schema->members[i].schema->keys[key].legal, knob->legal) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+const struct smelt__key *smelt__schema_knob_row(const struct smelt__schema *schema, int index,
+                                                const char **prefix) {
+    for (int i = 0; i < schema->member_count; i++)
+        for (int k = 0; k < schema->members[i].schema->key_count; k++) {
+            const struct smelt__key *key = &schema->members[i].schema->keys[k];
+            const int differs = key->knob && is_differing(schema, key);
+            if (!key->knob || (!differs && is_repeated(schema, i, key->name)) || index-- > 0)
+                continue;
+            *prefix = differs ? schema->members[i].prefix : "";
+            return key;
+        }
+    return NULL;
 }

@@ -33,8 +33,10 @@ int smelt__knob_for(const struct smelt__spec *spec, const struct smelt__knob *kn
 /* An operator's knobs for all members, without duplicates: number `index`, NULL past the last. */
 const struct smelt__key *smelt__schema_knob(const struct smelt__schema *schema, int index);
 
-/* Legal values of such a knob, for every member that has it. */
-const char *smelt__schema_knob_legal(const struct smelt__schema *schema,
-                                     const struct smelt__key *knob);
+/* The rows of an operator's knobs for lists: of the members that have a knob of one name the first
+ * one's, or all, where their legal values differ. Number `index`, NULL past the last; *prefix: of
+ * the member where they differ, else "". */
+const struct smelt__key *smelt__schema_knob_row(const struct smelt__schema *schema, int index,
+                                                const char **prefix);
 
 #endif

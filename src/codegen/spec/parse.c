@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codegen/spec/internal.h"
+#include "codegen/spec/keys.h"
 #include "codegen/spec/knobs.h"
 #include "codegen/spec/names.h"
 
@@ -96,7 +97,7 @@ static int read_value(const struct smelt__key *key, const char *text, int64_t *v
                 return 1;
             }
         }
-    } else if (!parse_number(text, value) && *value >= key->minimum && *value <= key->maximum) {
+    } else if (!parse_number(text, value) && smelt__key_takes(key, *value)) {
         return 1;
     }
     *value = SMELT__AUTO;

@@ -27,20 +27,31 @@ enum { SMELT__FORWARD = 1, SMELT__BACKWARD = 2, SMELT__PASSES = 2 };
 /* A knob that was not given: the plan chooses it. Never a legal value. */
 #define SMELT__AUTO INT64_MIN
 
-/* One key of a schema. Integer keys have a range (the schema's check may reject some of it); named
- * keys have choices, whose index is the value; a list's value is its length, SMELT__AUTO for
- * `auto`, 0 if absent. */
+/* One key of a schema: a row that says all there is to say of it, written with the macros of keys.h.
+ * Legal are its names, whose index is the value, else its numbers, else its range; the schema's
+ * check may reject some of that. A list's value is its length, SMELT__AUTO for `auto`, 0 if absent. */
 struct smelt__key {
     const char *name;
-    const char *legal;   /* for messages and lists: "1..128 and multiples of 64 above" */
-    const char *meaning; /* one line */
-    int64_t minimum, maximum;
-    int64_t default_value;      /* SMELT__AUTO for a knob */
-    int required;               /* no default: must be given */
-    int knob;                   /* overrides the plan; kernels only */
-    const char *const *choices; /* NULL-terminated names, or NULL for an integer key */
-    int list;                   /* 1: ascending numbers of the range, "256/512", or auto */
-    int divided;                /* 1: tensor parallelism divides it among the ranks */
+    const char *meaning;        /* one line */
+    const char *legal;          /* for messages and lists: "auto, 2..4" */
+    const char *const *choices; /* names, NULL-terminated, or NULL */
+    const int *values;          /* numbers, ascending, or NULL */
+    int value_count;
+    int64_t minimum, maximum, step; /* a range; step 0: 1 */
+    int64_t default_value;          /* SMELT__AUTO for a knob */
+    int required;                   /* no default: must be given */
+    int list;                       /* 1: ascending numbers of the range, "256/512", or auto */
+    int divided;                    /* 1: tensor parallelism divides it among the ranks */
+    int knob;                       /* 1: overrides the plan; kernels only */
+    /* Of a knob: */
+    const char *variants;  /* that have it, "mma, sm90"; NULL: all */
+    const char *only_with; /* values of another key with which it exists, "pass=rows, parts" */
+    const char *fixed_in;  /* a variant that has but the value `fixed` for it; NULL: none */
+    int fixed;
+    int tuned;             /* 1: autotuning varies it */
+    int only_named;        /* 1: only if the user names it: its best value depends on data */
+    const int *candidates; /* that autotuning tries; NULL: all legal values */
+    int candidate_count;
 };
 
 struct smelt__spec;
@@ -52,12 +63,6 @@ struct smelt__member {
     unsigned passes; /* that use its kernels; 0: all of the operator's */
 };
 
-/* Legal values, for lists, of a knob whose members differ: "fwd: auto, 2..4; bwd: ...". */
-struct smelt__differing {
-    const char *name; /* NULL ends the table */
-    const char *legal;
-};
-
 struct smelt__schema {
     const char *name;
     const char *summary;           /* one line: what it computes */
@@ -66,7 +71,6 @@ struct smelt__schema {
     int key_count;
     const struct smelt__member *members; /* an operator's; a kernel has none */
     int member_count;
-    const struct smelt__differing *differing; /* knobs of its members, or NULL */
     /* Checks that ranges cannot express, for example legal pairs of widths. 0 or -1 with
      * a message. */
     int (*check)(const struct smelt__spec *spec, struct smelt__message *message);

@@ -4,16 +4,18 @@
 #include "codegen/family.h"
 #include "codegen/spec/keys.h"
 
-enum { MAX_WIDTH = 4096, DEFAULT_THREADS = 128, REGISTERS = 64 };
+enum { DEFAULT_THREADS = 128, REGISTERS = 64 };
 
-#define WIDTH_KEY SMELT__REQUIRED("width", "1..4096", "elements of a row", 1, MAX_WIDTH)
+#define WIDTH_KEY                                                                                  \
+    { SMELT__REQUIRED("width", "elements of a row"), SMELT__RANGE(1, 4096) }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 static const struct smelt__key kernel_keys[] = {
     WIDTH_KEY,
-    SMELT__OPTIONAL("accumulate", "0, 1", "1: adds to what is there", 0, 1, 0),
-    SMELT__KNOB("threads", "auto, 32..256", "of a thread block", 32, 256),
+    {SMELT__OPTIONAL("accumulate", "1: adds to what is there"), SMELT__ONE_OF(0, 1)},
+    {SMELT__KNOB("threads", "of a thread block"), SMELT__AUTO_RANGE(32, 256),
+     SMELT__TUNED_AT(64, 256)},
 };
 
 static int plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -37,9 +39,7 @@ static int plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
     return 0;
 }
 
-static const struct smelt__tried tried[] = {{"threads", 0, 2, {64, 256}}, {.name = NULL}};
-
-static const struct smelt__variant variants[] = {{"mma", plan, NULL}, {NULL, NULL, NULL}};
+static const struct smelt__variant variants[] = {{"mma", plan}, {NULL, NULL}};
 
 static const struct smelt__kernel_family toy_scale = {
     .schema = {.name = "toy_scale",
@@ -47,7 +47,6 @@ static const struct smelt__kernel_family toy_scale = {
                .keys = kernel_keys,
                .key_count = sizeof kernel_keys / sizeof *kernel_keys},
     .variants = variants,
-    .tried = tried,
 };
 
 /* ---- the operator ---------------------------------------------------------------------------- */
@@ -61,7 +60,7 @@ static const struct smelt__member members[] = {
 
 static const struct smelt__kernel_family *const kernels[] = {&toy_scale, NULL};
 
-static const struct smelt__key keys[] = {WIDTH_KEY, SMELT__PASSES_KEY};
+static const struct smelt__key keys[] = {WIDTH_KEY, {SMELT__PASSES_KEY}};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
