@@ -54,10 +54,19 @@ static void entry_close(struct entry *entry, smelt_context *context) {
     free(entry->ms);
 }
 
+/* Whether two specs have the same problems. */
+static int same_keys(const struct smelt__harness_key *keys, const void *a, const void *b) {
+    for (; keys && keys->name; keys++)
+        if (!keys->apart &&
+            memcmp((const char *)a + keys->field, (const char *)b + keys->field, sizeof(int)) != 0)
+            return 0;
+    return 1;
+}
+
 static int same_problem(const struct entry *a, const struct entry *b) {
     const struct smelt__harness_operator *op = a->spec.op;
     struct smelt__problem_options x = a->item->problem, y = b->item->problem;
-    if (a->pass != b->pass || !op->same_problems(a->spec.spec, b->spec.spec))
+    if (a->pass != b->pass || !same_keys(op->keys, a->spec.spec, b->spec.spec))
         return 0;
     smelt__problem_defaults(op, a->spec.spec, &x);
     smelt__problem_defaults(op, b->spec.spec, &y);
@@ -180,17 +189,39 @@ static double microseconds_now(void) {
     return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
 }
 
+/* Whether all tensors with an extent of this field are optional. */
+static int is_optional(const struct smelt__args_table *table, size_t field) {
+    int optional = 1;
+    for (int i = 0; i < table->count; i++)
+        for (int k = 0; k < table->rows[i].dimensions; k++)
+            if (table->symbols[table->rows[i].shape[k]].field == field)
+                optional &= table->rows[i].optional;
+    return optional;
+}
+
+/* Makes *args, which name the tensors of a larger problem, the smallest call there is: extents of 1,
+ * no optional input. */
+static void make_tiny(const struct smelt__args_table *table, void *args) {
+    for (int i = 0; i < table->symbol_count; i++) {
+        const size_t field = table->symbols[i].field;
+        const int64_t extent = !is_optional(table, field);
+        if (field)
+            memcpy((char *)args + field, &extent, sizeof extent);
+    }
+    for (int i = 0; i < table->count; i++)
+        if (table->rows[i].role == SMELT__INPUT && table->rows[i].optional)
+            smelt__tensor_of(&table->rows[i], args)->data = NULL;
+}
+
 /* The best of several rounds of the smallest calls on this problem: what a call costs the CPU. */
 static smelt_status time_calls(struct entry *entry, smelt_context *context,
                                struct CUstream_st *stream) {
     const size_t bytes = entry->pass->tensors->bytes;
-    if (!entry->pass->tiny)
-        return SMELT_OK;
     void *args = malloc(bytes);
     if (!args)
         return note(entry, "out of memory", SMELT_ERROR_OUT_OF_MEMORY);
     memcpy(args, entry->tensors->args, bytes);
-    entry->pass->tiny(args);
+    make_tiny(entry->pass->tensors, args);
     smelt_status status = SMELT_OK;
     for (int round = 0; round < TINY_ROUNDS && status == SMELT_OK; round++) {
         double begin = microseconds_now();

@@ -19,6 +19,16 @@ struct sample {
     struct smelt__finding *findings; /* one per unit */
 };
 
+int64_t smelt__comparison_count(const struct smelt__comparison *how,
+                                const struct smelt__problem *problem) {
+    int64_t count = 1;
+    if (how->count)
+        return how->count(problem);
+    for (int i = 0; i < how->dimensions; i++)
+        count *= problem->extents[how->symbols[i]];
+    return count;
+}
+
 static int wanted(const struct smelt__comparison *how, const struct smelt__problem *problem,
                   int64_t unit) {
     return !how->wanted || how->wanted(problem, unit);
@@ -28,7 +38,7 @@ static int wanted(const struct smelt__comparison *how, const struct smelt__probl
  * random ones between, ascending. Returns their number. */
 static int64_t choose_units(const struct smelt__comparison *how,
                             const struct smelt__problem *problem, int64_t sample, int64_t *units) {
-    const int64_t total = how->count(problem);
+    const int64_t total = smelt__comparison_count(how, problem);
     struct smelt__random random = smelt__random_at(problem->options.seed, STREAM_SAMPLE, 0);
     int64_t all = 0, count = 0;
     for (int64_t unit = 0; unit < total; unit++)
@@ -164,7 +174,8 @@ static int judge(const struct sample *sample, const struct slots *slots,
 static int compare_kind(const struct smelt__placed *placed, const struct smelt__comparison *how,
                         int64_t most, const struct slots *slots, struct smelt__check_result *result,
                         int64_t *compared) {
-    const int64_t all = how->count(placed->problem), wanted_units = most < all ? most : all;
+    const int64_t all = smelt__comparison_count(how, placed->problem),
+                  wanted_units = most < all ? most : all;
     struct sample sample = {.placed = placed, .how = how};
     void *prepared = NULL;
     int failed = -1;
@@ -234,7 +245,7 @@ int smelt__check_compare(struct smelt__placed *placed, int sample,
     char message[256];
     int failed = 0;
     lay_out(pass, result);
-    result->units = pass->comparisons[0].count(placed->problem);
+    result->units = smelt__comparison_count(&pass->comparisons[0], placed->problem);
     for (int i = 0; i < pass->comparison_count && !failed; i++) {
         int64_t compared = 0;
         failed = compare_kind(placed, &pass->comparisons[i], sample > 0 ? sample : DEFAULT_SAMPLE,

@@ -59,11 +59,6 @@ static void draw(const void *spec, struct smelt__random *random,
     asked->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
 }
 
-static int same_problems(const void *a, const void *b) {
-    const struct smelt__indexer_bwd_spec *x = a, *y = b;
-    return x->heads == y->heads && x->dim == y->dim && x->topk == y->topk;
-}
-
 static const struct {
     enum smelt__lists lists;
     int topk_length;
@@ -106,15 +101,6 @@ enum { ZERO_ONE_IN = 8 };
 static struct smelt__key_rows dk_rows(const struct smelt__problem *problem) {
     const struct smelt__indexer_bwd_spec *spec = problem->spec;
     return (struct smelt__key_rows){TENSOR(DK), TENSOR(DK_FP32), TENSOR(DK_SUM), spec->dim};
-}
-
-static void shape(struct smelt__problem *problem) {
-    smelt_indexer_bwd_args *args = problem->args;
-    *args = (smelt_indexer_bwd_args)SMELT_INDEXER_BWD_ARGS_INIT;
-    args->tokens = problem->options.batches * problem->options.tokens;
-    args->rows = problem->options.rows;
-    args->width = problem->options.width;
-    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -286,17 +272,9 @@ static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__indexer_bwd_spec *spec = problem->spec;
     const double terms = (double)problem->valid_slots * spec->dim;
-    found[0] = (struct smelt__rate){
-        "tflops", "tflops_ratio", "TFLOP/s", 0, 2 * 3 * terms * spec->heads / 1e12, TFLOPS_CEILING};
-    found[1] = (struct smelt__rate){
-        "reduction_tbs", "reduction_ratio", "reduction TB/s", 2, terms * sizeof(float) / 1e12,
-        REDUCTION_TBS};
+    found[0] = SMELT__TFLOPS(2 * 3 * terms * spec->heads / 1e12, TFLOPS_CEILING);
+    found[1] = SMELT__TBS("reduction", 2, terms * sizeof(float) / 1e12, REDUCTION_TBS);
     return 2;
-}
-
-static void tiny(void *args) {
-    smelt_indexer_bwd_args *indexer = args;
-    indexer->tokens = indexer->rows = indexer->width = 1;
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -325,14 +303,6 @@ static const struct smelt__rule key_rules[SMELT__GRAD_RULES] = {
 
 /* fp32 sums of fp32 products. */
 static const double DW_TOLERANCE = 1e-5;
-
-static int64_t count_queries(const struct smelt__problem *problem) {
-    return problem->extents[TENSOR(T)];
-}
-
-static int64_t count_keys(const struct smelt__problem *problem) {
-    return problem->extents[TENSOR(S)];
-}
 
 static struct smelt__expected_row expected_of(const struct smelt__indexer_bwd_spec *spec,
                                               const struct smelt__indexer_bwd_row *row) {
@@ -418,24 +388,16 @@ static void judge_keys(const struct smelt__problem *problem, int64_t compared,
 
 static const struct smelt__comparison comparisons[] = {
     {
-        .unit = "query",
-        .place = "head",
-        .metrics = query_metrics,
-        .metric_count = QUERY_METRICS,
-        .rules = query_rules,
-        .rule_count = SMELT__GRAD_RULES,
-        .count = count_queries,
+        SMELT__UNITS("query", "head", TENSOR(T)),
+        SMELT__METRICS(query_metrics),
+        SMELT__RULES(query_rules),
         .compare = compare_query,
         .judge = judge_queries,
     },
     {
-        .unit = "key",
-        .place = "part",
-        .metrics = key_metrics,
-        .metric_count = SMELT__GRAD_METRICS,
-        .rules = key_rules,
-        .rule_count = SMELT__GRAD_RULES,
-        .count = count_keys,
+        SMELT__UNITS("key", "part", TENSOR(S)),
+        SMELT__METRICS(key_metrics),
+        SMELT__RULES(key_rules),
         .compare = compare_key,
         .judge = judge_keys,
     },
@@ -444,29 +406,16 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    {"heads", offsetof(struct smelt__indexer_bwd_spec, heads)},
-    {"dim", offsetof(struct smelt__indexer_bwd_spec, dim)},
-    {"topk", offsetof(struct smelt__indexer_bwd_spec, topk)},
-    {"deterministic", offsetof(struct smelt__indexer_bwd_spec, deterministic)},
-    {NULL, 0},
+    SMELT__KEY(indexer_bwd, heads),
+    SMELT__KEY(indexer_bwd, dim),
+    SMELT__KEY(indexer_bwd, topk),
+    SMELT__APART(indexer_bwd, deterministic),
+    {NULL, 0, 0},
 };
 
 static const struct smelt__harness_pass passes[] = {
-    {
-        .pass = SMELT_PASS_BACKWARD,
-        .name = "backward",
-        .tensors = &smelt__indexer_bwd_table,
-        .shape = shape,
-        .given = given,
-        .fill = fill,
-        .footprint = footprint,
-        .reproducible = reproducible,
-        .multiplications = multiplications,
-        .comparisons = comparisons,
-        .comparison_count = sizeof comparisons / sizeof comparisons[0],
-        .rates = rates,
-        .tiny = tiny,
-    },
+    {SMELT__PASS(BACKWARD, "backward", &smelt__indexer_bwd_table), .given = given, .leaves_free = 1,
+     .reproducible = reproducible},
 };
 
 /* What cuDNN is compared at, and what it has not. */
@@ -490,19 +439,12 @@ static const struct smelt__harness_shape peers[] = {
 };
 
 const struct smelt__harness_operator smelt__harness_indexer_bwd = {
-    .name = "indexer_bwd",
-    .spec_bytes = sizeof(struct smelt__indexer_bwd_spec),
-    .keys = keys,
-    .passes = passes,
-    .pass_count = sizeof passes / sizeof passes[0],
-    .options = options,
+    SMELT__HARNESS_ROW(indexer_bwd),
+    SMELT__HARNESS_KEYS(indexer_bwd),
     .defaults = defaults,
     .small = small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = variation,
     .trial = trial,
     .bench = {.tokens = 8192, .rows = 8192},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

@@ -49,28 +49,9 @@ static void draw(const void *spec, struct smelt__random *random,
     given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
 }
 
-static int same_problems(const void *a, const void *b) {
-    (void)a, (void)b;
-    return 1;
-}
-
 static int variation(int number, struct smelt__problem_options *given) {
     given->lists = (enum smelt__lists)number;
     return number <= SMELT__LISTS_ADVERSARIAL;
-}
-
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    (void)spec;
-    given->lists = SMELT__LISTS_ADVERSARIAL;
-    return number < 1;
-}
-
-static void shape(struct smelt__problem *problem) {
-    smelt_indexer_clean_args *args = problem->args;
-    *args = (smelt_indexer_clean_args)SMELT_INDEXER_CLEAN_ARGS_INIT;
-    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
-    args->tokens = problem->options.batches * problem->options.tokens;
-    args->rows = problem->options.rows;
 }
 
 static int fill(struct smelt__problem *problem) {
@@ -103,18 +84,8 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const double all = (double)problem->extents[TENSOR(T)] * (double)problem->extents[TENSOR(S)];
-    found[0] = (struct smelt__rate){"memory_tbs",
-                                    "memory_ratio",
-                                    "memory TB/s",
-                                    2,
-                                    4 * (all - (double)problem->valid_slots) / 1e12,
-                                    4.1};
+    found[0] = SMELT__TBS("memory", 2, 4 * (all - (double)problem->valid_slots) / 1e12, 4.1);
     return 1;
-}
-
-static void tiny(void *args) {
-    smelt_indexer_clean_args *clean = args;
-    clean->tokens = clean->rows = 1;
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -123,10 +94,6 @@ static void tiny(void *args) {
 
 static const struct smelt__rule rules[] = {
     {"outside_window", LOGITS, "a logit outside the window is not -inf"}};
-
-static int64_t count_queries(const struct smelt__problem *problem) {
-    return problem->extents[TENSOR(T)];
-}
 
 /* Whether anything is outside of the window. */
 static int wanted(const struct smelt__problem *problem, int64_t query) {
@@ -150,28 +117,15 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
     }
 }
 
-static const struct smelt__comparison by_query = {.unit = "query",
-                                                  .place = "key",
-                                                  .rules = rules,
-                                                  .rule_count = 1,
-                                                  .count = count_queries,
-                                                  .wanted = wanted,
-                                                  .compare = compare};
+static const struct smelt__comparison comparisons[] = {
+    {SMELT__UNITS("query", "key", TENSOR(T)), SMELT__RULES(rules), .wanted = wanted,
+     .compare = compare},
+};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .name = "forward",
-     .tensors = &smelt__indexer_clean_table,
-     .shape = shape,
-     .fill = fill,
-     .footprint = footprint,
-     .multiplications = multiplications,
-     .comparisons = &by_query,
-     .comparison_count = 1,
-     .rates = rates,
-     .tiny = tiny},
+    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_clean_table), .leaves_free = 1},
 };
 
 #define AT(T, S)                                                                                   \
@@ -183,17 +137,10 @@ static const struct smelt__harness_pass passes[] = {
 static const struct smelt__harness_shape peers[] = {AT(16384, 16384), AT(4096, 8192)};
 
 const struct smelt__harness_operator smelt__harness_indexer_clean = {
-    .name = "indexer_clean",
-    .passes = passes,
-    .pass_count = 1,
-    .options = options,
+    SMELT__HARNESS_ROW(indexer_clean),
     .defaults = defaults,
     .small = small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = variation,
-    .trial = trial,
     .bench = {.tokens = 16384, .rows = 16384, .lists = SMELT__LISTS_CAUSAL, .documents = 1},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

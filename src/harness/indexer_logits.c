@@ -19,25 +19,12 @@
 
 static const char *const options[] = {"width", "documents", "lists", NULL};
 
-static int same_problems(const void *a, const void *b) {
-    const struct smelt__indexer_logits_spec *x = a, *y = b;
-    return x->heads == y->heads && x->dim == y->dim && x->dtype == y->dtype;
-}
-
 static int is_bf16(const void *spec) {
     return ((const struct smelt__indexer_logits_spec *)spec)->dtype == SMELT__DTYPE_BF16;
 }
 
 static int is_fp8(const void *spec) {
     return !is_bf16(spec);
-}
-
-static void shape(struct smelt__problem *problem) {
-    smelt_indexer_logits_args *args = problem->args;
-    *args = (smelt_indexer_logits_args)SMELT_INDEXER_LOGITS_ARGS_INIT;
-    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
-    args->tokens = problem->options.batches * problem->options.tokens;
-    args->rows = problem->options.rows;
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -95,34 +82,17 @@ static int rates(const struct smelt__problem *problem,
     const double tokens = (double)problem->extents[TENSOR(T)];
     const double rows = (double)problem->extents[TENSOR(S)];
     const double element = is_fp8(spec) ? 1 : 2;
-    found[0] = (struct smelt__rate){"tflops",
-                                    "tflops_ratio",
-                                    "TFLOP/s",
-                                    0,
-                                    2 * (double)problem->valid_slots * width / tera,
-                                    TFLOPS_CEILING[is_fp8(spec)]};
-    found[1] = (struct smelt__rate){
-        "memory_tbs",
-        "memory_ratio",
-        "memory TB/s",
-        2,
-        (tokens * rows * 4 + element * (tokens * width + rows * spec->dim)) / tera,
-        TBS_CEILING};
+    found[0] = SMELT__TFLOPS(2 * (double)problem->valid_slots * width / tera,
+                             TFLOPS_CEILING[is_fp8(spec)]);
+    found[1] = SMELT__TBS(
+        "memory", 2, (tokens * rows * 4 + element * (tokens * width + rows * spec->dim)) / tera,
+        TBS_CEILING);
     return 2;
-}
-
-static void tiny(void *args) {
-    smelt_indexer_logits_args *indexer = args;
-    indexer->tokens = indexer->rows = 1;
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
 static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, SMELT__E4M3_SUM_TOLERANCE};
-
-static int64_t count_queries(const struct smelt__problem *problem) {
-    return problem->extents[TENSOR(T)];
-}
 
 enum { OUTSIDE_WINDOW = SMELT__LOGITS_RULES, RULES };
 
@@ -170,33 +140,29 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
     results[SMELT__LOGITS_ABSOLUTE].bar = -1;
 }
 
-static const struct smelt__comparison by_query = {
-    .unit = "query",
-    .place = "key",
-    .metrics = metrics,
-    .metric_count = SMELT__LOGITS_METRICS,
-    .rules = rules,
-    .rule_count = RULES,
-    .count = count_queries,
-    .compare = compare_query,
-    .judge = judge,
+static const struct smelt__comparison comparisons[] = {
+    {
+        SMELT__UNITS("query", "key", TENSOR(T)),
+        SMELT__METRICS(metrics),
+        SMELT__RULES(rules),
+        .compare = compare_query,
+        .judge = judge,
+    },
 };
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    {"heads", offsetof(struct smelt__indexer_logits_spec, heads)},
-    {"dim", offsetof(struct smelt__indexer_logits_spec, dim)},
-    {"dtype", offsetof(struct smelt__indexer_logits_spec, dtype)},
-    {NULL, 0},
+    SMELT__KEY(indexer_logits, heads),
+    SMELT__KEY(indexer_logits, dim),
+    SMELT__KEY(indexer_logits, dtype),
+    {NULL, 0, 0},
 };
 
 #define PASS(dtype, takes_)                                                                        \
     {                                                                                              \
-        .pass = SMELT_PASS_FORWARD, .takes = (takes_), .name = "forward",                          \
-        .tensors = &smelt__indexer_logits_table[dtype], .shape = shape, .given = given,            \
-        .fill = fill, .footprint = footprint, .multiplications = multiplications,                  \
-        .comparisons = &by_query, .comparison_count = 1, .rates = rates, .tiny = tiny,             \
+        SMELT__PASS(FORWARD, "forward", &smelt__indexer_logits_table[dtype]),                      \
+            .takes = (takes_), .given = given, .leaves_free = 1,                                   \
     }
 
 static const struct smelt__harness_pass passes[] = {
@@ -222,19 +188,12 @@ static const struct smelt__harness_shape peers[] = {
 };
 
 const struct smelt__harness_operator smelt__harness_indexer_logits = {
-    .name = "indexer_logits",
-    .spec_bytes = sizeof(struct smelt__indexer_logits_spec),
-    .keys = keys,
-    .passes = passes,
-    .pass_count = sizeof passes / sizeof passes[0],
-    .options = options,
+    SMELT__HARNESS_ROW(indexer_logits),
+    SMELT__HARNESS_KEYS(indexer_logits),
     .defaults = smelt__indexer_defaults,
     .small = smelt__indexer_small,
     .draw = smelt__indexer_draw,
-    .same_problems = same_problems,
     .variation = smelt__indexer_variation,
     .trial = smelt__indexer_trial,
     .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

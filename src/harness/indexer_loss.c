@@ -75,11 +75,6 @@ static void draw(const void *spec, struct smelt__random *random,
     given->own[OUTPUTS] = smelt__random_below(random, OUTPUTS_KINDS);
 }
 
-static int same_problems(const void *a, const void *b) {
-    return ((const struct smelt__indexer_loss_spec *)a)->topk ==
-           ((const struct smelt__indexer_loss_spec *)b)->topk;
-}
-
 static int variation(int number, struct smelt__problem_options *given) {
     static const struct {
         enum scores scores;
@@ -105,24 +100,13 @@ static const char *inputs(const struct smelt__problem_options *given) {
                                          : scores_names[given->own[SCORES]];
 }
 
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    small(spec, given);
-    return variation(number, given);
-}
-
 /* ---- problems -------------------------------------------------------------------------------- */
 
 static const float QUERY_WEIGHT = 2;
 
 static void shape(struct smelt__problem *problem) {
-    const struct smelt__problem_options *const given = &problem->options;
     smelt_indexer_loss_args *args = problem->args;
-    *args = (smelt_indexer_loss_args)SMELT_INDEXER_LOSS_ARGS_INIT;
-    args->tokens = count_queries(given);
-    args->width = given->width;
-    args->rows = given->rows;
-    args->query_weight = given->own[WEIGHTED] ? QUERY_WEIGHT : 1.0F;
-    args->free_multiprocessors = smelt__problem_leaves_free(given);
+    args->query_weight = problem->options.own[WEIGHTED] ? QUERY_WEIGHT : 1.0F;
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -338,10 +322,6 @@ static double relative(float got, double expected, double size) {
     return fabs((double)got - expected) / size;
 }
 
-static int64_t count_rows(const struct smelt__problem *problem) {
-    return count_queries(&problem->options);
-}
-
 enum { METRIC_GRAD, METRIC_SLOT, METRIC_QUERY, METRIC_LOSS = 0 };
 
 /* A slot's gradient is the difference of q and p: what they round by is relative to them, also
@@ -414,11 +394,6 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
     results[METRIC_QUERY].bar = 1e-5;
 }
 
-static int64_t count_one(const struct smelt__problem *problem) {
-    (void)problem;
-    return 1;
-}
-
 /* The sum of all queries' losses, and of their sizes. */
 struct total {
     const struct smelt__problem *problem;
@@ -476,22 +451,10 @@ static void judge_loss(const struct smelt__problem *problem, int64_t compared,
 }
 
 static const struct smelt__comparison comparisons[] = {
-    {.unit = "query",
-     .place = "slot",
-     .metrics = query_metrics,
-     .metric_count = 3,
-     .rules = query_rules,
-     .rule_count = 1,
-     .count = count_rows,
-     .compare = compare_query,
-     .judge = judge_queries},
-    {.unit = "call",
-     .place = "number",
-     .metrics = loss_metrics,
-     .metric_count = 1,
-     .count = count_one,
-     .compare = compare_loss,
-     .judge = judge_loss},
+    {SMELT__UNITS("query", "slot", TENSOR(T)), SMELT__METRICS(query_metrics),
+     SMELT__RULES(query_rules), .compare = compare_query, .judge = judge_queries},
+    {SMELT__UNITS("call", "number", TENSOR(ONE)), SMELT__METRICS(loss_metrics),
+     .compare = compare_loss, .judge = judge_loss},
 };
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -500,42 +463,22 @@ static const struct smelt__comparison comparisons[] = {
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const double matrices = problem->options.own[OUTPUTS] == LOSS_ALONE ? 3 : 4;
-    found[0] = (struct smelt__rate){"memory_tbs",
-                                    "memory_ratio",
-                                    "memory TB/s",
-                                    2,
-                                    matrices * 4 *
-                                        (double)(problem->computed * problem->options.width) / 1e12,
-                                    4.2};
+    found[0] =
+        SMELT__TBS("memory", 2,
+                   matrices * 4 * (double)(problem->computed * problem->options.width) / 1e12, 4.2);
     return 1;
-}
-
-static void tiny(void *args) {
-    smelt_indexer_loss_args *loss = args;
-    loss->tokens = 1;
-    loss->width = 1;
 }
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    {"topk", offsetof(struct smelt__indexer_loss_spec, topk)},
-    {NULL, 0},
+    SMELT__KEY(indexer_loss, topk),
+    {NULL, 0, 0},
 };
 
 static const struct smelt__harness_pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .name = "forward",
-     .tensors = &smelt__indexer_loss_table,
-     .shape = shape,
-     .given = given,
-     .fill = fill,
-     .footprint = footprint,
-     .multiplications = multiplications,
-     .comparisons = comparisons,
-     .comparison_count = sizeof comparisons / sizeof comparisons[0],
-     .rates = rates,
-     .tiny = tiny},
+    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_loss_table), .given = given, .shape = shape,
+     .leaves_free = 1},
 };
 
 static const struct smelt__harness_shape peers[] = {
@@ -545,22 +488,14 @@ static const struct smelt__harness_shape peers[] = {
 };
 
 const struct smelt__harness_operator smelt__harness_indexer_loss = {
-    .name = "indexer_loss",
-    .spec_bytes = sizeof(struct smelt__indexer_loss_spec),
-    .keys = keys,
-    .passes = passes,
-    .pass_count = 1,
-    .options = options,
+    SMELT__HARNESS_ROW(indexer_loss),
+    SMELT__HARNESS_KEYS(indexer_loss),
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
     .defaults = defaults,
     .small = small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = variation,
     .inputs = inputs,
-    .trial = trial,
     .bench = {.tokens = 8192, .rows = 8192},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

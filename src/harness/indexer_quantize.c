@@ -41,25 +41,13 @@ static void draw(const void *spec, struct smelt__random *random,
     given->lists = smelt__random_below(random, 2) ? SMELT__LISTS_ADVERSARIAL : SMELT__LISTS_RANDOM;
 }
 
-static int same_problems(const void *a, const void *b) {
-    return ((const struct smelt__indexer_quantize_spec *)a)->dim ==
-           ((const struct smelt__indexer_quantize_spec *)b)->dim;
-}
-
 static int variation(int number, struct smelt__problem_options *given) {
     given->lists = number ? SMELT__LISTS_ADVERSARIAL : SMELT__LISTS_RANDOM;
     return number < 2;
 }
 
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    (void)spec;
-    return variation(number, given);
-}
-
 static void shape(struct smelt__problem *problem) {
     smelt_indexer_quantize_args *args = problem->args;
-    *args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
-    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
     args->rows = problem->options.batches * problem->options.tokens;
 }
 
@@ -174,18 +162,11 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 /* What is read and written. The ceiling: an H200's memory, copying. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
-    found[0] = (struct smelt__rate){"memory_tbs",
-                                    "memory_ratio",
-                                    "memory TB/s",
-                                    2,
-                                    (double)problem->extents[TENSOR(N)] *
-                                        (3 * (double)problem->extents[TENSOR(D)] + 4) / 1e12,
-                                    4.1};
+    found[0] = SMELT__TBS("memory", 2,
+                          (double)problem->extents[TENSOR(N)] *
+                              (3 * (double)problem->extents[TENSOR(D)] + 4) / 1e12,
+                          4.1);
     return 1;
-}
-
-static void tiny(void *args) {
-    ((smelt_indexer_quantize_args *)args)->rows = 1;
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -196,10 +177,6 @@ static const struct smelt__rule rules[RULES] = {
     [CODES] = {"codes", SMELT__OF(TENSOR(Y)), "an element has another code"},
     [SCALES] = {"scales", SMELT__OF(TENSOR(SCALE)), "the scale has other bits"},
 };
-
-static int64_t count_rows(const struct smelt__problem *problem) {
-    return problem->extents[TENSOR(N)];
-}
 
 static void compare(const struct smelt__placed *placed, const void *prepared, int64_t row,
                     struct smelt__finding *finding) {
@@ -229,34 +206,21 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
     smelt__finding_rule(finding, SCALES, memcmp(got, &scale, sizeof scale) == 0, dim);
 }
 
-static const struct smelt__comparison by_row = {.unit = "row",
-                                                .place = "element",
-                                                .rules = rules,
-                                                .rule_count = RULES,
-                                                .count = count_rows,
-                                                .compare = compare};
+static const struct smelt__comparison comparisons[] = {
+    {SMELT__UNITS("row", "element", TENSOR(N)), SMELT__RULES(rules), .compare = compare},
+};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    {"dim", offsetof(struct smelt__indexer_quantize_spec, dim)},
-    {"scale", offsetof(struct smelt__indexer_quantize_spec, scale)},
-    {NULL, 0},
+    SMELT__KEY(indexer_quantize, dim),
+    SMELT__APART(indexer_quantize, scale),
+    {NULL, 0, 0},
 };
 
 static const struct smelt__harness_pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .name = "forward",
-     .tensors = &smelt__indexer_quantize_table,
-     .shape = shape,
-     .given = given,
-     .fill = fill,
-     .footprint = footprint,
-     .multiplications = multiplications,
-     .comparisons = &by_row,
-     .comparison_count = 1,
-     .rates = rates,
-     .tiny = tiny},
+    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_quantize_table), .given = given,
+     .shape = shape, .leaves_free = 1},
 };
 
 /* The keys of a batch, and the queries of as many tokens with 32 and 64 heads. */
@@ -267,19 +231,11 @@ static const struct smelt__harness_shape peers[] = {
 };
 
 const struct smelt__harness_operator smelt__harness_indexer_quantize = {
-    .name = "indexer_quantize",
-    .spec_bytes = sizeof(struct smelt__indexer_quantize_spec),
-    .keys = keys,
-    .passes = passes,
-    .pass_count = 1,
-    .options = options,
+    SMELT__HARNESS_ROW(indexer_quantize),
+    SMELT__HARNESS_KEYS(indexer_quantize),
     .defaults = defaults,
     .small = small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = variation,
-    .trial = trial,
     .bench = {.tokens = 16384 * 32},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

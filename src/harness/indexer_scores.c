@@ -53,11 +53,6 @@ static void draw(const void *spec, struct smelt__random *random,
     given_->topk_length = smelt__random_below(random, 2) == 0;
 }
 
-static int same_problems(const void *a, const void *b) {
-    const struct smelt__indexer_scores_spec *x = a, *y = b;
-    return x->heads == y->heads && x->dim == y->dim && x->topk == y->topk;
-}
-
 static int variation(int number, struct smelt__problem_options *given_) {
     given_->lists = (enum smelt__lists)number;
     return number <= SMELT__LISTS_ADVERSARIAL;
@@ -74,15 +69,6 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 }
 
 /* ---- problems -------------------------------------------------------------------------------- */
-
-static void shape(struct smelt__problem *problem) {
-    smelt_indexer_scores_args *args = problem->args;
-    *args = (smelt_indexer_scores_args)SMELT_INDEXER_SCORES_ARGS_INIT;
-    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
-    args->tokens = problem->options.batches * problem->options.tokens;
-    args->rows = problem->options.rows;
-    args->width = problem->options.width;
-}
 
 static int given(const struct smelt__problem *problem, int tensor) {
     return tensor != TENSOR(TOPK_LENGTH) || problem->options.topk_length;
@@ -144,23 +130,12 @@ static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__indexer_scores_spec *spec = problem->spec;
     const double tera = 1e12, keys = (double)problem->valid_slots * spec->dim;
-    found[0] = (struct smelt__rate){
-        "tflops", "tflops_ratio", "TFLOP/s", 0, 2 * keys * spec->heads / tera, TFLOPS_CEILING};
-    found[1] = (struct smelt__rate){"gather_tbs",    "gather_ratio", "gather TB/s", 2,
-                                    2 * keys / tera, GATHER_CEILING};
+    found[0] = SMELT__TFLOPS(2 * keys * spec->heads / tera, TFLOPS_CEILING);
+    found[1] = SMELT__TBS("gather", 2, 2 * keys / tera, GATHER_CEILING);
     return 2;
 }
 
-static void tiny(void *args) {
-    smelt_indexer_scores_args *scores = args;
-    scores->tokens = scores->rows = scores->width = 1;
-}
-
 /* ---- comparison ------------------------------------------------------------------------------ */
-
-static int64_t count_queries(const struct smelt__problem *problem) {
-    return problem->extents[TENSOR(T)];
-}
 
 enum { MASKED_SLOT = SMELT__LOGITS_RULES, RULES };
 
@@ -205,40 +180,28 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
     results[SMELT__LOGITS_ABSOLUTE].bar = -1;
 }
 
-static const struct smelt__comparison by_query = {
-    .unit = "query",
-    .place = "slot",
-    .metrics = metrics,
-    .metric_count = SMELT__LOGITS_METRICS,
-    .rules = rules,
-    .rule_count = RULES,
-    .count = count_queries,
-    .compare = compare_query,
-    .judge = judge,
+static const struct smelt__comparison comparisons[] = {
+    {
+        SMELT__UNITS("query", "slot", TENSOR(T)),
+        SMELT__METRICS(metrics),
+        SMELT__RULES(rules),
+        .compare = compare_query,
+        .judge = judge,
+    },
 };
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    {"heads", offsetof(struct smelt__indexer_scores_spec, heads)},
-    {"dim", offsetof(struct smelt__indexer_scores_spec, dim)},
-    {"topk", offsetof(struct smelt__indexer_scores_spec, topk)},
-    {NULL, 0},
+    SMELT__KEY(indexer_scores, heads),
+    SMELT__KEY(indexer_scores, dim),
+    SMELT__KEY(indexer_scores, topk),
+    {NULL, 0, 0},
 };
 
 static const struct smelt__harness_pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .name = "forward",
-     .tensors = &smelt__indexer_scores_table,
-     .shape = shape,
-     .given = given,
-     .fill = fill,
-     .footprint = footprint,
-     .multiplications = multiplications,
-     .comparisons = &by_query,
-     .comparison_count = 1,
-     .rates = rates,
-     .tiny = tiny},
+    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_scores_table), .given = given,
+     .leaves_free = 1},
 };
 
 /* What cuDNN's sparse indexer scores are compared at, and heads that it has not. */
@@ -251,19 +214,12 @@ static const struct smelt__harness_pass passes[] = {
 static const struct smelt__harness_shape peers[] = {AT(64), AT(32), AT(16), AT(8)};
 
 const struct smelt__harness_operator smelt__harness_indexer_scores = {
-    .name = "indexer_scores",
-    .spec_bytes = sizeof(struct smelt__indexer_scores_spec),
-    .keys = keys,
-    .passes = passes,
-    .pass_count = 1,
-    .options = options,
+    SMELT__HARNESS_ROW(indexer_scores),
+    SMELT__HARNESS_KEYS(indexer_scores),
     .defaults = defaults,
     .small = small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = variation,
     .trial = trial,
     .bench = {.tokens = 8192, .rows = 8192, .lists = SMELT__LISTS_RANDOM},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

@@ -30,12 +30,6 @@ static void draw(const void *spec, struct smelt__random *random,
     given->max_logits = smelt__random_below(random, 2) == 0;
 }
 
-static int same_problems(const void *a, const void *b) {
-    const struct smelt__indexer_topk_spec *x = a, *y = b;
-    return x->heads == y->heads && x->dim == y->dim && x->dtype == y->dtype && x->topk == y->topk &&
-           x->order == y->order;
-}
-
 /* The last two use all optional tensors. */
 static int variation(int number, struct smelt__problem_options *given) {
     enum { PLAIN = SMELT__INDEXER_VARIATIONS };
@@ -76,9 +70,6 @@ static size_t limit_of(const struct smelt__problem_options *given) {
 
 static void shape(struct smelt__problem *problem) {
     smelt_indexer_topk_args *args = problem->args;
-    *args = (smelt_indexer_topk_args)SMELT_INDEXER_TOPK_ARGS_INIT;
-    args->tokens = problem->options.batches * problem->options.tokens;
-    args->rows = problem->options.rows;
     args->index_offset = problem->options.topk_length ? 1000 : 0;
     args->workspace_limit = limit_of(&problem->options);
     args->causal_limit = smelt__windows_causal_limit(&problem->options);
@@ -150,19 +141,9 @@ static const double TFLOPS_CEILING[] = {690, 1494};
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__indexer_topk_spec *spec = problem->spec;
-    found[0] =
-        (struct smelt__rate){"tflops",
-                             "tflops_ratio",
-                             "TFLOP/s",
-                             0,
-                             2 * (double)problem->valid_slots * spec->heads * spec->dim / 1e12,
-                             TFLOPS_CEILING[is_fp8(spec)]};
+    found[0] = SMELT__TFLOPS(2 * (double)problem->valid_slots * spec->heads * spec->dim / 1e12,
+                             TFLOPS_CEILING[is_fp8(spec)]);
     return 1;
-}
-
-static void tiny(void *args) {
-    smelt_indexer_topk_args *indexer = args;
-    indexer->tokens = indexer->rows = 1;
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -213,10 +194,6 @@ static const struct smelt__rule rules[RULES] = {
 
 /* Of a logit, as in indexer_logits. */
 static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, SMELT__E4M3_SUM_TOLERANCE};
-
-static int64_t count_queries(const struct smelt__problem *problem) {
-    return problem->extents[TENSOR(T)];
-}
 
 /* A query's results, and what they are held against. */
 struct row {
@@ -399,35 +376,28 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
     results[VALUES].bar = TOLERANCE[is_fp8(problem->spec)];
 }
 
-static const struct smelt__comparison by_query = {
-    .unit = "query",
-    .place = "slot",
-    .metrics = metrics,
-    .metric_count = METRICS,
-    .rules = rules,
-    .rule_count = RULES,
-    .count = count_queries,
-    .compare = compare_query,
-    .judge = judge,
+static const struct smelt__comparison comparisons[] = {
+    {
+        SMELT__UNITS("query", "slot", TENSOR(T)),
+        SMELT__METRICS(metrics),
+        SMELT__RULES(rules),
+        .compare = compare_query,
+        .judge = judge,
+    },
 };
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    {"heads", offsetof(struct smelt__indexer_topk_spec, heads)},
-    {"dim", offsetof(struct smelt__indexer_topk_spec, dim)},
-    {"topk", offsetof(struct smelt__indexer_topk_spec, topk)},
-    {"dtype", offsetof(struct smelt__indexer_topk_spec, dtype)},
-    {"order", offsetof(struct smelt__indexer_topk_spec, order)},
-    {NULL, 0},
+    SMELT__KEY(indexer_topk, heads), SMELT__KEY(indexer_topk, dim),
+    SMELT__KEY(indexer_topk, topk),  SMELT__KEY(indexer_topk, dtype),
+    SMELT__KEY(indexer_topk, order), {NULL, 0, 0},
 };
 
 #define PASS(dtype, takes_)                                                                        \
     {                                                                                              \
-        .pass = SMELT_PASS_FORWARD, .takes = (takes_), .name = "forward",                          \
-        .tensors = &smelt__indexer_topk_table[dtype], .shape = shape, .given = given,              \
-        .fill = fill, .footprint = footprint, .multiplications = multiplications,                  \
-        .comparisons = &by_query, .comparison_count = 1, .rates = rates, .tiny = tiny,             \
+        SMELT__PASS(FORWARD, "forward", &smelt__indexer_topk_table[dtype]),                        \
+            .takes = (takes_), .given = given, .shape = shape,                                     \
     }
 
 static const struct smelt__harness_pass passes[] = {
@@ -448,19 +418,12 @@ static const struct smelt__harness_shape peers[] = {PEERS(fp8, 64), PEERS(fp8, 3
                                                     PEERS(bf16, 32)};
 
 const struct smelt__harness_operator smelt__harness_indexer_topk = {
-    .name = "indexer_topk",
-    .spec_bytes = sizeof(struct smelt__indexer_topk_spec),
-    .keys = keys,
-    .passes = passes,
-    .pass_count = sizeof passes / sizeof passes[0],
-    .options = options,
+    SMELT__HARNESS_ROW(indexer_topk),
+    SMELT__HARNESS_KEYS(indexer_topk),
     .defaults = smelt__indexer_defaults,
     .small = smelt__indexer_small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = variation,
     .trial = trial,
     .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

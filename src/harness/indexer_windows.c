@@ -83,33 +83,19 @@ static void draw(const void *spec, struct smelt__random *random,
     given->lists = (enum smelt__lists)smelt__random_below(random, METADATA_KINDS);
 }
 
-static int same_problems(const void *a, const void *b) {
-    (void)a, (void)b;
-    return 1;
-}
-
 static int variation(int number, struct smelt__problem_options *given) {
     given->lists = (enum smelt__lists)number;
     return number < METADATA_KINDS;
 }
 
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    (void)spec;
-    given->tokens = 300;
-    return variation(number, given);
-}
-
 /* ---- problems -------------------------------------------------------------------------------- */
 
 static void shape(struct smelt__problem *problem) {
-    const struct smelt__problem_options *given = &problem->options;
-    const enum metadata metadata = metadata_of(given);
-    smelt_indexer_windows_args *args = problem->args;
-    *args = (smelt_indexer_windows_args)SMELT_INDEXER_WINDOWS_ARGS_INIT;
-    args->tokens = queries_of(given);
-    args->documents = given->documents;
-    args->rows = given->rows;
-    args->ratio = metadata == RATIO || metadata == COMPRESSED ? 4 : metadata == WILD ? 3 : 0;
+    const enum metadata metadata = metadata_of(&problem->options);
+    ((smelt_indexer_windows_args *)problem->args)->ratio =
+        metadata == RATIO || metadata == COMPRESSED ? 4
+        : metadata == WILD                          ? 3
+                                                    : 0;
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -211,10 +197,6 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
     return (double)(queries_of(given) * 100 + given->documents * 10);
 }
 
-static int64_t count_queries(const struct smelt__problem *problem) {
-    return queries_of(&problem->options);
-}
-
 /* ---- comparison ------------------------------------------------------------------------------ */
 
 enum { WINDOW_BEGIN, WINDOW_END, RULES };
@@ -240,12 +222,9 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
     compare_one(placed, TENSOR(END), WINDOW_END, query, end, finding);
 }
 
-static const struct smelt__comparison by_query = {.unit = "query",
-                                                  .place = "number",
-                                                  .rules = rules,
-                                                  .rule_count = RULES,
-                                                  .count = count_queries,
-                                                  .compare = compare};
+static const struct smelt__comparison comparisons[] = {
+    {SMELT__UNITS("query", "number", TENSOR(T)), SMELT__RULES(rules), .compare = compare},
+};
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
@@ -254,18 +233,8 @@ static const struct smelt__comparison by_query = {.unit = "query",
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const double numbers = given(problem, TENSOR(QUERY_INDICES)) ? 3 : 2;
-    found[0] = (struct smelt__rate){"memory_tbs",
-                                    "memory_ratio",
-                                    "memory TB/s",
-                                    3,
-                                    numbers * 4 * (double)problem->computed / 1e12,
-                                    4.1};
+    found[0] = SMELT__TBS("memory", 3, numbers * 4 * (double)problem->computed / 1e12, 4.1);
     return 1;
-}
-
-static void tiny(void *args) {
-    smelt_indexer_windows_args *windows = args;
-    windows->tokens = windows->documents = 1;
 }
 
 #define AT(T, D)                                                                                   \
@@ -277,32 +246,15 @@ static const struct smelt__harness_shape peers[] = {AT(4096, 1), AT(65536, 16), 
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .name = "forward",
-     .tensors = &smelt__indexer_windows_table,
-     .shape = shape,
-     .given = given,
-     .fill = fill,
-     .footprint = footprint,
-     .multiplications = multiplications,
-     .comparisons = &by_query,
-     .comparison_count = 1,
-     .rates = rates,
-     .tiny = tiny},
+    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_windows_table), .given = given,
+     .shape = shape},
 };
 
 const struct smelt__harness_operator smelt__harness_indexer_windows = {
-    .name = "indexer_windows",
-    .passes = passes,
-    .pass_count = 1,
-    .options = options,
+    SMELT__HARNESS_ROW(indexer_windows),
     .defaults = defaults,
     .small = small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = variation,
-    .trial = trial,
     .bench = {.tokens = 65536},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

@@ -110,6 +110,10 @@ struct smelt__comparison {
     int metric_count;
     const struct smelt__rule *rules;
     int rule_count;
+    /* How many units there are: the product of these extents (symbols of the table), if `count` is
+     * NULL. */
+    int dimensions;
+    unsigned char symbols[SMELT__MOST_DIMENSIONS];
     int64_t (*count)(const struct smelt__problem *problem);
     /* Whether the unit is computed; NULL: all are. */
     int (*wanted)(const struct smelt__problem *problem, int64_t unit);
@@ -130,6 +134,15 @@ struct smelt__comparison {
                   struct smelt__metric_result *results);
 };
 
+#define SMELT__UNITS(name, part, ...)                                                              \
+    .unit = (name), .place = (part), .dimensions = sizeof((const unsigned char[]){__VA_ARGS__}),   \
+    .symbols = {__VA_ARGS__}
+#define SMELT__METRICS(list) .metrics = (list), .metric_count = sizeof(list) / sizeof *(list)
+#define SMELT__RULES(list) .rules = (list), .rule_count = sizeof(list) / sizeof *(list)
+
+int64_t smelt__comparison_count(const struct smelt__comparison *how,
+                                const struct smelt__problem *problem);
+
 /* ---- figures --------------------------------------------------------------------------------- */
 
 /* A rate that bench prints: amount by time. */
@@ -144,6 +157,12 @@ struct smelt__rate {
 
 enum { SMELT__MOST_RATES = 4 };
 
+#define SMELT__TFLOPS(amount, ceiling)                                                             \
+    ((struct smelt__rate){"tflops", "tflops_ratio", "TFLOP/s", 0, (amount), (ceiling)})
+#define SMELT__TBS(word, decimals, amount, ceiling)                                                \
+    ((struct smelt__rate){word "_tbs", word "_ratio", word " TB/s", (decimals), (amount),          \
+                          (ceiling)})
+
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
 struct smelt__harness_pass {
@@ -153,8 +172,10 @@ struct smelt__harness_pass {
     const char *name;               /* "forward" */
     const struct smelt__args_table *tensors;
 
-    /* Sets what of *args is no tensor, from spec and options. problem->extents follow from it, but
-     * for those that it sets itself, for a tensor that has more room than a call says. */
+    int leaves_free; /* 1: free_multiprocessors is smelt__problem_leaves_free */
+    /* Sets numbers of *args that do not follow from the options of their names. problem->extents
+     * follow from all, but for those that it sets itself, for a tensor that has more room than a call
+     * says. NULL: there are none. */
     void (*shape)(struct smelt__problem *problem);
     /* Whether an optional tensor is there; not asked for others. */
     int (*given)(const struct smelt__problem *problem, int tensor);
@@ -175,10 +196,13 @@ struct smelt__harness_pass {
 
     /* The rates of a launch: how many. NULL: none. */
     int (*rates)(const struct smelt__problem *problem, struct smelt__rate rates[SMELT__MOST_RATES]);
-    /* Makes *args, which name the tensors of a larger problem, the smallest call there is; NULL:
-     * the cost of a call is not measured. */
-    void (*tiny)(void *args);
 };
+
+/* What each pass has, by the names that it has in its file. */
+#define SMELT__PASS(PASS, name_, table)                                                            \
+    .pass = SMELT_PASS_##PASS, .name = (name_), .tensors = (table), .fill = fill,                  \
+    .footprint = footprint, .multiplications = multiplications, .comparisons = comparisons,        \
+    .comparison_count = sizeof comparisons / sizeof *comparisons, .rates = rates
 
 /* ---- an operator ----------------------------------------------------------------------------- */
 
@@ -196,7 +220,13 @@ struct smelt__harness_shape {
 struct smelt__harness_key {
     const char *name;
     size_t field;
+    int apart; /* 1: specs that differ in it have the same problems */
 };
+
+#define SMELT__KEY(stem, key)                                                                      \
+    { #key, offsetof(struct smelt__##stem##_spec, key), 0 }
+#define SMELT__APART(stem, key)                                                                    \
+    { #key, offsetof(struct smelt__##stem##_spec, key), 1 }
 
 struct smelt__harness_operator {
     const char *name;  /* of the family: "sparse_attn" */
@@ -221,20 +251,25 @@ struct smelt__harness_operator {
      * there is nothing beside those. */
     void (*draw)(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *options);
-    /* Whether two specs have the same problems. */
-    int (*same_problems)(const void *a, const void *b);
     /* Kind number `number` of inputs that check tries by itself, as options; 0 past the last. */
     int (*variation)(int number, struct smelt__problem_options *options);
     /* Names the kind of inputs that options ask for: check's and bench's column. NULL: its lists.
      */
     const char *(*inputs)(const struct smelt__problem_options *options);
-    /* Problem number `number` that a candidate of tune must get right; 0 past the last. */
+    /* Problem number `number` that a candidate of tune must get right; 0 past the last. NULL: those
+     * of `variation`, small. */
     int (*trial)(const void *spec, int number, struct smelt__problem_options *options);
 
     struct smelt__harness_shape bench;        /* where bench starts from; no spec */
     const struct smelt__harness_shape *peers; /* bench --shapes peers */
     int peer_count;
 };
+
+/* What each row has, by the names that it has in its file. */
+#define SMELT__HARNESS_ROW(stem)                                                                   \
+    .name = #stem, .passes = passes, .pass_count = sizeof passes / sizeof *passes,                 \
+    .options = options, .peers = peers, .peer_count = sizeof peers / sizeof *peers
+#define SMELT__HARNESS_KEYS(stem) .spec_bytes = sizeof(struct smelt__##stem##_spec), .keys = keys
 
 /* ---- the registry (operators.c) -------------------------------------------------------------- */
 

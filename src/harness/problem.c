@@ -110,6 +110,39 @@ void smelt__problem_defaults(const struct smelt__harness_operator *op, const voi
     op->defaults(spec, options);
 }
 
+/* The numbers of *args that an option of their name says. */
+static void set_numbers(struct smelt__problem *problem) {
+    const struct smelt__args_table *table = problem->pass->tensors;
+    const struct smelt__problem_options *options = &problem->options;
+    const int free_multiprocessors = smelt__problem_leaves_free(options);
+    const size_t limit = (size_t)options->workspace_limit;
+    int batched = 0;
+    for (int i = 0; i < table->scalar_count; i++)
+        batched |= strcmp(table->scalars[i].name, "batches") == 0;
+    const int64_t tokens = (batched ? 1 : options->batches) * options->tokens;
+    const struct {
+        const char *name;
+        const void *value;
+        size_t bytes;
+    } numbers[] = {
+        {"batches", &options->batches, sizeof options->batches},
+        {"tokens", &tokens, sizeof tokens},
+        {"rows", &options->rows, sizeof options->rows},
+        {"width", &options->width, sizeof options->width},
+        {"documents", &options->documents, sizeof options->documents},
+        {"scale", &options->scale, sizeof options->scale},
+        {"workspace_limit", &limit, sizeof limit},
+        {"free_multiprocessors", &free_multiprocessors,
+         problem->pass->leaves_free ? sizeof free_multiprocessors : 0},
+    };
+    memcpy(problem->args, &table->bytes, sizeof table->bytes); /* its first field, `size` */
+    for (int i = 0; i < table->scalar_count; i++)
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+            if (strcmp(table->scalars[i].name, numbers[k].name) == 0)
+                memcpy((char *)problem->args + table->scalars[i].field, numbers[k].value,
+                       numbers[k].bytes);
+}
+
 /* What needs none of its tensors' memory: all extents, in *args too. */
 static int begin(struct smelt__problem *problem, const struct smelt__harness_operator *op,
                  const struct smelt__harness_pass *pass, const void *spec,
@@ -122,7 +155,9 @@ static int begin(struct smelt__problem *problem, const struct smelt__harness_ope
     if (!problem->args || copy_spec(problem, spec) != 0)
         return -1;
     smelt__problem_defaults(op, spec, &problem->options);
-    pass->shape(problem);
+    set_numbers(problem);
+    if (pass->shape)
+        pass->shape(problem);
     find_extents(problem);
     return 0;
 }

@@ -63,12 +63,6 @@ static void draw(const void *spec, struct smelt__random *random,
     given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
 }
 
-static int same_problems(const void *a, const void *b) {
-    const struct smelt__sparse_attn_spec *x = a, *y = b;
-    return x->heads == y->heads && x->dqk == y->dqk && x->dv == y->dv && x->topk == y->topk &&
-           x->sink == y->sink;
-}
-
 /* The other lists are for benchmarks. The last two use the optional tensors. */
 int smelt__sparse_attn_variation(int number, struct smelt__problem_options *given) {
     enum { PLAIN = SMELT__LISTS_ADVERSARIAL + 1, ALL = PLAIN + 2 };
@@ -144,12 +138,9 @@ static double ceiling_of(const struct measured *measured, int64_t rows) {
 int smelt__sparse_attn_rates(const struct smelt__problem *problem, int dqk, int multiplications,
                              struct smelt__rate found[SMELT__MOST_RATES]) {
     const double slots = (double)problem->valid_slots, tera = 1e12;
-    found[0] = (struct smelt__rate){
-        "tflops", "tflops_ratio", "TFLOP/s", 0, 2 * slots * multiplications / tera, TFLOPS_CEILING};
+    found[0] = SMELT__TFLOPS(2 * slots * multiplications / tera, TFLOPS_CEILING);
     found[1] =
-        (struct smelt__rate){"gather_tbs",           "gather_ratio",
-                             "gather TB/s",          2,
-                             slots * dqk * 2 / tera, ceiling_of(gather, problem->options.rows)};
+        SMELT__TBS("gather", 2, slots * dqk * 2 / tera, ceiling_of(gather, problem->options.rows));
     return 2;
 }
 
@@ -168,29 +159,9 @@ static int backward_rates(const struct smelt__problem *problem,
     const struct smelt__sparse_attn_spec *spec = problem->spec;
     const int count = smelt__sparse_attn_rates(problem, spec->dqk,
                                                spec->heads * (3 * spec->dqk + 2 * spec->dv), found);
-    found[count] = (struct smelt__rate){"reduction_tbs",
-                                        "reduction_ratio",
-                                        "reduction TB/s",
-                                        2,
-                                        (double)problem->valid_slots * spec->dqk * 4 / 1e12,
-                                        ceiling_of(reduction, problem->options.rows)};
+    found[count] = SMELT__TBS("reduction", 2, (double)problem->valid_slots * spec->dqk * 4 / 1e12,
+                              ceiling_of(reduction, problem->options.rows));
     return count + 1;
-}
-
-/* One query with one slot. */
-static void tiny_forward(void *args) {
-    smelt_sparse_attn_args *attn = args;
-    attn->batches = attn->tokens = attn->width = 1;
-    attn->queries.data = attn->query_count.data = NULL;
-    attn->query_capacity = 0;
-}
-
-/* And one key, so that nothing takes its time over dkv. */
-static void tiny_backward(void *args) {
-    smelt_sparse_attn_grad_args *attn = args;
-    attn->batches = attn->tokens = attn->width = attn->rows = 1;
-    attn->queries.data = attn->query_count.data = NULL;
-    attn->query_capacity = 0;
 }
 
 /* dq and dsink have; dkv's sums are taken in any order unless the operator is deterministic. */
@@ -261,14 +232,14 @@ static const struct smelt__harness_shape peers[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    {"heads", offsetof(struct smelt__sparse_attn_spec, heads)},
-    {"dqk", offsetof(struct smelt__sparse_attn_spec, dqk)},
-    {"dv", offsetof(struct smelt__sparse_attn_spec, dv)},
-    {"topk", offsetof(struct smelt__sparse_attn_spec, topk)},
-    {"sink", offsetof(struct smelt__sparse_attn_spec, sink)},
-    {"buckets", offsetof(struct smelt__sparse_attn_spec, buckets)},
-    {"deterministic", offsetof(struct smelt__sparse_attn_spec, deterministic)},
-    {NULL, 0},
+    SMELT__KEY(sparse_attn, heads),
+    SMELT__KEY(sparse_attn, dqk),
+    SMELT__KEY(sparse_attn, dv),
+    SMELT__KEY(sparse_attn, topk),
+    SMELT__KEY(sparse_attn, sink),
+    SMELT__APART(sparse_attn, buckets),
+    SMELT__APART(sparse_attn, deterministic),
+    {NULL, 0, 0},
 };
 
 static const struct smelt__harness_pass passes[] = {
@@ -276,7 +247,7 @@ static const struct smelt__harness_pass passes[] = {
         .pass = SMELT_PASS_FORWARD,
         .name = "forward",
         .tensors = &smelt__sparse_attn_table,
-        .shape = smelt__sparse_attn_shape_problem,
+        .shape = smelt__sparse_attn_shape_extents,
         .given = smelt__sparse_attn_given,
         .fill = smelt__sparse_attn_fill,
         .footprint = smelt__sparse_attn_footprint,
@@ -284,7 +255,6 @@ static const struct smelt__harness_pass passes[] = {
         .comparisons = &smelt__sparse_attn_by_query,
         .comparison_count = 1,
         .rates = forward_rates,
-        .tiny = tiny_forward,
     },
     {
         .pass = SMELT_PASS_BACKWARD,
@@ -299,24 +269,16 @@ static const struct smelt__harness_pass passes[] = {
         .comparisons = smelt__sparse_attn_grad_comparisons,
         .comparison_count = SMELT__SPARSE_ATTN_GRAD_COMPARISONS,
         .rates = backward_rates,
-        .tiny = tiny_backward,
     },
 };
 
 const struct smelt__harness_operator smelt__harness_sparse_attn = {
-    .name = "sparse_attn",
-    .spec_bytes = sizeof(struct smelt__sparse_attn_spec),
-    .keys = keys,
-    .passes = passes,
-    .pass_count = sizeof passes / sizeof passes[0],
-    .options = options,
+    SMELT__HARNESS_ROW(sparse_attn),
+    SMELT__HARNESS_KEYS(sparse_attn),
     .defaults = defaults,
     .small = small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = smelt__sparse_attn_variation,
     .trial = trial,
     .bench = {.tokens = 4096, .rows = 8192},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

@@ -9,7 +9,6 @@
 
 /* The parts of its passes, by file: sparse_attn_problem.c, sparse_attn_compare.c, and of the
  * backward pass sparse_attn_grad_problem.c, sparse_attn_grad_compare.c. */
-void smelt__sparse_attn_shape_problem(struct smelt__problem *problem);
 int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor);
 int smelt__sparse_attn_fill(struct smelt__problem *problem);
 void smelt__sparse_attn_footprint(const struct smelt__problem *problem,

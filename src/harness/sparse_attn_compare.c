@@ -51,10 +51,6 @@ static const struct smelt__rule rules[RULES] = {
                      "out of a query with one valid slot is not that row's value"},
 };
 
-static int64_t count_queries(const struct smelt__problem *problem) {
-    return problem->options.batches * problem->options.tokens;
-}
-
 static int is_computed(const struct smelt__problem *problem, int64_t query) {
     return !problem->listed || problem->listed[query];
 }
@@ -193,13 +189,9 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
 }
 
 const struct smelt__comparison smelt__sparse_attn_by_query = {
-    .unit = "query",
-    .place = "head",
-    .metrics = metrics,
-    .metric_count = METRICS,
-    .rules = rules,
-    .rule_count = RULES,
-    .count = count_queries,
+    SMELT__UNITS("query", "head", TENSOR(B), TENSOR(T)),
+    SMELT__METRICS(metrics),
+    SMELT__RULES(rules),
     .wanted = is_computed,
     .compare = compare_query,
     .judge = judge,

@@ -20,18 +20,9 @@ static const double EXACT_WORK = 4e9;
 /* ---- shape ----------------------------------------------------------------------------------- */
 
 void smelt__sparse_attn_grad_shape_problem(struct smelt__problem *problem) {
-    const struct smelt__problem_options *options = &problem->options;
-    smelt_sparse_attn_grad_args *args = problem->args;
     smelt__sparse_attn_shape_extents(problem);
-    *args = (smelt_sparse_attn_grad_args)SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
-    args->batches = options->batches;
-    args->tokens = options->tokens;
-    args->rows = options->rows;
-    args->width = options->width;
-    args->scale = options->scale;
-    args->workspace_limit = (size_t)options->workspace_limit;
-    if (options->far) /* all partial rows at once */
-        args->workspace_limit = SIZE_MAX;
+    if (problem->options.far) /* all partial rows at once */
+        ((smelt_sparse_attn_grad_args *)problem->args)->workspace_limit = SIZE_MAX;
 }
 
 struct smelt__key_rows smelt__sparse_attn_dkv_rows(const struct smelt__problem *problem) {

@@ -45,18 +45,6 @@ void smelt__sparse_attn_shape_extents(struct smelt__problem *problem) {
         STRANGERS;
 }
 
-void smelt__sparse_attn_shape_problem(struct smelt__problem *problem) {
-    const struct smelt__problem_options *options = &problem->options;
-    smelt_sparse_attn_args *args = problem->args;
-    smelt__sparse_attn_shape_extents(problem);
-    *args = (smelt_sparse_attn_args)SMELT_SPARSE_ATTN_ARGS_INIT;
-    args->batches = options->batches;
-    args->tokens = options->tokens;
-    args->rows = options->rows;
-    args->width = options->width;
-    args->scale = options->scale;
-}
-
 smelt_sparse_attn_args smelt__sparse_attn_inputs(const struct smelt__problem *problem) {
     if (problem->pass->pass == SMELT_PASS_BACKWARD)
         return smelt__sparse_attn_forward_of(problem->args);

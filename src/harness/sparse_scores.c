@@ -41,11 +41,6 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
                                     given);
 }
 
-static int same_problems(const void *a, const void *b) {
-    const struct smelt__sparse_scores_spec *x = a, *y = b;
-    return x->heads == y->heads && x->dqk == y->dqk && x->topk == y->topk && x->sink == y->sink;
-}
-
 /* ---- the attention --------------------------------------------------------------------------- */
 
 /* A problem of sparse_attn with this one's tensors, whose numbers and extents are the same, and
@@ -69,18 +64,6 @@ static void view_attention(const struct smelt__problem *problem, struct attentio
 /* Multiplications up to which lse is the reference's: a second or two on a few processors. Of
  * larger problems it is made up. */
 static const double EXACT_WORK = 4e9;
-
-static void shape(struct smelt__problem *problem) {
-    smelt_sparse_scores_args *args = problem->args;
-    smelt__sparse_attn_shape_extents(problem);
-    *args = (smelt_sparse_scores_args)SMELT_SPARSE_SCORES_ARGS_INIT;
-    args->batches = problem->options.batches;
-    args->tokens = problem->options.tokens;
-    args->rows = problem->options.rows;
-    args->width = problem->options.width;
-    args->scale = problem->options.scale;
-    args->free_multiprocessors = smelt__problem_leaves_free(&problem->options);
-}
 
 static int given(const struct smelt__problem *problem, int tensor) {
     struct attention attention;
@@ -187,14 +170,6 @@ static int rates(const struct smelt__problem *problem,
     return smelt__sparse_attn_rates(problem, spec->dqk, spec->heads * spec->dqk, found);
 }
 
-/* One query with one slot. */
-static void tiny(void *args) {
-    smelt_sparse_scores_args *scores = args;
-    scores->batches = scores->tokens = scores->width = 1;
-    scores->queries.data = scores->query_count.data = NULL;
-    scores->query_capacity = 0;
-}
-
 /* ---- comparison ------------------------------------------------------------------------------ */
 
 enum { RELATIVE, LARGEST_SCORE, METRICS };
@@ -221,10 +196,6 @@ static const double TOLERANCE = 3e-5, TOLERANCE_PER_SCORE = 4.5e-6;
 /* A sum below it (sinks took everything) counts as so large: exponentials leave fp32's normal
  * range. */
 static const double SMALLEST_SUM = 1e-30;
-
-static int64_t count_queries(const struct smelt__problem *problem) {
-    return problem->options.batches * problem->options.tokens;
-}
 
 static int is_computed(const struct smelt__problem *problem, int64_t query) {
     return !problem->listed || problem->listed[query];
@@ -272,45 +243,28 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
     results[LARGEST_SCORE].bar = -1;
 }
 
-static const struct smelt__comparison by_query = {
-    .unit = "query",
-    .place = "slot",
-    .metrics = metrics,
-    .metric_count = METRICS,
-    .rules = rules,
-    .rule_count = RULES,
-    .count = count_queries,
-    .wanted = is_computed,
-    .compare = compare_query,
-    .judge = judge,
+static const struct smelt__comparison comparisons[] = {
+    {
+        SMELT__UNITS("query", "slot", SMELT__SPARSE_ATTN_B, SMELT__SPARSE_ATTN_T),
+        SMELT__METRICS(metrics),
+        SMELT__RULES(rules),
+        .wanted = is_computed,
+        .compare = compare_query,
+        .judge = judge,
+    },
 };
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    {"heads", offsetof(struct smelt__sparse_scores_spec, heads)},
-    {"dqk", offsetof(struct smelt__sparse_scores_spec, dqk)},
-    {"dv", offsetof(struct smelt__sparse_scores_spec, dv)},
-    {"topk", offsetof(struct smelt__sparse_scores_spec, topk)},
-    {"sink", offsetof(struct smelt__sparse_scores_spec, sink)},
-    {NULL, 0},
+    SMELT__KEY(sparse_scores, heads), SMELT__KEY(sparse_scores, dqk),
+    SMELT__APART(sparse_scores, dv),  SMELT__KEY(sparse_scores, topk),
+    SMELT__KEY(sparse_scores, sink),  {NULL, 0, 0},
 };
 
 static const struct smelt__harness_pass passes[] = {
-    {
-        .pass = SMELT_PASS_FORWARD,
-        .name = "forward",
-        .tensors = &smelt__sparse_scores_table,
-        .shape = shape,
-        .given = given,
-        .fill = fill,
-        .footprint = footprint,
-        .multiplications = multiplications,
-        .comparisons = &by_query,
-        .comparison_count = 1,
-        .rates = rates,
-        .tiny = tiny,
-    },
+    {SMELT__PASS(FORWARD, "forward", &smelt__sparse_scores_table), .given = given,
+     .shape = smelt__sparse_attn_shape_extents, .leaves_free = 1},
 };
 
 /* What cuDNN's sparse attention score recompute is compared at, and fewer heads. */
@@ -330,19 +284,12 @@ static const struct smelt__harness_shape peers[] = {
 };
 
 const struct smelt__harness_operator smelt__harness_sparse_scores = {
-    .name = "sparse_scores",
-    .spec_bytes = sizeof(struct smelt__sparse_scores_spec),
-    .keys = keys,
-    .passes = passes,
-    .pass_count = sizeof passes / sizeof passes[0],
-    .options = options,
+    SMELT__HARNESS_ROW(sparse_scores),
+    SMELT__HARNESS_KEYS(sparse_scores),
     .defaults = defaults,
     .small = small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = smelt__sparse_attn_variation,
     .trial = trial,
     .bench = {.tokens = 8192, .rows = 8192},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

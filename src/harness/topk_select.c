@@ -66,11 +66,6 @@ static void draw(const void *spec, struct smelt__random *random,
     given->own[VALUES] = smelt__random_below(random, 2);
 }
 
-static int same_problems(const void *a, const void *b) {
-    const struct smelt__topk_select_spec *x = a, *y = b;
-    return x->topk == y->topk && x->order == y->order;
-}
-
 static int variation(int number, struct smelt__problem_options *given) {
     static const struct {
         enum smelt__topk_data data;
@@ -91,19 +86,11 @@ static const char *inputs(const struct smelt__problem_options *given) {
     return given->own[WINDOWS] == CAUSAL ? "causal" : smelt__topk_data_names[given->own[DATA]];
 }
 
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    small(spec, given);
-    return variation(number, given);
-}
-
 /* ---- problems -------------------------------------------------------------------------------- */
 
 static void shape(struct smelt__problem *problem) {
     const struct smelt__topk_select_spec *spec = problem->spec;
     smelt_topk_select_args *args = problem->args;
-    *args = (smelt_topk_select_args)SMELT_TOPK_SELECT_ARGS_INIT;
-    args->tokens = count_tokens(&problem->options);
-    args->rows = problem->options.rows;
     args->index_offset = problem->options.own[WINDOWS] == RANDOM ? 1000 : 0;
     if (problem->options.strided && !problem->options.own[VALUES])
         args->values.strides[0] = spec->topk; /* of what is not there: without a meaning */
@@ -216,10 +203,6 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
     return (double)count_tokens(given) * (20.0 * (double)given->rows + 200.0 * select->topk);
 }
 
-static int64_t count_rows(const struct smelt__problem *problem) {
-    return count_tokens(&problem->options);
-}
-
 /* ---- comparison ------------------------------------------------------------------------------ */
 
 enum { INDICES, VALUES_EXACT, LENGTHS, RULES };
@@ -288,12 +271,9 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
     free(expected.numbers);
 }
 
-static const struct smelt__comparison by_row = {.unit = "row",
-                                                .place = "place",
-                                                .rules = rules,
-                                                .rule_count = RULES,
-                                                .count = count_rows,
-                                                .compare = compare};
+static const struct smelt__comparison comparisons[] = {
+    {SMELT__UNITS("row", "place", TENSOR(T)), SMELT__RULES(rules), .compare = compare},
+};
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
@@ -306,15 +286,8 @@ static int rates(const struct smelt__problem *problem,
         smelt__topk_select_window(problem->args, row, &begin, &end);
         elements += is_read(problem, end - begin) ? (double)(end - begin) : 0;
     }
-    found[0] =
-        (struct smelt__rate){"read_tbs", "read_ratio", "read TB/s", 2, elements * 4 / 1e12, 4.26};
+    found[0] = SMELT__TBS("read", 2, elements * 4 / 1e12, 4.26);
     return 1;
-}
-
-static void tiny(void *args) {
-    smelt_topk_select_args *select = args;
-    select->tokens = 1;
-    select->rows = 1;
 }
 
 #define AT(topk, T, S)                                                                             \
@@ -326,43 +299,24 @@ static const struct smelt__harness_shape peers[] = {AT(2048, 4096, 32768), AT(51
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    {"topk", offsetof(struct smelt__topk_select_spec, topk)},
-    {"order", offsetof(struct smelt__topk_select_spec, order)},
-    {NULL, 0},
+    SMELT__KEY(topk_select, topk),
+    SMELT__KEY(topk_select, order),
+    {NULL, 0, 0},
 };
 
 static const struct smelt__harness_pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .name = "forward",
-     .tensors = &smelt__topk_select_table,
-     .shape = shape,
-     .given = given,
-     .fill = fill,
-     .footprint = footprint,
-     .multiplications = multiplications,
-     .comparisons = &by_row,
-     .comparison_count = 1,
-     .rates = rates,
-     .tiny = tiny},
+    {SMELT__PASS(FORWARD, "forward", &smelt__topk_select_table), .given = given, .shape = shape},
 };
 
 const struct smelt__harness_operator smelt__harness_topk_select = {
-    .name = "topk_select",
-    .spec_bytes = sizeof(struct smelt__topk_select_spec),
-    .keys = keys,
-    .passes = passes,
-    .pass_count = 1,
-    .options = options,
+    SMELT__HARNESS_ROW(topk_select),
+    SMELT__HARNESS_KEYS(topk_select),
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
     .defaults = defaults,
     .small = small,
     .draw = draw,
-    .same_problems = same_problems,
     .variation = variation,
     .inputs = inputs,
-    .trial = trial,
     .bench = {.tokens = 4096, .rows = 32768},
-    .peers = peers,
-    .peer_count = sizeof peers / sizeof peers[0],
 };

@@ -24,6 +24,15 @@ static void drop(struct smelt__tune_candidate *candidate, smelt_status status, c
 
 /* ---- results --------------------------------------------------------------------------------- */
 
+/* Problem number `number` that a candidate must get right; 0 past the last. */
+static int trial(const struct smelt__harness_spec *spec, int number,
+                 struct smelt__problem_options *options) {
+    if (spec->op->trial)
+        return spec->op->trial(spec->spec, number, options);
+    spec->op->small(spec->spec, options);
+    return spec->op->variation(number, options);
+}
+
 void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *candidate,
                        unsigned pass, uint64_t seed) {
     struct smelt__harness_spec spec;
@@ -32,7 +41,7 @@ void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *can
     const smelt_status status = smelt__harness_spec_parse(&spec, candidate->spec);
     if (status != SMELT_OK)
         drop(candidate, status, "the spec", smelt_last_error());
-    for (int i = 0; !candidate->dropped && spec.op->trial(spec.spec, i, &options.problem); i++) {
+    for (int i = 0; !candidate->dropped && trial(&spec, i, &options.problem); i++) {
         struct smelt__check_result result;
         if (smelt__check_run(context, &options, &result) != 0)
             drop(candidate, result.status, "check", result.message);

@@ -45,11 +45,6 @@ static void small(const void *spec, struct smelt__problem_options *given) {
         given->tokens = 5;
 }
 
-static int same_problems(const void *a, const void *b) {
-    const struct toy_spec *x = a, *y = b;
-    return x->width == y->width;
-}
-
 static int variation(int number, struct smelt__problem_options *given) {
     given->strided = number;
     return number < 2;
@@ -67,15 +62,11 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 static void shape_forward(struct smelt__problem *problem) {
     smelt_toy_args *args = problem->args;
-    *args = (smelt_toy_args)SMELT_TOY_ARGS_INIT;
-    args->tokens = problem->options.batches * problem->options.tokens;
     args->factor = FACTOR;
 }
 
 static void shape_backward(struct smelt__problem *problem) {
     smelt_toy_grad_args *args = problem->args;
-    *args = (smelt_toy_grad_args)SMELT_TOY_GRAD_ARGS_INIT;
-    args->tokens = problem->options.batches * problem->options.tokens;
     args->factor = FACTOR;
 }
 
@@ -194,8 +185,8 @@ static const struct smelt__comparison backward_by_row = {.unit = "row",
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {{"width", offsetof(struct toy_spec, width)},
-                                                 {NULL, 0}};
+static const struct smelt__harness_key keys[] = {{"width", offsetof(struct toy_spec, width), 0},
+                                                 {NULL, 0, 0}};
 
 static const struct smelt__harness_pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
@@ -229,7 +220,6 @@ const struct smelt__harness_operator smelt__harness_toy = {
     .own_option_count = sizeof own_options / sizeof own_options[0],
     .defaults = defaults,
     .small = small,
-    .same_problems = same_problems,
     .variation = variation,
     .inputs = inputs,
     .trial = trial,
