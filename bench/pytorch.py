@@ -43,9 +43,7 @@ def inputs(tokens, rows, heads, dqk, width):
     made = torch.Generator(DEVICE).manual_seed(1)
     q = torch.randn(tokens, heads, dqk, device=DEVICE, dtype=torch.bfloat16, generator=made)
     kv = torch.randn(rows, dqk, device=DEVICE, dtype=torch.bfloat16, generator=made) / 10
-    indices = torch.randint(
-        0, rows, (tokens, width), device=DEVICE, dtype=torch.int32, generator=made
-    )
+    indices = torch.randint(0, rows, (tokens, width), device=DEVICE, dtype=torch.int32, generator=made)
     return q.requires_grad_(), kv.requires_grad_(), indices
 
 
@@ -105,9 +103,7 @@ def host_figures():
 
     figures = {
         "torch.add": host_time(lambda: torch.add(one, one)),
-        "torch.add, forward and backward": host_time(
-            lambda: torch.autograd.grad(torch.add(leaf, leaf), (leaf,), ones)
-        ),
+        "torch.add, forward and backward": host_time(lambda: torch.autograd.grad(torch.add(leaf, leaf), (leaf,), ones)),
         "a Function that does nothing, both": host_time(nothing),
         "the same, the engine in the calling thread": host_time(lambda: one_thread(nothing)),
         "Tensor.new_empty": host_time(lambda: q.new_empty((1, 8, 512))),

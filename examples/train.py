@@ -38,10 +38,7 @@ class Shard:
         self.ranks = dist.get_world_size() if dist.is_initialized() else 1
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         chunks = torch.arange(tokens, device=device).chunk(2 * self.ranks)
-        owned = [
-            torch.cat([chunks[rank], chunks[2 * self.ranks - 1 - rank]])
-            for rank in range(self.ranks)
-        ]
+        owned = [torch.cat([chunks[rank], chunks[2 * self.ranks - 1 - rank]]) for rank in range(self.ranks)]
         self.rows = owned[self.rank]
         self.by_rank = torch.cat(owned)  # the batch's rows in the ranks' order
         self.order = torch.argsort(self.by_rank)  # and back
@@ -104,14 +101,10 @@ class Attention(nn.Module):
         ik = shard.gather(self.index_k(x).bfloat16())
         weights = self.index_weights(x).float() * (INDEX_HEADS * INDEX_DIM) ** -0.5
         if self.sink is None:
-            indices, logits, _ = smelt.indexer_topk(
-                iq, ik, weights, begin, end, TOPK, backend=backend
-            )
+            indices, logits, _ = smelt.indexer_topk(iq, ik, weights, begin, end, TOPK, backend=backend)
             return indices, logits
         with torch.no_grad():  # the last WINDOW tokens are in the list anyway
-            chosen, _, _ = smelt.indexer_topk(
-                iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend
-            )
+            chosen, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend)
             last = end[:, None] - torch.arange(1, WINDOW + 1, device=x.device, dtype=torch.int32)
             indices = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
         return indices, smelt.indexer_scores(iq, ik, weights, indices, backend=backend)
@@ -147,9 +140,7 @@ class Model(nn.Module):
                     nn.LayerNorm(WIDTH),
                     Attention(model),
                     nn.LayerNorm(WIDTH),
-                    nn.Sequential(
-                        nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
-                    ),
+                    nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)),
                 ]
             )
             for _ in range(LAYERS)
@@ -169,15 +160,10 @@ def batch(step, device):
     """tokens, what follows each (-100: nothing), places in the documents."""
     made = torch.Generator().manual_seed(step)
     tokens = [
-        torch.randint(WORDS, (PERIOD,), generator=made).repeat(-(-length // PERIOD) + 1)[
-            : length + 1
-        ]
+        torch.randint(WORDS, (PERIOD,), generator=made).repeat(-(-length // PERIOD) + 1)[: length + 1]
         for length in DOCUMENTS
     ]
-    follow = [
-        document[1:].masked_fill(torch.arange(len(document) - 1) < PERIOD, -100)
-        for document in tokens
-    ]
+    follow = [document[1:].masked_fill(torch.arange(len(document) - 1) < PERIOD, -100) for document in tokens]
     places = [torch.arange(length) for length in DOCUMENTS]
     return (
         torch.cat([document[:-1] for document in tokens]).to(device),
@@ -194,9 +180,7 @@ def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3)
     total = sum(DOCUMENTS)
     seqlens = torch.tensor([0, *DOCUMENTS], dtype=torch.int32).cumsum(0).int().to(device)
     shard = Shard(total, device)
-    begin, end = smelt.indexer_windows(
-        seqlens, len(shard.rows), total, query_indices=shard.rows.int(), backend=backend
-    )
+    begin, end = smelt.indexer_windows(seqlens, len(shard.rows), total, query_indices=shard.rows.int(), backend=backend)
     losses = []
     for step in range(steps):
         tokens, follow, places = (part[shard.rows] for part in batch(step, device))
@@ -221,9 +205,7 @@ def main():
     parser.add_argument("--model", choices=("glm", "v4"), default="glm")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--backend", choices=("smelt", "torch"), default="smelt")
-    parser.add_argument(
-        "--device", default="cuda", help="cpu: on smelt's emulator, or with --backend torch"
-    )
+    parser.add_argument("--device", default="cuda", help="cpu: on smelt's emulator, or with --backend torch")
     options = parser.parse_args()
     device = options.device
     if "RANK" in os.environ:

@@ -58,8 +58,7 @@ def add_up(results):
     same words."""
     numbers = collections.defaultdict(list)
     for result in results:
-        for line in re.findall(r"^\d+ .*\b(?:failed|new survivors|not run)\b.*$", output(result),
-                               re.MULTILINE):
+        for line in re.findall(r"^\d+ .*\b(?:failed|new survivors|not run)\b.*$", output(result), re.MULTILINE):
             numbers[re.sub(NUMBER, "{}", line)].append(map(int, re.findall(NUMBER, line)))
     return [words.format(*map(sum, zip(*rows))) for words, rows in numbers.items()]
 
@@ -89,8 +88,7 @@ def count(path):
 def count_ended(path, names, left, sums):
     results = [r for r in read_results(path) if r["result"] not in ENDED]
     done = {bare_name(r["name"]) for r in results}
-    missing = [name for name in pathlib.Path(names).read_text(encoding="utf-8").splitlines()
-               if name not in done]
+    missing = [name for name in pathlib.Path(names).read_text(encoding="utf-8").splitlines() if name not in done]
     pathlib.Path(left).write_text("".join(name + "\n" for name in missing), encoding="utf-8")
     line, failed = summary(results, len(missing))
     counted = add_up(results) if sums else [f"{count_cases(results)} cases"]

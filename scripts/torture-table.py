@@ -17,7 +17,7 @@ INDENT = " " * 6
 def said(result, words):
     for line in result.get("stdout", "").splitlines():
         if line.startswith(words):
-            yield line[len(words):].strip()
+            yield line[len(words) :].strip()
 
 
 def name_of(result):

@@ -54,9 +54,7 @@ def main(arguments=None):
         harness.add_options(each, row_class)
         each.set_defaults(run=lambda options, row_class=row_class: harness.run(row_class, options))
     each = kinds.add_parser(
-        "accuracy",
-        help="FlashMLA's test cases, beside double precision",
-        description=accuracy.__doc__,
+        "accuracy", help="FlashMLA's test cases, beside double precision", description=accuracy.__doc__
     )
     accuracy.add_options(each)
     each.set_defaults(run=accuracy.run)

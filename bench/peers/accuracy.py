@@ -82,9 +82,7 @@ class Case(harness.Row):
 
     def _lists(self, random):
         """Gaps name row 0: a contender that reads them as slots has a wrong result."""
-        shape = argparse.Namespace(
-            tokens=self.tokens, topk=self.topk, rows=self.rows, lists="random"
-        )
+        shape = argparse.Namespace(tokens=self.tokens, topk=self.topk, rows=self.rows, lists="random")
         lists = attention.random_lists(shape, random)
         fillers = [-(2**31), -123456, -1, self.rows, 114514, 1919810, 2147480000, 2**31 - 1]
         fillers = torch.tensor(fillers, dtype=torch.int32, device=DEVICE)
@@ -110,17 +108,9 @@ def cases_of(dqk, heads):
     ]
     for shape in ((1, 128, 128), (1, 256, 256), (1234, 4321, 4096), (4096, 2048, 2048)):
         found.append(Case(dqk, heads, *shape, True, "random", empty=True))
-    for shape in (
-        (1, 32, 2048),
-        (1024, 32, 2048),
-        (1, 64, 8192),
-        (1024, 64, 8192),
-        (70000, 256, 256),
-    ):
+    for shape in ((1, 32, 2048), (1024, 32, 2048), (1, 64, 8192), (1024, 64, 8192), (70000, 256, 256)):
         found.append(Case(dqk, heads, *shape, True, "random"))
-    return found + [
-        Case(dqk, heads, 213, *shape, sink, "few") for shape in SHAPES[3:] for sink in (False, True)
-    ]
+    return found + [Case(dqk, heads, 213, *shape, sink, "few") for shape in SHAPES[3:] for sink in (False, True)]
 
 
 def large_cases():
@@ -214,15 +204,9 @@ def add_options(parser):
     harness.add_contenders(parser)
     flash_mla.add_option(parser)
     parser.add_argument(
-        "--heads",
-        type=harness.numbers,
-        default="",
-        metavar="N,...",
-        help="instead of 64, 128 and large cases",
+        "--heads", type=harness.numbers, default="", metavar="N,...", help="instead of 64, 128 and large cases"
     )
-    parser.add_argument(
-        "--sample", type=harness.positive, default=4096, help="queries compared of a case (4096)"
-    )
+    parser.add_argument("--sample", type=harness.positive, default=4096, help="queries compared of a case (4096)")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds it")
     parser.add_argument("--verbose", action="store_true", help="a line for each tensor that misses")
     parser.add_argument("--list", action="store_true", help="print the names of the cases only")
@@ -231,9 +215,7 @@ def add_options(parser):
 def run(options):
     options.deterministic, options.smelt_only = False, False
     heads = [int(each) for each in options.heads]
-    cases = [
-        case for each in heads or (64, 128) for dqk in (512, 576) for case in cases_of(dqk, each)
-    ]
+    cases = [case for each in heads or (64, 128) for dqk in (512, 576) for case in cases_of(dqk, each)]
     cases += [] if heads else large_cases()
     cases = [case for case in cases if options.only in case.name]
     if options.list:
@@ -248,11 +230,4 @@ def run(options):
     print("\n" + HEAD + "\n" + "|---" * (HEAD.count("|") - 1) + "|")
     for (name, count), results in found.items():
         print("| " + " | ".join(map(str, (name, count, *cells(results)))) + " |")
-    return int(
-        any(
-            is_miss(*each)
-            for results in found.values()
-            for case in results
-            for each in case.items()
-        )
-    )
+    return int(any(is_miss(*each) for results in found.values() for case in results for each in case.items()))

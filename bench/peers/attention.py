@@ -49,11 +49,7 @@ class Row(harness.Row):
         elif word in self.LISTS:
             self.lists = word
         else:
-            legal = [f"{letter}N" for letter in self.NUMBERS] + [
-                *self.FLAGS,
-                "ascending",
-                *self.LISTS,
-            ]
+            legal = [f"{letter}N" for letter in self.NUMBERS] + [*self.FLAGS, "ascending", *self.LISTS]
             raise ValueError(f"row {self.name}: {word} is none of {', '.join(legal)}")
 
     def spec(self):
@@ -141,9 +137,7 @@ def forward(data, queries, dtype):
     length = None if data.length is None else data.length[queries]
     tensors = data.q[queries].to(dtype), data.kv.to(dtype), data.indices[queries]
     with torch.no_grad():
-        found = reference().sparse_attention(
-            *tensors, data.scale, data.dv, topk_length=length, sink=data.sinks
-        )
+        found = reference().sparse_attention(*tensors, data.scale, data.dv, topk_length=length, sink=data.sinks)
     return dict(zip(("out", "lse", "max_logits"), found))
 
 

@@ -30,9 +30,7 @@ class Row(attention.Row):
 
     @staticmethod
     def add_options(parser):
-        parser.add_argument(
-            "--reference", action="store_true", help="compare with fp32 (some seconds a row)"
-        )
+        parser.add_argument("--reference", action="store_true", help="compare with fp32 (some seconds a row)")
 
     def spec(self):
         return super().spec() + ",passes=backward"
@@ -60,11 +58,7 @@ class Row(attention.Row):
         from cudnn import DSA
 
         heads = next(count for count in CUDNN_HEADS if count >= self.heads)
-        sinks = (
-            torch.full((self.heads,), -math.inf, device=DEVICE)
-            if self.sinks is None
-            else self.sinks
-        )
+        sinks = torch.full((self.heads,), -math.inf, device=DEVICE) if self.sinks is None else self.sinks
         arguments = {
             "q": padded_heads(self.q, heads),
             "kv": self.kv,
@@ -76,9 +70,7 @@ class Row(attention.Row):
             "softmax_scale": self.scale,
             "topk_length": self.length,
         }
-        results = attention.uninitialised(
-            dq=(*arguments["q"].shape, "bf16"), dkv=(*self.kv.shape, "bf16")
-        )
+        results = attention.uninitialised(dq=(*arguments["q"].shape, "bf16"), dkv=(*self.kv.shape, "bf16"))
 
         def run():
             found = DSA.sparse_attention_backward_wrapper(**arguments, **results)

@@ -115,9 +115,7 @@ class Logits:
         tokens, heads, _ = q.shape
         rows, queries = k.shape[0], BLOCK_ROWS // heads
         stride = (rows + BLOCK_KEYS + 255) // 256 * 256
-        self.room = torch.empty(
-            ((tokens + queries - 1) // queries * queries, stride), device=q.device
-        )
+        self.room = torch.empty(((tokens + queries - 1) // queries * queries, stride), device=q.device)
         self.logits, self.keep = self.room[:tokens, :rows], (q, k, k_scale, weights, begins, ends)
         pointers = [ctypes.c_uint64(t.data_ptr()) for t in (begins, ends, self.room)]
         maps = [

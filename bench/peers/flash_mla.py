@@ -31,19 +31,11 @@ def build(checkout, out):
         if not needed.exists():
             sys.exit(f"flash_mla.py: {needed} is missing; clone FlashMLA with --recurse-submodules")
     out.mkdir(parents=True, exist_ok=True)
-    folders = [
-        checkout / "csrc",
-        checkout / "csrc/kerutils/include",
-        checkout / "csrc/sm90",
-        cutlass,
-    ]
+    folders = [checkout / "csrc", checkout / "csrc/kerutils/include", checkout / "csrc/sm90", cutlass]
     flags = FLAGS + [f"-I{folder}" for folder in folders]
     sources = [pathlib.Path(__file__).with_suffix(".cu"), kernels / "fwd.cu"]
     sources += sorted((kernels / "instantiations").glob("*.cu"))
-    with (
-        tempfile.TemporaryDirectory() as objects,
-        concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as objects, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def compile_one(source):
             made = f"{objects}/{source.stem}.o"
@@ -60,10 +52,7 @@ class Call(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int32) for name in "queries rows heads dqk dv topk sms".split()),
         ("scale", ctypes.c_float),
-        *(
-            (name, ctypes.c_void_p)
-            for name in "q kv indices length sink out lse max_logits".split()
-        ),
+        *((name, ctypes.c_void_p) for name in "q kv indices length sink out lse max_logits".split()),
         *((name, ctypes.c_int32) for name in "q_token q_head kv_row indices_token".split()),
     ]
 
@@ -76,9 +65,7 @@ class FlashMla:
 
     def forward(self, q, kv, indices, length, sink, scale, out, lse, max_logits):
         """Writes out, lse (+inf for an empty row) and max_logits."""
-        call = Call(
-            *q.shape[:1], *kv.shape[:1], *q.shape[1:], out.shape[2], indices.shape[1], self.sms
-        )
+        call = Call(*q.shape[:1], *kv.shape[:1], *q.shape[1:], out.shape[2], indices.shape[1], self.sms)
         call.scale = scale
         tensors = (q, kv, indices, length, sink, out, lse, max_logits)
         for (name, _), tensor in zip(Call._fields_[8:], tensors):

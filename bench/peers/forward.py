@@ -22,10 +22,7 @@ HALF = [f"h{heads}-4096-s8192-half" for heads in (8, 64)]
 
 
 class Row(attention.Row):
-    SETS = {
-        "all": ",".join([*RANDOM, *SINKS, *FEW, "h8-4096-s131072", *MASKED, *HALF]),
-        "random": ",".join(RANDOM),
-    }
+    SETS = {"all": ",".join([*RANDOM, *SINKS, *FEW, "h8-4096-s131072", *MASKED, *HALF]), "random": ",".join(RANDOM)}
     BOUNDS = {"error": 5e-3}
 
     def __init__(self, name):

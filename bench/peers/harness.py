@@ -77,8 +77,7 @@ class Row:
     def contenders(self, options):
         """{name: function that makes the contender}; smelt's first."""
         made = {
-            name: lambda name=name, each=each: self.smelt(name, *each)
-            for name, each in self.operators(options).items()
+            name: lambda name=name, each=each: self.smelt(name, *each) for name, each in self.operators(options).items()
         }
         if not options.smelt_only:
             for name, function in self.peers(options).items():
@@ -196,10 +195,7 @@ def is_wrong(row, checks):
     """Written so that a NaN is wrong."""
     bounds = {**row.BOUNDS, "changed results": 0}
     return any(
-        not value <= bounds[check]
-        for each in checks.values()
-        for check, value in each.items()
-        if check in bounds
+        not value <= bounds[check] for each in checks.values() for check, value in each.items() if check in bounds
     )
 
 
@@ -405,9 +401,7 @@ def run(row_class, options):
         print("\n".join(row.name for row in rows))
         return 0
     if not rows:
-        refuse(
-            f"--only {options.only}: no row of --rows has this in its name; --list prints the names"
-        )
+        refuse(f"--only {options.only}: no row of --rows has this in its name; --list prints the names")
     open_libraries(options)
     make_operators(rows, options)
     return measure_rows(rows, options)

@@ -29,9 +29,7 @@ class Logits(harness.Row):
     def __init__(self, name):
         match = re.fullmatch(r"(fp8|bf16)-h(\d+)-(\d+)(?:x(\d+))?-(causal|full)", name)
         if not match:
-            raise ValueError(
-                f"row {name}: expected fp8-h64-16384-causal or bf16-h32-4096x8192-full"
-            )
+            raise ValueError(f"row {name}: expected fp8-h64-16384-causal or bf16-h32-4096x8192-full")
         self.name, self.dtype, self.full = name, match[1], match[5] == "full"
         self.heads, self.tokens = int(match[2]), int(match[3])
         self.keys = int(match[4] or match[3])
@@ -136,9 +134,7 @@ def cudnn_select(scores, ends, topk, **options):
     from cudnn import DSA
 
     def run():
-        found = DSA.indexer_top_k_wrapper(
-            scores, ends, top_k=topk, next_n=1, return_val=False, **options
-        )
+        found = DSA.indexer_top_k_wrapper(scores, ends, top_k=topk, next_n=1, return_val=False, **options)
         found = [found] if torch.is_tensor(found) else getattr(found, "values", lambda: found)()
         return next(each for each in found if torch.is_tensor(each) and each.dtype == torch.int32)
 
@@ -172,9 +168,7 @@ def make_scores(kind, shape, random):
         "increasing": lambda: columns * 0.37 - 5000,
         "decreasing": lambda: 5000 - columns * 0.37,
         "correlated": lambda: (
-            torch.sin(columns * 0.0113 + row) * 2
-            + torch.sin(columns * 0.00071 * (1 + row % 7))
-            + 0.05 * normal
+            torch.sin(columns * 0.0113 + row) * 2 + torch.sin(columns * 0.00071 * (1 + row % 7)) + 0.05 * normal
         ),
         "bf16": lambda: normal.bfloat16().float(),
         "levels": normal.round,
@@ -194,10 +188,7 @@ class Select(harness.Row):
     SETS = {
         "all": ",".join(
             [f"2048x4096x32768-{kind}" for kind in KINDS]
-            + [
-                f"{shape}-gaussian"
-                for shape in "512x8192x8192 2048x512x131072 2048x1x1048576 2048x128x262144".split()
-            ]
+            + [f"{shape}-gaussian" for shape in "512x8192x8192 2048x512x131072 2048x1x1048576 2048x128x262144".split()]
         )
     }
     BOUNDS = {"wrong": 0}
@@ -205,9 +196,7 @@ class Select(harness.Row):
     def __init__(self, name):
         match = re.fullmatch(rf"(\d+)x(\d+)x(\d+)-({'|'.join(KINDS)})", name)
         if not match:
-            raise ValueError(
-                f"row {name}: expected 2048x4096x32768-KIND, KIND of {', '.join(KINDS)}"
-            )
+            raise ValueError(f"row {name}: expected 2048x4096x32768-KIND, KIND of {', '.join(KINDS)}")
         self.name, self.kind = name, match[4]
         self.topk, self.tokens, self.columns = (int(match[i]) for i in (1, 2, 3))
 
@@ -288,11 +277,7 @@ class Choice(Logits):
         Logits.add_options(parser)
         parser.add_argument("--steps", action="store_true", help="also smelt's two steps alone")
         parser.add_argument(
-            "--workspace",
-            type=harness.numbers,
-            default="",
-            metavar="MB,...",
-            help="also with such limits",
+            "--workspace", type=harness.numbers, default="", metavar="MB,...", help="also with such limits"
         )
 
     def spec(self):
@@ -377,10 +362,7 @@ class Choice(Logits):
         exact = reference("_indexer_reference").logits
         q, k, weights = sample.q.double(), self.k.double(), sample.weights.double()
         windows = self.scale, sample.begins, sample.ends
-        right, terms = (
-            exact(q, k, weights, *windows),
-            exact(q.abs(), k.abs(), weights.abs(), *windows),
-        )
+        right, terms = (exact(q, k, weights, *windows), exact(q.abs(), k.abs(), weights.abs(), *windows))
         off = (logits - right).abs() / terms.clamp(min=1e-30)
         return wrong, float(off[right.isfinite()].max())
 

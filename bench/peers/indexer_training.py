@@ -107,10 +107,7 @@ class Scores(attention.Row):
         some, found = sample(self.tokens), {}
         scores, lists = reference("_indexer_reference").scores, (self.indices[some], None)
         q, k, weights = self.q[some].double(), self.kv.double(), self.weights[some].double()
-        logits, sizes = (
-            scores(q, k, weights, *lists),
-            scores(q.abs(), k.abs(), weights.abs(), *lists),
-        )
+        logits, sizes = (scores(q, k, weights, *lists), scores(q.abs(), k.abs(), weights.abs(), *lists))
         for each in contenders:
             right, over = logits, sizes
             if judged(each) != "error":
@@ -176,9 +173,7 @@ class Gradients(Scores):
         }
         found = DSA.indexer_backward_wrapper(**inputs)
         torch.cuda.synchronize()
-        self.grad.copy_(
-            target[0]
-        )  # its first kernel leaves it there; later launches compute other values
+        self.grad.copy_(target[0])  # its first kernel leaves it there; later launches compute other values
         results.update(dq=found["d_index_q"][0].clone(), dk=found["d_index_k"][0].clone())
         return lambda: DSA.indexer_backward_wrapper(**inputs), results
 

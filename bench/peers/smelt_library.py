@@ -16,12 +16,7 @@ EMULATOR = os.environ.get("SMELT_CUDA")  # runs kernels on the CPU; tensors are 
 
 
 # The first fields of smelt_pass_info, smelt_tensor_info and smelt_scalar_info.
-PASS_INFO = [
-    ("args_type", c_char_p),
-    ("args_bytes", c_size_t),
-    ("tensors", c_int),
-    ("scalars", c_int),
-]
+PASS_INFO = [("args_type", c_char_p), ("args_bytes", c_size_t), ("tensors", c_int), ("scalars", c_int)]
 PASS_INFO += [("workspace", c_size_t), ("workspace_bytes", c_size_t)]
 TENSOR_INFO = [("name", c_char_p), ("element", c_char_p), ("offset", c_size_t)]
 TENSOR_INFO += [(field, c_int) for field in ("type", "role", "optional", "one_of")]

@@ -104,9 +104,7 @@ class Row(attention.Row):
 
     def make(self, options):
         self.make_inputs(options)
-        self.grad_out = torch.randn(
-            self.tokens, self.heads, self.dv, device=harness.DEVICE, dtype=torch.bfloat16
-        )
+        self.grad_out = torch.randn(self.tokens, self.heads, self.dv, device=harness.DEVICE, dtype=torch.bfloat16)
         self.leaves = [each for each in (self.q, self.kv, self.sinks) if each is not None]
         for leaf in self.leaves:
             leaf.requires_grad_()
@@ -152,9 +150,7 @@ class Row(attention.Row):
 
         def pair(name, given, any_rows):
             rest = self.sinks, self.scale, self.dv, kernel, any_rows
-            found[name] = lambda: self.step(
-                name, lambda: Pair.apply(self.q, self.kv, *given, *rest)
-            )
+            found[name] = lambda: self.step(name, lambda: Pair.apply(self.q, self.kv, *given, *rest))
 
         pair("pair", (lists, None), False)
         pair("pair, any rows", (lists, None), True)
@@ -164,9 +160,7 @@ class Row(attention.Row):
     def check(self, contenders, options):
         smelts = dict(contenders[0].results)
         found = {
-            each.name: {
-                name: attention.apart(smelts[name], got) for name, got in each.results.items()
-            }
+            each.name: {name: attention.apart(smelts[name], got) for name, got in each.results.items()}
             for each in contenders[1:]
         }
         del smelts

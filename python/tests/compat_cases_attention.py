@@ -174,9 +174,9 @@ def miles_forward(g):
     return {name: found[name] for name in ("out", "lse")}
 
 
-def miles_backward():
-    o, lse = forward_of(QS, KVS, LISTS4, SCALE, 128, SINK, sinks_in_lse=True)
-    return MILES | {"o": o, "do": DOS, "lse": lse, "sm_scale": SCALE}
+def miles_backward(sink=SINK):
+    o, lse = forward_of(QS, KVS, LISTS4, SCALE, 128, sink, sinks_in_lse=True)
+    return MILES | {"attn_sink": sink, "o": o, "do": DOS, "lse": lse, "sm_scale": SCALE}
 
 
 Q5, KV5 = normal(B, T, H, 64), torch.cat([normal(B, S, 64), torch.ones(B, 1, 64).bfloat16()], 1)
@@ -236,6 +236,14 @@ ATTENTION = {
         outputs={"dq": ("dq",), "dkv": ("dkv", torch.float32)},
         changes={"q_cluster_mode": "both"},
         tuning={"block_tile": 128, "deterministic": True, "workspace": torch.empty(1, dtype=torch.uint8)},
+    ),
+    "cudnn.sparse_attention_backward_wrapper, no sink": Case(
+        cudnn.sparse_attention_backward_wrapper,
+        dict(zip(("out", "lse"), natural(*forward_of(Q, KV, LISTS, SCALE, DV))))
+        | {"q": Q, "kv": KV, "dout": DO, "attn_sink": torch.full((H,), NEVER), "topk_idxs": LISTS}
+        | {"softmax_scale": SCALE},
+        lambda g: backward(g.q, g.kv, g.topk_idxs, g.dout, g.softmax_scale) | {"d_sink": torch.zeros(H).double()},
+        lists=("topk_idxs",),
     ),
     "tilelang.sparse_mla_fwd_interface": Case(
         tilelang.sparse_mla_fwd_interface,
@@ -331,6 +339,13 @@ ATTENTION = {
         lambda g: backward(g.q, g.kv, g.topk_idxs, g.do, g.sm_scale, g.attn_sink),
         lists=("topk_idxs",),
         changes={"return_dkv_accum_dtype": True},
+    ),
+    # The backward pass keeps its digits where the sink is nearly all of the sum.
+    "miles.sparse_mqa_bwd_interface, by the sink": Case(
+        miles.sparse_mqa_bwd_interface,
+        miles_backward(SINK + 30.0),
+        lambda g: backward(g.q, g.kv, g.topk_idxs, g.do, g.sm_scale, g.attn_sink),
+        lists=("topk_idxs",),
     ),
     "miles.sparse_attn_tilelang": Case(
         miles.sparse_attn_tilelang,

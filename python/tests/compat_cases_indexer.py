@@ -12,6 +12,7 @@ from smelt_kernels.compat import cudnn, deep_gemm, megatron, miles, nemo, prime_
 
 IH, ID, IS, K = 3, 64, 6, 4  # heads, their width, keys, how many are chosen
 IQ, IK, IW = normal(B, T, IH, ID), normal(B, IS, ID), normal(B, T, IH, dtype=torch.float32)
+IK[1, 3] = IK[1, 2]  # keys of one logit
 SLOTS = torch.stack(
     [ints([0, -1, 3, 1], [5, 2, -1, -1], [-1] * 4, [4, 3, 2, 1]), ints([2, 0, 1, -1], *[[3, 5, 0, 1]] * 3)]
 )
@@ -289,6 +290,7 @@ PREDICT = defined.softmax(stacked(lambda *each: slot_logits(*each, None), IQ, IK
 PREDICT[1, 1, 2] = 0.0  # so unlikely that theirs clips it
 GLOBAL = torch.where(SLOTS < 0, -1, SLOTS + IS * torch.arange(B)[:, None, None].int())
 ALL = torch.rand(B, T, IS, generator=made)
+ALL[1, 0] = 0.0  # of which nothing can be learnt
 SCORES = normal(B, T, IS, dtype=torch.float32)
 SCORES[0, 3, 1] = -300.0  # the same of matrices
 DENSE = dict(zip(("attn_score", "index_score"), (ALL, SCORES)))
@@ -420,6 +422,12 @@ INDEXER = {
         changes={"max_seqlen_k": 3, "logits_dtype": torch.bfloat16},
         tuning={"clean_logits": False},
     ),
+    "deep_gemm.fp8_mqa_logits, narrow": Case(
+        deep_gemm.fp8_mqa_logits,
+        E4M3 | {"q": E4M3_Q[..., :32].contiguous(), "kv": (E4M3_K[:, :32].contiguous(), E4M3["kv"][1])},
+        deep_gemm_logits,
+        bounds=("cu_seq_len_k_start", "cu_seq_len_k_end"),
+    ),
     "deep_gemm.fp8_fp4_mqa_logits": Case(
         deep_gemm.fp8_fp4_mqa_logits,
         E4M3 | {"q": (E4M3_Q, None)},
@@ -453,7 +461,7 @@ INDEXER = {
         outputs={"out_indices": ("indices",), "out_logits": ("logits",), "softmax_out": ("softmax",)},
         changes=SCALES
         | HEADS
-        | {"ratio": 3, "sm_scale": 2.0, "return_lse": True, "cu_seqlens_q": CU_Q, "top_k": 2}
+        | {"ratio": 3, "sm_scale": 2.0, "return_lse": True, "cu_seqlens_q": CU_Q, "top_k": IS + 1}
         | {"topk_indices_global": False, "return_softmax": False, "lse_out": torch.empty(B, T)},
         tuning=TILES
         | {"microbatch_rows": 2, "cand_buffer": torch.empty(1), "deterministic": True, "max_seqlen_k": 99}
@@ -648,7 +656,7 @@ INDEXER = {
         PORT_CHOICE,
         lambda g: port_choice(g, narrow=True),
         **CHOSEN,
-        changes={"topk": 2, "use_relu": False, "topk_indices": SLOTS[0]},
+        changes={"topk": IS + 1, "use_relu": False, "topk_indices": SLOTS[0]},
     ),
     "megatron.lighting_indexer, linear": Case(
         megatron.lighting_indexer,
@@ -656,6 +664,12 @@ INDEXER = {
         port_choice,
         **CHOSEN,
         lists=("topk_indices",),
+    ),
+    "megatron.lighting_indexer, of a width that the kernels lack": Case(
+        megatron.lighting_indexer,
+        PORT_CHOICE | {"index_q": IQ[0, ..., :16], "index_k": IK[0, :, :16]},
+        lambda g: port_choice(g, narrow=True),
+        **CHOSEN,
     ),
     "megatron.lighting_indexer_indices": Case(
         megatron.lighting_indexer_indices,
@@ -691,7 +705,8 @@ INDEXER = {
         BY_STEP_INDEX | {"compress_ratio": 1, "topk": K},
         miles_choice,
         leaves=CHOSEN["leaves"],
-        changes={"topk": 2, "compress_ratio": 2, "topk_indices": SLOTS, "cu_seqlen_ks": BEGIN} | {"cu_seqlen_ke": END},
+        changes={"topk": IS + 1, "compress_ratio": 2, "topk_indices": SLOTS, "cu_seqlen_ks": BEGIN}
+        | {"cu_seqlen_ke": END},
     ),
     "miles.v4_lighting_indexer, given": Case(
         miles.v4_lighting_indexer,
@@ -717,6 +732,13 @@ INDEXER = {
         nemo_choice,
         bounds=("cu_seqlens", "cu_seqlens_padded", "query_indices"),
         changes={"index_topk": K},
+    ),
+    "nemo.tilelang_indexer_topk, whole": Case(
+        nemo.tilelang_indexer_topk,
+        {"index_q": normal(7, IH, ID), "index_k": normal(7, ID), "head_weights": normal(7, IH), "index_topk": 2}
+        | {"cu_seqlens": DOCUMENTS["cu_seqlens"]},
+        nemo_choice,
+        bounds=("cu_seqlens",),
     ),
     "nemo._generate_padded_varlen_mask_params": Case(
         nemo._generate_padded_varlen_mask_params, DOCUMENTS, padded_windows

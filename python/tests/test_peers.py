@@ -73,11 +73,7 @@ def small(benchmark):
     found = [str(path) for path in LIBRARIES if path.exists()]
     if not _runtime.EMULATED or not found:
         pytest.skip("needs the emulator and a libsmelt.so in build/")
-    return [
-        benchmark,
-        *SMALL[benchmark].split(),
-        *f"--smelt-only --rounds 1 --library {found[0]}".split(),
-    ]
+    return [benchmark, *SMALL[benchmark].split(), *f"--smelt-only --rounds 1 --library {found[0]}".split()]
 
 
 @pytest.mark.parametrize("benchmark", SMALL)
