@@ -168,27 +168,6 @@ TEST(a_query_list) {
     assert_int_equal(driver->chain_length, 0);
 }
 
-TEST(refused_before_any_launch) {
-    open_operator(9, NULL);
-    const smelt_sparse_attn_args good = make_args();
-    smelt_sparse_attn_args bad[5] = {good, good, good, good, good};
-    bad[0].workspace = NULL;
-    bad[1].workspace = (char *)good.workspace + 8;
-    bad[2].workspace_bytes--;
-    bad[3].indices.strides[1] = 129, bad[3].indices.strides[0] = 129 * TOKENS;
-    bad[4].width = INT32_MAX;
-    static const char *const messages[] = {"workspace is NULL", "is not aligned",
-                                           "workspace_bytes = ", "indices.strides[1] (token) = 129",
-                                           "width = 2147483647"};
-    driver->chain_length = 0;
-    for (int i = 0; i < 5; i++) {
-        assert_int_equal(smelt_sparse_attn_forward(attn, &bad[i], NULL),
-                         SMELT_ERROR_INVALID_ARGUMENT);
-        assert_non_null(strstr(smelt_last_error(), messages[i]));
-        assert_int_equal(driver->chain_length, 0);
-    }
-}
-
 /* The driver's call with this number from here on. */
 static void fail_call(int number) {
     driver->calls = 0;

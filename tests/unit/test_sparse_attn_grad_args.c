@@ -1,19 +1,10 @@
-/* The arguments of sparse_attn's backward pass: what is refused, by which name, and how much
- * workspace a call asks for. No device: the pointers are never followed, nothing is launched. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+/* The arguments of sparse_attn's backward pass: what is refused beyond what follows from its table
+ * alone (tests/gpu/arguments.c), and how much workspace a call asks for. No device: the pointers are never followed, nothing is launched. */
 #include "ops/cuts.h"
 #include "ops/sparse_attn_grad_params.h"
 #include "ops/sparse_attn_table.h"
 #include "smelt/status.h"
+#include "test.h"
 
 enum { HEADS = 8, DQK = 128, DV = 64, TOPK = 48 };
 
@@ -55,14 +46,12 @@ static smelt_sparse_attn_grad_args legal_args(void) {
     return args;
 }
 
-/* An operator without kernels: its calls are checked with `subject`, then handed to `after`. */
+/* An operator without kernels: its calls are checked with `subject`. */
 static struct smelt__sparse_attn_backward subject;
-static smelt_status (*after)(const struct smelt__grad_call *call);
 
 static smelt_status check(struct smelt__call *given) {
     struct smelt__grad_call call;
-    const smelt_status status = smelt__grad_check(&subject, given, &call);
-    return status == SMELT_OK && after ? after(&call) : status;
+    return smelt__grad_check(&subject, given, &call);
 }
 
 static smelt_status ask(const struct smelt__call *given, size_t *bytes) {
@@ -103,100 +92,28 @@ static void expect_refusal(const struct smelt__sparse_attn_backward *backward,
         fail_msg("expected '%s', got status %d '%s'", message, (int)status, smelt_last_error());
 }
 
-/* One field: a pointer set to NULL or moved, or an integer. */
-struct refusal {
-    size_t field;
-    enum { INTEGER, MISSING, MOVED } kind;
-    int64_t value;
-    const char *message;
-};
-
-#define SET(name, value, message)                                                                  \
-    { offsetof(smelt_sparse_attn_grad_args, name), INTEGER, value, message }
-#define GONE(name, message)                                                                        \
-    { offsetof(smelt_sparse_attn_grad_args, name), MISSING, 0, message }
-#define MOVE(name, bytes, message)                                                                 \
-    { offsetof(smelt_sparse_attn_grad_args, name), MOVED, bytes, message }
-
-static void apply(const struct refusal *change, smelt_sparse_attn_grad_args *args) {
-    char *const field = (char *)args + change->field;
-    char *pointer = NULL;
-    if (change->kind == INTEGER) {
-        memcpy(field, &change->value, sizeof change->value);
-        return;
-    }
-    if (change->kind == MOVED) {
-        memcpy(&pointer, field, sizeof pointer);
-        pointer += change->value;
-    }
-    memcpy(field, &pointer, sizeof pointer);
-}
-
-static void single_fields(void **state) {
-    static const struct refusal cases[] = {
-        SET(batches, -1, "batches = -1 is out of range"),
-        SET(tokens, -1, "tokens = -1 is out of range"),
-        SET(tokens, INT32_MAX, "batches * tokens = 4294967294 exceeds 2^31 - 1"),
-        SET(rows, -1, "rows = -1 is out of range"),
-        SET(rows, INT32_MAX, "batches = 2 times rows = 2147483647 exceeds 2^31 - 1"),
-        SET(width, 0, "width = 0 is out of range"),
-        SET(width, TOPK + 1, "width = 49 is out of range; this operator was made for topk=48"),
-        GONE(q, "q is NULL"),
-        GONE(kv, "kv is NULL"),
-        GONE(indices, "indices is NULL"),
-        GONE(out, "out is NULL"),
-        GONE(lse, "lse is NULL"),
-        GONE(grad_out, "grad_out is NULL"),
-        GONE(dq, "dq is NULL"),
-        GONE(dkv,
-             "none of dkv (bf16), dkv_fp32 (fp32) and dkv_sum (fp32, added to) is given; give"),
-        GONE(workspace, "workspace is NULL"),
-        MOVE(q, 8, "q = 0x100000000008 is not aligned"),
-        MOVE(out, 2, "out = 0x400000000002 is not aligned"),
-        MOVE(lse, 2, "lse = 0x500000000002 is not aligned; it must start at a multiple of 4"),
-        MOVE(grad_out, 4, "grad_out = 0x600000000004 is not aligned"),
-        MOVE(dq, 4, "dq = 0x700000000004 is not aligned"),
-        MOVE(dkv, 4, "dkv = 0x800000000004 is not aligned"),
-        MOVE(workspace, 16, "workspace = 0x900000000010 is not aligned"),
-        SET(workspace_bytes, 64, "smelt_sparse_attn_backward_workspace"),
-        SET(grad_out.strides[2], 36, "grad_out.strides[2] (head) = 36 is not a multiple of 8"),
-        SET(dq.strides[2], 120, "dq.strides[2] (head) = 120 is below the row's 128 elements"),
-        SET(dkv.strides[1], 128, "dkv.strides[0] (batch) = 0 makes outputs overlap"),
-    };
-    const struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        smelt_sparse_attn_grad_args args = legal_args();
-        apply(&cases[i], &args);
-        expect_refusal(&backward, &args, cases[i].message);
-    }
-}
-
-static void combinations(void **state) {
+TEST(combinations) {
     const struct smelt__sparse_attn_backward plain = backward_of(0, 0, 0),
                                              sink = backward_of(1, 0, 0),
                                              buckets = backward_of(0, 2, 0);
     smelt_sparse_attn_grad_args args = legal_args();
-    (void)state;
     args.dkv_sum.data = address(10, 0);
     expect_refusal(&plain, &args,
                    "several of dkv (bf16), dkv_fp32 (fp32) and dkv_sum (fp32, added to) are given");
+    args.dkv_sum.data = args.dkv.data = NULL;
+    expect_refusal(
+        &plain, &args,
+        "none of dkv (bf16), dkv_fp32 (fp32) and dkv_sum (fp32, added to) is given; give");
+    args = legal_args();
+    args.rows = INT32_MAX;
+    expect_refusal(&plain, &args, "batches = 2 times rows = 2147483647 exceeds 2^31 - 1");
     args = legal_args();
     args.dsink.data = address(10, 0);
     expect_refusal(&plain, &args, "dsink is given but the operator was made with sink=0");
     expect_refusal(&sink, &args, "sink is NULL; it must point to device memory");
     args = legal_args();
-    args.sink.data = address(10, 0);
-    expect_refusal(&plain, &args, "sink is given but the operator was made with sink=0");
-    args = legal_args();
     args.query_capacity = 2;
     expect_refusal(&plain, &args, "queries is NULL but query_capacity is given");
-    args = legal_args();
-    args.free_multiprocessors = -1;
-    expect_refusal(&plain, &args, "free_multiprocessors = -1 is out of range");
-    args = legal_args();
-    args.scale = NAN;
-    expect_refusal(&plain, &args, "scale = nan is not legal");
     args = legal_args();
     args.partition = address(10, 0);
     expect_refusal(&plain, &args, "partition is given but the operator has no buckets");
@@ -205,25 +122,12 @@ static void combinations(void **state) {
     expect_refusal(&buckets, &args, "partition = 0xa00000000004 is not aligned");
 }
 
-/* Whatever a call writes is its own. */
-static void overlaps(void **state) {
+/* Also memory that is no tensor. */
+TEST(overlaps) {
     const struct smelt__sparse_attn_backward backward = backward_of(0, 2, 0);
     smelt_sparse_attn_grad_args args = legal_args();
-    (void)state;
-    args.dq.data = address(1, 0);
-    expect_refusal(&backward, &args, "overlaps q (");
-    args = legal_args();
-    args.dq.data = address(6, 16);
-    expect_refusal(&backward, &args, "overlaps grad_out (");
-    args = legal_args();
     args.dkv.data = address(2, 256);
     expect_refusal(&backward, &args, "overlaps kv (");
-    args = legal_args();
-    args.dkv.data = address(7, 0);
-    expect_refusal(&backward, &args, "dq (");
-    args = legal_args();
-    args.workspace = address(8, 0);
-    expect_refusal(&backward, &args, "overlaps workspace (");
     args = legal_args();
     args.partition = address(9, 256), args.partition_bytes = 1 << 16;
     expect_refusal(&backward, &args, "overlaps partition (");
@@ -241,8 +145,7 @@ static size_t bytes_of(const struct smelt__sparse_attn_backward *backward,
 }
 
 /* More of anything never needs less; a query list counts instead of the queries. */
-static void workspace(void **state) {
-    (void)state;
+TEST(workspace) {
     for (int kind = 0; kind < 8; kind++) {
         struct smelt__sparse_attn_backward backward =
             backward_of(kind & 1, kind & 2 ? 2 : 0, kind & 4 ? 1 : 0);
@@ -300,12 +203,11 @@ static int64_t lists_in_dq(const struct smelt__sparse_attn_backward *backward,
 }
 
 /* Lists stand in dq where each item is all of its query, and query q's rows begin q strides on. */
-static void lists(void **state) {
+TEST(lists) {
     enum { PACKED = HEADS * DQK / 2 }; /* of 4 bytes */
     const struct smelt__sparse_attn_backward plain = backward_of(0, 0, 0);
     struct smelt__sparse_attn_backward other = plain;
     smelt_sparse_attn_grad_args args = legal_args();
-    (void)state;
     assert_int_equal(lists_in_dq(&plain, &args), PACKED);
     args.dq.data = NULL;
     assert_int_equal(lists_in_dq(&plain, &args), 0);
@@ -394,8 +296,7 @@ static void check_grid(const struct smelt__sparse_attn_backward *backward, int64
                 (size_t)(grid.takers * sides + grid.sliced));
 }
 
-static void slices(void **state) {
-    (void)state;
+TEST(slices) {
     for (int sides = 1; sides <= 2; sides++) {
         struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
         backward.shape.topk = 4000;
@@ -417,11 +318,10 @@ static void slices(void **state) {
 }
 
 /* Partial rows stay below the limit that the caller sets, as long as one group fits. */
-static void limits(void **state) {
+TEST(limits) {
     const struct smelt__sparse_attn_backward backward = backward_of(0, 0, 1);
     smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;
     const size_t group = 64 * DQK * 2; /* partial rows of one, padded to 64 */
-    (void)state;
     args.tokens = 100000;
     args.rows = 1000;
     args.width = TOPK;
@@ -435,36 +335,4 @@ static void limits(void **state) {
     assert_true(most - least <= (1536U << 20) + (1U << 20) * 64);
 }
 
-static smelt_status fill_main(const struct smelt__grad_call *call) {
-    const struct smelt__grad_grid grid = {.blocks = 1};
-    struct sparse_attn_bwd_params params;
-    return smelt__grad_main(call, &grid, &params);
-}
-
-/* What the copy engine does not take is refused before anything is launched. */
-static void map_strides(void **state) {
-    struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
-    smelt_sparse_attn_grad_args args = legal_args();
-    (void)state;
-    backward.main.tensor_maps = 1;
-    args.batches = 1;
-    args.q.strides[1] = INT64_C(1) << 39;
-    args.q.strides[0] = 3 * args.q.strides[1];
-    args.q.strides[2] = DQK;
-    args.kv.data = address(200, 0); /* beyond q */
-    assert_int_equal(call_of(&backward, &args, NULL), SMELT_OK);
-    after = fill_main;
-    assert_int_equal(call_of(&backward, &args, NULL), SMELT_ERROR_INVALID_ARGUMENT);
-    after = NULL;
-    assert_non_null(strstr(smelt_last_error(), "q.strides[1]"));
-    assert_non_null(strstr(smelt_last_error(), "bwd.variant=mma"));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(single_fields), cmocka_unit_test(combinations), cmocka_unit_test(overlaps),
-        cmocka_unit_test(workspace),     cmocka_unit_test(slices),       cmocka_unit_test(limits),
-        cmocka_unit_test(lists),         cmocka_unit_test(map_strides),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("sparse_attn_grad_args")
