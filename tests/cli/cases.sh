@@ -31,6 +31,18 @@ failed() {
     [ -s "$work/err" ] && sed 's/^/# stderr: /' "$work/err" | head -5
 }
 
+# holds STATUS TITLE WHY: passed if STATUS is 0, such as $? of the condition in the line before; WHY says
+# why not.
+holds() {
+    if [ "$1" -eq 0 ]; then passed "$2"; else failed "$2" "$3"; fi
+}
+
+# same TITLE FILE FILE: their bytes.
+same() {
+    cmp -s "$2" "$3"
+    holds $? "$1" 'they differ'
+}
+
 skipped() {
     number=$((number + 1))
     echo "ok $number - $1 # SKIP $2"

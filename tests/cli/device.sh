@@ -27,11 +27,8 @@ prints 'a wrong result is FAILED' ' FAILED$'
 command=$(grep -o 'smelt check .*' "$work/err" | tail -1)
 cp "$work/out" "$work/first"
 eval "run ${command#smelt }"
-if [ "$status" -eq 1 ] && [ "$(sed 's/ [0-9.]* *FAILED//' "$work/out")" = "$(sed 's/ [0-9.]* *FAILED//' "$work/first")" ]; then
-    passed 'the command of a failure reproduces it'
-else
-    failed 'the command of a failure reproduces it' "exit status $status: $command"
-fi
+[ "$status" -eq 1 ] && [ "$(sed 's/ [0-9.]* *FAILED//' "$work/out")" = "$(sed 's/ [0-9.]* *FAILED//' "$work/first")" ]
+holds $? 'the command of a failure reproduces it' "exit status $status: $command"
 for defect in 1 4 5; do
     STAND_IN_DEFECT=$defect
     gives 1 - check --json --lists adversarial "$operator"

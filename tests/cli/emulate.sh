@@ -32,22 +32,16 @@ gives 0 '' check --emulate --queries 2 --rows 3 --data plateau topk_select:topk=
 # A sample takes no more memory than there are units.
 gives 0 '' check --emulate --queries 2 --rows 3 --schedules 1 --data plateau --sample 2147483647 topk_select:topk=20
 prints 'all units' ' 2 of 2 '
-if [ -e "$SMELT_CACHE_DIR" ]; then
-    failed 'the cache is left alone' 'there is a cache folder'
-else
-    passed 'the cache is left alone'
-fi
+! [ -e "$SMELT_CACHE_DIR" ]
+holds $? 'the cache is left alone' 'there is a cache folder'
 mkdir "$work/made"
 SMELT_EMU_KEEP=$work/made
 export SMELT_EMU_KEEP
 gives 0 '' check --emulate --lists random "$operator"
 unset SMELT_EMU_KEEP
 # The assembler's report is taken as the emulator writes it: for want of one the library asks again.
-if [ "$(find "$work/made" -name kernel.so | wc -l)" -eq 1 ]; then
-    passed 'a kernel is compiled once'
-else
-    failed 'a kernel is compiled once' "$(ls "$work/made")"
-fi
+[ "$(find "$work/made" -name kernel.so | wc -l)" -eq 1 ]
+holds $? 'a kernel is compiled once' "$(ls "$work/made")"
 
 # ---- what cannot be -------------------------------------------------------------------------------
 # One message, before gigabytes are filled for it, each of which would take the emulator seconds.
@@ -100,22 +94,15 @@ cp "$smelt" "$work/smelt"
     # Where the library was installed before, it is found.
     [ "$status" -eq 0 ] || { [ "$status" -eq 3 ] && grep -q 'the emulator was not found' "$work/err"; }
 )
-if [ $? -eq 0 ]; then
-    passed 'a command away from its build folder'
-else
-    failed 'a command away from its build folder' 'neither found nor refused'
-fi
+holds $? 'a command away from its build folder' 'neither found nor refused'
 (
     PATH=$work CC=
     export PATH CC
     "$smelt" check --emulate "$operator" >"$work/out" 2>"$work/err"
     [ $? -eq 3 ]
 )
-if [ $? -eq 0 ] && grep -q 'install gcc or clang' "$work/err"; then
-    passed 'no C compiler'
-else
-    failed 'no C compiler' 'not said, or another exit status'
-fi
+[ $? -eq 0 ] && grep -q 'install gcc or clang' "$work/err"
+holds $? 'no C compiler' 'not said, or another exit status'
 for named in /nope nope "$work" 'nope -m64'; do
     CC=$named
     export CC
@@ -134,11 +121,8 @@ chmod +x "$work/own-cc"
 compiled() {
     CC=$work/own-cc SMELT_EMU_OBJECTS=$work/objects "$smelt" check --emulate --lists causal \
         --schedules 1 "$operator" >"$work/out" 2>"$work/err"
-    if [ $? -eq 0 ] && [ "$(wc -l <"$work/compiled")" -eq "$1" ]; then
-        passed "kept objects: $2"
-    else
-        failed "kept objects: $2" "$(wc -l <"$work/compiled") compilations, not $1"
-    fi
+    [ $? -eq 0 ] && [ "$(wc -l <"$work/compiled")" -eq "$1" ]
+    holds $? "kept objects: $2" "$(wc -l <"$work/compiled") compilations, not $1"
 }
 
 compiled 1 'the first time it is compiled'
@@ -214,13 +198,10 @@ reported() {
     shift 4
     # shellcheck disable=SC2086
     run check --emulate --json $everything "$@" "$operator"
-    if [ "$status" -eq 1 ] && "$has" results.0.passed=false "results.0.reports.0.kind=$kind" \
+    [ "$status" -eq 1 ] && "$has" results.0.passed=false "results.0.reports.0.kind=$kind" \
         results.0.reports.0.text:string failed=1 <"$work/out" 2>"$work/why" &&
-        grep -q "\"text\": .* of $name[, ]" "$work/out"; then
-        passed "$title"
-    else
-        failed "$title" "exit status $status; $(cat "$work/why")"
-    fi
+        grep -q "\"text\": .* of $name[, ]" "$work/out"
+    holds $? "$title" "exit status $status; $(cat "$work/why")"
 }
 
 cp "$work/kernel.cu" "$SMELT_EMU_SOURCE"
@@ -274,11 +255,8 @@ exact() {
     edit "$3" "$4"
     shift 4
     run check --emulate --arch sm_80 --schedules 1 --json "$@" "$exactly"
-    if [ "$status" -eq 1 ] && "$has" results.0.culprit="$rule" <"$work/out" 2>/dev/null; then
-        passed "$title"
-    else
-        failed "$title" "exit status $status; $(cat "$work/out" "$work/err")"
-    fi
+    [ "$status" -eq 1 ] && "$has" results.0.culprit="$rule" <"$work/out" 2>/dev/null
+    holds $? "$title" "exit status $status; $(cat "$work/out" "$work/err")"
 }
 
 exact outside_window indexer_clean indexer_clean_fill 'i + fours * 4] = LOWEST_LOGIT' 'i + fours * 4] = 0.0f' \
@@ -317,12 +295,9 @@ gives 1 'race: ' check --emulate --seed 3 --lists causal $everything "$operator"
 command=$(grep -o 'smelt check .*' "$work/err" | tail -1)
 sed 's/^smelt check: //' "$work/err" | grep -o '^[a-z]*: ' | head -1 >"$work/first"
 eval "run ${command#smelt }"
-if [ "$status" -eq 1 ] && grep -q "$(cat "$work/first")" "$work/err" &&
-    echo "$command" | grep -q -- '--emulate --arch sm_90a --schedule '; then
-    passed 'the command of a failure reproduces it'
-else
-    failed 'the command of a failure reproduces it' "exit status $status: $command"
-fi
+[ "$status" -eq 1 ] && grep -q "$(cat "$work/first")" "$work/err" &&
+    echo "$command" | grep -q -- '--emulate --arch sm_90a --schedule '
+holds $? 'the command of a failure reproduces it' "exit status $status: $command"
 edit 'struct block_scan scan;' 'struct block_scan scan = nothing;'
 gives 1 "nothing" check --emulate --lists random "$operator"
 
@@ -348,11 +323,7 @@ if "$has" results.0.stored=true <"$work/out" 2>"$work/why"; then
 else
     ! grep -q "^$kernel" "$SMELT_CACHE_DIR/tuning" 2>"$work/why"
 fi
-if [ $? -eq 0 ]; then
-    passed 'the tuning file holds what was kept'
-else
-    failed 'the tuning file holds what was kept' "$(cat "$SMELT_CACHE_DIR/tuning")"
-fi
+holds $? 'the tuning file holds what was kept' "$(cat "$SMELT_CACHE_DIR/tuning")"
 unset SMELT_CACHE_RECOMPILE
 # shellcheck disable=SC2086
 gives 0 '' tune $shape --knobs stages "$operator"

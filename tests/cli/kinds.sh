@@ -15,13 +15,13 @@ warm() {
 
 warm "$emulator"
 document 'the emulator compiles' compiled=1 kernels.0.emulated=true kernels.0.kept=true
-grep -q 'for the emulator' "$work/err" && passed 'and warm says what that is' ||
-    failed 'and warm says what that is' 'no message'
+grep -q 'for the emulator' "$work/err"
+holds $? 'and warm says what that is' 'no message'
 warm "$emulator"
 document 'for the emulator it is cached' cached=1 kernels.0.emulated=true
 warm /nonexistent
-[ "$status" -eq 3 ] && passed 'without a compiler it is no kernel for a GPU' ||
-    failed 'without a compiler it is no kernel for a GPU' "exit status $status"
+[ "$status" -eq 3 ]
+holds $? 'without a compiler it is no kernel for a GPU' "exit status $status"
 
 # ---- apart ----------------------------------------------------------------------------------------
 run cache stat --json
@@ -40,7 +40,8 @@ for layer in folder file.tar; do
     SMELT_CACHE_DIR=$work/other.$layer
     export SMELT_CACHE_READONLY_DIR=$work/$layer
     warm /nonexistent
-    [ "$status" -eq 3 ] && passed "nor in a read-only $layer" || failed "nor in a read-only $layer" "exit status $status"
+    [ "$status" -eq 3 ]
+    holds $? "nor in a read-only $layer" "exit status $status"
     warm "$emulator"
     document "$layer: the emulator compiles anew" compiled=1 kernels.0.emulated=true
     unset SMELT_CACHE_READONLY_DIR

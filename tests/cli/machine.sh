@@ -56,11 +56,8 @@ bypassed() {
     SMELT_CACHE_DIR=$2
     run show --arch sm_90a "$kernel"
     warnings=$(grep -c 'warning' "$work/err")
-    if [ "$status" -eq 0 ] && [ "$warnings" -eq 1 ] && grep -q compiled "$work/out"; then
-        passed "$1"
-    else
-        failed "$1" "exit status $status, $warnings warnings"
-    fi
+    [ "$status" -eq 0 ] && [ "$warnings" -eq 1 ] && grep -q compiled "$work/out"
+    holds $? "$1" "exit status $status, $warnings warnings"
     unkept "$1"
 }
 # unkept TITLE
@@ -86,18 +83,16 @@ mkfifo "$work/pipe"
 cat "$work/pipe" >"$work/err" &
 (ulimit -f 1 && exec "$smelt" warm --arch sm_90a "$kernel" --json 2>"$work/pipe" </dev/null) | cat >"$work/out"
 wait
-if grep -q 'is not stored: .*File too large' "$work/err"; then
-    passed 'a limit on the size of files'
-else
-    failed 'a limit on the size of files' 'no message of it'
-fi
+grep -q 'is not stored: .*File too large' "$work/err"
+holds $? 'a limit on the size of files' 'no message of it'
 document 'and its document' not_kept=1 kernels.0.kept=false
 (ulimit -f 1 && exec "$smelt" doctor </dev/null) | cat >"$work/out"
 prints 'as doctor says, too' 'File too large: .*raise the limit on the size of files'
 SMELT_CACHE_DISABLE=1 unkept 'the cache switched off'
 SMELT_CACHE_DISABLE=1 SMELT_CACHE_DIR=$work/absent run doctor
 prints 'as doctor says' '^cache +.*absent, disabled by SMELT_CACHE_DISABLE$'
-[ ! -e "$work/absent" ] && passed 'and no folder is made' || failed 'and no folder is made' "$(ls -d "$work/absent")"
+[ ! -e "$work/absent" ]
+holds $? 'and no folder is made' "$(ls -d "$work/absent")"
 if unshare -rm true 2>/dev/null; then
     # A root that may do everything, but for a file system that is read-only.
     SMELT_CACHE_DIR=$work/frozen
@@ -108,11 +103,12 @@ if unshare -rm true 2>/dev/null; then
         status=$?
     }
     read_only warm --arch sm_90a "$kernel" --json
-    [ "$status" -eq 0 ] && passed 'what a read-only folder has is kept' ||
-        failed 'what a read-only folder has is kept' "exit status $status"
+    [ "$status" -eq 0 ]
+    holds $? 'what a read-only folder has is kept' "exit status $status"
     document 'and named so' cached=1 not_kept=0 kernels.0.kept=true
     read_only warm --arch sm_80 "$kernel" --json
-    [ "$status" -eq 1 ] && passed 'a read-only folder' || failed 'a read-only folder' "exit status $status"
+    [ "$status" -eq 1 ]
+    holds $? 'a read-only folder' "exit status $status"
     document 'and its document' not_kept=1 kernels.0.kept=false
     read_only doctor
     prints 'doctor sees it' '^cache +.*, not writable$'
@@ -137,7 +133,8 @@ gives 0 'nowhere .*is not used: No such file' warm --arch sm_90a "$kernel"
 run doctor
 prints 'doctor says so' '^layer +not used'
 prints 'and why' 'nowhere: No such file'
-[ "$status" -ne 0 ] && passed 'and is not content' || failed 'and is not content' 'exit status 0'
+[ "$status" -ne 0 ]
+holds $? 'and is not content' 'exit status 0'
 run doctor --json
 document 'in JSON, too' cache.readonly_problem:string "cache.readonly_folder=$work/nowhere" ok=false
 SMELT_CACHE_READONLY_DIR=$work/cache SMELT_CACHE_DIR=$work/other run doctor
@@ -166,8 +163,8 @@ gives 0 '' cache stat
 prints 'a hit of two lookups' '^hits +1 of 2 lookups, 50\.0 %$'
 before=$(find "$SMELT_CACHE_DIR" | sort)
 run doctor
-[ "$(find "$SMELT_CACHE_DIR" | sort)" = "$before" ] && passed 'doctor leaves nothing behind' ||
-    failed 'doctor leaves nothing behind' "$(find "$SMELT_CACHE_DIR" | sort)"
+[ "$(find "$SMELT_CACHE_DIR" | sort)" = "$before" ]
+holds $? 'doctor leaves nothing behind' "$(find "$SMELT_CACHE_DIR" | sort)"
 for unit in m=60 h=3600 d=86400 w=604800; do
     gives 0 '' warm --arch sm_80 "$kernel"
     find "$SMELT_CACHE_DIR" -name '*.smelt' -exec touch -d "-$((${unit#*=} * 3 / 2)) sec" {} +
@@ -267,8 +264,8 @@ mkdir "$work/notes"
 echo 'rows: 3, columns: 4' | tee "$work/mine" >"$work/notes/counters"
 gives 0 'statistics are not kept: .*notes/counters is not smelt' warm --arch sm_80 "$kernel"
 gives 0 '' cache clear
-cmp -s "$work/mine" "$work/notes/counters" && passed "a user's file named counters stays" ||
-    failed "a user's file named counters stays" "$(cat "$work/notes/counters" 2>&1)"
+cmp -s "$work/mine" "$work/notes/counters"
+holds $? "a user's file named counters stays" "$(cat "$work/notes/counters" 2>&1)"
 
 SMELT_CACHE_DIR=$work/file
 gives 1 'cannot be used' cache verify

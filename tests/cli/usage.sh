@@ -37,20 +37,14 @@ same_values() {
     done
     completes "$1" "$2" ''
     [ "$(echo $values)" = "$(echo $(cat "$work/out"))" ] || wrong="$wrong, others complete"
-    if [ -z "$wrong" ]; then
-        passed "values of $2"
-    else
-        failed "values of $2" "$wrong"
-    fi
+    [ -z "$wrong" ]
+    holds $? "values of $2" "$wrong"
 }
 
 # ---- help -----------------------------------------------------------------------------------------
 run
-if [ "$status" -eq 2 ] && grep -q '^usage: smelt' "$work/err"; then
-    passed 'smelt alone prints short help'
-else
-    failed 'smelt alone prints short help' "exit status $status"
-fi
+[ "$status" -eq 2 ] && grep -q '^usage: smelt' "$work/err"
+holds $? 'smelt alone prints short help' "exit status $status"
 gives 0 '' --version
 prints 'the version' '^smelt [0-9]+\.[0-9]+\.[0-9]+$'
 gives 0 '' --help
@@ -63,11 +57,8 @@ for verb in warm list show emit check bench tune cache doctor; do
     prints "$verb takes --json" '^ +--json'
     for option in $(grep -Eo -- '--[a-z-]+' "$work/out" | sort -u); do
         # troff writes a hyphen that is meant as one with a backslash.
-        if sed 's/\\-/-/g' "$documents/smelt.1" | grep -q -- "$option"; then
-            passed "smelt.1 knows $option ($verb)"
-        else
-            failed "smelt.1 knows $option ($verb)" 'not in the man page'
-        fi
+        sed 's/\\-/-/g' "$documents/smelt.1" | grep -q -- "$option"
+        holds $? "smelt.1 knows $option ($verb)" 'not in the man page'
     done
     for option in $(sed -n 's/^ .* \(--[a-z-]*\) \(KIND\|SET\|TABLE\) .*/\1/p' "$work/out"); do
         case " $compared " in
@@ -83,11 +74,8 @@ done
 gives 0 '' help warm
 prints 'help VERB is VERB --help' '^usage: smelt warm'
 for verb in prune export import; do
-    if grep -Eq "^  $verb|\<$verb\>" "$work/help"; then
-        failed "$verb is not advertised" 'it is in --help'
-    else
-        passed "$verb is not advertised"
-    fi
+    ! grep -Eq "^  $verb|\<$verb\>" "$work/help"
+    holds $? "$verb is not advertised" 'it is in --help'
 done
 # Environment variables: those that the sources read.
 sed 's/\\f[BRI]//g' "$documents/smelt.1" >"$work/manual"
@@ -96,11 +84,8 @@ for variable in $(grep -rhoE '"SMELT_[A-Z_]+"' "$documents/../src/runtime" "$doc
     case $variable in
     SMELT_ERROR_* | SMELT_OK | *_INIT) ;; # of the interface
     *)
-        if grep -qw "$variable" "$work/manual"; then
-            passed "smelt.1 knows $variable"
-        else
-            failed "smelt.1 knows $variable" 'not in the man page'
-        fi
+        grep -qw "$variable" "$work/manual"
+        holds $? "smelt.1 knows $variable" 'not in the man page'
         ;;
     esac
 done
@@ -132,11 +117,8 @@ prints 'architectures complete' '^sm_90a$'
 completes show --passes b
 prints 'passes complete' '^backward$'
 completes check --rows ''
-if [ -z "$(cat "$work/out")" ]; then
-    passed 'a number does not complete'
-else
-    failed 'a number does not complete' 'it does'
-fi
+[ -z "$(cat "$work/out")" ]
+holds $? 'a number does not complete' 'it does'
 completes check --strided --que
 prints 'options complete behind a flag' '^--queries$'
 for option in --lists --query-list --dkv --data --windows --scores --outputs --passes --shapes; do
@@ -145,11 +127,8 @@ for option in --lists --query-list --dkv --data --windows --scores --outputs --p
     *) failed "$option was compared" 'no' ;;
     esac
 done
-if bash -n "$documents/smelt.bash-completion" 2>"$work/err"; then
-    passed 'the completion is bash'
-else
-    failed 'the completion is bash' 'it does not parse'
-fi
+bash -n "$documents/smelt.bash-completion" 2>"$work/err"
+holds $? 'the completion is bash' 'it does not parse'
 
 # ---- verbs and options ----------------------------------------------------------------------------
 refuses "unknown verb 'wram', did you mean warm" wram

@@ -22,17 +22,9 @@ document 'list --json' presets.0.name:string presets.0.specs.0:string families.0
 gives 0 '' emit --arch sm_90a "$kernel"
 cp "$work/out" "$work/first.cu"
 gives 0 '' emit --arch sm_90a "$kernel"
-if cmp -s "$work/first.cu" "$work/out"; then
-    passed 'emit twice: the same bytes'
-else
-    failed 'emit twice: the same bytes' 'they differ'
-fi
+same 'emit twice: the same bytes' "$work/first.cu" "$work/out"
 gives 0 '' emit --arch sm_90a sparse_attn_fwd:topk=64,sink=0,dv=64,heads=8,dqk=64
-if cmp -s "$work/first.cu" "$work/out"; then
-    passed 'emit by any order of keys: the same bytes'
-else
-    failed 'emit by any order of keys: the same bytes' 'they differ'
-fi
+same 'emit by any order of keys: the same bytes' "$work/first.cu" "$work/out"
 prints 'the source names its spec' "$kernel"
 gives 0 '' emit --arch sm_90a --json "$kernel"
 document 'emit --json' spec=$kernel arch=sm_90a source:string kernels.0.spec=$kernel
@@ -51,22 +43,14 @@ fi
 mkdir -p "$work/templates/common"
 export SMELT_TEMPLATES=$work/templates
 gives 0 '' emit --arch sm_90a "$kernel"
-if cmp -s "$work/first.cu" "$work/out"; then
-    passed 'SMELT_TEMPLATES, an empty folder: the same bytes'
-else
-    failed 'SMELT_TEMPLATES, an empty folder: the same bytes' 'they differ'
-fi
+same 'SMELT_TEMPLATES, an empty folder: the same bytes' "$work/first.cu" "$work/out"
 templates=$(dirname "$0")/../../templates
 cp "$templates/common/base.cuh" "$work/templates/common/"
 echo '// edited' >>"$work/templates/common/base.cuh"
 gives 0 '' emit --arch sm_90a "$kernel"
 prints 'SMELT_TEMPLATES: the edit is in the source' '^// edited$'
 grep -v '^// edited$' "$work/out" >"$work/edited.cu"
-if cmp -s "$work/first.cu" "$work/edited.cu"; then
-    passed 'SMELT_TEMPLATES: and nothing else'
-else
-    failed 'SMELT_TEMPLATES: and nothing else' 'they differ'
-fi
+same 'SMELT_TEMPLATES: and nothing else' "$work/first.cu" "$work/edited.cu"
 echo '//@use ptx/new.cuh' >"$work/templates/common/lanes.cuh"
 gives 2 'common/lanes.cuh: line 1: .*ptx/new.cuh, which does not exist' emit --arch sm_90a "$kernel"
 mkdir "$work/templates/ptx"
@@ -96,11 +80,7 @@ unset SMELT_NVRTC_DEBUG
 
 # An operator of one kernel is that kernel; of several every source, each under its line, or one.
 gives 0 '' emit --arch sm_90a "$operator"
-if cmp -s "$work/first.cu" "$work/out"; then
-    passed "emit of an operator with one kernel: that kernel's bytes"
-else
-    failed "emit of an operator with one kernel: that kernel's bytes" 'they differ'
-fi
+same "emit of an operator with one kernel: that kernel's bytes" "$work/first.cu" "$work/out"
 gives 0 '' emit --arch sm_90a --json "$operator"
 document 'emit --json of an operator' spec=$operator source:string kernels.0.spec=$kernel
 gives 0 '' emit --arch sm_90a "$operator,buckets=32"
@@ -117,17 +97,9 @@ for part in sparse_attn_partition:pass=count sparse_attn_partition:pass=place "$
     cat "$work/out" >>"$work/joined.cu"
     cp "$work/out" "$work/part.cu"
     gives 0 '' emit --arch sm_90a --kernel $number_of "$operator,buckets=32"
-    if cmp -s "$work/part.cu" "$work/out"; then
-        passed "emit --kernel $number_of"
-    else
-        failed "emit --kernel $number_of" 'is not that kernel'
-    fi
+    same "emit --kernel $number_of" "$work/part.cu" "$work/out"
 done
-if cmp -s "$work/joined.cu" "$work/all.cu"; then
-    passed 'emit of an operator: all its kernels, in order'
-else
-    failed 'emit of an operator: all its kernels, in order' 'it is something else'
-fi
+same 'emit of an operator: all its kernels, in order' "$work/joined.cu" "$work/all.cu"
 gives 0 '' emit --arch sm_90a --json "$operator,buckets=32"
 document 'emit --json of several kernels' spec=$operator,buckets=32 kernels.3.source:string \
     kernels.2.spec=$kernel
@@ -189,31 +161,22 @@ document 'list --tuned --json' file=$work/tuned entries.0.spec=$wide 'entries.0.
 SMELT_CACHE_DIR=$work/untuned SMELT_NVRTC=/nonexistent \
     gives 3 'are not used: --tuned-for "Another GPU"' warm --arch sm_90a "$wide"
 SMELT_NVRTC=/nonexistent run warm --arch sm_80 "$wide"
-if grep -q 'are not used' "$work/err"; then
-    failed 'another architecture has nothing to leave out' 'it says so'
-else
-    passed 'another architecture has nothing to leave out'
-fi
+! grep -q 'are not used' "$work/err"
+holds $? 'another architecture has nothing to leave out' 'it says so'
 unset SMELT_TUNING
 if [ -n "$nvcc" ]; then
     for arch in sm_80 sm_90a; do
         run emit --arch $arch sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048
-        if "$nvcc" -arch=$arch -cubin -x cu -o "$work/kernel.cubin" "$work/out" 2>"$work/err"; then
-            passed "nvcc compiles what emit prints for $arch"
-        else
-            failed "nvcc compiles what emit prints for $arch" 'it does not'
-        fi
+        "$nvcc" -arch=$arch -cubin -x cu -o "$work/kernel.cubin" "$work/out" 2>"$work/err"
+        holds $? "nvcc compiles what emit prints for $arch" 'it does not'
     done
 else
     skipped 'nvcc compiles what emit prints' 'no nvcc'
 fi
 if [ -w /dev/full ]; then
     "$smelt" list >/dev/full 2>"$work/err"
-    if [ $? -eq 1 ] && grep -q 'could not be written' "$work/err"; then
-        passed 'a full disk is an error'
-    else
-        failed 'a full disk is an error' 'it is not'
-    fi
+    [ $? -eq 1 ] && grep -q 'could not be written' "$work/err"
+    holds $? 'a full disk is an error' 'it is not'
 fi
 run doctor --json
 document 'doctor --json' version:string driver.found:boolean devices:array nvrtc.found:boolean \
@@ -295,18 +258,12 @@ done
 kill -TERM $process
 wait $process
 status=$?
-if [ $status -eq 1 ] && grep -q 'stopped: [0-9]* of [0-9]* kernels are not done' "$work/err"; then
-    passed 'warm stops when it is asked to'
-else
-    failed 'warm stops when it is asked to' "exit status $status"
-fi
+[ $status -eq 1 ] && grep -q 'stopped: [0-9]* of [0-9]* kernels are not done' "$work/err"
+holds $? 'warm stops when it is asked to' "exit status $status"
 document 'a stopped warm is a document' kernels.0.state=compiled kernels.0.spill_bytes:integer failed=0
 run cache stat --json
-if "$has" entries=0 <"$work/out" 2>/dev/null; then
-    failed 'what is done stays done' 'the cache is empty'
-else
-    passed 'what is done stays done'
-fi
+! "$has" entries=0 <"$work/out" 2>/dev/null
+holds $? 'what is done stays done' 'the cache is empty'
 
 # ---- damage and clearing --------------------------------------------------------------------------
 export SMELT_CACHE_DIR=$work/cache
@@ -338,11 +295,7 @@ document 'cache export --json' "file=$work/kernels.tar" "entries=$entries" bytes
     gives 3 - warm --arch sm_80 "$kernel"
     gives 0 '' cache import "$work/kernels.tar" --json
     document 'cache import --json' "entries=$entries" present=0 foreign=0 damaged=0 tuning=1
-    if cmp -s "$SMELT_CACHE_DIR/tuning" "$work/unpacked/tuning"; then
-        passed 'tuning entries travel with the kernels'
-    else
-        failed 'tuning entries travel with the kernels' "$(cat "$SMELT_CACHE_DIR/tuning" 2>&1)"
-    fi
+    same 'tuning entries travel with the kernels' "$SMELT_CACHE_DIR/tuning" "$work/unpacked/tuning"
     gives 0 '' cache import "$work/kernels.tar"
     prints 'cache import again' "^0 imported \(0 B\), $entries already present\$"
     gives 0 'are not used: --tuned-for "NVIDIA H200"' warm --arch sm_80 "$kernel" --json
