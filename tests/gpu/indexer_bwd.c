@@ -47,32 +47,26 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 /* T x H x D, and T x width, pass 2^31 elements; more keys than a map of the lists holds. */
 static const struct suite_case large[] = {
-    {.name = "large: indexer_bwd, T x H x D above 2^31",
-     .spec = "indexer_bwd:heads=128,dim=128,topk=64",
-     .sample = 4,
-     .problem = {.tokens = 140000, .rows = 300}},
-    {.name = "large: indexer_bwd, T x width above 2^31",
-     .spec = "indexer_bwd:heads=40,dim=64,topk=4096",
-     .sample = 4,
-     .problem = {.tokens = 530000, .rows = 5000}},
-    {.name = "large: indexer_bwd, S x D above 2^31",
-     .spec = "indexer_bwd:heads=33,dim=128,topk=64",
-     .sample = 4,
-     .problem = {.tokens = 5, .rows = (1 << 24) + 77}},
-    {.name = "large: indexer_bwd, deterministic, T x width above 2^31",
-     .spec = "indexer_bwd:heads=64,dim=64,topk=4096,deterministic=1",
-     .sample = 4, /* keys that 434,000 queries select, each: grains of many launches */
-     .problem = {.tokens = 530000, .rows = 5000}},
+    SUITE_CASE("large: indexer_bwd, T x H x D above 2^31", "indexer_bwd:heads=128,dim=128,topk=64",
+               4, .tokens = 140000, .rows = 300),
+    SUITE_CASE("large: indexer_bwd, T x width above 2^31", "indexer_bwd:heads=40,dim=64,topk=4096",
+               4, .tokens = 530000, .rows = 5000),
+    SUITE_CASE("large: indexer_bwd, S x D above 2^31", "indexer_bwd:heads=33,dim=128,topk=64", 4,
+               .tokens = 5, .rows = (1 << 24) + 77),
+    SUITE_CASE("large: indexer_bwd, deterministic, T x width above 2^31",
+               "indexer_bwd:heads=64,dim=64,topk=4096,deterministic=1", 4,
+               /* keys that 434,000 queries select, each: grains of many launches */ .tokens =
+                   530000,
+               .rows = 5000),
     {.name = NULL},
 };
 
 static const struct suite_case far[] = {
-    {.name = "far: indexer_bwd, random lists",
-     .spec = "indexer_bwd:heads=5,dim=128,topk=90",
-     .problem = {.tokens = 5, .rows = 300, .lists = SMELT__LISTS_RANDOM}},
-    {.name = "far: indexer_bwd, deterministic, adversarial lists",
-     .spec = "indexer_bwd:heads=40,dim=64,topk=90,deterministic=1",
-     .problem = {.tokens = 5, .rows = 300, .lists = SMELT__LISTS_ADVERSARIAL}},
+    SUITE_CASE("far: indexer_bwd, random lists", "indexer_bwd:heads=5,dim=128,topk=90", 0,
+               .tokens = 5, .rows = 300, .lists = SMELT__LISTS_RANDOM),
+    SUITE_CASE("far: indexer_bwd, deterministic, adversarial lists",
+               "indexer_bwd:heads=40,dim=64,topk=90,deterministic=1", 0, .tokens = 5, .rows = 300,
+               .lists = SMELT__LISTS_ADVERSARIAL),
     {.name = NULL},
 };
 

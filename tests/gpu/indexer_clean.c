@@ -23,14 +23,13 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 }
 
 static const struct suite_case large[] = {
-    {.name = "large: clean, T x S above 2^31",
-     .spec = "indexer_clean",
-     .problem = {.tokens = 2100, .rows = (1 << 20) + 5}},
+    SUITE_CASE("large: clean, T x S above 2^31", "indexer_clean", 0, .tokens = 2100,
+               .rows = (1 << 20) + 5),
     {.name = NULL},
 };
 
 static const struct suite_case far[] = {
-    {.name = "far: clean", .spec = "indexer_clean", .problem = {.tokens = 11, .rows = 300}},
+    SUITE_CASE("far: clean", "indexer_clean", 0, .tokens = 11, .rows = 300),
     {.name = NULL},
 };
 

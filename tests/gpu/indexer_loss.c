@@ -79,26 +79,16 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
 static const struct suite_case large[] = {
-    {.name = "large: indexer_loss, T x width above 2^31",
-     .spec = "indexer_loss:topk=2048",
-     .sample = 1000,
-     .problem = {.tokens = (1 << 20) + 77, .own = {[OUTPUTS] = QUERIES}}},
+    SUITE_CASE("large: indexer_loss, T x width above 2^31", "indexer_loss:topk=2048", 1000,
+               .tokens = (1 << 20) + 77, .own = {[OUTPUTS] = QUERIES}),
     {.name = NULL},
 };
 
 static const struct suite_case far[] = {
-    {.name = "far: indexer_loss",
-     .spec = "indexer_loss:topk=100",
-     .problem = {.tokens = 7,
-                 .width = 100,
-                 .topk_length = 1,
-                 .own = {[WEIGHTED] = 1, [OUTPUTS] = QUERIES}}},
-    {.name = "far: indexer_loss, slot by slot",
-     .spec = "indexer_loss:topk=100",
-     .problem = {.tokens = 7,
-                 .width = 99,
-                 .topk_length = 1,
-                 .own = {[WEIGHTED] = 1, [OUTPUTS] = QUERIES}}},
+    SUITE_CASE("far: indexer_loss", "indexer_loss:topk=100", 0, .tokens = 7, .width = 100,
+               .topk_length = 1, .own = {[WEIGHTED] = 1, [OUTPUTS] = QUERIES}),
+    SUITE_CASE("far: indexer_loss, slot by slot", "indexer_loss:topk=100", 0, .tokens = 7,
+               .width = 99, .topk_length = 1, .own = {[WEIGHTED] = 1, [OUTPUTS] = QUERIES}),
     {.name = NULL},
 };
 

@@ -24,15 +24,13 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 }
 
 static const struct suite_case large[] = {
-    {.name = "large: quantize, N x D above 2^31",
-     .spec = "indexer_quantize:dim=128",
-     .sample = 10000,
-     .problem = {.tokens = (1 << 24) + 77}},
+    SUITE_CASE("large: quantize, N x D above 2^31", "indexer_quantize:dim=128", 10000,
+               .tokens = (1 << 24) + 77),
     {.name = NULL},
 };
 
 static const struct suite_case far[] = {
-    {.name = "far: quantize", .spec = "indexer_quantize:dim=64", .problem = {.tokens = 70}},
+    SUITE_CASE("far: quantize", "indexer_quantize:dim=64", 0, .tokens = 70),
     {.name = NULL},
 };
 

@@ -46,28 +46,24 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
 static const struct suite_case large[] = {
-    {.name = "large: indexer_scores, T x width above 2^31",
-     .spec = "indexer_scores:heads=1,dim=64,topk=8192",
-     .sample = 16,
-     .problem = {.tokens = 263000, .rows = 500, .width = 8192}},
-    {.name = "large: indexer_scores, T x H x D above 2^31",
-     .spec = "indexer_scores:heads=128,dim=128,topk=64",
-     .sample = 16,
-     .problem = {.tokens = 140000, .rows = 300, .width = 64}},
-    {.name = "large: indexer_scores, S x D above 2^31",
-     .spec = "indexer_scores:heads=2,dim=128,topk=2048",
-     .sample = 16,
-     .problem = {.tokens = 5, .rows = (1 << 24) + 77, .width = 2048}},
+    SUITE_CASE("large: indexer_scores, T x width above 2^31",
+               "indexer_scores:heads=1,dim=64,topk=8192", 16, .tokens = 263000, .rows = 500,
+               .width = 8192),
+    SUITE_CASE("large: indexer_scores, T x H x D above 2^31",
+               "indexer_scores:heads=128,dim=128,topk=64", 16, .tokens = 140000, .rows = 300,
+               .width = 64),
+    SUITE_CASE("large: indexer_scores, S x D above 2^31",
+               "indexer_scores:heads=2,dim=128,topk=2048", 16, .tokens = 5, .rows = (1 << 24) + 77,
+               .width = 2048),
     {.name = NULL},
 };
 
 static const struct suite_case far[] = {
-    {.name = "far: indexer_scores",
-     .spec = "indexer_scores:heads=5,dim=128,topk=200",
-     .problem = {.tokens = 5, .rows = 40, .lists = SMELT__LISTS_ADVERSARIAL}},
-    {.name = "far: indexer_scores, variant mma",
-     .spec = "indexer_scores:heads=5,dim=64,topk=100,variant=mma",
-     .problem = {.tokens = 5, .rows = 40, .lists = SMELT__LISTS_ADVERSARIAL, .topk_length = 1}},
+    SUITE_CASE("far: indexer_scores", "indexer_scores:heads=5,dim=128,topk=200", 0, .tokens = 5,
+               .rows = 40, .lists = SMELT__LISTS_ADVERSARIAL),
+    SUITE_CASE("far: indexer_scores, variant mma",
+               "indexer_scores:heads=5,dim=64,topk=100,variant=mma", 0, .tokens = 5, .rows = 40,
+               .lists = SMELT__LISTS_ADVERSARIAL, .topk_length = 1),
     {.name = NULL},
 };
 
@@ -93,20 +89,6 @@ static smelt_status launch_part(const struct workload *workload, struct CUstream
     return smelt_operator_launch(workload->object, workload->pass->pass, &args, stream);
 }
 
-static void compare_parts(const struct workload *workload, const float *whole, char *message,
-                          size_t size) {
-    const int64_t tokens = workload->problem.options.tokens;
-    const int64_t width = workload->problem.options.width;
-    for (int64_t t = 0; t < tokens - CUT_QUERIES; t++) {
-        const float *const part =
-            smelt__placed_row(&workload->placed, SMELT__INDEXER_SCORES_LOGITS, t, 0, 0);
-        if (memcmp(part, whole + (t + CUT_QUERIES) * width + CUT_SLOTS,
-                   (size_t)(width - CUT_SLOTS) * sizeof *part) != 0)
-            snprintf(message, size, "query %lld has other bits beside other queries and slots",
-                     (long long)t);
-    }
-}
-
 static void run_invariance(struct suite *suite) {
     static const char *const named[][2] = {
         {"invariance: indexer_scores", "indexer_scores:heads=12,dim=128,topk=2048"},
@@ -124,7 +106,8 @@ static void run_invariance(struct suite *suite) {
                                               .lists = SMELT__LISTS_ADVERSARIAL},
                                   .output = SMELT__INDEXER_SCORES_LOGITS,
                                   .launch = launch_part,
-                                  .compare = compare_parts};
+                                  .queries = CUT_QUERIES,
+                                  .columns = CUT_SLOTS};
         run_part(suite, &part);
     }
 }

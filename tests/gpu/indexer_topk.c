@@ -51,28 +51,25 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 /* T x topk, and T x H x D, pass 2^31 elements; windows that need the most memory there is. */
 static const struct suite_case large[] = {
-    {.name = "large: indexer_topk, T x topk above 2^31",
-     .spec = "indexer_topk:heads=4,dim=64,dtype=fp8,topk=4096",
-     .sample = 16,
-     .problem = {.tokens = 530000, .rows = 5000}},
-    {.name = "large: indexer_topk, T x H x D above 2^31",
-     .spec = "indexer_topk:heads=128,dim=128,dtype=fp8,topk=64",
-     .sample = 16,
-     .problem = {.tokens = 140000, .rows = 300}},
-    {.name = "large: indexer_topk, S of 2^20",
-     .spec = "indexer_topk:heads=8,dim=128,dtype=bf16,topk=2048",
-     .sample = 16,
-     .problem = {.tokens = 70, .rows = 1 << 20}},
+    SUITE_CASE("large: indexer_topk, T x topk above 2^31",
+               "indexer_topk:heads=4,dim=64,dtype=fp8,topk=4096", 16, .tokens = 530000,
+               .rows = 5000),
+    SUITE_CASE("large: indexer_topk, T x H x D above 2^31",
+               "indexer_topk:heads=128,dim=128,dtype=fp8,topk=64", 16, .tokens = 140000,
+               .rows = 300),
+    SUITE_CASE("large: indexer_topk, S of 2^20",
+               "indexer_topk:heads=8,dim=128,dtype=bf16,topk=2048", 16, .tokens = 70,
+               .rows = 1 << 20),
     {.name = NULL},
 };
 
 static const struct suite_case far[] = {
-    {.name = "far: indexer_topk, random windows",
-     .spec = "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40",
-     .problem = {.tokens = 11, .rows = 300, .lists = SMELT__LISTS_RANDOM, .max_logits = 1}},
-    {.name = "far: indexer_topk, adversarial windows",
-     .spec = "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40",
-     .problem = {.tokens = 11, .rows = 300, .lists = SMELT__LISTS_ADVERSARIAL, .max_logits = 1}},
+    SUITE_CASE("far: indexer_topk, random windows",
+               "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40", 0, .tokens = 11, .rows = 300,
+               .lists = SMELT__LISTS_RANDOM, .max_logits = 1),
+    SUITE_CASE("far: indexer_topk, adversarial windows",
+               "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40", 0, .tokens = 11, .rows = 300,
+               .lists = SMELT__LISTS_ADVERSARIAL, .max_logits = 1),
     {.name = NULL},
 };
 

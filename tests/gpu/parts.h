@@ -6,13 +6,12 @@
 
 struct part {
     const char *name, *spec;
-    struct smelt__problem_options problem; /* packed */
+    struct smelt__problem_options problem; /* packed; of one batch */
     int output;                            /* fp32, [tokens, columns], by the operator's table */
-    /* Launches the part into the same memory. */
+    /* Launches the call without its first queries and columns into the same memory, rows as far apart
+     * as before. */
     smelt_status (*launch)(const struct workload *workload, struct CUstream_st *stream);
-    /* Says in `message` what differs from `whole`, the output of the whole call. */
-    void (*compare)(const struct workload *workload, const float *whole, char *message,
-                    size_t size);
+    int queries, columns; /* how many are left out */
 };
 
 void run_part(struct suite *suite, const struct part *part);

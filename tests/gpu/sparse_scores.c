@@ -7,6 +7,7 @@
 #include "harness/random.h"
 #include "indexer_training_groups.h"
 #include "ops/sparse_scores_table.h"
+#include "parts.h"
 #include "suite.h"
 
 /* ---- matrix: heads x widths x both variants, lists and sizes in turn ------------------------- */
@@ -70,14 +71,11 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
 static const struct suite_case large[] = {
-    {.name = "large: sparse_scores, S x dqk above 2^31",
-     .spec = "sparse_scores:heads=16,dqk=576,dv=512,topk=640",
-     .sample = 64,
-     .problem = {.tokens = 32, .rows = (1 << 22) + 7}},
-    {.name = "large: sparse_scores, T x H x dqk above 2^31",
-     .spec = "sparse_scores:heads=128,dqk=576,dv=512,topk=64",
-     .sample = 64,
-     .problem = {.tokens = 33000, .rows = 4096}},
+    SUITE_CASE("large: sparse_scores, S x dqk above 2^31",
+               "sparse_scores:heads=16,dqk=576,dv=512,topk=640", 64, .tokens = 32,
+               .rows = (1 << 22) + 7),
+    SUITE_CASE("large: sparse_scores, T x H x dqk above 2^31",
+               "sparse_scores:heads=128,dqk=576,dv=512,topk=64", 64, .tokens = 33000, .rows = 4096),
     {.name = NULL},
 };
 
@@ -153,54 +151,19 @@ static smelt_status launch_part(const struct workload *workload, struct CUstream
     return smelt_operator_launch(workload->object, workload->pass->pass, &args, stream);
 }
 
-static void compare_parts(const struct workload *workload, const float *whole, char *message,
-                          size_t size) {
-    const int64_t tokens = workload->problem.options.tokens;
-    const int64_t width = workload->problem.options.width;
-    for (int64_t t = 0; t < tokens - CUT_QUERIES; t++) {
-        const float *const part =
-            smelt__placed_row(&workload->placed, SMELT__SPARSE_SCORES_TARGET, 0, t, 0);
-        if (memcmp(part, whole + (t + CUT_QUERIES) * width + CUT_SLOTS,
-                   (size_t)(width - CUT_SLOTS) * sizeof *part) != 0)
-            snprintf(message, size, "query %lld has other bits beside other queries and slots",
-                     (long long)t);
-    }
-}
-
 static void compare_invariant(struct suite *suite, const char *name, const char *spec) {
-    const struct smelt__problem_options options = {.seed = suite->seed,
-                                                   .batches = 1,
-                                                   .tokens =
-                                                       suite->emulated || suite->quick ? 5 : 300,
-                                                   .rows = 700,
-                                                   .lists = SMELT__LISTS_ADVERSARIAL};
-    struct workload workload;
-    char message[1024] = "";
-    if (!suite_wants(suite, name))
-        return;
-    if (workload_open(&workload, suite, spec, &options, message, sizeof message) != 0) {
-        suite_report(suite, name, message);
-        return;
-    }
-    struct smelt__placed *const placed = &workload.placed;
-    const size_t count = (size_t)(workload.problem.options.tokens * workload.problem.options.width);
-    float *const whole = malloc(count * sizeof *whole);
-    if (!whole)
-        snprintf(message, sizeof message, "out of memory");
-    else if (suite_ok(smelt__placed_run(placed, workload.object, NULL), "running it", message,
-                      sizeof message) == 0) {
-        memcpy(whole, smelt__placed_row(placed, SMELT__SPARSE_SCORES_TARGET, 0, 0, 0),
-               count * sizeof *whole);
-        if (suite_ok(smelt__placed_poison(placed), "poison", message, sizeof message) == 0 &&
-            suite_ok(launch_part(&workload, NULL), "a part", message, sizeof message) == 0 &&
-            suite_ok(smelt_stream_synchronize(suite->context, NULL), "waiting", message,
-                     sizeof message) == 0 &&
-            suite_ok(smelt__placed_download(placed), "download", message, sizeof message) == 0)
-            compare_parts(&workload, whole, message, sizeof message);
-    }
-    free(whole);
-    workload_close(&workload);
-    suite_report(suite, name, message);
+    const struct part part = {.name = name,
+                              .spec = spec,
+                              .problem = {.seed = suite->seed,
+                                          .batches = 1,
+                                          .tokens = suite->emulated || suite->quick ? 5 : 300,
+                                          .rows = 700,
+                                          .lists = SMELT__LISTS_ADVERSARIAL},
+                              .output = SMELT__SPARSE_SCORES_TARGET,
+                              .launch = launch_part,
+                              .queries = CUT_QUERIES,
+                              .columns = CUT_SLOTS};
+    run_part(suite, &part);
 }
 
 static void run_invariance(struct suite *suite) {

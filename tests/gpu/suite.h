@@ -100,6 +100,11 @@ struct suite_case {
     struct smelt__problem_options problem;
 };
 
+#define SUITE_CASE(name_, spec_, sample_, ...)                                                     \
+    {                                                                                              \
+        .name = (name_), .spec = spec_, .sample = (sample_), .problem = { __VA_ARGS__ }            \
+    }
+
 /* Runs a case, on the emulator under the schedule of that number, and reports it. */
 void suite_check(struct suite *suite, const char *name, const struct suite_case *one, int schedule);
 

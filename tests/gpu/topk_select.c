@@ -77,28 +77,20 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
 static const struct suite_case large[] = {
-    {.name = "large: T x S above 2^31, few columns",
-     .spec = "topk_select:topk=64",
-     .sample = 16,
-     .problem = {.tokens = 300000, .rows = 8000}},
-    {.name = "large: T x S above 2^31, many columns",
-     .spec = "topk_select:topk=2048",
-     .sample = 16,
-     .problem = {.tokens = 2100, .rows = (1 << 20) + 5}},
-    {.name = "large: T x topk above 2^31",
-     .spec = "topk_select:topk=4096,order=score",
-     .sample = 16,
-     .problem = {.tokens = 530000, .rows = 100}},
+    SUITE_CASE("large: T x S above 2^31, few columns", "topk_select:topk=64", 16, .tokens = 300000,
+               .rows = 8000),
+    SUITE_CASE("large: T x S above 2^31, many columns", "topk_select:topk=2048", 16, .tokens = 2100,
+               .rows = (1 << 20) + 5),
+    SUITE_CASE("large: T x topk above 2^31", "topk_select:topk=4096,order=score", 16,
+               .tokens = 530000, .rows = 100),
     {.name = NULL},
 };
 
 static const struct suite_case far[] = {
-    {.name = "far: topk_select, a block a row",
-     .spec = "topk_select:topk=100",
-     .problem = {.tokens = 5, .rows = 2500, .own = {[VALUES] = 1, [WINDOWS] = RANDOM}}},
-    {.name = "far: topk_select, several blocks a row",
-     .spec = "topk_select:topk=100",
-     .problem = {.tokens = 2, .rows = 33000, .own = {[VALUES] = 1, [WINDOWS] = WHOLE}}},
+    SUITE_CASE("far: topk_select, a block a row", "topk_select:topk=100", 0, .tokens = 5,
+               .rows = 2500, .own = {[VALUES] = 1, [WINDOWS] = RANDOM}),
+    SUITE_CASE("far: topk_select, several blocks a row", "topk_select:topk=100", 0, .tokens = 2,
+               .rows = 33000, .own = {[VALUES] = 1, [WINDOWS] = WHOLE}),
     {.name = NULL},
 };
 
@@ -127,36 +119,14 @@ static const struct suite_arguments arguments[] = {
 
 /* ---- one launch a thousand times: nothing depends on who comes first ------------------------- */
 
-static void run_repeated(struct suite *suite) {
-    const int repeats = suite->quick || suite->emulated ? 3 : 1000;
-    struct smelt__problem_options options = {.seed = suite->seed, .tokens = 3, .rows = 70000};
-    struct workload workload;
-    char message[1024] = "";
-    options.own[DATA] = SMELT__TOPK_LEVELS;
-    options.own[VALUES] = 1;
-    if (!suite_wants(suite, "repetitions: topk_select"))
-        return;
-    if (workload_open(&workload, suite, "topk_select:topk=100", &options, message,
-                      sizeof message) == 0) {
-        uint64_t first = 0;
-        for (int i = 0; i < repeats && !message[0]; i++) {
-            if (suite_ok(smelt__placed_run(&workload.placed, workload.object, NULL), "forward",
-                         message, sizeof message))
-                break;
-            const uint64_t bits = smelt__placed_digest(&workload.placed);
-            if (i == 0)
-                first = bits;
-            else if (bits != first)
-                snprintf(message, sizeof message, "run %d has other bits than the first", i);
-        }
-        if (!message[0])
-            workload_judge(&workload, message, sizeof message);
-        workload_close(&workload);
-    }
-    suite_report(suite, "repetitions: topk_select", message);
+static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
+    if (number > 0)
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "topk_select:topk=100");
+    one->problem = (struct smelt__problem_options){
+        .seed = suite->seed, .tokens = 3, .rows = 70000, .own = {SMELT__TOPK_LEVELS, WHOLE, 1}};
+    return 1;
 }
-
-static const struct suite_group groups[] = {{"repetitions", run_repeated}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_topk_select = {
     .matrix = matrix_case,
@@ -166,4 +136,4 @@ const struct suite_operator suite_operator_topk_select = {
     .launch = {.tokens = 40, .rows = 60000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
     .quick_launch = {.tokens = 2, .rows = 33000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
     .arguments = arguments,
-    .groups = groups};
+    .repeated = repeated_case};
