@@ -58,8 +58,15 @@ static int add(PyObject *module, const char *name, PyObject *object) {
 PyMODINIT_FUNC PyInit__native(void); /* Python calls it by its name */
 
 PyMODINIT_FUNC PyInit__native(void) {
-    static struct PyModuleDef definition = {
-        PyModuleDef_HEAD_INIT, "smelt_kernels._native", "The C API of smelt.", -1, functions, 0, 0, 0, 0};
+    static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                            "smelt_kernels._native",
+                                            "The C API of smelt.",
+                                            -1,
+                                            functions,
+                                            0,
+                                            0,
+                                            0,
+                                            0};
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
