@@ -6,9 +6,10 @@
 #   make test        every test but the long ones; the last line counts them
 #   make test-torch  the Python package: PyTorch into build/torch-venv (5 GB the first time), its tests
 #   make test-full   the whole compile matrix, mutants, sanitizers, clang, CUDA 12, formatting
+#   make docs        the documents as a site, build/docs/html/index.html
 #   make test-torture  the cache and the parsers: kills, faults, full disks, fuzzing; a table
 
-.PHONY: build run test test-torch test-full test-torture format clean
+.PHONY: build run test test-torch test-full test-torture docs format clean
 
 build:
 	@scripts/setup.sh build
@@ -32,6 +33,10 @@ test-full:
 test-torture:
 	@scripts/setup.sh torture
 	@scripts/torture.sh
+
+docs:
+	@scripts/setup.sh docs
+	@scripts/docs.sh
 
 format:
 	@scripts/setup.sh format

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds the packages and the NVRTC that `make WHAT` needs, and installs them where allowed.
 #
-#   scripts/setup.sh build|test|python|full|torture|format
+#   scripts/setup.sh build|test|python|full|torture|docs|format
 #
 # On Debian and Ubuntu, root, or a user with sudo without a password, installs missing packages with
 # apt-get: with SETUP=1, in CI (CI=true), as root of a container, or after confirmation at a terminal
@@ -43,7 +43,7 @@ have_fuzzer() {
 
 # Prints the missing packages, by Debian's names.
 missing_packages() {
-    if [ "$what" != format ]; then
+    if [[ $what != docs && $what != format ]]; then
         have_c_headers || echo gcc libc6-dev
         command -v make >/dev/null || echo make
         command -v meson >/dev/null || echo meson
@@ -77,6 +77,12 @@ missing_packages() {
         command -v valgrind >/dev/null || echo valgrind
         command -v unshare >/dev/null || echo util-linux
         have_fuzzer || echo clang libclang-rt-dev
+        ;;
+    docs)
+        command -v doxygen >/dev/null || echo doxygen
+        command -v groff >/dev/null || echo groff-base
+        command -v col >/dev/null || echo bsdextrautils
+        have_venv || echo python3-venv
         ;;
     format) command -v clang-format >/dev/null || echo clang-format ;;
     esac
@@ -212,7 +218,7 @@ mkdir -p build
 missing=$(missing_packages | tr '\n' ' ')
 # shellcheck disable=SC2086 # a list of words
 [ -z "$missing" ] || install_packages $missing
-[ "$what" = format ] && exit 0
+[[ $what != docs && $what != format ]] || exit 0
 optional=$(optional_packages | tr '\n' ' ')
 # shellcheck disable=SC2086 # a list of words
 [ -z "$optional" ] || try_packages $optional

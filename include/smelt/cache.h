@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* The strings live as long as the context. */
+/* What both layers of the cache hold. The strings live as long as the context. */
 typedef struct smelt_cache_stats {
     size_t size;
     const char *folder;           /* the writable layer; "" when there is none */
@@ -24,11 +24,11 @@ typedef struct smelt_cache_stats {
     const char *readonly;         /* the read-only layer, a folder or an exported file; "": none */
     const char *readonly_problem; /* why it is bypassed; "" when it works or there is none */
     uint64_t entries;             /* in the writable layer */
-    uint64_t bytes;
-    uint64_t cap_bytes;
-    uint64_t temporaries; /* unfinished writes, removed after an hour */
-    uint64_t readonly_entries;
-    uint64_t readonly_bytes;
+    uint64_t bytes;               /* of these entries */
+    uint64_t cap_bytes;           /* the most that they may take */
+    uint64_t temporaries;         /* unfinished writes, removed after an hour */
+    uint64_t readonly_entries;    /* in the read-only layer */
+    uint64_t readonly_bytes;      /* of these entries */
     /* Totals over all processes since the cache was created or cleared. A few counts may be
      * missing: the last second of a killed process, and records that several nodes append to a
      * network file system at the same time. smelt_context_counters has a context's exact counts. */
@@ -41,7 +41,7 @@ typedef struct smelt_cache_stats {
     /* Kernels for the emulator, in their own folder of the writable layer with a cap of their own
      * of the same size. The fields above do not count them; walks and exports skip them. */
     uint64_t emulated_entries;
-    uint64_t emulated_bytes;
+    uint64_t emulated_bytes; /* of these */
 } smelt_cache_stats;
 
 #define SMELT_CACHE_STATS_INIT SMELT_INIT(smelt_cache_stats)
@@ -70,6 +70,7 @@ SMELT_API smelt_status smelt_cache_walk(const smelt_context *context, const char
 SMELT_API smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound,
                                           uint64_t *removed);
 
+/* What smelt_cache_prune removed and kept. */
 typedef struct smelt_cache_pruned {
     size_t size;
     uint64_t removed, removed_bytes; /* entries */
@@ -90,6 +91,7 @@ typedef struct smelt_cache_pruned {
 SMELT_API smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
                                          uint64_t older_than_seconds, smelt_cache_pruned *pruned);
 
+/* What smelt_cache_export wrote, or smelt_cache_import took over. */
 typedef struct smelt_cache_transfer {
     size_t size;
     uint64_t entries; /* exported or imported */

@@ -34,6 +34,7 @@ extern "C" {
  */
 typedef struct smelt_context smelt_context;
 
+/* How much is logged, and how grave a message is. */
 typedef enum smelt_log_level {
     SMELT_LOG_DEFAULT = 0, /* in options: SMELT_LOG_WARNING; never passed to `log` */
     SMELT_LOG_ERROR = 1,
@@ -46,6 +47,7 @@ typedef enum smelt_log_level {
  * concurrently. Must not call back into the same context. */
 typedef void (*smelt_log_function)(void *user, smelt_log_level level, const char *message);
 
+/* Which processes wait for each other's compilation of the same kernel. */
 typedef enum smelt_cache_lock {
     SMELT_CACHE_LOCK_DEFAULT = 0, /* the environment's, else local */
     SMELT_CACHE_LOCK_LOCAL = 1,   /* one compile per node */

@@ -28,14 +28,15 @@ extern "C" {
 struct CUstream_st; /* the driver's stream; cudaStream_t and CUstream are pointers to it */
 struct CUevent_st;
 
+/* A context's device. */
 typedef struct smelt_device_info {
     size_t size;
-    const char *name; /* "NVIDIA H200"; lives as long as the context */
-    int capability_major, capability_minor;
-    int multiprocessors;
-    int driver_version;    /* 13000 for CUDA 13.0 */
-    uint64_t memory_bytes; /* bytes of device memory */
-    uint64_t free_bytes;   /* now free, counting all processes */
+    const char *name;                       /* "NVIDIA H200"; lives as long as the context */
+    int capability_major, capability_minor; /* 9, 0 */
+    int multiprocessors;                    /* 132 on an H200 */
+    int driver_version;                     /* 13000 for CUDA 13.0 */
+    uint64_t memory_bytes;                  /* bytes of device memory */
+    uint64_t free_bytes;                    /* now free, counting all processes */
 } smelt_device_info;
 
 #define SMELT_DEVICE_INFO_INIT SMELT_INIT(smelt_device_info)
@@ -84,21 +85,21 @@ SMELT_API smelt_status smelt_event_destroy(const smelt_context *context, struct 
 /* Strings and arrays live until smelt_machine_report_release. */
 typedef struct smelt_machine_report {
     size_t size;
-    void *memory;       /* internal: holds the strings and arrays */
-    int driver_found;   /* libcuda opened and initialised */
-    int driver_version; /* 13000; 0 when not found */
-    const char *driver_path;
-    const char *driver_problem; /* why not, and a remedy */
-    int devices;
-    int nvrtc_found;
+    void *memory;                    /* internal: holds the strings and arrays */
+    int driver_found;                /* libcuda opened and initialised */
+    int driver_version;              /* 13000; 0 when not found */
+    const char *driver_path;         /* libcuda, "" when not found */
+    const char *driver_problem;      /* why not, and a remedy */
+    int devices;                     /* CUDA devices of this machine */
+    int nvrtc_found;                 /* libnvrtc opened */
     const char *const *device_names; /* `devices` of them */
     const char *const *device_archs; /* "sm_90a"; "": one that smelt has no kernels for */
-    int nvrtc_major, nvrtc_minor;
-    const char *nvrtc_path;    /* the one a context would use */
-    const char *nvrtc_problem; /* why none, what was tried, a remedy */
-    const char *nvrtc_archs;   /* architectures it compiles for, "sm_75 sm_80 ..." */
-    const char *cache_folder;
-    const char *cache_problem; /* "" when it can be used */
+    int nvrtc_major, nvrtc_minor;    /* its version */
+    const char *nvrtc_path;          /* the one a context would use */
+    const char *nvrtc_problem;       /* why none, what was tried, a remedy */
+    const char *nvrtc_archs;         /* architectures it compiles for, "sm_75 sm_80 ..." */
+    const char *cache_folder;        /* where kernels are kept */
+    const char *cache_problem;       /* "" when it can be used */
 } smelt_machine_report;
 
 #define SMELT_MACHINE_REPORT_INIT SMELT_INIT(smelt_machine_report)

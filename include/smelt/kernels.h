@@ -81,7 +81,7 @@ SMELT_API smelt_status smelt_family_get_info(const char *family, smelt_family_in
 /* One key of a family. Strings are constants of the library. */
 typedef struct smelt_family_key {
     size_t size;
-    const char *name;
+    const char *name;      /* "heads" */
     const char *legal;     /* "1..128 and multiples of 64 above", "auto, mma" */
     const char *meaning;   /* one line */
     int required;          /* has no default */
@@ -114,8 +114,9 @@ SMELT_API smelt_status smelt_source_emit(const char *kernel, const char *arch, c
 
 /* ---- compiled kernels ------------------------------------------------------------------------ */
 
+/* Where a kernel came from. */
 typedef enum smelt_kernel_state {
-    SMELT_KERNEL_FAILED = 0,
+    SMELT_KERNEL_FAILED = 0,   /* it has an error */
     SMELT_KERNEL_CACHED = 1,   /* read from the disk cache */
     SMELT_KERNEL_COMPILED = 2, /* compiled by this call */
     SMELT_KERNEL_AWAITED = 3   /* for progress functions only: another process is compiling it */
@@ -132,28 +133,29 @@ typedef struct smelt_kernel_info {
     const char *key;    /* cache key, 32 hex digits; "" where a failure came before it was known */
     const char *error;  /* of a failed kernel the message; of a compiled one that could not be
                            stored in the cache (kept 0, status OK) the reason; else "" */
-    smelt_kernel_state state;
-    smelt_status status;    /* why it failed, else OK */
-    double seconds;         /* of this call: compiling, or reading the cache */
-    double compile_seconds; /* of its compilation, whenever that was */
+    smelt_kernel_state state; /* where it came from */
+    smelt_status status;      /* why it failed, else OK */
+    double seconds;           /* of this call: compiling, or reading the cache */
+    double compile_seconds;   /* of its compilation, whenever that was */
     /* Of a kernel compiled now: the assembler's part of compile_seconds by its own report (the rest
      * is NVRTC's front end and optimiser); 0: no report. */
     double assembler_seconds;
-    int registers;   /* per thread */
-    int spill_bytes; /* stores plus loads, from the assembler's report */
-    int static_shared_bytes;
+    int registers;            /* per thread */
+    int spill_bytes;          /* stores plus loads, from the assembler's report */
+    int static_shared_bytes;  /* shared memory that the code declares */
     int dynamic_shared_bytes; /* the plan's */
     int threads;              /* per block */
     int serialised; /* of a kernel compiled now: the assembler's warning (C7510 to C7518) that it
                        serialises wgmma, which is slow; 0: none */
-    size_t cubin_bytes;
-    int kept;     /* 1: stored in the cache */
-    int emulated; /* 1: compiled by the emulator (SMELT_NVRTC), and runs only there */
+    size_t cubin_bytes; /* of its code */
+    int kept;           /* 1: stored in the cache */
+    int emulated;       /* 1: compiled by the emulator (SMELT_NVRTC), and runs only there */
     int nvrtc_major, nvrtc_minor; /* smelt_cache_walk: the compiler; other calls: 0 */
 } smelt_kernel_info;
 
 #define SMELT_KERNEL_INFO_INIT SMELT_INIT(smelt_kernel_info)
 
+/* A kernel to prepare. */
 typedef struct smelt_kernel_request {
     size_t size;
     const char *spec; /* a kernel (expand operators first) */

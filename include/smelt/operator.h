@@ -63,10 +63,10 @@ SMELT_API smelt_status smelt_operator_get_kernel_info(const smelt_operator *op,
                                                       enum smelt_pass pass, int index,
                                                       smelt_kernel_info *info);
 
-/* ---- calls, by pass ---------------------------------------------------------------------------
- * What smelt_STEM_forward and the like do, for programs that hold operators of any kind. `args`: the
- * struct of the pass, whatever version the program was built with. Errors as theirs. */
+/* ---- calls, by pass -------------------------------------------------------------------------- */
 
+/* What smelt_STEM_forward and the like do, for programs that hold operators of any kind. `args`: the
+ * struct of the pass, whatever version the program was built with. Errors as theirs. */
 SMELT_API smelt_status smelt_operator_launch(const smelt_operator *op, enum smelt_pass pass,
                                              const void *args, struct CUstream_st *stream);
 
@@ -80,6 +80,7 @@ SMELT_API smelt_status smelt_operator_workspace(const smelt_operator *op, enum s
  * INVALID_SPEC (for an unknown operator, the message lists those there are); INVALID_ARGUMENT for a
  * pass or an index that there is not. */
 
+/* Element types of tensors. */
 enum smelt_element {
     SMELT_ELEMENT_BF16 = 0,
     SMELT_ELEMENT_FP32 = 1,
@@ -87,12 +88,14 @@ enum smelt_element {
     SMELT_ELEMENT_E4M3 = 3 /* OCP's FP8 with four exponent bits */
 };
 
+/* What a call does with a tensor. */
 enum smelt_role {
-    SMELT_ROLE_INPUT = 0,
+    SMELT_ROLE_INPUT = 0,      /* read */
     SMELT_ROLE_OUTPUT = 1,     /* overwritten */
     SMELT_ROLE_ACCUMULATED = 2 /* added to */
 };
 
+/* C types of numbers in argument structs. */
 enum smelt_scalar_type {
     SMELT_SCALAR_INT = 0,
     SMELT_SCALAR_INT64 = 1,
@@ -105,10 +108,10 @@ typedef struct smelt_pass_info {
     size_t size;
     const char *args_type; /* "smelt_sparse_attn_args" */
     size_t args_bytes;     /* its sizeof: what its field `size` is to be */
-    int tensors, scalars;  /* how many it has of each */
-    /* Fields of a workspace that the call may need; 0: it never does. */
-    size_t workspace_offset, workspace_bytes_offset;
-    size_t workspace_alignment;
+    int tensors, scalars;  /* how many it has of these */
+    size_t workspace_offset, workspace_bytes_offset; /* of the fields for the workspace; 0: the call
+                                                        never needs one */
+    size_t workspace_alignment;                      /* of its address, in bytes */
 } smelt_pass_info;
 
 #define SMELT_PASS_INFO_INIT SMELT_INIT(smelt_pass_info)
@@ -119,22 +122,23 @@ typedef struct smelt_pass_info {
 SMELT_API smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass,
                                                unsigned *passes, smelt_pass_info *info);
 
+/* One tensor of an args struct. */
 typedef struct smelt_tensor_info {
     size_t size;
-    const char *name;    /* the field */
-    const char *element; /* "bf16", "fp32", "int32", "e4m3" */
-    size_t offset;       /* of the smelt_tensor or smelt_const_tensor in the args struct */
-    enum smelt_element type;
-    enum smelt_role role;
-    int optional;    /* 1: may be NULL */
-    int one_of;      /* above 0: of the tensors with this number exactly one is given */
+    const char *name;        /* the field */
+    const char *element;     /* "bf16", "fp32", "int32", "e4m3" */
+    size_t offset;           /* of the smelt_tensor or smelt_const_tensor in the args struct */
+    enum smelt_element type; /* the same as a number */
+    enum smelt_role role;    /* read, overwritten or added to */
+    int optional;            /* 1: may be NULL */
+    int one_of;              /* above 0: of the tensors with this number exactly one is given */
     const char *key; /* legal only with this key of the spec above 0 (and required then, unless
                         optional); "" without such a rule */
     int alignment;   /* of its data and of each of its rows, in bytes */
-    int dimensions;
-    /* Of each dimension, in C order: the letter of its extent ("T", "1"), and the extent itself,
-     * where the spec gives it, else -1. */
+    int dimensions;  /* how many it has */
+    /* Of each dimension, in C order, the letter of its extent: "T", "1". */
     const char *shape[SMELT_TENSOR_STRIDES + 1];
+    /* And the extent itself where the spec gives it, else -1. */
     int64_t extents[SMELT_TENSOR_STRIDES + 1];
 } smelt_tensor_info;
 
@@ -144,15 +148,16 @@ typedef struct smelt_tensor_info {
 SMELT_API smelt_status smelt_operator_get_tensor(const char *spec, enum smelt_pass pass, int index,
                                                  smelt_tensor_info *info);
 
+/* One number of an args struct. */
 typedef struct smelt_scalar_info {
     size_t size;
-    const char *name; /* the field */
-    size_t offset;
-    enum smelt_scalar_type type;
-    int reserved;
-    int64_t least,
-        most;           /* of an integer; of a bare name the bounds for any spec; 0, 0 for the other
-                            types */
+    const char *name;            /* the field */
+    size_t offset;               /* of the field in the args struct */
+    enum smelt_scalar_type type; /* its C type */
+    int reserved;                /* 0 */
+    /* Legal values of an integer, of a bare name those of any spec; 0, 0 for the other types. */
+    int64_t least;
+    int64_t most;       /* the largest */
     const char *letter; /* of the extent that it is; "": it is none */
 } smelt_scalar_info;
 

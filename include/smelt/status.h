@@ -24,8 +24,9 @@
 extern "C" {
 #endif
 
+/* What a function returns. */
 typedef enum smelt_status {
-    SMELT_OK = 0,
+    SMELT_OK = 0,                      /* success */
     SMELT_ERROR_INVALID_ARGUMENT = -1, /* a null, misaligned, negative or mismatched argument */
     SMELT_ERROR_INVALID_SPEC = -2,     /* a spec, preset or architecture that does not parse */
     SMELT_ERROR_UNSUPPORTED = -3,      /* a valid spec without a plan on this architecture */

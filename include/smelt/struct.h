@@ -24,6 +24,7 @@
 #ifndef SMELT_STRUCT_H
 #define SMELT_STRUCT_H
 
+/* The initialiser that each struct's own macro expands to. */
 #ifdef __cplusplus
 
 template <typename Struct> inline Struct smelt_struct_init() {

@@ -24,18 +24,19 @@
 
 #include <stdint.h>
 
+/* Dimensions that may have a stride. */
 enum { SMELT_TENSOR_STRIDES = 4 };
 
 /* An output: device memory that a call writes. */
 typedef struct smelt_tensor {
-    void *data; /* NULL: absent, where the operator allows it */
-    int64_t strides[SMELT_TENSOR_STRIDES];
+    void *data;                            /* NULL: absent, where the operator allows it */
+    int64_t strides[SMELT_TENSOR_STRIDES]; /* in elements; all 0: packed */
 } smelt_tensor;
 
 /* An input: device memory that a call reads. */
 typedef struct smelt_const_tensor {
-    const void *data;
-    int64_t strides[SMELT_TENSOR_STRIDES];
+    const void *data;                      /* NULL: absent, where the operator allows it */
+    int64_t strides[SMELT_TENSOR_STRIDES]; /* in elements; all 0: packed */
 } smelt_const_tensor;
 
 #endif

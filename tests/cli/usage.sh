@@ -89,6 +89,27 @@ for variable in $(grep -rhoE '"SMELT_[A-Z_]+"' "$documents/../src/runtime" "$doc
         ;;
     esac
 done
+# The other shells' completions agree with bash's on every kind of word.
+in_fish() {
+    fish --no-config -c 'source $argv[1]; complete -C "$argv[2..]"' "$documents/smelt.fish" "$@" | cut -f 1
+}
+in_zsh() {
+    zsh -fc 'compadd() { shift; print -l -- $@ }; file=$1; shift; words=("$@"); CURRENT=$#; source $file' \
+        zsh "$documents/smelt.zsh-completion" "$@"
+}
+for shell in fish zsh; do
+    command -v $shell >/dev/null || continue
+    for line in 'show' 'warm --preset glm-5.2' 'emit --arch sm_90a' 'show --passes backward' 'check --queries' \
+        'tune --knobs stages' 'cache verify'; do
+        # shellcheck disable=SC2086 # words
+        if PATH=$(cd "$(dirname "$smelt")" && pwd):$PATH in_$shell smelt ${line% *} "$(printf %.4s "${line##* }")" 2>"$work/err" |
+            grep -qxF -- "${line##* }"; then
+            passed "$shell completes $line"
+        else
+            failed "$shell completes $line" "$(cat "$work/err")"
+        fi
+    done
+done
 completes tune --knobs ''
 knobs=$(cat "$work/out")
 prints 'knobs complete' '^turn_steps$'

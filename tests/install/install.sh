@@ -122,8 +122,9 @@ SMELT_CUDA=/nowhere SMELT_CACHE_DIR=$work/cache "$work/static" || status=$?
 if [ "${TOOLS:-true}" = true ]; then
     "$prefix/bin/smelt" --version || fail "the installed command does not run"
     found 'smelt.1*' >/dev/null
-    find "$prefix" -path '*bash-completion/completions/smelt' | grep -q . ||
-        fail "bash completion is not installed"
+    for completion in bash-completion/completions/smelt zsh/site-functions/_smelt fish/vendor_completions.d/smelt.fish; do
+        find "$prefix" -path "*$completion" | grep -q . || fail "$completion is not installed"
+    done
     mv "$prefix" "$work/moved"
     mv "$work/build" "$work/build-moved" # no way back there
     SMELT_CACHE_DIR=$work/cache "$work/moved/bin/smelt" check --emulate --queries 1 --schedules 1 \

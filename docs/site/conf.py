@@ -1,0 +1,38 @@
+"""Sphinx's configuration for `make docs` (scripts/docs.sh). The source folder is the repository's root."""
+
+import pathlib
+import re
+
+root = pathlib.Path(__file__).parents[2]
+project = "smelt"
+author = copyright = "the smelt developers"
+release = re.search(r"version: '([\d.]+)'", (root / "meson.build").read_text())[1]
+extensions = ["autoapi.extension", "breathe", "myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+root_doc = "docs/site/index"
+include_patterns = ["*.md", "docs/*.md", "docs/site/*.md", "bench/*.md", "bench/log/*.md", "bench/peers/*.md"]
+html_theme = "furo"
+html_title = f"smelt {release}"
+html_copy_source = False
+copybutton_exclude = ".linenos, .go"
+myst_heading_anchors = 4
+
+breathe_projects = {"smelt": str(root / "build/docs/doxygen/xml")}
+breathe_default_project = "smelt"
+breathe_default_members = ("members",)
+breathe_domain_by_extension = {"h": "c"}
+
+# Read, not imported: documents need neither PyTorch nor a build.
+autoapi_dirs = [str(root / "python/smelt_kernels")]
+autoapi_generate_api_docs = False
+suppress_warnings = ["autoapi.python_import_resolution"]  # smelt_kernels._native, which is compiled
+
+
+def keep_layout(_app, _what, _name, _object, _options, lines):
+    """A docstring's first paragraph is text; the rest keeps its layout."""
+    end = lines.index("") if "" in lines else len(lines)
+    if any(line.strip() for line in lines[end:]):
+        lines[end:] = ["", "::", "", *("    " + line for line in lines[end:] if line.strip() != "::"), ""]
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", keep_layout)
