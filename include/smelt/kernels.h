@@ -53,6 +53,7 @@ SMELT_API smelt_status smelt_spec_expand(const char *spec, smelt_text_function e
 SMELT_API smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
                                            smelt_text_function each, void *user);
 
+/* Kinds of names that smelt_list has. */
 enum smelt_list_kind {
     SMELT_LIST_PRESETS = 0,
     SMELT_LIST_FAMILIES = 1,
