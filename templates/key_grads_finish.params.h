@@ -12,7 +12,7 @@ struct dq_slices {
     void *dq;
     long long dq_batch_stride, dq_token_stride, dq_head_stride;
     int items; /* that are sliced, of pairs pairs; 0: none */
-    int takers;
+    int slice_ctas;
     int sides;                      /* 2: of pairs */
     int group_queries, head_blocks; /* queries and items of a group */
     int member_rows;                /* rows of a query in an item */

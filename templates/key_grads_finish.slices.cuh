@@ -16,19 +16,19 @@ enum {
 
 /* An iterator over an item's slices: those of the CTAs that have key blocks of it. */
 struct slice_walk {
-    int item, blocks;  /* the item, of pairs that of the cluster; its key blocks */
-    int taker, before; /* the next CTA (of pairs: cluster), and the item's key blocks before its
+    int item, blocks; /* the item, of pairs that of the cluster; its key blocks */
+    int cta, before;  /* the next CTA (of pairs: cluster), and the item's key blocks before its
                           own */
 };
 
 /* The next slice's number, or -1 after the last. */
 DEVICE int next_slice(const struct dq_slices *slices, struct slice_walk *walk) {
     while (walk->before < walk->blocks) {
-        const int taker = walk->taker++, before = walk->before;
+        const int cta = walk->cta++, before = walk->before;
         walk->before =
-            blocks_before(walk->blocks, walk->item, slices->items, taker + 1, slices->takers);
+            blocks_before(walk->blocks, walk->item, slices->items, cta + 1, slices->slice_ctas);
         if (walk->before > before) {
-            return taker + walk->item;
+            return cta + walk->item;
         }
     }
     return -1;
@@ -66,7 +66,7 @@ DEVICE void add_slices(const struct dq_slices *slices, int i) {
         return; /* the main kernel has written zeros */
     }
     struct slice_walk walk = {item / slices->sides, (keys + BLOCK_KEYS - 1) / BLOCK_KEYS, 0, 0};
-    walk.taker = walk.item * slices->takers / slices->items;
+    walk.cta = walk.item * slices->slice_ctas / slices->items;
     float sums[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     while (walk.before < walk.blocks) {
         uint4 parts[LOADED];

@@ -55,7 +55,7 @@ struct sparse_attn_bwd_params {
                         end the launch */
     int sliced;      /* the launch's first items, which are split into slices: fewer than CTAs, 0
                         with DETERMINISTIC; whole pairs with pairs */
-    int takers;      /* the first CTAs (or pairs of CTAs), which share the slices */
+    int slice_ctas;  /* the first CTAs (or pairs of CTAs), which share the slices */
     int key_stride;  /* from list to list; a multiple of 64 unless lists lie in dq */
     int side_stride; /* with sm90: from one item's copy of a group's list to its next item's; 0: all
                         items read the same list */

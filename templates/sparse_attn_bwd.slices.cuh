@@ -1,7 +1,7 @@
 //@use common/base.cuh
 /*
  * Slices (split-K): after every CTA has the same number of whole items, the remaining items are
- * split by keys among `takers` CTAs. Each item counts as `takers` units of work, whatever its
+ * split by keys among `slice_ctas` CTAs. Each item counts as `slice_ctas` units of work, whatever its
  * list's length, and each CTA takes an equal share of all units, which may begin and end anywhere
  * in an item; with fewer items than CTAs it covers at most two items.
  *
@@ -11,7 +11,7 @@
  */
 
 /* The number of an item's key blocks before a CTA's share. */
-DEVICE int blocks_before(int blocks, int item, int items, int taker, int takers) {
-    const int position = minimum(maximum(taker * items - item * takers, 0), takers);
-    return (int)((u32)blocks * (u32)position / (u32)takers);
+DEVICE int blocks_before(int blocks, int item, int items, int cta, int slice_ctas) {
+    const int position = minimum(maximum(cta * items - item * slice_ctas, 0), slice_ctas);
+    return (int)((u32)blocks * (u32)position / (u32)slice_ctas);
 }

@@ -39,7 +39,7 @@ DEVICE struct cursor *own_slices(void) {
 
 /* Finds the CTA's slices. One thread calls it. */
 DEVICE void find_slices(const struct sparse_attn_bwd_params *params) {
-    const int cta = (int)blockIdx.x / SIDES, ctas = params->takers;
+    const int cta = (int)blockIdx.x / SIDES, ctas = params->slice_ctas;
     const int items = params->sliced / SIDES;
     const struct cursor none = {-1, 0, 0, 0};
     struct cursor *const slices = own_slices();

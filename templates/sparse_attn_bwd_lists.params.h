@@ -31,7 +31,7 @@ struct sparse_attn_bwd_lists_params {
 };
 
 /*
- * Of the pass `turn`, which transposes the lists of `groups` groups, from first_group on, chunk by
+ * Of the pass `transpose`, which transposes the lists of `groups` groups, from first_group on, chunk by
  * chunk: for each key the numbers of its partial rows, (group in the chunk) * key_stride + index in
  * the group's list, ordered by group, then by index. groups * key_stride stays below 2^31.
  */

@@ -57,7 +57,7 @@
  * cp.async executes the proxy fence, after its wait. On the writer's side the fence would wait for
  * all of the writer's loads and stores.
  *
- * Knobs: STAGES, TURN_STEPS, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
+ * Knobs: STAGES, PV_OVERLAP, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
  * REGISTER_STEPS); legal values and the rule that picks them:
  * src/codegen/families/sparse_attn_fwd_sm90.c.
  */

@@ -101,7 +101,7 @@ DEVICE u64 latent_step(u64 keys, int step) {
     return descriptor_advance(keys, (u32)(step / 4 * TILE_BYTES + step % 4 * STEP_BYTES));
 }
 
-/* Issues S = Q K^T for the block in a stage, in two wgmma groups; the second has TURN_STEPS
+/* Issues S = Q K^T for the block in a stage, in two wgmma groups; the second has PV_OVERLAP
  * k-steps. */
 DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity) {
     const u64 keys = tile_descriptor(latent_stage(stage));
@@ -109,7 +109,7 @@ DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity
         shared_descriptor(shared_address(QUERY_OFFSET), 16, 8 * STEP_BYTES, STEP_BYTES);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < REGISTER_STEPS - TURN_STEPS; ++k) {
+    for (int k = 0; k < REGISTER_STEPS - PV_OVERLAP; ++k) {
         wgmma_rs_n64_t00(s, &query[k * 4], latent_step(keys, k), k > 0);
     }
 #pragma unroll
@@ -132,7 +132,7 @@ DEVICE void issue_scores(float *s, const u32 *query, int stage, int *rope_parity
     }
     wgmma_commit();
 #pragma unroll
-    for (int k = REGISTER_STEPS - TURN_STEPS; k < REGISTER_STEPS; ++k) {
+    for (int k = REGISTER_STEPS - PV_OVERLAP; k < REGISTER_STEPS; ++k) {
         wgmma_rs_n64_t00(s, &query[k * 4], latent_step(keys, k), 1);
     }
     wgmma_commit();

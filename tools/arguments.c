@@ -83,7 +83,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
                         "use this device's tuning entries; default: the GPU's, without --arch",
                         NAME, FIELD(tuned_for), 0, 0, NULL},
     [TOOL_TUNED] = FLAG_OPTION(tuned, 0, "list the tuning file's entries instead"),
-    [TOOL_KNOBS] = {"knobs", 0, "NAMES", "vary only these knobs, as stages,turn_steps", NAME,
+    [TOOL_KNOBS] = {"knobs", 0, "NAMES", "vary only these knobs, as stages,pv_overlap", NAME,
                     FIELD(knobs), 0, 0, NULL},
     [TOOL_LIMIT] = NUMBER_OPTION(limit, 0, 1, 4096, "candidates of a kernel; default 64"),
     [TOOL_DRY_RUN] = {"dry-run", 0, NULL, "list the candidates; needs no GPU with --arch", FLAG,

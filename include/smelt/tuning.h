@@ -75,7 +75,7 @@ SMELT_API smelt_status smelt_tuning_store(smelt_context *context, const smelt_tu
 /*
  * The autotuning candidates: every distinct plan of a kernel, as its spec with the fewest knobs
  * that give it; the rule's plan first, then in order of distance from it. Knobs that `kernel` names
- * are kept; `knobs` ("stages,turn_steps") restricts the knobs that vary; NULL: all whose best value
+ * are kept; `knobs` ("stages,pv_overlap") restricts the knobs that vary; NULL: all whose best value
  * does not depend on the data. Of a wide range some values are tried. `limit` 0: no limit. Pure:
  * ignores tuning entries. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for unknown names in
  * `knobs`), UNSUPPORTED (no plan at all), CANCELLED (`each` returned other than 0), OUT_OF_MEMORY.

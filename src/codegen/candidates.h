@@ -20,7 +20,7 @@ struct smelt__candidates {
 };
 
 /*
- * Every distinct plan of a kernel that the knobs in `knobs` ("stages,turn_steps"; NULL: the default
+ * Every distinct plan of a kernel that the knobs in `knobs` ("stages,pv_overlap"; NULL: the default
  * ones) can give, each with as few knobs as possible. Knobs given in the spec are kept. For a knob
  * with many legal values, the values that its family lists are used. 0, or -1 with a message: the
  * spec has no plan, or `knobs` has an unknown name.

@@ -120,7 +120,7 @@ static struct place behind(const struct smelt__key_grads_layout *layout, struct 
     return place;
 }
 
-/* The lists of a round's groups turned around: each key's partial rows, chunk by chunk. */
+/* The lists of a round's groups transposed: each key's partial rows, chunk by chunk. */
 static smelt_status launch_segments(const struct smelt__key_grads_call *call,
                                     const struct place *place) {
     const struct smelt__key_grads_layout *layout = call->layout;
@@ -137,7 +137,7 @@ static smelt_status launch_segments(const struct smelt__key_grads_call *call,
         .key_stride = layout->key_stride,
         .key_count = (int)layout->key_count,
     };
-    return smelt__segments_launch(call->context, call->turn, &params, call->stream);
+    return smelt__segments_launch(call->context, call->transpose, &params, call->stream);
 }
 
 /* The partial rows of a chunk. */

@@ -35,7 +35,7 @@ struct smelt__key_grads_layout {
     size_t partials;
     int64_t chunk; /* groups of a launch of the main kernel */
     /* In deterministic mode: of how many chunks partial rows are kept, 1 or 2; how many groups'
-     * lists are turned around at once, a multiple of the chunk. */
+     * lists are transposed at once, a multiple of the chunk. */
     int64_t kept, round;
     size_t kept_bytes; /* of a chunk's partial rows */
 };
@@ -60,7 +60,7 @@ struct smelt__key_grads_call {
     const smelt_context *context;
     struct smelt__key_grads_shape shape;
     const struct smelt__key_grads_layout *layout;
-    const struct smelt__kernel *turn, *sum; /* in deterministic mode */
+    const struct smelt__kernel *transpose, *sum; /* in deterministic mode */
     const struct smelt__kernel *finish;
     void *workspace;
     smelt_status (*launch_groups)(void *user, const struct smelt__key_grads_chunk *chunk);

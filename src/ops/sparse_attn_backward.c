@@ -105,7 +105,7 @@ static struct smelt__key_grads_call key_grads_of(const struct smelt__grad_call *
         .stream = call->stream,
     };
     if (backward->deterministic) {
-        dkv.turn = smelt__grad_kernel(backward, SMELT__BACKWARD_TURN);
+        dkv.transpose = smelt__grad_kernel(backward, SMELT__BACKWARD_TRANSPOSE);
         dkv.sum = smelt__grad_kernel(backward, SMELT__BACKWARD_SUM);
     }
     return dkv;

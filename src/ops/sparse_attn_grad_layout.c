@@ -49,15 +49,15 @@ struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_ba
                                               int64_t most) {
     const int64_t items = layout->dkv.groups * backward->main.head_blocks;
     const int64_t sliced = items % most, length = layout->dkv.key_stride / KEY_STEP;
-    const int64_t takers = sliced * length < most ? sliced * length : most;
+    const int64_t slice_ctas = sliced * length < most ? sliced * length : most;
     struct smelt__grad_grid grid = {.blocks = items < most ? items : most};
     if (backward->main.slice_blocks == 0 || sliced == 0 ||
-        length - smelt__divide_up(length * sliced, takers) < LEAST_SAVED ||
-        length * takers > UINT32_MAX)
+        length - smelt__divide_up(length * sliced, slice_ctas) < LEAST_SAVED ||
+        length * slice_ctas > UINT32_MAX)
         return grid;
-    grid.blocks = items < most ? takers : most;
+    grid.blocks = items < most ? slice_ctas : most;
     grid.sliced = sliced;
-    grid.takers = takers / backward->main.slice_blocks;
+    grid.slice_ctas = slice_ctas / backward->main.slice_blocks;
     return grid;
 }
 

@@ -57,7 +57,7 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
 /* How the main kernel's items are distributed over its thread blocks. */
 struct smelt__grad_grid {
     int64_t blocks;
-    int64_t sliced, takers; /* as in sparse_attn_bwd_params */
+    int64_t sliced, slice_ctas; /* as in sparse_attn_bwd_params */
 };
 
 /* The grid for a call with this layout, of at most `most` thread blocks. */

@@ -6,7 +6,7 @@
 #include "ops/cuts.h"
 #include "ops/divide.h"
 
-enum { RANGE = SMELT__BWD_TURN_RANGE };
+enum { RANGE = SMELT__BWD_TRANSPOSE_RANGE };
 
 int64_t smelt__segments_round(int64_t chunk, int64_t key_stride, int64_t key_count) {
     const int64_t by_entries = SMELT__CUT_ROUND_ENTRIES / (chunk * key_stride);
@@ -26,15 +26,16 @@ struct smelt__segments_layout smelt__segments_layout(int64_t groups, int64_t chu
         .entries = groups * key_stride};
 }
 
-smelt_status smelt__segments_launch(const smelt_context *context, const struct smelt__kernel *turn,
+smelt_status smelt__segments_launch(const smelt_context *context,
+                                    const struct smelt__kernel *transpose,
                                     const struct sparse_attn_bwd_segments_params *given,
                                     struct CUstream_st *stream) {
     struct sparse_attn_bwd_segments_params params = *given;
     params.chunks = (int)smelt__divide_up(params.groups, params.chunk);
     const int64_t ranges = params.chunks * smelt__divide_up(params.key_count, RANGE);
     const struct smelt__launch launch = {
-        .blocks = {smelt__blocks_for(turn, ranges, turn->most_blocks)},
+        .blocks = {smelt__blocks_for(transpose, ranges, transpose->most_blocks)},
         .entered = 1,
         .params = &params};
-    return smelt__kernel_launch(context, turn, &launch, stream);
+    return smelt__kernel_launch(context, transpose, &launch, stream);
 }

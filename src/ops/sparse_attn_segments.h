@@ -1,6 +1,6 @@
 /*
- * Lists by keys, for the deterministic backward pass: the workspace of the pass `turn` of
- * sparse_attn_bwd_lists, and its launch. The lists of a round's chunks are turned around at once.
+ * Lists by keys, for the deterministic backward pass: the workspace of the pass `transpose` of
+ * sparse_attn_bwd_lists, and its launch. The lists of a round's chunks are transposed at once.
  */
 #ifndef SMELT_OPS_SPARSE_ATTN_SEGMENTS_H
 #define SMELT_OPS_SPARSE_ATTN_SEGMENTS_H
@@ -34,7 +34,8 @@ int64_t smelt__segments_starts(int64_t chunk, int64_t key_count);
  * are there for what follows. The context is entered (runtime/context.h). *params: everything set
  * but chunks, groups, chunk and key_count above 0, the arrays' room the layout's; not NULL. Errors:
  * DRIVER. */
-smelt_status smelt__segments_launch(const smelt_context *context, const struct smelt__kernel *turn,
+smelt_status smelt__segments_launch(const smelt_context *context,
+                                    const struct smelt__kernel *transpose,
                                     const struct sparse_attn_bwd_segments_params *params,
                                     struct CUstream_st *stream);
 

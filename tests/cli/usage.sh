@@ -112,7 +112,7 @@ for shell in fish zsh; do
 done
 completes tune --knobs ''
 knobs=$(cat "$work/out")
-prints 'knobs complete' '^turn_steps$'
+prints 'knobs complete' '^pv_overlap$'
 for knob in $knobs; do
     # The first of them that has it.
     for tuned in "$operator" "$operator,passes=backward" indexer_logits:heads=8,dim=64,dtype=fp8 \

@@ -127,26 +127,26 @@ prints 'list says what the backward pass takes' '^  bwd\.stages +knob +auto, 1\.
 wide=sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048
 gives 0 '' tune --dry-run --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512,topk=2048
 prints 'tune --dry-run has the rule' "^  \(the rule's\)$"
-prints 'tune --dry-run has candidates' '^  turn_steps=4$'
-gives 0 '' tune --dry-run --json --arch sm_90a --limit 3 --knobs turn_steps "$wide,stages=2" "$kernel"
+prints 'tune --dry-run has candidates' '^  pv_overlap=4$'
+gives 0 '' tune --dry-run --json --arch sm_90a --limit 3 --knobs pv_overlap "$wide,stages=2" "$kernel"
 document 'tune --dry-run --json' results.0.spec=$wide results.0.arch=sm_90a \
     results.0.candidates.0.knobs= results.0.candidates.1.knobs=stages=2 \
-    results.0.candidates.2.knobs=stages=2,turn_steps=4 results.1.spec=$kernel
+    results.0.candidates.2.knobs=stages=2,pv_overlap=4 results.1.spec=$kernel
 gives 0 '' tune --dry-run --json --arch sm_90a --limit 2 --knobs stages "$operator,passes=both,fwd.stages=3"
 document 'tune --dry-run, each pass with its own knobs' results.0.spec=$kernel \
     results.0.candidates.1.knobs=stages=3 results.1.spec=sparse_attn_bwd:heads=8,dqk=64,dv=64 \
     results.1.candidates.1.knobs=stages=1
 cat >"$work/tuned" <<END
 # found on a H200
-$wide  NVIDIA H200  stages=2,turn_steps=4  2104.5
+$wide  NVIDIA H200  stages=2,pv_overlap=4  2104.5
 bad line
-$wide  Another GPU  turn_steps=16  2000
+$wide  Another GPU  pv_overlap=16  2000
 END
 export SMELT_TUNING=$work/tuned
 gives 0 'tuned:3: ignored: ' emit --arch sm_90a --tuned-for 'NVIDIA H200' "$wide"
 prints 'a tuned plan' '^ \* +STAGES +2 +tuned '
 prints 'what the rule chose of it' '^ \* +GATHER_REGISTERS +24 +rule '
-prints 'the command names the tuned knobs' "smelt emit $wide,stages=2,turn_steps=4 --arch sm_90a$"
+prints 'the command names the tuned knobs' "smelt emit $wide,stages=2,pv_overlap=4 --arch sm_90a$"
 gives 0 - emit --arch sm_90a --tuned-for 'NVIDIA H200' "$wide,stages=3"
 prints 'what the spec names wins' '^ \* +STAGES +3 +knob '
 gives 0 - emit --arch sm_90a "$wide"
@@ -154,10 +154,10 @@ prints 'no device, no tuning' '^ \* +STAGES +3 +rule '
 SMELT_TUNING_DISABLE=1 gives 0 '' emit --arch sm_90a --tuned-for 'NVIDIA H200' "$wide"
 prints 'tuning can be disabled' '^ \* +STAGES +3 +rule '
 gives 0 - list --tuned
-prints 'list --tuned' "^  $wide +NVIDIA H200 +stages=2,turn_steps=4 +2104\.5$"
+prints 'list --tuned' "^  $wide +NVIDIA H200 +stages=2,pv_overlap=4 +2104\.5$"
 gives 0 - list --tuned --json
 document 'list --tuned --json' file=$work/tuned entries.0.spec=$wide 'entries.0.device=Another GPU' \
-    entries.1.knobs=stages=2,turn_steps=4 entries.1.us:number
+    entries.1.knobs=stages=2,pv_overlap=4 entries.1.us:number
 SMELT_CACHE_DIR=$work/untuned SMELT_NVRTC=/nonexistent \
     gives 3 'are not used: --tuned-for "Another GPU"' warm --arch sm_90a "$wide"
 SMELT_NVRTC=/nonexistent run warm --arch sm_80 "$wide"

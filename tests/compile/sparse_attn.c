@@ -39,8 +39,8 @@ static const char *const operators[] = {
     "sparse_attn:heads=24,dqk=576,dv=512,topk=2048,stages=2",
     "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,racecheck=1",
     "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1,racecheck=1",
-    "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,turn_steps=0",
-    "sparse_attn:heads=128,dqk=576,dv=512,topk=2048,turn_steps=26",
+    "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,pv_overlap=0",
+    "sparse_attn:heads=128,dqk=576,dv=512,topk=2048,pv_overlap=26",
     "sparse_attn:heads=32,dqk=512,dv=512,topk=640,sink=1,gather_registers=88",
     NULL,
 };
@@ -56,7 +56,7 @@ static const char *const tuned[] = {
 /* Kernels that not every operator has. */
 static const char *const kernels[] = {
     "sparse_attn_partition:pass=count", "sparse_attn_partition:pass=place",
-    "sparse_attn_bwd_lists:pass=group", "sparse_attn_bwd_lists:pass=turn",
+    "sparse_attn_bwd_lists:pass=group", "sparse_attn_bwd_lists:pass=transpose",
     "sparse_attn_bwd_sum:dqk=64",       "sparse_attn_bwd_sum:dqk=192",
     "sparse_attn_bwd_sum:dqk=576",      NULL,
 };

@@ -16,7 +16,7 @@ static const int generations[ARCHS] = {0, 1, 1, 2, 3, 4, 4, 5, 5};
 /* Knobs that were asked for fit what they were asked for: sm_90a's kernels. */
 static int is_for(const char *spec, const char *arch) {
     static const char *const knobs[] = {
-        "block_keys=", "part_tiles=", "racecheck=", "turn_steps=", "_registers=", "variant=sm90"};
+        "block_keys=", "part_tiles=", "racecheck=", "pv_overlap=", "_registers=", "variant=sm90"};
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         if (strstr(spec, knobs[i]))
             return strcmp(arch, "sm_90a") == 0;

@@ -24,7 +24,7 @@ static const struct chunked {
 } cases[] = {
 /* clang-format off */
 #define DETERMINISTIC ",passes=backward,deterministic=1"
-    /* Lists, rows; of a chunk the lists turned around, the main kernel and the sums; the end. */
+    /* Lists, rows; of a chunk the lists transposed, the main kernel and the sums; the end. */
     {"sm_80", "sparse_attn:heads=8,dqk=64,dv=64,topk=200" DETERMINISTIC, 12, 3,
      {.batches = 3, .tokens = 7, .rows = 40, .width = 190, .topk_length = 1}},
     {"sm_80", "sparse_attn:heads=3,dqk=64,dv=64,topk=130,sink=1,buckets=40/80" DETERMINISTIC, 14, 1,

@@ -104,7 +104,7 @@ static int stages_of(smelt_context *context, const char *kernel) {
 
 TEST(plans_take_entries_over) {
     assert_int_equal(write_text(file,
-                                FAKES_SPEC "  " DEVICE "  stages=2,turn_steps=4  100\n" OTHER
+                                FAKES_SPEC "  " DEVICE "  stages=2,pv_overlap=4  100\n" OTHER
                                            "  Another GPU  stages=2  100\n",
                                 0600),
                      0);
@@ -202,7 +202,7 @@ TEST(entries_without_a_plan) {
     assert_non_null(strstr(logged, "stages=4 is not legal"));
     smelt_context_destroy(&context);
     /* With knobs of the spec's own it is no mistake of the file's. */
-    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  turn_steps=4  1\n", 0600), 0);
+    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  pv_overlap=4  1\n", 0600), 0);
     warnings = 0;
     context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC ",variant=mma,stages=2"), 2);
@@ -220,7 +220,7 @@ TEST(layers_and_settings) {
                                            "  stages=2  1\n",
                                 0600),
                      0);
-    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  stages=3,turn_steps=4  1\n", 0600),
+    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  stages=3,pv_overlap=4  1\n", 0600),
                      0);
     smelt_context_options options = options_of(SMELT_CONTEXT_DEVICE);
     options.cache_readonly_dir = readonly_folder;
@@ -334,20 +334,20 @@ static int count_entries(void *user, const smelt_tuning_entry *entry) {
 TEST(stores) {
     struct stat status;
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
-    smelt_tuning_entry entry = entry_of("turn_steps=4,stages=2", 2104.504);
+    smelt_tuning_entry entry = entry_of("pv_overlap=4,stages=2", 2104.504);
     smelt_tuning_entry found = SMELT_TUNING_ENTRY_INIT;
     int count = 0;
     assert_int_equal(smelt_tuning_get_entry(context, FAKES_SPEC, &found), SMELT_OK);
     assert_string_equal(found.knobs, "");
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
     assert_string_equal(read_text(file),
-                        FAKES_SPEC "  " DEVICE "  turn_steps=4,stages=2  2104.50\n");
+                        FAKES_SPEC "  " DEVICE "  pv_overlap=4,stages=2  2104.50\n");
     assert_int_equal(stat(file, &status), 0);
     assert_int_equal(status.st_mode & 0777, 0600);
     /* Plans use it at once. */
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
     assert_int_equal(smelt_tuning_get_entry(context, FAKES_SPEC ",stages=3", &found), SMELT_OK);
-    assert_string_equal(found.knobs, "turn_steps=4,stages=2");
+    assert_string_equal(found.knobs, "pv_overlap=4,stages=2");
     assert_true(found.microseconds == 2104.5);
     assert_string_equal(found.spec, FAKES_SPEC);
     assert_string_equal(found.device, DEVICE);
@@ -358,11 +358,11 @@ TEST(stores) {
                                 "  X  stages=2  1",
                                 0600),
                      0);
-    entry = entry_of("turn_steps=16", 3);
+    entry = entry_of("pv_overlap=16", 3);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
     assert_string_equal(read_text(file),
                         "# notes\n\nbad line\n" OTHER "   " DEVICE "   stages=2   1\n" FAKES_SPEC
-                        "  X  stages=2  1\n" FAKES_SPEC "  " DEVICE "  turn_steps=16  3.00\n");
+                        "  X  stages=2  1\n" FAKES_SPEC "  " DEVICE "  pv_overlap=16  3.00\n");
     assert_int_equal(stages_of(context, OTHER), 2);
     assert_int_equal(smelt_tuning_walk(context, count_entries, &count), SMELT_OK);
     assert_int_equal(count, 3);

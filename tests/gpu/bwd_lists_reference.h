@@ -9,7 +9,7 @@
  * alone is left alone. */
 void reference_lists(const struct sparse_attn_bwd_lists_params *params, long long most_rows);
 
-/* The pass `turn`. */
+/* The pass `transpose`. */
 void reference_segments(const struct sparse_attn_bwd_segments_params *params);
 
 /* sparse_attn_bwd_sum, bit for bit. */

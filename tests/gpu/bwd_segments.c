@@ -14,11 +14,11 @@ enum {
     WIDTHS = 2,
     FAR = 1 << 26,      /* groups, of whose lists there is no memory ahead of the first one */
     FAR_ROWS = 1 << 29, /* partial rows of which there is none, ahead of the first one */
-    RANGE = SMELT__BWD_TURN_RANGE,
+    RANGE = SMELT__BWD_TRANSPOSE_RANGE,
     PART = 384 /* groups, likewise: of the plan, which this program checks */
 };
 
-#define TURN "sparse_attn_bwd_lists:pass=turn"
+#define TRANSPOSE "sparse_attn_bwd_lists:pass=transpose"
 #define SUMS "sparse_attn_bwd_sum:dqk=64"
 #define WIDE_SUMS "sparse_attn_bwd_sum:dqk=576"
 
@@ -357,8 +357,8 @@ static int read_plans(void) {
                                     .most_alone = plan_constant(sum_specs[i], "MOST_ALONE"),
                                     .run = plan_constant(sum_specs[i], "RUN")};
     without_sums = strcmp(alone.option, "lists") == 0;
-    return plan_constant(TURN, "RANGE") == RANGE && plan_constant(TURN, "PART") == PART;
+    return plan_constant(TRANSPOSE, "RANGE") == RANGE && plan_constant(TRANSPOSE, "PART") == PART;
 }
 
-ALONE_TEST("gpu_bwd_segments", groups, chunk, .specs = {SUMS, WIDE_SUMS, TURN},
+ALONE_TEST("gpu_bwd_segments", groups, chunk, .specs = {SUMS, WIDE_SUMS, TRANSPOSE},
            LARGE_SHAPES(large_shapes), .read_plans = read_plans)

@@ -18,12 +18,12 @@ enum {
 
 static const int widths[WIDTHS] = {128, 576};
 
-/* Of the slices: those of the first `items` items, of pairs pairs, for so many takers. */
+/* Of the slices: those of the first `items` items, of pairs pairs, for so many CTAs. */
 struct shape {
     const char *name;
     int width; /* number of widths[] */
     int groups, group_queries, head_blocks, heads, sides;
-    int items, takers;
+    int items, slice_ctas;
     int most_keys; /* of a list */
     int batches, tokens;
     int rows, mode, parts;
@@ -37,7 +37,7 @@ static const struct shape shapes[] = {
     {"blocks of heads", 0, 4, 1, 3, 150, 1, 7, 9, 200, 1, 4, 7, FINISH_ADD, 31},
     {"pairs", 0, 4, 1, 2, 72, 2, 3, 8, 700, 3, 2, 6, FINISH_FP32, 32},
     {"pairs of four blocks", 0, 2, 1, 4, 256, 2, 3, 4, 130, 1, 2, 2, FINISH_BF16, 65},
-    {"many takers", 0, 3, 1, 1, 64, 1, 2, 19, 1300, 1, 3, 1, FINISH_BF16, 2},
+    {"many CTAs", 0, 3, 1, 1, 64, 1, 2, 19, 1300, 1, 3, 1, FINISH_BF16, 2},
     {"wide rows", 1, 2, 2, 1, 32, 1, 2, 5, 450, 1, 3, 3, FINISH_BF16, 5},
     {"no slices", 1, 0, 1, 1, 3, 1, 0, 0, 0, 2, 1, 30, FINISH_BF16, 40},
 };
@@ -98,7 +98,7 @@ static struct dq_slices slices_of(const struct shape *shape) {
         .dq_token_stride = token,
         .dq_head_stride = row,
         .items = shape->items,
-        .takers = shape->takers,
+        .slice_ctas = shape->slice_ctas,
         .sides = shape->sides,
         .group_queries = shape->group_queries,
         .head_blocks = shape->head_blocks,
@@ -126,7 +126,7 @@ static void make_dkv(const struct shape *shape) {
 
 static void make_problem(const struct shape *shape) {
     const int members = shape->groups * shape->group_queries;
-    const int slices = (shape->items + shape->takers) * shape->sides;
+    const int slices = (shape->items + shape->slice_ctas) * shape->sides;
     problem = (struct problem){.shape = shape};
     problem.params.dq = slices_of(shape);
     problem.params.heads = shape->heads;
@@ -147,12 +147,12 @@ static void make_problem(const struct shape *shape) {
 /* ---- the reference: sparse_attn_bwd.slices.cuh, sparse_attn_bwd.columns.cuh -------------------
  */
 
-/* How many of an item's key blocks come before a taker's: with all items side by side, each as long
- * as `takers`, a taker has a stretch as long as `items`. */
-static int blocks_before(int blocks, int item, const struct shape *shape, int taker) {
-    int64_t position = (int64_t)taker * shape->items - (int64_t)item * shape->takers;
-    position = position < 0 ? 0 : position > shape->takers ? shape->takers : position;
-    return (int)(blocks * position / shape->takers);
+/* How many of an item's key blocks come before a CTA's: with all items side by side, each as long
+ * as `slice_ctas`, a CTA has a stretch as long as `items`. */
+static int blocks_before(int blocks, int item, const struct shape *shape, int cta) {
+    int64_t position = (int64_t)cta * shape->items - (int64_t)item * shape->slice_ctas;
+    position = position < 0 ? 0 : position > shape->slice_ctas ? shape->slice_ctas : position;
+    return (int)(blocks * position / shape->slice_ctas);
 }
 
 /* Where a row of dq begins, or -1: none. */
@@ -176,11 +176,11 @@ static void reference_row(int item, int row) {
     for (int column = 0; column < dqk && blocks > 0 && to >= 0; column++) {
         const int nothing = below(9) == 0;
         float sum = 0.0F;
-        for (int taker = 0; taker < shape->takers; taker++) {
-            const int64_t slice = (int64_t)(taker + number) * shape->sides + item % shape->sides;
+        for (int cta = 0; cta < shape->slice_ctas; cta++) {
+            const int64_t slice = (int64_t)(cta + number) * shape->sides + item % shape->sides;
             uint16_t *const part = &problem.slices[(slice * ITEM_ROWS + row) * dqk + column];
-            if (blocks_before(blocks, number, shape, taker) ==
-                blocks_before(blocks, number, shape, taker + 1))
+            if (blocks_before(blocks, number, shape, cta) ==
+                blocks_before(blocks, number, shape, cta + 1))
                 continue;
             *part = nothing ? 0 : draw_bf16();
             sum += smelt__bf16_to_float(*part);
@@ -279,7 +279,7 @@ static void draw_shape(void *of) {
                             .heads = rows - below(ITEM_ROWS / group_queries),
                             .sides = sides,
                             .items = sliced,
-                            .takers = sliced + 1 + below(12),
+                            .slice_ctas = sliced + 1 + below(12),
                             .most_keys = 1 + below(900),
                             .batches = 1,
                             .tokens = 1 + below(groups * group_queries),

@@ -29,12 +29,12 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* The rule's plan and `count` - 1 others, turn_steps=1, turn_steps=2, ... */
+/* The rule's plan and `count` - 1 others, pv_overlap=1, pv_overlap=2, ... */
 static void make(int count) {
     memset(candidates, 0, sizeof candidates);
     for (int i = 0; i < count; i++)
         snprintf(candidates[i].spec, sizeof candidates[i].spec,
-                 i ? OPERATOR ",turn_steps=%d" : OPERATOR, i);
+                 i ? OPERATOR ",pv_overlap=%d" : OPERATOR, i);
 }
 
 static struct smelt__tune_result race(int count) {
@@ -131,7 +131,7 @@ TEST(wrong_results) {
     for (size_t i = 0; i < sizeof defects / sizeof defects[0]; i++) {
         make(5);
         stand_in_defect = defects[i];
-        stand_in_defect_knobs = "turn_steps=3";
+        stand_in_defect_knobs = "pv_overlap=3";
         stand_in_ms = one_is_faster;
         for (int k = 0; k < 5; k++) {
             smelt__tune_check(context, &candidates[k], 0, 7);

@@ -116,7 +116,7 @@ TEST(named_knobs) {
     struct smelt__spec spec = parse("sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048");
     struct smelt__candidates list;
     struct smelt__message message = {0};
-    find(&spec, arch_of("sm_90a"), "turn_steps", &list);
+    find(&spec, arch_of("sm_90a"), "pv_overlap", &list);
     assert_int_equal(list.count, 4); /* 10 is the rule's */
     check_list(&spec, arch_of("sm_90a"), &list);
     smelt__candidates_free(&list);
@@ -130,7 +130,7 @@ TEST(named_knobs) {
         without += smelt__spec_get(&list.list[i].spec, "compact") == 0;
     assert_true(without > 0);
     smelt__candidates_free(&list);
-    static const char *const bad[] = {"turn", "heads", "stages,,turn_steps", "stages=2", ","};
+    static const char *const bad[] = {"turn", "heads", "stages,,pv_overlap", "stages=2", ","};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(smelt__candidates_find(&spec, arch_of("sm_90a"), bad[i], &list, &message),
                          -1);

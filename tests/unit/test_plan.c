@@ -248,9 +248,9 @@ TEST(refusals) {
          "dv=512 alone, not dv=128; variant=mma has it"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,stages=4", "sm_90a",
          "the nearest legal one is 3 of 2..3"},
-        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,turn_steps=26,gather_registers=32",
+        {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,pv_overlap=26,gather_registers=32",
          "sm_90a",
-         "turn_steps=26 is not legal with variant=sm90 and heads as rows; the nearest "
+         "pv_overlap=26 is not legal with variant=sm90 and heads as rows; the nearest "
          "legal one is 23 of 0..23"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,gather_registers=64", "sm_90a",
          "the nearest legal one is 48 of 24..48 by eights"},
@@ -259,8 +259,8 @@ TEST(refusals) {
          "sm_90a", "the nearest legal one is 32 of 24..32"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,stages=3,gather_registers=32", "sm_90a",
          "fewer stages or fewer output_registers or gather_registers do"},
-        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,turn_steps=3", "sm_90a",
-         "turn_steps is a knob of orientation=heads"},
+        {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,pv_overlap=3", "sm_90a",
+         "pv_overlap is a knob of orientation=heads"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,part_tiles=2", "sm_90a",
          "part_tiles is a knob of orientation=keys"},
         {"sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=2048,variant=mma,part_tiles=2", "sm_90a",
@@ -387,17 +387,17 @@ TEST(backward_pairs) {
 
 /* A tuning entry gives what the spec leaves open, key by key, and the plan says so. */
 TEST(tuned) {
-    static const char asked[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,turn_steps=4";
+    static const char asked[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,pv_overlap=4";
     struct smelt__spec spec;
     struct smelt__plan plan, rule;
     struct smelt__message message = {0};
     struct smelt__text text = {0};
     const struct smelt__arch *arch = smelt__arch_find("sm_90a", &message);
     assert_int_equal(smelt__spec_parse(asked, &spec, &message), 0);
-    assert_int_equal(smelt__plan_make_tuned(&spec, arch, "stages=2,turn_steps=18", &plan, &message),
+    assert_int_equal(smelt__plan_make_tuned(&spec, arch, "stages=2,pv_overlap=18", &plan, &message),
                      0);
     expect_constant(&plan, "STAGES", 2, SMELT__FROM_TUNING);
-    expect_constant(&plan, "TURN_STEPS", 4, SMELT__FROM_KNOB);
+    expect_constant(&plan, "PV_OVERLAP", 4, SMELT__FROM_KNOB);
     expect_constant(&plan, "GATHER_REGISTERS", 24, SMELT__FROM_RULE);
     smelt__plan_print_text(&plan, &text);
     assert_non_null(strstr(text.data, "tuned"));
@@ -406,7 +406,7 @@ TEST(tuned) {
     smelt__text_free(&text);
     /* The banner's command names them: it needs no tuning file. */
     assert_int_equal(smelt__source_emit(&plan, NULL, &text, &message), 0);
-    assert_non_null(strstr(text.data, "stages=2,turn_steps=4 --arch sm_90a"));
+    assert_non_null(strstr(text.data, "stages=2,pv_overlap=4 --arch sm_90a"));
     smelt__text_free(&text);
     /* None, or one without knobs: the rule's plan, to the byte. */
     assert_int_equal(smelt__plan_make(&spec, arch, &rule, &message), 0);

@@ -38,7 +38,7 @@ TEST(cut) {
         const struct shape shape = draw_shape(&random);
         const struct smelt__segments_layout layout = layout_of(&shape);
         const int64_t last = (shape.groups - 1) / shape.chunk;
-        const int64_t ranges = (shape.key_count - 1) / SMELT__BWD_TURN_RANGE + 1;
+        const int64_t ranges = (shape.key_count - 1) / SMELT__BWD_TRANSPOSE_RANGE + 1;
         assert_true(layout.starts ==
                     smelt__segments_starts(last, shape.key_count) + shape.key_count + 1);
         assert_true(layout.entries == shape.groups * shape.key_stride);
@@ -97,10 +97,10 @@ TEST(ranges) {
     struct smelt__plan plan;
     int found;
     smelt__spec_init(&spec, &smelt__sparse_attn_bwd_lists.schema);
-    smelt__spec_set(&spec, "pass", SMELT__BWD_LISTS_TURN);
+    smelt__spec_set(&spec, "pass", SMELT__BWD_LISTS_TRANSPOSE);
     for (int i = 0; smelt__arch_at(i); i++) {
         assert_int_equal(smelt__plan_make(&spec, smelt__arch_at(i), &plan, &message), 0);
-        assert_int_equal(smelt__plan_constant(&plan, "RANGE", &found), SMELT__BWD_TURN_RANGE);
+        assert_int_equal(smelt__plan_constant(&plan, "RANGE", &found), SMELT__BWD_TRANSPOSE_RANGE);
     }
 }
 

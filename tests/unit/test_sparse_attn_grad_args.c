@@ -289,11 +289,12 @@ static void check_grid(const struct smelt__sparse_attn_backward *backward, int64
     }
     assert_int_equal((items - grid.sliced) % most, 0);
     assert_true(grid.sliced < most && grid.sliced % sides == 0 && grid.blocks % sides == 0);
-    assert_true(grid.sliced <= grid.takers * sides && grid.takers * sides <= grid.blocks);
+    assert_true(grid.sliced <= grid.slice_ctas * sides && grid.slice_ctas * sides <= grid.blocks);
     /* The longest slice is shorter than an item. */
-    assert_true((length * grid.sliced + grid.takers * sides - 1) / (grid.takers * sides) < length);
+    assert_true((length * grid.sliced + grid.slice_ctas * sides - 1) / (grid.slice_ctas * sides) <
+                length);
     assert_true((layout.progress - layout.slices) / slice >=
-                (size_t)(grid.takers * sides + grid.sliced));
+                (size_t)(grid.slice_ctas * sides + grid.sliced));
 }
 
 TEST(slices) {
@@ -314,7 +315,7 @@ TEST(slices) {
     const struct smelt__grad_grid grid = smelt__grad_find_grid(&backward, &layout, 132);
     assert_int_equal(grid.blocks, 132);
     assert_int_equal(grid.sliced, 4);
-    assert_int_equal(grid.takers, 40);
+    assert_int_equal(grid.slice_ctas, 40);
 }
 
 /* Partial rows stay below the limit that the caller sets, as long as one group fits. */

@@ -15,8 +15,8 @@ TEST(good_lines) {
         const char *text, *device, *knobs;
         double microseconds;
     } cases[] = {
-        {SPEC "  NVIDIA H200  stages=2,turn_steps=4  2104.5", "NVIDIA H200",
-         "stages=2,turn_steps=4", 2104.5},
+        {SPEC "  NVIDIA H200  stages=2,pv_overlap=4  2104.5", "NVIDIA H200",
+         "stages=2,pv_overlap=4", 2104.5},
         {"\t" SPEC "\tNVIDIA  RTX 4090 \t variant=mma   7 \r", "NVIDIA  RTX 4090", "variant=mma",
          7},
         {SPEC " H200 stages=3 0.25", "H200", "stages=3", 0.25},
@@ -100,7 +100,7 @@ TEST(long_lines) {
 /* Whatever the bytes: an entry that can be written and read again, or a reason. The text is not
  * terminated and ends where its memory does. */
 TEST(random_lines) {
-    static const char model[] = SPEC "  NVIDIA H200  stages=2,turn_steps=4  2104.5";
+    static const char model[] = SPEC "  NVIDIA H200  stages=2,pv_overlap=4  2104.5";
     struct random random = random_begin("random_lines");
     int entries = 0;
     for (int i = 0; i < 100000; i++) {

@@ -18,7 +18,7 @@ enum {
     MOST_REGISTERS = 232,
     OTHER_REGISTERS = 56, /* of the producer's warpgroup */
     MATH_BESIDE = 24,     /* registers of a thread beside products, weights and sums */
-    KEYS = 64,            /* of a slab */
+    KEYS = 64,            /* of a KV tile */
     SET_QUERIES = 4,
     PAIR = 2,              /* heads of a box */
     BLOCK_COLUMNS = 256,   /* at most, while heads allow */
@@ -33,7 +33,7 @@ enum {
     BARRIER_BYTES = 8,
     MOST_STAGES = 15,
     MOST_QUERY_BUFFERS = 3,
-    BLOCK_START = 5, /* slabs: what a block costs before its first; measured */
+    BLOCK_START = 5, /* KV tiles: what a block costs before its first; measured */
     COARSE = 256,    /* groups of batches whose costs are kept */
     TOGETHER = 4,    /* batches whose windows are loaded at once */
 };
@@ -83,14 +83,14 @@ static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "QUERIES_OFFSET", buffers * columns * choice->row_bytes, ALIGNMENT,
                            "buffers: a block's queries");
     smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * KEYS * choice->row_bytes,
-                           ALIGNMENT, "stages: slabs of keys");
+                           ALIGNMENT, "stages: KV tiles");
     smelt__plan_add_region(plan, "LOWEST_OFFSET", FILL_BYTES, 16, "-inf, to fill with");
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", buffers * columns * 4, 16,
                            "buffers: a block's weights");
     smelt__plan_add_region(plan, "WINDOWS_OFFSET", buffers * queries * RANGE_BYTES, 16,
                            "buffers: a block's windows");
     smelt__plan_add_region(plan, "RUNS_OFFSET", buffers * RUN_BYTES, 16,
-                           "buffers: which slabs of the block");
+                           "buffers: which KV tiles of the block");
     smelt__plan_add_region(plan, "COSTS_OFFSET", (COARSE + 2 * 34) * 8, 16,
                            "of groups of batches, while the run is found");
     smelt__plan_add_region(plan, "STAGING_OFFSET", staging_bytes(choice), 16,
@@ -150,15 +150,16 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"PART_COLUMNS", "columns", choice->part_columns, "columns of a product"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
-        {"STAGES", NULL, choice->stages, "slabs of keys in flight"},
+        {"STAGES", NULL, choice->stages, "KV tiles in flight"},
         {"QUERY_BUFFERS", NULL, choice->query_buffers, "blocks whose queries are in flight"},
         {"PADDED_HEADS", NULL, choice->padded_heads, "columns of a query"},
         {"BLOCK_QUERIES", NULL, launch->block_queries, "queries of a block"},
-        {"BLOCK_KEYS", NULL, launch->block_keys, "keys of a slab"},
-        {"BLOCK_START", NULL, BLOCK_START, "what a block costs before its first slab, in slabs"},
+        {"BLOCK_KEYS", NULL, launch->block_keys, "keys of a KV tile"},
+        {"BLOCK_START", NULL, BLOCK_START,
+         "what a block costs before its first KV tile, in KV tiles"},
         {"MOST_WEIGHTS", NULL, MOST_WEIGHTS, "weights that a thread keeps"},
         {"SCALES_AHEAD", NULL, choice->sets != 2,
-         "1: keys' scales are loaded a slab ahead; with 17 to 32 heads that was slower"},
+         "1: keys' scales are loaded a KV tile ahead; with 17 to 32 heads that was slower"},
         {"STAGES_LOGITS", NULL, stages_logits(choice),
          "1: logits go to memory by whole lines, through shared memory"},
         {"STAGED_ROW", NULL, STAGED_ROW, "fp32 of a query's logits there"},

@@ -110,7 +110,7 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
     smelt__spec_set(kernel, "heads", smelt__spec_get(spec, "heads"));
     smelt__spec_set(kernel, "dv", smelt__spec_get(spec, "dv"));
     if (smelt__spec_get(spec, "deterministic"))
-        add_lists(expansion, SMELT__BWD_LISTS_TURN);
+        add_lists(expansion, SMELT__BWD_LISTS_TRANSPOSE);
     smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
     if (smelt__spec_get(spec, "deterministic")) {
         kernel = add_other(expansion, &smelt__sparse_attn_bwd_sum, SMELT__BACKWARD);

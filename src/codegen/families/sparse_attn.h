@@ -13,11 +13,11 @@ int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
                               int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS]);
 
 /* The kernels of the backward pass in the order of its expansion, behind the partition's where
- * there are buckets. Without `deterministic`, TURN and SUM are left out. */
+ * there are buckets. Without `deterministic`, TRANSPOSE and SUM are left out. */
 enum smelt__sparse_attn_backward_kernel {
     SMELT__BACKWARD_GROUP,
     SMELT__BACKWARD_ROWS,
-    SMELT__BACKWARD_TURN,
+    SMELT__BACKWARD_TRANSPOSE,
     SMELT__BACKWARD_MAIN,
     SMELT__BACKWARD_SUM,
     SMELT__BACKWARD_FINISH,

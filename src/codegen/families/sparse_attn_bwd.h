@@ -14,10 +14,10 @@ extern const struct smelt__kernel_family smelt__sparse_attn_bwd_rows;
 extern const struct smelt__kernel_family smelt__sparse_attn_bwd_sum;
 
 /* Values of the key `pass` of sparse_attn_bwd_lists. */
-enum smelt__sparse_attn_bwd_lists_pass { SMELT__BWD_LISTS_GROUP = 0, SMELT__BWD_LISTS_TURN };
+enum smelt__sparse_attn_bwd_lists_pass { SMELT__BWD_LISTS_GROUP = 0, SMELT__BWD_LISTS_TRANSPOSE };
 
-/* Threads of a block of the pass `group`; keys that one of the pass `turn` takes at a time. */
-enum { SMELT__BWD_LISTS_THREADS = 256, SMELT__BWD_TURN_RANGE = 256 };
+/* Threads of a block of the pass `group`; keys that one of the pass `transpose` takes at a time. */
+enum { SMELT__BWD_LISTS_THREADS = 256, SMELT__BWD_TRANSPOSE_RANGE = 256 };
 
 /* Queries whose rows share a tile of the main kernel, at most: a byte holds their mask. */
 enum { SMELT__SPARSE_ATTN_BWD_MOST_GROUP = 8 };

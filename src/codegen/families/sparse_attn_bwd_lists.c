@@ -1,6 +1,6 @@
 /*
  * The kernel family sparse_attn_bwd_lists: each group's list of keys, out of its queries' index
- * rows; and for the deterministic mode those lists turned around, each key's partial rows. Nothing
+ * rows; and for the deterministic mode those lists transposed, each key's partial rows. Nothing
  * of an operator is compiled in, so that all of them share these kernels.
  */
 #include <stdio.h>
@@ -20,21 +20,21 @@ enum {
     MAP_BYTES = 48 * 1024,
     /* More windows than that take longer than sorting does. */
     MOST_WINDOWS = 16,
-    /* Turn. A warp takes a list at a time, and waits for a handful of loads: the more warps, the
+    /* Transpose. A warp takes a list at a time, and waits for a handful of loads: the more warps, the
      * better. A chunk of three waves of an H200's main kernel is one part. */
-    TURN_THREADS = 512,
-    TURN_BLOCKS = 3,        /* of a multiprocessor; with four, registers would be too few */
-    SM_12X = 12,            /* the capability, major, where with three they are */
-    TURN_BLOCKS_SM_12X = 2, /* and so many are resident there */
-    TURN_RANGE = SMELT__BWD_TURN_RANGE,
-    TURN_PART = 384,
-    TURN_LISTS = 4,
+    TRANSPOSE_THREADS = 512,
+    TRANSPOSE_BLOCKS = 3,        /* of a multiprocessor; with four, registers would be too few */
+    SM_12X = 12,                 /* the capability, major, where with three they are */
+    TRANSPOSE_BLOCKS_SM_12X = 2, /* and so many are resident there */
+    TRANSPOSE_RANGE = SMELT__BWD_TRANSPOSE_RANGE,
+    TRANSPOSE_PART = 384,
+    TRANSPOSE_LISTS = 4,
     STRETCH_BYTES = 16
 };
 
 static const struct smelt__key keys[] = {
-    {SMELT__REQUIRED("pass", "group: the lists of keys; turn: lists by keys"),
-     SMELT__NAMES_2(group, turn)},
+    {SMELT__REQUIRED("pass", "group: the lists of keys; transpose: lists by keys, CSR to CSC"),
+     SMELT__NAMES_2(group, transpose)},
 };
 
 /* Blocks that a multiprocessor's shared memory has room for, at most `most`. */
@@ -67,24 +67,27 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
     smelt__plan_add_region(plan, "AGAIN_OFFSET", 4, 4, "keys named again");
 }
 
-static void plan_turn(const struct smelt__arch *arch, struct smelt__plan *plan) {
-    const int warps = TURN_THREADS / 32, map = TURN_PART / 8 * TURN_RANGE;
-    const int bytes = map + map / 2 + TURN_RANGE * 4 + TURN_PART * STRETCH_BYTES + warps * 4;
-    plan->template_name = "sparse_attn_bwd_lists.turn.cu";
+static void plan_transpose(const struct smelt__arch *arch, struct smelt__plan *plan) {
+    const int warps = TRANSPOSE_THREADS / 32, map = TRANSPOSE_PART / 8 * TRANSPOSE_RANGE;
+    const int bytes =
+        map + map / 2 + TRANSPOSE_RANGE * 4 + TRANSPOSE_PART * STRETCH_BYTES + warps * 4;
+    plan->template_name = "sparse_attn_bwd_lists.transpose.cu";
     plan->item = "range";
     plan->blocks_per_item = 1;
     plan->persistent = 1;
-    smelt__plan_set_threads(
-        plan, TURN_THREADS,
-        resident_blocks(arch, bytes,
-                        arch->capability_major == SM_12X ? TURN_BLOCKS_SM_12X : TURN_BLOCKS));
-    smelt__plan_add(plan, "RANGE", TURN_RANGE, SMELT__DERIVED, "keys that a block takes at a time");
-    smelt__plan_add(plan, "PART", TURN_PART, SMELT__DERIVED, "groups, likewise");
-    smelt__plan_add(plan, "LISTS", TURN_LISTS, SMELT__DERIVED, "that a warp has under way");
+    smelt__plan_set_threads(plan, TRANSPOSE_THREADS,
+                            resident_blocks(arch, bytes,
+                                            arch->capability_major == SM_12X
+                                                ? TRANSPOSE_BLOCKS_SM_12X
+                                                : TRANSPOSE_BLOCKS));
+    smelt__plan_add(plan, "RANGE", TRANSPOSE_RANGE, SMELT__DERIVED,
+                    "keys that a block takes at a time");
+    smelt__plan_add(plan, "PART", TRANSPOSE_PART, SMELT__DERIVED, "groups, likewise");
+    smelt__plan_add(plan, "LISTS", TRANSPOSE_LISTS, SMELT__DERIVED, "that a warp has under way");
     smelt__plan_add_region(plan, "MAP_OFFSET", map, 16, "a bit for each key and group");
     smelt__plan_add_region(plan, "FIRSTS_OFFSET", map / 2, 16, "a key's bits in words before");
-    smelt__plan_add_region(plan, "PLACES_OFFSET", TURN_RANGE * 4, 16, "of each key's entries");
-    smelt__plan_add_region(plan, "STRETCHES_OFFSET", TURN_PART * STRETCH_BYTES, 16,
+    smelt__plan_add_region(plan, "PLACES_OFFSET", TRANSPOSE_RANGE * 4, 16, "of each key's entries");
+    smelt__plan_add_region(plan, "STRETCHES_OFFSET", TRANSPOSE_PART * STRETCH_BYTES, 16,
                            "what of each list lies in the range");
     smelt__plan_add_region(plan, "SUMS_OFFSET", warps * 4, 4, "of warps");
 }
@@ -99,7 +102,7 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     if (pass == SMELT__BWD_LISTS_GROUP)
         plan_group(arch, plan);
     else
-        plan_turn(arch, plan);
+        plan_transpose(arch, plan);
     return 0;
 }
 
@@ -111,7 +114,7 @@ static const struct smelt__variant variants[] = {
 
 const struct smelt__kernel_family smelt__sparse_attn_bwd_lists = {
     .schema = {.name = "sparse_attn_bwd_lists",
-               .summary = "lists of keys for the backward pass, compacted, united, turned around",
+               .summary = "lists of keys for the backward pass, compacted, united, transposed",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys},
     .variants = variants,

@@ -24,7 +24,7 @@ static const struct smelt__key keys[] = {
      .variants = "mma"},
     {SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),
      SMELT__AUTO_RANGE_FIXED(sm90, 1, 1, 4), SMELT__TUNED_AT(1, 2, 3)},
-    {SMELT__KNOB("turn_steps", "k-steps of QK left when PV may begin"), SMELT__AUTO_RANGE(0, 26),
+    {SMELT__KNOB("pv_overlap", "k-steps of QK left when PV may begin"), SMELT__AUTO_RANGE(0, 26),
      SMELT__TUNED_AT(4, 10, 16, 22), .variants = "sm90", .only_with = "orientation=heads"},
     {SMELT__KNOB("output_registers", "of a thread that computes PV"), SMELT__AUTO_ONE_OF(160, 168),
      SMELT__TUNED, .variants = "sm90", .only_with = "orientation=heads"},

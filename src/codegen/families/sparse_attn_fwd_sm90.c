@@ -13,7 +13,7 @@
  *
  * The knobs. stages 2 or 3, as many as fit; output_registers 160 or 168, gather_registers by eights
  * from 24 on, up to 48 and 32: what they take from the scores, which need 144, moves k-steps of Q
- * from registers into shared memory; turn_steps from 0 to one less than the k-steps of Q in
+ * from registers into shared memory; pv_overlap from 0 to one less than the k-steps of Q in
  * registers. The others have one value.
  */
 #include <inttypes.h>
@@ -42,7 +42,7 @@ enum {
     LEAST_SCORES = 144, /* measured: with 136 some spill */
     MOST_SCORES = ALL_REGISTERS - 2 * LEAST_OUTPUT - LEAST_GATHER,
     WIDE_SPARE = 30, /* beside wgmma's operands with fewer for the scores: with 26 some spill */
-    TURN_STEPS = 10, /* measured: 4 and 18 are as fast (bench/log/sparse_attn_fwd.md) */
+    PV_OVERLAP = 10, /* measured: 4 and 18 are as fast (bench/log/sparse_attn_fwd.md) */
     LEAST_STAGES = 2,
     MOST_STAGES = 3,
     SHARED_LIMIT = 227 * 1024,
@@ -76,7 +76,7 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
 /* Everything that is chosen, and what follows at once. */
 struct choice {
     int heads, dqk, rope;
-    int stages, turn_steps;
+    int stages, pv_overlap;
     int scores_registers, output_registers, gather_registers;
     int register_steps; /* k-steps of Q in registers */
     int buffers;        /* of P: of its own for two blocks where Q K^T reads no rope columns */
@@ -89,7 +89,7 @@ static void choose_registers(const struct smelt__spec *spec, struct choice *choi
         ALL_REGISTERS - 2 * choice->output_registers - choice->gather_registers;
     const int spare = choice->scores_registers < MOST_SCORES ? WIDE_SPARE : SPARE;
     choice->register_steps = (choice->scores_registers - spare - SCORES) / STEP_FRAGMENTS;
-    choice->turn_steps = smelt__spec_knob(spec, "turn_steps", TURN_STEPS);
+    choice->pv_overlap = smelt__spec_knob(spec, "pv_overlap", PV_OVERLAP);
 }
 
 /* A knob's value that is no multiple of `unit` from `least` to `most`: the nearest is named. */
@@ -112,7 +112,7 @@ static int refuse_choice(const struct smelt__spec *spec, const struct choice *ch
     return refuse_value(spec, "gather_registers", choice->gather_registers, LEAST_GATHER,
                         ALL_REGISTERS - 2 * choice->output_registers - LEAST_SCORES, REGISTER_UNIT,
                         message) ||
-                   refuse_value(spec, "turn_steps", choice->turn_steps, 0,
+                   refuse_value(spec, "pv_overlap", choice->pv_overlap, 0,
                                 choice->register_steps - 1, 1, message) ||
                    refuse_value(spec, "stages", smelt__spec_knob(spec, "stages", MOST_STAGES),
                                 LEAST_STAGES, MOST_STAGES, 1, message)
@@ -125,7 +125,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
     const struct smelt__plan_row constants[] = {
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
-        {"TURN_STEPS", "turn_steps", choice->turn_steps,
+        {"PV_OVERLAP", "pv_overlap", choice->pv_overlap,
          "k-steps of QK in flight when PV may begin"},
         {"OUTPUT_REGISTERS", "output_registers", choice->output_registers, "of a thread, PV"},
         {"GATHER_REGISTERS", "gather_registers", choice->gather_registers, "of a thread, gather"},

@@ -8,7 +8,7 @@
  * tiles 8 heads take 1.29 ms instead of 1.19, 16 heads 1.36 instead of 1.21). A block's tiles come
  * and go two at a time (by fours 32 heads are 5 % slower), up to 16 heads by fours (2 % faster at
  * topk 512, the same at 2048). stages=n makes the ring n whole blocks. Heads are rounded up to the
- * next 8. Registers: a math warpgroup holds a whole O^T, 8 slabs of heads / 2 values a thread, 128
+ * next 8. Registers: a math warpgroup holds a whole O^T, 8 tiles of heads / 2 values a thread, 128
  * for 32 heads, and gets 208; the gather gets 88.
  */
 #include "codegen/families/sparse_attn_fwd.h"

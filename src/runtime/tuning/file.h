@@ -5,7 +5,7 @@
  *
  * for example
  *
- *   sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048  NVIDIA H200  stages=2,turn_steps=4  2104.5
+ *   sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048  NVIDIA H200  stages=2,pv_overlap=4  2104.5
  *
  * separated by blanks. The first word is the kernel's canonical spec without knobs, the last the
  * microseconds, the word before it the knobs; the text between is the device's name as the driver

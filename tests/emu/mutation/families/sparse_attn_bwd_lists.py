@@ -16,14 +16,15 @@ SEED = {"SMELT_TEST_SEED": "70"}
 ONE_SCHEDULE = {"schedules": 1, "variables": dict(SEED, SMELT_TEST_SCHEDULES="1")}
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("group", "turn-chunks")
+COVERAGE = ("group", "transpose-chunks")
 
 CONFIGURATIONS = (
     # A few cases, by which most mutants die; then all of them.
     lists("group-fours", "gpu_bwd_lists", "group", "0", "sm_90a", "fours", variables=SEED),
-    lists("turn-few", "gpu_bwd_segments", "turn", "0", "sm_90a", "several ranges", "lists", **ONE_SCHEDULE),
-    lists("turn-schedules", "gpu_bwd_segments", "turn", "0", "sm_90a", "several ranges", "lists", variables=SEED),
+    lists("transpose-few", "gpu_bwd_segments", "transpose", "0", "sm_90a", "several ranges", "lists", **ONE_SCHEDULE),
+    lists("transpose-schedules", "gpu_bwd_segments", "transpose", "0", "sm_90a", "several ranges", "lists",
+          variables=SEED),
     lists("group", "gpu_bwd_lists", "group", "4", "sm_90a", variables=SEED),
-    lists("turn-chunks", "gpu_bwd_segments", "turn", "0", "sm_90a", "chunks", "lists", **ONE_SCHEDULE),
-    lists("turn", "gpu_bwd_segments", "turn", "4", "sm_90a", "", "lists", **ONE_SCHEDULE),
+    lists("transpose-chunks", "gpu_bwd_segments", "transpose", "0", "sm_90a", "chunks", "lists", **ONE_SCHEDULE),
+    lists("transpose", "gpu_bwd_segments", "transpose", "4", "sm_90a", "", "lists", **ONE_SCHEDULE),
 )
