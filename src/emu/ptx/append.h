@@ -1,9 +1,5 @@
 /* templates/ptx/append.cuh, emulated. */
-#ifndef EMU_PTX_APPEND
-#define EMU_PTX_APPEND
 
 unsigned emu_append_shared(unsigned address, unsigned wanted, unsigned low, unsigned high);
 
 #define append_shared_8(address, wanted, low, high) emu_append_shared(address, wanted, low, high)
-
-#endif

@@ -1,6 +1,4 @@
 /* templates/ptx/atomic.cuh, emulated. */
-#ifndef EMU_PTX_ATOMIC
-#define EMU_PTX_ATOMIC
 
 /* kind 0: or, 1: add */
 unsigned emu_atomic_shared(int kind, unsigned address, unsigned value);
@@ -9,5 +7,3 @@ void emu_reduce_add_global(unsigned *to, unsigned value);
 #define atomic_or_shared(address, bits) emu_atomic_shared(0, address, bits)
 #define atomic_add_shared(address, value) emu_atomic_shared(1, address, value)
 #define reduce_add_global(to, value) emu_reduce_add_global(to, value)
-
-#endif

@@ -1,6 +1,4 @@
 /* templates/ptx/bulk.cuh, emulated. */
-#ifndef EMU_PTX_BULK
-#define EMU_PTX_BULK
 
 void emu_bulk_load(unsigned to, const void *from, unsigned bytes, unsigned barrier);
 void emu_bulk_store(void *to, unsigned from, unsigned bytes);
@@ -19,5 +17,3 @@ void emu_bulk_wait(int pending, int reads);
 #define bulk_wait_read_1() emu_bulk_wait(1, 1)
 #define bulk_wait_read_2() emu_bulk_wait(2, 1)
 #define bulk_wait_read_3() emu_bulk_wait(3, 1)
-
-#endif

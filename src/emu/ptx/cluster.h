@@ -1,6 +1,4 @@
 /* templates/ptx/cluster.cuh, emulated. */
-#ifndef EMU_PTX_CLUSTER
-#define EMU_PTX_CLUSTER
 
 void emu_cluster_arrive(void);
 void emu_cluster_wait(void);
@@ -14,5 +12,3 @@ void emu_cluster_store_async(unsigned to, const unsigned *values, unsigned barri
 #define cluster_rank() emu_cluster_rank()
 #define cluster_address(address, rank) emu_cluster_address(address, rank)
 #define cluster_store_async_16(to, values, barrier) emu_cluster_store_async(to, values, barrier)
-
-#endif

@@ -1,6 +1,4 @@
 /* templates/ptx/cp_async.cuh, emulated. */
-#ifndef EMU_PTX_CP_ASYNC
-#define EMU_PTX_CP_ASYNC
 
 /* `given` of the `bytes` are read, the others are zero-filled. */
 void emu_cp_async(unsigned address, const void *source, int bytes, int given);
@@ -17,5 +15,3 @@ void emu_cp_async_wait(int pending);
 #define cp_async_wait_5() emu_cp_async_wait(5)
 #define cp_async_wait_6() emu_cp_async_wait(6)
 #define cp_async_wait_7() emu_cp_async_wait(7)
-
-#endif

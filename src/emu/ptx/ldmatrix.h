@@ -1,6 +1,4 @@
 /* templates/ptx/ldmatrix.cuh, emulated. */
-#ifndef EMU_PTX_LDMATRIX
-#define EMU_PTX_LDMATRIX
 
 void emu_op_ldmatrix(unsigned *registers, unsigned long room, unsigned address, int count,
                      int transposed);
@@ -9,5 +7,3 @@ void emu_op_ldmatrix(unsigned *registers, unsigned long room, unsigned address, 
     emu_op_ldmatrix(registers, EMU_ROOM(registers), address, 4, 0)
 #define ldmatrix_x4_trans(registers, address)                                                      \
     emu_op_ldmatrix(registers, EMU_ROOM(registers), address, 4, 1)
-
-#endif

@@ -1,11 +1,7 @@
 /* templates/ptx/ldmatrix_x2.cuh, emulated. */
-#ifndef EMU_PTX_LDMATRIX_X2
-#define EMU_PTX_LDMATRIX_X2
 
 void emu_op_ldmatrix(unsigned *registers, unsigned long room, unsigned address, int count,
                      int transposed);
 
 #define ldmatrix_x2_trans(registers, address)                                                      \
     emu_op_ldmatrix(registers, EMU_ROOM(registers), address, 2, 1)
-
-#endif

@@ -1,6 +1,4 @@
 /* templates/ptx/math.cuh, emulated. */
-#ifndef EMU_PTX_MATH
-#define EMU_PTX_MATH
 
 float emu_exp2_approximate(float x);
 float emu_log2_approximate(float x);
@@ -11,5 +9,3 @@ unsigned emu_pack_bf16x2(float low, float high);
 #define log2_approximate(x) emu_log2_approximate(x)
 #define minimum_nan(x, y) emu_minimum_nan(x, y)
 #define pack_bf16x2(low, high) emu_pack_bf16x2(low, high)
-
-#endif

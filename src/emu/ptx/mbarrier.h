@@ -1,6 +1,4 @@
 /* templates/ptx/mbarrier.cuh, emulated. */
-#ifndef EMU_PTX_MBARRIER
-#define EMU_PTX_MBARRIER
 
 void emu_mbarrier_init(unsigned barrier, int count);
 void emu_mbarrier_fence_init(void);
@@ -24,5 +22,3 @@ void emu_mbarrier_wait_cluster(unsigned barrier, int parity);
 #define mbarrier_test(barrier, parity) (emu_mbarrier_test(barrier, parity) != 0)
 #define mbarrier_wait(barrier, parity) emu_mbarrier_wait(barrier, parity)
 #define mbarrier_wait_given_back(barrier, parity) emu_mbarrier_wait_cluster(barrier, parity)
-
-#endif

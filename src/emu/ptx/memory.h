@@ -1,6 +1,4 @@
 /* templates/ptx/memory.cuh, emulated. */
-#ifndef EMU_PTX_MEMORY
-#define EMU_PTX_MEMORY
 
 void emu_store_global(void *to, const unsigned *values, int count);
 /* read_only: no thread may write it while the kernel runs. */
@@ -13,5 +11,3 @@ void emu_load_shared(unsigned *values, unsigned address, int count);
 #define load_read_only_16(values, from) emu_load_global(values, from, 4, 1)
 #define load_l2_32(from) emu_load_l2(from)
 #define load_shared_16(values, address) emu_load_shared(values, address, 4)
-
-#endif

@@ -1,9 +1,5 @@
 /* templates/ptx/mma.cuh, emulated. */
-#ifndef EMU_PTX_MMA
-#define EMU_PTX_MMA
 
 void emu_op_mma_m16n8k16_bf16(float *d, const unsigned *a, const unsigned *b);
 
 #define mma_m16n8k16_bf16(d, a, b) emu_op_mma_m16n8k16_bf16(d, a, b)
-
-#endif

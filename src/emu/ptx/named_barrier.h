@@ -1,6 +1,4 @@
 /* templates/ptx/named_barrier.cuh, emulated. */
-#ifndef EMU_PTX_NAMED_BARRIER
-#define EMU_PTX_NAMED_BARRIER
 
 void emu_barrier_sync(int id, int threads);
 void emu_barrier_arrive(int id, int threads);
@@ -9,5 +7,3 @@ int emu_barrier_or(int id, int threads, int condition);
 #define barrier_sync(id, threads) emu_barrier_sync(id, threads)
 #define barrier_arrive(id, threads) emu_barrier_arrive(id, threads)
 #define barrier_or(id, threads, condition) (emu_barrier_or(id, threads, condition) != 0)
-
-#endif

@@ -1,9 +1,5 @@
 /* templates/ptx/order.cuh, emulated. */
-#ifndef EMU_PTX_ORDER
-#define EMU_PTX_ORDER
 
 unsigned emu_push_greater(unsigned mask, float threshold, unsigned x);
 
 #define push_greater(mask, threshold, x) emu_push_greater(mask, threshold, x)
-
-#endif

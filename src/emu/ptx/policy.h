@@ -1,10 +1,6 @@
 /* templates/ptx/policy.cuh, emulated. */
-#ifndef EMU_PTX_POLICY
-#define EMU_PTX_POLICY
 
 /* Never 0, which stands for no policy. */
 unsigned long long emu_policy_evict_first(void);
 
 #define policy_evict_first() emu_policy_evict_first()
-
-#endif

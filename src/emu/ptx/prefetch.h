@@ -1,9 +1,4 @@
 /* templates/ptx/prefetch.cuh, emulated: only checks that the memory exists. */
-#ifndef EMU_PTX_PREFETCH
-#define EMU_PTX_PREFETCH
-
 void emu_bulk_prefetch(const void *from, unsigned bytes);
 
 #define prefetch_l2(from, bytes) emu_bulk_prefetch(from, bytes)
-
-#endif

@@ -1,6 +1,4 @@
 /* templates/ptx/redux.cuh, emulated. */
-#ifndef EMU_PTX_REDUX
-#define EMU_PTX_REDUX
 
 /* kind 2: sum, 5: unsigned minimum, 6: unsigned maximum */
 unsigned emu_reduce_sync(int kind, unsigned mask, unsigned value);
@@ -8,5 +6,3 @@ unsigned emu_reduce_sync(int kind, unsigned mask, unsigned value);
 #define warp_reduce_add(value) emu_reduce_sync(2, 0xffffffffu, value)
 #define warp_reduce_min(value) emu_reduce_sync(5, 0xffffffffu, value)
 #define warp_reduce_max(value) emu_reduce_sync(6, 0xffffffffu, value)
-
-#endif

@@ -1,6 +1,4 @@
 /* templates/ptx/stmatrix.cuh, emulated. */
-#ifndef EMU_PTX_STMATRIX
-#define EMU_PTX_STMATRIX
 
 void emu_op_stmatrix(const unsigned *registers, unsigned long room, unsigned address, int count,
                      int transposed);
@@ -11,5 +9,3 @@ void emu_op_stmatrix(const unsigned *registers, unsigned long room, unsigned add
     emu_op_stmatrix(registers, EMU_ROOM(registers), address, 4, 1)
 #define stmatrix_x2_trans(address, registers)                                                      \
     emu_op_stmatrix(registers, EMU_ROOM(registers), address, 2, 1)
-
-#endif

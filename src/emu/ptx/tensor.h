@@ -1,6 +1,4 @@
 /* templates/ptx/tensor.cuh, emulated. */
-#ifndef EMU_PTX_TENSOR
-#define EMU_PTX_TENSOR
 
 /* `rank` coordinates count; the map must be of that rank. */
 void emu_tensor_load(unsigned to, const void *map, unsigned barrier, int rank, int x, int y, int z,
@@ -13,5 +11,3 @@ void emu_tensor_prefetch(const void *map);
     emu_tensor_load(to, map, barrier, 3, x, y, z, 0, policy)
 #define tensor_load_4d_hint(to, map, barrier, x, y, z, w, policy)                                  \
     emu_tensor_load(to, map, barrier, 4, x, y, z, w, policy)
-
-#endif

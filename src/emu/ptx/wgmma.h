@@ -1,6 +1,4 @@
 /* templates/ptx/wgmma.cuh, emulated. */
-#ifndef EMU_PTX_WGMMA
-#define EMU_PTX_WGMMA
 
 void emu_wgmma_fence(void);
 void emu_wgmma_commit(void);
@@ -12,5 +10,3 @@ void emu_wgmma_wait(int pending);
 #define wgmma_wait_1() emu_wgmma_wait(1)
 #define wgmma_wait_2() emu_wgmma_wait(2)
 #define wgmma_wait_3() emu_wgmma_wait(3)
-
-#endif

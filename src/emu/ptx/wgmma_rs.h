@@ -1,7 +1,5 @@
 /* templates/ptx/wgmma_rs.cuh, emulated. A line with WIDTH stands for one of each width
  * (compiler/embed_files.c). */
-#ifndef EMU_PTX_WGMMA_RS
-#define EMU_PTX_WGMMA_RS
 
 /* a: registers, or NULL and a_descriptor. element 0: bf16, depth 16; 1: e4m3, depth 32. */
 void emu_wgmma(float *d, int columns, const unsigned *a, unsigned long long a_descriptor,
@@ -12,5 +10,3 @@ void emu_wgmma(float *d, int columns, const unsigned *a, unsigned long long a_de
 
 #define wgmma_rs_nWIDTH_t00(d, a, b, add) emu_wgmma_rs(WIDTH, 0, d, a, b, add)
 #define wgmma_rs_nWIDTH_t01(d, a, b, add) emu_wgmma_rs(WIDTH, 1, d, a, b, add)
-
-#endif

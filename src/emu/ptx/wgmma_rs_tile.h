@@ -1,7 +1,5 @@
 /* templates/ptx/wgmma_rs_tile.cuh, emulated. A line with WIDTH stands for one of each width
  * (compiler/embed_files.c). */
-#ifndef EMU_PTX_WGMMA_RS_TILE
-#define EMU_PTX_WGMMA_RS_TILE
 
 /* a: registers, or NULL and a_descriptor. */
 void emu_wgmma_tile(float *d, int columns, const unsigned *a, unsigned long long a_descriptor,
@@ -13,5 +11,3 @@ void emu_wgmma_tile(float *d, int columns, const unsigned *a, unsigned long long
 
 #define wgmma_rs_tile_nWIDTH_t00(d, a, b, add) emu_wgmma_rs_tile(WIDTH, 0, d, a, b, add)
 #define wgmma_rs_tile_nWIDTH_t01(d, a, b, add) emu_wgmma_rs_tile(WIDTH, 1, d, a, b, add)
-
-#endif
