@@ -122,6 +122,14 @@ def causal_slots(g):
     return lists.masked_fill(lists > torch.arange(lists.shape[1])[:, None], -1)
 
 
+def pipelined(g):
+    """TileLang's examples for a rank of context parallelism: key k is seen from token (k + 1) * stride - 1 on."""
+    kv, lists = without_heads(g, own_slots)
+    token = g.q_start_index_s + torch.arange(lists.shape[1])
+    seen = (lists + 1) * g.kv_stride - 1 <= token[:, None]
+    return attended(g.q, kv, lists.masked_fill(~seen, -1), g.sm_scale, DV)
+
+
 def function_of(empty=NEVER):
     """SparseMLA.apply, out differentiable in q and kv."""
 
@@ -190,6 +198,37 @@ def dsv4(g):
     return found | {"grad_kv": found["grad_kv"].unsqueeze(-2)}
 
 
+HCA_TOKENS = 128
+
+
+def hca_lists(rank):
+    """cuDNN's aligned HCA: the rows of kv that each query of a rank sees, by its documentation."""
+    own, groups, lists = HCA_TOKENS, HCA_TOKENS // 128, []
+    for token in range(rank * own, rank * own + own):
+        window = [each - rank * own + 128 for each in range(max(0, token - 127), token + 1)]
+        owners = [(each // groups, each % groups) for each in range((token + 1) // 128)]
+        rows = window + [own + 128 + owner * (groups + 1) + slot + (owner > 0) for owner, slot in owners]
+        lists.append(rows + [-1] * (own + 130 - len(rows)))
+    return ints(*lists)
+
+
+def hca(rank):
+    q, kv, do = normal(HCA_TOKENS, 1, 64), normal(HCA_TOKENS + 128 + 4, 64), normal(HCA_TOKENS, 1, 64)
+    lists = hca_lists(rank)
+    kv[sorted({*range(kv.shape[0])} - {*lists.flatten().tolist()})] = math.inf  # what no query sees
+    out, lse = natural(*forward_of(q, seen(kv), lists, SCALE, 64, SINK[:1]))
+    given = {"q": q, "kv": kv, "out": out, "dout": do, "lse": lse, "attn_sink": SINK[:1], "cp_rank": rank, "cp_size": 2}
+    return given | {"softmax_scale": SCALE}
+
+
+def seen(kv):
+    return kv.nan_to_num(posinf=0.0, neginf=0.0)
+
+
+def hca_gradients(g):
+    return backward(g.q, seen(g.kv), hca_lists(g.cp_rank), g.dout, g.softmax_scale, g.attn_sink)
+
+
 OF_MILES = {"lists": ("topk_idxs",), "leaves": ("q", "kv", "attn_sink"), "changes": {"sm_scale": 0.05}}
 PORTED = {"lists": ("indices",), "tuning": PORT_TUNING, "changes": PORT_CHANGES}
 
@@ -245,6 +284,17 @@ ATTENTION = {
         lambda g: backward(g.q, g.kv, g.topk_idxs, g.dout, g.softmax_scale) | {"d_sink": torch.zeros(H).double()},
         lists=("topk_idxs",),
     ),
+    "cudnn.aligned_hca_backward_wrapper": Case(
+        cudnn.aligned_hca_backward_wrapper,
+        hca(1),
+        hca_gradients,
+        outputs={"dq": ("dq",), "dkv": ("dkv",), "d_sink": ("d_sink",)},
+        changes={"cp_rank": 2, "cp_size": 3},
+        tuning={"workspace": torch.empty(1, dtype=torch.uint8), "current_stream": None},
+    ),
+    "cudnn.aligned_hca_backward_wrapper, first rank": Case(
+        cudnn.aligned_hca_backward_wrapper, hca(0), hca_gradients, changes={"cp_rank": -1}
+    ),
     "tilelang.sparse_mla_fwd_interface": Case(
         tilelang.sparse_mla_fwd_interface,
         CAUSAL_PORT,
@@ -253,6 +303,13 @@ ATTENTION = {
         rows=T,
         changes=PORT_CHANGES | {"return_p_sum": True},
         tuning=PORT_TUNING,
+    ),
+    "tilelang.sparse_mla_fwd_pipelined": Case(
+        tilelang.sparse_mla_fwd_pipelined,
+        dict(zip(("q", "kv", "indices"), (Q4, *headed(KV4, LISTS4)))) | {"q_start_index_s": 5, "kv_stride": 2},
+        pipelined,
+        lists=("indices",),
+        changes=NOT_THERE | {"print_kernel": True, "q_start_index_s": 0, "kv_stride": 1, "sm_scale": 0.05},
     ),
     "tilelang.sparse_mla_bwd": Case(
         tilelang.sparse_mla_bwd,
@@ -296,6 +353,14 @@ ATTENTION = {
         lists=("indices",),
         leaves=("q", "kv"),
         changes={"scaling": 0.05},
+    ),
+    "slime.SGLangSparseMLA.apply": Case(
+        slime.SGLangSparseMLA.apply,
+        dict(zip(("q", "kv", "indices"), (Q, *headed(KV, LISTS)))) | {"scaling": SCALE, "d_v": DV},
+        function_of(),
+        lists=("indices",),
+        leaves=("q", "kv"),
+        changes={"scaling": 0.05, "d_v": 0},
     ),
     "megatron.sparse_mla_fwd_interface": Case(
         megatron.sparse_mla_fwd_interface, PORT, ported_attention(own_slots, empty=0.0), **PORTED
@@ -406,6 +471,7 @@ ATTENTION = {
         lists=("indices",),
         leaves=("q", "kv", "sinks"),
         changes={"sm_scale": 0.05},
+        tuning=PORT_TUNING,
     ),
     "nemo.tilelang_sparse_attention": Case(
         nemo.tilelang_sparse_attention,

@@ -1,10 +1,9 @@
-"""The drop-ins: signatures, how they take the place of the originals, and what test_compat_table.py does not say."""
+"""The drop-ins: signatures, and what test_compat_table.py does not say."""
 
 import inspect
 import re
 import subprocess
 import sys
-import types
 
 import pytest
 import smelt_kernels as smelt
@@ -13,7 +12,7 @@ import torch
 from compat_cases_attention import ATTENTION, KV
 from compat_cases_indexer import E4M3_Q, INDEXER, IW
 from compat_definitions import NEVER
-from smelt_kernels.compat import cudnn, deep_gemm, flash_mla, megatron, nemo
+from smelt_kernels.compat import cudnn, deep_gemm, megatron, nemo
 from test_compat_table import moved
 
 
@@ -36,69 +35,6 @@ def test_modules_come_when_they_are_asked_for():
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == "False\n"
     with pytest.raises(AttributeError, match="nothing"):
         smelt.compat.nothing  # noqa: B018
-
-
-class LazyCalls:
-    """As cuDNN Frontend's namespace: it has nothing before it is asked for."""
-
-    def __getattr__(self, name):
-        if name in ("aligned_hca_backward_wrapper", "sparse_attention_backward_wrapper"):
-            return 1
-        raise AttributeError(name)
-
-
-def test_install(monkeypatch):
-    """In place of packages that are not there, and into one that is."""
-    monkeypatch.delitem(sys.modules, "flash_mla", raising=False)
-    there = types.ModuleType("cudnn")
-    there.DSA = LazyCalls()
-    there.something = 2
-    monkeypatch.setitem(sys.modules, "cudnn", there)
-    with pytest.raises(ValueError, match="no package"):
-        smelt.compat.install("flash_mla", "flash_attn")
-    smelt.compat.install("flash_mla", "cudnn")
-    try:
-        from flash_mla import flash_mla_sparse_fwd
-
-        assert flash_mla_sparse_fwd is flash_mla.flash_mla_sparse_fwd
-        import cudnn as installed
-
-        assert installed.something == 2 and installed.DSA.aligned_hca_backward_wrapper == 1
-        with pytest.raises(AttributeError):
-            installed.DSA.nothing  # noqa: B018
-        assert installed.DSA.sparse_attention_backward_wrapper is cudnn.sparse_attention_backward_wrapper
-        first = installed.DSA
-        smelt.compat.install("cudnn")  # once more: the same
-        assert installed.DSA is first and first.aligned_hca_backward_wrapper == 1
-        del there.DSA
-        smelt.compat.install("cudnn")
-        with pytest.raises(AttributeError, match="aligned_hca_backward_wrapper"):
-            installed.DSA.aligned_hca_backward_wrapper  # noqa: B018
-    finally:
-        sys.modules.pop("flash_mla", None)
-
-
-def test_install_megatron(monkeypatch):
-    """Into modules that look as Megatron's do without TileLang."""
-    for name in ("", *megatron.MODULES):
-        path = megatron.PACKAGE + ("." + name if name else "")
-        parts = path.split(".")
-        for at in range(1, len(parts) + 1):
-            monkeypatch.setitem(
-                sys.modules,
-                ".".join(parts[:at]),
-                sys.modules.get(".".join(parts[:at])) or types.ModuleType(parts[at - 1]),
-            )
-    modules = {name: sys.modules[f"{megatron.PACKAGE}.{name}"] for name in megatron.MODULES}
-    modules["tilelang_dsa"].SparseMLA = None
-    modules["indexer"].HAVE_TILELANG_INDEXER = False
-    modules["indexer"].other = 1
-    smelt.compat.install("megatron")
-    for name, calls in megatron.MODULES.items():
-        for call in calls:
-            assert getattr(modules[name], call) is getattr(megatron, call)
-    assert modules["indexer"].HAVE_TILELANG_INDEXER and modules["indexer"].other == 1
-    assert modules["sparse_mla"].HAVE_TILELANG_SPARSE_MLA
 
 
 def test_infinite_values_are_chosen(device):

@@ -15,7 +15,7 @@ from compat_cases import cotangent
 from compat_cases_attention import ATTENTION, KV, LISTS, SCALE, Q, S
 from compat_cases_indexer import FP8, IK, INDEXER, IQ, IW, SLOTS
 from compat_definitions import NEVER, best, index_logits
-from smelt_kernels.compat import _conventions, _cudnn_dense
+from smelt_kernels.compat import _conventions, _cudnn_dense, _cudnn_hca
 
 CASES = ATTENTION | INDEXER
 ERRORS = (TypeError, ValueError, NotImplementedError, RuntimeError)  # what smelt's own checks raise
@@ -24,6 +24,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 # Results that are not of the type that `result_type` says.
 TYPES = {
     "slime.indexer_bwd_interface": {"dk": torch.float32},
+    "slime.SGLangSparseMLA.apply": {"lse": torch.bfloat16},
     "miles.batched_indexer_bwd": {"dk": torch.float32},
     "slime.generate_varlen_mask_params": {"ends": torch.int64},
     "cudnn.compress_topk_cand_buffer_size_thd": {"begin": torch.int64},
@@ -159,7 +160,12 @@ def tensors_of(case):
 # ---- the table has everything -----------------------------------------------------------------------
 
 
-NO_KERNEL = {"nemo.is_dsa_kernel_available", "nemo.should_use_tilelang", "prime_rl.fp8_indexer_full"}
+NO_KERNEL = {
+    "nemo.is_dsa_kernel_available",
+    "nemo.should_use_tilelang",
+    "prime_rl.fp8_indexer_full",
+    "xtuner.ensure_tilelang_runtime_available",
+}
 
 
 def drop_ins():
@@ -572,7 +578,8 @@ def test_own_outputs(device):
 def test_work_goes_onto_the_stream(name, device, monkeypatch):
     """A stream that is given is entered, and left, before results are made."""
     case = of(name)
-    if "stream" not in inspect.signature(case.call).parameters:
+    parameter = {"stream", "current_stream"} & {*inspect.signature(case.call).parameters}
+    if not parameter:
         return
     entered = []
 
@@ -582,9 +589,9 @@ def test_work_goes_onto_the_stream(name, device, monkeypatch):
         yield
         entered.append("left")
 
-    for module in (smelt.compat.cudnn, _cudnn_dense):
+    for module in (smelt.compat.cudnn, _cudnn_dense, _cudnn_hca):
         monkeypatch.setattr(module, "on_stream", on_stream)
-    run(case, device, stream=17)
+    run(case, device, **{parameter.pop(): 17})
     assert entered == [17, "left"]
 
 

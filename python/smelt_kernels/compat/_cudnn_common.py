@@ -18,9 +18,11 @@ LEAST_SUM = 1e-10  # of a target: less counts as none
 
 
 def on_stream(stream):
-    """Work on a stream of the driver's, None: PyTorch's current one."""
+    """Work on a stream of PyTorch's or the driver's, None: PyTorch's current one."""
     if stream is None:
         return contextlib.nullcontext()
+    if isinstance(stream, torch.cuda.Stream):
+        return torch.cuda.stream(stream)
     return torch.cuda.stream(torch.cuda.ExternalStream(int(stream)))
 
 

@@ -12,6 +12,8 @@ only tunes their kernels has no effect.
 
 from __future__ import annotations
 
+import types
+
 import torch
 from torch import Tensor
 
@@ -58,10 +60,12 @@ from ._cudnn_dense import (
     dense_indexer_score_recompute_wrapper,
     indexer_forward_wrapper,
 )
+from ._cudnn_hca import aligned_hca_backward_wrapper
 from ._cudnn_training import sparse_attention, sparse_attention_score_recompute
 from ._mla import first_slots, scale_of
 
 __all__ = [
+    "aligned_hca_backward_wrapper",
     "compactify_wrapper",
     "compress_topk_cand_buffer_size",
     "compress_topk_cand_buffer_size_thd",
@@ -519,3 +523,6 @@ def indexer_backward_wrapper(
             d_weights=into(d_weights, dw),
             d_index_k=into(d_index_k, dk.view(index_k.shape)),
         )
+
+
+DSA = types.SimpleNamespace(**{name: globals()[name] for name in __all__})  # as `cudnn.DSA`

@@ -212,24 +212,3 @@ class SparseIndexerKLLoss:
             raise TypeError(f"smelt: valid_mask must be torch.bool, not {valid_mask.dtype}")
         slots = torch.arange(valid_mask.shape[1], device=valid_mask.device, dtype=torch.int32)
         return indexer_loss(index_logits, target, slots.masked_fill(~valid_mask, -1), backend="smelt")
-
-
-# What a program imports by name, module by module: `smelt.compat.install("megatron")` puts it there.
-PACKAGE = "megatron.core.transformer.experimental_attention_variant.ops"
-MODULES = {
-    "tilelang_indexer_fwd": ("indexer_fwd_interface",),
-    "tilelang_indexer_bwd": ("indexer_bwd_interface",),
-    "tilelang_sparse_mla_fwd": ("sparse_mla_fwd_interface",),
-    "tilelang_sparse_mla_bwd": ("sparse_mla_bwd", "sparse_mla_delta"),
-    "tilelang_indexer_loss": ("sparse_indexer_target_interface", "SparseIndexerKLLoss"),
-    "indexer": ("indexer_fwd_interface", "indexer_bwd_interface", "lighting_indexer", "lighting_indexer_indices"),
-    "sparse_mla": ("sparse_mla_fwd_interface", "sparse_mla_bwd", "sparse_mla_delta", "SparseMLA"),
-    "tilelang_dsa": (
-        "lighting_indexer",
-        "lighting_indexer_indices",
-        "SparseMLA",
-        "sparse_indexer_target_interface",
-        "SparseIndexerKLLoss",
-    ),
-}
-THERE = {"indexer": "HAVE_TILELANG_INDEXER", "sparse_mla": "HAVE_TILELANG_SPARSE_MLA"}

@@ -16,7 +16,7 @@ from .._indexer import indexer_logits
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import LOG2E, bounds, from_base2, need_dimensions, slots, to_base2_with_sink
 from ._mla import scale_of
-from .slime import indexer_bwd_interface, lighting_indexer
+from .slime import indexer_bwd_interface, indexer_fwd_interface, lighting_indexer  # noqa: F401
 
 
 @torch.no_grad()

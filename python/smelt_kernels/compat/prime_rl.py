@@ -96,7 +96,16 @@ def sparse_mla_bwd_bucketed_sorted(
     return sparse_mla_bwd_bucketed(q, kv, o, do, indices, lse, sm_scale, bucket_sizes)
 
 
-def dsv4_sparse_attn(q: Tensor, kv: Tensor, indices: Tensor, sinks: Tensor, sm_scale: float) -> tuple[Tensor, Tensor]:
+def dsv4_sparse_attn(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    sinks: Tensor,
+    sm_scale: float | None = None,
+    block_I: int = 64,
+    num_stages: int = 2,
+    threads: int = 256,
+) -> tuple[Tensor, Tensor]:
     """(out [B, T, H, D], differentiable, and lse [B, T, H]: log2 of the denominator, the sink in it) of q
     [B, T, H, D], kv [B, S + 1, 1, D] with the sentinel's row, indices [B, T, 1, topk], sinks [H]."""
     rows, lists = one_group(q, _keys(kv), indices, 4)

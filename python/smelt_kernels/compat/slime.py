@@ -65,6 +65,17 @@ class SparseMLA:
         return attend(q, kv, indices, scaling, None, 3)
 
 
+class SGLangSparseMLA:
+    """In the place of their autograd.Function with FlashMLA's forward pass: `SGLangSparseMLA.apply(q, kv, indices,
+    scaling)`. lse is in base 2 here, too, as their backward pass takes it; FlashMLA's is natural."""
+
+    @staticmethod
+    def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float, d_v: int = 512) -> tuple[Tensor, Tensor]:
+        """(out, lse in base 2 and bf16), out differentiable."""
+        out, lse = attend(q, kv, indices, scaling, d_v, 3)
+        return out, lse.bfloat16()
+
+
 def generate_varlen_mask_params(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:
     """Each packed query's window of keys: (starts, ends). Waits for the device, which knows how many there
     are; smelt.indexer_windows, told so, does not."""

@@ -1,4 +1,5 @@
-"""TileLang's DeepSeek-V3.2 examples: `sparse_mla_fwd_interface` and `sparse_mla_bwd`.
+"""TileLang's DeepSeek-V3.2 examples: `sparse_mla_fwd_interface`, `sparse_mla_bwd`, and `sparse_mla_fwd_pipelined`, the
+interface of their module of this name (and of `sparse_mla_fwd_seesaw`).
 
 Their contract: q [B, T, H, 576], kv [B, S, 1, 576], indices [B, T, 1, topk] int32; a slot counts when its
 index is at most the query's own number (causal, queries and keys counted from the same start); lse in
@@ -12,16 +13,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._checks import integer
 from ._conventions import need_dimensions, slots
 from ._mla import attend, gradients
 
 
-def _causal(indices: Tensor) -> Tensor:
-    """Slots beyond the query's own number masked; indices [B, T, 1, topk]."""
+def _causal(indices: Tensor, first: int = 0, stride: int = 1) -> Tensor:
+    """Slots whose key ends behind the query masked; indices [B, T, 1, topk]. A key stands for `stride` tokens, the first
+    query is token `first`."""
     need_dimensions(indices=(indices, 4))
     indices = slots("indices", indices)
-    query = torch.arange(indices.shape[1], device=indices.device, dtype=torch.int32)
-    return indices.masked_fill(indices > query[:, None, None], -1)
+    query = torch.arange(first, first + indices.shape[1], device=indices.device)
+    last = torch.div(query + 1, stride, rounding_mode="floor") - 1
+    return indices.masked_fill(indices > last[:, None, None], -1)
 
 
 @torch.no_grad()
@@ -40,6 +44,30 @@ def sparse_mla_fwd_interface(
     if return_p_sum:
         raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not there")
     return attend(q, kv, _causal(indices), sm_scale, d_v, 4)
+
+
+@torch.no_grad()
+def sparse_mla_fwd_pipelined(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    q_start_index_s: int,
+    kv_stride: int,
+    sm_scale: float | None = None,
+    is_casual: bool = True,
+    return_kernel: bool = False,
+    print_kernel: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """(out [B, T, H, 512] bf16, lse [B, T, H] fp32 in base 2) of queries that begin at token q_start_index_s (a rank's of
+    context parallelism), where key k stands for the tokens k * kv_stride .. k * kv_stride + kv_stride - 1 and is seen from
+    the last of them on. Any q_start_index_s from 0 on; a query that sees no key gives zeros, lse -inf."""
+    if not is_casual or return_kernel or print_kernel:
+        raise NotImplementedError("smelt: sparse_mla_fwd_pipelined is causal, and has no kernel to return or to print")
+    if integer(q_start_index_s, "q_start_index_s") < 0:
+        raise ValueError(f"smelt: q_start_index_s must be 0 or more, not {q_start_index_s}")
+    if integer(kv_stride, "kv_stride") < 1:
+        raise ValueError(f"smelt: kv_stride must be positive, not {kv_stride}")
+    return attend(q, kv, _causal(indices, q_start_index_s, kv_stride), sm_scale, None, 4)
 
 
 @torch.no_grad()

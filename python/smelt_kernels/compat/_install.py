@@ -1,0 +1,383 @@
+"""Replaces trainers' and libraries' functions by smelt's, in modules that are imported and in those that will be.
+
+A finder in front of sys.meta_path sees the modules of the table (_trainers.py) when they are imported. Each name gets a
+copy of smelt's function, by which the places that imported it later are found again when it is taken out.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import importlib.machinery
+import logging
+import sys
+import threading
+import types
+from dataclasses import dataclass, field
+
+from ._trainers import TRAINERS, Names, Namespace
+
+logger = logging.getLogger("smelt_kernels.compat")
+
+_ABSENT = object()
+_COMPAT = __name__.rpartition(".")[0]
+_lock = threading.RLock()
+
+
+@dataclass
+class Report:
+    """What `install` did so far; imports that come later add to it."""
+
+    replaced: list[str] = field(default_factory=list)  # module.name, those that had imported it by name among them
+    waiting: list[str] = field(default_factory=list)  # modules that are not imported yet
+    without: dict[str, str] = field(
+        default_factory=dict
+    )  # modules that cannot be imported: only smelt's names are there
+    held: list[str] = field(default_factory=list)  # what still holds a function that was replaced
+
+    def __str__(self) -> str:
+        lines = [f"replaced {name}" for name in self.replaced]
+        lines += [f"replaced when it is imported: {name}" for name in self.waiting]
+        lines += [
+            f"{name} cannot be imported ({why}): smelt's functions alone are there"
+            for name, why in self.without.items()
+        ]
+        return "\n".join(lines + [f"not replaced: {held}" for held in self.held])
+
+
+@dataclass(eq=False, slots=True)
+class _Site:
+    """A name that was replaced."""
+
+    path: str  # of the module, or of an object in one
+    name: str
+    holder: object  # the module or the object
+    original: object
+    ours: object
+    places: list[str] = field(default_factory=list)  # module.name that had the original, too
+
+    def __str__(self) -> str:
+        return f"{self.path}.{self.name}"
+
+
+_active: dict[str, None] = {}  # the names installed, in order
+_wanted: dict[str, Names] = {}  # the modules that they replace names in
+_sites: dict[tuple[str, str], _Site] = {}
+_former: list[_Site] = []  # of modules that were imported anew: others may still have what was theirs
+_without: dict[str, str] = {}
+_held: dict[str, list[str]] = {}  # by module
+
+
+# ---- what is wanted --------------------------------------------------------------------------------------
+
+
+def _modules(names) -> dict[str, Names]:
+    """The modules that these trainers and libraries replace names in."""
+    wanted: dict[str, Names] = {}
+    for name in names:
+        trainer = TRAINERS[name]
+        for path, entries in (*_modules(trainer.libraries).items(), *trainer.kernels.items(), *trainer.others.items()):
+            wanted[path] = {**wanted.get(path, {}), **entries}
+    return wanted
+
+
+def _is_kernel(path: str) -> bool:
+    return any(path in trainer.kernels for trainer in TRAINERS.values())
+
+
+def _is_optional(path: str) -> bool:
+    return any(path in trainer.kernels for trainer in TRAINERS.values() if trainer.optional)
+
+
+def _check(names: tuple) -> None:
+    for name in names:
+        if name not in TRAINERS:
+            raise ValueError(
+                f"smelt: {name!r} is no trainer or library that smelt knows: {', '.join(sorted(TRAINERS))}"
+            )
+
+
+def _copy(reference: object, path: str, name: str) -> object:
+    """Ours for one place: a function or class of its own, which pickles by that place's name."""
+    if not isinstance(reference, str):
+        return reference
+    module, _, attribute = reference.rpartition(".")
+    ours = getattr(importlib.import_module(f"{_COMPAT}.{module}"), attribute)
+    if isinstance(ours, type):
+        return type(ours.__name__, (ours,), {"__doc__": ours.__doc__, "__module__": path, "__qualname__": name})
+    if not isinstance(ours, types.FunctionType):
+        return ours
+    copy = types.FunctionType(ours.__code__, ours.__globals__, ours.__name__, ours.__defaults__, ours.__closure__)
+    copy.__kwdefaults__ = ours.__kwdefaults__
+    functools.update_wrapper(copy, ours)
+    copy.__module__, copy.__qualname__ = path, name
+    return copy
+
+
+# ---- replacing -------------------------------------------------------------------------------------------
+
+
+class _Calls(types.SimpleNamespace):
+    """In place of a library's object that holds functions."""
+
+    def __getattr__(self, name):
+        raise AttributeError(f"smelt: there is no {name} in place of a library that is not installed")
+
+
+def _apply(module: types.ModuleType, path: str, entries: Names) -> None:
+    made: list[_Site] = []
+    for name, entry in entries.items():
+        if not isinstance(entry, Namespace):
+            _replace(module, path, name, entry, made)
+            continue
+        try:
+            holder = getattr(module, name)
+        except (AttributeError, ImportError):  # it has none, or one that needs what is not installed
+            holder = _Calls()
+            _put(_Site(path, name, module, _ABSENT, holder), made)
+        for each, reference in entry.names.items():
+            _replace(holder, f"{path}.{name}", each, reference, made)
+    found = {id(site.original): site for site in made if _is_its_own(site)}
+    for where, names, name in _bindings(found):
+        site = found[id(names[name])]
+        names[name] = site.ours
+        site.places.append(f"{where}.{name}")
+    for site in made:
+        logger.info("smelt: replaced %s", ", ".join([str(site), *site.places]))
+    for held in _holders([site for site in found.values() if not isinstance(site.original, type)]):
+        logger.warning("smelt: %s", held)
+        _held.setdefault(path, []).append(held)
+
+
+def _is_its_own(site: _Site) -> bool:
+    """Whether an original belongs to the package that it was replaced in: elsewhere others keep it."""
+    package = site.path.partition(".")[0]
+    home = (getattr(site.original, "__module__", None) or "").partition(".")[0]
+    return callable(site.original) and (home == package or _is_optional(package))
+
+
+def _replace(holder, path: str, name: str, reference, made: list[_Site]) -> None:
+    original = vars(holder).get(name, _ABSENT)
+    known = _sites.get((path, name))
+    if any(original is site.ours for site in _sites.values() if callable(site.ours)):
+        return  # ours already: from another place of the table, or from this one
+    if known and known.holder is holder and original is known.ours:
+        return  # a flag
+    if known:
+        _former.append(known)
+    if original is True:  # a flag that is up because this module imported it from another one where it was put up
+        package = path.partition(".")[0]
+        same = [each for each in _sites.values() if each.name == name and each.path.startswith(package + ".")]
+        original = same[0].original if same else original
+    _put(_Site(path, name, holder, original, _copy(reference, path, name)), made)
+
+
+def _put(site: _Site, made: list[_Site]) -> None:
+    setattr(site.holder, site.name, site.ours)
+    _sites[site.path, site.name] = site
+    made.append(site)
+
+
+def _bindings(found: dict[int, _Site]):
+    """Each (module's name, its dict, name) that is bound to one of these objects, by their ids."""
+    if not found:
+        return
+    for where, module in list(sys.modules.items()):
+        names = getattr(module, "__dict__", None)
+        if isinstance(names, dict):
+            for name, value in list(names.items()):
+                if id(value) in found:
+                    yield where, names, name
+
+
+def _holders(sites: list[_Site]) -> list[str]:
+    """What else holds an original: registries, classes, partial functions, closures. They keep it."""
+    found = []
+    for site in sites:
+        for referrer in gc.get_referrers(site.original):
+            if not isinstance(referrer, (_Site, types.FrameType)):
+                found.append(f"{_described(referrer, site.original)} still holds the original {site}")
+    return found
+
+
+def _described(referrer: object, original: object) -> str | None:
+    if isinstance(referrer, types.CellType):
+        return "a closure"
+    if not isinstance(referrer, dict):
+        return f"a {type(referrer).__qualname__}"
+    key = next(key for key, value in referrer.items() if value is original)
+    for owner in gc.get_referrers(referrer):
+        if isinstance(owner, type):
+            return f"{owner.__module__}.{owner.__qualname__}.{key}"
+        if isinstance(owner, types.FunctionType) and owner.__dict__ is referrer:
+            return f"{owner.__module__}.{owner.__qualname__}.{key}"
+    return f"a dict, under the key {key!r},"
+
+
+# ---- modules that are imported later ---------------------------------------------------------------------
+
+
+class _Hook:
+    """A module's own loader, after which names are replaced."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self.loader, name)
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec) if hasattr(self.loader, "create_module") else None
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self.loader
+        try:
+            self.loader.exec_module(module)
+        except (ImportError, OSError, RuntimeError) as error:
+            if not _is_kernel(module.__name__):
+                raise
+            _stand_in(module, f"{type(error).__name__}: {error}")
+        _imported(module)
+
+
+class _Nothing:
+    """The loader of a library's module that is not installed."""
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        _stand_in(module, "it is not installed")
+        _imported(module)
+
+
+def _stand_in(module: types.ModuleType, why: str) -> None:
+    def __getattr__(name):
+        raise AttributeError(
+            f"smelt: {module.__name__}.{name} is not there: {module.__name__} cannot be imported ({why})"
+        )
+
+    module.__getattr__ = __getattr__
+    with _lock:
+        _without[module.__name__] = why
+    logger.info("smelt: %s cannot be imported (%s): smelt's functions alone are there", module.__name__, why)
+
+
+def _imported(module: types.ModuleType) -> None:
+    with _lock:
+        entries = _wanted.get(module.__name__)
+        if entries:
+            _apply(module, module.__name__, entries)
+
+
+class _Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name not in _wanted:
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Hook(spec.loader)
+                return spec
+        if not _is_optional(name):
+            return None
+        return importlib.machinery.ModuleSpec(name, _Nothing(), is_package=True)
+
+
+_finder = _Finder()
+
+
+# ---- what is called ------------------------------------------------------------------------------------
+
+
+def install(*names: str) -> Report:
+    """Puts smelt's functions where these trainers and libraries have their kernels ("nemo", "megatron", "slime", "miles",
+    "prime_rl", "veomni", "xtuner"; "flash_mla", "cudnn", "deep_gemm"), before or after they are imported, and where other
+    modules have imported these by name. Once is enough; a trainer's libraries come with it. Libraries need not be
+    installed, nor what a trainer's kernels need (TileLang). It says what it replaced and what still holds an original;
+    the logger "smelt_kernels.compat" says it of later imports."""
+    _check(names)
+    if not names:
+        raise ValueError(f"smelt: name what to install: {', '.join(sorted(TRAINERS))}")
+    with _lock:
+        _active.update(dict.fromkeys(names))
+        _update()
+        wanted = _modules(names)
+        sites = [site for (path, name), site in _sites.items() if _wants(wanted, path, name)]
+        return Report(
+            replaced=[each for site in sites for each in (str(site), *site.places)],
+            waiting=[path for path in wanted if path not in sys.modules],
+            without={path: why for path, why in _without.items() if path in wanted},
+            held=[held for path in wanted for held in _held.get(path, ())],
+        )
+
+
+def _update() -> None:
+    """Replaces what is wanted in the modules that are imported, and lets the finder see the others."""
+    _wanted.clear()
+    _wanted.update(_modules(_active))
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    if _active:
+        sys.meta_path.insert(0, _finder)
+    for path, entries in _wanted.items():
+        module = sys.modules.get(path)
+        if isinstance(module, types.ModuleType):
+            _apply(module, path, entries)
+
+
+def uninstall(*names: str) -> list[str]:
+    """Takes smelt's functions out again: of these trainers and libraries, without names of all. Returns the places that
+    keep one, having imported it from a module that has nothing else to give back."""
+    _check(names)
+    with _lock:
+        for name in names or tuple(_active):
+            _active.pop(name, None)
+        wanted = _modules(_active)
+        gone = [site for site in (*_former, *_sites.values()) if not _wants(wanted, site.path, site.name)]
+        kept = _restore(gone)
+        _former[:] = [site for site in _former if site not in gone]
+        for site in gone:
+            _sites.pop((site.path, site.name), None)
+        for path in [path for path in _without if path not in wanted]:
+            _forget(path)
+        for path in [path for path in _held if path not in wanted]:
+            del _held[path]
+        _update()
+        return kept
+
+
+def _wants(wanted: dict[str, Names], path: str, name: str) -> bool:
+    module, _, attribute = path.rpartition(".")
+    return name in wanted.get(path, ()) or isinstance(wanted.get(module, {}).get(attribute), Namespace)
+
+
+def _restore(gone: list[_Site]) -> list[str]:
+    for site in gone:
+        if vars(site.holder).get(site.name, _ABSENT) is not site.ours:
+            continue
+        if site.original is _ABSENT:
+            delattr(site.holder, site.name)
+        else:
+            setattr(site.holder, site.name, site.original)
+    kept = []
+    found = {id(site.ours): site for site in gone if callable(site.ours)}
+    for where, names, name in _bindings(found):
+        site = found[id(names[name])]
+        if site.original is _ABSENT:
+            kept.append(f"{where}.{name}")
+            logger.warning("smelt: %s.%s keeps smelt's %s: there is no original", where, name, site)
+        else:
+            names[name] = site.original
+    return kept
+
+
+def _forget(path: str) -> None:
+    """A module that only has smelt's functions: the next import makes a new one, or fails as it did before."""
+    del _without[path]
+    module = sys.modules.pop(path, None)
+    parent, _, name = path.rpartition(".")
+    if vars(sys.modules.get(parent, types.SimpleNamespace())).get(name) is module is not None:
+        delattr(sys.modules[parent], name)
