@@ -184,7 +184,7 @@ def test_the_command():
 def test_cpu_tensors_without_the_emulator():
     """No driver, no emulator: forced smelt says why, auto computes all the same, compiling works."""
     run = python(
-        "import torch, smelt, warnings\n"
+        "import torch, smelt_kernels as smelt, warnings\n"
         "q = torch.randn(2, 3, 64).bfloat16(); kv = torch.randn(4, 64).bfloat16()\n"
         "i = torch.zeros(2, 2, dtype=torch.int32)\n"
         "try: smelt.sparse_attention(q, kv, i, 0.1, backend='smelt')\n"

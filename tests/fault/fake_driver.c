@@ -8,6 +8,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 enum { STACK = 8 };
 
@@ -45,11 +46,34 @@ static CUresult begin(const char *name) {
             return begun;                                                                          \
     } while (0)
 
-EXPORT CUresult cuInit(unsigned int flags) {
-    (void)flags;
-    BEGIN();
-    return CUDA_SUCCESS;
-}
+/* A call of which nothing else is to say: `does` it, once it has not failed; without and with the
+ * current context that device work needs, as in the real driver. */
+#define CALL(name, parameters, does)                                                               \
+    EXPORT CUresult name parameters {                                                              \
+        BEGIN();                                                                                   \
+        does;                                                                                      \
+        return CUDA_SUCCESS;                                                                       \
+    }
+#define BEGIN_WORK()                                                                               \
+    do {                                                                                           \
+        BEGIN();                                                                                   \
+        if (!depth)                                                                                \
+            return CUDA_ERROR_INVALID_CONTEXT;                                                     \
+    } while (0)
+#define WORK(name, parameters, does)                                                               \
+    EXPORT CUresult name parameters {                                                              \
+        BEGIN_WORK();                                                                              \
+        does;                                                                                      \
+        return CUDA_SUCCESS;                                                                       \
+    }
+/* One less of what is counted, also when it fails. */
+#define RELEASE(name, parameters, count)                                                           \
+    EXPORT CUresult name parameters {                                                              \
+        (count)--;                                                                                 \
+        return begin(__func__);                                                                    \
+    }
+
+CALL(cuInit, (unsigned int flags), (void)0)
 
 /* Asked once, when the library is opened. */
 EXPORT CUresult cuDriverGetVersion(int *version) {
@@ -68,23 +92,10 @@ EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuDeviceGetCount(int *count) {
-    BEGIN();
-    *count = state.devices;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
-    BEGIN();
-    *device = ordinal;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
-    BEGIN();
-    snprintf(name, (size_t)length, "Fake GPU %d", device);
-    return CUDA_SUCCESS;
-}
+CALL(cuDeviceGetCount, (int *count), *count = state.devices)
+CALL(cuDeviceGet, (CUdevice * device, int ordinal), *device = ordinal)
+CALL(cuDeviceGetName, (char *name, int length, CUdevice device),
+     snprintf(name, (size_t)length, "Fake GPU %d", device))
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
     (void)device;
@@ -95,32 +106,11 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
-    (void)device;
-    BEGIN();
-    *bytes = (size_t)1 << 37;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-    (void)device;
-    BEGIN();
-    *context = &primary;
-    state.retained++;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    (void)device;
-    state.retained--;
-    return begin(__func__);
-}
-
-EXPORT CUresult cuCtxGetCurrent(CUcontext *context) {
-    BEGIN();
-    *context = depth ? stack[depth - 1] : NULL;
-    return CUDA_SUCCESS;
-}
+CALL(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device), *bytes = (size_t)1 << 37)
+CALL(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), *context = &primary;
+     state.retained++)
+RELEASE(cuDevicePrimaryCtxRelease_v2, (CUdevice device), state.retained)
+CALL(cuCtxGetCurrent, (CUcontext * context), *context = depth ? stack[depth - 1] : NULL)
 
 EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
     BEGIN();
@@ -154,14 +144,6 @@ EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long *id) {
     return CUDA_SUCCESS;
 }
 
-/* Device work needs a current context, as in the real driver. */
-#define BEGIN_WORK()                                                                               \
-    do {                                                                                           \
-        BEGIN();                                                                                   \
-        if (!depth)                                                                                \
-            return CUDA_ERROR_INVALID_CONTEXT;                                                     \
-    } while (0)
-
 EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     BEGIN_WORK();
     state.loads++;
@@ -176,11 +158,7 @@ EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuModuleUnload(CUmodule module) {
-    state.modules--;
-    (void)module;
-    return begin(__func__);
-}
+RELEASE(cuModuleUnload, (CUmodule module), state.modules)
 
 EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
     BEGIN_WORK();
@@ -263,23 +241,12 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
     return begin(__func__);
 }
 
-EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
-    BEGIN_WORK();
-    memcpy((void *)to, from, bytes);
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
-    BEGIN_WORK();
-    memcpy(to, (const void *)from, bytes);
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t bytes) {
-    BEGIN_WORK();
-    memset((void *)pointer, value, bytes);
-    return CUDA_SUCCESS;
-}
+WORK(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes),
+     memcpy((void *)to, from, bytes))
+WORK(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes),
+     memcpy(to, (const void *)from, bytes))
+WORK(cuMemsetD8_v2, (CUdeviceptr pointer, unsigned char value, size_t bytes),
+     memset((void *)pointer, value, bytes))
 
 EXPORT CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t words,
                                  CUstream stream) {
@@ -313,12 +280,8 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, unsigned rank
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
-    BEGIN_WORK();
-    *free_bytes = (size_t)1 << 36;
-    *total_bytes = (size_t)1 << 37;
-    return CUDA_SUCCESS;
-}
+WORK(cuMemGetInfo_v2, (size_t * free_bytes, size_t *total_bytes), *free_bytes = (size_t)1 << 36;
+     *total_bytes = (size_t)1 << 37)
 
 EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
     *stream = (CUstream)(void *)&state; /* what a call that fails may leave there, as with others */
@@ -330,17 +293,8 @@ EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuStreamSynchronize(CUstream stream) {
-    (void)stream;
-    BEGIN_WORK();
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
-    (void)stream;
-    state.streams--;
-    return begin(__func__);
-}
+WORK(cuStreamSynchronize, (CUstream stream), (void)0)
+RELEASE(cuStreamDestroy_v2, (CUstream stream), state.streams)
 
 EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     (void)flags;
@@ -351,18 +305,8 @@ EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
-    (void)event;
-    (void)stream;
-    BEGIN_WORK();
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuEventSynchronize(CUevent event) {
-    (void)event;
-    BEGIN_WORK();
-    return CUDA_SUCCESS;
-}
+WORK(cuEventRecord, (CUevent event, CUstream stream), (void)0)
+WORK(cuEventSynchronize, (CUevent event), (void)0)
 
 EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
     (void)start;
@@ -373,8 +317,4 @@ EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent e
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuEventDestroy_v2(CUevent event) {
-    (void)event;
-    state.events--;
-    return begin(__func__);
-}
+RELEASE(cuEventDestroy_v2, (CUevent event), state.events)

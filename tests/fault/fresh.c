@@ -40,11 +40,21 @@ void assert_nothing_alive(void) {
     assert_int_equal(nvrtc->programs, 0);
 }
 
+static smelt_context *made;
+
 smelt_context *make_context(void) {
-    smelt_context_options options = fakes_options();
-    smelt_context *context = NULL;
-    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
-    return context;
+    const smelt_context_options options = fakes_options();
+    smelt_context_destroy(&made);
+    assert_int_equal(smelt_context_create(&made, &options), SMELT_OK);
+    return made;
+}
+
+int end_fakes(void **unused) {
+    (void)unused;
+    smelt_context_destroy(&made);
+    assert_null(made);
+    assert_nothing_alive();
+    return 0;
 }
 
 const struct smelt__kernel *get_kernel(smelt_context *context) {

@@ -11,12 +11,14 @@
 extern struct fake_driver *driver;
 extern struct fake_nvrtc *nvrtc;
 
-/* The set-up of each test. */
+/* Before and after each test; at the end nothing is alive. */
 int fresh_fakes(void **unused);
+int end_fakes(void **unused);
 
 /* What the driver and the compiler handed out was given back. */
 void assert_nothing_alive(void);
 
+/* Lives until the next one is made, or the test's end. */
 smelt_context *make_context(void);
 /* The kernel of FAKES_SPEC, loaded. */
 const struct smelt__kernel *get_kernel(smelt_context *context);

@@ -58,9 +58,6 @@ TEST(launch_order_and_arguments) {
     /* This thread had no current context and has none again. */
     assert_int_equal(get_current(&current), CUDA_SUCCESS);
     assert_null(current);
-    smelt_context_destroy(&context);
-    assert_null(context);
-    assert_nothing_alive();
 }
 
 /* A launch with PDL differs by its attribute alone, and by nothing where the GPU lacks PDL. */
@@ -87,8 +84,6 @@ TEST(pdl_launch_has_the_attribute) {
         } else {
             assert_null(driver->launch.attrs);
         }
-        smelt_context_destroy(&context);
-        assert_nothing_alive();
     }
 }
 
@@ -133,8 +128,6 @@ TEST(grids_clusters_and_fills) {
     assert_int_equal(described.dimensions, 2);
     assert_true(described.extents[0] == 64 && described.extents[1] == 5);
     assert_true(described.strides[1] == 128 && described.box[0] == 64);
-    smelt_context_destroy(&context);
-    assert_nothing_alive();
 }
 
 /* The context that is current is used as it is, and is not retained. */
@@ -182,7 +175,6 @@ TEST(compile_options_and_report) {
     assert_int_equal(info->spill_bytes, 12);
     assert_int_equal(info->static_shared_bytes, 16);
     assert_int_equal(strlen(info->key), 32);
-    smelt_context_destroy(&context);
 }
 
 static smelt_status compile_plain(const struct smelt__nvrtc *by, struct smelt__compiled *compiled) {
@@ -393,8 +385,6 @@ TEST(every_nvrtc_call_fails_in_turn) {
             nvrtc->fail[0] = '\0';
             /* The failure is not remembered. */
             assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_OK);
-            smelt_context_destroy(&context);
-            assert_nothing_alive();
         }
 }
 
@@ -411,8 +401,6 @@ TEST(not_a_cubin) {
     assert_int_equal(driver->loads, 0);
     nvrtc->machine = 0;
     assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_OK);
-    smelt_context_destroy(&context);
-    assert_nothing_alive();
 }
 
 TEST(unsupported_architecture) {
@@ -545,8 +533,6 @@ TEST(outputs_of_failed_calls) {
     assert_true(milliseconds > 0);
     assert_int_equal(smelt_event_destroy(context, event), SMELT_OK);
     assert_int_equal(smelt_stream_destroy(context, stream), SMELT_OK);
-    smelt_context_destroy(&context);
-    assert_nothing_alive();
 }
 
-TESTS("runtime on fakes", .setup = fresh_fakes)
+TESTS("runtime on fakes", .setup = fresh_fakes, .teardown = end_fakes)

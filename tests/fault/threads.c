@@ -95,8 +95,6 @@ TEST(threads_share_one_compile_and_load) {
     nvrtc->on_compile = wait_until_all_board;
     ask_at_once(askers, THREADS, context, specs, 1, 1);
     assert_int_equal(nvrtc->compiles, 2);
-    smelt_context_destroy(&context);
-    assert_nothing_alive();
 }
 
 TEST(threads_share_one_failure) {
@@ -115,8 +113,6 @@ TEST(threads_share_one_failure) {
             assert_string_equal(askers[i].message, askers[0].message);
         }
     }
-    smelt_context_destroy(&context);
-    assert_nothing_alive();
 }
 
 /* The longest message a thread can have. */
@@ -180,8 +176,6 @@ TEST(different_kernels_compile_in_parallel) {
     assert_int_equal(nvrtc->compiles, 4);
     assert_int_equal(driver->loads, 4);
     assert_in_range(nvrtc->max_running, 2, 4);
-    smelt_context_destroy(&context);
-    assert_nothing_alive();
 }
 
 /* ---- prepare ---- */
@@ -204,8 +198,6 @@ TEST(prepare_reports_each_kernel) {
     assert_string_equal(infos[2].arch, "sm_80");
     assert_int_equal(infos[3].status, SMELT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(driver->loads, 0);
-    smelt_context_destroy(&context);
-    assert_nothing_alive();
 }
 
 /* In place of the C library's: the machine has as many processors as the test says. */
@@ -240,9 +232,7 @@ TEST(prepare_uses_the_threads_it_may) {
             smelt_kernels_prepare(context, requests, KERNELS, cases[i][1], NULL, NULL, NULL),
             SMELT_OK);
         assert_int_equal(nvrtc->max_running, cases[i][2]);
-        smelt_context_destroy(&context);
     }
-    assert_nothing_alive();
 }
 
 /* Which of several failures comes first depends on the order they are met in, which is random: the
@@ -283,8 +273,6 @@ TEST(failures_keep_their_messages) {
             assert_non_null(strstr(infos[i].error, cases[i].says));
         }
     }
-    smelt_context_destroy(&context);
-    assert_nothing_alive();
 }
 
 /* The same of an operator's kernels, which are got side by side. */
@@ -312,9 +300,7 @@ TEST(first_failed_kernel_speaks) {
                          round < ROUNDS / 2 ? SMELT_ERROR_COMPILE : SMELT_ERROR_UNSUPPORTED);
         assert_non_null(
             strstr(smelt_last_error(), round < ROUNDS / 2 ? "told to fail" : "not dv=128"));
-        smelt_context_destroy(&context);
     }
-    assert_nothing_alive();
 }
 
 /* ---- the program's signals ---- */
@@ -367,8 +353,6 @@ TEST(threads_leave_signals_alone) {
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
     assert_false(sigismember(&mask, SIGINT));
     nvrtc->on_compile = NULL;
-    smelt_context_destroy(&context);
-    assert_nothing_alive();
 }
 
-TESTS("threads on fakes", .setup = fresh_fakes)
+TESTS("threads on fakes", .setup = fresh_fakes, .teardown = end_fakes)
