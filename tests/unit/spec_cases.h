@@ -3,17 +3,10 @@
 #ifndef SMELT_TESTS_SPEC_CASES_H
 #define SMELT_TESTS_SPEC_CASES_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "codegen/arch.h"
 #include "codegen/family.h"
 #include "smelt/kernels.h"
+#include "test.h"
 
 struct spec_case {
     const char *text, *canonical; /* NULL: refused, */
@@ -43,6 +36,22 @@ static inline int make_plan(const char *text, const char *arch, struct smelt__pl
     struct smelt__spec spec;
     assert_int_equal(smelt__spec_parse(text, &spec, message), 0);
     return smelt__plan_make(&spec, smelt__arch_find(arch, message), plan, message);
+}
+
+/* Of one kernel on one architecture. */
+struct plan_case {
+    const char *text, *arch, *part; /* of the message; NULL: there is a plan */
+};
+
+static inline void check_plans(const struct plan_case *cases, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        struct smelt__plan plan;
+        struct smelt__message message = {0};
+        const int status = make_plan(cases[i].text, cases[i].arch, &plan, &message);
+        assert_int_equal(status, cases[i].part ? -1 : 0);
+        if (cases[i].part && !strstr(message.text, cases[i].part))
+            fail_msg("'%s' gave '%s'", cases[i].text, message.text);
+    }
 }
 
 #endif

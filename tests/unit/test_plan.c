@@ -6,6 +6,7 @@
 #include "codegen/spec/keys.h"
 #include "codegen/template/engine.h"
 #include "random_spec.h"
+#include "spec_cases.h"
 #include "test.h"
 
 /* The plan's numbers against the architecture's. */
@@ -232,9 +233,7 @@ TEST(every_value_has_a_plan) {
 }
 
 TEST(refusals) {
-    static const struct {
-        const char *spec, *arch, *part;
-    } cases[] = {
+    static const struct plan_case cases[] = {
         {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048", "sm_90a", "is an operator"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,block_keys=128,stages=4", "sm_86",
          "KB of shared memory"},
@@ -292,17 +291,7 @@ TEST(refusals) {
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,orientation=keys",
          "sm_90a", "at most 32 heads, not 64; orientation=heads"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct smelt__spec spec;
-        struct smelt__plan plan;
-        struct smelt__message message = {0};
-        assert_int_equal(smelt__spec_parse(cases[i].spec, &spec, &message), 0);
-        assert_int_equal(
-            smelt__plan_make(&spec, smelt__arch_find(cases[i].arch, &message), &plan, &message),
-            -1);
-        if (!strstr(message.text, cases[i].part))
-            fail_msg("%s gave '%s'", cases[i].spec, message.text);
-    }
+    check_plans(cases, sizeof cases / sizeof *cases);
 }
 
 static const struct smelt__constant *constant_of(const struct smelt__plan *plan, const char *name) {
@@ -338,12 +327,9 @@ TEST(ring_by_rule) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[SMELT__SPEC_TEXT];
         snprintf(text, sizeof text, "sparse_attn_fwd:%s,dv=512,topk=2048", cases[i].spec);
-        struct smelt__spec spec;
         struct smelt__plan plan;
-        struct smelt__message message = {0};
-        assert_int_equal(smelt__spec_parse(text, &spec, &message), 0);
-        assert_int_equal(
-            smelt__plan_make(&spec, smelt__arch_find("sm_90a", &message), &plan, &message), 0);
+        struct smelt__message message;
+        assert_int_equal(make_plan(text, "sm_90a", &plan, &message), 0);
         expect_constant(&plan, "RING_TILES", cases[i].ring_tiles, SMELT__DERIVED);
         expect_constant(&plan, "STAGES", cases[i].stages, cases[i].stages_from);
         expect_constant(&plan, "PART_TILES", cases[i].part_tiles, cases[i].parts_from);
@@ -374,12 +360,9 @@ TEST(backward_pairs) {
         char text[SMELT__SPEC_TEXT];
         snprintf(text, sizeof text, "sparse_attn_bwd:dqk=576,dv=512,variant=sm90,%s",
                  cases[i].spec);
-        struct smelt__spec spec;
         struct smelt__plan plan;
-        struct smelt__message message = {0};
-        assert_int_equal(smelt__spec_parse(text, &spec, &message), 0);
-        assert_int_equal(
-            smelt__plan_make(&spec, smelt__arch_find("sm_90a", &message), &plan, &message), 0);
+        struct smelt__message message;
+        assert_int_equal(make_plan(text, "sm_90a", &plan, &message), 0);
         expect_constant(&plan, "PAIR", cases[i].cluster > 0, cases[i].from);
         assert_int_equal(plan.cluster, cases[i].cluster);
     }
