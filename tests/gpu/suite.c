@@ -128,6 +128,19 @@ void suite_check(struct suite *suite, const char *name, const struct suite_case 
     suite_report(suite, name, result.passed ? NULL : result.message);
 }
 
+void suite_check_all(struct suite *suite, const char *group, suite_cases next) {
+    const int hopper = strcmp(smelt_context_arch(suite->context), "sm_90a") == 0;
+    struct suite_case one = {0};
+    for (int i = 0; next(suite, i, &one); i++, one = (struct suite_case){0}) {
+        char name[SUITE_SPEC + 32];
+        snprintf(name, sizeof name, "%s: %s", group, one.spec);
+        if (!hopper && strstr(one.spec, "variant=sm90"))
+            suite_skip(suite, name, "a kernel for sm_90a");
+        else if (suite_wants(suite, name))
+            suite_check(suite, name, &one, i);
+    }
+}
+
 static void log_line(void *user, smelt_log_level level, const char *message) {
     (void)user, (void)level;
     fprintf(stderr, "smelt: %s\n", message);

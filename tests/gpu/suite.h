@@ -129,6 +129,9 @@ struct suite_arguments {
     const struct suite_refusal *refusals; /* ended by a text of NULL; NULL: none */
 };
 
+/* Checks all of them, named after the group and their spec; those for sm_90a are skipped elsewhere. */
+void suite_check_all(struct suite *suite, const char *group, suite_cases next);
+
 struct suite_operator {
     suite_cases matrix, repeated; /* NULL: none */
     /* Ended by a NULL name; NULL: none. Seeds and `far` are the group's. */
