@@ -406,10 +406,10 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__KEY(indexer_bwd, heads),
-    SMELT__KEY(indexer_bwd, dim),
-    SMELT__KEY(indexer_bwd, topk),
-    SMELT__APART(indexer_bwd, deterministic),
+    SMELT__SPEC_KEY(indexer_bwd, heads),
+    SMELT__SPEC_KEY(indexer_bwd, dim),
+    SMELT__SPEC_KEY(indexer_bwd, topk),
+    SMELT__SPEC_APART(indexer_bwd, deterministic),
     {NULL, 0, 0},
 };
 

@@ -153,9 +153,9 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__KEY(indexer_logits, heads),
-    SMELT__KEY(indexer_logits, dim),
-    SMELT__KEY(indexer_logits, dtype),
+    SMELT__SPEC_KEY(indexer_logits, heads),
+    SMELT__SPEC_KEY(indexer_logits, dim),
+    SMELT__SPEC_KEY(indexer_logits, dtype),
     {NULL, 0, 0},
 };
 

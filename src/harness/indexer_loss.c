@@ -472,7 +472,7 @@ static int rates(const struct smelt__problem *problem,
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__KEY(indexer_loss, topk),
+    SMELT__SPEC_KEY(indexer_loss, topk),
     {NULL, 0, 0},
 };
 

@@ -213,8 +213,8 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__KEY(indexer_quantize, dim),
-    SMELT__APART(indexer_quantize, scale),
+    SMELT__SPEC_KEY(indexer_quantize, dim),
+    SMELT__SPEC_APART(indexer_quantize, scale),
     {NULL, 0, 0},
 };
 

@@ -193,9 +193,9 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__KEY(indexer_scores, heads),
-    SMELT__KEY(indexer_scores, dim),
-    SMELT__KEY(indexer_scores, topk),
+    SMELT__SPEC_KEY(indexer_scores, heads),
+    SMELT__SPEC_KEY(indexer_scores, dim),
+    SMELT__SPEC_KEY(indexer_scores, topk),
     {NULL, 0, 0},
 };
 

@@ -389,9 +389,9 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__KEY(indexer_topk, heads), SMELT__KEY(indexer_topk, dim),
-    SMELT__KEY(indexer_topk, topk),  SMELT__KEY(indexer_topk, dtype),
-    SMELT__KEY(indexer_topk, order), {NULL, 0, 0},
+    SMELT__SPEC_KEY(indexer_topk, heads), SMELT__SPEC_KEY(indexer_topk, dim),
+    SMELT__SPEC_KEY(indexer_topk, topk),  SMELT__SPEC_KEY(indexer_topk, dtype),
+    SMELT__SPEC_KEY(indexer_topk, order), {NULL, 0, 0},
 };
 
 #define PASS(dtype, takes_)                                                                        \

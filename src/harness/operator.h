@@ -223,9 +223,9 @@ struct smelt__harness_key {
     int apart; /* 1: specs that differ in it have the same problems */
 };
 
-#define SMELT__KEY(stem, key)                                                                      \
+#define SMELT__SPEC_KEY(stem, key)                                                                 \
     { #key, offsetof(struct smelt__##stem##_spec, key), 0 }
-#define SMELT__APART(stem, key)                                                                    \
+#define SMELT__SPEC_APART(stem, key)                                                               \
     { #key, offsetof(struct smelt__##stem##_spec, key), 1 }
 
 struct smelt__harness_operator {

@@ -232,13 +232,13 @@ static const struct smelt__harness_shape peers[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__KEY(sparse_attn, heads),
-    SMELT__KEY(sparse_attn, dqk),
-    SMELT__KEY(sparse_attn, dv),
-    SMELT__KEY(sparse_attn, topk),
-    SMELT__KEY(sparse_attn, sink),
-    SMELT__APART(sparse_attn, buckets),
-    SMELT__APART(sparse_attn, deterministic),
+    SMELT__SPEC_KEY(sparse_attn, heads),
+    SMELT__SPEC_KEY(sparse_attn, dqk),
+    SMELT__SPEC_KEY(sparse_attn, dv),
+    SMELT__SPEC_KEY(sparse_attn, topk),
+    SMELT__SPEC_KEY(sparse_attn, sink),
+    SMELT__SPEC_APART(sparse_attn, buckets),
+    SMELT__SPEC_APART(sparse_attn, deterministic),
     {NULL, 0, 0},
 };
 

@@ -257,9 +257,9 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__KEY(sparse_scores, heads), SMELT__KEY(sparse_scores, dqk),
-    SMELT__APART(sparse_scores, dv),  SMELT__KEY(sparse_scores, topk),
-    SMELT__KEY(sparse_scores, sink),  {NULL, 0, 0},
+    SMELT__SPEC_KEY(sparse_scores, heads), SMELT__SPEC_KEY(sparse_scores, dqk),
+    SMELT__SPEC_APART(sparse_scores, dv),  SMELT__SPEC_KEY(sparse_scores, topk),
+    SMELT__SPEC_KEY(sparse_scores, sink),  {NULL, 0, 0},
 };
 
 static const struct smelt__harness_pass passes[] = {

@@ -299,8 +299,8 @@ static const struct smelt__harness_shape peers[] = {AT(2048, 4096, 32768), AT(51
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__KEY(topk_select, topk),
-    SMELT__KEY(topk_select, order),
+    SMELT__SPEC_KEY(topk_select, topk),
+    SMELT__SPEC_KEY(topk_select, order),
     {NULL, 0, 0},
 };
 
