@@ -160,7 +160,7 @@ typedef struct smelt_sparse_attn_grad_args {
     /* Query list, as the forward's: these queries alone give and get gradients; dq of the others
      * stays untouched. A query listed several times adds to dkv and dsink as often; its dq is then
      * one of several within the tolerance, which one is not fixed (deterministic, with 64 heads or
-     * more, they are the same). */
+     * more, they are the same). NULL: all queries. */
     smelt_const_tensor queries;     /* [query_capacity] int32 */
     smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
     int64_t query_capacity;         /* length of `queries` */
