@@ -112,6 +112,11 @@ typedef struct smelt_pass_info {
     size_t workspace_offset, workspace_bytes_offset; /* of the fields for the workspace; 0: the call
                                                         never needs one */
     size_t workspace_alignment;                      /* of its address, in bytes */
+    /* Of the fields for a forward call's workspace, which the call may read; 0: it never does. */
+    size_t partition_offset, partition_bytes_offset;
+    /* The letter of an extent that several dimensions may stand for, the same ones in all tensors:
+     * [T,H,D] for [N,D]. "": none. */
+    const char *flattened;
 } smelt_pass_info;
 
 #define SMELT_PASS_INFO_INIT SMELT_INIT(smelt_pass_info)

@@ -1,51 +1,29 @@
-/* Python arguments into an operator's args struct, by the table of a pass. */
+/* Python arguments into an operator's args struct, by the description of a pass. */
+#include <stdio.h>
 #include <string.h>
 
 #include "native.h"
 
-enum { ROW_ALIGNMENT = 16 };
-
-/* Whether the shape ends with a 1 that the tensor has not: see native.h. */
-static int adds_one(const struct tensor_argument *argument) {
-    return argument->letters > 1 && argument->shape[argument->letters - 1] == '1';
-}
-
-/* What a letter of a shape is called in messages. */
-static const char *extent_name(const char letter[2]) {
-    return *letter == 'Q'   ? "dqk"
-           : *letter == 'V' ? "dv"
-           : *letter == 'W' ? "width"
-           : *letter == 'K' ? "topk"
-                            : letter;
-}
-
 /* "[T, H, D]" for messages. */
-static void shape_text(const char *shape, int batched, char text[64]) {
-    size_t length = 0;
-    text[length++] = '[';
-    for (const char *letter = shape + (*shape == 'B' && !batched); *letter; letter++) {
-        if (*letter == '1' && length > 1)
-            break;
-        if (length > 1) {
-            text[length++] = ',';
-            text[length++] = ' ';
-        }
-        const char symbol[2] = {*letter};
-        const char *name = extent_name(symbol);
-        memcpy(text + length, name, strlen(name));
-        length += strlen(name);
-    }
-    text[length++] = ']';
-    text[length] = '\0';
+static void shape_text(const struct pass *pass, const struct tensor_argument *argument, int batched,
+                       char text[MAX_DIMS * (MAX_LETTERS + 2)]) {
+    const int first = argument->flags & BATCHED && !batched;
+    const int end = argument->dims - (argument->flags & ONE_AT_END && argument->dims > 1);
+    char *at = text;
+    *at++ = '[';
+    for (int i = first; i < end; i++)
+        at += sprintf(at, "%s%s", i == first ? "" : ", ",
+                      pass->symbols[argument->symbols[i]].letters);
+    memcpy(at, "]", 2);
 }
 
-static int wrong_dims(const struct tensor_argument *argument, int dims, int batched) {
-    char packed[64], whole[64];
-    shape_text(argument->shape, 0, packed);
-    shape_text(argument->shape, 1, whole);
-    if (batched >= 0 || *argument->shape != 'B')
+static int wrong_dims(const struct call *call, const struct tensor_argument *argument, int dims) {
+    char packed[MAX_DIMS * (MAX_LETTERS + 2)], whole[sizeof packed];
+    shape_text(call->pass, argument, 0, packed);
+    shape_text(call->pass, argument, 1, whole);
+    if (call->batched >= 0 || !(argument->flags & BATCHED))
         PyErr_Format(PyExc_ValueError, "smelt: %s must be %s, not of %d dimensions", argument->name,
-                     batched ? whole : packed, dims);
+                     call->batched ? whole : packed, dims);
     else
         PyErr_Format(PyExc_ValueError, "smelt: %s must be %s or %s, not of %d dimensions",
                      argument->name, packed, whole, dims);
@@ -78,64 +56,59 @@ static int check_place(const char *name, const struct view *view, enum place pla
 /* Element type and device. */
 static int check_kind(struct call *call, const struct tensor_argument *argument, PyObject *value,
                       const struct view *view, enum place place, int device) {
-    const enum element expected = argument->element == AS_MADE ? call->element : argument->element;
+    const enum element expected = argument->element;
     if (view->element != expected && !(call->shapes_only && expected != INT32))
         return wrong_element(argument, value, expected);
     return check_place(argument->name, view, place, device);
 }
 
+/* `added`: dimensions of the view that the tensor has not. */
 static int check_dims(struct call *call, const struct tensor_argument *argument,
-                      const struct view *view) {
-    const int whole = argument->letters;
-    if (*argument->shape == 'B' && call->batched < 0 && view->dims >= whole - 1 &&
-        view->dims <= whole)
+                      const struct view *view, int added) {
+    const int whole = argument->dims, may_be_packed = argument->flags & BATCHED;
+    if (may_be_packed && call->batched < 0 && view->dims >= whole - 1 && view->dims <= whole)
         call->batched = view->dims == whole;
-    const int batched = *argument->shape != 'B' || call->batched == 1;
-    if (view->dims != whole - !batched || (*argument->shape == 'B' && call->batched < 0))
-        return wrong_dims(argument, view->dims - adds_one(argument), call->batched);
+    if (view->dims != whole - (may_be_packed && call->batched != 1) ||
+        (may_be_packed && call->batched < 0))
+        return wrong_dims(call, argument, view->dims - added);
     return 0;
 }
 
 static int check_extents(struct call *call, const struct tensor_argument *argument,
                          const struct view *view) {
-    const char *letters = argument->shape + (argument->letters - view->dims);
+    const unsigned char *symbols = argument->symbols + (argument->dims - view->dims);
     for (int i = 0; i < view->dims; i++) {
-        if (letters[i] == '1') {
-            if (view->sizes[i] == 1)
-                continue;
-            PyErr_Format(PyExc_ValueError, "smelt: dimension %d of %s must be 1, not %lld", i,
-                         argument->name, (long long)view->sizes[i]);
-            return -1;
-        }
-        int64_t *extent = &call->extents[letters[i] - 'A'];
+        const struct symbol *const symbol = &call->pass->symbols[symbols[i]];
+        const int64_t size = view->sizes[i];
+        int64_t *const extent = &call->extents[symbol->base];
         if (*extent < 0)
-            *extent = view->sizes[i];
-        if (*extent != view->sizes[i]) {
-            const char symbol[2] = {letters[i]};
-            PyErr_Format(
-                PyExc_ValueError, "smelt: dimension %d of %s (%s) is %lld, but must be %lld", i,
-                argument->name, extent_name(symbol), (long long)view->sizes[i], (long long)*extent);
-            return -1;
-        }
+            *extent = size - symbol->plus;
+        if (*extent >= 0 && *extent + symbol->plus == size)
+            continue;
+        PyErr_Format(PyExc_ValueError, "smelt: dimension %d of %s (%s) is %lld, but must be %s%lld",
+                     i, argument->name, symbol->letters, (long long)size,
+                     *extent < 0 ? "at least " : "",
+                     (long long)((*extent < 0 ? 0 : *extent) + symbol->plus));
+        return -1;
     }
     return 0;
 }
 
 enum { NEEDS_COPY = 1 }; /* what a function returns of a layout that no kernel reads or writes */
 
-/* The leading dimensions of a FOLDED tensor, as one. 0, -1 with an exception or NEEDS_COPY. */
-static int fold(struct call *call, const struct tensor_argument *argument, struct view *view) {
-    const int others = argument->letters - 1, count = view->dims - others;
+/* The leading dimensions of a FLATTENED tensor, as one. 0, -1 with an exception or NEEDS_COPY. */
+static int flatten(struct call *call, const struct tensor_argument *argument, struct view *view) {
+    const int others = argument->dims - 1, count = view->dims - others;
     int64_t size = 1, stride = others > 0 && view->dims > 0 ? view->sizes[view->dims - 1] : 1;
     int empty = 0;
     if (count < 0)
-        return wrong_dims(argument, view->dims, 1);
-    if (call->folded_dims < 0) {
-        call->folded_dims = count;
-        memcpy(call->folded, view->sizes, (size_t)count * sizeof *view->sizes);
+        return wrong_dims(call, argument, view->dims);
+    if (call->flat_dims < 0) {
+        call->flat_dims = count;
+        memcpy(call->flat, view->sizes, (size_t)count * sizeof *view->sizes);
     }
-    if (count != call->folded_dims ||
-        memcmp(call->folded, view->sizes, (size_t)count * sizeof *view->sizes) != 0) {
+    if (count != call->flat_dims ||
+        memcmp(call->flat, view->sizes, (size_t)count * sizeof *view->sizes) != 0) {
         PyErr_Format(PyExc_ValueError, "smelt: %s must have as many rows as %s, by dimension",
                      argument->name, call->pass->tensors[0].name);
         return -1;
@@ -164,13 +137,12 @@ static int fold(struct call *call, const struct tensor_argument *argument, struc
 /* Strides as smelt/tensor.h wants them, one for each dimension but the last. 0 or NEEDS_COPY. */
 static int take_strides(const struct tensor_argument *argument, const struct view *view,
                         int64_t strides[SMELT_TENSOR_STRIDES]) {
-    const int last = view->dims - 1, missing = argument->letters - view->dims;
-    const size_t bytes = element_bytes(view->element);
-    const int rows = argument->flags & ROWS;
+    const int last = view->dims - 1, missing = argument->dims - view->dims;
+    const size_t bytes = element_bytes(view->element), alignment = argument->alignment;
     int steps = 0, all_zero = 1;
     if (last >= 0 && view->sizes[last] > 1 && view->strides[last] != 1)
         return NEEDS_COPY;
-    if (rows && (uintptr_t)view->data % ROW_ALIGNMENT != 0)
+    if ((uintptr_t)view->data % alignment != 0)
         return NEEDS_COPY;
     for (int i = 0; i < last; i++) {
         strides[i + missing] = view->strides[i];
@@ -178,8 +150,7 @@ static int take_strides(const struct tensor_argument *argument, const struct vie
             continue;
         steps++;
         all_zero &= view->strides[i] == 0;
-        if (view->strides[i] < 0 ||
-            (rows && (uint64_t)view->strides[i] * bytes % ROW_ALIGNMENT != 0))
+        if (view->strides[i] < 0 || (uint64_t)view->strides[i] * bytes % alignment != 0)
             return NEEDS_COPY;
     }
     if (steps > 0 && all_zero) /* would say: packed */
@@ -199,19 +170,19 @@ static int is_to_be_made(PyObject *value) {
 static PyObject *make_output(struct call *call, const struct tensor_argument *argument,
                              PyObject *wanted) {
     struct view shape = {0};
-    const char *letter = argument->shape + (*argument->shape == 'B' && call->batched != 1);
-    shape.element = argument->element == AS_MADE ? call->element : argument->element;
-    if (argument->flags & FOLDED) {
-        shape.dims = call->folded_dims;
-        memcpy(shape.sizes, call->folded, sizeof shape.sizes);
-        letter++;
+    int next = argument->flags & BATCHED && call->batched != 1;
+    shape.element = argument->element;
+    if (argument->flags & FLATTENED) {
+        shape.dims = call->flat_dims;
+        memcpy(shape.sizes, call->flat, sizeof shape.sizes);
+        next++;
     }
-    for (; *letter && !(*letter == '1' && adds_one(argument)); letter++) {
-        const int64_t extent = call->extents[*letter - 'A'];
-        if (extent < 0)
+    for (; next < argument->dims - !!(argument->flags & ONE_AT_END); next++) {
+        const struct symbol *const symbol = &call->pass->symbols[argument->symbols[next]];
+        if (call->extents[symbol->base] < 0)
             return PyErr_Format(PyExc_ValueError, "smelt: %s must be given: its size is not known",
                                 argument->name);
-        shape.sizes[shape.dims++] = extent;
+        shape.sizes[shape.dims++] = call->extents[symbol->base] + symbol->plus;
     }
     PyObject *made = make_tensor(call->like, call->quick, &shape);
     if (!made)
@@ -231,17 +202,19 @@ static int take_tensor(struct call *call, int index, PyObject *value, enum place
     const struct tensor_argument *argument = &call->pass->tensors[index];
     struct view *view = &call->views[index];
     smelt_tensor tensor = {0};
-    int problem = 0;
+    int problem = 0, added = 0;
     if (tensor_view(value, argument->name, view) ||
         check_kind(call, argument, value, view, place, device))
         return -1;
-    if (argument->flags & FOLDED && (problem = fold(call, argument, view)))
+    if (argument->flags & FLATTENED && (problem = flatten(call, argument, view)))
         return problem;
-    if (adds_one(argument) && view->dims < MAX_DIMS) {
+    /* A tensor of one element may be [1], too. */
+    if (argument->flags & ONE_AT_END && view->dims < (argument->dims > 1 ? MAX_DIMS : 1)) {
         view->sizes[view->dims] = 1;
         view->strides[view->dims++] = 1;
+        added = 1;
     }
-    if (check_dims(call, argument, view) || check_extents(call, argument, view))
+    if (check_dims(call, argument, view, added) || check_extents(call, argument, view))
         return -1;
     if (call->shapes_only)
         return 0;
@@ -296,7 +269,7 @@ static int read_tensor(struct call *call, int index, PyObject *value, enum place
 
 /* A buffer of bytes: the forward call's workspace, or a copy of it. */
 static int read_partition(struct call *call, PyObject *value, enum place place, int device) {
-    const struct pass *pass = call->pass;
+    const struct pass *const pass = call->pass;
     struct view view;
     if (!value || value == Py_None)
         return 0;
@@ -321,60 +294,67 @@ static int wrong_scalar(const struct scalar_argument *argument, PyObject *value)
         PyErr_Format(PyExc_ValueError, "smelt: %s is out of range: %R", argument->name, value);
     else if (PyErr_ExceptionMatches(PyExc_TypeError))
         PyErr_Format(PyExc_TypeError, "smelt: %s must be %s, not %R", argument->name,
-                     argument->kind == FLOAT ? "a number" : "an int", (PyObject *)Py_TYPE(value));
+                     argument->type == SMELT_SCALAR_FLOAT ? "a number" : "an int",
+                     (PyObject *)Py_TYPE(value));
+    return -1;
+}
+
+static int out_of_range(const struct scalar_argument *argument, PyObject *value) {
+    PyErr_Format(PyExc_ValueError, "smelt: %s is out of range: %R", argument->name, value);
     return -1;
 }
 
 static int read_scalar(struct call *call, const struct scalar_argument *argument, PyObject *value) {
     unsigned char *field = call->args.bytes + argument->offset;
-    if (argument->kind == FLOAT) {
+    if (argument->type == SMELT_SCALAR_FLOAT) {
         const float number = (float)PyFloat_AsDouble(value);
         memcpy(field, &number, sizeof number);
-    } else if (argument->kind == INT) {
+    } else if (argument->type == SMELT_SCALAR_INT) {
         const long number = PyLong_AsLong(value);
         const int stored = (int)number;
         if (number != stored)
-            PyErr_Format(PyExc_ValueError, "smelt: %s is out of range: %R", argument->name, value);
+            return out_of_range(argument, value);
         memcpy(field, &stored, sizeof stored);
-    } else if (argument->kind == LONG || argument->kind == SYMBOL) {
-        const int64_t number = PyLong_AsLongLong(value);
-        if (argument->kind == LONG)
-            memcpy(field, &number, sizeof number);
-        else if (number < 0 && !PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "smelt: %s is out of range: %R", argument->name, value);
-        else
-            call->extents[argument->symbol - 'A'] = number;
-    } else {
+    } else if (argument->type == SMELT_SCALAR_SIZE) {
         const size_t number = PyLong_AsSize_t(value);
         memcpy(field, &number, sizeof number);
+    } else {
+        const int64_t number = PyLong_AsLongLong(value);
+        if (argument->symbol < 0)
+            memcpy(field, &number, sizeof number);
+        else if (number >= 0)
+            call->extents[argument->symbol] = number;
+        else if (!PyErr_Occurred())
+            return out_of_range(argument, value);
     }
     return PyErr_Occurred() ? wrong_scalar(argument, value) : 0;
 }
 
+/* Of 0 batches, the library's call is one without tokens or rows: B = 0 counts as 1 there. */
 static void write_extents(struct call *call) {
-    if (call->extents['B' - 'A'] < 0)
-        call->extents['B' - 'A'] = 1;
-    const int empty = call->extents['B' - 'A'] == 0; /* to the library 0 batches are one */
-    for (int i = 0; i < call->pass->extent_count; i++) {
-        const struct extent_argument *argument = &call->pass->extents[i];
-        int64_t extent = call->extents[argument->symbol - 'A'];
-        if (extent < 0)
-            extent = 0;
-        if (empty)
-            extent = argument->symbol == 'B'                              ? 1
-                     : argument->symbol == 'T' || argument->symbol == 'S' ? 0
-                                                                          : extent;
+    const struct pass *const pass = call->pass;
+    const int empty = call->batched == 1 && call->extents[pass->tensors[0].symbols[0]] == 0;
+    for (int i = 0; i < pass->scalar_count; i++) {
+        const struct scalar_argument *const argument = &pass->scalars[i];
+        if (argument->symbol < 0)
+            continue;
+        const int64_t known = call->extents[argument->symbol];
+        const int64_t extent = known < 0 || (empty && argument->least == 0) ? 0 : known;
         memcpy(call->args.bytes + argument->offset, &extent, sizeof extent);
     }
 }
 
+static const char *pass_name(const struct pass *pass) {
+    return pass->which == SMELT_PASS_FORWARD ? "forward" : "backward";
+}
+
 int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t positional,
                    PyObject *keywords, PyObject *values[MAX_VALUES]) {
-    const int expected = pass->tensor_count + pass->scalar_count;
+    const int expected = pass->value_count;
     const Py_ssize_t count = keywords ? PyTuple_Size(keywords) : 0;
     int found = (int)positional - 1;
     if (positional > pass->tensor_count) {
-        PyErr_Format(PyExc_TypeError, "%s takes %d tensors, not %zd", pass->name,
+        PyErr_Format(PyExc_TypeError, "the %s pass takes %d tensors, not %zd", pass_name(pass),
                      pass->tensor_count, positional);
         return -1;
     }
@@ -382,12 +362,13 @@ int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t p
     memcpy(values, given, (size_t)positional * sizeof *values);
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *const name = PyTuple_GetItem(keywords, i);
-        int searched = 0; /* from the one before it on: callers mostly follow the table */
+        int searched = 0; /* from the one before it on: callers mostly follow the order */
         do
             found = found + 1 < expected ? found + 1 : 0;
         while (pass->names[found] != name && ++searched < expected);
         if (searched == expected) {
-            PyErr_Format(PyExc_TypeError, "%s takes no argument %R", pass->name, name);
+            PyErr_Format(PyExc_TypeError, "the %s pass takes no argument %R", pass_name(pass),
+                         name);
             return -1;
         }
         values[found] = given[positional + i];
@@ -396,25 +377,45 @@ int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t p
 }
 
 int read_arguments(struct call *call, PyObject *const *values, enum place place, int device) {
-    const struct pass *pass = call->pass;
+    const struct pass *const pass = call->pass;
+    const int scalars = pass->tensor_count, partition = scalars + pass->scalar_count;
     call->made_count = call->copy_count = 0;
     call->like = NULL;
     call->quick = quick_maker(place, device);
     memset(&call->args, 0, pass->args_bytes);
     call->args.size = pass->args_bytes;
-    call->batched = call->folded_dims = -1;
+    call->batched = call->flat_dims = -1;
+    memcpy(call->extents, pass->fixed, sizeof call->extents);
     for (int i = 0; i < pass->scalar_count; i++) /* first: extents may be among them */
-        if (values[pass->tensor_count + i] &&
-            read_scalar(call, &pass->scalars[i], values[pass->tensor_count + i]))
+        if (values[scalars + i] && read_scalar(call, &pass->scalars[i], values[scalars + i]))
             return -1;
     for (int i = 0; i < pass->tensor_count; i++) {
         call->given[i] = 0;
-        if (i == pass->partition ? read_partition(call, values[i], place, device)
-                                 : read_tensor(call, i, values[i], place, device))
+        if (read_tensor(call, i, values[i], place, device))
             return -1;
     }
     write_extents(call);
-    return 0;
+    return pass->partition_offset ? read_partition(call, values[partition], place, device) : 0;
+}
+
+/* The passes of an operator, by its name; kept. NULL with an exception. */
+static struct passes *passes_of(PyObject *name) {
+    static PyObject *known; /* name -> capsule */
+    PyObject *capsule = known ? PyDict_GetItemWithError(known, name) : NULL;
+    if (capsule)
+        return PyCapsule_GetPointer(capsule, NULL);
+    const char *const text = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
+    if (!text || (!known && !(known = PyDict_New())))
+        return NULL;
+    struct passes *const passes = describe_passes(text);
+    capsule = passes ? PyCapsule_New(passes, NULL, NULL) : NULL;
+    if (!capsule || PyDict_SetItem(known, name, capsule)) {
+        Py_XDECREF(capsule);
+        free_passes(passes);
+        return NULL;
+    }
+    Py_DECREF(capsule);
+    return passes;
 }
 
 PyObject *check(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *keywords) {
@@ -422,20 +423,16 @@ PyObject *check(PyObject *module, PyObject *const *values, Py_ssize_t count, PyO
     struct view first = {0};
     PyObject *sorted[MAX_VALUES];
     (void)module;
-    const char *name = count >= 2 ? PyUnicode_AsUTF8AndSize(values[0], NULL) : NULL;
-    const long which = name ? PyLong_AsLong(values[1]) : -1;
-    const struct operator_class *class = NULL;
-    if (which >= 0 && which < MAX_PASSES && !(class = find_operator_class(name)))
+    struct passes *const passes = count >= 2 ? passes_of(values[0]) : NULL;
+    if (count >= 2 && !passes)
         return NULL;
-    if (!class || !class->passes[which])
+    const long which = passes ? PyLong_AsLong(values[1]) : -1;
+    if (which < 0 || which >= PASSES || !passes->of[which].which)
         return PyErr_Occurred()
                    ? NULL
                    : PyErr_Format(PyExc_TypeError, "check takes an operator and its pass first");
-    call.pass = class->passes[which];
-    call.element = OTHER_ELEMENT;
+    call.pass = &passes->of[which];
     call.shapes_only = 1;
-    for (int i = 0; i < SYMBOLS; i++)
-        call.extents[i] = -1;
     if (sort_arguments(call.pass, values + 2, count - 2, keywords, sorted) ||
         (sorted[0] && tensor_view(sorted[0], call.pass->tensors[0].name, &first)) ||
         read_arguments(&call, sorted, first.place, first.device))

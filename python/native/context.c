@@ -91,13 +91,8 @@ static PyObject *supported(PyObject *object, PyObject *args) {
     const char *spec, *why = "";
     if (!PyArg_ParseTuple(args, "s:supported", &spec))
         return NULL;
-    const struct operator_class *class = find_operator_class(spec);
-    if (!class)
-        return NULL;
-    const smelt_status status = class->supported(self->context, spec, &why);
-    if (status == SMELT_OK)
-        return PyUnicode_FromString("");
-    return PyUnicode_FromString(why && *why ? why : smelt_last_error());
+    const smelt_status status = smelt_operator_supported(self->context, spec, &why);
+    return PyUnicode_FromString(status == SMELT_OK || *why ? why : smelt_last_error());
 }
 
 static PyObject *arch(PyObject *object, PyObject *ignored) {

@@ -5,7 +5,8 @@
  *
  * tensors.c   what is where: address, shape, strides, element type, device of a tensor
  * look.c      whether a call may go directly, and the key of its operator
- * arguments.c Python arguments into an operator's args struct, by a table
+ * passes.c    an operator's passes, as the library describes them
+ * arguments.c Python arguments into an operator's args struct, by a pass
  * context.c   contexts, specs and presets
  * operator.c  configured operators and their calls
  * module.c    the module, exceptions
@@ -27,9 +28,16 @@
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-enum { MAX_DIMS = 5, SYMBOLS = 26 };
+enum { MAX_DIMS = SMELT_TENSOR_STRIDES + 1 };
 
-enum element { BF16, FP32, INT32, E4M3, UINT8, OTHER_ELEMENT, AS_MADE };
+enum element {
+    BF16 = SMELT_ELEMENT_BF16,
+    FP32 = SMELT_ELEMENT_FP32,
+    INT32 = SMELT_ELEMENT_INT32,
+    E4M3 = SMELT_ELEMENT_E4M3,
+    UINT8, /* of buffers of bytes */
+    OTHER_ELEMENT
+};
 enum place { ON_CPU, ON_CUDA, ELSEWHERE };
 
 struct view {
@@ -71,62 +79,78 @@ enum { NOT_IN_KEY = 127 };
 PyObject *watch(PyObject *module, PyObject *const *values, Py_ssize_t count);
 PyObject *look(PyObject *module, PyObject *const *values, Py_ssize_t count);
 
-/* ---- arguments of a call --------------------------------------------------------------------- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
-/* ROWS: rows begin at multiples of 16 bytes. OUTPUT: the call writes it; True in its place asks for a
- * new tensor, a float for one filled with that number. WRITTEN: the call writes into the tensor that
- * Python gives. FOLDED: any number of dimensions stand for the first letter, the same ones in all
- * FOLDED tensors of the call. */
-enum { OPTIONAL = 1, ROWS = 2, OUTPUT = 4, FOLDED = 8, WRITTEN = 16 };
-
-/* A tensor of an args struct. Its element AS_MADE: the one that the operator was made for. `shape`
- * has a letter a dimension: each letter is one extent in all tensors of a call. A leading B is
- * missing in the packed layout, in all tensors that have it. A 1 at the end is a dimension that the
- * library counts and the tensor has not. */
-struct tensor_argument {
-    const char *name, *shape;
-    int letters; /* how many the shape has */
-    enum element element;
-    unsigned flags;
-    size_t offset; /* of a smelt_tensor or smelt_const_tensor */
+enum {
+    MAX_TENSORS = 24,
+    MAX_SCALARS = 16,
+    MAX_SYMBOLS = 16,
+    MAX_LETTERS = 24,
+    MAX_VALUES = MAX_TENSORS + MAX_SCALARS + 1,
+    MAX_ARGS_BYTES = 1536,
 };
 
-enum scalar_kind { INT, LONG, FLOAT, SIZE, SYMBOL };
+/* What shapes are made of: the extent of symbol `base`, which is mostly this one, and `plus`. */
+struct symbol {
+    char letters[MAX_LETTERS]; /* "T", "dqk", "D+1" */
+    int base, plus;
+};
+
+/* A tensor of an args struct, and how Python's tensor may differ from the library's:
+ * OUTPUT: the call writes it; True in its place asks for a new tensor, a float for one filled with that
+ * number. WRITTEN: the call adds to the tensor that Python gives. BATCHED: its first dimension, B, is
+ * missing in the packed layout, in all tensors of the call that have it. FLATTENED: any number of
+ * dimensions stand for the first one, the same ones in all such tensors of the call. ONE_AT_END: the
+ * last dimension, of extent 1, is missing. */
+enum { OPTIONAL = 1, OUTPUT = 2, WRITTEN = 4, BATCHED = 8, FLATTENED = 16, ONE_AT_END = 32 };
+
+struct tensor_argument {
+    const char *name;
+    size_t offset; /* of a smelt_tensor or smelt_const_tensor */
+    size_t alignment;
+    enum element element;
+    unsigned flags;
+    int dims;
+    unsigned char symbols[MAX_DIMS];
+};
 
 struct scalar_argument {
     const char *name;
-    enum scalar_kind kind;
-    size_t offset; /* of a SYMBOL none: the extent that a letter, `symbol`, stands for */
-    char symbol;
-};
-
-/* An extent that the args struct holds as an int64_t. */
-struct extent_argument {
-    char symbol;
     size_t offset;
+    enum smelt_scalar_type type;
+    int symbol; /* which extent it is, that tensors give or Python by name; -1: none */
+    int64_t least;
 };
 
-enum { MAX_TENSORS = 20, MAX_VALUES = MAX_TENSORS + 5, MAX_ARGS_BYTES = 2048 };
-
-/* A pass of an operator and its arguments, which Python gives by name. */
+/* A pass of an operator, or of a spec: then `fixed` has the extents that the spec gives. */
 struct pass {
-    const char *name;
-    PyObject *names[MAX_VALUES]; /* interned: of the tensors, then of the scalars */
+    enum smelt_pass which; /* 0: there is no such pass */
     size_t args_bytes;
-    const struct tensor_argument *tensors;
-    int tensor_count;
-    const struct scalar_argument *scalars;
-    int scalar_count;
-    const struct extent_argument *extents;
-    int extent_count;
-    int partition;                           /* which tensor is a byte buffer, -1: none */
-    size_t partition_offset, partition_size; /* of its pointer and its size */
-    size_t workspace_offset, workspace_size; /* likewise, of the workspace */
+    struct tensor_argument tensors[MAX_TENSORS];
+    struct scalar_argument scalars[MAX_SCALARS];
+    int tensor_count, scalar_count;
+    struct symbol symbols[MAX_SYMBOLS];
+    int symbol_count;
+    int64_t fixed[MAX_SYMBOLS]; /* -1: not fixed */
+    const char *flattened;
+    PyObject *names[MAX_VALUES]; /* interned: of tensors, of scalars, "partition" if there is one */
+    int value_count;
+    size_t partition_offset, partition_size; /* of a pointer and its size; 0: none */
+    size_t workspace_offset, workspace_size; /* likewise */
     size_t workspace_alignment;              /* a multiple of 16 */
-    smelt_status (*workspace)(const void *handle, const void *args,
-                              size_t *bytes); /* may be NULL */
-    smelt_status (*launch)(const void *handle, const void *args, struct CUstream_st *stream);
 };
+
+enum { PASSES = 2 };
+
+struct passes {
+    struct pass of[PASSES]; /* forward, backward */
+};
+
+/* Those of a spec, or of all of an operator's that its name gives. NULL with an exception. */
+struct passes *describe_passes(const char *spec);
+void free_passes(struct passes *passes); /* or NULL */
+
+/* ---- arguments of a call --------------------------------------------------------------------- */
 
 struct call {
     const struct pass *pass;
@@ -134,19 +158,18 @@ struct call {
         size_t size; /* first in every args struct */
         unsigned char bytes[MAX_ARGS_BYTES];
     } args;
-    int64_t extents[SYMBOLS]; /* -1: not known yet */
+    int64_t extents[MAX_SYMBOLS]; /* -1: not known yet */
     struct view views[MAX_TENSORS];
     int given[MAX_TENSORS];
-    PyObject *made[MAX_TENSORS];   /* outputs that the call made, in the order of the table */
+    PyObject *made[MAX_TENSORS];   /* outputs that the call made, in the order of the pass */
     PyObject *copies[MAX_TENSORS]; /* of inputs in a layout that no kernel reads */
     int made_count, copy_count;
-    PyObject *like;           /* the first tensor: new ones lie where it does */
-    PyObject *quick;          /* quick_maker's */
-    int64_t folded[MAX_DIMS]; /* the dimensions that FOLDED tensors have ahead of the others */
-    int folded_dims;          /* how many, -1: not known yet */
-    int batched;              /* -1: not known yet */
-    enum element element;     /* that AS_MADE stands for */
-    int shapes_only;          /* see check() */
+    PyObject *like;         /* the first tensor: new ones lie where it does */
+    PyObject *quick;        /* quick_maker's */
+    int64_t flat[MAX_DIMS]; /* the dimensions that FLATTENED tensors have ahead of the others */
+    int flat_dims;          /* how many, -1: not known yet */
+    int batched;            /* -1: not known yet */
+    int shapes_only;        /* see check() */
 };
 
 /* Fills call->args from `values`, NULL where Python gives none. `place`, `device`: where tensors must
@@ -158,36 +181,9 @@ int read_arguments(struct call *call, PyObject *const *values, enum place place,
 int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t positional,
                    PyObject *keywords, PyObject *values[MAX_VALUES]);
 
-/* check(operator, pass, arguments as of a call): raises what a call with these tensors would raise about their
+/* check(operator, pass (0: forward), arguments as of a call): raises what a call with these tensors would raise about their
  * shapes, devices and integer types. The eager reference takes them in any layout and floating type. */
 PyObject *check(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *keywords);
-
-/* ---- operators ------------------------------------------------------------------------------- */
-
-enum { MAX_PASSES = 2 };
-
-/* What a spec fixes. */
-struct made {
-    int64_t extents[SYMBOLS]; /* [letter - 'A'], -1: not fixed */
-    enum element element;     /* that AS_MADE stands for */
-};
-
-/* A kind of operator. */
-struct operator_class {
-    const char *name; /* "sparse_attn": the family of its specs */
-    smelt_status (*create)(void **handle, smelt_context *context, const char *spec,
-                           struct made *made);
-    smelt_status (*supported)(const smelt_context *context, const char *spec, const char **why);
-    void (*destroy)(void *handle);
-    struct pass *passes[MAX_PASSES]; /* forward, backward; NULL: none */
-};
-
-/* Of a spec's family, its arguments named; NULL with an exception. */
-const struct operator_class *find_operator_class(const char *spec);
-
-extern const struct operator_class sparse_attn_class, indexer_logits_class, indexer_windows_class,
-    indexer_clean_class, indexer_quantize_class, topk_select_class, indexer_topk_class,
-    indexer_loss_class, indexer_scores_class, indexer_bwd_class, sparse_scores_class;
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 

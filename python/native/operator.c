@@ -9,9 +9,8 @@ PyObject *operator_type;
 
 struct operator_object {
     PyObject_HEAD struct context_object *context;
-    const struct operator_class *class;
-    void *handle;
-    struct made made;
+    struct passes *passes;
+    smelt_operator *handle;
 };
 
 /* ---- the emulator's memory --------------------------------------------------------------------
@@ -46,13 +45,12 @@ static const char *lend_buffers(const struct emu_interface *emu, const struct ca
     const struct pass *pass = call->pass;
     const unsigned char *args = call->args.bytes;
     for (int i = 0; i < pass->tensor_count; i++)
-        if (call->given[i] && i != pass->partition &&
-            !lend_tensor(emu, &pass->tensors[i], &call->views[i]))
+        if (call->given[i] && !lend_tensor(emu, &pass->tensors[i], &call->views[i]))
             return pass->tensors[i].name;
-    if (pass->workspace &&
+    if (pass->workspace_offset &&
         !lend_bytes(emu, args, pass->workspace_offset, pass->workspace_size, "workspace"))
         return "workspace";
-    if (pass->partition >= 0 &&
+    if (pass->partition_offset &&
         !lend_bytes(emu, args, pass->partition_offset, pass->partition_size, "partition"))
         return "partition";
     return NULL;
@@ -76,7 +74,7 @@ static smelt_status launch_emulated(const struct operator_object *self, const st
                  "process's address space (ulimit -v), or call with smaller tensors",
                  missing);
     else
-        status = call->pass->launch(self->handle, &call->args, NULL);
+        status = smelt_operator_launch(self->handle, call->pass->which, &call->args, NULL);
     if (status && !missing && emu->report_count() > 0)
         snprintf(problem, PROBLEM, "%s\nThe emulator found: %s", smelt_last_error(),
                  emu->report(0).text);
@@ -99,8 +97,10 @@ static int add_workspace(const struct operator_object *self, struct call *call,
     struct view view;
     size_t bytes = 0;
     *workspace = NULL;
-    smelt_status status =
-        pass->workspace ? pass->workspace(self->handle, &call->args, &bytes) : SMELT_OK;
+    const smelt_status status =
+        pass->workspace_offset
+            ? smelt_operator_workspace(self->handle, pass->which, &call->args, &bytes)
+            : SMELT_OK;
     if (status) {
         raise_status(status);
         return -1;
@@ -129,9 +129,10 @@ static int launch(const struct operator_object *self, struct call *call, PyObjec
         return -1;
     if (context->place == ON_CUDA && current_stream(context->device, &stream))
         goto failed;
-    Py_BEGIN_ALLOW_THREADS status = context->place == ON_CPU
-                                        ? launch_emulated(self, call, problem)
-                                        : call->pass->launch(self->handle, &call->args, stream);
+    Py_BEGIN_ALLOW_THREADS status =
+        context->place == ON_CPU
+            ? launch_emulated(self, call, problem)
+            : smelt_operator_launch(self->handle, call->pass->which, &call->args, stream);
     Py_END_ALLOW_THREADS if (status == SMELT_OK) return 0;
     if (problem[0])
         PyErr_SetString(
@@ -168,15 +169,13 @@ static PyObject *run(PyObject *object, int which, PyObject *const *given, Py_ssi
     const struct context_object *context = self->context;
     PyObject *values[MAX_VALUES], *workspace, *result = NULL;
     struct call call;
-    call.pass = self->class->passes[which];
-    call.element = self->made.element;
+    call.pass = &self->passes->of[which];
     call.shapes_only = 0;
-    if (!call.pass)
-        return PyErr_Format(PyExc_RuntimeError, "smelt: %s has no backward pass",
-                            self->class->name);
+    if (!call.pass->which)
+        return PyErr_Format(PyExc_RuntimeError, "smelt: this operator has no %s pass",
+                            which == 0 ? "forward" : "backward");
     if (sort_arguments(call.pass, given, count, keywords, values))
         return NULL;
-    memcpy(call.extents, self->made.extents, sizeof call.extents);
     if (read_arguments(&call, values, context->place, context->device) == 0 &&
         launch(self, &call, &workspace) == 0)
         result = result_of(&call, workspace);
@@ -206,33 +205,31 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords) 
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!s:Operator", names, context_type, &context,
                                      &spec))
         return NULL;
-    const struct operator_class *class = find_operator_class(spec);
-    struct operator_object *self =
-        class ? (struct operator_object *)PyType_GenericAlloc(type, 0) : NULL;
+    struct operator_object *self = (struct operator_object *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
-    self->class = class;
-    self->handle = NULL;
     Py_INCREF(context);
     self->context = context;
-    for (int i = 0; i < SYMBOLS; i++)
-        self->made.extents[i] = -1;
-    smelt_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        class->create(&self->handle, context->context, spec, &self->made);
-    Py_END_ALLOW_THREADS if (status) {
-        raise_status(status);
-        Py_DECREF(self);
-        return NULL;
+    smelt_status status = SMELT_OK;
+    if ((self->passes = describe_passes(spec))) {
+        Py_BEGIN_ALLOW_THREADS status =
+            smelt_operator_create(&self->handle, context->context, spec);
+        Py_END_ALLOW_THREADS
     }
-    return (PyObject *)self;
+    if (self->handle)
+        return (PyObject *)self;
+    if (status)
+        raise_status(status);
+    Py_DECREF(self);
+    return NULL;
 }
 
 static void destroy(PyObject *object) {
     struct operator_object *self = (struct operator_object *)object;
     PyTypeObject *type = Py_TYPE(object);
-    if (self->handle && !exiting)
-        self->class->destroy(self->handle);
+    if (!exiting)
+        smelt_operator_destroy(&self->handle);
+    free_passes(self->passes);
     Py_XDECREF(self->context);
     PyObject_Free(object);
     Py_DECREF(type);

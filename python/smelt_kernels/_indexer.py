@@ -38,8 +38,7 @@ def _indexer_windows(
     found = _runtime.find(key, backend, _WINDOWS)
     _windows_rules(*inputs)
     if found is not None:
-        documents = cu_seqlens.shape[0] - 1
-        return found.forward(*inputs, True, True, documents=documents, **numbers)
+        return found.forward(*inputs, True, True, **numbers)
     _native.check("indexer_windows", 0, *inputs, **numbers)
     if rows < 0 or ratio < 1:
         raise ValueError(f"smelt: rows must be 0 or more, ratio 1 or more, not {rows} and {ratio}")
@@ -98,9 +97,9 @@ _QUANTIZE = "indexer_quantize:dim={1},scale={2}".format
 def _indexer_quantize(key, x: Tensor, factor: Tensor | None, scale: str, backend: str):
     found = _runtime.find(key, backend, _QUANTIZE, scale)
     if found is not None:
-        return found.forward(x, factor, True, True)
+        return found.forward(x, True, True, factor)
     _quantize_rules(x)
-    _native.check("indexer_quantize", 0, x, factor)
+    _native.check("indexer_quantize", 0, x, factor=factor)
     if not x.shape[-1]:
         raise ValueError(f"smelt: x has rows without an element: {tuple(x.shape)}")
     with torch.no_grad():

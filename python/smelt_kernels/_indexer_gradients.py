@@ -49,10 +49,10 @@ def _indexer_bwd(
     if found is not None:
         free = free_multiprocessors
         given = (*inputs, True, True, None if wide else True, True if wide else None)
-        dq, dweights, dk, _ = found.forward(*given, free_multiprocessors=free)
+        dq, dweights, dk, _ = found.backward(*given, free_multiprocessors=free)
         return dq, dk, dweights
     selected_rules(*inputs)
-    _native.check("indexer_bwd", 0, *inputs)
+    _native.check("indexer_bwd", 1, *inputs)
     with torch.no_grad():
         dq, dk, dweights = _reference.scores_backward(grad, *inputs[:-1])
     return dq, dk.to(dk_dtype or k.dtype), dweights

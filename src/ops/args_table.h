@@ -88,6 +88,9 @@ struct smelt__args_table {
     int scalar_count;
     size_t workspace, workspace_bytes; /* fields; 0: no call needs any */
     size_t workspace_alignment;
+    size_t partition, partition_bytes; /* fields of a forward call's workspace; 0: none */
+    const char *flattened; /* the letter of a symbol that bindings may let stand for several
+                              dimensions; NULL: none */
 };
 
 /* ---- rows, short ------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ static smelt_status check_index(const struct subject *subject, const char *what,
 smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass, unsigned *passes,
                                      smelt_pass_info *info) {
     const struct smelt__struct *about =
-        SMELT__STRUCT(smelt_pass_info, "info", "SMELT_PASS_INFO_INIT", workspace_alignment);
+        SMELT__STRUCT(smelt_pass_info, "info", "SMELT_PASS_INFO_INIT", flattened);
     struct subject subject;
     smelt_status status = passes ? find_type(spec, &subject)
                                  : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "passes is NULL");
@@ -77,7 +77,10 @@ smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass, uns
                                    .scalars = table->scalar_count,
                                    .workspace_offset = table->workspace,
                                    .workspace_bytes_offset = table->workspace_bytes,
-                                   .workspace_alignment = table->workspace_alignment};
+                                   .workspace_alignment = table->workspace_alignment,
+                                   .partition_offset = table->partition,
+                                   .partition_bytes_offset = table->partition_bytes,
+                                   .flattened = table->flattened ? table->flattened : ""};
     smelt__struct_write(about, &found, info);
     return SMELT_OK;
 }

@@ -45,6 +45,7 @@ static const struct smelt__tensor_row smelt__indexer_quantize_tensors[] = {
 static const struct smelt__args_table smelt__indexer_quantize_table = {
     SMELT__ARGS("SMELT_INDEXER_QUANTIZE_ARGS_INIT", factor, smelt__indexer_quantize_symbols,
                 smelt__indexer_quantize_scalars, smelt__indexer_quantize_tensors),
+    .flattened = "N",
 };
 
 #undef ARGS

@@ -153,6 +153,8 @@ static const struct smelt__args_table smelt__sparse_attn_grad_table = {
                 smelt__sparse_attn_grad_symbols, smelt__sparse_attn_grad_scalars,
                 smelt__sparse_attn_grad_tensors),
     SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
+    .partition = offsetof(ARGS, partition),
+    .partition_bytes = offsetof(ARGS, partition_bytes),
 };
 
 #undef ARGS

@@ -211,6 +211,16 @@ TEST(described) {
     assert_string_equal(info.args_type, "smelt_sparse_attn_args");
     assert_int_equal(info.args_bytes, sizeof(smelt_sparse_attn_args));
     assert_int_equal(info.workspace_offset, offsetof(smelt_sparse_attn_args, workspace));
+    assert_int_equal(info.partition_offset, 0);
+    assert_string_equal(info.flattened, "");
+    assert_int_equal(smelt_operator_describe("sparse_attn", SMELT_PASS_BACKWARD, &passes, &info),
+                     SMELT_OK);
+    assert_int_equal(info.partition_offset, offsetof(smelt_sparse_attn_grad_args, partition));
+    assert_int_equal(info.partition_bytes_offset,
+                     offsetof(smelt_sparse_attn_grad_args, partition_bytes));
+    assert_int_equal(
+        smelt_operator_describe("indexer_quantize", SMELT_PASS_FORWARD, &passes, &info), SMELT_OK);
+    assert_string_equal(info.flattened, "N");
     assert_int_equal(smelt_operator_describe(GLM, SMELT_PASS_FORWARD, &passes, NULL), SMELT_OK);
     assert_int_equal(passes, SMELT_PASS_FORWARD);
     assert_int_equal(smelt_operator_get_tensor(GLM, SMELT_PASS_FORWARD, 0, &tensor), SMELT_OK);

@@ -1,0 +1,153 @@
+/* An operator's passes, as the library describes them (smelt/operator.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "native.h"
+
+/* The number of a symbol, which is added where the pass has none of these letters yet; -1: there is no
+ * room. "D+1" is the extent of D and one. */
+static int symbol_of(struct pass *pass, const char *letters) {
+    for (int i = 0; i < pass->symbol_count; i++)
+        if (strcmp(pass->symbols[i].letters, letters) == 0)
+            return i;
+    const char *const plus = strchr(letters, '+');
+    const int number = pass->symbol_count;
+    if (number == MAX_SYMBOLS)
+        return -1;
+    pass->symbol_count++;
+    struct symbol *const symbol = &pass->symbols[number];
+    *symbol = (struct symbol){.base = number};
+    snprintf(symbol->letters, sizeof symbol->letters, "%s", letters);
+    pass->fixed[number] = -1;
+    if (plus) {
+        char base[MAX_LETTERS];
+        snprintf(base, sizeof base, "%.*s", (int)(plus - letters), letters);
+        symbol->plus = atoi(plus + 1);
+        symbol->base = symbol_of(pass, base);
+    }
+    return symbol->base < 0 ? -1 : number;
+}
+
+static int is_fixed(const char *letters) {
+    return strcmp(letters, "1") == 0;
+}
+
+static int take_tensor(struct pass *pass, const smelt_tensor_info *info) {
+    const int last = info->dimensions - 1;
+    struct tensor_argument *const tensor = &pass->tensors[pass->tensor_count++];
+    tensor->name = info->name;
+    tensor->offset = info->offset;
+    tensor->element = (enum element)info->type;
+    tensor->alignment = (size_t)info->alignment;
+    tensor->dims = info->dimensions;
+    if (info->optional || info->one_of || *info->key) /* the library says which go together */
+        tensor->flags |= OPTIONAL;
+    if (info->role != SMELT_ROLE_INPUT)
+        tensor->flags |= info->role == SMELT_ROLE_OUTPUT ? OUTPUT : WRITTEN;
+    if (strcmp(info->shape[0], "B") == 0)
+        tensor->flags |= BATCHED;
+    if (strcmp(info->shape[0], pass->flattened) == 0)
+        tensor->flags |= FLATTENED;
+    if (is_fixed(info->shape[last]))
+        tensor->flags |= ONE_AT_END;
+    for (int i = 0; i <= last; i++) {
+        const int number = symbol_of(pass, info->shape[i]);
+        if (number < 0)
+            return -1;
+        tensor->symbols[i] = (unsigned char)number;
+        if (info->extents[i] >= 0 && !pass->symbols[number].plus)
+            pass->fixed[number] = info->extents[i];
+    }
+    return 0;
+}
+
+static int take_scalar(struct pass *pass, const smelt_scalar_info *info) {
+    const int is_extent = *info->letter != '\0';
+    pass->scalars[pass->scalar_count++] = (struct scalar_argument){
+        .name = info->name,
+        .type = info->type,
+        .offset = info->offset,
+        .symbol = is_extent ? symbol_of(pass, info->letter) : -1,
+        .least = info->least,
+    };
+    return is_extent && pass->scalars[pass->scalar_count - 1].symbol < 0 ? -1 : 0;
+}
+
+static int name_arguments(struct pass *pass) {
+    int count = 0;
+    for (int i = 0; i < pass->tensor_count; i++)
+        pass->names[count++] = PyUnicode_InternFromString(pass->tensors[i].name);
+    for (int i = 0; i < pass->scalar_count; i++)
+        pass->names[count++] = PyUnicode_InternFromString(pass->scalars[i].name);
+    if (pass->partition_offset)
+        pass->names[count++] = PyUnicode_InternFromString("partition");
+    pass->value_count = count;
+    while (count > 0)
+        if (!pass->names[--count])
+            return -1;
+    return 0;
+}
+
+static int too_large(const char *spec) {
+    PyErr_Format(PyExc_SystemError, "smelt: %s has more arguments than this module expects", spec);
+    return -1;
+}
+
+/* -1 with an exception. */
+static int fill_pass(const char *spec, enum smelt_pass which, struct pass *pass) {
+    smelt_pass_info info = SMELT_PASS_INFO_INIT;
+    unsigned all;
+    smelt_status status = smelt_operator_describe(spec, which, &all, &info);
+    if (status == SMELT_OK && (info.tensors > MAX_TENSORS || info.scalars > MAX_SCALARS ||
+                               info.args_bytes > MAX_ARGS_BYTES))
+        return too_large(spec);
+    pass->which = which;
+    pass->args_bytes = info.args_bytes;
+    pass->workspace_offset = info.workspace_offset;
+    pass->workspace_size = info.workspace_bytes_offset;
+    pass->workspace_alignment = info.workspace_alignment;
+    pass->partition_offset = info.partition_offset;
+    pass->partition_size = info.partition_bytes_offset;
+    pass->flattened = info.flattened;
+    for (int i = 0; i < info.tensors && status == SMELT_OK; i++) {
+        smelt_tensor_info tensor = SMELT_TENSOR_INFO_INIT;
+        status = smelt_operator_get_tensor(spec, which, i, &tensor);
+        if (status == SMELT_OK && take_tensor(pass, &tensor))
+            return too_large(spec);
+    }
+    for (int i = 0; i < info.scalars && status == SMELT_OK; i++) {
+        smelt_scalar_info scalar = SMELT_SCALAR_INFO_INIT;
+        status = smelt_operator_get_scalar(spec, which, i, &scalar);
+        if (status == SMELT_OK && take_scalar(pass, &scalar))
+            return too_large(spec);
+    }
+    if (status != SMELT_OK)
+        raise_status(status);
+    return status != SMELT_OK || name_arguments(pass) ? -1 : 0;
+}
+
+void free_passes(struct passes *passes) {
+    for (int i = 0; passes && i < PASSES; i++)
+        for (int name = 0; name < passes->of[i].value_count; name++)
+            Py_XDECREF(passes->of[i].names[name]);
+    free(passes);
+}
+
+struct passes *describe_passes(const char *spec) {
+    unsigned all;
+    const smelt_status status = smelt_operator_describe(spec, SMELT_PASS_FORWARD, &all, NULL);
+    if (status != SMELT_OK)
+        return (void *)raise_status(status);
+    struct passes *const passes = calloc(1, sizeof *passes);
+    if (!passes)
+        return (void *)PyErr_NoMemory();
+    for (int i = 0; i < PASSES; i++) {
+        const enum smelt_pass which = i == 0 ? SMELT_PASS_FORWARD : SMELT_PASS_BACKWARD;
+        if ((all & which) && fill_pass(spec, which, &passes->of[i])) {
+            free_passes(passes);
+            return NULL;
+        }
+    }
+    return passes;
+}
