@@ -213,11 +213,11 @@ def hca_lists(rank):
 
 
 def hca(rank):
-    q, kv, do = normal(HCA_TOKENS, 1, 64), normal(HCA_TOKENS + 128 + 4, 64), normal(HCA_TOKENS, 1, 64)
+    q, kv, do = normal(HCA_TOKENS, H, 64), normal(HCA_TOKENS + 128 + 4, 64), normal(HCA_TOKENS, H, 64)
     lists = hca_lists(rank)
     kv[sorted({*range(kv.shape[0])} - {*lists.flatten().tolist()})] = math.inf  # what no query sees
-    out, lse = natural(*forward_of(q, seen(kv), lists, SCALE, 64, SINK[:1]))
-    given = {"q": q, "kv": kv, "out": out, "dout": do, "lse": lse, "attn_sink": SINK[:1], "cp_rank": rank, "cp_size": 2}
+    out, lse = natural(*forward_of(q, seen(kv), lists, SCALE, 64, SINK))
+    given = {"q": q, "kv": kv, "out": out, "dout": do, "lse": lse, "attn_sink": SINK, "cp_rank": rank, "cp_size": 2}
     return given | {"softmax_scale": SCALE}
 
 
