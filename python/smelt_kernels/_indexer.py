@@ -36,7 +36,6 @@ def _indexer_windows(
     inputs = (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices)
     numbers = {"tokens": tokens, "rows": rows, "ratio": ratio}
     found = _runtime.find(key, backend, _WINDOWS)
-    _windows_rules(*inputs)
     if found is not None:
         return found.forward(*inputs, True, True, **numbers)
     _native.check("indexer_windows", 0, *inputs, **numbers)
@@ -46,21 +45,11 @@ def _indexer_windows(
         return _reference.windows(*inputs, tokens, rows, ratio)
 
 
-def _windows_rules(cu_seqlens, _padded, _keys, causal_offset, *_):
-    shape = tuple(cu_seqlens.shape)
-    if len(shape) != 1 or shape[0] < 1:
-        raise ValueError(f"smelt: cu_seqlens must be [documents + 1], not {shape}")
-    if causal_offset is not None and causal_offset.shape != (shape[0] - 1,):
-        raise ValueError(f"smelt: causal_offset must be [{shape[0] - 1}], not {tuple(causal_offset.shape)}")
-
-
 def _fake_windows(cu_seqlens, *others):
     return tuple(cu_seqlens.new_empty((others[4],), dtype=torch.int32) for _ in range(2))
 
 
-_windows = Operation(
-    _indexer_windows, _fake_windows, "Tensor begin, Tensor end", {"cu_seqlens": 0}, rules=_windows_rules
-)
+_windows = Operation(_indexer_windows, _fake_windows, "Tensor begin, Tensor end", {"cu_seqlens": 0})
 
 
 def indexer_windows(

@@ -59,7 +59,6 @@ def _scores_spec(_, heads, dqk, __, ___, width, *options):
 
 def _scores_by_reference(scale, q, kv, indices, topk_length, sink, queries, query_count, lse):
     legal_scale(scale)
-    attention_rules(q, kv, indices)
     inputs = (q, kv, indices, topk_length, sink, queries, query_count, lse)
     _native.check("sparse_scores", 0, *inputs)
     with torch.no_grad():

@@ -152,7 +152,6 @@ def _sparse_attn(
 
 def _by_reference(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk):
     legal_scale(scale)
-    attention_rules(q, kv, indices)
     _native.check("sparse_attn", 0, q, kv, indices, topk_length, sink, queries, query_count)
     with torch.no_grad():
         named = {"topk_length": topk_length, "sink": sink, "topk": topk}
