@@ -172,7 +172,7 @@ struct smelt__harness_pass {
     const char *name;               /* "forward" */
     const struct smelt__args_table *tensors;
 
-    int leaves_free; /* 1: free_multiprocessors is smelt__problem_leaves_free */
+    int leaves_free; /* 1: problems of every fourth seed set free_multiprocessors */
     /* Sets numbers of *args that do not follow from the options of their names. problem->extents
      * follow from all, but for those that it sets itself, for a tensor that has more room than a call
      * says. NULL: there are none. */

@@ -37,10 +37,6 @@ struct smelt__problem {
 void smelt__problem_defaults(const struct smelt__harness_operator *op, const void *spec,
                              struct smelt__problem_options *options);
 
-/* The multiprocessors that a problem's call leaves free, where the operator has that argument:
- * none, but for every fourth seed nearly all, so that a thread block takes several items. */
-int smelt__problem_leaves_free(const struct smelt__problem_options *options);
-
 /* Makes a problem of a pass; everything in it belongs to it. 0, or -1 when memory runs out. */
 int smelt__problem_create(struct smelt__problem *problem, const struct smelt__harness_operator *op,
                           const struct smelt__harness_pass *pass, const void *spec,

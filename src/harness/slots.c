@@ -40,7 +40,8 @@ void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots
     smelt__parallel_for(problem->options.batches * problem->options.tokens, 16, fill_rows, &fill);
 }
 
-int64_t smelt__slots_counted(const struct smelt__problem *problem, const struct smelt__slots *slots,
+/* How many of a query's slots stand before its topk_length: 0 to width, or below 0. */
+static int64_t slots_counted(const struct smelt__problem *problem, const struct smelt__slots *slots,
                              int64_t query) {
     const int32_t *const lengths = smelt__problem_data(problem, slots->topk_length);
     const int64_t width = problem->options.width;
@@ -51,7 +52,7 @@ int64_t smelt__slots_counted(const struct smelt__problem *problem, const struct 
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i) {
     const int32_t *const rows = smelt__problem_data(problem, slots->indices);
-    if (i >= smelt__slots_counted(problem, slots, query))
+    if (i >= slots_counted(problem, slots, query))
         return -1;
     const int32_t row = rows[row_of(problem, slots->indices, query) + i];
     return row >= 0 && row < problem->options.rows ? row : -1;
@@ -70,7 +71,7 @@ static void mark_rows(void *user, int64_t begin, int64_t end) {
     int64_t valid = 0;
     for (int64_t query = begin; query < end; query++) {
         const int32_t *const own = rows + row_of(mark->problem, mark->slots->indices, query);
-        const int64_t count = smelt__slots_counted(mark->problem, mark->slots, query);
+        const int64_t count = slots_counted(mark->problem, mark->slots, query);
         for (int64_t i = 0; i < count; i++) {
             if (own[i] < 0 || own[i] >= mark->problem->options.rows)
                 continue;
@@ -101,5 +102,5 @@ void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt
                         int64_t query, struct smelt__footprints *footprints) {
     smelt__touch(footprints, slots->topk_length, row_of(problem, slots->topk_length, query), 1);
     smelt__touch(footprints, slots->indices, row_of(problem, slots->indices, query),
-                 smelt__slots_counted(problem, slots, query));
+                 slots_counted(problem, slots, query));
 }

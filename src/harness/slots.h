@@ -17,10 +17,6 @@ struct smelt__slots {
 /* Fills both from the problem's options. */
 void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots *slots);
 
-/* How many of a query's slots stand before its topk_length: 0 to width, or below 0. */
-int64_t smelt__slots_counted(const struct smelt__problem *problem, const struct smelt__slots *slots,
-                             int64_t query);
-
 /* The row that slot i of a query names, or -1 where it is masked. */
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i);

@@ -80,8 +80,20 @@ static struct window make_adversarial(const struct smelt__problem_options *optio
     return patterns[((uint64_t)query + options->seed) % (sizeof patterns / sizeof patterns[0])];
 }
 
-void smelt__windows_make(const struct smelt__problem_options *options, int64_t query,
-                         int32_t *begin, int32_t *end) {
+/*
+ * The window of a query (b * T + t) as an operator is given it. The queries of a batch stand evenly
+ * among the keys.
+ *   full          every key
+ *   random        between any two keys
+ *   causal        packed documents of unequal length: the query's own, up to itself
+ *   packed        the same of equal length
+ *   window, drift the last `width` keys up to the query
+ *   log           that many from any key on: the number's logarithm is uniform
+ *   adversarial   empty, inverted, of one key, reaching outside on either side, with ends far out;
+ *                 with one seed in eight (7, 15, ...) every key and beyond
+ */
+static void make_window(const struct smelt__problem_options *options, int64_t query, int32_t *begin,
+                        int32_t *end) {
     struct window window = {0, options->rows};
     switch (options->lists) {
     case SMELT__LISTS_RANDOM:
@@ -119,16 +131,6 @@ int64_t smelt__windows_causal_limit(const struct smelt__problem_options *options
     return last > 0 ? last : 0;
 }
 
-int64_t smelt__windows_clip(int64_t rows, int32_t *begin, int32_t *end) {
-    if (*begin < 0)
-        *begin = 0;
-    if (*end > rows)
-        *end = (int32_t)rows;
-    if (*begin >= *end)
-        *begin = *end = 0;
-    return *end - *begin;
-}
-
 int64_t smelt__windows_fill(struct smelt__problem *problem, int begin_tensor, int end_tensor) {
     const struct smelt__problem_options *options = &problem->options;
     int32_t *const begins = smelt__problem_data(problem, begin_tensor);
@@ -136,7 +138,7 @@ int64_t smelt__windows_fill(struct smelt__problem *problem, int begin_tensor, in
     int64_t sum = 0;
     for (int64_t query = 0; query < options->batches * options->tokens; query++) {
         int32_t begin, end;
-        smelt__windows_make(options, query, &begins[query], &ends[query]);
+        make_window(options, query, &begins[query], &ends[query]);
         sum += smelt__windows_of(problem, begin_tensor, end_tensor, query, &begin, &end);
     }
     return sum;
@@ -146,5 +148,11 @@ int64_t smelt__windows_of(const struct smelt__problem *problem, int begin_tensor
                           int64_t query, int32_t *begin, int32_t *end) {
     *begin = ((const int32_t *)smelt__problem_data(problem, begin_tensor))[query];
     *end = ((const int32_t *)smelt__problem_data(problem, end_tensor))[query];
-    return smelt__windows_clip(problem->options.rows, begin, end);
+    if (*begin < 0)
+        *begin = 0;
+    if (*end > problem->options.rows)
+        *end = (int32_t)problem->options.rows;
+    if (*begin >= *end)
+        *begin = *end = 0;
+    return *end - *begin;
 }

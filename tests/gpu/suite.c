@@ -62,7 +62,8 @@ int suite_ok(smelt_status status, const char *call, char *message, size_t size) 
     return -1;
 }
 
-int suite_takes_knobs(const struct suite *suite, const char *spec) {
+/* Whether a spec takes suite->knobs: its values have a width that every variant has. */
+static int takes_knobs(const struct suite *suite, const char *spec) {
     return suite->knobs && strstr(spec, ",dv=512,") != NULL;
 }
 
@@ -72,7 +73,7 @@ static int open_object(struct workload *workload, struct suite *suite, const cha
     if (suite_ok(smelt__harness_spec_parse(&workload->spec, spec), "spec_parse", message, size))
         return -1;
     char text[512];
-    const int knobs = suite_takes_knobs(suite, spec) && !*workload->spec.knobs;
+    const int knobs = takes_knobs(suite, spec) && !*workload->spec.knobs;
     snprintf(text, sizeof text, "%s%s%s", workload->spec.text, knobs ? "," : "",
              knobs ? suite->knobs : "");
     workload->pass = smelt__harness_spec_pass(&workload->spec, 0);

@@ -36,9 +36,6 @@ struct suite {
     int passed, failed, skipped;
 };
 
-/* Whether a spec takes suite->knobs: its values have a width that every variant has. */
-int suite_takes_knobs(const struct suite *suite, const char *spec);
-
 /* Whether the case is one of those asked for. */
 int suite_has(const struct suite *suite, const char *name);
 

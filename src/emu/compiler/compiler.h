@@ -1,8 +1,7 @@
 /*
  * The emulated compiler: CUDA text to a shared object, by the machine's C compiler. The parts under
  * `#line N "templates/ptx/NAME.cuh"` are replaced by src/emu/ptx/NAME.h, each once, so that these have
- * no include guards; the rest is compiled
- * unchanged.
+ * no include guards; the rest is compiled unchanged.
  */
 #ifndef SMELT_EMU_COMPILER_H
 #define SMELT_EMU_COMPILER_H

@@ -280,14 +280,9 @@ uint32_t emu_tensor_box_extent(const struct emu_tensor_map *map) {
     return emu_tensor_box_bytes(map) / row_bytes(map) * row_pitch(map);
 }
 
-uint32_t emu_tensor_box_alignment(const struct emu_tensor_map *map) {
-    (void)map; /* the same for all layouts without interleaving */
-    return 128;
-}
-
 const char *emu_tensor_problem(const struct emu_tensor_map *map, const int32_t *coordinates,
                                uint32_t shared) {
-    if (shared % emu_tensor_box_alignment(map))
+    if (shared % 128) /* of all layouts without interleaving */
         return "the shared address is not a multiple of 128";
     if ((int64_t)coordinates[0] * map->element_bytes % PIECE)
         return "the first coordinate is not a multiple of 16 bytes";

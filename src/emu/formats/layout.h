@@ -104,8 +104,6 @@ uint32_t emu_tensor_box_bytes(const struct emu_tensor_map *map);
 /* Bytes from a box's first to its last shared address: more than its own bytes if its rows are
  * narrower than the swizzle's span, since each row begins a new span; the gaps are left alone. */
 uint32_t emu_tensor_box_extent(const struct emu_tensor_map *map);
-/* Alignment in bytes that a box's shared address must have: 128. */
-uint32_t emu_tensor_box_alignment(const struct emu_tensor_map *map);
 
 /* Why the instruction rejects a box's coordinates or address; NULL: it does not. */
 const char *emu_tensor_problem(const struct emu_tensor_map *map, const int32_t *coordinates,
