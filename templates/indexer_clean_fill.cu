@@ -4,7 +4,7 @@
 /*
  * Fills the logits outside the windows with -inf. Meaning: include/smelt/indexer_clean.h.
  *
- * Grid: one CTA per item, ITEM_KEYS adjacent keys of a query, items of the same query adjacent; or
+ * Grid: one CTA per item, BLOCK_KEYS adjacent keys of a query, items of the same query adjacent; or
  * fewer CTAs that loop over items. Of an item the keys before and after the window are filled.
  */
 
@@ -28,13 +28,13 @@ DEVICE void fill(float *row, int from, int to) {
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_clean_fill_params params) {
-    const i64 parts = (params.rows - 1) / ITEM_KEYS + 1;
+    const i64 parts = (params.rows - 1) / BLOCK_KEYS + 1;
     const i64 items = parts * params.tokens;
 #pragma unroll 1
     for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
         const int query = (int)(item / parts);
-        const int first = (int)(item % parts) * ITEM_KEYS;
-        const int keys = minimum(params.rows - first, ITEM_KEYS);
+        const int first = (int)(item % parts) * BLOCK_KEYS;
+        const int keys = minimum(params.rows - first, BLOCK_KEYS);
         const struct key_range window =
             window_among(params.window_begin[query], params.window_end[query], first, keys);
         const bool any = window.begin < window.end;

@@ -71,6 +71,7 @@ typedef struct smelt_family_info {
     const char *summary; /* one line on what it computes */
     int is_operator;     /* 0: a kernel */
     int keys;            /* number of keys */
+    const char *example; /* an operator's spec, "sparse_attn:heads=64,..."; of a kernel "" */
 } smelt_family_info;
 
 #define SMELT_FAMILY_INFO_INIT SMELT_INIT(smelt_family_info)

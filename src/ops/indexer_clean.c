@@ -21,7 +21,7 @@ static smelt_status launch(struct smelt__call *call) {
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
     };
-    const int64_t parts = smelt__divide_up(args->rows, ITEM_KEYS);
+    const int64_t parts = smelt__divide_up(args->rows, BLOCK_KEYS);
     return smelt__call_launch(call, call->op->kernels[0], args->tokens * parts,
                               args->free_multiprocessors, &params);
 }

@@ -178,7 +178,7 @@ static int key_count(const struct smelt__schema *schema) {
 
 smelt_status smelt_family_get_info(const char *name, smelt_family_info *info) {
     const struct smelt__struct *about =
-        SMELT__STRUCT(smelt_family_info, "info", "SMELT_FAMILY_INFO_INIT", keys);
+        SMELT__STRUCT(smelt_family_info, "info", "SMELT_FAMILY_INFO_INIT", example);
     const struct smelt__schema *schema;
 
     smelt_status status = find_family(name, &schema);
@@ -188,7 +188,8 @@ smelt_status smelt_family_get_info(const char *name, smelt_family_info *info) {
         return status;
     const smelt_family_info found = {.summary = schema->summary,
                                      .is_operator = smelt__operator_of(schema) != NULL,
-                                     .keys = key_count(schema)};
+                                     .keys = key_count(schema),
+                                     .example = schema->example ? schema->example : ""};
     smelt__struct_write(about, &found, info);
     return SMELT_OK;
 }

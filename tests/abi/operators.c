@@ -1,10 +1,10 @@
-/* The operators' structs: the arguments of each pass of each operator, what get_kernel_info fills,
- * and descriptions. An operator's pass is one row; its arguments are filled by its description.
- */
+/* The operators' structs: the arguments of each pass of each operator's example, what get_kernel_info
+ * fills, and descriptions, by which the arguments are filled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -25,38 +25,65 @@ static void *address(int number) {
 
 /* ---- the passes ------------------------------------------------------------------------------ */
 
-#define SHAPE "heads=64,dqk=576,dv=512,topk=2048"
-/* A name, the spec, the pass, the struct. */
-#define PASSES(ROW)                                                                                \
-    ROW(attention, "sparse_attn:" SHAPE, FORWARD, smelt_sparse_attn_args)                          \
-    ROW(attention_grad, "sparse_attn:" SHAPE ",passes=backward", BACKWARD,                         \
-        smelt_sparse_attn_grad_args)                                                               \
-    ROW(scores, "sparse_scores:" SHAPE, FORWARD, smelt_sparse_scores_args)                         \
-    ROW(windows, "indexer_windows", FORWARD, smelt_indexer_windows_args)                           \
-    ROW(quantize, "indexer_quantize:dim=128", FORWARD, smelt_indexer_quantize_args)                \
-    ROW(logits, "indexer_logits:heads=32,dim=128,dtype=bf16", FORWARD, smelt_indexer_logits_args)  \
-    ROW(clean, "indexer_clean", FORWARD, smelt_indexer_clean_args)                                 \
-    ROW(topk, "indexer_topk:heads=32,dim=128,dtype=bf16,topk=2048", FORWARD,                       \
-        smelt_indexer_topk_args)                                                                   \
-    ROW(select, "topk_select:topk=2048", FORWARD, smelt_topk_select_args)                          \
-    ROW(slot_scores, "indexer_scores:heads=64,dim=128,topk=2048", FORWARD,                         \
-        smelt_indexer_scores_args)                                                                 \
-    ROW(loss, "indexer_loss:topk=2048", FORWARD, smelt_indexer_loss_args)                          \
-    ROW(gradients, "indexer_bwd:heads=64,dim=128,topk=2048", BACKWARD, smelt_indexer_bwd_args)
+enum { MOST_PASSES = 64 };
 
-/* clang-format off */
-#define NAME(name, text, PASS, args) PASS_##name,
-enum { PASSES(NAME) COUNT };
-/* clang-format on */
-
-static const struct pass {
-    const char *text;
+static struct pass {
+    char text[MOST_TEXT];
     enum smelt_pass pass;
-} passes[COUNT] = {
-#define PASS_ROW(name, text, PASS, args) {text, SMELT_PASS_##PASS},
-    PASSES(PASS_ROW)};
+    const char *args;  /* its struct */
+    size_t args_bytes; /* as this program knows it */
+    smelt_operator *made;
+} passes[MOST_PASSES];
+static int pass_count;
 
-static smelt_operator *operators[COUNT];
+static const struct {
+    const char *type;
+    size_t bytes;
+} structs[] = {
+#define ARGS(type) {#type, sizeof(type)},
+#include "args.list"
+#undef ARGS
+};
+
+static void add_pass(const char *example, enum smelt_pass pass, const char *keys) {
+    struct pass *const added = &passes[pass_count++];
+    smelt_pass_info info = SMELT_PASS_INFO_INIT;
+    unsigned all;
+    assert_true(pass_count <= MOST_PASSES);
+    snprintf(added->text, sizeof added->text, "%s%s", example, keys);
+    added->pass = pass;
+    assert_int_equal(smelt_operator_describe(added->text, pass, &all, &info), SMELT_OK);
+    for (size_t i = 0; i < sizeof structs / sizeof *structs; i++)
+        if (strcmp(structs[i].type, info.args_type) == 0) {
+            added->args = structs[i].type;
+            added->args_bytes = structs[i].bytes;
+        }
+    assert_non_null(added->args);
+}
+
+static int add_operator(void *unused, const char *family) {
+    (void)unused;
+    smelt_family_info info = SMELT_FAMILY_INFO_INIT;
+    unsigned all;
+    assert_int_equal(smelt_family_get_info(family, &info), SMELT_OK);
+    if (!info.is_operator)
+        return 0;
+    assert_int_equal(smelt_operator_describe(family, SMELT_PASS_FORWARD, &all, NULL), SMELT_OK);
+    const int both = all == (SMELT_PASS_FORWARD | SMELT_PASS_BACKWARD);
+    if (all & SMELT_PASS_FORWARD)
+        add_pass(info.example, SMELT_PASS_FORWARD, "");
+    if (all & SMELT_PASS_BACKWARD)
+        add_pass(info.example, SMELT_PASS_BACKWARD, both ? ",passes=backward" : "");
+    return 0;
+}
+
+static const struct pass *find_pass(const char *args) {
+    int i = 0;
+    while (i < pass_count && strcmp(passes[i].args, args) != 0)
+        i++;
+    assert_true(i < pass_count);
+    return &passes[i];
+}
 
 /* ---- arguments by description ---------------------------------------------------------------- */
 
@@ -112,31 +139,25 @@ static void fill_args(const struct pass *pass, unsigned char *memory) {
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-static smelt_status call_pass(int number, void *memory) {
-    return smelt_operator_launch(operators[number], passes[number].pass, memory, NULL);
+static void fill_pass(void *memory) {
+    fill_args(&passes[subject_pass], memory);
 }
 
-static smelt_status ask_pass(int number, void *memory) {
+static smelt_status call_pass(void *memory) {
+    const struct pass *pass = &passes[subject_pass];
+    return smelt_operator_launch(pass->made, pass->pass, memory, NULL);
+}
+
+static smelt_status ask_pass(void *memory) {
+    const struct pass *pass = &passes[subject_pass];
     size_t bytes;
-    return smelt_operator_workspace(operators[number], passes[number].pass, memory, &bytes);
+    return smelt_operator_workspace(pass->made, pass->pass, memory, &bytes);
 }
 
-#define CALLS(name, text, PASS, args)                                                              \
-    static void fill_##name(void *memory) {                                                        \
-        fill_args(&passes[PASS_##name], memory);                                                   \
-    }                                                                                              \
-    static smelt_status call_##name(void *memory) {                                                \
-        return call_pass(PASS_##name, memory);                                                     \
-    }                                                                                              \
-    static smelt_status ask_##name(void *memory) {                                                 \
-        return ask_pass(PASS_##name, memory);                                                      \
-    }                                                                                              \
-    static smelt_status info_##name(void *memory) {                                                \
-        return smelt_operator_get_kernel_info(operators[PASS_##name], passes[PASS_##name].pass, 0, \
-                                              memory);                                             \
-    }
-
-PASSES(CALLS)
+static smelt_status info_pass(void *memory) {
+    const struct pass *pass = &passes[subject_pass];
+    return smelt_operator_get_kernel_info(pass->made, pass->pass, 0, memory);
+}
 
 static smelt_status describe_pass(void *memory) {
     unsigned all;
@@ -151,35 +172,39 @@ static smelt_status describe_scalar(void *memory) {
     return smelt_operator_get_scalar("sparse_attn", SMELT_PASS_FORWARD, 0, memory);
 }
 
-/* clang-format off */
-#define SUBJECTS(name, text, PASS, args)                                                           \
-    SUBJECT(args, "args", 1, fill_##name, call_##name),                                            \
-    SUBJECT(args, "args", 1, fill_##name, ask_##name),                                             \
-    SUBJECT(smelt_kernel_info, "info", 0, fill_nothing, info_##name),
-
-const struct subject operator_subjects[] = {
-    PASSES(SUBJECTS)
+static const struct subject descriptions[] = {
     SUBJECT(smelt_pass_info, "info", 0, fill_nothing, describe_pass),
     SUBJECT(smelt_tensor_info, "info", 0, fill_nothing, describe_tensor),
     SUBJECT(smelt_scalar_info, "info", 0, fill_nothing, describe_scalar),
 };
-/* clang-format on */
-
-const int operator_subject_count = sizeof operator_subjects / sizeof operator_subjects[0];
 
 /* ---- all operators --------------------------------------------------------------------------- */
 
+static void add_pass_subjects(int number) {
+    const struct pass *pass = &passes[number];
+    const struct subject subjects[] = {
+        {pass->args, "args", pass->args_bytes, 1, number, fill_pass, call_pass},
+        {pass->args, "args", pass->args_bytes, 1, number, fill_pass, ask_pass},
+        {"smelt_kernel_info", "info", sizeof(smelt_kernel_info), 0, number, fill_nothing,
+         info_pass},
+    };
+    add_subjects(subjects, sizeof subjects / sizeof *subjects);
+}
+
 smelt_status make_operators(smelt_context *of) {
-    smelt_status status = SMELT_OK;
     context = of;
-    for (int i = 0; i < COUNT && status == SMELT_OK; i++)
-        status = smelt_operator_create(&operators[i], context, passes[i].text);
+    smelt_status status = smelt_list_families(add_operator, NULL);
+    for (int i = 0; i < pass_count && status == SMELT_OK; i++) {
+        status = smelt_operator_create(&passes[i].made, context, passes[i].text);
+        add_pass_subjects(i);
+    }
+    add_subjects(descriptions, sizeof descriptions / sizeof *descriptions);
     return status;
 }
 
 void destroy_operators(void) {
-    for (int i = 0; i < COUNT; i++)
-        smelt_operator_destroy(&operators[i]);
+    for (int i = 0; i < pass_count; i++)
+        smelt_operator_destroy(&passes[i].made);
 }
 
 /* ---- what the calls do ----------------------------------------------------------------------- */
@@ -190,10 +215,12 @@ void operators_work(void **state) {
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
     smelt_operator *bucketed = NULL;
-    fill_attention(&args);
-    assert_int_equal(smelt_sparse_attn_forward(operators[PASS_attention], &args, NULL), SMELT_OK);
+    const struct pass *const attention = find_pass("smelt_sparse_attn_args");
+    fill_args(attention, (unsigned char *)&args);
+    assert_int_equal(smelt_sparse_attn_forward(attention->made, &args, NULL), SMELT_OK);
     assert_int_equal(
-        smelt_operator_create(&bucketed, context, "sparse_attn:" SHAPE ",buckets=64/512"),
+        smelt_operator_create(&bucketed, context,
+                              "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,buckets=64/512"),
         SMELT_OK);
     assert_int_equal(smelt_operator_get_kernel_info(bucketed, SMELT_PASS_FORWARD, 4, &info),
                      SMELT_OK);
@@ -243,7 +270,7 @@ static void all_are(const unsigned char *bytes, size_t count, unsigned char valu
 }
 
 static smelt_status get_info(int number, int index, smelt_kernel_info *info) {
-    return smelt_operator_get_kernel_info(operators[number], passes[number].pass, index, info);
+    return smelt_operator_get_kernel_info(passes[number].made, passes[number].pass, index, info);
 }
 
 /* An array of a caller's structs, one for each kernel, is filled and nothing beside. */
@@ -275,7 +302,7 @@ static void no_info(smelt_status status, const char *message) {
 /* As many as its spec expands to, in that order; other numbers are refused. */
 void kernel_infos(void **state) {
     (void)state;
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < pass_count; i++) {
         struct expansion expansion = {0};
         smelt_kernel_info info = SMELT_KERNEL_INFO_INIT, unset = {0};
         assert_int_equal(smelt_spec_expand(passes[i].text, take_kernel, &expansion), SMELT_OK);

@@ -19,19 +19,22 @@ struct subject {
     const char *argument; /* as messages name it */
     size_t size;
     int is_input;
+    int pass; /* which of the operators' passes it is about; of others 0 */
     void (*fill)(void *memory);
     smelt_status (*call)(void *memory);
 };
 
 #define SUBJECT(type, argument, is_input, fill, call)                                              \
-    { #type, argument, sizeof(type), is_input, fill, call }
+    { #type, argument, sizeof(type), is_input, 0, fill, call }
 
 void fill_nothing(void *memory);
 
-/* The operators' subjects, on operators made from a context with a device. */
-extern const struct subject operator_subjects[];
-extern const int operator_subject_count;
+/* The pass of the subject that is tested: set before its functions are called. */
+extern int subject_pass;
+
+/* Makes every operator from a context with a device, and adds their subjects. */
 smelt_status make_operators(smelt_context *context);
+void add_subjects(const struct subject *more, int count);
 void destroy_operators(void);
 
 /* Tests: a bucketed operator's structs, and what every operator says of its kernels. */

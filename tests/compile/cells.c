@@ -8,14 +8,14 @@
 #include "smelt/kernels.h"
 #include "smelt/tuning.h"
 
-/* Every operator's, by stem. */
+/* Those of the operators that have such a file. */
 #define OPERATOR(stem) extern const struct compile_cells compile_cells_##stem;
-#include "operators.list"
+#include "cells.list"
 #undef OPERATOR
 
 static const struct compile_cells *const all[] = {
 #define OPERATOR(stem) &compile_cells_##stem,
-#include "operators.list"
+#include "cells.list"
 #undef OPERATOR
 };
 
@@ -60,6 +60,12 @@ static int add_operator(void *user, const char *spec) {
     return collector->failed;
 }
 
+static int add_example(void *user, const char *family) {
+    smelt_family_info info = SMELT_FAMILY_INFO_INIT;
+    smelt_family_get_info(family, &info);
+    return *info.example ? add_operator(user, info.example) : 0;
+}
+
 static int add_preset(void *user, const char *preset) {
     struct collector *collector = user;
     for (int tp = 1; tp <= 8; tp *= 2) {
@@ -77,15 +83,15 @@ static void add_cells(struct collector *collector, const struct compile_cells *c
     char spec[SPEC_TEXT];
     for (int i = 0; !collector->failed && cells->shape && cells->shape(i, spec, sizeof spec); i++)
         add_operator(collector, spec);
-    for (int i = 0; !collector->failed && cells->operators[i]; i++)
+    for (int i = 0; !collector->failed && cells->operators && cells->operators[i]; i++)
         add_operator(collector, cells->operators[i]);
-    for (int i = 0; !collector->failed && cells->tuned[i]; i++)
+    for (int i = 0; !collector->failed && cells->tuned && cells->tuned[i]; i++)
         if (smelt_tuning_candidates(cells->tuned[i], "sm_90a", NULL, 0, add_kernel, collector) !=
             SMELT_OK) {
             fprintf(stderr, "matrix: %s: %s\n", cells->tuned[i], smelt_last_error());
             collector->failed = 1;
         }
-    for (int i = 0; !collector->failed && cells->kernels[i]; i++)
+    for (int i = 0; !collector->failed && cells->kernels && cells->kernels[i]; i++)
         add_kernel(collector, cells->kernels[i]);
 }
 
@@ -95,6 +101,8 @@ int kernel_list_fill(struct kernel_list *list) {
     if (smelt_list(SMELT_LIST_PRESETS, add_preset, &collector) != SMELT_OK || collector.failed)
         return -1;
     collector.preset = 0;
+    if (smelt_list_families(add_example, &collector) != SMELT_OK)
+        return -1;
     for (size_t i = 0; i < sizeof all / sizeof all[0] && !collector.failed; i++)
         add_cells(&collector, all[i]);
     return collector.failed ? -1 : 0;

@@ -27,8 +27,5 @@ static const char *const operators[] = {
     NULL,
 };
 
-static const char *const tuned[] = {NULL};
-static const char *const kernels[] = {NULL};
-
-const struct compile_cells compile_cells_indexer_logits = {
-    .shape = odd_shape, .operators = operators, .tuned = tuned, .kernels = kernels};
+const struct compile_cells compile_cells_indexer_logits = {.shape = odd_shape,
+                                                           .operators = operators};

@@ -14,10 +14,13 @@
 #include "harness/emulated.h"
 #include "smelt/smelt.h"
 
-static const struct {
+struct odd_case {
     const char *arch, *spec;
     struct smelt__problem_options problem;
-} cases[] = {
+};
+
+/* Operators that are not here are tested with their example. */
+static const struct odd_case cases[] = {
 #define EXTENTS .tokens = 2, .rows = 48
     {"sm_80",
      "sparse_attn:heads=8,dqk=64,dv=64,topk=32,sink=1",
@@ -26,10 +29,8 @@ static const struct {
      "sparse_attn:heads=8,dqk=64,dv=64,topk=32,sink=1,passes=backward",
      {EXTENTS, .width = 32, .topk_length = 1}},
     {"sm_80", "sparse_scores:heads=8,dqk=64,dv=64,topk=32", {EXTENTS, .width = 32}},
-    {"sm_80", "indexer_windows", {EXTENTS}},
     {"sm_89", "indexer_quantize:dim=64", {EXTENTS}},
     {"sm_80", "indexer_logits:heads=4,dim=64,dtype=bf16", {EXTENTS}},
-    {"sm_80", "indexer_clean", {EXTENTS}},
     {"sm_89", "indexer_topk:heads=4,dim=64,dtype=fp8,topk=16", {EXTENTS, .max_logits = 1}},
     {"sm_80", "topk_select:topk=16", {EXTENTS, .max_logits = 1}},
     {"sm_80", "indexer_scores:heads=4,dim=64,topk=32", {EXTENTS, .width = 32}},
@@ -58,18 +59,16 @@ static int count_tensors(const char *text) {
     return count;
 }
 
-static int check_all(smelt_context *context, int number, uint64_t seed) {
+static int check_all(smelt_context *context, const struct odd_case *one, uint64_t seed) {
     const struct smelt__schedule schedule = smelt__schedule_at(seed, 0);
-    struct smelt__check_options options = {.spec = cases[number].spec,
-                                           .problem = cases[number].problem,
-                                           .schedules = &schedule,
-                                           .schedule_count = 1};
+    struct smelt__check_options options = {
+        .spec = one->spec, .problem = one->problem, .schedules = &schedule, .schedule_count = 1};
     const int alone = options.problem.tokens == 1;
     const int tensors = alone ? 0 : count_tensors(options.spec);
     int failures = tensors == 0 && !alone;
     for (int odd = 0; odd <= 2 * tensors; odd++) {
         struct smelt__check_result result;
-        options.problem = cases[number].problem;
+        options.problem = one->problem;
         options.problem.seed = seed;
         options.problem.odd = odd;
         if (odd == 0) {
@@ -81,22 +80,40 @@ static int check_all(smelt_context *context, int number, uint64_t seed) {
         failures++;
         printf("FAILED %s: %s\n", options.spec, result.message);
     }
-    printf("%-6s %-60s %d tensors\n", cases[number].arch, options.spec, tensors);
+    printf("%-6s %-60s %d tensors\n", one->arch, options.spec, tensors);
     return failures;
+}
+
+static int run_case(const struct odd_case *one, struct random *random) {
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    smelt_context *context = NULL;
+    options.kind = SMELT_CONTEXT_DEVICE;
+    options.cache_disable = 1;
+    smelt__emulator_configure(one->arch, smelt__schedule_at(0, 0), 0);
+    const int failures = smelt_context_create(&context, &options) != SMELT_OK ||
+                         check_all(context, one, random_next(random) >> 32);
+    smelt_context_destroy(&context);
+    return failures;
+}
+
+static int is_listed(const struct smelt__harness_operator *op) {
+    for (int i = 0; i < CASES; i++)
+        if (smelt__harness_find(cases[i].spec) == op)
+            return 1;
+    return 0;
 }
 
 int main(void) {
     struct random random = random_begin("emu_odd");
     int failures = !smelt__emulator();
-    for (int i = 0; i < CASES && smelt__emulator(); i++) {
-        smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-        smelt_context *context = NULL;
-        options.kind = SMELT_CONTEXT_DEVICE;
-        options.cache_disable = 1;
-        smelt__emulator_configure(cases[i].arch, smelt__schedule_at(0, 0), 0);
-        failures += smelt_context_create(&context, &options) != SMELT_OK ||
-                    check_all(context, i, random_next(&random) >> 32);
-        smelt_context_destroy(&context);
+    for (int i = 0; i < CASES && smelt__emulator(); i++)
+        failures += run_case(&cases[i], &random);
+    for (int i = 0; smelt__harness_operators[i] && smelt__emulator(); i++) {
+        smelt_family_info info = SMELT_FAMILY_INFO_INIT;
+        if (is_listed(smelt__harness_operators[i]))
+            continue;
+        failures += smelt_family_get_info(smelt__harness_operators[i]->name, &info) != SMELT_OK ||
+                    run_case(&(struct odd_case){"sm_80", info.example, {EXTENTS}}, &random);
     }
     return failures > 0;
 }

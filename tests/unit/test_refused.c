@@ -4,7 +4,7 @@
 #include "smelt/smelt.h"
 #include "test.h"
 
-static const char KERNEL[] = "indexer_clean_fill";
+static const char KERNEL[] = "indexer_windows_build";
 
 static smelt_context *context;
 
@@ -79,13 +79,13 @@ static int take_text(void *user, const char *text) {
 TEST(families_without_keys) {
     smelt_family_key key = SMELT_FAMILY_KEY_INIT;
     char *text = unset();
-    refused(smelt_family_get_key("indexer_clean", 0, &key), SMELT_ERROR_INVALID_ARGUMENT,
-            "indexer_clean has no keys");
-    refused(smelt_spec_canonical("indexer_clean:stages=2", &text), SMELT_ERROR_INVALID_SPEC,
-            "indexer_clean: unknown key 'stages'; known: none");
+    refused(smelt_family_get_key("indexer_windows", 0, &key), SMELT_ERROR_INVALID_ARGUMENT,
+            "indexer_windows has no keys");
+    refused(smelt_spec_canonical("indexer_windows:stages=2", &text), SMELT_ERROR_INVALID_SPEC,
+            "indexer_windows: unknown key 'stages'; known: none");
     assert_null(text);
     refused(smelt_tuning_candidates(KERNEL, "sm_90a", "stages", 0, take_text, NULL),
-            SMELT_ERROR_INVALID_SPEC, "indexer_clean_fill: unknown knob 'stages'; known: none");
+            SMELT_ERROR_INVALID_SPEC, "indexer_windows_build: unknown knob 'stages'; known: none");
 }
 
 TESTS("refused calls", .group_setup = make_context, .group_teardown = destroy_context)

@@ -32,9 +32,9 @@ static json_t *family_json(const char *family) {
                                               "required", key.required, "knob", key.knob, "kernel",
                                               key.kernel, "variants", key.variants, "only_with",
                                               key.only_with));
-    return tool_pack("{s:s, s:s, s:s, s:o}", "name", family, "kind",
-                     info.is_operator ? "operator" : "kernel", "summary", info.summary, "keys",
-                     keys);
+    return tool_pack("{s:s, s:s, s:s, s:s, s:o}", "name", family, "kind",
+                     info.is_operator ? "operator" : "kernel", "summary", info.summary, "example",
+                     info.example, "keys", keys);
 }
 
 static void print_choices_json(const struct tool_list *presets, const struct tool_list *families,
@@ -69,6 +69,8 @@ static void print_family(const char *family) {
     smelt_family_info info = SMELT_FAMILY_INFO_INIT;
     smelt_family_get_info(family, &info);
     printf("\n%s %s: %s\n", info.is_operator ? "operator" : "kernel", family, info.summary);
+    if (*info.example)
+        printf("  example: %s\n", info.example);
     if (!get_key(family, 0, &key)) {
         printf("  it has no keys: its spec is its name\n");
         return;

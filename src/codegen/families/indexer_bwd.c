@@ -46,6 +46,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 const struct smelt__operator_family smelt__indexer_bwd = {
     .schema = {.name = "indexer_bwd",
                .is_operator = 1,
+               .example = "indexer_bwd:heads=64,dim=128,topk=2048",
                .summary = "gradients of the lightning indexer's queries, weights and keys",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,

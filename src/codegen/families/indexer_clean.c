@@ -47,6 +47,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 const struct smelt__operator_family smelt__indexer_clean = {
     .schema = {.name = "indexer_clean",
                .is_operator = 1,
+               .example = "indexer_clean",
                .summary = "-inf outside the windows of a matrix of logits"},
     .passes = SMELT__FORWARD,
     .kernels = kernels,

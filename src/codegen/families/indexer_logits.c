@@ -20,6 +20,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 const struct smelt__operator_family smelt__indexer_logits = {
     .schema = {.name = "indexer_logits",
                .is_operator = 1,
+               .example = "indexer_logits:heads=32,dim=128,dtype=bf16",
                .summary = "logits of the lightning indexer: how well each key suits each query",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,

@@ -30,6 +30,7 @@ static const struct smelt__preset_row presets[] = {
 const struct smelt__operator_family smelt__indexer_loss = {
     .schema = {.name = "indexer_loss",
                .is_operator = 1,
+               .example = "indexer_loss:topk=2048",
                .summary = "the indexer's loss against attention's probabilities, and its gradient",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,

@@ -80,6 +80,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 const struct smelt__operator_family smelt__indexer_quantize = {
     .schema = {.name = "indexer_quantize",
                .is_operator = 1,
+               .example = "indexer_quantize:dim=128",
                .summary = "rows of bf16 as e4m3 and a scale each",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,

@@ -21,6 +21,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 const struct smelt__operator_family smelt__indexer_scores = {
     .schema = {.name = "indexer_scores",
                .is_operator = 1,
+               .example = "indexer_scores:heads=64,dim=128,topk=2048",
                .summary = "logits of the lightning indexer at the slots that were selected",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,

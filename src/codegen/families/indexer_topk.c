@@ -41,6 +41,7 @@ const struct smelt__operator_family smelt__indexer_topk = {
     .schema =
         {.name = "indexer_topk",
          .is_operator = 1,
+         .example = "indexer_topk:heads=32,dim=128,dtype=bf16,topk=2048",
          .summary =
              "the lightning indexer's choice: of each query's keys those with the best logits",
          .keys = keys,

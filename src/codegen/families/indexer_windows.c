@@ -63,6 +63,7 @@ static const struct smelt__preset_row presets[] = {
 const struct smelt__operator_family smelt__indexer_windows = {
     .schema = {.name = "indexer_windows",
                .is_operator = 1,
+               .example = "indexer_windows",
                .summary =
                    "for each query the keys it may choose from, out of cu_seqlens and the like"},
     .passes = SMELT__FORWARD,

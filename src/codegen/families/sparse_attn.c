@@ -147,6 +147,7 @@ static const struct smelt__preset_row presets[] = {
 const struct smelt__operator_family smelt__sparse_attn = {
     .schema = {.name = "sparse_attn",
                .is_operator = 1,
+               .example = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048",
                .summary = "sparse attention: each query attends to its own list of KV rows",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,

@@ -31,6 +31,7 @@ static const struct smelt__preset_row presets[] = {
 const struct smelt__operator_family smelt__sparse_scores = {
     .schema = {.name = "sparse_scores",
                .is_operator = 1,
+               .example = "sparse_scores:heads=64,dqk=576,dv=512,topk=2048",
                .summary = "attention's probabilities at the selected slots, summed over the heads",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,

@@ -22,6 +22,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 const struct smelt__operator_family smelt__topk_select = {
     .schema = {.name = "topk_select",
                .is_operator = 1,
+               .example = "topk_select:topk=2048",
                .summary = "exact top-k of the rows of a matrix within windows",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,

@@ -67,6 +67,7 @@ struct smelt__schema {
     const char *name;
     const char *summary;           /* one line: what it computes */
     int is_operator;               /* 1: of an operator's family, 0: of kernels */
+    const char *example;           /* an operator's spec, as people use it */
     const struct smelt__key *keys; /* an operator's has no knobs */
     int key_count;
     const struct smelt__member *members; /* an operator's; a kernel has none */

@@ -6,6 +6,8 @@ mutated in them, unless a configuration names its own; SAMPLE: how many of the f
 full run tries in place of FULL (mutate.py); UNSETTLED: why the sample of `make test` leaves the
 family out, where its survivors were not yet settled one by one; COVERAGE: the names of the few that reach every
 statement, which coverage.py runs first, and fails without. A new family is a new file: nothing here names one.
+A family of kernels that no file is about has the default: `smelt check` of its operator's example, on the problems that
+it tries by itself, with gaps in every tensor, and with far strides.
 """
 
 import dataclasses
@@ -188,6 +190,29 @@ def families(folder=FOLDER):
                     for c in module.CONFIGURATIONS)
         found.append(Family(path.stem, own, getattr(module, "SAMPLE", None),
                             getattr(module, "UNSETTLED", ""), getattr(module, "COVERAGE", ())))
+    return found
+
+
+def default_family(name, operator, kernel):
+    common = {"files": (f"templates/{name}.",), "family": name, "schedules": 1}
+    checks = tuple(Check(name + ending, operator, kernel, options, **common)
+                   for ending, options in (("", "--strided"), ("-kinds", ""), ("-far", "--far")))
+    return Family(name, checks, None, "", tuple(check.name for check in checks))
+
+
+def all_families(tools, folder=FOLDER):
+    """Those of files, and the default of every other family of kernels that an operator's example has."""
+    found = families(folder)
+    files = [file for family in found for c in family.configurations for file in c.files]
+    listed = json.loads(output([tools.smelt, "list", "--json"]))["families"]
+    for example in (family["example"] for family in listed if family["kind"] == "operator"):
+        shown = json.loads(output([tools.smelt, "show", example, "--arch", Check.arch, "--json"]))
+        for kernel in (shown.get("kernels") or [shown]):
+            spec = kernel["plan"]["spec"]
+            name = spec.split(":")[0]
+            if not any(file.startswith(f"templates/{name}") for file in files):
+                found.append(default_family(name, example, spec))
+                files.append(f"templates/{name}")
     return found
 
 

@@ -301,7 +301,7 @@ def main():
     parser.add_argument("--suggest", action="store_true", help="run all, print a choice of few")
     arguments = parser.parse_args()
     tools = configurations.tools_of(arguments)
-    families = configurations.families()
+    families = configurations.all_families(tools)
     first = {name for family in families for name in family.coverage}
     planned = [c for family in families for c in family.configurations if c.runs_with(tools)]
     runs = [Run(Subject(c, tools)) for c in planned]

@@ -533,7 +533,7 @@ def main():
     arguments = parse_arguments()
     begin = time.monotonic()
     tools = configurations.tools_of(arguments)
-    families = configurations.families()
+    families = configurations.all_families(tools)
     if unknown(arguments, families):
         print(f"no family or configuration: {', '.join(unknown(arguments, families))}")
         return 2

@@ -5,6 +5,7 @@ file of known survivors, the report. (test_harmless.py: its filters.)"""
 import argparse
 import contextlib
 import io
+import json
 import pathlib
 import tempfile
 import unittest
@@ -421,7 +422,7 @@ class Programs(unittest.TestCase):
 
     def test_names_that_nothing_has(self):
         families = configurations.families()
-        asked = argparse.Namespace(family=["topk", "nothing"], configuration=["clean", "none"])
+        asked = argparse.Namespace(family=["topk", "nothing"], configuration=["topk-special", "none"])
         self.assertEqual(mutate.unknown(asked, families), ["nothing", "none"])
         asked = argparse.Namespace(family=None, configuration=None)
         self.assertEqual(mutate.unknown(asked, families), [])
@@ -441,6 +442,25 @@ class Families(unittest.TestCase):
         self.assertEqual([(c.name, c.family, c.files) for c in found[0].configurations],
                          [("a", "toy.one", ("templates/toy",)),
                           ("b", "toy.one", ("templates/common",))])
+
+    def test_one_without_a_file_has_the_default(self):
+        listed = {"families": [{"kind": "operator", "example": "toy:n=1"}, {"kind": "kernel", "example": ""}]}
+        shown = {"kernels": [{"plan": {"spec": f"{name}:n=1"}} for name in ("toy_a", "toy_b", "toy_b")]}
+        with tempfile.TemporaryDirectory() as folder:
+            smelt = pathlib.Path(folder, "smelt")
+            smelt.write_text(f"#!/bin/sh\n[ $1 = list ] && echo '{json.dumps(listed)}' || "
+                             f"echo '{json.dumps(shown)}'\n", encoding="utf-8")
+            smelt.chmod(0o755)
+            pathlib.Path(folder, "toy_a.py").write_text(
+                "from configurations import Check\nFILES = 'templates/toy_a.cu'\n"
+                "CONFIGURATIONS = (Check('a', 'toy:n=1', 'toy_a:n=1'),)\n", encoding="utf-8")
+            found = configurations.all_families(configurations.Tools(str(smelt)), pathlib.Path(folder))
+        self.assertEqual([f.name for f in found], ["toy_a", "toy_b"])
+        self.assertEqual([(c.name, c.operator, c.kernel, c.options, c.files) for c in found[1].configurations],
+                         [("toy_b", "toy:n=1", "toy_b:n=1", "--strided", ("templates/toy_b.",)),
+                          ("toy_b-kinds", "toy:n=1", "toy_b:n=1", "", ("templates/toy_b.",)),
+                          ("toy_b-far", "toy:n=1", "toy_b:n=1", "--far", ("templates/toy_b.",))])
+        self.assertEqual(found[1].coverage, ("toy_b", "toy_b-kinds", "toy_b-far"))
 
     def test_names_are_told_apart(self):
         families = configurations.families()

@@ -74,6 +74,7 @@ static const struct smelt__preset_row presets[] = {{"glm-5.2", "width=96"}, {NUL
 const struct smelt__operator_family smelt__toy = {
     .schema = {.name = "toy",
                .is_operator = 1,
+               .example = "toy:width=75",
                .summary = "rows times a factor: the tests' toy",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
