@@ -193,7 +193,7 @@ static void add_pass_subjects(int number) {
 
 smelt_status make_operators(smelt_context *of) {
     context = of;
-    smelt_status status = smelt_list_families(add_operator, NULL);
+    smelt_status status = smelt_list(SMELT_LIST_FAMILIES, add_operator, NULL);
     for (int i = 0; i < pass_count && status == SMELT_OK; i++) {
         status = smelt_operator_create(&passes[i].made, context, passes[i].text);
         add_pass_subjects(i);

@@ -101,7 +101,7 @@ int kernel_list_fill(struct kernel_list *list) {
     if (smelt_list(SMELT_LIST_PRESETS, add_preset, &collector) != SMELT_OK || collector.failed)
         return -1;
     collector.preset = 0;
-    if (smelt_list_families(add_example, &collector) != SMELT_OK)
+    if (smelt_list(SMELT_LIST_FAMILIES, add_example, &collector) != SMELT_OK)
         return -1;
     for (size_t i = 0; i < sizeof all / sizeof all[0] && !collector.failed; i++)
         add_cells(&collector, all[i]);

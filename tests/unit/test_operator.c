@@ -23,7 +23,7 @@ static int take_family(void *unused, const char *family) {
 
 static int find_operators(void **state) {
     (void)state;
-    return smelt_list_families(take_family, NULL) != SMELT_OK || operators < 2;
+    return smelt_list(SMELT_LIST_FAMILIES, take_family, NULL) != SMELT_OK || operators < 2;
 }
 
 static const char *const archs[] = {"sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
