@@ -10,13 +10,14 @@ venv=$PWD/build/torch-venv python=$PWD/build/torch-venv/bin/python
 counts=build/test-torch-counts.txt
 rm -f "$counts" build/test-torch.xml
 
-packages=('torch>=2.4' numpy pytest pytest-xdist matplotlib 'meson-python>=0.18' 'meson>=1.3' ninja)
+packages=('torch>=2.4' 'transformers>=5.24' numpy pytest pytest-xdist matplotlib 'meson-python>=0.18' 'meson>=1.3' ninja)
 if [ "$(cat "$venv/complete" 2>/dev/null)" != "${packages[*]}" ]; then
     [ -f "$venv/complete" ] || rm -rf "$venv"
     echo "smelt: PyTorch goes into build/torch-venv: about 5 GB, once"
     python3 -m venv "$venv"
     # Of its thousands of files the tests import a few: these are compiled to bytecode then.
     "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile "${packages[@]}"
+    rm -f "$venv/complete" # in a copy of hard links it is another tree's, too
     echo "${packages[*]}" >"$venv/complete"
 fi
 [ "${1:-}" != --install ] || exit 0

@@ -4,7 +4,7 @@
 checkpointing; docs/pytorch.md says how to come from FlashMLA, cuDNN, TileLang and DeepGEMM.
 """
 
-from . import _native, compat
+from . import _native, compat, integrations
 from ._indexer import clean_logits_, indexer_logits, indexer_topk, indexer_windows, quantize, topk_select
 from ._indexer_gradients import indexer_backward
 from ._indexer_training import indexer_loss, indexer_scores, sparse_scores

@@ -1,0 +1,333 @@
+"""smelt.integrations.transformers: small models of random weights beside their own eager attention."""
+
+import contextlib
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+
+from smelt_kernels.integrations import transformers as integration
+
+BATCHES, TOKENS, PADDING = 2, 48, 5
+COMMON = {
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "moe_intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.2,
+    "pad_token_id": 0,
+    "q_lora_rank": 32,
+    "index_head_dim": 64,
+    "index_n_heads": 4,
+    "index_topk": 16,
+}
+LATENT = {
+    **COMMON,
+    "num_key_value_heads": 2,
+    "kv_lora_rank": 64,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 32,
+    "v_head_dim": 32,
+    "mlp_layer_types": ["dense", "dense"],
+}
+CONFIGS = {
+    "deepseek_v32": {**LATENT, "n_group": 1, "topk_group": 1},
+    "glm_moe_dsa": {**LATENT, "indexer_types": ["full", "shared"]},
+    "deepseek_v4": {
+        **COMMON,
+        "num_key_value_heads": 1,
+        "head_dim": 64,
+        "partial_rotary_factor": 0.25,
+        "layer_types": ["compressed_sparse_attention", "heavily_compressed_attention"],
+        "compress_rates": {"compressed_sparse_attention": 2, "heavily_compressed_attention": 4},
+        "index_topk": 8,
+        "mlp_layer_types": ["hash_moe", "hash_moe"],
+        "sliding_window": 6,
+        "o_groups": 2,
+        "o_lora_rank": 32,
+        "hc_mult": 2,
+        "hc_sinkhorn_iters": 3,
+    },
+}
+NAMES = list(CONFIGS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed():
+    integration.install()
+    yield
+    integration.uninstall()
+
+
+def make(name, attention, dtype, weights=None, **changes):
+    config = transformers.AutoConfig.for_model(name, **{**CONFIGS[name], **changes})
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=dtype)
+    for key, table in model.named_buffers():  # begins as zeros: every token has expert 0, twice
+        if key.endswith("tid2eid"):
+            table.copy_(torch.rand(table.shape[0], CONFIGS[name]["n_routed_experts"]).argsort(-1)[:, : table.shape[1]])
+    for parameter in model.parameters():  # sinks and biases begin as zeros
+        if parameter.dim() < 2:
+            torch.nn.init.normal_(parameter, mean=float(parameter.detach()[:1].sum()), std=0.1)
+    if weights is not None:
+        model.load_state_dict(weights)
+    return model
+
+
+def indexers(model):
+    return [module for module in model.modules() if type(module).__name__.endswith("Indexer")]
+
+
+@contextlib.contextmanager
+def recorded(model):
+    """The lists that the model's indexers choose meanwhile."""
+    lists = []
+    hooks = [each.register_forward_hook(lambda *given: lists.append(given[-1])) for each in indexers(model)]
+    yield lists
+    for hook in hooks:
+        hook.remove()
+
+
+def hold(model, lists):
+    """Gives the model these lists instead of those of its indexers."""
+    for module, chosen in zip(indexers(model), lists, strict=True):
+        module.forward = lambda *_, chosen=chosen, **__: chosen
+
+
+def batch(device, padding, tokens=20):
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(3, 64, (BATCHES, tokens), generator=generator)
+    mask = torch.ones_like(ids)
+    mask[0, :padding] = 0
+    return ids.to(device), mask.to(device)
+
+
+def train(model, ids, mask):
+    """Logits of the tokens that are no padding, and the gradients of their sum with random factors."""
+    logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits.float()
+    (logits * factors(logits, 1))[mask.bool()].sum().backward()
+    return logits.detach()[mask.bool()], {name: each.grad for name, each in model.named_parameters()}
+
+
+def factors(like, seed):
+    return torch.randn(like.shape, generator=torch.Generator().manual_seed(seed)).to(like.device)
+
+
+def attended(model, ids, mask):
+    """What each layer's attention is called with, and the lists that the indexers choose."""
+    calls = []
+    attentions = [layer.self_attn for layer in model.model.layers]
+
+    def record(_, given, named):
+        calls.append({**dict(zip(("hidden_states",), given)), **named})
+
+    hooks = [each.register_forward_pre_hook(record, with_kwargs=True) for each in attentions]
+    with recorded(model) as lists, torch.no_grad():
+        model(input_ids=ids, attention_mask=mask, use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    return [(attention, named.copy()) for attention, named in zip(attentions, calls, strict=True)], lists
+
+
+def cast(value, dtype):
+    if isinstance(value, dict):
+        return {key: cast(each, dtype) for key, each in value.items()}
+    return tuple(each.to(dtype) for each in value)
+
+
+def attend(attention, named, states, positions, mask, seed):
+    """Of one layer: its output for these hidden states, and the gradients by states and parameters."""
+    states = states.clone().requires_grad_()
+    out = attention(**{**named, "hidden_states": states, "position_embeddings": positions})[0]
+    (out * factors(out, seed).to(out.dtype))[mask.bool()].sum().backward()
+    gradients = {name: each.grad for name, each in attention.named_parameters() if each.grad is not None}
+    return out.detach()[mask.bool()], {"hidden_states": states.grad, **gradients}
+
+
+def visible(name, chosen, mask):
+    """Eager lists with -1 for keys that the mask hides; DeepSeek-V4's have them already."""
+    if name == "deepseek_v4":
+        return chosen.int()
+    positions = torch.arange(mask.shape[1], device=chosen.device)
+    seen = (positions <= positions[:, None]) & mask[:, None].bool()
+    return torch.where(seen.gather(2, chosen.long()), chosen, -1)
+
+
+def error(got, true):
+    got, true = got.detach().double(), true.detach().double()
+    return float((got - true).norm() / true.norm())
+
+
+def mean_error(got, true):
+    assert got.keys() == true.keys()
+    return sum(error(got[name], true[name]) for name in true) / len(true)
+
+
+def accept(errors, bounds):
+    """No error is larger than eager bf16's."""
+    for what, value in errors.items():
+        assert value <= bounds[what], f"{what}: {value} > {bounds[what]}"
+
+
+def overlap(got, want):
+    """The share of a query's own keys that the other list has, on average."""
+    got, want = (each.reshape(-1, each.shape[-1]) for each in (got, want))
+    found = ((want.unsqueeze(-1) == got.unsqueeze(1)).any(-1) & (want >= 0)).sum(-1)
+    count = (want >= 0).sum(-1)
+    return float((found[count > 0] / count[count > 0]).mean())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training(name, device):
+    """Each layer's attention in bf16 beside the same in fp32: with the lists held fixed, output and gradients are no
+    further off than eager bf16's. And the indexers' own lists. The first sequence is padded."""
+    ids, mask = batch(device, PADDING, TOKENS)
+    true_model = make(name, "eager", torch.float32).to(device)
+    weights = {key: value.to(torch.bfloat16).to(value.dtype) for key, value in true_model.state_dict().items()}
+    true_model.load_state_dict(weights)
+    true_layers, lists = attended(true_model, ids, mask)
+    held = {"eager": lists, "smelt": [visible(name, each, mask) for each in lists]}
+    hold(true_model, lists)
+    errors = {attention: {"output": [], "gradients": []} for attention in held}
+    for attention, fixed in held.items():
+        model = make(name, attention, torch.bfloat16, weights).to(device)
+        layers, own = attended(model, ids, mask)
+        hold(model, fixed)
+        for number, ((true, true_named), (layer, named)) in enumerate(zip(true_layers, layers, strict=True)):
+            if "prev_topk_indices" in named and number > 0:
+                true_named["prev_topk_indices"], named["prev_topk_indices"] = lists[0], fixed[0]
+            positions = true_named["position_embeddings"]
+            states = true_named["hidden_states"].to(torch.bfloat16)
+            true_out, true_gradients = attend(true, true_named, states.float(), positions, mask, number)
+            positions = cast(positions, torch.bfloat16)
+            out, gradients = attend(layer, named, states, positions, mask, number)
+            errors[attention]["output"].append(error(out, true_out))
+            errors[attention]["gradients"].append(mean_error(gradients, true_gradients))
+            true.zero_grad()
+    means = {key: {what: sum(each) / len(each) for what, each in of.items()} for key, of in errors.items()}
+    accept(means["smelt"], means["eager"])
+    with pytest.raises(AssertionError, match="gradients"):
+        accept({**means["smelt"], "gradients": means["eager"]["gradients"] * 1.001}, means["eager"])
+    kept = mask.bool()
+    pairs = zip(own, held["smelt"], strict=True)
+    share = sum(overlap(got[kept], want[kept]) for got, want in pairs) / len(own)
+    assert share >= 0.99, share
+
+
+def logits_of(model, ids, **named):
+    with torch.no_grad():
+        return model(input_ids=ids, **named).logits.float()
+
+
+def close(got, true):
+    return error(got, true) < 0.02
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cache(name, device):
+    """A prefill, and what follows it, give what one call gives."""
+    ids, _ = batch(device, 0)
+    model = make(name, "smelt", torch.bfloat16).to(device)
+    want = logits_of(model, ids, use_cache=False)
+    first = model(input_ids=ids[:, :13], use_cache=True)
+    assert close(first.logits.float(), want[:, :13])
+    assert close(logits_of(model, ids[:, 13:], cache=first.cache, use_cache=True), want[:, 13:])
+
+
+@pytest.mark.parametrize("name", ["deepseek_v32", "glm_moe_dsa"])
+def test_documents(name, device):
+    """Documents packed into one sequence, and one padded on the left, give what each gives alone."""
+    ids, _ = batch(device, 0)
+    model = make(name, "smelt", torch.bfloat16).to(device)
+    parts = ids[:1].split((8, 12), dim=1)
+    alone = [logits_of(model, part, use_cache=False) for part in parts]
+    positions = torch.cat([torch.arange(part.shape[1], device=device) for part in parts]).unsqueeze(0)
+    packed = logits_of(model, ids[:1], position_ids=positions, use_cache=False)
+    assert close(packed, torch.cat(alone, dim=1))
+    assert not close(logits_of(model, ids[:1], use_cache=False)[:, 8:], alone[1])
+    padded = torch.cat((ids[:1, :PADDING], parts[0]), dim=1)
+    mask = torch.ones_like(padded)
+    mask[:, :PADDING] = 0
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
+    assert close(
+        logits_of(model, padded, attention_mask=mask, position_ids=positions, use_cache=False)[:, PADDING:], alone[0]
+    )
+
+
+def test_autocast(device):
+    """Weights in fp32, as trainers keep them; checkpointing computes the attention twice."""
+    ids, mask = batch(device, PADDING)
+    model = make("deepseek_v32", "eager", torch.float32).to(device)
+    want, true = train(model, ids, mask)
+    model.zero_grad()
+    model.set_attn_implementation("smelt")
+    model.activation_checkpointing_enable()
+    model.train()
+    with torch.autocast(device.type, torch.bfloat16):
+        got, gradients = train(model, ids, mask)
+    assert error(got, want) < 0.1
+    indexer = {key for key in gradients if ".indexer." in key}  # which eager attention gives no gradients either
+    assert indexer and {key for key, each in gradients.items() if each is None} == indexer
+    assert {key for key, each in true.items() if each is None} == indexer
+    assert mean_error(*({key: of[key] for key in of.keys() - indexer} for of in (gradients, true))) < 0.2
+
+
+def test_refusals(device):
+    """What smelt does not have raises, and names it."""
+    ids, mask = batch(device, PADDING)
+    name = "deepseek_v32"
+    model = make(name, "smelt", torch.bfloat16).to(device)
+    run = {"input_ids": ids, "use_cache": False}
+    holes = mask.clone()
+    holes[1, 7] = 0
+    with pytest.raises(ValueError, match="query 8 of batch 1 sees keys that are not one contiguous range"):
+        model(**run, attention_mask=holes)
+    with pytest.raises(TypeError, match="no matrix queries x keys"):
+        model(**run, attention_mask=torch.zeros(BATCHES, 1, 20, 20, device=device))
+    with pytest.raises(TypeError, match="torch.float32.*dtype=torch.bfloat16"):
+        make(name, "smelt", torch.float32).to(device)(**run)
+    with pytest.raises(ValueError, match="attention_dropout = 0, not 0.5"):
+        make(name, "smelt", torch.bfloat16, attention_dropout=0.5).to(device).train()(**run)
+    with pytest.raises(ValueError, match="output_attentions"):
+        model(**run, output_attentions=True)
+    with pytest.raises(RuntimeError, match="dim=32 is not legal"):
+        make(name, "smelt", torch.bfloat16, index_head_dim=32, qk_rope_head_dim=16).to(device)(**run)
+    attention = model.model.layers[0].self_attn
+    attention.kv_b_proj = torch.nn.Sequential(attention.kv_b_proj)
+    with pytest.raises(TypeError, match="merge adapters"):
+        model(**run)
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
+    )
+    other = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="smelt")
+    with pytest.raises(ValueError, match="deepseek_v4, not llama"):
+        other(ids)
+
+
+def test_install(monkeypatch):
+    """uninstall restores what install changed; a release with other methods is refused as a whole."""
+    from transformers.models.deepseek_v32 import modeling_deepseek_v32 as modeling
+
+    hooked = modeling.DeepseekV32Indexer.forward
+    integration.install()  # nothing to do
+    assert modeling.DeepseekV32Indexer.forward is hooked
+    integration.uninstall()
+    try:
+        before = modeling.DeepseekV32Indexer.forward
+        assert before is not hooked
+        with pytest.raises(ValueError, match='"smelt". is not supported'):
+            make("deepseek_v32", "smelt", torch.bfloat16)
+        with monkeypatch.context() as patched:
+            patched.setattr(modeling.DeepseekV32Indexer, "forward", lambda self, states: None)
+            with pytest.raises(RuntimeError, match="DeepseekV32Indexer.forward of transformers .* takes self, states"):
+                integration.install()
+        assert not integration._hooked and modeling.DeepseekV32Indexer.forward is before
+    finally:
+        integration.install()
+    assert modeling.DeepseekV32Indexer.forward is not before
