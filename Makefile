@@ -2,6 +2,7 @@
 # SETUP=1 installs it (scripts/setup.sh, which also says when it does so unasked).
 #
 #   make build       the libraries, the command, the emulator, the examples; no tests
+#   make install     build, and install: PREFIX=... (default /usr/local), DESTDIR=...
 #   make run         the first minute: build, compile a model's kernels, try them
 #   make test        every test but the long ones; the last line counts them
 #   make test-torch  the Python package: PyTorch into build/torch-venv (5 GB the first time), its tests
@@ -9,11 +10,15 @@
 #   make docs        the documents as a site, build/docs/html/index.html
 #   make test-torture  the cache and the parsers: kills, faults, full disks, fuzzing; a table
 
-.PHONY: build run test test-torch test-full test-torture docs format clean
+.PHONY: build install run test test-torch test-full test-torture docs format clean
 
 build:
 	@scripts/setup.sh build
 	@TARGETS=kit scripts/build.sh
+
+install: build
+	@$(if $(PREFIX),meson configure build --prefix="$(abspath $(PREFIX))" && TARGETS=kit scripts/build.sh)
+	@meson install -C build --no-rebuild
 
 run: build
 	@scripts/run.sh

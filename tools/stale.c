@@ -59,8 +59,9 @@ static smelt_status mark_current(struct entries *entries, const char *arch, cons
     for (size_t i = 0; i < entries->count; i++)
         if (!strcmp(entries->items[i].arch, arch))
             requests[count++] = tool_kernel_request(entries->items[i].spec, arch);
-    if (!status)
-        smelt_kernels_prepare(context, requests, count, 0, NULL, NULL, infos);
+    const smelt_status missing =
+        status ? status : smelt_kernels_prepare(context, requests, count, 0, NULL, NULL, infos);
+    (void)missing; /* nothing is found: the infos have the keys */
     for (size_t i = 0, at = 0; i < entries->count && !status; i++)
         if (!strcmp(entries->items[i].arch, arch))
             entries->items[i].current |= !strcmp(infos[at++].key, entries->items[i].key);

@@ -49,8 +49,8 @@ typedef struct smelt_cache_stats {
 /* Counts both layers into *stats, whose `size` the caller has set. A cache that cannot be used is
  * not an error: `problem` is the reason. Errors: INVALID_ARGUMENT, CACHE (a folder became
  * unreadable during the call), OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_cache_get_stats(const smelt_context *context,
-                                             smelt_cache_stats *stats);
+SMELT_CALL smelt_status smelt_cache_get_stats(const smelt_context *context,
+                                              smelt_cache_stats *stats);
 
 /* Called once per entry with its header's content, valid during the call. state: CACHED for a valid
  * entry, else FAILED (with `error`) and status UNSUPPORTED for an entry of another version of smelt
@@ -62,13 +62,13 @@ typedef int (*smelt_cache_entry_function)(void *user, const char *file,
 /* Walks the writable layer or, unless `path` is NULL, a read-only layer: a folder, or an exported
  * file. Reads and checks every entry completely, and changes nothing. Errors: INVALID_ARGUMENT, CACHE
  * (what cannot be used or read; a damaged index of a file), CANCELLED, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_cache_walk(const smelt_context *context, const char *path,
-                                        smelt_cache_entry_function each, void *user);
+SMELT_CALL smelt_status smelt_cache_walk(const smelt_context *context, const char *path,
+                                         smelt_cache_entry_function each, void *user);
 
 /* Checks every entry, removes damaged ones, and counts both kinds. Like prune and clear it includes
  * emulated kernels. NULL counts are legal. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound,
-                                          uint64_t *removed);
+SMELT_CALL smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound,
+                                           uint64_t *removed);
 
 /* What smelt_cache_prune removed and kept. */
 typedef struct smelt_cache_pruned {
@@ -88,8 +88,8 @@ typedef struct smelt_cache_pruned {
  * caller; after a failure it holds the partial result, as the results of export and import do.
  * Errors: INVALID_ARGUMENT, CACHE (a folder that cannot be used, read or written), OUT_OF_MEMORY.
  */
-SMELT_API smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
-                                         uint64_t older_than_seconds, smelt_cache_pruned *pruned);
+SMELT_CALL smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
+                                          uint64_t older_than_seconds, smelt_cache_pruned *pruned);
 
 /* What smelt_cache_export wrote, or smelt_cache_import took over. */
 typedef struct smelt_cache_transfer {
@@ -113,8 +113,8 @@ typedef struct smelt_cache_transfer {
  * the kernels in text. Equal entries give equal bytes. *result may be
  * NULL; its `size` is set by the caller. Errors: INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY.
  */
-SMELT_API smelt_status smelt_cache_export(const smelt_context *context, const char *path,
-                                          smelt_cache_transfer *result);
+SMELT_CALL smelt_status smelt_cache_export(const smelt_context *context, const char *path,
+                                           smelt_cache_transfer *result);
 
 /*
  * Adds the entries of an exported file or a layer's folder that the cache lacks to the writable
@@ -123,13 +123,13 @@ SMELT_API smelt_status smelt_cache_export(const smelt_context *context, const ch
  * that everyone can write, is refused. *result may be NULL. Errors: INVALID_ARGUMENT, CACHE (with
  * the position in the file; also for a file larger than the cache's cap), OUT_OF_MEMORY.
  */
-SMELT_API smelt_status smelt_cache_import(smelt_context *context, const char *path,
-                                          smelt_cache_transfer *result);
+SMELT_CALL smelt_status smelt_cache_import(smelt_context *context, const char *path,
+                                           smelt_cache_transfer *result);
 
 /* Removes every entry and temporary file of the writable layer and resets the counters; the lock
  * file and other programs' files stay. *removed, the number of entries, may be NULL. Errors:
  * INVALID_ARGUMENT, CACHE, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_cache_clear(smelt_context *context, uint64_t *removed);
+SMELT_CALL smelt_status smelt_cache_clear(smelt_context *context, uint64_t *removed);
 
 #ifdef __cplusplus
 }

@@ -39,7 +39,7 @@ typedef enum smelt_log_level {
     SMELT_LOG_DEFAULT = 0, /* in options: SMELT_LOG_WARNING; never passed to `log` */
     SMELT_LOG_ERROR = 1,
     SMELT_LOG_WARNING = 2,
-    SMELT_LOG_INFO = 3, /* libraries found, kernels compiled and loaded */
+    SMELT_LOG_INFO = 3, /* libraries found; kernels loaded; compilations, at start and end */
     SMELT_LOG_DEBUG = 4 /* cache lookups, library searches */
 } smelt_log_level;
 
@@ -89,7 +89,7 @@ typedef struct smelt_context_options {
     int cache_lock_timeout_ms;      /* SMELT_CACHE_LOCK_TIMEOUT (seconds); default 60 s */
     int cache_disable;              /* SMELT_CACHE_DISABLE=1: neither read nor written */
     int cache_recompile;            /* SMELT_CACHE_RECOMPILE=1: written, not read */
-    smelt_log_function log;         /* NULL: no log */
+    smelt_log_function log;         /* NULL: no log, or standard error if SMELT_LOG is set */
     void *log_user;                 /* passed to `log` */
     smelt_log_level log_level;      /* SMELT_LOG: error, warning, info or debug */
     int tuning_disable;             /* SMELT_TUNING_DISABLE=1: ignore tuning entries */
@@ -113,8 +113,8 @@ typedef struct smelt_context_options {
  * (arch), NO_DRIVER, NO_DEVICE (no current CUDA context: name a device), DRIVER, OUT_OF_MEMORY.
  * *context is NULL on failure.
  */
-SMELT_API smelt_status smelt_context_create(smelt_context **context,
-                                            const smelt_context_options *options);
+SMELT_CALL smelt_status smelt_context_create(smelt_context **context,
+                                             const smelt_context_options *options);
 
 /*
  * Unloads the kernels, releases the primary CUDA context if it was retained, and sets *context to
@@ -139,8 +139,8 @@ typedef struct smelt_context_counters {
 #define SMELT_CONTEXT_COUNTERS_INIT SMELT_INIT(smelt_context_counters)
 
 /* Fills *counters, whose `size` the caller has set. Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_context_get_counters(const smelt_context *context,
-                                                  smelt_context_counters *counters);
+SMELT_CALL smelt_status smelt_context_get_counters(const smelt_context *context,
+                                                   smelt_context_counters *counters);
 
 #ifdef __cplusplus
 }

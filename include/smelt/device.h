@@ -42,30 +42,31 @@ typedef struct smelt_device_info {
 #define SMELT_DEVICE_INFO_INIT SMELT_INIT(smelt_device_info)
 
 /* Fills *info, whose `size` the caller has set, for the context's device; unchanged on failure. */
-SMELT_API smelt_status smelt_device_get_info(const smelt_context *context, smelt_device_info *info);
+SMELT_CALL smelt_status smelt_device_get_info(const smelt_context *context,
+                                              smelt_device_info *info);
 
 /* Device memory, aligned to 256 bytes and uninitialised. smelt_device_free, which may wait for work
  * on the device, accepts NULL. `bytes` must not be 0. */
-SMELT_API smelt_status smelt_device_alloc(const smelt_context *context, size_t bytes,
-                                          void **pointer);
+SMELT_CALL smelt_status smelt_device_alloc(const smelt_context *context, size_t bytes,
+                                           void **pointer);
 SMELT_API smelt_status smelt_device_free(const smelt_context *context, void *pointer);
 
 /* Copies between host and device, and fills; complete when they return. They use the default
  * stream, which does not synchronise with streams of smelt_stream_create: synchronise such a stream
  * before downloading its results or overwriting its inputs. */
-SMELT_API smelt_status smelt_device_upload(const smelt_context *context, void *device,
-                                           const void *host, size_t bytes);
-SMELT_API smelt_status smelt_device_download(const smelt_context *context, void *host,
-                                             const void *device, size_t bytes);
-SMELT_API smelt_status smelt_device_fill(const smelt_context *context, void *device, int byte,
-                                         size_t bytes);
+SMELT_CALL smelt_status smelt_device_upload(const smelt_context *context, void *device,
+                                            const void *host, size_t bytes);
+SMELT_CALL smelt_status smelt_device_download(const smelt_context *context, void *host,
+                                              const void *device, size_t bytes);
+SMELT_CALL smelt_status smelt_device_fill(const smelt_context *context, void *device, int byte,
+                                          size_t bytes);
 
 /* A non-blocking stream. smelt_stream_synchronize waits for all work on a stream (NULL: the default
  * stream). smelt_stream_destroy rejects NULL; work still on the stream completes. */
-SMELT_API smelt_status smelt_stream_create(const smelt_context *context,
-                                           struct CUstream_st **stream);
-SMELT_API smelt_status smelt_stream_synchronize(const smelt_context *context,
-                                                struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_stream_create(const smelt_context *context,
+                                            struct CUstream_st **stream);
+SMELT_CALL smelt_status smelt_stream_synchronize(const smelt_context *context,
+                                                 struct CUstream_st *stream);
 SMELT_API smelt_status smelt_stream_destroy(const smelt_context *context,
                                             struct CUstream_st *stream);
 
@@ -73,11 +74,11 @@ SMELT_API smelt_status smelt_stream_destroy(const smelt_context *context,
  * last time counts. *milliseconds: from `begin` to `end`, both recorded, accurate to about half a
  * microsecond; 0 on failure. smelt_event_elapsed waits for `end` and fails (DRIVER) if `begin` has
  * not been reached by then. smelt_event_destroy rejects NULL. */
-SMELT_API smelt_status smelt_event_create(const smelt_context *context, struct CUevent_st **event);
-SMELT_API smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st *event,
-                                          struct CUstream_st *stream);
-SMELT_API smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st *begin,
-                                           struct CUevent_st *end, float *milliseconds);
+SMELT_CALL smelt_status smelt_event_create(const smelt_context *context, struct CUevent_st **event);
+SMELT_CALL smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st *event,
+                                           struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st *begin,
+                                            struct CUevent_st *end, float *milliseconds);
 SMELT_API smelt_status smelt_event_destroy(const smelt_context *context, struct CUevent_st *event);
 
 /* ---- machine report (no context needed) ------------------------------------------------------ */
@@ -109,8 +110,8 @@ typedef struct smelt_machine_report {
  * can be unloaded safely. Missing things are no error: the report lists them. The caller releases
  * *report, whose `size` it has set; on failure there is nothing to release. Errors:
  * INVALID_ARGUMENT, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_machine_get_report(const smelt_context_options *options,
-                                                smelt_machine_report *report);
+SMELT_CALL smelt_status smelt_machine_get_report(const smelt_context_options *options,
+                                                 smelt_machine_report *report);
 
 /* Frees a report's memory and sets its fields to 0. Legal for NULL, and for a report that was only
  * initialised or already released. */

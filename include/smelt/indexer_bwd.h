@@ -85,9 +85,9 @@ typedef struct smelt_indexer_bwd_args {
  * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D, or with
  * deterministic = 1 and more than EXACT_GROUPS tiles twice that.
  * Pure; any thread. Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_operator *op,
-                                                            const smelt_indexer_bwd_args *args,
-                                                            size_t *bytes);
+SMELT_CALL smelt_status smelt_indexer_bwd_backward_workspace(const smelt_operator *op,
+                                                             const smelt_indexer_bwd_args *args,
+                                                             size_t *bytes);
 
 /*
  * Launches the chain of kernels on `stream` (NULL: the default stream) and returns without waiting.
@@ -100,9 +100,9 @@ SMELT_API smelt_status smelt_indexer_bwd_backward_workspace(const smelt_operator
  * driver refuses (an unknown stream, for one): earlier kernels of the chain may be on their way
  * then, and what the call writes means nothing.
  */
-SMELT_API smelt_status smelt_indexer_bwd_backward(const smelt_operator *op,
-                                                  const smelt_indexer_bwd_args *args,
-                                                  struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_indexer_bwd_backward(const smelt_operator *op,
+                                                   const smelt_indexer_bwd_args *args,
+                                                   struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

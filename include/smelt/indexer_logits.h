@@ -69,9 +69,9 @@ typedef struct smelt_indexer_logits_args {
  * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
  * driver refuses (an unknown stream, for one).
  */
-SMELT_API smelt_status smelt_indexer_logits_forward(const smelt_operator *op,
-                                                    const smelt_indexer_logits_args *args,
-                                                    struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_indexer_logits_forward(const smelt_operator *op,
+                                                     const smelt_indexer_logits_args *args,
+                                                     struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -97,18 +97,18 @@ typedef struct smelt_indexer_loss_args {
 /* Bytes of workspace that a call with these arguments needs into *bytes: 4 * T, or 0 where losses
  * are given, which it then uses. All integers must be legal; other tensors need not be set. Any
  * thread. Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_indexer_loss_forward_workspace(const smelt_operator *op,
-                                                            const smelt_indexer_loss_args *args,
-                                                            size_t *bytes);
+SMELT_CALL smelt_status smelt_indexer_loss_forward_workspace(const smelt_operator *op,
+                                                             const smelt_indexer_loss_args *args,
+                                                             size_t *bytes);
 
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
  * takes no lock, does not synchronise; may be captured in a CUDA graph. Graphs, the CUDA context
  * and errors: as smelt_sparse_attn_forward.
  */
-SMELT_API smelt_status smelt_indexer_loss_forward(const smelt_operator *op,
-                                                  const smelt_indexer_loss_args *args,
-                                                  struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_indexer_loss_forward(const smelt_operator *op,
+                                                   const smelt_indexer_loss_args *args,
+                                                   struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

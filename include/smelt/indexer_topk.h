@@ -80,9 +80,9 @@ typedef struct smelt_indexer_topk_args {
  * Tensors need not be set. Pure; any thread; its time
  * does not depend on the number of chunks. Errors: INVALID_ARGUMENT, also for a limit that is too
  * small for one query's logits. */
-SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_operator *op,
-                                                            const smelt_indexer_topk_args *args,
-                                                            size_t *bytes);
+SMELT_CALL smelt_status smelt_indexer_topk_forward_workspace(const smelt_operator *op,
+                                                             const smelt_indexer_topk_args *args,
+                                                             size_t *bytes);
 
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting: two or three kernels
@@ -95,9 +95,9 @@ SMELT_API smelt_status smelt_indexer_topk_forward_workspace(const smelt_operator
  * driver refuses (an unknown stream, for one): earlier kernels of the chain may be on their way
  * then, and what the call writes means nothing.
  */
-SMELT_API smelt_status smelt_indexer_topk_forward(const smelt_operator *op,
-                                                  const smelt_indexer_topk_args *args,
-                                                  struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_indexer_topk_forward(const smelt_operator *op,
+                                                   const smelt_indexer_topk_args *args,
+                                                   struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

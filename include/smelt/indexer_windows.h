@@ -63,9 +63,9 @@ typedef struct smelt_indexer_windows_args {
  * takes no lock, does not synchronise; may be captured in a CUDA graph. Graphs, the CUDA context
  * and errors: as smelt_sparse_attn_forward.
  */
-SMELT_API smelt_status smelt_indexer_windows_forward(const smelt_operator *op,
-                                                     const smelt_indexer_windows_args *args,
-                                                     struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_indexer_windows_forward(const smelt_operator *op,
+                                                      const smelt_indexer_windows_args *args,
+                                                      struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

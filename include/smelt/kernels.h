@@ -31,27 +31,27 @@ typedef int (*smelt_text_function)(void *user, const char *text);
 
 /* *canonical: the spec's canonical text (without defaults, keys in declared order); freed by
  * smelt_free. Errors: INVALID_SPEC with the key and its legal values, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_spec_canonical(const char *spec, char **canonical);
+SMELT_CALL smelt_status smelt_spec_canonical(const char *spec, char **canonical);
 
 /* The value of one of the family's own keys: an integer; of a key with named values the number of the
  * name, as messages list them, from 0; of a list how many numbers it has; INT64_MIN for `auto`.
  * Errors: INVALID_SPEC, INVALID_ARGUMENT for a key that the family has not. */
-SMELT_API smelt_status smelt_spec_get(const char *spec, const char *key, int64_t *value);
+SMELT_CALL smelt_status smelt_spec_get(const char *spec, const char *key, int64_t *value);
 
 /* 1 when the spec's family is an operator, 0 when it is a kernel. Errors: INVALID_SPEC. */
-SMELT_API smelt_status smelt_spec_is_operator(const char *spec, int *is_operator);
+SMELT_CALL smelt_status smelt_spec_is_operator(const char *spec, int *is_operator);
 
 /* The kernels of an operator's passes, pass after pass, each in launch order; a kernel expands to
  * itself. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED (a pass that the operator lacks),
  * CANCELLED, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user);
+SMELT_CALL smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user);
 
 /* The operators that a model needs on one of `tp` tensor-parallel ranks, for `passes` (of enum
  * smelt_pass; 0: all passes of each operator, as training needs). Errors: INVALID_SPEC for an
  * unknown preset or a tp that is below 1 or does not divide the model's heads; INVALID_ARGUMENT,
  * CANCELLED. */
-SMELT_API smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
-                                           smelt_text_function each, void *user);
+SMELT_CALL smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
+                                            smelt_text_function each, void *user);
 
 /* Kinds of names that smelt_list has. */
 enum smelt_list_kind {
@@ -63,7 +63,7 @@ enum smelt_list_kind {
 
 /* The names of a kind. Wherever a function takes an architecture, it takes a GPU's name as well.
  * Errors: INVALID_ARGUMENT, CANCELLED. */
-SMELT_API smelt_status smelt_list(enum smelt_list_kind kind, smelt_text_function each, void *user);
+SMELT_CALL smelt_status smelt_list(enum smelt_list_kind kind, smelt_text_function each, void *user);
 
 /* A family's properties. Strings are constants of the library. */
 typedef struct smelt_family_info {
@@ -78,7 +78,7 @@ typedef struct smelt_family_info {
 
 /* Fills *info, whose `size` the caller has set. Errors: INVALID_SPEC (no such family),
  * INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_family_get_info(const char *family, smelt_family_info *info);
+SMELT_CALL smelt_status smelt_family_get_info(const char *family, smelt_family_info *info);
 
 /* One key of a family. Strings are constants of the library. */
 typedef struct smelt_family_key {
@@ -100,19 +100,19 @@ typedef struct smelt_family_key {
 /* Fills *key, whose `size` the caller has set, with a family's key number `index` in canonical
  * order. Errors: INVALID_SPEC (no such family), INVALID_ARGUMENT (also for an index past the last
  * key). */
-SMELT_API smelt_status smelt_family_get_key(const char *family, int index, smelt_family_key *key);
+SMELT_CALL smelt_status smelt_family_get_key(const char *family, int index, smelt_family_key *key);
 
 /* ---- plan and source: pure, any thread ------------------------------------------------------- */
 
 /* The plan of a kernel on an architecture, as aligned text or (json != 0) as one JSON object.
  * Freed by smelt_free. Errors: INVALID_SPEC (also for an operator: expand it first), UNSUPPORTED
  * with the reason, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_plan_print(const char *kernel, const char *arch, int json,
-                                        char **text);
+SMELT_CALL smelt_status smelt_plan_print(const char *kernel, const char *arch, int json,
+                                         char **text);
 
 /* The complete CUDA source of a kernel on an architecture, the same bytes each time. Freed by
  * smelt_free. Errors: as smelt_plan_print. */
-SMELT_API smelt_status smelt_source_emit(const char *kernel, const char *arch, char **source);
+SMELT_CALL smelt_status smelt_source_emit(const char *kernel, const char *arch, char **source);
 
 /* ---- compiled kernels ------------------------------------------------------------------------ */
 
@@ -189,24 +189,24 @@ typedef int (*smelt_progress_function)(void *user, size_t done, size_t total,
  *
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY (before anything is started), CANCELLED, a kernel's own.
  */
-SMELT_API smelt_status smelt_kernels_prepare(smelt_context *context,
-                                             const smelt_kernel_request *requests, size_t count,
-                                             int jobs, smelt_progress_function progress, void *user,
-                                             smelt_kernel_info *infos);
+SMELT_CALL smelt_status smelt_kernels_prepare(smelt_context *context,
+                                              const smelt_kernel_request *requests, size_t count,
+                                              int jobs, smelt_progress_function progress,
+                                              void *user, smelt_kernel_info *infos);
 
 /* The plan (text, or one JSON object) and the CUDA source of a kernel in this context, with its
  * device's tuning entry (tuning.h), unlike smelt_plan_print and smelt_source_emit. arch NULL: the
  * context's. Freed by smelt_free. Errors as for those. */
-SMELT_API smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel,
-                                         const char *arch, int json, char **text);
-SMELT_API smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel,
-                                           const char *arch, char **source);
+SMELT_CALL smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel,
+                                          const char *arch, int json, char **text);
+SMELT_CALL smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel,
+                                            const char *arch, char **source);
 
 /* The cubin of one kernel, `*bytes` long, from the cache, or compiled and stored there. arch NULL:
  * the context's. *cubin is freed by smelt_free. Any context, any thread. Errors: INVALID_ARGUMENT,
  * INVALID_SPEC, UNSUPPORTED, NO_COMPILER, COMPILE, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_kernel_cubin(smelt_context *context, const char *kernel,
-                                          const char *arch, void **cubin, size_t *bytes);
+SMELT_CALL smelt_status smelt_kernel_cubin(smelt_context *context, const char *kernel,
+                                           const char *arch, void **cubin, size_t *bytes);
 
 #ifdef __cplusplus
 }

@@ -41,8 +41,8 @@ typedef struct smelt_operator smelt_operator;
  * thread that is valid until its next failing call. Returns OK, INVALID_ARGUMENT, INVALID_SPEC (the
  * message names the operator, key or value and what is legal) or UNSUPPORTED.
  */
-SMELT_API smelt_status smelt_operator_supported(const smelt_context *context, const char *spec,
-                                                const char **why);
+SMELT_CALL smelt_status smelt_operator_supported(const smelt_context *context, const char *spec,
+                                                 const char **why);
 
 /*
  * Makes an operator: compiles the kernels of its passes, or takes them from the cache, and loads
@@ -51,28 +51,28 @@ SMELT_API smelt_status smelt_operator_supported(const smelt_context *context, co
  * UNSUPPORTED, NO_DEVICE (a compile-only context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *op
  * is NULL on failure.
  */
-SMELT_API smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context,
-                                             const char *spec);
+SMELT_CALL smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context,
+                                              const char *spec);
 
 /* Frees *op and sets it to NULL, which it may be, as may `op`. Launches should be complete. */
 SMELT_API void smelt_operator_destroy(smelt_operator **op);
 
 /* The figures of kernel number `index` of a pass, in launch order, into *info, whose `size` the
  * caller has set. Errors: INVALID_ARGUMENT, also for an index past the last kernel. */
-SMELT_API smelt_status smelt_operator_get_kernel_info(const smelt_operator *op,
-                                                      enum smelt_pass pass, int index,
-                                                      smelt_kernel_info *info);
+SMELT_CALL smelt_status smelt_operator_get_kernel_info(const smelt_operator *op,
+                                                       enum smelt_pass pass, int index,
+                                                       smelt_kernel_info *info);
 
 /* ---- calls, by pass -------------------------------------------------------------------------- */
 
 /* What smelt_STEM_forward and the like do, for programs that hold operators of any kind. `args`: the
  * struct of the pass, whatever version the program was built with. Errors as theirs. */
-SMELT_API smelt_status smelt_operator_launch(const smelt_operator *op, enum smelt_pass pass,
+SMELT_CALL smelt_status smelt_operator_launch(const smelt_operator *op, enum smelt_pass pass,
                                              const void *args, struct CUstream_st *stream);
 
 /* Bytes of workspace that a call with these arguments needs; 0 where none is needed. */
-SMELT_API smelt_status smelt_operator_workspace(const smelt_operator *op, enum smelt_pass pass,
-                                                const void *args, size_t *bytes);
+SMELT_CALL smelt_status smelt_operator_workspace(const smelt_operator *op, enum smelt_pass pass,
+                                                 const void *args, size_t *bytes);
 
 /* ---- descriptions: pure, any thread -----------------------------------------------------------
  * `spec`: an operator's spec, or its name alone. Of a spec, the description is that of its element
@@ -124,8 +124,8 @@ typedef struct smelt_pass_info {
 /* *passes: the passes that the operator has; of a spec, those it asks for. `info` may be NULL, and
  * `pass` is then ignored; else *info describes `pass`, whether the spec asks for it or not. Its `size`
  * is set by the caller. */
-SMELT_API smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass,
-                                               unsigned *passes, smelt_pass_info *info);
+SMELT_CALL smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass,
+                                                unsigned *passes, smelt_pass_info *info);
 
 /* One tensor of an args struct. */
 typedef struct smelt_tensor_info {
@@ -150,8 +150,8 @@ typedef struct smelt_tensor_info {
 #define SMELT_TENSOR_INFO_INIT SMELT_INIT(smelt_tensor_info)
 
 /* Tensor number `index` of a pass's args struct into *info, whose `size` the caller has set. */
-SMELT_API smelt_status smelt_operator_get_tensor(const char *spec, enum smelt_pass pass, int index,
-                                                 smelt_tensor_info *info);
+SMELT_CALL smelt_status smelt_operator_get_tensor(const char *spec, enum smelt_pass pass, int index,
+                                                  smelt_tensor_info *info);
 
 /* One number of an args struct. */
 typedef struct smelt_scalar_info {
@@ -169,8 +169,8 @@ typedef struct smelt_scalar_info {
 #define SMELT_SCALAR_INFO_INIT SMELT_INIT(smelt_scalar_info)
 
 /* Number `index` of a pass's args struct likewise. */
-SMELT_API smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, int index,
-                                                 smelt_scalar_info *info);
+SMELT_CALL smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, int index,
+                                                  smelt_scalar_info *info);
 
 #ifdef __cplusplus
 }

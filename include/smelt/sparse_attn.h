@@ -182,9 +182,9 @@ typedef struct smelt_sparse_attn_grad_args {
  * query_capacity; all integers must be legal, other tensors need not be set. More queries never need
  * less. Pure; any thread.
  * Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_operator *op,
-                                                           const smelt_sparse_attn_args *args,
-                                                           size_t *bytes);
+SMELT_CALL smelt_status smelt_sparse_attn_forward_workspace(const smelt_operator *op,
+                                                            const smelt_sparse_attn_args *args,
+                                                            size_t *bytes);
 
 /*
  * Launches the forward pass on `stream` (NULL: the default stream) and returns without waiting.
@@ -198,9 +198,9 @@ SMELT_API smelt_status smelt_sparse_attn_forward_workspace(const smelt_operator 
  * driver refuses (an unknown stream, for one): of a chain earlier kernels may be on their way then,
  * and what the call writes means nothing.
  */
-SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_operator *op,
-                                                 const smelt_sparse_attn_args *args,
-                                                 struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_sparse_attn_forward(const smelt_operator *op,
+                                                  const smelt_sparse_attn_args *args,
+                                                  struct CUstream_st *stream);
 
 /* Bytes of workspace that a backward call with these arguments needs into *bytes. All integers must be
  * legal; of the tensors queries counts, others need not be set. But where dq is (data not NULL), its
@@ -208,9 +208,8 @@ SMELT_API smelt_status smelt_sparse_attn_forward(const smelt_operator *op,
  * bytes a slot less, and this says so much for a dq of these strides at any address; without dq it is
  * enough for every dq. More queries, rows or slots never need less, but for deterministic operators,
  * whose partial rows are cut to the limit by whole queries. Pure; any thread. Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_operator *op,
-                                                            const smelt_sparse_attn_grad_args *args,
-                                                            size_t *bytes);
+SMELT_CALL smelt_status smelt_sparse_attn_backward_workspace(
+    const smelt_operator *op, const smelt_sparse_attn_grad_args *args, size_t *bytes);
 
 /*
  * Launches the backward pass on `stream` (NULL: the default stream) and returns without waiting: a
@@ -219,9 +218,9 @@ SMELT_API smelt_status smelt_sparse_attn_backward_workspace(const smelt_operator
  * was. Everything else as smelt_sparse_attn_forward. The operator must have been made with
  * passes=backward or passes=both.
  */
-SMELT_API smelt_status smelt_sparse_attn_backward(const smelt_operator *op,
-                                                  const smelt_sparse_attn_grad_args *args,
-                                                  struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_sparse_attn_backward(const smelt_operator *op,
+                                                   const smelt_sparse_attn_grad_args *args,
+                                                   struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

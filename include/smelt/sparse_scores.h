@@ -83,9 +83,9 @@ typedef struct smelt_sparse_scores_args {
  * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
  * driver refuses (an unknown stream, for one).
  */
-SMELT_API smelt_status smelt_sparse_scores_forward(const smelt_operator *op,
-                                                   const smelt_sparse_scores_args *args,
-                                                   struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_sparse_scores_forward(const smelt_operator *op,
+                                                    const smelt_sparse_scores_args *args,
+                                                    struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

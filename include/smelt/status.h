@@ -3,7 +3,8 @@
  *
  * Every function that can fail returns a smelt_status: SMELT_OK (0) or a negative code. On failure
  * the library sets a message for the calling thread with the offending value and the remedy; a call
- * that succeeds leaves the message unchanged. The library never prints, aborts or exits.
+ * that succeeds leaves the message unchanged. The library never aborts or exits, and prints only a log
+ * that the environment asks for (SMELT_LOG).
  *
  * For all functions: NULL is INVALID_ARGUMENT unless it is documented as legal, even if a
  * function's list of errors omits that. A pointer that a call hands out (a string, a cubin, a
@@ -18,6 +19,13 @@
 #define SMELT_API __attribute__((visibility("default")))
 #else
 #define SMELT_API
+#endif
+
+/* A function whose status must be looked at. */
+#if defined(__GNUC__)
+#define SMELT_CALL SMELT_API __attribute__((warn_unused_result))
+#else
+#define SMELT_CALL SMELT_API
 #endif
 
 #ifdef __cplusplus
@@ -50,7 +58,18 @@ SMELT_API const char *smelt_status_name(smelt_status status);
  * thread and is overwritten by its next failing call. */
 SMELT_API const char *smelt_last_error(void);
 
-/* The library's version, "major.minor.patch". A constant string; any thread. */
+/* The first number of these headers' version; */
+#define SMELT_VERSION_MAJOR 0
+/* the second; */
+#define SMELT_VERSION_MINOR 3
+/* the third; */
+#define SMELT_VERSION_PATCH 0
+/* all as one number, for comparisons: 300 for 0.3.0. */
+#define SMELT_VERSION_NUMBER                                                                       \
+    (SMELT_VERSION_MAJOR * 10000 + SMELT_VERSION_MINOR * 100 + SMELT_VERSION_PATCH)
+
+/* The library's version, "major.minor.patch", followed by "+" and the commit if it was built in a git
+ * checkout: "0.3.0+162de0f0c1". A constant string; any thread. */
 SMELT_API const char *smelt_version(void);
 
 /* Frees a string, or a cubin, that the library handed out. NULL is legal. Any thread. */

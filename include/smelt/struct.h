@@ -2,11 +2,13 @@
  * smelt: how public structs begin and grow.
  *
  * Each struct that callers hold begins with `size`, the sizeof that the caller was compiled with.
- * Its macro sets `size` and leaves every other field 0, which always means the field's default:
+ * Its macro sets `size` and leaves every other field 0, which is the field's default or, where a call
+ * needs a value (extents, a softmax scale), one that the call refuses:
  *
  *   smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
  *
- * in C11 and in C++11; to assign one later write (smelt_context_options)SMELT_CONTEXT_OPTIONS_INIT.
+ * in C11 and in C++11; to assign one later write (smelt_context_options)SMELT_CONTEXT_OPTIONS_INIT. Other
+ * languages call smelt_struct_init.
  *
  * Later versions of the library add fields at the end, so:
  *   - a caller built against an older header passes a shorter struct: missing fields have their
@@ -23,6 +25,22 @@
  */
 #ifndef SMELT_STRUCT_H
 #define SMELT_STRUCT_H
+
+#include <stddef.h>
+
+#include "smelt/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the macros do, for languages that have none: fills `size` bytes with 0 and sets the field
+ * `size`. Ignores NULL and a size that no struct has. */
+SMELT_API void smelt_struct_init(void *to, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
 
 /* The initialiser that each struct's own macro expands to. */
 #ifdef __cplusplus

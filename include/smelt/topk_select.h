@@ -68,18 +68,18 @@ typedef struct smelt_topk_select_args {
 /* Bytes of workspace that a call with these arguments needs on the operator's GPU into *bytes: 0
  * for many rows or short ones, else at most 64 MiB, and more or less for more rows. Tensors
  * need not be set. Any thread. Errors: INVALID_ARGUMENT. */
-SMELT_API smelt_status smelt_topk_select_forward_workspace(const smelt_operator *op,
-                                                           const smelt_topk_select_args *args,
-                                                           size_t *bytes);
+SMELT_CALL smelt_status smelt_topk_select_forward_workspace(const smelt_operator *op,
+                                                            const smelt_topk_select_args *args,
+                                                            size_t *bytes);
 
 /*
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
  * takes no lock, does not synchronise; may be captured in a CUDA graph. Graphs, the CUDA context
  * and errors: as smelt_sparse_attn_forward.
  */
-SMELT_API smelt_status smelt_topk_select_forward(const smelt_operator *op,
-                                                 const smelt_topk_select_args *args,
-                                                 struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_topk_select_forward(const smelt_operator *op,
+                                                  const smelt_topk_select_args *args,
+                                                  struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -42,13 +42,13 @@ SMELT_API const char *smelt_tuning_path(const smelt_context *context);
 
 /* *subject: a kernel as an entry names it, its canonical text without knobs; freed by smelt_free.
  * Pure. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator), OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_tuning_subject(const char *kernel, char **subject);
+SMELT_CALL smelt_status smelt_tuning_subject(const char *kernel, char **subject);
 
 /* Fills *entry, whose `size` the caller has set, with the entry that plans of a kernel use in this
  * context (the kernel's own knobs are ignored); `knobs` is "" if there is none. Errors:
  * INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
-SMELT_API smelt_status smelt_tuning_get_entry(const smelt_context *context, const char *kernel,
-                                              smelt_tuning_entry *entry);
+SMELT_CALL smelt_status smelt_tuning_get_entry(const smelt_context *context, const char *kernel,
+                                               smelt_tuning_entry *entry);
 
 /* Called once per entry, which is valid during the call; must not store entries. A result other
  * than 0 stops the walk, which then returns SMELT_ERROR_CANCELLED. */
@@ -56,8 +56,8 @@ typedef int (*smelt_tuning_function)(void *user, const smelt_tuning_entry *entry
 
 /* Calls `each` with every entry, of every device. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY,
  * CANCELLED. */
-SMELT_API smelt_status smelt_tuning_walk(const smelt_context *context, smelt_tuning_function each,
-                                         void *user);
+SMELT_CALL smelt_status smelt_tuning_walk(const smelt_context *context, smelt_tuning_function each,
+                                          void *user);
 
 /*
  * Writes an entry into the tuning file, replacing an earlier one of its kernel and device; with
@@ -70,7 +70,7 @@ SMELT_API smelt_status smelt_tuning_walk(const smelt_context *context, smelt_tun
  * not legal together for this kernel on this context's architecture), CACHE (there is no file, or
  * it cannot be written, with the reason).
  */
-SMELT_API smelt_status smelt_tuning_store(smelt_context *context, const smelt_tuning_entry *entry);
+SMELT_CALL smelt_status smelt_tuning_store(smelt_context *context, const smelt_tuning_entry *entry);
 
 /*
  * The autotuning candidates: every distinct plan of a kernel, as its spec with the fewest knobs
@@ -80,9 +80,9 @@ SMELT_API smelt_status smelt_tuning_store(smelt_context *context, const smelt_tu
  * ignores tuning entries. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for unknown names in
  * `knobs`), UNSUPPORTED (no plan at all), CANCELLED (`each` returned other than 0), OUT_OF_MEMORY.
  */
-SMELT_API smelt_status smelt_tuning_candidates(const char *kernel, const char *arch,
-                                               const char *knobs, size_t limit,
-                                               smelt_text_function each, void *user);
+SMELT_CALL smelt_status smelt_tuning_candidates(const char *kernel, const char *arch,
+                                                const char *knobs, size_t limit,
+                                                smelt_text_function each, void *user);
 
 #ifdef __cplusplus
 }

@@ -65,10 +65,6 @@ const char *smelt_status_name(smelt_status status) {
     return "SMELT_ERROR_UNKNOWN";
 }
 
-const char *smelt_version(void) {
-    return SMELT_VERSION;
-}
-
 void smelt_free(void *handed_out) {
     free(handed_out);
 }

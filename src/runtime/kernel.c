@@ -72,6 +72,8 @@ static smelt_status compile_job(struct job *job, struct smelt__compiled *compile
     if (status)
         return status;
     memset(compiled, 0, sizeof *compiled);
+    smelt__log_write(&job->context->settings.log, SMELT_LOG_INFO, "compiling %s for %s", job->spec,
+                     plan->arch->name);
     status = smelt__compile_source(nvrtc, job->source.data, plan->template_name, plan->kernel_name,
                                    plan->arch->name, &job->options, compiled);
     if (status)

@@ -112,9 +112,16 @@ static smelt_status resolve_timeout(int option, int *milliseconds) {
                : bad_variable("SMELT_CACHE_LOCK_TIMEOUT", value, "seconds, 0 and up: 60, 2.5");
 }
 
-/* The variable overrides the option, so that a user can debug a program that sets its own level. */
+static const char *const level_names[] = {"error", "warning", "info", "debug"};
+
+static void log_to_stderr(void *user, smelt_log_level level, const char *message) {
+    (void)user;
+    fprintf(stderr, "smelt: %s: %s\n", level_names[level - SMELT_LOG_ERROR], message);
+}
+
+/* The variable overrides the option, so that a user can debug a program that sets its own level, and
+ * standard error takes the place of a log that the program does not have. */
 static smelt_status resolve_log(const smelt_context_options *options, struct smelt__log *log) {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
     const char *value = environment("SMELT_LOG");
 
     log->function = options->log;
@@ -126,8 +133,10 @@ static smelt_status resolve_log(const smelt_context_options *options, struct sme
     if (!value)
         return SMELT_OK;
     for (int i = 0; i < 4; i++)
-        if (strcmp(value, names[i]) == 0) {
+        if (strcmp(value, level_names[i]) == 0) {
             log->level = (smelt_log_level)(SMELT_LOG_ERROR + i);
+            if (!log->function)
+                log->function = log_to_stderr;
             return SMELT_OK;
         }
     return bad_variable("SMELT_LOG", value, "error, warning, info, debug");
@@ -271,10 +280,9 @@ smelt_status smelt__settings_resolve(struct smelt__settings *settings,
 
     memset(settings, 0, sizeof *settings);
     if (given) {
-        smelt_status status =
-            smelt__struct_read(SMELT__STRUCT(smelt_context_options, "options",
-                                             "SMELT_CONTEXT_OPTIONS_INIT", reserved),
-                               given, &options);
+        smelt_status status = smelt__struct_read(
+            SMELT__STRUCT(smelt_context_options, "options", "SMELT_CONTEXT_OPTIONS_INIT", reserved),
+            given, &options);
         if (status)
             return status;
     }

@@ -253,7 +253,9 @@ static int compile_cells(struct matrix *matrix, int jobs) {
         goto out;
     }
     /* A kernel that fails shows in its info: the call's own status adds nothing. */
-    (void)smelt_kernels_prepare(context, requests, count, jobs, report_progress, NULL, infos);
+    const smelt_status first =
+        smelt_kernels_prepare(context, requests, count, jobs, report_progress, NULL, infos);
+    (void)first;
     for (size_t i = 0, next = 0; i < matrix->count; i++) {
         if (matrix->cells[i].planned)
             matrix->cells[i].info = infos[next++];

@@ -51,8 +51,9 @@ static void prepare(struct suite *suite, const struct matrix *matrix) {
     if (!kernels.requests)
         return; /* then each is compiled when it is met */
     for (int i = 0; i < matrix->count; i++)
-        if (has_case(suite, matrix, i, name, sizeof name))
-            smelt_spec_expand(matrix->cases[i].spec, add_kernel, &kernels);
+        if (has_case(suite, matrix, i, name, sizeof name) &&
+            smelt_spec_expand(matrix->cases[i].spec, add_kernel, &kernels))
+            printf("       not prepared: %s\n", smelt_last_error());
     if (kernels.count > 0) {
         smelt_status status = smelt_kernels_prepare(suite->context, kernels.requests, kernels.count,
                                                     0, NULL, NULL, NULL);

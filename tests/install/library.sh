@@ -33,7 +33,7 @@ while read -r symbol; do
     grep -qrw "$symbol" "$headers" || fail "$symbol is exported but in no public header"
 done <"$work/symbols"
 # And every declared function is there.
-sed -n 's/^SMELT_API .*[ *]\(smelt_[a-z_]*\)(.*/\1/p' "$headers"/smelt/*.h | sort -u >"$work/declared"
+sed -n 's/^SMELT_\(API\|CALL\) .*[ *]\(smelt_[a-z_]*\)(.*/\2/p' "$headers"/smelt/*.h | sort -u >"$work/declared"
 sort "$work/symbols" >"$work/sorted"
 for symbol in $(comm -23 "$work/declared" "$work/sorted"); do
     fail "$symbol is declared but not exported"

@@ -5,6 +5,12 @@
 
 /* ---- presets, families, architectures ------------------------------------------------------- */
 
+/* Names are the library's own, so nothing fails here but for want of memory. */
+static void expect(smelt_status status) {
+    if (status)
+        tool_die_of_memory();
+}
+
 /* A family's key `index`; 0: there is none. */
 static int get_key(const char *family, int index, smelt_family_key *key) {
     *key = (smelt_family_key)SMELT_FAMILY_KEY_INIT;
@@ -14,7 +20,7 @@ static int get_key(const char *family, int index, smelt_family_key *key) {
 static json_t *preset_json(const char *preset) {
     struct tool_list specs = {0};
     json_t *array = tool_json(json_array());
-    smelt_preset_expand(preset, 1, 0, tool_list_collect, &specs);
+    expect(smelt_preset_expand(preset, 1, 0, tool_list_collect, &specs));
     for (size_t i = 0; i < specs.count; i++)
         json_array_append_new(array, tool_json_text(specs.items[i]));
     tool_list_free(&specs);
@@ -25,7 +31,7 @@ static json_t *family_json(const char *family) {
     smelt_family_key key;
     smelt_family_info info = SMELT_FAMILY_INFO_INIT;
     json_t *keys = tool_json(json_array());
-    smelt_family_get_info(family, &info);
+    expect(smelt_family_get_info(family, &info));
     for (int i = 0; get_key(family, i, &key); i++)
         json_array_append_new(keys, tool_pack("{s:s, s:s, s:s, s:b, s:b, s:s, s:s, s:s}", "name",
                                               key.name, "legal", key.legal, "meaning", key.meaning,
@@ -54,7 +60,7 @@ static void print_choices_json(const struct tool_list *presets, const struct too
 
 static void print_preset(struct tool_table *table, const char *preset) {
     struct tool_list specs = {0};
-    smelt_preset_expand(preset, 1, 0, tool_list_collect, &specs);
+    expect(smelt_preset_expand(preset, 1, 0, tool_list_collect, &specs));
     for (size_t i = 0; i < specs.count; i++) {
         tool_table_add(table, TOOL_PLAIN, "%s", i ? "" : preset);
         tool_table_add(table, TOOL_PLAIN, "%s", specs.items[i]);
@@ -67,7 +73,7 @@ static void print_family(const char *family) {
     struct tool_table table;
     smelt_family_key key;
     smelt_family_info info = SMELT_FAMILY_INFO_INIT;
-    smelt_family_get_info(family, &info);
+    expect(smelt_family_get_info(family, &info));
     printf("\n%s %s: %s\n", info.is_operator ? "operator" : "kernel", family, info.summary);
     if (*info.example)
         printf("  example: %s\n", info.example);

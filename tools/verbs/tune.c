@@ -149,9 +149,10 @@ static void compile(const struct tune_run *tuning, struct tune_subject *subject,
     subject->infos = tool_kernel_infos(count);
     for (size_t i = 0; i < count; i++)
         requests[i] = tool_kernel_request(subject->specs.items[i], NULL);
-    (void)smelt_kernels_prepare(tuning->measuring, requests, count,
-                                options->jobs > 0 ? (int)options->jobs : 0, show_progress, NULL,
-                                subject->infos);
+    const smelt_status first = smelt_kernels_prepare(tuning->measuring, requests, count,
+                                                     options->jobs > 0 ? (int)options->jobs : 0,
+                                                     show_progress, NULL, subject->infos);
+    (void)first; /* the infos have each candidate's */
     tool_progress_clear();
     for (size_t i = 0; i < count; i++) {
         const smelt_kernel_info *info = &subject->infos[i];

@@ -38,10 +38,11 @@ typedef struct smelt_toy_grad_args {
 
 #define SMELT_TOY_GRAD_ARGS_INIT SMELT_INIT(smelt_toy_grad_args)
 
-SMELT_API smelt_status smelt_toy_forward(const smelt_operator *op, const smelt_toy_args *args,
-                                         struct CUstream_st *stream);
-SMELT_API smelt_status smelt_toy_backward(const smelt_operator *op, const smelt_toy_grad_args *args,
+SMELT_CALL smelt_status smelt_toy_forward(const smelt_operator *op, const smelt_toy_args *args,
                                           struct CUstream_st *stream);
+SMELT_CALL smelt_status smelt_toy_backward(const smelt_operator *op,
+                                           const smelt_toy_grad_args *args,
+                                           struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }
