@@ -103,7 +103,7 @@ enum {
     MAX_PROBLEM_OPTIONS = 64, /* bits of problem_given */
     MAX_ROWS = TOOL_OPTION_COUNT + MAX_PROBLEM_OPTIONS,
     FIRST_CODE = 512,
-    LONGEST_SHORT = 2 * TOOL_OPTION_COUNT + 2
+    LONGEST_SHORT = 2 * TOOL_OPTION_COUNT + 3
 };
 
 /* A verb's options: its rows of the table, with the problem options in their place. */
@@ -362,10 +362,13 @@ static int refuse(const struct tool_options *options, const struct rows *rows, i
 }
 
 /* getopt_long's two tables. */
-static void list_options(const struct rows *rows, struct option long_options[MAX_ROWS + 1],
+static void list_options(const struct rows *rows, const struct tool_verb *verb,
+                         struct option long_options[MAX_ROWS + 1],
                          char short_options[LONGEST_SHORT]) {
     size_t length = 0;
-    short_options[length++] = ':'; /* distinguish a missing value from an unknown option */
+    if (!strncmp(verb->arguments, "-- ", 3))
+        short_options[length++] = '+'; /* options end where the program begins */
+    short_options[length++] = ':';     /* distinguish a missing value from an unknown option */
     for (int i = 0; i < rows->count; i++) {
         const struct option_description *option = &rows->list[i].is;
         long_options[i] = (struct option){
@@ -395,7 +398,7 @@ static int read_all(struct tool_options *options, int argc, char **argv) {
     char short_options[LONGEST_SHORT];
     int code, status;
     list_rows(&rows, options->verb);
-    list_options(&rows, long_options, short_options);
+    list_options(&rows, options->verb, long_options, short_options);
     opterr = 0;
     while ((code = getopt_long(argc, argv, short_options, long_options, NULL)) != -1) {
         const struct row *row = row_of_code(&rows, code);

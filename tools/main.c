@@ -75,6 +75,11 @@ static const struct tool_verb verbs[] = {
      TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | OPTION(PROBLEM) |
          OPTION(REPEAT) | OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
      tool_run_tune},
+    {"emulate", "-- PROGRAM [ARGUMENT]...", "run a program without a GPU, on the emulator",
+     "Runs the program with the emulator as its CUDA driver and NVRTC (SMELT_CUDA, SMELT_NVRTC).\n"
+     "Its smelt contexts must be of kind SMELT_CONTEXT_DEVICE, and its device memory smelt's\n"
+     "(smelt/device.h): it cannot call CUDA itself. Ends with the program's exit status.\n",
+     TOOL_COMMON, tool_run_emulate},
     {"cache", "stat|verify [PATH]|prune|clear|export FILE|import FILE",
      "inspect and maintain the cache of compiled kernels",
      "stat    counts the cache's entries and bytes, and all processes' hits and misses\n"
@@ -135,7 +140,7 @@ static void print_long_help(void) {
         "  SMELT_NVRTC_DEBUG         lines or full: compile for a profiler or a debugger\n"
         "  SMELT_TEMPLATES           a folder whose templates are used instead of the built-in "
         "ones\n"
-        "  SMELT_EMULATOR            the emulator's library for check --emulate\n"
+        "  SMELT_EMULATOR            the emulator's library for check --emulate and emulate\n"
         "  CC                        the C compiler for check --emulate\n"
         "  SMELT_EMU_...             settings of the emulator, in smelt(1)\n"
         "  SMELT_LOG                 error, warning, info or debug\n"

@@ -77,7 +77,7 @@ struct tool_options;
 
 struct tool_verb {
     const char *name;
-    const char *arguments; /* as in the usage line */
+    const char *arguments; /* as in the usage line; "-- ...": a program's, which may have options */
     const char *summary;   /* one line */
     const char *details;   /* the help's paragraphs, ending in a newline */
     uint64_t options;      /* a set: TOOL_BIT of enum tool_option */
@@ -323,5 +323,6 @@ int tool_run_bench(const struct tool_options *options);
 int tool_run_tune(const struct tool_options *options);
 int tool_run_cache(const struct tool_options *options);
 int tool_run_doctor(const struct tool_options *options);
+int tool_run_emulate(const struct tool_options *options);
 
 #endif

@@ -13,7 +13,7 @@ shown = {name for kind in pages.values() for name in kind}
 wanted = set()
 for header in pathlib.Path("include/smelt").glob("*.h"):
     text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
-    wanted |= set(re.findall(r"SMELT_API [^;(]*?\b(smelt_\w+)\(", text))
+    wanted |= set(re.findall(r"SMELT_(?:API|CALL) [^;(]*?\b(smelt_\w+)\(", text))
     for kind, name, body in re.findall(r"\b(struct|enum) (smelt_\w+) \{([^}]*)\}", text, flags=re.S):
         inside = re.findall(r"(\w+)(?:\[[^]]*\])?(?=[,;])", body) if kind == "struct" else \
             re.findall(r"(SMELT_\w+)(?=[ ,\n]|$)", body)

@@ -55,8 +55,8 @@ def main(path):
     source = re.sub(r"^( +[\w ]+ )(\w+), (\w+);( +/\*\*<.*?\*/)", r"\1\2;\4\n\1\3;\4", source, flags=re.M | re.S)
     blocks = source.split("\n\n")
     for number, block in enumerate(blocks):
-        if (match := re.match(r"(/\*\*[^<].*?\*/\n)(SMELT_API .*)", block, flags=re.S)):
-            blocks[number] = "\n".join(match[1] + each for each in re.findall(r"SMELT_API .*?;", match[2], flags=re.S))
+        if (match := re.match(r"(/\*\*[^<].*?\*/\n)(SMELT_(?:API|CALL) .*)", block, flags=re.S)):
+            blocks[number] = "\n".join(match[1] + each for each in re.findall(r"SMELT_(?:API|CALL) .*?;", match[2], flags=re.S))
     sys.stdout.write("\n\n".join(blocks))
 
 

@@ -139,6 +139,18 @@ compiled 4 'with options added it is compiled'
 unset SMELT_EMU_CFLAGS
 compiled 4 'and found again without'
 
+# ---- a program on the emulator --------------------------------------------------------------------
+gives 7 '' emulate -- sh -c 'echo "$SMELT_CUDA $SMELT_NVRTC" "$@"; exit 7' sh --json -v
+prints 'the program gets the emulator and its own options' '^/.*/libsmelt_emu.so /.*/libsmelt_emu.so --json -v$'
+gives 0 '' emulate sh -c 'exit 0'
+gives 1 'nowhere cannot be run: No such file' emulate -- "$work/nowhere"
+SMELT_LOG=info gives 0 "^smelt: info: compiling sparse_attn_fwd.* for sm_90a$" emulate -- \
+    "$(dirname "$smelt")/examples/embed"
+grep -q '^smelt: info: compiled sparse_attn_fwd.* in [0-9.]* s with NVRTC' "$work/err" &&
+    passed 'SMELT_LOG: a compilation starts and ends' || failed 'SMELT_LOG: a compilation starts and ends' 'no end'
+run cache stat --json
+"$has" entries=0 <"$work/out" && passed 'none of it is an entry for a GPU' || failed 'none of it is an entry for a GPU' ''
+
 # ---- variables that cannot be what they are set to ------------------------------------------------
 # with VARIABLE VALUE PATTERN: a check fails and says so.
 with() {

@@ -46,12 +46,12 @@ run
 [ "$status" -eq 2 ] && grep -q '^usage: smelt' "$work/err"
 holds $? 'smelt alone prints short help' "exit status $status"
 gives 0 '' --version
-prints 'the version' '^smelt [0-9]+\.[0-9]+\.[0-9]+$'
+prints 'the version, with the commit of a checkout' '^smelt [0-9]+\.[0-9]+\.[0-9]+(\+[0-9a-f]{10})?$'
 gives 0 '' --help
 prints 'general help has the exit statuses' '^  3  the machine lacks'
 cp "$work/out" "$work/help"
 compared=
-for verb in warm list show emit check bench tune cache doctor; do
+for verb in warm list show emit check bench tune emulate cache doctor; do
     gives 0 '' "$verb" --help
     prints "$verb has a usage line" "^usage: smelt $verb"
     prints "$verb takes --json" '^ +--json'
@@ -264,6 +264,7 @@ refuses "--shapes: unknown 'peer', did you mean peers" bench --shapes peer
 refuses '--shapes replaces specs' bench --shapes peers "$operator"
 refuses '--repeat 0 is out of range' bench --repeat 0 "$operator"
 refuses 'name a spec' check
+refuses 'name a program: smelt emulate -- ./program' emulate
 refuses 'name a spec' bench
 refuses 'name a spec' tune
 refuses '--arch needs --dry-run' tune --arch sm_90a "$operator"

@@ -125,6 +125,16 @@ document 'and a time-out has it compiled here' compiled=1 cached=0
 kill -KILL $holder
 wait $holder 2>/dev/null
 
+# ---- the progress bar: on a terminal alone ----------------------------------------------------------
+export SMELT_CACHE_DIR=$work/bar FAKE_NVRTC_MS=0
+if command -v script >/dev/null; then
+    TERM=vt100 script -qec "'$smelt' warm --arch sm_80 $kernel" /dev/null >"$work/out" 2>&1
+    prints 'a terminal has a bar' '\[#{24}\] +1/1 sm_80 sparse_attn_fwd'
+else
+    skipped 'a terminal has a bar' 'no script(1)'
+fi
+gives 0 '' warm --arch sm_90a "$kernel"
+
 # ---- the report -----------------------------------------------------------------------------------
 export SMELT_CACHE_DIR=$work/report FAKE_NVRTC_MS=20
 gives 0 '' warm --arch sm_80 "$kernel"

@@ -93,6 +93,28 @@ cp "$source/examples/embed.c" "$source/examples/example.h" "$work/program"
 for file in README.md docs/embedding.md examples/embed.c; do
     [ -n "$(commands $file)" ] || fail "$file has no command that builds a program"
 done
+
+# CMake's package: the shared library, later the static one alone.
+cmake_program() {
+    command -v cmake >/dev/null || return 0
+    rm -rf "$work/cmake"
+    mkdir "$work/cmake"
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.12)' 'project(program C)' "find_package(smelt $1 REQUIRED)" \
+        "add_executable(program $work/program/embed.c)" 'target_link_libraries(program smelt::smelt m)' \
+        >"$work/cmake/CMakeLists.txt"
+    if [ "${2:-}" = refused ]; then
+        ! cmake -S "$work/cmake" -B "$work/cmake/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 ||
+            fail "CMake takes smelt $1"
+        return
+    fi
+    cmake -S "$work/cmake" -B "$work/cmake/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 &&
+        cmake --build "$work/cmake/build" >>"$work/log" 2>&1 || { cat "$work/log" && fail "CMake"; }
+    run "$work/cmake/build/program" || fail "the program that CMake builds is wrong"
+}
+version=$(pkg-config --modversion smelt)
+cmake_program "${version%.*}"
+cmake_program 99.0 refused
+
 ways=0
 while read -r text; do
     echo "documented: $text"
@@ -130,6 +152,8 @@ if [ "${TOOLS:-true}" = true ]; then
     SMELT_CACHE_DIR=$work/cache "$work/moved/bin/smelt" check --emulate --queries 1 --schedules 1 \
         --lists random sparse_attn:heads=8,dqk=64,dv=64,topk=32 ||
         fail "the installed command does not find the emulator"
+    SMELT_CACHE_DIR=$work/cache "$work/moved/bin/smelt" emulate -- "$work/static" ||
+        fail "the installed command does not run a program on the emulator"
     mv "$work/build-moved" "$work/build"
 fi
 
@@ -141,7 +165,19 @@ echo "static: $text"
 build "$text"
 ! needs_smelt "$work/program/a.out" || fail "needs the shared library"
 run "$work/program/a.out" || fail "the program is wrong"
+cmake_program "$version"
 if [ "${TOOLS:-true}" = true ]; then
     ! needs_smelt "$prefix/bin/smelt" || fail "the command needs the shared library"
     "$prefix/bin/smelt" --version || fail "the installed command does not run"
 fi
+
+# A subproject brings the library, and neither tests nor bench nor examples.
+mkdir -p "$work/parent/subprojects"
+ln -s "$(cd "$source" && pwd)" "$work/parent/subprojects/smelt"
+printf '%s\n' "project('parent', 'c')" "executable('p', 'p.c', dependencies: dependency('smelt', fallback: 'smelt'))" \
+    >"$work/parent/meson.build"
+echo 'int main(void) { return 0; }' >"$work/parent/p.c"
+PKG_CONFIG_PATH='' meson setup "$work/parent/build" "$work/parent" -Dsmelt:tools=false >"$work/log" 2>&1 ||
+    { tail -n 20 "$work/log" && fail "smelt as a subproject"; }
+! grep -Eq '^build subprojects/smelt/(tests|bench|examples)/' "$work/parent/build/build.ninja" ||
+    fail "a subproject brings tests, bench or examples"
