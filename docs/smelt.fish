@@ -17,7 +17,7 @@ function __smelt_values
         case --preset
             smelt list 2>/dev/null | string replace -rf '^  ([a-z][a-z0-9.]*-[a-z0-9.-]*) .*' '$1'
         case --arch
-            smelt list 2>/dev/null | string replace -f 'architectures: ' '' | string split ' '
+            smelt list gpus 2>/dev/null | string replace -rf '^  (sm_\S+) +(.*)' '$1 $2' | string replace -a , '' | string split ' '
         case --knobs
             smelt list 2>/dev/null | string replace -rf '^  ([a-z_]+) +knob .*' '$1' | sort -u
         case '--*'
@@ -26,7 +26,7 @@ function __smelt_values
     end
 end
 
-complete -c smelt -n __fish_use_subcommand -f -a "warm list show emit check bench tune cache doctor help"
+complete -c smelt -n __fish_use_subcommand -f -a "warm list show emit check bench tune emulate cache doctor help"
 complete -c smelt -n "string match -q -- '-*' (commandline -ct)" -f -a "(__smelt_options)"
 complete -c smelt -n "string match -q -- '--*' (commandline -opc)[-1]" -f -a "(__smelt_values)"
 complete -c smelt -n "test (__smelt_verb) = cache 2>/dev/null" -f -a "stat verify prune clear export import"

@@ -13,6 +13,7 @@
 #ifndef SMELT_STATUS_H
 #define SMELT_STATUS_H
 
+/* Exports a function from the shared library. */
 #if defined(SMELT_STATIC)
 #define SMELT_API
 #elif defined(__GNUC__)
