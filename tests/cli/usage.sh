@@ -102,7 +102,7 @@ for shell in fish zsh; do
     for line in 'show' 'warm --preset glm-5.2' 'emit --arch sm_90a' 'show --passes backward' 'check --queries' \
         'tune --knobs stages' 'cache verify'; do
         # shellcheck disable=SC2086 # words
-        if PATH=$(cd "$(dirname "$smelt")" && pwd):$PATH in_$shell smelt ${line% *} "$(printf %.4s "${line##* }")" 2>"$work/err" |
+        if PATH=$(cd "$(dirname "$smelt")" && pwd):$PATH in_$shell smelt ${line%"${line##* }"} "$(printf %.4s "${line##* }")" 2>"$work/err" |
             grep -qxF -- "${line##* }"; then
             passed "$shell completes $line"
         else
