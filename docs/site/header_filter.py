@@ -53,6 +53,7 @@ def main(path):
     source = re.sub(r"^typedef ((?:struct|enum) (\w+) \{.*?^\}) \2;", r"\1;", source, flags=re.M | re.S)
     # Two fields of one declaration, and functions that follow each other without an empty line, share a comment.
     source = re.sub(r"^( +[\w ]+ )(\w+), (\w+);( +/\*\*<.*?\*/)", r"\1\2;\4\n\1\3;\4", source, flags=re.M | re.S)
+    source = re.sub(r"^( +/\*\*[^<\n]*\*/\n)( +[\w ]+ )(\w+), (\w+);$", r"\1\2\3;\n\1\2\4;", source, flags=re.M)
     blocks = source.split("\n\n")
     for number, block in enumerate(blocks):
         if (match := re.match(r"(/\*\*[^<].*?\*/\n)(SMELT_(?:API|CALL) .*)", block, flags=re.S)):
