@@ -37,6 +37,7 @@ LATENT = {
     "mlp_layer_types": ["dense", "dense"],
 }
 CONFIGS = {
+    "axk2": {**LATENT, "qk_rope_head_dim": 32, "gated_norm_rank": 4},
     "deepseek_v32": {**LATENT, "n_group": 1, "topk_group": 1},
     "glm_moe_dsa": {**LATENT, "indexer_types": ["full", "shared"]},
     "deepseek_v4": {
@@ -120,7 +121,7 @@ def factors(like, seed):
 
 
 def attended(model, ids, mask):
-    """What each layer's attention is called with, and the lists that the indexers choose."""
+    """Each layer's attention, and what it is called with."""
     calls = []
     attentions = [layer.self_attn for layer in model.model.layers]
 
@@ -128,11 +129,19 @@ def attended(model, ids, mask):
         calls.append({**dict(zip(("hidden_states",), given)), **named})
 
     hooks = [each.register_forward_pre_hook(record, with_kwargs=True) for each in attentions]
-    with recorded(model) as lists, torch.no_grad():
+    with torch.no_grad():
         model(input_ids=ids, attention_mask=mask, use_cache=False)
     for hook in hooks:
         hook.remove()
-    return [(attention, named.copy()) for attention, named in zip(attentions, calls, strict=True)], lists
+    return list(zip(attentions, calls, strict=True))
+
+
+def chosen(model, layers):
+    """The lists that the indexers choose, each layer by itself."""
+    with recorded(model) as lists, torch.no_grad():
+        for attention, named in layers:
+            attention(**named)
+    return lists
 
 
 def cast(value, dtype):
@@ -141,10 +150,10 @@ def cast(value, dtype):
     return tuple(each.to(dtype) for each in value)
 
 
-def attend(attention, named, states, positions, mask, seed):
-    """Of one layer: its output for these hidden states, and the gradients by states and parameters."""
-    states = states.clone().requires_grad_()
-    out = attention(**{**named, "hidden_states": states, "position_embeddings": positions})[0]
+def attend(attention, named, mask, seed):
+    """Of one layer: its output, and the gradients by hidden states and parameters."""
+    states = named["hidden_states"].clone().requires_grad_()
+    out = attention(**{**named, "hidden_states": states})[0]
     (out * factors(out, seed).to(out.dtype))[mask.bool()].sum().backward()
     gradients = {name: each.grad for name, each in attention.named_parameters() if each.grad is not None}
     return out.detach()[mask.bool()], {"hidden_states": states.grad, **gradients}
@@ -185,32 +194,37 @@ def overlap(got, want):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_training(name, device):
-    """Each layer's attention in bf16 beside the same in fp32: with the lists held fixed, output and gradients are no
-    further off than eager bf16's. And the indexers' own lists. The first sequence is padded."""
+    """Each layer's attention in bf16 beside the same in fp32 on the same hidden states: the indexers' own lists; and, with
+    the lists held fixed, output and gradients, no further off than eager bf16's. One sequence is padded."""
     ids, mask = batch(device, PADDING, TOKENS)
     true_model = make(name, "eager", torch.float32).to(device)
     weights = {key: value.to(torch.bfloat16).to(value.dtype) for key, value in true_model.state_dict().items()}
     true_model.load_state_dict(weights)
-    true_layers, lists = attended(true_model, ids, mask)
-    held = {"eager": lists, "smelt": [visible(name, each, mask) for each in lists]}
+    true_layers = attended(true_model, ids, mask)
+    states = [named["hidden_states"].to(torch.bfloat16) for _, named in true_layers]
+    positions = [named["position_embeddings"] for _, named in true_layers]
+    for (_, named), each in zip(true_layers, states):
+        named["hidden_states"] = each.float()
+    lists = chosen(true_model, true_layers)
     hold(true_model, lists)
-    errors = {attention: {"output": [], "gradients": []} for attention in held}
+    held = {"eager": lists, "smelt": [visible(name, each, mask) for each in lists]}
+    means = {}
     for attention, fixed in held.items():
         model = make(name, attention, torch.bfloat16, weights).to(device)
-        layers, own = attended(model, ids, mask)
+        layers = attended(model, ids, mask)
+        for (_, named), *same in zip(layers, states, positions):
+            named["hidden_states"], named["position_embeddings"] = same[0], cast(same[1], torch.bfloat16)
+        own = chosen(model, layers)
         hold(model, fixed)
-        for number, ((true, true_named), (layer, named)) in enumerate(zip(true_layers, layers, strict=True)):
-            if "prev_topk_indices" in named and number > 0:
-                true_named["prev_topk_indices"], named["prev_topk_indices"] = lists[0], fixed[0]
-            positions = true_named["position_embeddings"]
-            states = true_named["hidden_states"].to(torch.bfloat16)
-            true_out, true_gradients = attend(true, true_named, states.float(), positions, mask, number)
-            positions = cast(positions, torch.bfloat16)
-            out, gradients = attend(layer, named, states, positions, mask, number)
-            errors[attention]["output"].append(error(out, true_out))
-            errors[attention]["gradients"].append(mean_error(gradients, true_gradients))
-            true.zero_grad()
-    means = {key: {what: sum(each) / len(each) for what, each in of.items()} for key, of in errors.items()}
+        errors = []
+        for number, (true_layer, layer) in enumerate(zip(true_layers, layers)):
+            if "prev_topk_indices" in layer[1] and number > 0:
+                true_layer[1]["prev_topk_indices"], layer[1]["prev_topk_indices"] = lists[0], fixed[0]
+            true_out, true_gradients = attend(*true_layer, mask, number)
+            out, gradients = attend(*layer, mask, number)
+            errors.append({"output": error(out, true_out), "gradients": mean_error(gradients, true_gradients)})
+            true_layer[0].zero_grad()
+        means[attention] = {what: sum(each[what] for each in errors) / len(errors) for what in errors[0]}
     accept(means["smelt"], means["eager"])
     with pytest.raises(AssertionError, match="gradients"):
         accept({**means["smelt"], "gradients": means["eager"]["gradients"] * 1.001}, means["eager"])

@@ -34,6 +34,7 @@ from .._operation import autocast_type
 from .._sparse_attention import sparse_attention
 
 NAME = "smelt"
+ROPE_COLUMNS = 64  # that a kernel's KV row has after the columns that are a value, too
 MASK_BYTES = 16 << 20  # of a mask's matrix that are held at a time while its windows are read from it
 
 # Of each model with latent KV rows: how its classes begin, and the rotation of its indexer.
@@ -155,6 +156,13 @@ def _attend(module, query, key, value, attention_mask, dropout=0.0, scaling=None
     return attend(module, query, key, value, _checked(attention_mask, query), scaling, **named), None
 
 
+def _join(latent: Tensor, rope: Tensor) -> Tensor:
+    """Rows of the width that the kernels have: ROPE_COLUMNS after the latent ones, of which zeros change no product."""
+    if rope.shape[-1] < ROPE_COLUMNS:
+        rope = nn.functional.pad(rope, (0, ROPE_COLUMNS - rope.shape[-1]))
+    return torch.cat((latent, rope), dim=-1)
+
+
 def _attend_latent(module, query, latent, rope, windows, scaling, indices, **_):
     """query [B, H, T, nope + rope]; latent [B, 1, S, rank] and rope [B, 1, S, rope] as `_keep_latent` left them."""
     projection = module.kv_b_proj
@@ -169,8 +177,8 @@ def _attend_latent(module, query, latent, rope, windows, scaling, indices, **_):
     )
     query_latent = torch.einsum("bhtn,hnr->bthr", query[..., :nope], key_weight)
     out = sparse_attention(
-        _bf16("the query", torch.cat((query_latent, query[..., nope:].transpose(1, 2)), dim=-1)),
-        _bf16("the latent KV", torch.cat((latent, rope), dim=-1).squeeze(1)),
+        _bf16("the query", _join(query_latent, query[..., nope:].transpose(1, 2))),
+        _bf16("the latent KV", _join(latent, rope).squeeze(1)),
         indices,
         scaling,
         dv=latent.shape[-1],
