@@ -100,6 +100,21 @@ static PyObject *arch(PyObject *object, PyObject *ignored) {
     return PyUnicode_FromString(smelt_context_arch(((struct context_object *)object)->context));
 }
 
+/* plan(spec): of a kernel, as a JSON text. */
+static PyObject *plan(PyObject *object, PyObject *args) {
+    const char *spec;
+    char *text;
+    if (!PyArg_ParseTuple(args, "s:plan", &spec))
+        return NULL;
+    const smelt_status status =
+        smelt_kernel_plan(((struct context_object *)object)->context, spec, NULL, 1, &text);
+    if (status)
+        return raise_status(status);
+    PyObject *made = PyUnicode_FromString(text);
+    smelt_free(text);
+    return made;
+}
+
 static PyObject *counters(PyObject *object, PyObject *ignored) {
     smelt_context_counters count = SMELT_CONTEXT_COUNTERS_INIT;
     (void)ignored;
@@ -114,10 +129,11 @@ static PyObject *counters(PyObject *object, PyObject *ignored) {
                          (unsigned long long)count.loaded);
 }
 
-static PyObject *kernel_dict(const smelt_kernel_info *info) {
+PyObject *kernel_dict(const smelt_kernel_info *info) {
     static const char *const states[] = {"failed", "cached", "compiled", "awaited"};
-    return Py_BuildValue("{sssssssssdsisisisn}", "spec", info->spec, "arch", info->arch, "state",
-                         states[info->state], "error", info->error, "seconds", info->seconds,
+    return Py_BuildValue("{sssssssssssdsdsisisisn}", "spec", info->spec, "arch", info->arch,
+                         "kernel", info->kernel, "state", states[info->state], "error", info->error,
+                         "seconds", info->seconds, "compile_seconds", info->compile_seconds,
                          "registers", info->registers, "spill_bytes", info->spill_bytes,
                          "shared_bytes", info->static_shared_bytes + info->dynamic_shared_bytes,
                          "cubin_bytes", (Py_ssize_t)info->cubin_bytes);
@@ -196,6 +212,7 @@ PyObject *make_context_type(void) {
     static PyMethodDef methods[] = {
         {"supported", supported, METH_VARARGS, "supported(spec): \"\" or the reason why not."},
         {"arch", arch, METH_NOARGS, "The architecture that kernels are compiled for."},
+        {"plan", plan, METH_VARARGS, "plan(spec): a kernel's plan, JSON."},
         {"counters", counters, METH_NOARGS, "What the context compiled, loaded and found cached."},
         {"prepare", prepare, METH_VARARGS,
          "prepare(kernels, jobs, progress): compiles into the cache."},

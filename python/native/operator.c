@@ -196,6 +196,27 @@ static PyObject *backward(PyObject *self, PyObject *const *given, Py_ssize_t cou
     return run(self, 1, given, count, keywords);
 }
 
+/* kernels(): a dict of each kernel, pass after pass, in launch order. */
+static PyObject *kernels(PyObject *object, PyObject *ignored) {
+    const struct operator_object *const self = (struct operator_object *)object;
+    PyObject *list = PyList_New(0);
+    (void)ignored;
+    for (int which = 0; list && which < 2; which++) {
+        const enum smelt_pass pass = which == 0 ? SMELT_PASS_FORWARD : SMELT_PASS_BACKWARD;
+        smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
+        for (int i = 0; smelt_operator_get_kernel_info(self->handle, pass, i, &info) == SMELT_OK;
+             i++) {
+            PyObject *item = kernel_dict(&info);
+            if (!item || PyList_Append(list, item))
+                Py_CLEAR(list);
+            Py_XDECREF(item);
+            if (!list)
+                break;
+        }
+    }
+    return list;
+}
+
 /* ---- the type -------------------------------------------------------------------------------- */
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -243,6 +264,7 @@ PyObject *make_operator_type(void) {
          "output makes it. Returns the outputs that it made, then the workspace or None."},
         {"backward", (PyCFunction)(void (*)(void))backward, METH_FASTCALL | METH_KEYWORDS,
          "The backward pass likewise."},
+        {"kernels", kernels, METH_NOARGS, "A dict of each kernel, pass after pass."},
         {0}};
     static PyType_Slot slots[] = {
         {Py_tp_new, SLOT(create)},

@@ -9,7 +9,7 @@ from ._indexer import clean_logits_, indexer_logits, indexer_topk, indexer_windo
 from ._indexer_gradients import indexer_backward
 from ._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from ._project import project_values
-from ._runtime import SmeltWarning
+from ._runtime import SmeltWarning, get_backend, kernels, set_backend, stats
 from ._sparse_attention import sparse_attention, sparse_attention_backward
 from ._warm import presets, warm
 
@@ -18,18 +18,22 @@ __version__ = _native.version()
 __all__ = [
     "SmeltWarning",
     "clean_logits_",
+    "get_backend",
     "indexer_backward",
     "indexer_logits",
     "indexer_loss",
     "indexer_scores",
     "indexer_topk",
     "indexer_windows",
+    "kernels",
     "presets",
     "project_values",
     "quantize",
+    "set_backend",
     "sparse_attention",
     "sparse_attention_backward",
     "sparse_scores",
+    "stats",
     "topk_select",
     "warm",
 ]

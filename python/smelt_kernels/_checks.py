@@ -65,6 +65,7 @@ def legal_scale(scale) -> None:
 
 
 def choose(value, name: str, legal: tuple) -> None:
+    """Refuses a value that is not legal."""
     if value not in legal:
         raise ValueError(f"smelt: {name} must be one of {', '.join(map(repr, legal))}, not {value!r}")
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from . import _native, _runtime
 from ._checks import ORDERS, SCALES, choose, whole
-from ._indexer_gradients import backward
-from ._operation import Operation
+from ._indexer_gradients import backward, scored_as_kernels_read
+from ._operation import Operation, as_kernels_read, may_cast
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
 _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
@@ -31,7 +31,7 @@ def _indexer_windows(
     tokens: int,
     rows: int,
     ratio: int,
-    backend: str,
+    backend: str | None,
 ):
     inputs = (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices)
     numbers = {"tokens": tokens, "rows": rows, "ratio": ratio}
@@ -62,7 +62,7 @@ def indexer_windows(
     causal_offset: Tensor | None = None,
     query_indices: Tensor | None = None,
     ratio: int = 1,
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Each query's range of keys, built on the device: (begin, end), int32 [tokens].
 
@@ -83,7 +83,7 @@ def indexer_windows(
 _QUANTIZE = "indexer_quantize:dim={1},scale={2}".format
 
 
-def _indexer_quantize(key, x: Tensor, factor: Tensor | None, scale: str, backend: str):
+def _indexer_quantize(key, x: Tensor, factor: Tensor | None, scale: str, backend: str | None):
     found = _runtime.find(key, backend, _QUANTIZE, scale)
     if found is not None:
         return found.forward(x, True, True, factor)
@@ -110,7 +110,7 @@ _quantize = Operation(_indexer_quantize, _fake_quantize, "Tensor y, Tensor scale
 
 
 def quantize(
-    x: Tensor, *, factor: Tensor | None = None, scale: str = "plain", backend: str = "auto"
+    x: Tensor, *, factor: Tensor | None = None, scale: str = "plain", backend: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Rows of bf16 as e4m3 and an fp32 scale each: x [.., D] gives y [.., D] and scales [..].
 
@@ -118,6 +118,8 @@ def quantize(
     fp32: the scales come multiplied by it, as the indexer's weights want those of its queries. D is 64 or 128.
     """
     choose(scale, "scale", SCALES)
+    if may_cast(x):
+        _, x = as_kernels_read(backend, x)
     return _quantize.call(x, factor, scale, backend)[:2]
 
 
@@ -152,7 +154,7 @@ def _indexer_logits(
     window_begin: Tensor,
     window_end: Tensor,
     free_multiprocessors: int,
-    backend: str,
+    backend: str | None,
 ):
     inputs = (q, k, weights, k_scale, window_begin, window_end)
     found = _runtime.find(key, backend, _logits_spec)
@@ -180,13 +182,15 @@ def indexer_logits(
     *,
     k_scale: Tensor | None = None,
     free_multiprocessors: int = 0,
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> Tensor:
     """logits [T, S] fp32: sum over heads of weights * max(0, q . k) in each query's window, -inf outside.
 
     q [T, H, D] and k [S, D] bf16 or e4m3 (then k_scale [S] fp32 multiplies column s), weights [T, H] fp32,
     windows int32 [T]. Softmax scales, and q's scales in fp8, are the caller's to fold into weights.
     """
+    if may_cast(q):
+        q, k, weights = scored_as_kernels_read(backend, q, k, weights)
     given = (q, k, weights, k_scale, window_begin, window_end)
     return _logits.call(*given, free_multiprocessors, backend)[0]
 
@@ -194,7 +198,7 @@ def indexer_logits(
 _CLEAN = "indexer_clean".format
 
 
-def _indexer_clean(key, logits: Tensor, window_begin: Tensor, window_end: Tensor, backend: str):
+def _indexer_clean(key, logits: Tensor, window_begin: Tensor, window_end: Tensor, backend: str | None):
     inputs = (window_begin, window_end, logits)
     found = _runtime.find(key, backend, _CLEAN)
     if found is not None:
@@ -208,7 +212,7 @@ def _indexer_clean(key, logits: Tensor, window_begin: Tensor, window_end: Tensor
 _clean = Operation(_indexer_clean, lambda *_: (), "", {"logits": 0}, written="logits")
 
 
-def clean_logits_(logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str = "auto") -> Tensor:
+def clean_logits_(logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str | None = None) -> Tensor:
     """Fills what of logits [T, S] fp32 lies outside the windows with -inf, in place."""
     _clean.call(logits, window_begin, window_end, backend)
     return logits
@@ -229,7 +233,7 @@ def _topk_select(
     topk: int,
     index_offset: int,
     order: str,
-    backend: str,
+    backend: str | None,
 ):
     inputs = (logits, window_begin, window_end, offset)
     found = _runtime.find(key, backend, _SELECT, topk, order)
@@ -271,7 +275,7 @@ def topk_select(
     offset: Tensor | None = None,
     index_offset: int = 0,
     order: str = "index",
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(indices int32 [T, topk], values fp32 [T, topk], lengths int32 [T]) of the largest in each row's window.
 
@@ -313,7 +317,7 @@ def _indexer_topk(
     free_multiprocessors: int,
     workspace_limit: int,
     causal_limit: int,
-    backend: str,
+    backend: str | None,
 ):
     inputs = (q, k, weights, k_scale, window_begin, window_end, offset)
     found = _runtime.find(key, backend, _topk_spec, topk, order)
@@ -371,7 +375,7 @@ def indexer_topk(
     free_multiprocessors: int = 0,
     workspace_limit: int = 0,
     causal_limit: int = 0,
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """indexer_logits and topk_select of them in one: (indices, values, lengths), the same bits.
 
@@ -382,6 +386,8 @@ def indexer_topk(
     smelt.indexer_backward of what was chosen.
     """
     choose(order, "order", ORDERS)
+    if may_cast(q):
+        q, k, weights = scored_as_kernels_read(backend, q, k, weights)
     if isinstance(q, Tensor) and q.dtype is torch.float8_e4m3fn:  # which has no gradients
         weights = weights.detach() if isinstance(weights, Tensor) else weights
     return _topk.call(

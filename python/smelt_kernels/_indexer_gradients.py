@@ -9,7 +9,7 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from . import _native, _runtime
 from ._checks import choose, floating, one_masked
-from ._operation import Operation
+from ._operation import Operation, as_kernels_read
 from ._sparse_attention import WIDE_TYPES, is_deterministic, topk_for
 
 
@@ -36,7 +36,7 @@ def _indexer_bwd(
     deterministic: bool | None,
     dk_dtype: torch.dtype | None,
     free_multiprocessors: int,
-    backend: str,
+    backend: str | None,
 ):
     """dq, dk and dweights."""
     if not key[-1]:
@@ -84,6 +84,14 @@ backward = Operation(_indexer_bwd, _fake, "Tensor dq, Tensor dk, Tensor dweights
 backward.refuse_derivatives("indexer_scores")
 
 
+def scored_as_kernels_read(backend, q, k, weights) -> tuple:
+    """The indexer's q, k and weights where may_cast says so: weights are read in fp32."""
+    _, q, k = as_kernels_read(backend, q, k)
+    if isinstance(weights, Tensor) and weights.is_floating_point():
+        weights = weights.float()
+    return q, k, weights
+
+
 def type_of_dk(dk_dtype):
     if dk_dtype is not None:
         choose(dk_dtype, "dk_dtype", WIDE_TYPES)
@@ -101,7 +109,7 @@ def indexer_backward(
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     free_multiprocessors: int = 0,
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """dq [T, H, D] bf16, dk [S, D] in dk_dtype (bf16 where it is None) and dweights [T, H] fp32 of indexer_scores,
     whose arguments the others are, by grad [T, width], its gradient: for programs that do without autograd."""

@@ -16,8 +16,8 @@ from . import _indexer_reference as _reference
 from . import _native, _runtime
 from . import _reference as _attention_reference
 from ._checks import integer, legal_scale, number, one_masked, tensor, whole
-from ._indexer_gradients import SLOTS_KEY, backward, selected_rules, slots_spec, type_of_dk
-from ._operation import Operation, is_traced, wants_gradients
+from ._indexer_gradients import SLOTS_KEY, backward, scored_as_kernels_read, selected_rules, slots_spec, type_of_dk
+from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
 from ._sparse_attention import ATTENTION_KEY, attention_rules, attention_spec, fp32, listed, topk_for
 
 # ---- attention's probabilities ----------------------------------------------------------------------
@@ -37,7 +37,7 @@ def _sparse_scores(
     dv: int,
     topk: int,
     free_multiprocessors: int,
-    backend: str,
+    backend: str | None,
 ):
     width = key[-1]
     inputs = (q, kv, indices if width else one_masked(indices), topk_length, sink)
@@ -91,7 +91,7 @@ def sparse_scores(
     queries: Tensor | None = None,
     query_count: Tensor | None = None,
     free_multiprocessors: int = 0,
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> Tensor:
     """Attention's probabilities at each query's slots, summed over heads: fp32, of the shape of `indices`.
 
@@ -99,6 +99,8 @@ def sparse_scores(
     the denominator where `sink` is given. Masked slots are 0. What the indexer learns to predict; the sums of
     other ranks' heads are the caller's to add. `queries` names each query once. Without gradients.
     """
+    if may_cast(q):
+        _, q, kv = as_kernels_read(backend, q, kv)
     given = (q, kv, indices, topk_length, fp32(sink), queries, query_count, lse)
     return _scores.call(
         *given,
@@ -123,7 +125,7 @@ def _indexer_scores(
     deterministic: bool | None,
     dk_dtype: torch.dtype | None,
     free_multiprocessors: int,
-    backend: str,
+    backend: str | None,
 ):
     width = key[-1]
     inputs = (q, k, weights, indices if width else one_masked(indices), topk_length)
@@ -162,7 +164,7 @@ def indexer_scores(
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     free_multiprocessors: int = 0,
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> Tensor:
     """The indexer's logits at each query's slots: fp32 [T, width], -inf at masked ones; differentiable.
 
@@ -172,6 +174,8 @@ def indexer_scores(
     summed in fp32, which dk_dtype=torch.float32 hands out (PyTorch rounds it where k's gradient is not
     declared to be in fp32: see sparse_attention's dkv_dtype).
     """
+    if may_cast(q):
+        q, k, weights = scored_as_kernels_read(backend, q, k, weights)
     given = (q, k, weights, indices, topk_length)
     return _logits.call(*given, deterministic, type_of_dk(dk_dtype), free_multiprocessors, backend)[0]
 
@@ -190,7 +194,7 @@ def _indexer_loss(
     query_weight: float,
     with_grad: bool,
     free_multiprocessors: int,
-    backend: str,
+    backend: str | None,
 ):
     """The loss, the queries' losses and the gradient by the logits (None without `with_grad`)."""
     inputs = (logits, target, indices, topk_length, weight)
@@ -268,10 +272,10 @@ def indexer_loss(
     rows: int | None = None,
     topk_length: Tensor | None = None,
     weight: Tensor | None = None,
-    query_weight: float = 1.0,
+    query_weight: float | Tensor = 1.0,
     return_losses: bool = False,
     free_multiprocessors: int = 0,
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """The indexer's loss: the sum over queries of the Kullback-Leibler divergence of its softmax over a query's
     slots from the target's; a scalar, differentiable in `logits`. With return_losses also those of the queries,
@@ -283,6 +287,10 @@ def indexer_loss(
     query's loss. Queries without a slot or a target count 0; include/smelt/indexer_loss.h says what NaN and
     infinities become. Loss and gradient come from one pass, with the same bits in every run.
     """
+    # A number that changes from step to step (1 / T) multiplies afterwards: kernels and graphs do not depend on it.
+    later = isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
+    if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
+        raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
     wanted = wants_gradients(tensor(logits, "logits"))
     loss, losses, *_ = _loss.call(
         logits,
@@ -291,9 +299,11 @@ def indexer_loss(
         topk_length,
         weight,
         (1 << 31) - 1 if rows is None else rows,
-        query_weight,
+        1.0 if later else query_weight,
         wanted,
         free_multiprocessors,
         backend,
     )
+    if later:
+        loss, losses = loss * query_weight, losses * query_weight
     return (loss, losses) if return_losses else loss

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 from torch.nn import Parameter
 
-from . import _native
+from . import _native, _runtime
 from ._checks import BACKENDS, CHOICES, choose, integer, number, optional_tensor, tensor
 
 library = torch.library.Library("smelt", "FRAGMENT")
@@ -45,10 +45,31 @@ def is_traced() -> bool:
     return _dispatch_modes() > 0 or _functorch() is not None
 
 
-def autocast_type(tensor: Tensor):
-    """The type that autocast casts to on a tensor's device, None where it is off."""
-    device = tensor.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+def may_cast(value) -> bool:
+    """Whether a call with this tensor first has as_kernels_read; quick, and sometimes True in vain."""
+    return any_autocast() or getattr(value, "dtype", None) is torch.float16
+
+
+def as_kernels_read(backend: str | None, first: Tensor, *others: Tensor) -> tuple:
+    """(the type that results are to have or None, the tensors): in bf16, which kernels read.
+
+    Autocast, whatever its type, casts floating tensors to bf16. Without it tensors in fp16 are cast, with a warning,
+    unless the eager reference was asked for, which computes in their type. Results have the type that PyTorch's own
+    operators would give. Kernels would compute in fp32 from fp16, too; bf16 is what their matrix instructions are for.
+    """
+    given = (first, *others)
+    if not all(isinstance(each, Tensor) for each in given):
+        return None, *given  # an error follows
+    device, wanted = first.device.type, None
+    if torch.is_autocast_enabled(device):
+        wanted = torch.get_autocast_dtype(device)
+    elif (backend or _runtime.get_backend()) != "torch" and all(each.dtype is torch.float16 for each in given):
+        wanted = torch.float16
+        _runtime.warn_once("smelt: inputs in torch.float16 are rounded to torch.bfloat16, which the kernels read")
+    cast = [each for each in given if each.is_floating_point() and each.element_size() > 1] if wanted else ()
+    if all(each.dtype is torch.bfloat16 for each in cast):
+        return None, *given
+    return wanted, *(each.to(torch.bfloat16) if each.element_size() > 1 else each for each in given)
 
 
 def wants_gradients(*tensors: Tensor | None) -> bool:
@@ -77,6 +98,7 @@ _TYPES = {
     "bool": ("bool", lambda value, name: bool(value)),
     "bool | None": ("bool?", lambda value, name: value if value is None else bool(value)),
     "str": ("str", _text),
+    "str | None": ("str?", lambda value, name: value if value is None else _text(value, name)),
     "tuple[int, ...]": ("int[]", lambda value, name: value),
     "torch.dtype | None": ("ScalarType?", lambda value, name: value),
 }
@@ -180,7 +202,7 @@ class Operation:
         metas = [each.is_meta for each in arguments[: self.tensors] if isinstance(each, Tensor)]
         if any(metas) and not all(metas):
             raise ValueError("smelt: tensors must be on one device, and some are on meta, which has no data")
-        if self.names[-1] == "backend":
+        if self.names[-1] == "backend" and arguments[-1] is not None:
             choose(arguments[-1], "backend", BACKENDS)
         if self.rules:
             self.rules(*arguments)

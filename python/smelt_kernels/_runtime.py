@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import json
+import logging
 import os
 import sys
 import threading
@@ -16,7 +18,36 @@ from ._checks import BACKENDS, choose
 
 
 class SmeltWarning(UserWarning):
-    """What `backend="auto"` says, once, when it takes the eager reference."""
+    """Once for each cause: the eager reference computes, or inputs are rounded to bf16."""
+
+
+_backend = os.environ.get("SMELT_BACKEND") or "auto"
+choose(_backend, "SMELT_BACKEND", BACKENDS)
+
+
+def set_backend(name: str) -> str:
+    """Sets what computes the calls that do not name a backend; returns what it was.
+
+    The environment's SMELT_BACKEND is what a process starts with, else "auto". Applies to all threads.
+
+    Args:
+        name: "smelt", kernels alone: a call without one raises; "torch", the eager reference; "auto", the eager
+            reference where there is no kernel, with one warning (SmeltWarning) for each cause.
+
+    Example:
+        >>> smelt.set_backend("smelt")  # nothing is silently slow
+        'auto'
+    """
+    global _backend
+    choose(name, "backend", BACKENDS)
+    before, _backend = _backend, name
+    _found.clear()
+    return before
+
+
+def get_backend() -> str:
+    """What computes the calls that do not name a backend: see set_backend."""
+    return _backend
 
 
 def _make(like: torch.Tensor, sizes: tuple, dtype: torch.dtype) -> torch.Tensor:
@@ -106,6 +137,69 @@ def context(device: int) -> _native.Context:
     return found
 
 
+def kernels() -> list[dict]:
+    """The kernels that this process has loaded for its calls, one dict each, in the order of the calls.
+
+    Returns:
+        Of each kernel "device", "operator" (its spec), "spec", "arch", "variant", "knobs" (of its plan), "state"
+        ("cached": read from the disk, "compiled" by this process), "compile_seconds" (whenever that was), "seconds" (of
+        getting it ready now), "registers", "spill_bytes", "shared_bytes", "cubin_bytes".
+
+    Example:
+        >>> for each in smelt.kernels():
+        ...     print(each["spec"], each["variant"], each["state"], each["compile_seconds"])
+    """
+    with _lock:
+        made = [(device, spec, each) for (device, spec), each in _operators.items() if type(each) is not Refused]
+    found = []
+    for device, spec, each in made:
+        for kernel in each.kernels():
+            plan = json.loads(context(device).plan(kernel["spec"]))
+            knobs = {name.lower(): knob["value"] for name, knob in plan["knobs"].items()}
+            found.append({"device": device, "operator": spec, **kernel, "variant": plan["variant"], "knobs": knobs})
+    return found
+
+
+def stats() -> dict[str, int]:
+    """What this process has compiled, loaded and found in the cache, over all devices.
+
+    Returns:
+        "cache_hits" and "cache_misses" (kernels looked up on the disk), "cache_errors" (entries or folders that could not
+        be used), "compiled" and "loaded" (kernels), "operators" (configurations in use), "refused" (configurations that
+        no kernel has: their calls went to the eager reference or failed).
+
+    Example:
+        >>> before = smelt.stats()["compiled"]
+        >>> step()
+        >>> assert smelt.stats()["compiled"] == before  # a warm step compiles nothing
+    """
+    with _lock:
+        contexts, operators = list(_contexts.values()), list(_operators.values())
+    total = dict.fromkeys(("cache_hits", "cache_misses", "cache_errors", "compiled", "loaded"), 0)
+    for each in contexts:
+        for name, count in each.counters().items():
+            total[name] += count
+    refused = sum(type(each) is Refused for each in operators)
+    return {**total, "operators": len(operators) - refused, "refused": refused}
+
+
+def _set_up_logging() -> None:
+    """The environment's SMELT_LOG: messages of that level go to standard error, where the program's own set-up of
+    logging does not say otherwise."""
+    level = {"error": "ERROR", "warning": "WARNING", "info": "INFO", "debug": "DEBUG"}.get(os.environ.get("SMELT_LOG", ""))
+    logger = logging.getLogger("smelt")
+    if level is None or logger.handlers:
+        return  # the library refuses another level, and names those there are
+    logger.setLevel(level)
+    if not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("smelt: %(message)s"))
+        logger.addHandler(handler)
+
+
+_set_up_logging()
+
+
 def _refusal(device: int, spec: str) -> str:
     """Why an operator cannot be had on a device, or ""."""
     if device < 0 and not EMULATED:
@@ -140,6 +234,8 @@ def find(key: tuple, backend: str, spec, *options):
 
 
 def _search(key: tuple, backend: str, spec, options: tuple):
+    given = backend
+    backend = _backend if backend is None else backend
     choose(backend, "backend", BACKENDS)
     if backend == "torch":
         return None
@@ -149,27 +245,38 @@ def _search(key: tuple, backend: str, spec, options: tuple):
         return refuse(made.reason, backend, made.error)
     if len(_found) >= MOST_FOUND:
         _found.clear()
-    _found[key, backend, spec, options] = made
+    _found[key, given, spec, options] = made
     return made
 
 
 def refuse(reason: str, backend: str, error: type[Exception] = RuntimeError) -> None:
-    """There is no kernel: an error where one is asked for, else a warning, once."""
+    """There is no kernel: an error where one is asked for, else a warning."""
     if backend == "smelt":
         raise error(f"smelt: {reason}")
-    if reason not in _warned:
-        _warned.add(reason)
-        warnings.warn(
-            f"smelt: the eager reference computes, which is slow: {reason}", SmeltWarning, stacklevel=_level_of_caller()
-        )
+    warn_once(f"smelt: the eager reference computes, which is slow: {reason}")
+
+
+def warn_once(text: str) -> None:
+    """Warns of a cause, the first time, at the line of the program that made the call."""
+    if text not in _warned and not torch.compiler.is_compiling():
+        _warned.add(text)
+        warnings.warn(text, SmeltWarning, stacklevel=_level_of_caller())
+
+
+_LIBRARIES = (f"{__package__}.", "torch.")
 
 
 def _level_of_caller() -> int:
-    """Of who called the package, for a warning that the caller of this function gives."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
+    """For a warning that the caller of this function gives: how far up the first frame is that is neither this package's
+    nor PyTorch's, or where there is none (in a backward pass), the frame before the first of PyTorch's."""
+    level, inside, frame = 1, 0, sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "") + "."
+        if not name.startswith(_LIBRARIES):
+            return level
+        inside = inside or (level if name.startswith("torch.") else 0)
         level, frame = level + 1, frame.f_back
-    return level
+    return inside or level
 
 
 def command_environment() -> dict:

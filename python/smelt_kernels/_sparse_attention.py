@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import _native, _reference, _runtime
 from ._checks import choose, floating, integer, legal_scale, number, one_masked, whole
-from ._operation import Operation, any_autocast, autocast_type
+from ._operation import Operation, as_kernels_read, may_cast
 
 LOG2E = math.log2(math.e)
 NEVER = float("-inf")
@@ -119,7 +119,7 @@ def _sparse_attn(
     free_multiprocessors: int,
     workspace_limit: int,
     with_max: bool,
-    backend: str,
+    backend: str | None,
 ):
     """out, lse, max_logits and the partition into buckets, which the backward pass reuses."""
     if not key[-1]:
@@ -204,7 +204,7 @@ def _gradients(
     dkv_dtype: torch.dtype | None,
     free_multiprocessors: int,
     workspace_limit: int,
-    backend: str,
+    backend: str | None,
 ):
     """dq, dkv (None with dkv_sum, to which it is added) and dsink (None without a sink)."""
     if not key[-1]:
@@ -348,7 +348,7 @@ def sparse_attention(
     query_count: Tensor | None = None,
     free_multiprocessors: int = 0,
     workspace_limit: int = 0,
-    backend: str = "auto",
+    backend: str | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
     """Attention of each query to its own list of KV rows: `out`, or a tuple of it and what was asked for.
 
@@ -383,14 +383,16 @@ def sparse_attention(
     backend: "smelt" raises where no kernel can be had, "torch" is the eager reference, "auto" takes it
         where there is no kernel, with one warning that says why.
 
-    Under torch.autocast fp32 and fp16 inputs are cast. Raises TypeError, ValueError, RuntimeError.
+    Kernels read bf16. Under torch.autocast other floating types are cast to it, whatever autocast's type is, and
+    without autocast fp16, with a warning; `out` then has autocast's type, or fp16. Raises TypeError, ValueError, RuntimeError.
     """
-    if any_autocast() and isinstance(q, Tensor) and isinstance(kv, Tensor):
-        kind = autocast_type(q)
-        if kind is not None:
-            # PyTorch rounds a gradient to the type of its tensor: one in fp32 needs kv as it is, in fp32.
-            wide = dkv_dtype is torch.float32 and kv.dtype is torch.float32
-            q, kv = q.to(kind), kv if wide else kv.to(kind)
+    wanted = None
+    if may_cast(q):
+        # PyTorch rounds a gradient to the type of its tensor: one in fp32 needs kv as it is, in fp32.
+        if dkv_dtype is torch.float32 and getattr(kv, "dtype", None) is torch.float32:
+            wanted, q = as_kernels_read(backend, q)
+        else:
+            wanted, q, kv = as_kernels_read(backend, q, kv)
     if dkv_dtype is not None:
         choose(dkv_dtype, "dkv_dtype", WIDE_TYPES)
     if lse != "natural":
@@ -416,6 +418,8 @@ def sparse_attention(
         return_max_logits,
         backend,
     )
+    if wanted is not None:
+        out = out.to(wanted)
     if not return_lse and not return_max_logits:
         return out
     results = [out]

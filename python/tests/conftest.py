@@ -11,6 +11,7 @@ if _runtime.EMULATED:
     _native.emulate(8, 9)  # the oldest with fp8; `mma` kernels: on the emulator Hopper's take seconds a query
 
 torch.set_num_threads(1)
+smelt.set_backend("smelt")  # no test runs on the eager reference unasked
 
 # In a process of test_devices.py's: the driver has two GPUs, and CPU tensors pretend to lie there.
 DRIVER = None

@@ -1,0 +1,179 @@
+"""What computes a call: the switch, the types of inputs, and what the package says of it."""
+
+import logging
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import smelt_kernels as smelt
+import torch
+from conftest import Problem
+from smelt_kernels import _runtime
+
+
+@pytest.fixture
+def problem(device):
+    return Problem(device)
+
+
+@pytest.fixture
+def switch():
+    before = smelt.get_backend()
+    yield smelt.set_backend
+    smelt.set_backend(before)
+
+
+def run(problem, kind=None, **more):
+    q, kv = (each.detach() if kind is None else each.detach().to(kind) for each in (problem.q, problem.kv))
+    q, kv = q.requires_grad_(), kv.requires_grad_()
+    out = smelt.sparse_attention(q, kv, problem.indices, problem.scale, dv=problem.dv, **more)
+    return out, torch.autograd.grad(out, (q, kv), problem.grad_out.to(out.dtype))
+
+
+def program(text, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
+    )
+
+
+def test_the_switch(problem, switch):
+    assert switch("torch") == "smelt"  # of conftest.py: tests run no eager reference unasked
+    assert smelt.get_backend() == "torch"
+    eager, _ = run(problem, torch.float64)
+    assert eager.dtype is torch.float64
+    assert switch("smelt") == "torch"
+    with pytest.raises(TypeError, match="must be torch.bfloat16, not torch.float64"):
+        run(problem, torch.float64)
+    switch("auto")
+    with pytest.warns(smelt.SmeltWarning, match="float64"):
+        assert torch.equal(run(problem, torch.float64)[0], eager)
+    with pytest.raises(TypeError, match="must be torch.bfloat16"):
+        run(problem, torch.float64, backend="smelt")  # a call's own backend goes before
+    with pytest.raises(ValueError, match="'auto', 'smelt', 'torch', not 'cuda'"):
+        smelt.set_backend("cuda")
+
+
+def test_the_environment():
+    done = program("import smelt_kernels as s; print(s.get_backend())", SMELT_BACKEND="torch")
+    assert done.stdout == "torch\n", done.stderr
+    done = program("import smelt_kernels", SMELT_BACKEND="fast")
+    assert done.returncode and "SMELT_BACKEND must be one of 'auto', 'smelt', 'torch', not 'fast'" in done.stderr
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("given", [torch.float16, torch.float32])
+def test_autocast_of_any_type_runs_the_kernels(problem, kind, given):
+    true, grads = run(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with torch.autocast(problem.q.device.type, kind):
+            out, got = run(problem, given)
+            assert out.dtype is kind
+            torch.testing.assert_close(out.to(true.dtype), true)
+    for grad, want in zip(got, grads):
+        assert grad.dtype is given
+        torch.testing.assert_close(grad.to(torch.bfloat16), want, atol=1e-3, rtol=1e-2)
+
+
+def test_inputs_in_fp16_are_rounded_with_one_warning(problem):
+    _runtime._warned.clear()
+    true, _ = run(problem)
+    with pytest.warns(smelt.SmeltWarning, match="torch.float16 are rounded") as caught:
+        out, _ = run(problem, torch.float16)
+        run(problem, torch.float16)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    assert out.dtype is torch.float16
+    torch.testing.assert_close(out.bfloat16(), true)
+    assert run(problem, torch.float16, backend="torch")[0].dtype is torch.float16
+
+
+def test_the_warning_names_the_line_of_a_call_through_pytorch(problem):
+    _runtime._warned.clear()
+    with pytest.warns(smelt.SmeltWarning) as caught, torch.autograd.profiler.profile():  # by the custom operator
+        run(problem, torch.float64, backend="auto")
+    assert [each.filename for each in caught if "eager" in str(each.message)] == [__file__]
+
+
+def indexer(device, tokens=5, rows=9, heads=2):
+    made = torch.Generator().manual_seed(tokens)
+    q = torch.randn(tokens, heads, 64, generator=made).to(device)
+    k = torch.randn(rows, 64, generator=made).to(device)
+    weights = torch.rand(tokens, heads, generator=made).to(device)
+    indices = torch.randint(0, rows, (tokens, 4), generator=made, dtype=torch.int32).to(device)
+    return q, k, weights, indices
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_the_indexer_under_autocast(device, kind):
+    q, k, weights, indices = indexer(device)
+    want = smelt.indexer_scores(q.bfloat16(), k.bfloat16(), weights, indices)
+    begin, end = torch.zeros(5, dtype=torch.int32, device=device), torch.full((5,), 9, dtype=torch.int32, device=device)
+    chosen = smelt.indexer_topk(q.bfloat16(), k.bfloat16(), weights, begin, end, 4)
+    with torch.autocast(device.type, kind):
+        assert torch.equal(smelt.indexer_scores(q, k, weights, indices), want)
+        for got, true in zip(smelt.indexer_topk(q.half(), k, weights, begin, end, 4), chosen):
+            assert got.shape == true.shape
+        assert torch.equal(smelt.indexer_topk(q, k, weights, begin, end, 4)[0], chosen[0])
+
+
+def test_a_query_weight_that_changes(device):
+    q, k, weights, indices = indexer(device)
+    logits = smelt.indexer_scores(q.bfloat16(), k.bfloat16(), weights, indices).detach().requires_grad_()
+    target = torch.rand(5, 4, device=device)
+    want, each = smelt.indexer_loss(logits, target, indices, query_weight=0.25, return_losses=True)
+    (slope,) = torch.autograd.grad(want, logits)
+    number = torch.tensor(0.25, device=device, requires_grad=True)
+    loss, losses = smelt.indexer_loss(logits, target, indices, query_weight=number, return_losses=True)
+    torch.testing.assert_close(loss, want)
+    torch.testing.assert_close(losses, each)
+    got, of_number = torch.autograd.grad(loss, (logits, number))
+    torch.testing.assert_close(got, slope)
+    torch.testing.assert_close(of_number, want / 0.25)
+    with pytest.raises(ValueError, match="query_weight must be one number"):
+        smelt.indexer_loss(logits, target, indices, query_weight=torch.ones(5, device=device))
+
+
+def test_one_graph_for_every_number_of_tokens(device):
+    graphs = []
+
+    def count(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    @torch.compile(backend=count, fullgraph=True)
+    def loss(logits, target, indices):
+        return smelt.indexer_loss(logits, target, indices, query_weight=1 / logits.shape[0])
+
+    for tokens in (3, 5, 6, 7):
+        logits, target = (torch.rand(tokens, 4, device=device) for _ in range(2))
+        indices = torch.arange(4, dtype=torch.int32, device=device).repeat(tokens, 1)
+        torch.testing.assert_close(
+            loss(logits, target, indices), smelt.indexer_loss(logits, target, indices) / tokens
+        )
+    assert len(graphs) <= 2, f"{len(graphs)} graphs"  # for the first number, and for any
+
+
+def test_kernels_and_stats(problem):
+    before = smelt.stats()
+    run(problem)
+    loaded = smelt.kernels()
+    after = smelt.stats()
+    of_attention = [each for each in loaded if each["spec"].startswith("sparse_attn_fwd:")]
+    assert of_attention and all(each["state"] in ("cached", "compiled") for each in loaded)
+    assert all(each["variant"] and each["knobs"] and each["cubin_bytes"] > 0 for each in of_attention)
+    assert after["loaded"] >= len(of_attention) and after["operators"] >= 1
+    run(problem)
+    assert smelt.stats() == after and set(before) == set(after)
+
+
+def test_log_by_the_environment():
+    text = "import smelt_kernels as s; s.warm('topk_select:topk=64', arch='sm_80')"
+    quiet = program(text, SMELT_LOG="")
+    said = program(text, SMELT_LOG="debug")
+    assert quiet.returncode == said.returncode == 0, said.stderr
+    assert "smelt: " in said.stderr and "smelt: " not in quiet.stderr
+    own = program("import logging; logging.basicConfig(format='mine %(message)s')\n" + text, SMELT_LOG="debug")
+    assert "mine " in own.stderr and "\nsmelt: " not in own.stderr
+    assert logging.getLogger("smelt").level == logging.NOTSET
