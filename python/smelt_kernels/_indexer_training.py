@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from . import _indexer_reference as _reference
 from . import _native, _runtime
@@ -288,7 +289,7 @@ def indexer_loss(
     infinities become. Loss and gradient come from one pass, with the same bits in every run.
     """
     # A number that changes from step to step (1 / T) multiplies afterwards: kernels and graphs do not depend on it.
-    later = isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
+    later = is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
     if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
         raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
     wanted = wants_gradients(tensor(logits, "logits"))

@@ -45,6 +45,12 @@ def is_traced() -> bool:
     return _dispatch_modes() > 0 or _functorch() is not None
 
 
+def autocast_type(tensor: Tensor):
+    """The type that autocast casts to on a tensor's device, None where it is off."""
+    device = tensor.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
 def may_cast(value) -> bool:
     """Whether a call with this tensor first has as_kernels_read; quick, and sometimes True in vain."""
     return any_autocast() or getattr(value, "dtype", None) is torch.float16
@@ -55,15 +61,14 @@ def as_kernels_read(backend: str | None, first: Tensor, *others: Tensor) -> tupl
 
     Autocast, whatever its type, casts floating tensors to bf16. Without it tensors in fp16 are cast, with a warning,
     unless the eager reference was asked for, which computes in their type. Results have the type that PyTorch's own
-    operators would give. Kernels would compute in fp32 from fp16, too; bf16 is what their matrix instructions are for.
+    operators would give.
     """
     given = (first, *others)
     if not all(isinstance(each, Tensor) for each in given):
         return None, *given  # an error follows
-    device, wanted = first.device.type, None
-    if torch.is_autocast_enabled(device):
-        wanted = torch.get_autocast_dtype(device)
-    elif (backend or _runtime.get_backend()) != "torch" and all(each.dtype is torch.float16 for each in given):
+    wanted = autocast_type(first)
+    in_fp16 = wanted is None and all(each.dtype is torch.float16 for each in given)
+    if in_fp16 and (backend or _runtime.get_backend()) != "torch":
         wanted = torch.float16
         _runtime.warn_once("smelt: inputs in torch.float16 are rounded to torch.bfloat16, which the kernels read")
     cast = [each for each in given if each.is_floating_point() and each.element_size() > 1] if wanted else ()
