@@ -68,7 +68,7 @@ SMELT_CALL smelt_status smelt_operator_get_kernel_info(const smelt_operator *op,
 /* What smelt_STEM_forward and the like do, for programs that hold operators of any kind. `args`: the
  * struct of the pass, whatever version the program was built with. Errors as theirs. */
 SMELT_CALL smelt_status smelt_operator_launch(const smelt_operator *op, enum smelt_pass pass,
-                                             const void *args, struct CUstream_st *stream);
+                                              const void *args, struct CUstream_st *stream);
 
 /* Bytes of workspace that a call with these arguments needs; 0 where none is needed. */
 SMELT_CALL smelt_status smelt_operator_workspace(const smelt_operator *op, enum smelt_pass pass,
