@@ -34,7 +34,7 @@ extern "C" {
  */
 typedef struct smelt_context smelt_context;
 
-/* How much is logged, and how grave a message is. */
+/* The detail of the log, and the severity of a message. */
 typedef enum smelt_log_level {
     SMELT_LOG_DEFAULT = 0, /* in options: SMELT_LOG_WARNING; never passed to `log` */
     SMELT_LOG_ERROR = 1,

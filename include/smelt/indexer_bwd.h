@@ -1,39 +1,39 @@
 /*
- * smelt: the lightning indexer's backward pass: from the gradients of the logits at each query's
- * selected keys those of the indexer's queries, weights and keys, without a T x S matrix.
+ * smelt: the lightning indexer's backward pass: computes the gradients of the indexer's queries,
+ * weights and keys from those of its logits at the selected slots, without a T x S matrix.
  *
  * Shapes are in C order, last index fastest:
- *   T query tokens, S keys, H indexer heads, D their width, width slots a query's row has.
+ *   T query tokens, S keys, H indexer heads, D their width, width: slots of an index row.
  *   q [T,H,D] bf16    k [S,D] bf16    weights [T,H] fp32    indices, grad [T,width]
  *
  * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. All
- * others are masked: they give and take nothing, and their grad is not read. A key that is named
+ * others are masked: they do not contribute, and their grad is not read. A key that is selected
  * twice counts twice. With s = indices[t,i], x = dot(q[t,h,:], k[s,:]) and g = grad[t,i], over
  * valid slots:
  *   dq[t,h,:]     = sum over i of g * weights[t,h] * [x > 0] * k[s,:]
  *   dweights[t,h] = sum over i of g * max(0, x)
  *   dk[s,:]       = sum over t, h and i of g * weights[t,h] * [x > 0] * q[t,h,:]
- * which are the gradients of smelt/indexer_logits.h's logits. The derivative at 0 is 0. Queries
- * without a valid slot have gradients of 0, and so have keys that nobody selects: exactly 0.
+ * which are the gradients of smelt/indexer_logits.h's logits. The derivative at x = 0 is 0. Queries
+ * without a valid slot and keys that no query selects have gradients of exactly 0.
  * g * weights * [x > 0] is rounded to bf16 before it is multiplied; sums are fp32.
  *
- * The same call gives the same dq and dweights, bit for bit, in every run; dk with deterministic =
- * 1 alone: what is added to a row is rounded then, to 24 bits of what all of it comes to at most,
- * so that fp32 additions are exact and their order does not matter; of many queries that is done in
- * parts, whose sums are added up in order. Neighbouring queries may share a tile, so a query's dq
- * may depend, within rounding, on what stands beside it.
+ * dq and dweights have the same bits in every run; dk only with deterministic=1. Each addend of a
+ * row of dk is then rounded to 2^-24 of a bound of the row's sum, so that fp32 additions are exact
+ * in any order; many queries are processed in parts, whose sums are added in order. Neighbouring
+ * queries may share a tile, so that a query's dq may depend, within rounding, on the queries next
+ * to it.
  *
- * Weights may have any sign. What is not finite goes on as arithmetic has it, x = NaN counting as
- * no x > 0, and no further than queries that share a tile (as many as GROUP_QUERIES of `smelt show`
- * says): what a query brings reaches its own results and the rows of dk that these queries select,
- * a key the results of those that share a tile with one that selects it.
+ * Weights may have any sign. NaN and infinities propagate by the rules of arithmetic, with [x > 0] = 0
+ * for NaN, and only among queries that share a tile (GROUP_QUERIES of `smelt show`): a query's q,
+ * weights and grad affect its own results and the rows of dk that these queries select; a key affects
+ * the results of the queries that share a tile with a query that selects it.
  *
  * Spec: indexer_bwd:heads=64,dim=128,topk=2048; keys:
  *   heads          H: 1..128
  *   dim            D: 64 or 128
- *   topk           the most slots of a query, 1..1048576
+ *   topk           the maximum number of slots of a query, 1..1048576
  *   deterministic  1: dk has the same bits in every run, too (default 0)
- * Beside them knobs override the plan, "main.variant=mma"; `smelt list` prints them.
+ * In addition, knobs override the plan, "main.variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_BWD_H
 #define SMELT_INDEXER_BWD_H
@@ -49,9 +49,9 @@ extern "C" {
 struct CUstream_st;
 
 /*
- * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q, k, dq and
- * the three forms of dk start at multiples of 16 bytes, and so do their rows. What is written must
- * not overlap anything else.
+ * Arguments. Every pointer is device memory; smelt/tensor.h explains strides. q, k, dq and
+ * the three forms of dk start at multiples of 16 bytes, and so do their rows. Outputs and workspace
+ * must not overlap anything else.
  */
 typedef struct smelt_indexer_bwd_args {
     size_t size;                    /* sizeof, set by SMELT_INDEXER_BWD_ARGS_INIT */
@@ -69,36 +69,36 @@ typedef struct smelt_indexer_bwd_args {
     smelt_tensor dk;                /* [S,D] bf16; of these three exactly one is given, unless S
                                         is 0 */
     smelt_tensor dk_fp32;           /* [S,D] fp32 */
-    smelt_tensor dk_sum;            /* [S,D] fp32, added to: what it held, plus the gradient */
+    smelt_tensor dk_sum;            /* [S,D] fp32, added to */
     /* Memory that the call may write until its work on the stream is done, at a multiple of 256
-     * bytes. Its contents before and after mean nothing. */
+     * bytes. No call reads its previous contents. */
     void *workspace;
-    size_t workspace_bytes;   /* at least what smelt_indexer_bwd_backward_workspace says */
-    int free_multiprocessors; /* that the long kernel leaves to other streams; 0: none */
+    size_t workspace_bytes;   /* at least the result of smelt_indexer_bwd_backward_workspace */
+    int free_multiprocessors; /* that the main kernel leaves to other streams; 0: none */
     int reserved;             /* 0 */
 } smelt_indexer_bwd_args;
 
 #define SMELT_INDEXER_BWD_ARGS_INIT SMELT_INIT(smelt_indexer_bwd_args)
 
 /* Bytes of workspace that a call with these arguments needs into *bytes. All integers must be
- * legal; tensors need not be set. About 4 * (1 + n) * T * width bytes,
- * n queries sharing a tile (the constant GROUP_QUERIES of `smelt show`), and 4 * S * D, or with
- * deterministic = 1 and more than EXACT_GROUPS tiles twice that.
+ * legal; tensors need not be set. About 4 * (1 + GROUP_QUERIES) * T * width + 4 * S * D bytes
+ * (GROUP_QUERIES: a constant of `smelt show`); with deterministic=1 and more than EXACT_GROUPS
+ * groups the second term doubles.
  * Pure; any thread. Errors: INVALID_ARGUMENT. */
 SMELT_CALL smelt_status smelt_indexer_bwd_backward_workspace(const smelt_operator *op,
                                                              const smelt_indexer_bwd_args *args,
                                                              size_t *bytes);
 
 /*
- * Launches the chain of kernels on `stream` (NULL: the default stream) and returns without waiting.
+ * Launches several kernels on `stream` (NULL: the default stream) and returns without waiting.
  * Allocates nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the
  * arguments are copied at the call; the memory they point to is read at each replay). Makes the
  * operator's CUDA context current for the call if this thread has none or another, and restores
- * what was there. With T = 0 dk is zeros, or dk_sum what it was.
+ * the previous one. With T = 0 dk becomes zeros, or dk_sum keeps its values.
  *
- * Errors: INVALID_ARGUMENT naming the argument, before anything is launched; DRIVER for what the
- * driver refuses (an unknown stream, for one): earlier kernels of the chain may be on their way
- * then, and what the call writes means nothing.
+ * Errors: INVALID_ARGUMENT naming the argument, before anything is launched; DRIVER for a refusal by
+ * the driver (an unknown stream, for example): earlier kernels of the call may have been launched
+ * then, and the outputs are undefined.
  */
 SMELT_CALL smelt_status smelt_indexer_bwd_backward(const smelt_operator *op,
                                                    const smelt_indexer_bwd_args *args,

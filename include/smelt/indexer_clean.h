@@ -1,10 +1,10 @@
 /*
- * smelt: fills what lies outside the windows of a matrix of logits with -inf, for matrices that
- * something else than indexer_logits wrote, which does so itself.
+ * smelt: writes -inf outside the windows of a matrix of logits, for matrices from another source
+ * than indexer_logits (which writes -inf itself).
  *
  * logits [T,S] fp32; query t has the window window_begin[t] <= s < window_end[t], clipped to
- * 0 <= s < S; an empty or inverted one is legal, and its whole row is filled. What lies inside a
- * window is neither read nor written.
+ * 0 <= s < S; an empty or inverted one is legal, and its whole row is filled. Elements inside a
+ * window are neither read nor written.
  *
  * Spec: indexer_clean; it has no keys.
  */
@@ -21,7 +21,7 @@ extern "C" {
 
 struct CUstream_st;
 
-/* Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. */
+/* Arguments. Every pointer is device memory; smelt/tensor.h explains strides. */
 typedef struct smelt_indexer_clean_args {
     size_t size;                     /* sizeof, set by SMELT_INDEXER_CLEAN_ARGS_INIT */
     int64_t tokens;                  /* T, 0..2^31 - 1; 0 launches nothing */
@@ -29,7 +29,7 @@ typedef struct smelt_indexer_clean_args {
     int free_multiprocessors;        /* left to other streams while it runs; 0: none */
     int reserved;                    /* 0 */
     smelt_const_tensor window_begin; /* [T] int32: the window's first key */
-    smelt_const_tensor window_end;   /* [T] int32: the one behind its last */
+    smelt_const_tensor window_end;   /* [T] int32: its last key plus one */
     smelt_tensor logits;             /* [T,S] fp32 */
 } smelt_indexer_clean_args;
 

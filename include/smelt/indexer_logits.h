@@ -1,6 +1,6 @@
 /*
- * smelt: the lightning indexer's logits: how well each key suits each query, before the best are
- * chosen for sparse attention.
+ * smelt: the lightning indexer's logits of all keys for each query, from which the topk largest
+ * are selected for sparse attention.
  *
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys, H indexer heads, D their width.
@@ -9,12 +9,12 @@
  * Query t has the window of keys window_begin[t] <= s < window_end[t], clipped to 0 <= s < S; an
  * empty or inverted one is legal. Inside it
  *   logits[t,s] = k_scale[s] * sum_h weights[t,h] * max(0, <q[t,h,:], k[s,:]>)
- * (k_scale with fp8 alone), outside it -inf. Every element of every row is written, by one kernel.
+ * (k_scale only with fp8), outside it -inf. One kernel writes every element of every row.
  * The mathematics: DeepSeek-V3.2-Exp (the lightning indexer). Scales of q are folded into weights.
  *
  * Products accumulate in fp32, and so do the heads, in a fixed order. A logit's bits depend on its
- * query, its key and the operator's variant alone: not on T, S, the window, neighbours or the run.
- * A logit of -0 is written as +0; NaN (of a NaN or an infinity in the inputs) is written as -inf,
+ * query, its key and the operator's variant only: not on T, S, the window, other rows or the run.
+ * A logit of -0 is written as +0; NaN (from a NaN or an infinity in the inputs) is written as -inf,
  * the lowest logit; +inf stays.
  *
  * Spec: indexer_logits:heads=64,dim=128,dtype=fp8; keys:
@@ -22,7 +22,7 @@
  *   dim    D: 64 or 128
  *   dtype  of q and k: bf16, or fp8: OCP's e4m3, which has four exponent bits and no infinity;
  *          from compute capability 8.9 on
- * Beside them knobs override the plan, "variant=mma"; `smelt list` prints them.
+ * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_LOGITS_H
 #define SMELT_INDEXER_LOGITS_H
@@ -38,9 +38,9 @@ extern "C" {
 struct CUstream_st;
 
 /*
- * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q and k start
- * at multiples of 16 bytes, and so do their rows. logits must not overlap what is read; its rows
- * may lie further apart than S elements, and what stands between them stays untouched.
+ * Arguments. Every pointer is device memory; smelt/tensor.h explains strides. q and k start at
+ * multiples of 16 bytes, and so do their rows. logits must not overlap an input; its rows may be
+ * more than S elements apart, and the gaps between them are not touched.
  */
 typedef struct smelt_indexer_logits_args {
     size_t size;                     /* sizeof, set by SMELT_INDEXER_LOGITS_ARGS_INIT */
@@ -51,10 +51,10 @@ typedef struct smelt_indexer_logits_args {
     smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
     smelt_const_tensor k;            /* [S,D] likewise */
     smelt_const_tensor weights;      /* [T,H] fp32 */
-    smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8; one below 2^-125
-                                        in size may lose its last bit, worth 2^-149 */
+    smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8; a magnitude below
+                                        2^-125 may lose its last bit, 2^-149 */
     smelt_const_tensor window_begin; /* [T] int32: the window's first key */
-    smelt_const_tensor window_end;   /* [T] int32: the one behind its last */
+    smelt_const_tensor window_end;   /* [T] int32: its last key plus one */
     smelt_tensor logits;             /* [T,S] fp32 */
 } smelt_indexer_logits_args;
 
@@ -64,10 +64,10 @@ typedef struct smelt_indexer_logits_args {
  * Launches on `stream` (NULL: the default stream) and returns without waiting. Allocates nothing,
  * takes no lock, does not synchronise; may be captured in a CUDA graph (the arguments are copied at
  * the call; the memory they point to is read at each replay). Makes the operator's CUDA context
- * current for the call if this thread has none or another, and restores what was there.
+ * current for the call if this thread has none or another, and restores the previous one.
  *
- * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for what the
- * driver refuses (an unknown stream, for one).
+ * Errors, before anything is launched: INVALID_ARGUMENT naming the argument; DRIVER for a refusal by
+ * the driver (an unknown stream, for example).
  */
 SMELT_CALL smelt_status smelt_indexer_logits_forward(const smelt_operator *op,
                                                      const smelt_indexer_logits_args *args,

@@ -1,16 +1,16 @@
 /*
- * smelt: rows of bf16 as e4m3 and a scale each, for the indexer's fp8 logits: the keys, whose scale
- * is k_scale, and the queries' heads, whose scale goes into the weights: given as `factor`, these
- * come back multiplied by it.
+ * smelt: converts rows of bf16 to e4m3 with one scale per row, for the indexer's fp8 logits: the keys,
+ * whose scale is k_scale, and the queries' heads, whose scale is folded into the weights: pass the
+ * weights as `factor`, and `scale` receives their product with the scale.
  *
  * x [N,D] bf16      y [N,D] e4m3      scale [N] fp32      factor [N] fp32
  *
  * For each row, every step rounded to fp32:
- *   scale = max(max_d |x[d]| / 448, 2^-126)          448 is e4m3's largest
- *           with scale=power_of_two the next power of two from there upwards
+ *   scale = max(max_d |x[d]| / 448, 2^-126)          448: e4m3's largest number
+ *           with scale=power_of_two rounded up to a power of two
  *   y[d]  = e4m3(x[d] * (1 / scale))                 to the nearest, ties to even, at most 448
- * so that x[d] is about y[d] * scale (what is written is factor * scale, where that is given),
- * within 2^-4 of it or, below scale / 64, 2^-10 of the scale. A row of zeros gives zeros. A NaN in
+ * so that x[d] is about y[d] * scale (with a factor, factor * scale is written), with a relative error
+ * of 2^-4 or, below scale / 64, an error of 2^-10 of the scale. A row of zeros gives zeros. A NaN in
  * x becomes e4m3's NaN and does not count for the scale; with an infinity the scale is +inf,
  * infinities become NaN and the rest 0: the logits of such a key are -inf (smelt/indexer_logits.h).
  *
@@ -31,7 +31,7 @@ extern "C" {
 
 struct CUstream_st;
 
-/* Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. x and y start
+/* Arguments. Every pointer is device memory; smelt/tensor.h explains strides. x and y start
  * at multiples of 16 bytes, and so do their rows. Packed q [T,H,D] is T * H rows. */
 typedef struct smelt_indexer_quantize_args {
     size_t size;              /* sizeof, set by SMELT_INDEXER_QUANTIZE_ARGS_INIT */

@@ -1,29 +1,28 @@
 /*
- * smelt: the lightning indexer's logits at the slots that were selected: what the indexer's loss
- * and its gradient are made of, without the matrix of all queries and keys.
+ * smelt: the lightning indexer's logits at slots that are already selected, for the indexer's loss
+ * and its gradient, without a T x S matrix.
  *
  * Shapes are in C order, last index fastest:
- *   T query tokens, S keys, H indexer heads, D their width, `width` slots a query has.
+ *   T query tokens, S keys, H indexer heads, D their width, `width`: slots of an index row.
  *   q [T,H,D] bf16   k [S,D] bf16   weights [T,H] fp32   indices [T,width] int32
  *   topk_length [T,1] int32   logits [T,width] fp32
  *
- * Slot i of query t is valid when i < topk_length[t] (where that is given) and
- * 0 <= indices[t,i] < S. Any other, wherever it stands and whatever it holds, is masked: no key is
- * read for it. With s = indices[t,i], at a valid slot
+ * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. Any other
+ * slot is masked: no key is read for it. With s = indices[t,i], at a valid slot
  *   logits[t,i] = sum_h weights[t,h] * max(0, <q[t,h,:], k[s,:]>)
- * and at a masked one -inf. Slots keep their places; every one of the width is written. A row named
+ * and at a masked one -inf. logits[t,i] belongs to slot i; every element is written. A row selected
  * twice has its logit twice.
  *
- * It is the value that smelt/indexer_logits.h has for that key: products accumulate in fp32, and so
- * do the heads, in a fixed order; -0 is written as +0, NaN as -inf, +inf stays. The two operators
- * differ by rounding. A logit's bits depend on its query, its key and the operator's variant alone:
- * not on T, S, the slot, neighbours or the run.
+ * It is the value that smelt/indexer_logits.h has for that key: products and heads accumulate in fp32,
+ * in a fixed order; -0 is written as +0, NaN as -inf, +inf stays. The two operators differ by
+ * rounding. A logit's bits depend on its query, its key and the operator's variant only: not on T, S,
+ * the slot, other rows or the run.
  *
  * Spec: indexer_scores:heads=64,dim=128,topk=2048; keys:
  *   heads  H: 1..128
  *   dim    D: 64 or 128
- *   topk   the most slots of a query, 1..1048576
- * Beside them knobs override the plan, "variant=mma"; `smelt list` prints them.
+ *   topk   the maximum number of slots of a query, 1..1048576
+ * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_SCORES_H
 #define SMELT_INDEXER_SCORES_H
@@ -39,9 +38,9 @@ extern "C" {
 struct CUstream_st;
 
 /*
- * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q and k start
- * at multiples of 16 bytes, and so do their rows. logits must not overlap what is read; its rows
- * may lie further apart than width elements, and what stands between them stays untouched.
+ * Arguments. Every pointer is device memory; smelt/tensor.h explains strides. q and k start at
+ * multiples of 16 bytes, and so do their rows. logits must not overlap an input; its rows may be
+ * more than `width` elements apart, and the gaps between them are not touched.
  */
 typedef struct smelt_indexer_scores_args {
     size_t size;                    /* sizeof, set by SMELT_INDEXER_SCORES_ARGS_INIT */
@@ -54,7 +53,7 @@ typedef struct smelt_indexer_scores_args {
     smelt_const_tensor k;           /* [S,D] bf16, row stride below 2^31 */
     smelt_const_tensor weights;     /* [T,H] fp32 */
     smelt_const_tensor indices;     /* [T,width] int32 */
-    smelt_const_tensor topk_length; /* [T,1] int32: slots to look at; NULL: all. Below 0 is 0 */
+    smelt_const_tensor topk_length; /* [T,1] int32: slots that count; NULL: all. Below 0 is 0 */
     smelt_tensor logits;            /* [T,width] fp32 */
 } smelt_indexer_scores_args;
 

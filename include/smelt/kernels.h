@@ -33,9 +33,9 @@ typedef int (*smelt_text_function)(void *user, const char *text);
  * smelt_free. Errors: INVALID_SPEC with the key and its legal values, OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_spec_canonical(const char *spec, char **canonical);
 
-/* The value of one of the family's own keys: an integer; of a key with named values the number of the
- * name, as messages list them, from 0; of a list how many numbers it has; INT64_MIN for `auto`.
- * Errors: INVALID_SPEC, INVALID_ARGUMENT for a key that the family has not. */
+/* The value of one of the family's own keys: an integer; for a key with named values the index of the
+ * name, as messages list them, from 0; for a list its length; INT64_MIN for `auto`.
+ * Errors: INVALID_SPEC, INVALID_ARGUMENT for a key that the family does not have. */
 SMELT_CALL smelt_status smelt_spec_get(const char *spec, const char *key, int64_t *value);
 
 /* 1 when the spec's family is an operator, 0 when it is a kernel. Errors: INVALID_SPEC. */
@@ -88,10 +88,10 @@ typedef struct smelt_family_key {
     const char *meaning;   /* one line */
     int required;          /* has no default */
     int knob;              /* overrides the plan; does not change what is computed */
-    const char *kernel;    /* of an operator's knob: the kernel that this row is of, "fwd", where
-                              legal values differ between kernels; else "" */
-    const char *variants;  /* of a kernel that have the knob, "sm90"; "": all */
-    const char *only_with; /* another key's values with which there is the knob,
+    const char *kernel;    /* for an operator's knob whose legal values differ between kernels: this
+                              row's kernel, "fwd"; else "" */
+    const char *variants;  /* the kernel's variants that have the knob, "sm90"; "": all */
+    const char *only_with; /* another key's values with which the knob exists,
                               "orientation=keys"; "": all */
 } smelt_family_key;
 

@@ -1,6 +1,6 @@
 /*
- * smelt: operators. One handle serves them all: it is made of a spec's text, and holds the compiled
- * and loaded kernels of the passes that the spec names.
+ * smelt: operators. One type of handle serves all operators: it is created from a spec's text, and
+ * holds the compiled and loaded kernels of the passes that the spec names.
  *
  *   smelt_operator *op;
  *   smelt_operator_create(&op, context, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
@@ -10,8 +10,8 @@
  *   smelt_operator_destroy(&op);
  *
  * Each operator's own header (smelt/sparse_attn.h and so on) has its mathematics, the keys of its
- * spec, and its calls with their argument structs. What this header describes of operators at run
- * time, bindings and tools need: the tensors and numbers of those structs.
+ * spec, and its calls with their argument structs. For bindings and tools, this header describes the
+ * tensors and numbers of those structs at run time.
  */
 #ifndef SMELT_OPERATOR_H
 #define SMELT_OPERATOR_H
@@ -31,8 +31,8 @@ extern "C" {
 
 struct CUstream_st;
 
-/* One operator with its kernels. Immutable: any number of threads may use one at a time, until it
- * is destroyed. */
+/* One operator with its kernels. Immutable: any number of threads may use it at the same time, until
+ * it is destroyed. */
 typedef struct smelt_operator smelt_operator;
 
 /*
@@ -45,8 +45,8 @@ SMELT_CALL smelt_status smelt_operator_supported(const smelt_context *context, c
                                                  const char **why);
 
 /*
- * Makes an operator: compiles the kernels of its passes, or takes them from the cache, and loads
- * them. The key `passes`, where an operator has it, says which passes: forward (the default),
+ * Creates an operator: compiles the kernels of its passes, or takes them from the cache, and loads
+ * them. The key `passes`, where an operator has it, selects the passes: forward (the default),
  * backward or both. The context must outlive the operator. Errors: INVALID_ARGUMENT, INVALID_SPEC,
  * UNSUPPORTED, NO_DEVICE (a compile-only context), NO_COMPILER, COMPILE, DRIVER, OUT_OF_MEMORY. *op
  * is NULL on failure.
@@ -65,8 +65,8 @@ SMELT_CALL smelt_status smelt_operator_get_kernel_info(const smelt_operator *op,
 
 /* ---- calls, by pass -------------------------------------------------------------------------- */
 
-/* What smelt_STEM_forward and the like do, for programs that hold operators of any kind. `args`: the
- * struct of the pass, whatever version the program was built with. Errors as theirs. */
+/* Does the same as smelt_OPERATOR_forward and _backward, for programs that hold operators of any kind.
+ * `args`: the struct of the pass, of any version. The same errors. */
 SMELT_CALL smelt_status smelt_operator_launch(const smelt_operator *op, enum smelt_pass pass,
                                               const void *args, struct CUstream_st *stream);
 
@@ -75,10 +75,10 @@ SMELT_CALL smelt_status smelt_operator_workspace(const smelt_operator *op, enum 
                                                  const void *args, size_t *bytes);
 
 /* ---- descriptions: pure, any thread -----------------------------------------------------------
- * `spec`: an operator's spec, or its name alone. Of a spec, the description is that of its element
- * types, and extents that its keys give are known. Strings are constants of the library. Errors:
- * INVALID_SPEC (for an unknown operator, the message lists those there are); INVALID_ARGUMENT for a
- * pass or an index that there is not. */
+ * `spec`: an operator's spec, or its name alone. With a spec, the description has its element types
+ * and the extents that its keys determine. Strings are constants of the library. Errors:
+ * INVALID_SPEC (for an unknown operator, the message lists all operators); INVALID_ARGUMENT for a
+ * pass or an index that does not exist. */
 
 /* Element types of tensors. */
 enum smelt_element {
@@ -106,9 +106,9 @@ enum smelt_scalar_type {
 /* An operator's pass and its args struct. */
 typedef struct smelt_pass_info {
     size_t size;
-    const char *args_type; /* "smelt_sparse_attn_args" */
-    size_t args_bytes;     /* its sizeof: what its field `size` is to be */
-    int tensors, scalars;  /* how many it has of these */
+    const char *args_type;                           /* "smelt_sparse_attn_args" */
+    size_t args_bytes;                               /* its sizeof: the value of its field `size` */
+    int tensors, scalars;                            /* the number of each */
     size_t workspace_offset, workspace_bytes_offset; /* of the fields for the workspace; 0: the call
                                                         never needs one */
     size_t workspace_alignment;                      /* of its address, in bytes */
@@ -121,8 +121,8 @@ typedef struct smelt_pass_info {
 
 #define SMELT_PASS_INFO_INIT SMELT_INIT(smelt_pass_info)
 
-/* *passes: the passes that the operator has; of a spec, those it asks for. `info` may be NULL, and
- * `pass` is then ignored; else *info describes `pass`, whether the spec asks for it or not. Its `size`
+/* *passes: the passes that the operator has; of a spec, those it selects. `info` may be NULL, and
+ * `pass` is then ignored; else *info describes `pass`, whether the spec selects it or not. Its `size`
  * is set by the caller. */
 SMELT_CALL smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass,
                                                 unsigned *passes, smelt_pass_info *info);
@@ -140,10 +140,10 @@ typedef struct smelt_tensor_info {
     const char *key; /* legal only with this key of the spec above 0 (and required then, unless
                         optional); "" without such a rule */
     int alignment;   /* of its data and of each of its rows, in bytes */
-    int dimensions;  /* how many it has */
-    /* Of each dimension, in C order, the letter of its extent: "T", "1". */
+    int dimensions;  /* their number */
+    /* The letter of each dimension's extent, in C order: "T", "1". */
     const char *shape[SMELT_TENSOR_STRIDES + 1];
-    /* And the extent itself where the spec gives it, else -1. */
+    /* The extents that the spec determines, else -1. */
     int64_t extents[SMELT_TENSOR_STRIDES + 1];
 } smelt_tensor_info;
 
@@ -160,10 +160,11 @@ typedef struct smelt_scalar_info {
     size_t offset;               /* of the field in the args struct */
     enum smelt_scalar_type type; /* its C type */
     int reserved;                /* 0 */
-    /* Legal values of an integer, of a bare name those of any spec; 0, 0 for the other types. */
+    /* Legal values of an integer (for an operator's name alone, those of any spec); 0, 0 for the
+     * other types. */
     int64_t least;
     int64_t most;       /* the largest */
-    const char *letter; /* of the extent that it is; "": it is none */
+    const char *letter; /* of the extent that it gives; "": none */
 } smelt_scalar_info;
 
 #define SMELT_SCALAR_INFO_INIT SMELT_INIT(smelt_scalar_info)

@@ -14,23 +14,23 @@
  *   lse[h]   = ln sum_i exp(s[h,i])                                   natural logarithm, no sink
  *   p[h,i]   = exp(s[h,i]) / (exp(lse[h]) + exp(sink[h]))             sink: one logit per head
  *   out[h,:] = sum_i p[h,i] * kv[b,indices[i],0:dv]
- * A query without a valid slot gives out = 0, lse = -inf. A row named twice counts twice.
+ * A query without a valid slot gives out = 0, lse = -inf. A row selected twice counts twice.
  * The mathematics: DeepSeek-V3.2-Exp (sparse attention over MLA latents) and the streaming softmax
  * of Milakov and Gimelshein (arXiv 1805.02867). fp32 accumulation; probabilities are rounded to
  * bf16 before the second product.
  *
- * A query's results are bitwise independent of T, B, its position, its neighbours and the run.
+ * A query's results are bitwise independent of T, B, its position, the other queries and the run.
  *
  * Spec: sparse_attn:heads=64,dqk=576,dv=512,topk=2048; keys:
  *   heads          H: 1..128, or a multiple of 64 up to 1024
  *   dqk            width of a query and of a KV row: dv or dv + 64
  *   dv             width of a value: 64, 128, 256 or 512
- *   topk           the most valid slots of a query, 1..1048576
+ *   topk           the maximum number of valid slots of a query, 1..1048576
  *   sink           1: the softmax denominator holds a learnt logit per head (default 0)
  *   buckets        bounds, 256/512/1024, or auto: see "Buckets" (default: none)
- *   passes         forward (the default), backward or both: what the operator is made for
+ *   passes         forward (the default), backward or both: the passes to compile
  *   deterministic  1: the backward pass gives the same bits in every run (default 0)
- * Beside them knobs override the plan, "variant=mma"; `smelt list` prints them.
+ * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_SPARSE_ATTN_H
 #define SMELT_SPARSE_ATTN_H
@@ -46,35 +46,34 @@ extern "C" {
 struct CUstream_st;
 
 /*
- * Buckets. A bucketed operator first puts the queries, on the device, into buckets by their number
- * of valid slots, then runs for each bucket the kernel made for its bound. The results are those of
- * the plain operator. The key buckets has the bounds, up to eight, ascending: a
- * bucket holds the queries with at most so many valid slots, and more than the bound before. Bounds
- * of topk and above are dropped and topk itself is added, so that the last bucket takes the rest.
- * `auto` is the library's rule. Index rows may then be wider than topk: what counts is their valid slots, of
- * which the first topk are used.
+ * Buckets. A bucketed operator first sorts the queries, on the device, into buckets by their number
+ * of valid slots, then runs for each bucket a kernel compiled for its bound. The results are those of
+ * the plain operator. The key `buckets` has up to eight ascending bounds: a bucket has the queries
+ * whose number of valid slots is at most its bound and above the previous bound. Bounds of topk and
+ * above are dropped and topk is appended, so that the last bucket has the rest. `auto` lets the
+ * library choose. Index rows may then be wider than topk; the first topk valid slots are used.
  *
- * It pays where rows are padded or lengths differ: rows are scanned up to their last valid slot,
- * and the longest work begins first (measured on an H200: 1.1 to 3.0 times as fast, see README.md).
- * It costs 10 to 40 us a call where nearly every slot is valid or there are fewer than about 500
- * queries: the plain operator is better then. A query has the plain operator's very bits where the
- * plans of the bucket's kernel and of the plain one agree (variant mma; sm90 with more than 32
- * heads), else its results within the same tolerance.
+ * Use buckets where rows are padded or lengths differ: rows are scanned up to their last valid slot,
+ * and the longest queries begin first (measured on an H200: 1.1 to 3.0 times as fast, see README.md).
+ * Use the plain operator where nearly every slot is valid or there are fewer than about 500 queries:
+ * there, buckets cost 10 to 40 us per call. The results have the plain operator's bits if the
+ * bucket's kernel and the plain one add in the same order (variant mma; sm90 with more than 32
+ * heads), else they are within the same tolerance.
  *
- * A call needs workspace (smelt_sparse_attn_forward_workspace). The host waits for nothing, and
- * nothing is copied; a call captured in a CUDA graph partitions anew at each replay.
+ * A call needs workspace (smelt_sparse_attn_forward_workspace). The host does not wait, and no tensor
+ * is copied; a call captured in a CUDA graph sorts again at each replay.
  */
 
 /*
- * Forward arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. q, kv
+ * Forward arguments. Every pointer is device memory; smelt/tensor.h explains strides. q, kv
  * and out start at multiples of 16 bytes and their strides are multiples of 8 elements.
  *
- * What a call writes (out, lse, max_logits, workspace) must not overlap what it reads, nor each
- * other; overlaps are refused. Tensors may be parts of one buffer: column ranges of its rows, say.
+ * Outputs (out, lse, max_logits) and workspace must not overlap inputs or each other; overlaps are
+ * refused. Tensors may be parts of one buffer, such as column ranges of its rows.
  */
 typedef struct smelt_sparse_attn_args {
     size_t size;                    /* sizeof, set by SMELT_SPARSE_ATTN_ARGS_INIT */
-    int64_t batches;                /* B; 0 counts as 1: an empty call is one without tokens */
+    int64_t batches;                /* B; 0 counts as 1 */
     int64_t tokens;                 /* T >= 0; B * T <= 2^31 - 1; 0 queries launch nothing */
     int64_t rows;                   /* S, 0..2^31 - 1 */
     int64_t width;                  /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
@@ -89,17 +88,17 @@ typedef struct smelt_sparse_attn_args {
     smelt_tensor out;        /* [B,T,H,dv] bf16, every element of a computed query is written */
     smelt_tensor lse;        /* [B,T,H,1] fp32 */
     smelt_tensor max_logits; /* [B,T,H,1] fp32, max_i s[h,i], -inf when empty; or NULL */
-    /* Query list: compute only these. queries[i] = b * T + t; entries outside [0, B*T) are skipped;
-     * outputs of queries not listed stay untouched. A query listed several times is computed as
-     * often, each time with the same bits. NULL: all queries. */
+    /* Query list: the only queries to compute. queries[i] = b * T + t; entries outside [0, B*T) are
+     * skipped; outputs of other queries are not touched. A query listed n times is computed n times,
+     * each time with the same bits. NULL: all queries. */
     smelt_const_tensor queries;     /* [query_capacity] int32 */
     smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
     int64_t query_capacity;         /* length of `queries` */
     /* With buckets: memory that the call may write until its work on the stream is done, at a
-     * multiple of 16 bytes. Its contents before mean nothing, and after to a backward call alone,
-     * that is given it as `partition`. Not looked at without. */
+     * multiple of 16 bytes. The call does not read its previous contents; a backward call may read
+     * what it wrote, as `partition`. Ignored without buckets. */
     void *workspace;
-    size_t workspace_bytes; /* at least what smelt_sparse_attn_forward_workspace says */
+    size_t workspace_bytes; /* at least the result of smelt_sparse_attn_forward_workspace */
 } smelt_sparse_attn_args;
 
 #define SMELT_SPARSE_ATTN_ARGS_INIT SMELT_INIT(smelt_sparse_attn_args)
@@ -120,20 +119,20 @@ typedef struct smelt_sparse_attn_args {
  * a large part of dq where one key has nearly all of a row's weight: 2 to 30 % for a query with one
  * distinct key and a sink.
  *
- * A query without a valid slot gives dq = 0 and adds nothing; a row that nobody selected has
- * dkv = 0. fp32 accumulation; p and ds are rounded to bf16 before the products that they go into.
+ * A query without a valid slot has dq = 0 and contributes nothing; a row that no query selects has
+ * dkv = 0. fp32 accumulation; p and ds are rounded to bf16 before the products that use them.
  * (The mathematics: Dao et al., FlashAttention, arXiv 2205.14135, appendix B.)
  *
- * dq and dsink have the same bits in every run on the same arguments. dkv's sums are taken in any
- * order, and differ from run to run by rounding; an operator made with deterministic=1 takes them
- * in an order that the arguments alone fix; what dkv_sum held before is added once, at the end. A
- * query's dq may depend, within the tolerance, on the queries beside it and, unless the operator is
- * deterministic, on how many multiprocessors there are and free_multiprocessors.
+ * dq and dsink have the same bits in every run with the same arguments. dkv is summed in any order,
+ * so that it differs from run to run by rounding; with deterministic=1 the arguments alone fix the
+ * order of every sum. The previous contents of dkv_sum are added once, at the end. A query's dq may
+ * depend, within the tolerance, on the queries next to it and, unless the operator is deterministic,
+ * on the number of multiprocessors and free_multiprocessors.
  *
- * Every pointer is device memory; smelt/tensor.h says what strides mean. q, kv, out, grad_out, dq
- * and dkv of each kind start at multiples of 16 bytes, and so do their rows. out and lse are the
- * forward's: of other lists or another sink than these they give finite numbers without meaning.
- * What a call writes must not overlap what it reads, nor each other.
+ * Every pointer is device memory; smelt/tensor.h explains strides. q, kv, out, grad_out, dq and each
+ * kind of dkv start at multiples of 16 bytes, and so do their rows. out and lse are the forward
+ * pass's: if they come from other lists or another sink, the results are finite but meaningless.
+ * Outputs and workspace must not overlap inputs or each other.
  */
 typedef struct smelt_sparse_attn_grad_args {
     size_t size;                    /* sizeof, set by SMELT_SPARSE_ATTN_GRAD_ARGS_INIT */
@@ -142,7 +141,7 @@ typedef struct smelt_sparse_attn_grad_args {
     int64_t rows;                   /* S >= 0; B * S <= 2^31 - 1 */
     int64_t width;                  /* slots of an index row, 1..topk; with buckets 1..2^28 - 1 */
     float scale;                    /* the forward's */
-    int free_multiprocessors;       /* that the long kernel leaves to other streams; 0: none */
+    int free_multiprocessors;       /* that the main kernel leaves to other streams; 0: none */
     smelt_const_tensor q;           /* [B,T,H,dqk] bf16 */
     smelt_const_tensor kv;          /* [B,S,dqk] bf16, row stride below 2^31; NULL if S is 0 */
     smelt_const_tensor indices;     /* [B,T,width] int32 */
@@ -157,28 +156,28 @@ typedef struct smelt_sparse_attn_grad_args {
     smelt_tensor dkv_fp32; /* [B,S,dqk] fp32 */
     smelt_tensor dkv_sum;  /* [B,S,dqk] fp32, added to */
     smelt_tensor dsink;    /* [H] fp32, overwritten; or NULL. With sink=1 alone */
-    /* Query list, as the forward's: these queries alone give and get gradients; dq of the others
-     * stays untouched. A query listed several times adds to dkv and dsink as often; its dq is then
-     * one of several within the tolerance, which one is not fixed (deterministic, with 64 heads or
-     * more, they are the same). NULL: all queries. */
+    /* Query list, as in the forward pass: only these queries have and contribute gradients; dq of the
+     * others is not touched. A query listed n times contributes n times to dkv and dsink; its dq is
+     * then one of several results within the tolerance, unspecified which (deterministic operators
+     * with 64 or more heads: all have the same bits). NULL: all queries. */
     smelt_const_tensor queries;     /* [query_capacity] int32 */
     smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
     int64_t query_capacity;         /* length of `queries` */
     /* Bucketed operators: the workspace of a forward call with the same indices, topk_length and
-     * queries, whose partition is used again. NULL: the call makes its own. */
+     * queries, whose partition is reused. NULL: the call sorts the queries itself. */
     const void *partition;
-    size_t partition_bytes; /* of it */
-    void *workspace;        /* at a multiple of 256 bytes; contents mean nothing */
-    size_t workspace_bytes; /* at least what smelt_sparse_attn_backward_workspace says */
-    size_t workspace_limit; /* of deterministic operators: what their partial rows may take
-                               at most, in bytes, unless those of one tile of queries alone are
-                               more; 0: 1.5 GiB. Less takes longer */
+    size_t partition_bytes; /* its size */
+    void *workspace;        /* at a multiple of 256 bytes; previous contents are not read */
+    size_t workspace_bytes; /* at least the result of smelt_sparse_attn_backward_workspace */
+    size_t workspace_limit; /* of deterministic operators: the maximum size of their partial rows,
+                               in bytes, but at least those of one tile of queries; 0: 1.5 GiB.
+                               A smaller limit takes longer */
 } smelt_sparse_attn_grad_args;
 
 #define SMELT_SPARSE_ATTN_GRAD_ARGS_INIT SMELT_INIT(smelt_sparse_attn_grad_args)
 
 /* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 for a plain
- * operator; with buckets about 12 bytes a query. It depends on batches, tokens, queries and
+ * operator; with buckets about 12 bytes per query. It depends on batches, tokens, queries and
  * query_capacity; all integers must be legal, other tensors need not be set. More queries never need
  * less. Pure; any thread.
  * Errors: INVALID_ARGUMENT. */
@@ -188,35 +187,34 @@ SMELT_CALL smelt_status smelt_sparse_attn_forward_workspace(const smelt_operator
 
 /*
  * Launches the forward pass on `stream` (NULL: the default stream) and returns without waiting.
- * With buckets that is a chain of kernels, which overlap; later work of the stream waits for all.
+ * With buckets it launches several kernels, which overlap; later work of the stream waits for all.
  * Allocates nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the
  * arguments are copied at the call; the memory they point to is read at each replay). Makes the
  * operator's CUDA context current for the call if this thread has none or another, and restores
- * what was there.
+ * the previous one.
  *
- * Errors: INVALID_ARGUMENT naming the argument, before anything is launched; DRIVER for what the
- * driver refuses (an unknown stream, for one): of a chain earlier kernels may be on their way then,
- * and what the call writes means nothing.
+ * Errors: INVALID_ARGUMENT naming the argument, before anything is launched; DRIVER for a refusal by
+ * the driver (an unknown stream, for example): earlier kernels of the call may have been launched
+ * then, and the outputs are undefined.
  */
 SMELT_CALL smelt_status smelt_sparse_attn_forward(const smelt_operator *op,
                                                   const smelt_sparse_attn_args *args,
                                                   struct CUstream_st *stream);
 
 /* Bytes of workspace that a backward call with these arguments needs into *bytes. All integers must be
- * legal; of the tensors queries counts, others need not be set. But where dq is (data not NULL), its
- * strides count, too: a call that may put its lists of keys into dq until that is computed needs 4
- * bytes a slot less, and this says so much for a dq of these strides at any address; without dq it is
- * enough for every dq. More queries, rows or slots never need less, but for deterministic operators,
- * whose partial rows are cut to the limit by whole queries. Pure; any thread. Errors: INVALID_ARGUMENT. */
+ * legal. Of the tensors only `queries` and dq matter: if dq is set (data not NULL) and its strides
+ * let the call keep its lists of keys in dq until dq is computed, the size is 4 bytes per slot smaller,
+ * for a dq with these strides at any address; without dq the size is enough for every dq. More queries,
+ * rows or slots never need less, except with deterministic=1, where the limit cuts the partial rows
+ * at whole queries. Pure; any thread. Errors: INVALID_ARGUMENT. */
 SMELT_CALL smelt_status smelt_sparse_attn_backward_workspace(
     const smelt_operator *op, const smelt_sparse_attn_grad_args *args, size_t *bytes);
 
 /*
- * Launches the backward pass on `stream` (NULL: the default stream) and returns without waiting: a
- * chain of kernels, which may be captured in a CUDA graph; a replay works on whatever the
- * arguments' memory then holds. Without queries dkv and dsink are zeros, and dkv_sum is what it
- * was. Everything else as smelt_sparse_attn_forward. The operator must have been made with
- * passes=backward or passes=both.
+ * Launches the backward pass, several kernels, on `stream` (NULL: the default stream) and returns
+ * without waiting; may be captured in a CUDA graph, whose replays read the memory anew. Without
+ * queries dkv and dsink become zeros, and dkv_sum keeps its values. Everything else as
+ * smelt_sparse_attn_forward. The operator must have been made with passes=backward or passes=both.
  */
 SMELT_CALL smelt_status smelt_sparse_attn_backward(const smelt_operator *op,
                                                    const smelt_sparse_attn_grad_args *args,

@@ -3,8 +3,8 @@
  *
  * Every function that can fail returns a smelt_status: SMELT_OK (0) or a negative code. On failure
  * the library sets a message for the calling thread with the offending value and the remedy; a call
- * that succeeds leaves the message unchanged. The library never aborts or exits, and prints only a log
- * that the environment asks for (SMELT_LOG).
+ * that succeeds leaves the message unchanged. The library never aborts or exits, and prints only its
+ * log, if SMELT_LOG is set.
  *
  * For all functions: NULL is INVALID_ARGUMENT unless it is documented as legal, even if a
  * function's list of errors omits that. A pointer that a call hands out (a string, a cubin, a
@@ -22,7 +22,7 @@
 #define SMELT_API
 #endif
 
-/* A function whose status must be looked at. */
+/* A function whose status must not be ignored. */
 #if defined(__GNUC__)
 #define SMELT_CALL SMELT_API __attribute__((warn_unused_result))
 #else

@@ -18,7 +18,7 @@
  *     library fills it, unknown bytes become 0;
  *   - a size of 0, or one that no version had, is refused: the struct was not initialised.
  * In an array of structs the first element's `size` holds for all; the others need not be set.
- * Structs have no padding, where a later field could come to lie.
+ * Structs have no padding, since a later field could use it.
  *
  * Strings in structs that the library fills are never NULL ("" for none) unless a field's comment
  * says otherwise; each struct documents their owner and lifetime.
@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-/* What the macros do, for languages that have none: fills `size` bytes with 0 and sets the field
+/* Does the same as the macros, for other languages: fills `size` bytes with 0 and sets the field
  * `size`. Ignores NULL and a size that no struct has. */
 SMELT_API void smelt_struct_init(void *to, size_t size);
 

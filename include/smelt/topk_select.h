@@ -3,26 +3,26 @@
  * keys.
  *
  * Row t of logits [T,S] fp32 has the window [window_begin[t], window_end[t]), clipped to [0, S);
- * one that is empty or ends before it begins has no elements. min(topk, window) elements are
- * selected: the largest, of equal ones those of the lowest index. -0 counts as +0 and NaN as -inf,
- * which is legal and the lowest of all. Nothing outside a window is read.
+ * an empty or inverted window has no elements. The min(topk, window) largest elements are selected;
+ * ties go to the lowest index. -0 counts as +0 and NaN as -inf, which is legal and the lowest score.
+ * Nothing outside a window is read.
  *
- *   indices [T,topk] int32   the selected elements' columns, plus offset[t] and index_offset; -1
- *                            in the places that are left
- *   values  [T,topk] fp32    their scores as they were compared; -inf in the places that are left
- *   lengths [T] int32        how many were selected
+ *   indices [T,topk] int32   the selected elements' columns, plus offset[t] and index_offset;
+ *                            the rest is -1
+ *   values  [T,topk] fp32    their scores as compared; the rest is -inf
+ *   lengths [T] int32        the number of selected elements
  *
- * Places are in ascending order of columns or, with order=score, of descending score, and of
- * ascending columns where scores are equal.
+ * A row is sorted by ascending column or, with order=score, by descending score, and by ascending
+ * column where scores are equal.
  *
- * The result is exact whatever the data, and has the same bits in every run, whatever T, a row's
- * neighbours or the GPU. Windows of at most topk elements are not read unless values are asked for
- * or the order is by score.
+ * The result is exact for all data, and has the same bits in every run, on every GPU, for any T and
+ * other rows. Windows of at most topk elements are not read unless values are requested or the order
+ * is by score.
  *
  * Spec: topk_select:topk=2048; keys:
- *   topk   elements that are selected of a row, 1..4096
- *   order  of a row: index (the default), ascending, or score, descending
- * Beside them knobs override the plan, "threads=512"; `smelt list` prints them.
+ *   topk   selected elements per row, 1..4096
+ *   order  of a row: index (the default): ascending; score: by descending score
+ * In addition, knobs override the plan, "threads=512"; `smelt list` prints them.
  */
 #ifndef SMELT_TOPK_SELECT_H
 #define SMELT_TOPK_SELECT_H
@@ -38,11 +38,11 @@ extern "C" {
 struct CUstream_st;
 
 /*
- * Arguments. Every pointer is device memory; smelt/tensor.h says what strides mean. Rows of the
- * matrix may start at any element; they are read fastest where they start at multiples of 16 bytes.
+ * Arguments. Every pointer is device memory; smelt/tensor.h explains strides. Rows of the matrix may
+ * start at any element; they are read fastest where they start at multiples of 16 bytes.
  *
- * What a call writes (indices, values, lengths, workspace) must not overlap what it reads, nor each
- * other; overlaps are refused.
+ * Outputs (indices, values, lengths) and workspace must not overlap inputs or each other; overlaps
+ * are refused.
  */
 typedef struct smelt_topk_select_args {
     size_t size;                     /* sizeof, set by SMELT_TOPK_SELECT_ARGS_INIT */
@@ -60,14 +60,14 @@ typedef struct smelt_topk_select_args {
     /* For few long rows: memory that the call may write until its work on the stream is done, at a
      * multiple of 256 bytes. Its contents before and after mean nothing. */
     void *workspace;
-    size_t workspace_bytes; /* at least what smelt_topk_select_forward_workspace says */
+    size_t workspace_bytes; /* at least the result of smelt_topk_select_forward_workspace */
 } smelt_topk_select_args;
 
 #define SMELT_TOPK_SELECT_ARGS_INIT SMELT_INIT(smelt_topk_select_args)
 
 /* Bytes of workspace that a call with these arguments needs on the operator's GPU into *bytes: 0
- * for many rows or short ones, else at most 64 MiB, and more or less for more rows. Tensors
- * need not be set. Any thread. Errors: INVALID_ARGUMENT. */
+ * for many rows or short ones, else at most 64 MiB; it does not grow monotonically with the rows.
+ * Tensors need not be set. Any thread. Errors: INVALID_ARGUMENT. */
 SMELT_CALL smelt_status smelt_topk_select_forward_workspace(const smelt_operator *op,
                                                             const smelt_topk_select_args *args,
                                                             size_t *bytes);
