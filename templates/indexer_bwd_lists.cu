@@ -375,8 +375,8 @@ DEVICE void add_grads(const struct indexer_bwd_lists_params *params, const struc
         const u32 row = window_row(window, slots, first + lane);
         float *const entry = row < window->rows ? grad_entry(params, window, row, begin) : 0;
 #pragma unroll 1
-        for (int turn = 0; turn < 32; ++turn) {
-            if (entry && lane == turn) {
+        for (int active = 0; active < 32; ++active) {
+            if (entry && lane == active) {
                 *entry += slots->grad[first + lane];
             }
             __syncwarp((u32)ALL_LANES);

@@ -191,7 +191,7 @@ DEVICE void begin_block(const struct indexer_bwd_main_params *params, const int 
     cp_async_commit();
 }
 
-/* Starts the copies of the first LEAD blocks and of what they need. */
+/* Starts the copies of the item's queries and of its first LEAD blocks. */
 DEVICE void begin_item(const struct indexer_bwd_main_params *params) {
     load_queries(params);
 #pragma unroll

@@ -24,7 +24,7 @@ struct indexer_logits_fwd_params {
     long long logits_token_stride;
     int tokens, rows; /* both above 0 */
     int least;        /* windows of fewer keys count as empty */
-    int fills;        /* 1: -inf is written outside windows; 0: what is there does not matter */
+    int fills;        /* 1: -inf is written outside windows; 0: elements there are undefined */
     int pdl; /* 1: launched with PDL: waits for the previous kernel before it writes; fills is 0 */
     int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
 };

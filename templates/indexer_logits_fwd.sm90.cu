@@ -40,7 +40,7 @@
  *              blocks ahead
  *   keys       one warp: tensor copies of KV tiles, STAGES ahead, across blocks
  *   filler     one warp: -inf outside the tiles, by bulk stores
- *   math       GROUPS warpgroups take tiles in turn: the arithmetic of one overlaps the products of
+ *   math       GROUPS warpgroups alternate tiles: the arithmetic of one overlaps the products of
  *              the others
  *
  * The bottleneck is the register file: e4m3 products access their accumulators so often that other
@@ -59,7 +59,7 @@
  *
  * Named barriers, with STAGES_LOGITS: STAGING_BARRIER + group, of that warpgroup.
  *
- * Barriers (parity counts uses; stages and buffers are used in turn):
+ * Barriers (parity counts uses; stages and buffers are used cyclically):
  *   barrier        count       arrives                                      waits
  *   FULL[s]        1           keys, with the boxes' bytes                  math, one group
  *   EMPTY[s]       4           math: warps of that group, product complete  keys

@@ -41,7 +41,7 @@ DEVICE void load_queries(const struct indexer_logits_fwd_params *params, int que
     }
 }
 
-/* Writes what the math needs of a run and starts the copy of its queries. `window`: of this lane's
+/* Writes a run's data for the math and starts the copy of its queries. `window`: of this lane's
  * query; `leader`: the block's first lane. */
 DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const struct run *run,
                       const struct key_range *window, int leader, int buffer) {

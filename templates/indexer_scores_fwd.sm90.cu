@@ -19,10 +19,10 @@
  * include/smelt/indexer_scores.h.
  *
  * Grid: one CTA per multiprocessor; CTA b takes queries b, b + gridDim.x, ... A query's slots are
- * split into blocks of BLOCK_KEYS, which GROUPS pairs of a gather warp and a math warpgroup take in
- * turn. The next query starts with the next pair, so that short queries load all pairs evenly.
+ * split into blocks of BLOCK_KEYS, distributed cyclically over GROUPS pairs of a gather warp and a
+ * math warpgroup. The next query starts with the next pair, which balances short queries.
  *
- *   role     warps                what it does
+ *   role     warps                work
  *   math     GROUPS warpgroups    per part of 64 slots: X[64, BLOCK_HEADS] = K[64, DIM] Q^T, then
  *                                 the weighted sum of max(0, X) over heads, along a thread's own
  *                                 columns

@@ -26,7 +26,7 @@
  *            registers throughout the item
  *   dKV      [BLOCK_KEYS, DQK] = dS^T Q + P^T dO: units of 32 columns and some keys, which the
  *   warps
- *            take in turn. Each unit goes from registers to global memory; dkv's columns are kept
+ *            take cyclically. Each unit goes from registers to global memory; dkv's columns are kept
  *            in
  *            the fragments' order (sparse_attn_bwd.columns.cuh), which gives wide accesses
  *
@@ -600,8 +600,8 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_params params) {
     const u32 items = (u32)params.groups * HEAD_BLOCKS;
 #pragma unroll 1
-    for (u32 turn = blockIdx.x; turn < items; turn += gridDim.x) {
-        describe_item(&params, items - 1 - turn);
+    for (u32 i = blockIdx.x; i < items; i += gridDim.x) {
+        describe_item(&params, items - 1 - i);
         if (block_item()->query >= 0) {
             if (block_item()->blocks > 0) {
                 compute_item(&params);

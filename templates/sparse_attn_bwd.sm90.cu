@@ -74,7 +74,7 @@
  *
  * Barriers (a block's parity is that of its number, counted over all items of the CTA; an item's
  * likewise):
- *   barrier       count  who arrives                              who waits
+ *   barrier       count  arrives                                  waits
  *   ANNOUNCED         4  gather: the next block's description is  scores
  *                        written
  *   KEYS_FULL[t]    128  scores (t = 0, 1) or gather: every       scores, gather

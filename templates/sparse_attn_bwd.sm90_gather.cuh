@@ -46,7 +46,7 @@ DEVICE void store_last_columns(const struct sparse_attn_bwd_params *params, cons
     }
 }
 
-/* Waits for the wgmma groups in turn. As each completes, its K tiles are free: starts the copies of
+/* Waits for the wgmma groups in order. As each completes, its K tiles are free: starts the copies of
  * the next block's tiles into them, if there is a next block. */
 DEVICE void refill_tiles(u32 block, bool more) {
     wgmma_wait_2();

@@ -13,7 +13,7 @@ struct sparse_attn_bwd_lists_params {
     int *members;          /* [groups, group_queries] */
     int *counts;           /* [groups] */
     int *firsts;           /* [groups] keys of the list's first part, which ascend strictly; the
-                              other keys ascend. Null: lists of one query may be in any order */
+                              rest ascends, too. Null: lists of one query may be in any order */
     int *keys;             /* [groups, key_stride] */
     unsigned char *masks;  /* [groups, key_stride]; not written when group_queries is 1 */
     float *zeros;          /* [zero_vectors, 4] sums of the main kernel, zero-filled here */

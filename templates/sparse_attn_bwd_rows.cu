@@ -18,10 +18,10 @@
  * Padded rows (of no query, or past the last head) get base = +inf, delta = 0, so that their
  * probabilities are 0. Grid: one CTA per ENTRIES entries. A warp takes one head at a time and loops
  * over the entries, LOADED of them in flight; lane i keeps the result of entry i. A CTA's share of
- * dsink is summed in the entries' order, whatever the grid.
+ * dsink is summed in the entries' order, for any grid.
  *
- * It finds its queries itself and so runs beside the kernel that makes the lists (PDL): this one is
- * bound by memory, that one is not. The main kernel waits for both.
+ * It does not need the lists and so runs concurrently with the lists kernel (PDL): only this one is
+ * bound by memory. The main kernel waits for both.
  */
 
 enum {

@@ -11,7 +11,7 @@
  * Mathematics and shapes: include/smelt/sparse_attn.h.
  *
  * Grid: one CTA per item (common/work.cuh), so that CTAs that gather the same rows run at the same
- * time; or fewer, each taking items in turn, if most items may not exist (a bucket's list). WARPS
+ * time; or fewer, each with a grid-stride loop, if most items may not exist (a bucket's list). WARPS
  * warps, all of one role; they divide the two products in different ways:
  *
  *   scores  S[BLOCK_HEADS, BLOCK_KEYS] = Q K^T   warps over heads x keys x depth (SCORE_*_GROUPS)
@@ -31,7 +31,7 @@
  *   SLOTS, RING, COUNTS: common/block_slots.cuh; RANGE: common/work.cuh
  *
  * Copies and barriers, for key block j in stage j % STAGES:
- *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be under way),
+ *   top:           own copies of block j done (groups of STAGES - 2 later blocks may be in flight),
  *                  then a CTA-wide barrier: all threads' copies have landed, and stage
  *                  (j - 1) % STAGES is free
  *   after scores:  S complete, and block j's rope columns are free, so that one rope buffer

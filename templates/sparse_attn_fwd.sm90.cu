@@ -38,9 +38,9 @@
  *   RING, COUNTS   common/warpgroup_slots.cuh
  *   RANGE          common/work.cuh
  *
- * Barriers (parity counts uses; stages and buffers are used in turn, a stage s by key blocks and Q,
- * a buffer b by key blocks alone):
- *   barrier      count  who arrives                                   who waits
+ * Barriers (parity counts uses; stages and buffers are used cyclically, a stage s by key blocks and
+ * Q, a buffer b by key blocks only):
+ *   barrier      count  arrives                                       waits
  *   FULL[s]       129   gather: every thread when its copies have     scores
  *                       landed, one for the word
  *   ROPE_FULL     128   gather: every thread when its copies landed   scores, before those k-steps
@@ -53,9 +53,9 @@
  *                       stage the scores' warps twice each, Q taken
  *   EMPTY_HIGH[s]   8   the same, all rows                            gather
  * (Counts are of warps where warps arrive: common/warp_arrival.cuh.)
- * A warpgroup that reads through the async proxy (wgmma) what others wrote with plain stores or
- * cp.async executes the proxy fence, after its wait. On the writer's side the fence would wait for
- * all of the writer's loads and stores.
+ * A warpgroup whose wgmma reads (async proxy) data that others wrote with plain stores or cp.async
+ * executes the proxy fence, after its wait. On the writer's side the fence would wait for all of the
+ * writer's loads and stores.
  *
  * Knobs: STAGES, PV_OVERLAP, OUTPUT_REGISTERS and GATHER_REGISTERS (and with them the scores' and
  * REGISTER_STEPS); legal values and the rule that picks them:

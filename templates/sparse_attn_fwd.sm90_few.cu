@@ -25,7 +25,7 @@
  *
  * Grid: one CTA per multiprocessor; CTA b takes queries b, b + gridDim.x, ... (common/work.cuh).
  *
- *   role     warps            what it does
+ *   role     warps            work
  *   math     two warpgroups   each has one query, from its first key block to its output:
  *                               S^T[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, softmax down the columns
  *                               O^T[DV, BLOCK_HEADS] += V^T P^T, in registers, DV / 64 slices of
@@ -55,19 +55,19 @@
  *              on its way to global memory
  *   QUERY      [2][DQK / 64] tiles of BLOCK_HEADS rows
  *   P          [2] tiles of BLOCK_HEADS heads by BLOCK_KEYS keys
- *   STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32: what the warps of a warpgroup
- *              tell each other; with rope columns they stand in their block's
- *              first tile, when S^T is complete
+ *   STATISTICS [2][STATISTICS][BLOCK_HEADS] fp32: exchanged by the warps of a
+ *              warpgroup; with rope columns they are in their block's first
+ *              tile, once S^T is complete
  *   WORDS      [RING_BLOCKS]: struct block_word
  *   REQUESTS   [REQUESTS]: struct request
  *   RING       [2]: common/warp_slots.cuh; RANGE: common/work.cuh
  *
- * Barriers (parity counts uses; b: block number % RING_BLOCKS; m: the math warpgroup. A
- * FULL barrier for each of the two, which sees its own blocks alone and could not tell the others'
- * phases apart):
- *   barrier           count  who arrives                                who waits
- *   READY[r]              1  gather: the scan, request r is there       copies
- *   TAKEN[r]              2  gather: copies, its rows' numbers are read scan
+ * Barriers (parity counts uses; b: block number % RING_BLOCKS; m: the math warpgroup. Each of the
+ * two has its own FULL barriers, because it waits for its own blocks only and would miss phases of
+ * a shared barrier):
+ *   barrier           count  arrives                                    waits
+ *   READY[r]              1  gather: the scan, request r is posted      copies
+ *   TAKEN[r]              2  gather: copies, its row numbers are read   scan
  *   FULL[b][part][m]     64  copies: every thread when they have        math warpgroup m
  *                            landed; the first part: and one for the
  *                            word, 65
@@ -242,8 +242,8 @@ DEVICE float greatest_of_warps(const float *values) {
                  fmaxf(values[2 * BLOCK_HEADS], values[3 * BLOCK_HEADS]));
 }
 
-/* Moves the maxima that have to, O and sums with them. `highest`: of this thread's scores;
- * `opening`: there is no O yet. */
+/* Updates the maxima that lag too far, and rescales O and the sums. `highest`: of this thread's
+ * scores; `opening`: there is no O yet. */
 DEVICE void move_maxima(struct softmax_columns *columns, float *o, const float *highest, int first,
                         bool opening, const struct math_thread *me) {
     float *const maxima = statistics(first, me) + HIGHEST * BLOCK_HEADS;
@@ -306,7 +306,7 @@ DEVICE u32 p_offset(const struct math_thread *me) {
 }
 
 /*
- * Stores an accumulator fragment transposed, as bf16, to a tile of heads by rows at `base`: of
+ * Stores an accumulator fragment transposed, as bf16, to a tile of heads by rows at `base`. Of
  * every eight columns (heads) a thread has four values, in rows g and g + 8 of its warp's 16.
  */
 DEVICE void store_transposed(u32 base, const float *values, const struct math_thread *me) {

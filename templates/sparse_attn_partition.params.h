@@ -32,7 +32,7 @@ struct sparse_attn_partition_params {
     int histogram_stride; /* runs, rounded up to a multiple of 4 */
     int row_lanes;        /* threads that share a row: a power of two, at most 32 */
     int buckets;          /* 1..PARTITION_MOST_BUCKETS */
-    /* The most valid slots of each bucket but the last, which takes the rest; ascending, and
-     * 2^31 - 1 where there are fewer. */
+    /* The bound of each bucket but the last, which has the rest; ascending; 2^31 - 1 if there are
+     * fewer buckets. */
     int bounds[PARTITION_MOST_BUCKETS - 1];
 };

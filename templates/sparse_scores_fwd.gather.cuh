@@ -45,7 +45,7 @@
  *
  * Barriers (parity counts uses; t: a tile of the ring; m: a math warpgroup, which waits only for
  * its own tiles' FULL barriers; b: a buffer of Q):
- *   barrier       count           who arrives                               who waits
+ *   barrier       count           arrives                                   waits
  *   READY[r]      1               gather: the scan, request r is posted     copies
  *   TAKEN[r]      COPY_WARPS      gather: copies, request r is read         scan
  *   FULL[t][m]    COPY_ARRIVALS   copies: every thread when its copies      math warpgroup m

@@ -15,7 +15,7 @@
  * Grid: one CTA per multiprocessor; CTA b takes queries b, b + gridDim.x, ... (common/work.cuh).
  * Three warpgroups:
  *
- *   math     two of them, a query's key blocks in turn: S[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, then
+ *   math     two of them, alternating key blocks: S[BLOCK_KEYS, BLOCK_HEADS] = K Q^T, then
  *            the sum over the heads of exp2(S * scale + offset), written to the target
  *   gather   sparse_scores_fwd.gather.cuh, whose head has the shared-memory map and the barriers
  *

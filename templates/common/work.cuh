@@ -22,8 +22,8 @@ struct work {
     int item;
     int query;      /* batch * tokens + token, or -1: no item is left */
     int head_block; /* of the query */
-    int turn;       /* the CTA's iterations before it */
-    int listed;     /* lane i: the list's entry for iteration i of TURNS_AHEAD, this one among
+    int iteration;  /* the CTA's iterations before it */
+    int listed;     /* lane i: the list's entry for iteration i of QUERIES_AHEAD, this one among
                        them */
 };
 
@@ -61,36 +61,36 @@ DEVICE int work_entry(u32 item) {
     return work_range()->first + (int)(item / HEAD_BLOCKS);
 }
 
-/* Lane i loads the list's entry for iteration i of TURNS_AHEAD, starting with `item`, so that a
- * warp rarely waits for the list. (Where registers are short, TURNS_AHEAD is 1 and nothing is
+/* Lane i loads the list's entry for iteration i of QUERIES_AHEAD, starting with `item`, so that a
+ * warp rarely waits for the list. (Where registers are short, QUERIES_AHEAD is 1 and nothing is
  * kept.) */
-DEVICE int list_turns(const struct work_params *params, u32 item) {
+DEVICE int load_listed(const struct work_params *params, u32 item) {
     const u32 lane = threadIdx.x % 32, lane_item = item + lane * gridDim.x;
     return lane_item < (u32)work_range()->items
                ? (int)load_l2_32(&params->queries[work_entry(lane_item)])
                : -1;
 }
 
-/* The first item from iteration `turn` on, if any; by whole warps. Item numbers are unsigned: the
- * one past the last may exceed 2^31. */
-DEVICE struct work find_work(const struct work_params *params, int turn, int listed) {
+/* The first item from this iteration on, if any; by whole warps. Item numbers are unsigned: the one
+ * past the last may exceed 2^31. */
+DEVICE struct work find_work(const struct work_params *params, int iteration, int listed) {
     const u32 items = (u32)work_range()->items;
-    u32 item = blockIdx.x + (u32)turn * gridDim.x;
+    u32 item = blockIdx.x + (u32)iteration * gridDim.x;
     struct work work = {0, -1, 0, 0, -1};
-    for (; item < items; item += gridDim.x, ++turn) {
+    for (; item < items; item += gridDim.x, ++iteration) {
         int query = (int)(item / HEAD_BLOCKS);
-        if (params->queries && TURNS_AHEAD == 1) {
+        if (params->queries && QUERIES_AHEAD == 1) {
             query = (int)load_l2_32(&params->queries[work_entry(item)]);
         } else if (params->queries) {
-            const bool mine = (int)(threadIdx.x % 32) == turn % TURNS_AHEAD;
-            listed = turn % TURNS_AHEAD == 0 ? list_turns(params, item) : listed;
+            const bool mine = (int)(threadIdx.x % 32) == iteration % QUERIES_AHEAD;
+            listed = iteration % QUERIES_AHEAD == 0 ? load_listed(params, item) : listed;
             query = (int)warp_reduce_or(mine ? (u32)listed : 0);
         }
         if (query >= 0 && query < params->batches * params->tokens) {
             work.item = (int)item;
             work.query = query;
             work.head_block = (int)(item % HEAD_BLOCKS);
-            work.turn = turn;
+            work.iteration = iteration;
             work.listed = listed;
             break;
         }
@@ -103,7 +103,7 @@ DEVICE struct work first_work(const struct work_params *params) {
 }
 
 DEVICE struct work next_work(const struct work_params *params, const struct work *work) {
-    return find_work(params, work->turn + 1, work->listed);
+    return find_work(params, work->iteration + 1, work->listed);
 }
 
 /* The batch of an item's query, and its token. */

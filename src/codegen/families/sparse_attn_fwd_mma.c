@@ -287,7 +287,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"OUTPUT_HEAD_GROUPS", NULL, choice->output_head_groups,
          "warps side by side over PV's heads"},
         {"OUTPUT_COLUMN_GROUPS", NULL, choice->output_column_groups, "over its columns"},
-        {"TURNS_AHEAD", NULL, WARP, "entries of a query list that a warp holds"},
+        {"QUERIES_AHEAD", NULL, WARP, "entries of a query list that a warp holds"},
         {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));

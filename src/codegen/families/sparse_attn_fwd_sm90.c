@@ -138,7 +138,8 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"REGISTER_STEPS", NULL, choice->register_steps, "k-steps of Q held in registers"},
         {"HEAD_BLOCKS", NULL, (choice->heads + HEADS - 1) / HEADS, "items of a query"},
         {"P_BUFFERS", NULL, choice->buffers, "of probabilities"},
-        {"TURNS_AHEAD", NULL, 1, "entries of a query list that a warp holds: registers are short"},
+        {"QUERIES_AHEAD", NULL, 1,
+         "entries of a query list that a warp holds: registers are short"},
         {"RING_ENTRIES", NULL, RING_ENTRIES, "row numbers the ring holds"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));

@@ -104,7 +104,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
         {"HEAD_BLOCKS", 1, SMELT__DERIVED, "items of a query"},
         {"RING_TILES", choice->ring_tiles, SMELT__DERIVED, "64 keys by 64 columns, in flight"},
-        {"TURNS_AHEAD", 32, SMELT__DERIVED, "entries of a query list that a warp holds"},
+        {"QUERIES_AHEAD", 32, SMELT__DERIVED, "entries of a query list that a warp holds"},
         {"RING_ENTRIES", RING_ENTRIES, SMELT__DERIVED, "row numbers the ring holds"},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)

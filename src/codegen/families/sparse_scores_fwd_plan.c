@@ -22,7 +22,7 @@ void smelt__sparse_scores_fwd_name(const struct smelt__spec *spec, struct smelt_
         smelt__plan_add(plan, constants[i].name, (int)smelt__spec_get(spec, constants[i].key),
                         SMELT__FROM_SPEC, constants[i].meaning);
     smelt__plan_add(plan, "HEAD_BLOCKS", 1, SMELT__DERIVED, "items of a query");
-    smelt__plan_add(plan, "TURNS_AHEAD", WARP, SMELT__DERIVED,
+    smelt__plan_add(plan, "QUERIES_AHEAD", WARP, SMELT__DERIVED,
                     "entries of a query list that a warp holds");
     smelt__plan_add(plan, "PDL", plan->arch->pdl, SMELT__DERIVED,
                     "1: has programmatic dependent launch");
