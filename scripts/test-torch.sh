@@ -10,7 +10,7 @@ venv=$PWD/build/torch-venv python=$PWD/build/torch-venv/bin/python
 counts=build/test-torch-counts.txt
 rm -f "$counts" build/test-torch.xml
 
-packages=('torch>=2.4' 'transformers>=5.24' numpy pytest pytest-xdist matplotlib 'meson-python>=0.18' 'meson>=1.3' ninja)
+packages=('torch>=2.4' 'transformers>=5.24' numpy pytest pytest-xdist matplotlib mypy basedpyright 'meson-python>=0.18' 'meson>=1.3' ninja)
 if [ "$(cat "$venv/complete" 2>/dev/null)" != "${packages[*]}" ]; then
     [ -f "$venv/complete" ] || rm -rf "$venv"
     echo "smelt: PyTorch goes into build/torch-venv: about 5 GB, once"

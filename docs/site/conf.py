@@ -7,7 +7,7 @@ root = pathlib.Path(__file__).parents[2]
 project = "smelt"
 author = copyright = "the smelt developers"
 release = re.search(r"version: '([\d.]+)'", (root / "meson.build").read_text())[1]
-extensions = ["autoapi.extension", "breathe", "myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["autoapi.extension", "breathe", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 root_doc = "docs/site/index"
 include_patterns = ["*.md", "docs/*.md", "docs/site/*.md", "bench/*.md", "bench/log/*.md", "bench/peers/*.md"]
 html_theme = "furo"
@@ -25,14 +25,3 @@ breathe_domain_by_extension = {"h": "c"}
 autoapi_dirs = [str(root / "python/smelt_kernels")]
 autoapi_generate_api_docs = False
 suppress_warnings = ["autoapi.python_import_resolution"]  # smelt_kernels._native, which is compiled
-
-
-def keep_layout(_app, _what, _name, _object, _options, lines):
-    """A docstring's first paragraph is text; the rest keeps its layout."""
-    end = lines.index("") if "" in lines else len(lines)
-    if any(line.strip() for line in lines[end:]):
-        lines[end:] = ["", "::", "", *("    " + line for line in lines[end:] if line.strip() != "::"), ""]
-
-
-def setup(app):
-    app.connect("autodoc-process-docstring", keep_layout)

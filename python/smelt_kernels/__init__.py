@@ -1,7 +1,8 @@
-"""smelt for PyTorch: kernels for DeepSeek-style sparse attention, made for the configuration at hand.
+"""smelt for PyTorch: kernels for DeepSeek-style sparse attention, compiled for each configuration.
 
-``smelt.sparse_attention`` is differentiable, and works under torch.compile, CUDA graphs, autocast and
-checkpointing; docs/pytorch.md says how to come from FlashMLA, cuDNN, TileLang and DeepGEMM.
+``smelt.sparse_attention`` is differentiable and works under torch.compile, CUDA graphs, autocast and checkpointing; so do
+the functions of the lightning indexer. ``smelt.compat`` replaces FlashMLA's, cuDNN's, TileLang's and DeepGEMM's functions,
+``smelt.integrations`` serves Hugging Face Transformers.
 """
 
 from . import _native, compat, integrations
@@ -13,7 +14,7 @@ from ._runtime import SmeltWarning, get_backend, kernels, set_backend, stats
 from ._sparse_attention import sparse_attention, sparse_attention_backward
 from ._warm import presets, warm
 
-__version__ = _native.version()
+__version__: str = _native.version()
 
 __all__ = [
     "SmeltWarning",

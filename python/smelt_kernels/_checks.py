@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import operator
+from typing import Literal, get_args
 
 from torch import SymFloat, SymInt, Tensor, int32
 
-BACKENDS = ("auto", "smelt", "torch")
-ORDERS = ("index", "score")
-SCALES = ("plain", "power_of_two")
+Backend = Literal["auto", "smelt", "torch"]
+Order = Literal["index", "score"]
+ScaleKind = Literal["plain", "power_of_two"]
+LseBase = Literal["natural", "base2"]
+Passes = Literal["forward", "backward", "both"]
+BACKENDS, ORDERS, SCALES, LSE_BASES = map(get_args, (Backend, Order, ScaleKind, LseBase))
 CHOICES = {"backend": BACKENDS, "order": ORDERS, "scale": SCALES}  # of arguments that are texts
 MOST_SCALE = 2e38
 

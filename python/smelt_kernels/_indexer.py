@@ -7,7 +7,7 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from . import _native, _runtime
-from ._checks import ORDERS, SCALES, choose, whole
+from ._checks import ORDERS, SCALES, Backend, Order, ScaleKind, choose, whole
 from ._indexer_gradients import backward, scored_as_kernels_read
 from ._operation import Operation, as_kernels_read, may_cast
 
@@ -62,16 +62,40 @@ def indexer_windows(
     causal_offset: Tensor | None = None,
     query_indices: Tensor | None = None,
     ratio: int = 1,
-    backend: str | None = None,
+    backend: Backend | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Each query's range of keys, built on the device: (begin, end), int32 [tokens].
+    """Builds, on the device, the window of keys [begin, end) that each query of packed documents may choose from.
 
-    cu_seqlens [documents + 1] int32: a query sees its document from the start to itself. With
-    cu_seqlens_padded, documents lie there and the rest of each place is padding, whose queries see
-    nothing. query_indices [tokens] int32: the global row of each local query, in any order.
-    causal_offset [documents]: tokens ahead of a document's first query. ratio: tokens that share a key;
-    cu_seqlens_keys: where the documents' keys lie, where that is not where the queries do. `rows`: how many
-    keys there are. include/smelt/indexer_windows.h says it exactly.
+    A query at position p of document d sees the document's tokens 0 to p + causal_offset[d], and thus the document's
+    first (p + causal_offset[d] + 1) // ratio keys. Windows are clipped to 0..rows; a query that sees no key, or is
+    padding, has the window [0, 0).
+
+    Args:
+        cu_seqlens: [D + 1], int32: document d has the rows cu_seqlens[d] to cu_seqlens[d + 1] - 1.
+        tokens: T, the number of queries.
+        rows: S, the number of keys.
+        cu_seqlens_padded: [D + 1], int32: document d starts at row cu_seqlens_padded[d] instead; the rows between its
+            end and the next document are padding.
+        cu_seqlens_keys: [D + 1], int32: where the documents' keys lie, if not where cu_seqlens says.
+        causal_offset: [D], int32: tokens ahead of a document's first query, such as a prefix.
+        query_indices: [T], int32: the row of each query, in any order, for a shard of a context-parallel batch; None
+            means that query t is row t.
+        ratio: Tokens that share a key.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        begin and end, each [T] int32.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> cu_seqlens = torch.tensor([0, 3, 5], dtype=torch.int32, device=q.device)  # documents of 3 and 2 tokens
+        >>> begin, end = smelt.indexer_windows(cu_seqlens, 5, 5)
+        >>> begin.tolist(), end.tolist()
+        ([0, 0, 0, 3, 3], [1, 2, 3, 4, 5])
     """
     given = (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices)
     return _windows.call(*given, tokens, rows, ratio, backend)[:2]
@@ -110,12 +134,29 @@ _quantize = Operation(_indexer_quantize, _fake_quantize, "Tensor y, Tensor scale
 
 
 def quantize(
-    x: Tensor, *, factor: Tensor | None = None, scale: str = "plain", backend: str | None = None
+    x: Tensor, *, factor: Tensor | None = None, scale: ScaleKind = "plain", backend: Backend | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Rows of bf16 as e4m3 and an fp32 scale each: x [.., D] gives y [.., D] and scales [..].
+    """Quantizes rows of bf16 to fp8 (e4m3), with an fp32 scale for each row.
 
-    scale: "plain" (the row's largest magnitude over 448) or "power_of_two" (the next one up). factor [..]
-    fp32: the scales come multiplied by it, as the indexer's weights want those of its queries. D is 64 or 128.
+    Args:
+        x: [..., D], bf16, D 64 or 128.
+        factor: [...], fp32: the scales are multiplied by it, as for the indexer's weights, which take its queries'
+            scales.
+        scale: "plain" is the row's largest magnitude divided by 448, "power_of_two" the next power of two.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        y [..., D] torch.float8_e4m3fn, and scales [...] fp32: x is approximately y * scales (without a factor).
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> y, scales = smelt.quantize(ik)  # bf16 [S, 128]
+        >>> y.dtype, scales.shape == ik.shape[:1]
+        (torch.float8_e4m3fn, True)
     """
     choose(scale, "scale", SCALES)
     if may_cast(x):
@@ -182,12 +223,31 @@ def indexer_logits(
     *,
     k_scale: Tensor | None = None,
     free_multiprocessors: int = 0,
-    backend: str | None = None,
+    backend: Backend | None = None,
 ) -> Tensor:
-    """logits [T, S] fp32: sum over heads of weights * max(0, q . k) in each query's window, -inf outside.
+    """Computes the indexer's logits: for query t and key s in its window, the sum over heads of weights * max(0, q . k).
 
-    q [T, H, D] and k [S, D] bf16 or e4m3 (then k_scale [S] fp32 multiplies column s), weights [T, H] fp32,
-    windows int32 [T]. Softmax scales, and q's scales in fp8, are the caller's to fold into weights.
+    Args:
+        q: [T, H, D], bf16 or torch.float8_e4m3fn.
+        k: [S, D], of q's type.
+        weights: [T, H], fp32. A softmax scale, and with fp8 the scales of q, are folded into them by the caller.
+        window_begin: [T], int32: each query's first key.
+        window_end: [T], int32: one past each query's last key.
+        k_scale: [S], fp32, with fp8 only: multiplies the logits of each key.
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        [T, S] fp32, -inf outside the windows.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> logits = smelt.indexer_logits(iq, ik, weights, begin, end)  # bf16 [T, 64, 128] and [S, 128], fp32 [T, 64]
+        >>> indices, values, lengths = smelt.topk_select(logits, 64, window_begin=begin, window_end=end)
     """
     if may_cast(q):
         q, k, weights = scored_as_kernels_read(backend, q, k, weights)
@@ -212,8 +272,30 @@ def _indexer_clean(key, logits: Tensor, window_begin: Tensor, window_end: Tensor
 _clean = Operation(_indexer_clean, lambda *_: (), "", {"logits": 0}, written="logits")
 
 
-def clean_logits_(logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: str | None = None) -> Tensor:
-    """Fills what of logits [T, S] fp32 lies outside the windows with -inf, in place."""
+def clean_logits_(
+    logits: Tensor, window_begin: Tensor, window_end: Tensor, *, backend: Backend | None = None
+) -> Tensor:
+    """Writes -inf to the elements of a matrix outside the windows, in place.
+
+    Args:
+        logits: [T, S], fp32; written.
+        window_begin: [T], int32: each query's first key.
+        window_end: [T], int32: one past each query's last key.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        `logits`.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> logits = torch.randn(begin.shape[0], 9, device=begin.device)
+        >>> smelt.clean_logits_(logits, begin, end) is logits
+        True
+    """
     _clean.call(logits, window_begin, window_end, backend)
     return logits
 
@@ -274,14 +356,37 @@ def topk_select(
     window_end: Tensor | None = None,
     offset: Tensor | None = None,
     index_offset: int = 0,
-    order: str = "index",
-    backend: str | None = None,
+    order: Order = "index",
+    backend: Backend | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(indices int32 [T, topk], values fp32 [T, topk], lengths int32 [T]) of the largest in each row's window.
+    """Selects the topk largest logits in each row's window: exactly, and with the same bits in every run.
 
-    Exact, and the same bits every time: of equal ones the lowest index wins, -0 counts as 0, NaN as -inf.
-    order: "index" (ascending, which attention likes) or "score" (descending). Places that a short window
-    cannot fill hold -1 and -inf. offset [T] int32 and index_offset are added to a row's indices.
+    Of equal logits those with the lowest index are selected; -0 counts as 0, NaN as -inf.
+
+    Args:
+        logits: [T, S], fp32.
+        topk: How many to select.
+        window_begin: [T], int32: each row's first column; None means 0.
+        window_end: [T], int32: one past each row's last column; None means S.
+        offset: [T], int32: added to a row's indices.
+        index_offset: Added to all indices.
+        order: "index" (ascending, fastest for attention) or "score" (descending logits).
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        indices [T, topk] int32, values [T, topk] fp32 and lengths [T] int32. Slots beyond a row's length, where the
+        window is shorter than topk, have index -1 and value -inf.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> logits = torch.tensor([[1.0, 5.0, 3.0, 4.0]], device=q.device)
+        >>> indices, values, lengths = smelt.topk_select(logits, 2)
+        >>> indices.tolist(), values.tolist()
+        ([[1, 3]], [[5.0, 4.0]])
     """
     choose(order, "order", ORDERS)
     topk = whole(topk, "topk")
@@ -371,19 +476,46 @@ def indexer_topk(
     k_scale: Tensor | None = None,
     offset: Tensor | None = None,
     index_offset: int = 0,
-    order: str = "index",
+    order: Order = "index",
     free_multiprocessors: int = 0,
     workspace_limit: int = 0,
     causal_limit: int = 0,
-    backend: str | None = None,
+    backend: Backend | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """indexer_logits and topk_select of them in one: (indices, values, lengths), the same bits.
+    """Computes indexer_logits and selects the topk largest of each window, without storing the matrix of logits.
 
-    The matrix of logits is never there as a whole: the workspace is at most 128 MB (workspace_limit in bytes,
-    where that is not 0), whatever T and S are. causal_limit: a promise, where it is not 0, that
-    window_end[t] <= t + causal_limit for each query t (1 where query t stands at key t and sees nothing behind
-    itself): a long call takes a twentieth less time then. In bf16 the values are differentiable in q, k and weights, by
-    smelt.indexer_backward of what was chosen.
+    The results have the same bits as those of topk_select(indexer_logits(...)). With bf16 the values are differentiable
+    in q, k and weights.
+
+    Args:
+        q: [T, H, D], bf16 or torch.float8_e4m3fn.
+        k: [S, D], of q's type.
+        weights: [T, H], fp32. A softmax scale, and with fp8 the scales of q, are folded into them by the caller.
+        window_begin: [T], int32: each query's first key.
+        window_end: [T], int32: one past each query's last key.
+        topk: How many keys to select.
+        k_scale: [S], fp32, with fp8 only: multiplies the logits of each key.
+        offset: [T], int32: added to a query's indices.
+        index_offset: Added to all indices.
+        order: "index" (ascending, fastest for attention) or "score" (descending logits).
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        workspace_limit: Bytes of workspace, for any T and S; 0 means 128 MB.
+        causal_limit: Unless 0, a promise that window_end[t] <= t + causal_limit for each query t (1 where query t is at
+            key t and sees no later key). A long call then takes a twentieth less time.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        indices [T, topk] int32, values [T, topk] fp32 and lengths [T] int32. Slots beyond a query's length, where the
+        window is shorter than topk, have index -1 and value -inf.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> indices, logits, lengths = smelt.indexer_topk(iq, ik, weights, begin, end, 64)
+        >>> out = smelt.sparse_attention(q, kv, indices, scale, topk_length=lengths)
     """
     choose(order, "order", ORDERS)
     if may_cast(q):

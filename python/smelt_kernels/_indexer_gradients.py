@@ -8,7 +8,7 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from . import _native, _runtime
-from ._checks import choose, floating, one_masked
+from ._checks import Backend, choose, floating, one_masked
 from ._operation import Operation, as_kernels_read
 from ._sparse_attention import WIDE_TYPES, is_deterministic, topk_for
 
@@ -109,9 +109,33 @@ def indexer_backward(
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     free_multiprocessors: int = 0,
-    backend: str | None = None,
+    backend: Backend | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """dq [T, H, D] bf16, dk [S, D] in dk_dtype (bf16 where it is None) and dweights [T, H] fp32 of indexer_scores,
-    whose arguments the others are, by grad [T, width], its gradient: for programs that do without autograd."""
+    """Computes indexer_scores' gradients without autograd, for programs that have their own backward pass.
+
+    Args:
+        grad: [T, width], the gradient of the logits.
+        q: [T, H, D], bf16, as in indexer_scores.
+        k: [S, D], bf16.
+        weights: [T, H], fp32.
+        indices: [T, width], int32. Slots outside 0..S-1 are masked.
+        topk_length: [T], int32: the number of a query's slots that count.
+        deterministic: Whether dk is summed in a fixed order; None follows torch.use_deterministic_algorithms.
+        dk_dtype: Type of dk, torch.bfloat16 (also if None) or torch.float32.
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        dq [T, H, D] bf16, dk [S, D] in dk_dtype and dweights [T, H] fp32.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> logits = smelt.indexer_scores(iq, ik, weights, indices)
+        >>> dq, dk, dweights = smelt.indexer_backward(torch.ones_like(logits), iq, ik, weights, indices)
+    """
     given = (grad, q, k, weights, indices, topk_length)
     return backward.call(*given, deterministic, type_of_dk(dk_dtype), free_multiprocessors, backend)

@@ -12,7 +12,7 @@ SMALLEST_SCALE = 2.0**-126
 
 
 def windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices, tokens, rows, ratio):
-    """See smelt/indexer_windows.h."""
+    """The operator indexer_windows."""
     device = cu_seqlens.device
     row = torch.arange(tokens, device=device) if query_indices is None else query_indices.long()
     place = cu_seqlens if cu_seqlens_padded is None else cu_seqlens_padded
@@ -44,7 +44,7 @@ def windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query
 
 
 def quantize(x, scale):
-    """See smelt/indexer_quantize.h."""
+    """The operator indexer_quantize."""
     wide = x.float()
     largest = wide.nan_to_num(0.0, NEVER, NEVER).abs().amax(-1)
     # By a tensor: by a number, a GPU multiplies with its reciprocal.
@@ -65,7 +65,7 @@ def inside(window_begin, window_end, rows):
 
 @in_its_own_types
 def logits(q, k, weights, k_scale, window_begin, window_end):
-    """See smelt/indexer_logits.h."""
+    """The operator indexer_logits."""
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32
     total = torch.zeros((q.shape[0], k.shape[0]), dtype=wide, device=q.device)
     keys = k.to(wide).T
@@ -82,7 +82,7 @@ def clean_(scores, window_begin, window_end):
 
 
 def select(scores, topk, window_begin, window_end, offset, index_offset, order):
-    """See smelt/topk_select.h."""
+    """The operator topk_select."""
     rows, columns = scores.shape
     device = scores.device
     begin = torch.zeros(rows, dtype=torch.int32, device=device) if window_begin is None else window_begin
@@ -125,7 +125,7 @@ def _selected(q, k, indices, topk_length):
 
 @in_its_own_types
 def scores(q, k, weights, indices, topk_length):
-    """See smelt/indexer_scores.h."""
+    """The operator indexer_scores."""
     parts = []
     for part, _, _, valid, products in _selected(q, k, indices, topk_length):
         logits = (products.relu() * weights[part].to(products.dtype).unsqueeze(-1)).sum(1)
@@ -135,7 +135,7 @@ def scores(q, k, weights, indices, topk_length):
 
 @in_its_own_types
 def scores_backward(grad, q, k, weights, indices, topk_length):
-    """See smelt/indexer_bwd.h: dq, dk and dweights."""
+    """The operator indexer_bwd: dq, dk and dweights."""
     dqs, dweights, dk = [], [], None
     for part, slots, chosen, valid, products in _selected(q, k, indices, topk_length):
         shares = torch.where(valid, grad[part].to(products.dtype), 0.0).unsqueeze(1)
@@ -150,7 +150,7 @@ def scores_backward(grad, q, k, weights, indices, topk_length):
 
 
 def loss(logits, target, indices, topk_length, weight, rows, query_weight):
-    """See smelt/indexer_loss.h: the loss, the queries', and the gradient by the logits."""
+    """The operator indexer_loss: the loss, the queries', and the gradient by the logits."""
     wide = torch.float64 if logits.dtype is torch.float64 else torch.float32
     info = torch.finfo(torch.float32)
     valid = valid_slots(indices, rows, topk_length)

@@ -9,6 +9,8 @@ there, the loss between them, and the indexer's gradients. Nothing of the size T
 
 from __future__ import annotations
 
+from typing import Literal, overload
+
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
@@ -16,7 +18,7 @@ from torch.compiler import is_compiling
 from . import _indexer_reference as _reference
 from . import _native, _runtime
 from . import _reference as _attention_reference
-from ._checks import integer, legal_scale, number, one_masked, tensor, whole
+from ._checks import Backend, integer, legal_scale, number, one_masked, tensor, whole
 from ._indexer_gradients import SLOTS_KEY, backward, scored_as_kernels_read, selected_rules, slots_spec, type_of_dk
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
 from ._sparse_attention import ATTENTION_KEY, attention_rules, attention_spec, fp32, listed, topk_for
@@ -92,13 +94,38 @@ def sparse_scores(
     queries: Tensor | None = None,
     query_count: Tensor | None = None,
     free_multiprocessors: int = 0,
-    backend: str | None = None,
+    backend: Backend | None = None,
 ) -> Tensor:
-    """Attention's probabilities at each query's slots, summed over heads: fp32, of the shape of `indices`.
+    """Computes attention's probabilities at each query's slots, summed over heads: the indexer's target. Not differentiable.
 
-    All but lse as sparse_attention has it; lse [.., T, H] is its own, natural and without the sink, which is in
-    the denominator where `sink` is given. Masked slots are 0. What the indexer learns to predict; the sums of
-    other ranks' heads are the caller's to add. `queries` names each query once. Without gradients.
+    Where tensor parallelism divides the heads, the caller adds up the ranks' sums.
+
+    Args:
+        q: [T, H, dqk] or [B, T, H, dqk], bf16, as in sparse_attention.
+        kv: [S, dqk] or [B, S, dqk], bf16.
+        indices: [T, width] or [B, T, width], int32. Slots outside 0..S-1 are masked.
+        lse: [T, H] or [B, T, H], fp32: sparse_attention's, natural and without the sink.
+        scale: The softmax scale.
+        dv: As in sparse_attention; selects the kernel.
+        topk: The largest number of valid slots of a query; None means `width` rounded up to a multiple of 128.
+        topk_length: [T] or [B, T], int32: the number of a query's slots that count.
+        sink: [H], a logit of each head in the softmax's denominator.
+        queries: [N] int32: compute only these queries (b * T + t), each named once. The others' result is 0.
+        query_count: [1] int32: how many entries of `queries` count.
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        fp32, of the shape of `indices`; 0 at masked slots.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> out, lse = smelt.sparse_attention(q, kv, indices, scale, return_lse=True)
+        >>> target = smelt.sparse_scores(q, kv, indices, lse, scale)
     """
     if may_cast(q):
         _, q, kv = as_kernels_read(backend, q, kv)
@@ -165,15 +192,36 @@ def indexer_scores(
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     free_multiprocessors: int = 0,
-    backend: str | None = None,
+    backend: Backend | None = None,
 ) -> Tensor:
-    """The indexer's logits at each query's slots: fp32 [T, width], -inf at masked ones; differentiable.
+    """Computes the indexer's logits at each query's slots: the sum over heads of weights * max(0, q . k[index]).
 
-    q [T, H, D] and k [S, D] bf16, weights [T, H] fp32, indices [T, width] int32 of which the first topk_length
-    [T] count: sum over heads of weights * max(0, q . k[index]). Gradients flow to q, k and weights, k's with
-    the same bits in every run where `deterministic` (None: as torch.use_deterministic_algorithms says), and
-    summed in fp32, which dk_dtype=torch.float32 hands out (PyTorch rounds it where k's gradient is not
-    declared to be in fp32: see sparse_attention's dkv_dtype).
+    Differentiable in q, k and weights.
+
+    Args:
+        q: [T, H, D], bf16.
+        k: [S, D], bf16.
+        weights: [T, H], fp32.
+        indices: [T, width], int32. Slots outside 0..S-1 are masked.
+        topk_length: [T], int32: the number of a query's slots that count.
+        deterministic: Whether k's gradient is summed in a fixed order; None follows torch.use_deterministic_algorithms.
+        dk_dtype: Type of k's gradient, torch.bfloat16 (also if None) or torch.float32. PyTorch rounds a gradient to the
+            type of its tensor unless it is declared fp32: see dkv_dtype of sparse_attention.
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        [T, width] fp32, -inf at masked slots.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> logits = smelt.indexer_scores(iq, ik, weights, indices)
+        >>> logits.shape == indices.shape
+        True
     """
     if may_cast(q):
         q, k, weights = scored_as_kernels_read(backend, q, k, weights)
@@ -265,6 +313,48 @@ _loss = Operation(
 _loss.differentiable(("logits",), 0, lambda _, made: ((made[2],), None), _loss_gradients)
 
 
+@overload
+def indexer_loss(
+    logits: Tensor,
+    target: Tensor,
+    indices: Tensor,
+    *,
+    rows: int | None = None,
+    topk_length: Tensor | None = None,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    return_losses: Literal[False] = False,
+    free_multiprocessors: int = 0,
+    backend: Backend | None = None,
+) -> Tensor: ...
+@overload
+def indexer_loss(
+    logits: Tensor,
+    target: Tensor,
+    indices: Tensor,
+    *,
+    rows: int | None = None,
+    topk_length: Tensor | None = None,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    return_losses: Literal[True],
+    free_multiprocessors: int = 0,
+    backend: Backend | None = None,
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def indexer_loss(
+    logits: Tensor,
+    target: Tensor,
+    indices: Tensor,
+    *,
+    rows: int | None = None,
+    topk_length: Tensor | None = None,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    return_losses: bool,
+    free_multiprocessors: int = 0,
+    backend: Backend | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...
 def indexer_loss(
     logits: Tensor,
     target: Tensor,
@@ -276,17 +366,43 @@ def indexer_loss(
     query_weight: float | Tensor = 1.0,
     return_losses: bool = False,
     free_multiprocessors: int = 0,
-    backend: str | None = None,
+    backend: Backend | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """The indexer's loss: the sum over queries of the Kullback-Leibler divergence of its softmax over a query's
-    slots from the target's; a scalar, differentiable in `logits`. With return_losses also those of the queries,
-    fp32 [T], which take no gradient.
+    """Computes the loss that trains the indexer, and its gradient, in one pass: the sum over queries of a divergence.
 
-    logits [T, width] fp32 (indexer_topk's values or indexer_scores), target [T, width] fp32 (sparse_scores,
-    added up over ranks; need not be normalised), indices [T, width] int32: slots below 0, not below `rows`
-    (where given) or not below topk_length [T] are masked. weight [T] fp32 and query_weight multiply each
-    query's loss. Queries without a slot or a target count 0; include/smelt/indexer_loss.h says what NaN and
-    infinities become. Loss and gradient come from one pass, with the same bits in every run.
+    A query's loss is the Kullback-Leibler divergence of the softmax of its logits from its target, normalised. It is
+    differentiable in `logits` and has the same bits in every run. A query without a valid slot, or with a target of 0
+    everywhere, has the loss 0. A target that is negative or NaN counts as 0, a logit that is NaN as -inf. A slot with a
+    target and a logit of -inf makes the loss infinite.
+
+    Args:
+        logits: [T, width], fp32: the values of indexer_topk, or indexer_scores.
+        target: [T, width], fp32: sparse_scores, added up over ranks; it need not be normalised.
+        indices: [T, width], int32: slots below 0, or not below `rows`, are masked.
+        rows: S, the number of keys; None means that no index is too large.
+        topk_length: [T], int32: the number of a query's slots that count.
+        weight: [T], fp32: multiplies each query's loss.
+        query_weight: One number for all queries, such as 1 / T; a tensor may have any value without a new kernel or
+            graph.
+        return_losses: Also return each query's loss.
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        The loss, a scalar of fp32; with return_losses a tuple of it and of the queries' losses, [T] fp32, which are not
+        differentiable.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> indices, logits, _ = smelt.indexer_topk(iq, ik, weights, begin, end, 64)
+        >>> out, lse = smelt.sparse_attention(q, kv, indices, scale, return_lse=True)
+        >>> target = smelt.sparse_scores(q, kv, indices, lse, scale)
+        >>> loss = smelt.indexer_loss(logits, target, indices)
+        >>> loss.backward()  # gradients of iq, ik and weights
     """
     # A number that changes from step to step (1 / T) multiplies afterwards: kernels and graphs do not depend on it.
     later = is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))

@@ -9,10 +9,24 @@ from ._checks import floating, tensor
 
 
 def project_values(out: Tensor, weight: Tensor) -> Tensor:
-    """Each head's latent output times its own matrix, differentiable.
+    """Projects each head's latent output by the head's own matrix: one batched product, differentiable.
 
-    out [.., T, H, dv] and weight [H, width, dv] give [.., T, H, width]: one batched product, whose
-    batch is the heads.
+    Args:
+        out: [..., H, dv], sparse_attention's output.
+        weight: [H, width, dv], the up-projection of each head; cast to out's type.
+
+    Returns:
+        [..., H, width], of out's type.
+
+    Raises:
+        TypeError: an argument is not a tensor of a floating type.
+        ValueError: the shapes do not match.
+
+    Example:
+        >>> out = smelt.sparse_attention(q, kv, indices, scale)  # [T, H, 512]
+        >>> weight = torch.randn(out.shape[1], 128, 512, dtype=torch.bfloat16, device=out.device)
+        >>> smelt.project_values(out, weight).shape == (*out.shape[:2], 128)
+        True
     """
     tensor(out, "out")
     tensor(weight, "weight")

@@ -10,29 +10,37 @@ import os
 import sys
 import threading
 import warnings
+from typing import Any
 
 import torch
 
 from . import _native
-from ._checks import BACKENDS, choose
+from ._checks import BACKENDS, Backend, choose
 
 
 class SmeltWarning(UserWarning):
-    """Once for each cause: the eager reference computes, or inputs are rounded to bf16."""
+    """Warns that the eager reference computes, or that inputs are rounded to bf16: once for each cause."""
 
 
 _backend = os.environ.get("SMELT_BACKEND") or "auto"
 choose(_backend, "SMELT_BACKEND", BACKENDS)
 
 
-def set_backend(name: str) -> str:
-    """Sets what computes the calls that do not name a backend; returns what it was.
+def set_backend(name: Backend) -> Backend:
+    """Sets what computes the calls that do not name a backend, in all threads.
 
-    The environment's SMELT_BACKEND is what a process starts with, else "auto". Applies to all threads.
+    A process starts with the environment's SMELT_BACKEND, else with "auto".
 
     Args:
-        name: "smelt", kernels alone: a call without one raises; "torch", the eager reference; "auto", the eager
-            reference where there is no kernel, with one warning (SmeltWarning) for each cause.
+        name: "smelt" uses kernels alone, and a call without one raises RuntimeError. "torch" uses the eager reference,
+            which is slow. "auto" uses the eager reference where there is no kernel, with one SmeltWarning for each
+            cause.
+
+    Returns:
+        The backend before this call.
+
+    Raises:
+        ValueError: `name` is none of these.
 
     Example:
         >>> smelt.set_backend("smelt")  # nothing is silently slow
@@ -45,8 +53,15 @@ def set_backend(name: str) -> str:
     return before
 
 
-def get_backend() -> str:
-    """What computes the calls that do not name a backend: see set_backend."""
+def get_backend() -> Backend:
+    """Tells what computes the calls that do not name a backend.
+
+    Returns:
+        What set_backend set last, else the environment's SMELT_BACKEND, else "auto".
+
+    Example:
+        >>> with_kernels_alone = smelt.get_backend() == "smelt"
+    """
     return _backend
 
 
@@ -137,17 +152,17 @@ def context(device: int) -> _native.Context:
     return found
 
 
-def kernels() -> list[dict]:
-    """The kernels that this process has loaded for its calls, one dict each, in the order of the calls.
+def kernels() -> list[dict[str, Any]]:
+    """Lists the kernels that this process has loaded for its calls, in the order of the calls.
 
     Returns:
-        Of each kernel "device", "operator" (its spec), "spec", "arch", "variant", "knobs" (of its plan), "state"
-        ("cached": read from the disk, "compiled" by this process), "compile_seconds" (whenever that was), "seconds" (of
-        getting it ready now), "registers", "spill_bytes", "shared_bytes", "cubin_bytes".
+        One dict for each kernel: "device", "operator" (its spec), "spec", "arch", "variant", "knobs" (of its plan),
+        "state" ("cached": read from the disk, "compiled": by this process), "compile_seconds" (whenever that was),
+        "seconds" (of getting it ready now), "registers", "spill_bytes", "shared_bytes" and "cubin_bytes".
 
     Example:
-        >>> for each in smelt.kernels():
-        ...     print(each["spec"], each["variant"], each["state"], each["compile_seconds"])
+        >>> for kernel in smelt.kernels():
+        ...     print(kernel["spec"], kernel["variant"], kernel["state"], kernel["compile_seconds"])
     """
     with _lock:
         made = [(device, spec, each) for (device, spec), each in _operators.items() if type(each) is not Refused]
@@ -161,12 +176,12 @@ def kernels() -> list[dict]:
 
 
 def stats() -> dict[str, int]:
-    """What this process has compiled, loaded and found in the cache, over all devices.
+    """Counts what this process has compiled, loaded and found in the cache, over all devices.
 
     Returns:
-        "cache_hits" and "cache_misses" (kernels looked up on the disk), "cache_errors" (entries or folders that could not
-        be used), "compiled" and "loaded" (kernels), "operators" (configurations in use), "refused" (configurations that
-        no kernel has: their calls went to the eager reference or failed).
+        "cache_hits" and "cache_misses" (kernels looked up on the disk), "cache_errors" (entries or folders that could
+        not be used), "compiled" and "loaded" (kernels), "operators" (configurations in use) and "refused"
+        (configurations without a kernel: their calls went to the eager reference or failed).
 
     Example:
         >>> before = smelt.stats()["compiled"]

@@ -6,19 +6,26 @@ import functools
 import inspect
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, TypedDict, overload
 
 import torch
 from torch import Tensor
 
 from . import _native, _reference, _runtime
-from ._checks import choose, floating, integer, legal_scale, number, one_masked, whole
+from ._checks import LSE_BASES, Backend, LseBase, choose, floating, integer, legal_scale, number, one_masked, whole
 from ._operation import Operation, as_kernels_read, may_cast
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 LOG2E = math.log2(math.e)
 NEVER = float("-inf")
 TOPK_STEP = 128  # a row's width is rounded up to it for topk, so that few kernels serve many widths
 VALUE_WIDTHS = (64, 128, 256, 512)
 WIDE_TYPES = (torch.bfloat16, torch.float32)
+
+
+Buckets = Literal["auto"] | Sequence[int] | None
 
 
 def value_width(dqk: int) -> int:
@@ -328,6 +335,80 @@ def fp32(sink):
     return sink.float()
 
 
+# What type checkers need to know: with the two flags, the type of the result.
+if TYPE_CHECKING:
+
+    class _Options(TypedDict, total=False):
+        dv: int | None
+        topk: int | None
+        topk_length: Tensor | None
+        sink: Tensor | None
+        buckets: Buckets
+        deterministic: bool | None
+        lse: LseBase
+        dkv_dtype: torch.dtype | None
+        queries: Tensor | None
+        query_count: Tensor | None
+        free_multiprocessors: int
+        workspace_limit: int
+        backend: Backend | None
+
+
+@overload
+def sparse_attention(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    scale: float,
+    *,
+    return_lse: Literal[False] = False,
+    return_max_logits: Literal[False] = False,
+    **options: Unpack[_Options],
+) -> Tensor: ...
+@overload
+def sparse_attention(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    scale: float,
+    *,
+    return_lse: Literal[True],
+    return_max_logits: Literal[False] = False,
+    **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sparse_attention(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    scale: float,
+    *,
+    return_lse: Literal[False] = False,
+    return_max_logits: Literal[True],
+    **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sparse_attention(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    scale: float,
+    *,
+    return_lse: Literal[True],
+    return_max_logits: Literal[True],
+    **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def sparse_attention(
+    q: Tensor,
+    kv: Tensor,
+    indices: Tensor,
+    scale: float,
+    *,
+    return_lse: bool = False,
+    return_max_logits: bool = False,
+    **options: Unpack[_Options],
+) -> Tensor | tuple[Tensor, ...]: ...
 def sparse_attention(
     q: Tensor,
     kv: Tensor,
@@ -338,53 +419,75 @@ def sparse_attention(
     topk: int | None = None,
     topk_length: Tensor | None = None,
     sink: Tensor | None = None,
-    buckets: str | Sequence[int] | None = None,
+    buckets: Buckets = None,
     deterministic: bool | None = None,
     return_lse: bool = False,
     return_max_logits: bool = False,
-    lse: str = "natural",
+    lse: LseBase = "natural",
     dkv_dtype: torch.dtype | None = None,
     queries: Tensor | None = None,
     query_count: Tensor | None = None,
     free_multiprocessors: int = 0,
     workspace_limit: int = 0,
-    backend: str | None = None,
+    backend: Backend | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Attention of each query to its own list of KV rows: `out`, or a tuple of it and what was asked for.
+    """Attends from each query to its own list of KV rows; differentiable in q, kv and sink.
 
-    ::
+    Shapes are in C order: T queries, S KV rows, H heads, a width dqk of keys and dv of values. B batches, each with its
+    own queries and rows, are a first dimension of every tensor except sink. A packed batch of documents has no B, and
+    its indices are row numbers of the whole batch. Tensors may be strided; one is copied only if its last dimension is
+    not contiguous or its rows are not 16-byte aligned.
 
-        q        [T, H, dqk] or [B, T, H, dqk]   bf16
-        kv       [S, dqk]    or [B, S, dqk]      bf16, a row is key and, in its first dv columns, value
-        indices  [T, width]  or [B, T, width]    int32; slots outside 0..S-1 (-1, say) are masked
-        out      [.., T, H, dv]                  bf16
-        lse      [.., T, H]                      fp32, ln sum exp(scale * q.k), without the sink;
-                                                 -inf for a query without a valid slot, whose out is 0
+    Kernels read bf16. Under torch.autocast, whatever its type, q and kv of other floating types are cast to bf16;
+    without autocast fp16 is, with a warning. `out` then has autocast's type, or fp16.
 
-    A packed batch of documents is the form without B: indices are row numbers of the whole batch.
-    Strides are passed on; a tensor is copied only where its last dimension is not contiguous or its
-    rows do not begin at multiples of 16 bytes.
+    Args:
+        q: [T, H, dqk] or [B, T, H, dqk], bf16.
+        kv: [S, dqk] or [B, S, dqk], bf16; a row is a key and, in its first dv columns, a value.
+        indices: [T, width] or [B, T, width], int32. Slots outside 0..S-1 (such as -1) are masked.
+        scale: The softmax scale, positive.
+        dv: Width of a value; None means dqk if that is 64, 128, 256 or 512, else dqk - 64.
+        topk: The largest number of valid slots of a query; None means `width` rounded up to a multiple of 128. With
+            buckets `width` may be larger than topk: the first topk valid slots of a query count.
+        topk_length: [T] or [B, T], int32: the number of a query's slots that count.
+        sink: [H], a logit of each head in the softmax's denominator only.
+        buckets: "auto" or ascending bounds sort the queries on the device by their number of valid slots and run one
+            kernel per bucket, which is faster where rows are padded or lengths differ. None: one kernel for all
+            queries.
+        deterministic: Whether kv's gradient is summed in a fixed order; None follows
+            torch.use_deterministic_algorithms. All else has the same bits in every run anyway.
+        return_lse: Also return lse.
+        return_max_logits: Also return the largest logit of each query and head.
+        lse: "natural" for lse in the natural logarithm, "base2" for log2.
+        dkv_dtype: Type of kv's gradient, torch.bfloat16 or torch.float32; None means kv's. PyTorch rounds a gradient to
+            the type of its tensor. torch.float32 therefore helps where kv is fp32 and autocast casts it, or where kv's
+            gradient is declared fp32 (kv.grad_dtype, or ctx.set_output_grad_dtype of the Function that made kv, in the
+            versions of PyTorch that have them).
+        queries: [N] int32: compute only these queries (b * T + t). The others' out is 0, their lse -inf.
+        query_count: [1] int32: how many entries of `queries` count.
+        free_multiprocessors: Multiprocessors that the kernel leaves to other streams.
+        workspace_limit: Bytes that a deterministic backward pass may use for partial sums; 0 means 1.5 GiB. A smaller
+            limit takes longer.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
 
-    dv: width of a value (default: dqk if that is 64, 128, 256 or 512, else dqk - 64).
-    topk: the most valid slots of a query (default: the width rounded up to a multiple of 128). With
-        buckets rows may be wider: of more valid slots the first `topk` count.
-    topk_length: [.., T] int32, slots of a query that count. sink: [H], a logit in the denominator.
-    buckets: None, "auto" or bounds; see docs/operators.md.
-    deterministic: dkv's sums in a fixed order; None: as torch.use_deterministic_algorithms says. All
-        else has the same bits in every run anyway.
-    return_lse, return_max_logits: also return these; `lse` "natural" or "base2" (log2 sum 2^..). They
-        take no gradient.
-    dkv_dtype: in what the backward pass hands out kv's gradient: torch.bfloat16 or torch.float32. PyTorch
-        rounds it to kv's type: fp32 is worth its memory where kv is in fp32 and autocast casts it, or
-        where kv's gradient is declared to be in fp32 (kv.grad_dtype, or ctx.set_output_grad_dtype of the
-        Function that made kv, in the PyTorch versions that have them).
-    queries, query_count: compute only these queries (b * T + t); the others' out is 0, lse -inf.
-    free_multiprocessors, workspace_limit: see smelt/sparse_attn.h.
-    backend: "smelt" raises where no kernel can be had, "torch" is the eager reference, "auto" takes it
-        where there is no kernel, with one warning that says why.
+    Returns:
+        `out`, or a tuple of it and of what was asked for, in this order:
 
-    Kernels read bf16. Under torch.autocast other floating types are cast to it, whatever autocast's type is, and
-    without autocast fp16, with a warning; `out` then has autocast's type, or fp16. Raises TypeError, ValueError, RuntimeError.
+        - out: [..., T, H, dv], bf16; 0 for a query without a valid slot.
+        - lse: [..., T, H], fp32: log(sum(exp(scale * q . k))) over the valid slots, without the sink; -inf for a query
+          without a valid slot. Not differentiable.
+        - max_logits: [..., T, H], fp32: the largest scale * q . k; -inf for a query without a valid slot. Not
+          differentiable.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> out = smelt.sparse_attention(q, kv, indices, scale)  # bf16 [T, H, 576] and [S, 576], int32 [T, width]
+        >>> out.backward(grad)
+        >>> out, lse = smelt.sparse_attention(q, kv, indices, scale, return_lse=True)
     """
     wanted = None
     if may_cast(q):
@@ -396,7 +499,7 @@ def sparse_attention(
     if dkv_dtype is not None:
         choose(dkv_dtype, "dkv_dtype", WIDE_TYPES)
     if lse != "natural":
-        choose(lse, "lse", ("natural", "base2"))
+        choose(lse, "lse", LSE_BASES)
     if workspace_limit != 0:  # which the backward pass alone uses
         workspace_limit = integer(workspace_limit, "workspace_limit", 64)
     out, sums, highest, *_ = _attention.call(
@@ -442,7 +545,7 @@ def sparse_attention_backward(
     topk: int | None = None,
     topk_length: Tensor | None = None,
     sink: Tensor | None = None,
-    buckets: str | Sequence[int] | None = None,
+    buckets: Buckets = None,
     deterministic: bool | None = None,
     dkv_dtype: torch.dtype | None = None,
     dkv_sum: Tensor | None = None,
@@ -451,12 +554,41 @@ def sparse_attention_backward(
     free_multiprocessors: int = 0,
     workspace_limit: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The gradients dq, dkv and dsink (None without a sink), for programs that do without autograd.
+    """Computes sparse_attention's gradients without autograd, for programs that have their own backward pass.
 
-    dq [.., T, H, dqk] bf16, dkv [.., S, dqk] in dkv_dtype (bf16 where it is None), dsink [H] fp32.
-    grad_out [.., T, H, dv] is out's gradient, `out` and `lse` (natural, without the sink) are the
-    forward's, the rest is as sparse_attention has it. `dkv_sum`: fp32 [.., S, dqk] that is added to, and
-    returned as dkv. Runs where sparse_attention's backend is "smelt", and raises what that does.
+    Computes as sparse_attention does with backend "smelt".
+
+    Args:
+        grad_out: [..., T, H, dv], out's gradient.
+        q: As in sparse_attention, bf16.
+        kv: As in sparse_attention, bf16.
+        indices: As in sparse_attention.
+        out: [..., T, H, dv], bf16, of the forward pass.
+        lse: [..., T, H], fp32, of the forward pass: natural, without the sink.
+        scale: The forward pass's.
+        topk: As in sparse_attention.
+        topk_length: As in sparse_attention.
+        sink: As in sparse_attention.
+        buckets: As in sparse_attention.
+        deterministic: As in sparse_attention.
+        dkv_dtype: Type of dkv, torch.bfloat16 (also if None) or torch.float32.
+        dkv_sum: [..., S, dqk], fp32: kv's gradient is added to it, and it is returned as dkv.
+        queries: As in sparse_attention; the others' dq is 0.
+        query_count: As in sparse_attention.
+        free_multiprocessors: As in sparse_attention.
+        workspace_limit: As in sparse_attention.
+
+    Returns:
+        dq [..., T, H, dqk] bf16, dkv [..., S, dqk] in dkv_dtype, and dsink [H] fp32, which is None without a sink.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: there is no kernel for the configuration or the device.
+
+    Example:
+        >>> out, lse = smelt.sparse_attention(q, kv, indices, scale, return_lse=True)
+        >>> dq, dkv, _ = smelt.sparse_attention_backward(grad, q, kv, indices, out, lse, scale)
     """
     if dkv_dtype is not None:
         legal = WIDE_TYPES if dkv_sum is None else (torch.float32,)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
 from . import _native, _runtime
-from ._checks import choose, integer
+from ._checks import Passes, choose, integer
 
 _PASSES = {"forward": 1, "backward": 2, "both": 3, None: 0}
 
 
 def presets() -> list[str]:
-    """The models whose operators smelt knows by name."""
+    """Lists the models whose operators smelt knows by name.
+
+    Returns:
+        Names that `warm` takes.
+
+    Example:
+        >>> "glm-5.2" in smelt.presets()
+        True
+    """
     return _native.presets()
 
 
@@ -34,23 +43,37 @@ def _operators(what, tp: int, passes) -> list[str]:
 
 
 def warm(
-    what,
+    what: str | torch.nn.Module | Iterable[Any],
     *,
     tp: int = 1,
-    passes: str | None = None,
+    passes: Passes | None = None,
     arch: str | None = None,
     jobs: int = 0,
     progress: Callable[[int, int, str], None] | None = None,
-) -> list[dict]:
-    """Compiles the kernels that are needed into the cache, and says of each what became of it.
+) -> list[dict[str, Any]]:
+    """Compiles kernels ahead of time and stores them in the cache.
 
-    what: a preset ("glm-5.2", of which every one of `tp` ranks has its part of the heads), a spec
-        ("sparse_attn:heads=64,dqk=576,dv=512,topk=2048,passes=both"), an nn.Module whose parts have a
-        method smelt_specs(), which returns any of these, or a list of these.
-    passes: of presets, "forward", "backward" or "both" (the default).
-    arch: "sm_90a" and such; default: the current device's. Without a device it must be named.
-    jobs: threads, 0: one per processor. progress(done, total, kernel) is called after each; what it raises
-        ends the work, and comes out here.
+    Args:
+        what: A preset ("glm-5.2"), a spec ("sparse_attn:heads=64,dqk=576,dv=512,topk=2048,passes=both"), a
+            torch.nn.Module with parts that have a method smelt_specs(), which returns any of these, or a list of these.
+        tp: Ranks of tensor parallelism, which divide the heads of a preset.
+        passes: Of a preset; None means "both".
+        arch: The GPU's architecture, such as "sm_90a"; None means the current device's. Required without a device.
+        jobs: Threads that compile; 0 means one for each processor.
+        progress: Called as progress(done, total, kernel) after each kernel. An exception that it raises ends the work
+            and is raised here.
+
+    Returns:
+        One dict for each kernel, with its spec and state ("cached" or "compiled").
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a preset, a spec or `passes` is unknown, or a module names no operator.
+        RuntimeError: a kernel cannot be compiled, or there is no device and `arch` is None.
+
+    Example:
+        >>> kernels = smelt.warm("glm-5.2", tp=8, arch="sm_90a")
+        >>> compiled = [kernel["spec"] for kernel in kernels if kernel["state"] == "compiled"]
     """
     choose(passes, "passes", tuple(_PASSES))
     tp, jobs = integer(tp, "tp"), integer(jobs, "jobs")

@@ -1,0 +1,92 @@
+"""What type checkers must find of the package: test_typing.py checks this file, and nothing runs it. A line with
+`type: ignore` must be an error, else the checkers complain of the comment."""
+
+import torch
+from smelt_kernels.compat import Report
+from torch import Tensor
+from typing_extensions import assert_type
+
+import smelt_kernels as smelt
+
+
+def attention(q: Tensor, kv: Tensor, indices: Tensor, flag: bool) -> None:
+    call = smelt.sparse_attention
+    assert_type(call(q, kv, indices, 0.1), Tensor)
+    assert_type(call(q, kv, indices, 0.1, return_lse=False, dv=64, topk=128, buckets="auto"), Tensor)
+    assert_type(call(q, kv, indices, 0.1, return_lse=True, lse="base2"), tuple[Tensor, Tensor])
+    assert_type(call(q, kv, indices, 0.1, return_max_logits=True, buckets=[128, 512]), tuple[Tensor, Tensor])
+    three = call(q, kv, indices, 0.1, return_lse=True, return_max_logits=True, backend="smelt")
+    assert_type(three, tuple[Tensor, Tensor, Tensor])
+    assert_type(call(q, kv, indices, 0.1, return_lse=flag), Tensor | tuple[Tensor, ...])
+    every = call(
+        q,
+        kv,
+        indices,
+        scale=1,
+        dv=None,
+        topk=None,
+        topk_length=None,
+        sink=q,
+        buckets=None,
+        deterministic=True,
+        dkv_dtype=torch.float32,
+        queries=indices,
+        query_count=indices,
+        free_multiprocessors=1,
+        workspace_limit=1 << 30,
+        lse="natural",
+        backend=None,
+    )
+    assert_type(every, Tensor)
+    call(q, kv, indices)  # type: ignore
+    call(q, kv, indices, 0.1, lse="base10")  # type: ignore
+    call(q, kv, indices, 0.1, buckets="all")  # type: ignore
+    call(q, kv, indices, 0.1, backend="cuda")  # type: ignore
+    call(q, kv, indices, 0.1, top_k=128)  # type: ignore
+    out, lse = call(q, kv, indices, 0.1)[0], call(q, kv, indices, 0.1, return_lse=True)[1]
+    gradients = smelt.sparse_attention_backward(q, q, kv, indices, out, lse, 0.1, buckets="auto")
+    assert_type(gradients, tuple[Tensor, Tensor, Tensor | None])
+    smelt.sparse_attention_backward(q, q, kv, indices, out, lse, 0.1, buckets="all")  # type: ignore
+
+
+def indexer(q: Tensor, k: Tensor, weights: Tensor, indices: Tensor, flag: bool) -> None:
+    begin, end = smelt.indexer_windows(indices, 4, 4)
+    windows = begin, end
+    assert_type(windows, tuple[Tensor, Tensor])
+    assert_type(smelt.quantize(q, scale="power_of_two"), tuple[Tensor, Tensor])
+    assert_type(smelt.indexer_logits(q, k, weights, begin, end), Tensor)
+    assert_type(smelt.clean_logits_(q, begin, end), Tensor)
+    assert_type(smelt.topk_select(q, 2, order="score"), tuple[Tensor, Tensor, Tensor])
+    assert_type(smelt.indexer_topk(q, k, weights, begin, end, 2, order="index"), tuple[Tensor, Tensor, Tensor])
+    assert_type(smelt.project_values(q, k), Tensor)
+    smelt.quantize(q, scale="half")  # type: ignore
+    smelt.topk_select(q, 2, order="value")  # type: ignore
+    smelt.indexer_topk(q, k, weights, begin, end, 2, order="value")  # type: ignore
+
+
+def training(q: Tensor, k: Tensor, weights: Tensor, indices: Tensor, flag: bool) -> None:
+    target = smelt.sparse_scores(q, k, indices, weights, 0.1)
+    logits = smelt.indexer_scores(q, k, weights, indices, dk_dtype=torch.float32)
+    assert_type(target, Tensor)
+    assert_type(logits, Tensor)
+    assert_type(smelt.indexer_backward(logits, q, k, weights, indices), tuple[Tensor, Tensor, Tensor])
+    assert_type(smelt.indexer_loss(logits, target, indices), Tensor)
+    assert_type(smelt.indexer_loss(logits, target, indices, return_losses=False, query_weight=target), Tensor)
+    assert_type(smelt.indexer_loss(logits, target, indices, return_losses=True), tuple[Tensor, Tensor])
+    either = smelt.indexer_loss(logits, target, indices, return_losses=flag)
+    assert_type(either, Tensor | tuple[Tensor, Tensor])
+    smelt.indexer_loss(logits, target, indices, backend="cpu")  # type: ignore
+
+
+def package(module: torch.nn.Module) -> None:
+    assert_type(smelt.__version__, str)
+    assert_type(smelt.presets(), list[str])
+    assert_type(smelt.stats(), dict[str, int])
+    smelt.warm("glm-5.2", passes="both", progress=lambda done, total, kernel: print(kernel, done / total))
+    smelt.warm([module, "glm-5.2"])[0]["spec"].upper()
+    smelt.kernels()[0]["spec"].upper()
+    smelt.set_backend(smelt.get_backend())
+    smelt.set_backend("cuda")  # type: ignore
+    smelt.warm("glm-5.2", passes="all")  # type: ignore
+    smelt.warm(8)  # type: ignore
+    assert_type(smelt.compat.install("slime"), Report)
