@@ -1,5 +1,6 @@
 """Sphinx's configuration for `make docs` (scripts/docs.sh). The source folder is the repository's root."""
 
+import ast
 import pathlib
 import re
 
@@ -25,3 +26,21 @@ breathe_domain_by_extension = {"h": "c"}
 autoapi_dirs = [str(root / "python/smelt_kernels")]
 autoapi_generate_api_docs = False
 suppress_warnings = ["autoapi.python_import_resolution"]  # smelt_kernels._native, which is compiled
+
+functions = {
+    node.name: node
+    for path in (root / "python/smelt_kernels").glob("_*.py")
+    for node in ast.parse(path.read_text()).body
+    if isinstance(node, ast.FunctionDef)
+}
+
+
+def as_written(_app, what, name, _object, _options, _signature, _returns):
+    """The signature in the source: autoapi's is that of the first overload, with private modules' names."""
+    if what == "apifunction":
+        node = functions[name.rpartition(".")[2]]  # the last of several is not an overload
+        return f"({ast.unparse(node.args)})", ast.unparse(node.returns)
+
+
+def setup(app):
+    app.connect("autodoc-process-signature", as_written)

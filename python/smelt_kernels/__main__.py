@@ -5,9 +5,9 @@ import sys
 
 
 def main() -> None:
-    from ._runtime import command_environment
+    from ._runtime import command_environment, package_file
 
-    command = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "smelt")
+    command = package_file("bin", "smelt")
     if not os.path.isfile(command):
         sys.exit("smelt: this package was built without the command (meson's option `tools`)")
     os.execve(command, ["smelt", *sys.argv[1:]], command_environment())

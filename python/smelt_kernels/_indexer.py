@@ -146,7 +146,7 @@ def quantize(
         backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
 
     Returns:
-        y [..., D] torch.float8_e4m3fn, and scales [...] fp32: x is approximately y * scales (without a factor).
+        y [..., D] torch.float8_e4m3fn, and scales [...] fp32. Without a factor x is approximately y * scales.
 
     Raises:
         TypeError: an argument has the wrong type.

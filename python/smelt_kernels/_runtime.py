@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib.resources
 import importlib.util
 import json
 import logging
@@ -156,9 +157,9 @@ def kernels() -> list[dict[str, Any]]:
     """Lists the kernels that this process has loaded for its calls, in the order of the calls.
 
     Returns:
-        One dict for each kernel: "device", "operator" (its spec), "spec", "arch", "variant", "knobs" (of its plan),
-        "state" ("cached": read from the disk, "compiled": by this process), "compile_seconds" (whenever that was),
-        "seconds" (of getting it ready now), "registers", "spill_bytes", "shared_bytes" and "cubin_bytes".
+        One dict for each kernel. Its keys are "device", "operator" (its spec), "spec", "arch", "variant", "knobs" (of
+        its plan), "state" ("cached": read from the disk, "compiled": by this process), "compile_seconds" (whenever that
+        was), "seconds" (of getting it ready now), "registers", "spill_bytes", "shared_bytes" and "cubin_bytes".
 
     Example:
         >>> for kernel in smelt.kernels():
@@ -294,11 +295,15 @@ def _level_of_caller() -> int:
     return inside or level
 
 
+def package_file(*names: str) -> str:
+    """A file of this package; of an editable installation in its build folder."""
+    return str(importlib.resources.files(__package__).joinpath(*names))
+
+
 def command_environment() -> dict:
     """For the command `smelt`: this package's emulator and NVRTC."""
     environment = dict(os.environ)
-    folder = os.path.dirname(os.path.abspath(__file__))
-    environment.setdefault("SMELT_EMULATOR", os.path.join(folder, "libsmelt_emu.so"))
+    environment.setdefault("SMELT_EMULATOR", package_file("libsmelt_emu.so"))
     path = nvrtc_path()
     if path:
         environment["SMELT_NVRTC"] = path

@@ -439,7 +439,7 @@ def sparse_attention(
     not contiguous or its rows are not 16-byte aligned.
 
     Kernels read bf16. Under torch.autocast, whatever its type, q and kv of other floating types are cast to bf16;
-    without autocast fp16 is, with a warning. `out` then has autocast's type, or fp16.
+    without autocast fp16 tensors are, with a warning. `out` then has autocast's type, or fp16.
 
     Args:
         q: [T, H, dqk] or [B, T, H, dqk], bf16.
@@ -471,7 +471,7 @@ def sparse_attention(
         backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
 
     Returns:
-        `out`, or a tuple of it and of what was asked for, in this order:
+        `out`, or a tuple of `out` and what was asked for in this order.
 
         - out: [..., T, H, dv], bf16; 0 for a query without a valid slot.
         - lse: [..., T, H], fp32: log(sum(exp(scale * q . k))) over the valid slots, without the sink; -inf for a query
