@@ -59,7 +59,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
         FLAG_OPTION(offline, 0, "compile nothing; exit status 3 and a list if kernels are missing"),
     [TOOL_STRICT] = FLAG_OPTION(strict, 0, "refuse an architecture whose kernels no GPU uses"),
     [TOOL_DEVICE] = NUMBER_OPTION(device, 0, 0, 1023, "number of the GPU; default 0"),
-    [TOOL_CACHE] = FLAG_OPTION(cache, 0, "list what is cached instead"),
+    [TOOL_CACHE] = FLAG_OPTION(cache, 0, "list the cached kernels instead"),
     [TOOL_EMULATE] = FLAG_OPTION(emulate, 0, "run on the emulator instead of a GPU"),
     [TOOL_PROBLEM] = {.name = NULL}, /* replaced by add_problem_rows */
     [TOOL_SAMPLE] =
@@ -93,7 +93,8 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_CONSTANTS] =
         FLAG_OPTION(constants, 0, "only constants and parts, as a header for an editor"),
     [TOOL_JSON] = FLAG_OPTION(json, 0, "one JSON document on standard output"),
-    [TOOL_VERBOSE] = FLAG_OPTION(verbose, 'v', "log what is found and done; twice: in detail"),
+    [TOOL_VERBOSE] =
+        FLAG_OPTION(verbose, 'v', "log compilations and loaded kernels; twice: in detail"),
     [TOOL_HELP] = FLAG_OPTION(help, 'h', "print this help"),
 };
 /* clang-format on */

@@ -99,7 +99,7 @@ int tool_targets_read(struct tool_targets *targets, const struct tool_options *o
         status = tool_manifest_read(&targets->specs, &targets->archs, options);
     if (status == TOOL_OK && !targets->specs.count && options->manifest)
         return tool_fail(options, TOOL_USAGE,
-                         "%s: \"specs\" is empty, and no spec is named beside it",
+                         "%s: \"specs\" is empty, and no spec is given in addition",
                          options->manifest);
     if (status == TOOL_OK && !targets->specs.count) {
         uint64_t more = options->verb->options & TOOL_BIT(TOOL_PRESET);

@@ -278,7 +278,7 @@ static int read_partition(struct call *call, PyObject *value, enum place place, 
     if (check_place("partition", &view, place, device))
         return -1;
     if (view.element != UINT8 || view.dims != 1 || (view.sizes[0] > 1 && view.strides[0] != 1)) {
-        PyErr_SetString(PyExc_TypeError, "smelt: partition must be what the forward call returned");
+        PyErr_SetString(PyExc_TypeError, "smelt: partition must be the result of the forward call");
         return -1;
     }
     const void *data = view.data;

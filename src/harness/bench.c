@@ -213,7 +213,7 @@ static void make_tiny(const struct smelt__args_table *table, void *args) {
             smelt__tensor_of(&table->rows[i], args)->data = NULL;
 }
 
-/* The best of several rounds of the smallest calls on this problem: what a call costs the CPU. */
+/* The best of several rounds of the smallest calls on this problem: the CPU time of a call. */
 static smelt_status time_calls(struct entry *entry, smelt_context *context,
                                struct CUstream_st *stream) {
     const size_t bytes = entry->pass->tensors->bytes;

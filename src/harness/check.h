@@ -39,7 +39,7 @@ struct smelt__check_result {
     const char *culprit; /* name of the metric or rule that failed; or "not_compared",
                             "unwritten", "stray", "workspace_guard", "input_written",
                             "other_bits"; NULL: none did */
-    char message[1024];  /* what is wrong, "" when passed; then the command */
+    char message[1024];  /* the error and the command that reproduces it; "" when passed */
     char command[768];   /* reproduces this check */
 };
 

@@ -1,6 +1,6 @@
 /*
- * Rows of gradients beside the reference's, for operators with a backward pass; and gradients by
- * keys, which are handed out in one of three tensors: bf16, fp32, or fp32 that is added to.
+ * Compares rows of gradients, of operators with a backward pass, with the reference; and gradients by
+ * keys, in one of three tensors: bf16, fp32, or fp32 that is added to.
  */
 #ifndef SMELT_HARNESS_GRAD_ROWS_H
 #define SMELT_HARNESS_GRAD_ROWS_H
@@ -26,7 +26,7 @@ enum { SMELT__GRAD_FINITE, SMELT__GRAD_NOTHING, SMELT__GRAD_RULES };
     [SMELT__GRAD_FINITE] = {name "_finite", outputs, name " is NaN, infinite or not written"},     \
     [SMELT__GRAD_NOTHING] = {name "_nothing", outputs, name " of " nothing}
 
-/* A row as it should be, and what its error may be beside the bars. */
+/* A row's expected values, and the error that it may have in addition to the bars. */
 struct smelt__expected_row {
     const double *grads; /* [columns] */
     int columns;
@@ -63,7 +63,7 @@ void smelt__key_rows_touch(const struct smelt__problem *problem, const struct sm
 
 #define SMELT__KEY_ROWS(bf16, fp32, sum) (SMELT__OF(bf16) | SMELT__OF(fp32) | SMELT__OF(sum))
 
-/* A key's row in the download; and what it held before the call, NULL: it is overwritten. */
+/* A key's row in the download; and its values before the call, NULL: it is overwritten. */
 const void *smelt__key_row(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
                            int64_t key);
 const float *smelt__key_row_before(const struct smelt__problem *problem,

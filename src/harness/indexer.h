@@ -26,7 +26,7 @@ struct smelt__indexer_inputs {
 
 /*
  * Fills q, k, weights and scales, and sets the problem's `computed`. Keys that are not `used`
- * ([rows]) hold NaN, so that who takes one gives himself away. With adversarial lists some weights
+ * ([rows]) hold NaN, so that a kernel that reads one gives NaN. With adversarial lists some weights
  * and some used keys and scales are NaN or infinite, or make logits that are too small for fp32. 0,
  * or -1 when memory runs out.
  */

@@ -147,7 +147,7 @@ static void fill_weights(const struct fill *fill, int64_t query) {
  * others': a loss's gradients are as uneven, the last ones in a softmax's tail. */
 enum { LARGE_ONE_IN = 32, LARGE = 40, QUIET_ONE_IN = 16, QUIET = 20 };
 
-/* Of masked slots NaN: who takes one gives himself away. */
+/* NaN at masked slots, so that a kernel that reads one gives NaN. */
 static void fill_grads(const struct fill *fill, int64_t query) {
     const int64_t width = fill->problem->options.width;
     float *const grad = (float *)smelt__problem_data(fill->problem, TENSOR(GRAD)) +
@@ -298,8 +298,8 @@ static const struct smelt__metric key_metrics[SMELT__GRAD_METRICS] = {
 static const struct smelt__rule query_rules[SMELT__GRAD_RULES] = {
     SMELT__GRAD_RULE_ROWS("dq", DQ, "a head that no key has a part in is not 0")};
 
-static const struct smelt__rule key_rules[SMELT__GRAD_RULES] = {
-    SMELT__GRAD_RULE_ROWS("dk", DK, "a key that no query has a part in is not 0 or what it was")};
+static const struct smelt__rule key_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE_ROWS(
+    "dk", DK, "a key to which no query contributes is not 0 or its previous value")};
 
 /* fp32 sums of fp32 products. */
 static const double DW_TOLERANCE = 1e-5;

@@ -41,7 +41,7 @@ static const struct smelt__option own_options[] = {
      "how the logits stand to the target", SMELT__OPTION_INPUTS},
     {"weighted", SMELT__OPTION_FLAG, OWN(WEIGHTED), 0, 0, NULL, "give weights and grad_loss too",
      0},
-    {"outputs", SMELT__OPTION_CHOICE, OWN(OUTPUTS), 0, 0, outputs_names, "what is asked for", 0},
+    {"outputs", SMELT__OPTION_CHOICE, OWN(OUTPUTS), 0, 0, outputs_names, "requested outputs", 0},
 };
 
 static int64_t count_queries(const struct smelt__problem_options *given) {

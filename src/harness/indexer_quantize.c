@@ -33,7 +33,7 @@ static void small(const void *spec, struct smelt__problem_options *given) {
         given->tokens = 301; /* odd: with factors */
 }
 
-/* Rows of all magnitudes take turns with normal ones when lists are adversarial. */
+/* With adversarial lists, rows of all magnitudes alternate with normal ones. */
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given) {
     (void)spec;

@@ -28,7 +28,7 @@ static int64_t grain_of(const struct smelt__tensor_row *row) {
     return row->whole_rows ? SMELT__ROW_BYTES / (int64_t)smelt__element_bytes(row->element) : 1;
 }
 
-/* A stride by which index `last` alone passes 2^32 elements, legal whatever the element. */
+/* A stride with which index `last` alone passes 2^32 elements, legal for every element type. */
 static int64_t far_stride(int64_t last) {
     return ((INT64_C(1) << 32) / (last > 0 ? last : 1) / SMELT__ROW_BYTES + 1) * SMELT__ROW_BYTES;
 }

@@ -65,7 +65,7 @@ static void make_random(const struct smelt__problem_options *options, int64_t qu
         row[count == options->width ? i : permute(&places, i)] = (int32_t)permute(&rows, i);
 }
 
-/* The row a query stands at: the queries of a batch spread evenly over its rows. */
+/* The row at a query's position: the queries of a batch spread evenly over its rows. */
 static int64_t position(const struct smelt__problem_options *options, int64_t query) {
     return query % options->tokens * options->rows / options->tokens;
 }

@@ -38,7 +38,7 @@ struct smelt__metric {
     unsigned outputs; /* the outputs that it judges; 0: none, it only serves to set bars */
 };
 
-/* A condition that must hold exactly, whatever the bars: "a masked slot is exactly 0". */
+/* A condition that must hold exactly, regardless of the bars: "a masked slot is exactly 0". */
 struct smelt__rule {
     const char *name; /* of the JSON field; unique among metrics and rules of the pass */
     unsigned outputs; /* the outputs that it judges */
@@ -236,7 +236,7 @@ struct smelt__harness_operator {
     const struct smelt__harness_pass *passes;
     int pass_count;
 
-    /* Options of its problems beside those that all have (options.h), by name, ended by NULL. */
+    /* Options of its problems in addition to the common ones (options.h), by name, ended by NULL. */
     const char *const *options;
     /* And its own, whose fields lie in smelt__problem_options.own; NULL: none. */
     const struct smelt__option *own_options;
@@ -246,7 +246,7 @@ struct smelt__harness_operator {
     void (*defaults)(const void *spec, struct smelt__problem_options *options);
     /* Puts smaller numbers where none is given, for the emulator. */
     void (*small)(const void *spec, struct smelt__problem_options *options);
-    /* Draws the options of a random problem, beside seed, batches, tokens and layout, which are
+    /* Draws the options of a random problem, except seed, batches, tokens and layout, which are
      * given: shapes up to a few hundred rows, and everything that an option can turn on. NULL:
      * there is nothing beside those. */
     void (*draw)(const void *spec, struct smelt__random *random,
@@ -295,14 +295,14 @@ extern const struct smelt__harness_calls {
 const char *smelt__harness_inputs(const struct smelt__harness_operator *op,
                                   const struct smelt__problem_options *options);
 
-/* The operator of a spec's text, whatever stands behind its name; NULL when there is none. */
+/* The operator that a spec's text begins with; NULL if there is none of that name. */
 const struct smelt__harness_operator *smelt__harness_find(const char *spec);
 
 /* ---- specs of any operator ------------------------------------------------------------------- */
 
 struct smelt__harness_spec {
     const struct smelt__harness_operator *op;
-    char *text;        /* canonical; knobs stand last */
+    char *text;        /* canonical; knobs come last */
     const char *knobs; /* in it, "stages=2,..."; "" for none */
     void *spec;        /* its struct of keys */
     unsigned passes;   /* that it is made for */

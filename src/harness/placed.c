@@ -63,7 +63,7 @@ static smelt_status place(struct smelt__placed *placed, int tensor) {
     return status;
 }
 
-/* ---- what the emulator is told --------------------------------------------------------------- */
+/* ---- registering memory with the emulator ---------------------------------------------------- */
 
 /* Forbids what of an allocation lies outside the tensor's footprint, and has results of queries
  * that are listed several times written as often. */
@@ -170,7 +170,7 @@ const char *smelt__placed_changed_input(const struct smelt__placed *placed, smel
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
-/* The emulator is told its name and that its guards are nobody's. */
+/* Registers its name with the emulator, and forbids its guards. */
 static void guard_workspace(const struct smelt__device_buffer *workspace) {
     const struct emu_interface *emulator = smelt__emulator();
     const uint64_t begin = (uint64_t)(uintptr_t)workspace->allocation;
@@ -203,7 +203,7 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_o
         workspace->bytes = bytes;
         guard_workspace(workspace);
     }
-    if (workspace->allocation) { /* whatever the caller did to the arguments */
+    if (workspace->allocation) { /* the caller may have changed the arguments */
         pointer = workspace->allocation + GUARD;
         memcpy((char *)placed->args + placed->pass->tensors->workspace, &pointer, sizeof pointer);
         memcpy((char *)placed->args + placed->pass->tensors->workspace_bytes, &workspace->bytes,

@@ -40,8 +40,8 @@ struct smelt__placed {
     void *answer_user;
 };
 
-/* Uploads; the emulator is told each tensor's name and what of it must not be touched: whoever
- * changes the arguments afterwards may only narrow what they name. The problem must outlive all but
+/* Uploads, and registers with the emulator each tensor's name and its forbidden bytes: later
+ * changes of the arguments may only narrow the memory that they name. The problem must outlive all but
  * launches. On failure everything is released and the status of the failing call returned. */
 smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *context,
                                   const struct smelt__problem *problem);

@@ -1,6 +1,6 @@
 /*
  * Problems for checks and benchmarks: the arguments of one pass of an operator, made from a seed,
- * on the host. The same options give the same bytes, whatever the number of processors.
+ * on the host. The same options give the same bytes with any number of processors.
  */
 #ifndef SMELT_HARNESS_PROBLEM_H
 #define SMELT_HARNESS_PROBLEM_H

@@ -50,7 +50,7 @@ void smelt__sparse_attn_draw(int topk, struct smelt__random *random,
     given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
     given->width = 1 + smelt__random_below(random, topk < WIDEST ? topk : WIDEST);
     given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-    /* Not repeated: who runs on the emulator draws, too. */
+    /* Not repeated: problems for the emulator are drawn here, too. */
     given->query_list = (enum smelt__query_list)smelt__random_below(random, 5);
     given->spiky = one_in(random, 3);
     given->topk_length = one_in(random, 3);

@@ -1,4 +1,4 @@
-/* Results of sparse_attn's forward pass, beside the reference's. */
+/* Compares sparse_attn's forward pass with the reference. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Results of sparse_attn's backward pass, beside the reference's: dq by query, dkv by key, dsink by
+/* Compares sparse_attn's backward pass with the reference: dq by query, dkv by key, dsink by
  * head. */
 #include <math.h>
 #include <stdatomic.h>
@@ -51,7 +51,7 @@ static const struct smelt__rule dq_rules[SMELT__GRAD_RULES] = {
     SMELT__GRAD_RULE_ROWS("dq", DQ, "a query without a valid slot, or without weight, is not 0")};
 
 static const struct smelt__rule dkv_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE_ROWS(
-    "dkv", DKV, "a row that nobody selects, or without weight, is not 0 or what it was")};
+    "dkv", DKV, "a row that no query selects, or without weight, is not 0 or its previous value")};
 
 enum { DSINK_FINITE, DSINK_UNUSED, DSINK_RULES };
 
@@ -185,7 +185,7 @@ struct survey {
     smelt_sparse_attn_args inputs;
     _Atomic uint32_t *selections; /* [keys] slots that name them */
     uint8_t *chosen;              /* [keys] */
-    _Atomic int64_t wrong;        /* a key that nobody selects, with a gradient; or -1 */
+    _Atomic int64_t wrong;        /* a key that no query selects, with a gradient; or -1 */
     _Atomic int failed;
 };
 
@@ -240,8 +240,8 @@ static int64_t most_selected(const struct survey *survey, int64_t total) {
     return most;
 }
 
-/* One that nobody selects and that has a gradient all the same; the last, the most selected and the
- * first; then of those that are selected and those that are not, in turn. */
+/* A key with a gradient that no query selects; the last key, the most selected one and the first;
+ * then selected and unselected keys alternately. */
 static int64_t take_keys(struct survey *survey, int64_t total, int64_t most, int64_t *units) {
     struct smelt__random random =
         smelt__random_at(survey->placed->problem->options.seed, STREAM_KEYS, 0);

@@ -1,4 +1,4 @@
-/* Problems of sparse_attn's backward pass: what its tensors hold beside the forward's inputs. */
+/* Problems of sparse_attn's backward pass: its tensors other than the forward's inputs. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>

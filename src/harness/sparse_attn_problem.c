@@ -228,7 +228,7 @@ static void set_query_capacity(struct smelt__problem *problem, int64_t capacity)
         ((smelt_sparse_attn_args *)problem->args)->query_capacity = capacity;
 }
 
-/* Behind the list stand the queries that are not in it: whoever reads on gives himself away. */
+/* The queries that are not in the list follow it: a kernel that reads on computes them. */
 static int make_query_list(struct smelt__problem *problem) {
     const struct smelt__problem_options *options = &problem->options;
     const int64_t total = options->batches * options->tokens;

@@ -93,7 +93,7 @@ static void shape(struct smelt__problem *problem) {
     smelt_topk_select_args *args = problem->args;
     args->index_offset = problem->options.own[WINDOWS] == RANDOM ? 1000 : 0;
     if (problem->options.strided && !problem->options.own[VALUES])
-        args->values.strides[0] = spec->topk; /* of what is not there: without a meaning */
+        args->values.strides[0] = spec->topk; /* of an absent tensor: ignored */
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {

@@ -16,7 +16,7 @@ enum {
 struct smelt__tune_candidate {
     char spec[256];      /* the operator's text, with the candidate's knobs */
     int dropped;         /* it takes no part any more; `message` says why */
-    smelt_status status; /* not OK: what a library call said */
+    smelt_status status; /* not OK: a library call's result */
     char message[1024];  /* "" when it takes part */
     double quick_us, us; /* medians of the quick round and of the final; 0: not in it */
 };

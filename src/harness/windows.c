@@ -14,7 +14,7 @@ struct window {
     int64_t begin, end;
 };
 
-/* The key a query stands at. */
+/* The position of a query among the keys. */
 static int64_t position(const struct smelt__problem_options *options, int64_t query) {
     return (query % options->tokens + 1) * options->rows / options->tokens - 1;
 }

@@ -61,7 +61,7 @@ smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t 
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-/* One tensor argument beside its row and the extents that its shape names. */
+/* One tensor argument with its row of the table and the extents that its shape names. */
 struct argument {
     const struct smelt__args_table *table;
     const struct smelt__tensor_row *row;

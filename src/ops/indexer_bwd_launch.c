@@ -139,7 +139,7 @@ static struct indexer_bwd_grains_params grains_params(const struct smelt__indexe
     };
 }
 
-/* By what is rounded what a chunk adds to each row of dk. Bounds are zeros ahead of the first. */
+/* Computes the grains to whose multiples a chunk's addends to dk are rounded. Bounds start as 0. */
 static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call, struct chunk chunk) {
     const struct indexer_bwd_grains_params params = grains_params(call, chunk);
     const int64_t rows = call->args->rows;
@@ -217,7 +217,7 @@ static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
     return call->indexer->main.tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
 }
 
-/* *params: all but what is the chunk's. */
+/* *params: all but the chunk's fields. */
 static smelt_status launch_main(const struct smelt__indexer_bwd_call *call,
                                 struct indexer_bwd_main_params *params, struct chunk chunk) {
     const struct smelt__kernel *kernel = kernel_of(call->indexer, SMELT__INDEXER_BWD_MAIN);

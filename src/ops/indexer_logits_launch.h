@@ -1,5 +1,5 @@
 /*
- * Launching the kernel of the indexer's logits: what the operators indexer_logits and indexer_topk
+ * Launches the kernel of the indexer's logits: code that the operators indexer_logits and indexer_topk
  * share.
  */
 #ifndef SMELT_OPS_INDEXER_LOGITS_LAUNCH_H
@@ -11,7 +11,7 @@
 
 struct CUstream_st;
 
-/* The kernel, and what a launch must know of its spec and plan. */
+/* The kernel, and the numbers of its spec and plan that a launch needs. */
 struct smelt__indexer_scorer {
     const smelt_context *context;
     const struct smelt__kernel *kernel; /* the context's */

@@ -25,7 +25,7 @@ static struct smelt__indexer_chunk make_chunk(const struct smelt__indexer_extent
     return chunk;
 }
 
-/* Of workspace: its logits, and what the selection from them wants. */
+/* Bytes of workspace: the logits, and the workspace of the selection from them. */
 static size_t chunk_bytes(const struct smelt__indexer_extent *extent,
                           const struct smelt__indexer_chunk *chunk) {
     return chunk->logits_bytes +

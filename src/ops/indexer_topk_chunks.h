@@ -25,7 +25,7 @@ struct smelt__indexer_chunk {
     int64_t first, count;
     int64_t columns;     /* keys that their windows may have */
     int64_t stride;      /* elements from a row of their logits to the next */
-    size_t logits_bytes; /* of workspace, from its beginning; what the selection wants is behind */
+    size_t logits_bytes; /* at the workspace's beginning; the selection's workspace follows */
 };
 
 struct smelt__indexer_chunks {
@@ -37,7 +37,7 @@ struct smelt__indexer_chunks {
     size_t bytes; /* of workspace, for any chunks */
 };
 
-/* 0, or -1 when one query has no room; chunks->bytes is then what it needs. */
+/* 0, or -1 if one query does not fit; chunks->bytes is then the size that it needs. */
 int smelt__indexer_chunks_make(const struct smelt__indexer_extent *extent,
                                struct smelt__indexer_chunks *chunks);
 

@@ -9,7 +9,7 @@
 enum {
     FINISH_COLUMNS = 8, /* that a thread of the last step makes at a time */
     SUM_COLUMNS = 8,    /* that a thread of a team of the sums adds */
-    SUM_WAVES = 16      /* of sums beside another kernel: how many of their blocks are resident
+    SUM_WAVES = 16 /* of sums that overlap another kernel: how many of their blocks are resident
                            is not known */
 };
 
@@ -26,9 +26,9 @@ static int64_t up_to(int64_t value, int64_t step) {
     return smelt__divide_up(value, step) * step;
 }
 
-/* Chunks of at most half of `most` groups, two of which take turns: whole waves of the
- * multiprocessors that the sums leave to the main kernel. 0: not one wave fits, or is there, or the
- * table is too large. */
+/* Groups of a chunk where two chunks' partial rows are kept, at most half of `most`: whole waves of
+ * the multiprocessors that the sums leave to the main kernel. 0: less than a wave fits or exists, or
+ * the table is too large. */
 static int64_t half_chunk(const struct smelt__key_grads_shape *shape,
                           const struct smelt__key_grads_layout *layout, int64_t most) {
     const int64_t wave = (SMELT__CUT_WAVE - shape->sums_beside) / shape->group_items;
@@ -39,7 +39,7 @@ static int64_t half_chunk(const struct smelt__key_grads_shape *shape,
     return chunk * layout->key_stride < SMELT__CUT_FEWEST_ROWS * layout->key_count ? 0 : chunk;
 }
 
-/* Groups whose partial rows stay below the limit, one at the least. */
+/* Groups whose partial rows stay below the limit, at least one. */
 static int64_t whole_chunk(const struct smelt__key_grads_shape *shape,
                            const struct smelt__key_grads_layout *layout, int64_t most) {
     const int64_t wave = smelt__divide_up(SMELT__CUT_WAVE, shape->group_items);
@@ -68,7 +68,7 @@ static void cut_chunks(const struct smelt__key_grads_shape *shape, size_t limit,
         layout->chunk * smelt__segments_round(layout->chunk, layout->key_stride, layout->key_count);
 }
 
-/* What the deterministic mode has besides. */
+/* The arrays of the deterministic mode. */
 static void place_partials(size_t *end, struct smelt__key_grads_layout *layout) {
     const int64_t groups = layout->round < layout->groups ? layout->round : layout->groups;
     const struct smelt__segments_layout segments =
@@ -99,39 +99,40 @@ static void *at(const struct smelt__key_grads_call *call, size_t offset) {
     return (char *)call->workspace + offset;
 }
 
-/* Where the chunks come by: which one this is, and what is its own of what takes turns. */
-struct place {
+/* A chunk, and its parts of the workspace. */
+struct cursor {
     int64_t first;       /* group */
-    int64_t in_round;    /* groups of its round ahead of it */
-    int64_t starts;      /* of the lists by keys, of its round: where its begin */
-    int partials, lists; /* of two that take turns, if two chunks' partial rows are kept */
+    int64_t in_round;    /* groups of its round before it */
+    int64_t starts;      /* index of its first start in its round's lists by keys */
+    int partials, lists; /* which of the two buffers, used alternately if two chunks are kept */
 };
 
-static struct place behind(const struct smelt__key_grads_layout *layout, struct place place) {
-    const int turns = layout->kept > 1;
-    place.first += layout->chunk;
-    place.in_round += layout->chunk;
-    place.starts += smelt__segments_starts(1, layout->key_count);
-    place.partials ^= turns;
-    if (place.in_round == layout->round) {
-        place.in_round = place.starts = 0;
-        place.lists ^= turns;
+static struct cursor next_chunk(const struct smelt__key_grads_layout *layout,
+                                struct cursor cursor) {
+    const int alternate = layout->kept > 1;
+    cursor.first += layout->chunk;
+    cursor.in_round += layout->chunk;
+    cursor.starts += smelt__segments_starts(1, layout->key_count);
+    cursor.partials ^= alternate;
+    if (cursor.in_round == layout->round) {
+        cursor.in_round = cursor.starts = 0;
+        cursor.lists ^= alternate;
     }
-    return place;
+    return cursor;
 }
 
 /* The lists of a round's groups transposed: each key's partial rows, chunk by chunk. */
 static smelt_status launch_segments(const struct smelt__key_grads_call *call,
-                                    const struct place *place) {
+                                    const struct cursor *cursor) {
     const struct smelt__key_grads_layout *layout = call->layout;
-    const int64_t left = layout->groups - place->first;
+    const int64_t left = layout->groups - cursor->first;
     const struct sparse_attn_bwd_segments_params params = {
         .counts = at(call, layout->counts),
         .firsts = at(call, layout->firsts),
         .keys = at(call, layout->keys),
-        .starts = at(call, layout->starts[place->lists]),
-        .entries = at(call, layout->entry_list[place->lists]),
-        .first_group = (int)place->first,
+        .starts = at(call, layout->starts[cursor->lists]),
+        .entries = at(call, layout->entry_list[cursor->lists]),
+        .first_group = (int)cursor->first,
         .groups = (int)(left < layout->round ? left : layout->round),
         .chunk = (int)layout->chunk,
         .key_stride = layout->key_stride,
@@ -141,69 +142,69 @@ static smelt_status launch_segments(const struct smelt__key_grads_call *call,
 }
 
 /* The partial rows of a chunk. */
-static void *partials_of(const struct smelt__key_grads_call *call, const struct place *place) {
+static void *partials_of(const struct smelt__key_grads_call *call, const struct cursor *cursor) {
     const struct smelt__key_grads_layout *layout = call->layout;
-    return at(call, layout->partials + (place->partials ? layout->kept_bytes : 0));
+    return at(call, layout->partials + (cursor->partials ? layout->kept_bytes : 0));
 }
 
-/* The partial rows of a chunk, added to the sums. `beside`: while the main kernel launched last
- * runs, which has the next chunk's. */
-static smelt_status launch_sum(const struct smelt__key_grads_call *call, const struct place *place,
-                               int beside) {
+/* Adds a chunk's partial rows to the sums. `overlaps`: concurrently with the main kernel launched
+ * last, which processes the next chunk. */
+static smelt_status launch_sum(const struct smelt__key_grads_call *call,
+                               const struct cursor *cursor, int overlaps) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const int64_t teams = call->sum->threads / (call->shape.columns / SUM_COLUMNS);
     const struct sparse_attn_bwd_sum_params params = {
-        .partials = partials_of(call, place),
-        .starts = (const int *)at(call, layout->starts[place->lists]) + place->starts,
-        .entries = at(call, layout->entry_list[place->lists]),
+        .partials = partials_of(call, cursor),
+        .starts = (const int *)at(call, layout->starts[cursor->lists]) + cursor->starts,
+        .entries = at(call, layout->entry_list[cursor->lists]),
         .sums = at(call, layout->sums),
         .key_count = (int)layout->key_count,
         .key_stride = layout->key_stride,
         .key_rows = call->shape.key_rows,
-        .pdl_wait_at_end = beside,
+        .pdl_wait_at_end = overlaps,
     };
     const struct smelt__launch launch = {
         .blocks = {smelt__blocks_for(call->sum, smelt__divide_up(layout->key_count, teams),
-                                     call->sum->most_blocks * (beside ? SUM_WAVES : 1))},
-        .pdl = beside,
+                                     call->sum->most_blocks * (overlaps ? SUM_WAVES : 1))},
+        .pdl = overlaps,
         .entered = 1,
         .params = &params,
     };
     return smelt__kernel_launch(call->context, call->sum, &launch, call->stream);
 }
 
-/* A chunk with partial rows between: where two chunks' are kept, the chunk's `before` it are summed
- * while its own are made. */
+/* Launches the main kernel on a chunk, and a sum of partial rows: of this chunk or, if two chunks'
+ * partial rows are kept, of the chunk `before`, concurrently. */
 static smelt_status launch_chunk(const struct smelt__key_grads_call *call,
-                                 const struct place *place, const struct place *before) {
+                                 const struct cursor *cursor, const struct cursor *before) {
     const struct smelt__key_grads_layout *layout = call->layout;
-    const int64_t left = layout->groups - place->first;
-    const int beside = layout->kept > 1 && place->first > 0;
+    const int64_t left = layout->groups - cursor->first;
+    const int overlaps = layout->kept > 1 && cursor->first > 0;
     const struct smelt__key_grads_chunk chunk = {
-        .first = place->first,
+        .first = cursor->first,
         .groups = left < layout->chunk ? left : layout->chunk,
-        .partials = partials_of(call, place),
-        .beside = beside ? call->shape.sums_beside : 0,
+        .partials = partials_of(call, cursor),
+        .free_multiprocessors = overlaps ? call->shape.sums_beside : 0,
     };
-    smelt_status status = place->in_round == 0 ? launch_segments(call, place) : SMELT_OK;
+    smelt_status status = cursor->in_round == 0 ? launch_segments(call, cursor) : SMELT_OK;
     if (status == SMELT_OK)
         status = call->launch_groups(call->user, &chunk);
-    if (status == SMELT_OK && (beside || layout->kept == 1))
-        status = launch_sum(call, beside ? before : place, beside);
+    if (status == SMELT_OK && (overlaps || layout->kept == 1))
+        status = launch_sum(call, overlaps ? before : cursor, overlaps);
     return status;
 }
 
 smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const struct smelt__key_grads_chunk all = {.groups = layout->groups};
-    struct place place = {0}, before = place;
+    struct cursor cursor = {0}, before = cursor;
     smelt_status status = SMELT_OK;
     if (!call->shape.deterministic || layout->key_count == 0)
         return call->launch_groups(call->user, &all);
-    while (place.first < layout->groups && status == SMELT_OK) {
-        status = launch_chunk(call, &place, &before);
-        before = place;
-        place = behind(layout, place);
+    while (cursor.first < layout->groups && status == SMELT_OK) {
+        status = launch_chunk(call, &cursor, &before);
+        before = cursor;
+        cursor = next_chunk(layout, cursor);
     }
     return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, &before, 0) : status;
 }

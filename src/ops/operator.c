@@ -1,4 +1,4 @@
-/* See smelt/operator.h and call.h: making operators, and what is asked of them. */
+/* See smelt/operator.h and call.h: creates operators and answers queries about them. */
 #include "ops/call.h"
 
 #include <stdlib.h>

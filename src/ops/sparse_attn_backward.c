@@ -81,7 +81,7 @@ static smelt_status launch_groups(void *user, const struct smelt__key_grads_chun
     struct main_launches *const main = user;
     const struct smelt__grad_call *call = main->call;
     const struct smelt__kernel *kernel = smelt__grad_kernel(call->backward, SMELT__BACKWARD_MAIN);
-    const int64_t left = (int64_t)call->args->free_multiprocessors + chunk->beside;
+    const int64_t left = (int64_t)call->args->free_multiprocessors + chunk->free_multiprocessors;
     main->params.first_group = (int)chunk->first;
     main->params.groups = (int)chunk->groups;
     main->params.partials = chunk->partials;

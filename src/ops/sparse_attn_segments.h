@@ -15,8 +15,8 @@ struct smelt__segments_layout {
     int64_t starts, entries;
 };
 
-/* How many chunks of so many groups a round has, 1 or more: so many that the kernel fills a GPU,
- * and that what it writes stays in the L2 cache. */
+/* The number of chunks in a round, 1 or more: enough to fill a GPU, few enough that the kernel's
+ * output stays in the L2 cache. */
 int64_t smelt__segments_round(int64_t chunk, int64_t key_stride, int64_t key_count);
 
 /*
@@ -30,10 +30,9 @@ struct smelt__segments_layout smelt__segments_layout(int64_t groups, int64_t chu
 /* Where the starts of a round's chunk number `chunk` begin. */
 int64_t smelt__segments_starts(int64_t chunk, int64_t key_count);
 
-/* Turns the lists of a round around, on the stream, behind what made them: `starts` and `entries`
- * are there for what follows. The context is entered (runtime/context.h). *params: everything set
- * but chunks, groups, chunk and key_count above 0, the arrays' room the layout's; not NULL. Errors:
- * DRIVER. */
+/* Transposes the lists of a round, on the stream, after the kernel that wrote them. The context is
+ * entered (runtime/context.h). *params: everything set but chunks; groups, chunk and key_count above
+ * 0; the arrays as large as the layout says, not NULL. Errors: DRIVER. */
 smelt_status smelt__segments_launch(const smelt_context *context,
                                     const struct smelt__kernel *transpose,
                                     const struct sparse_attn_bwd_segments_params *params,

@@ -14,7 +14,7 @@
 #include "smelt/operators.h"
 
 /* ---- keys --------------------------------------------------------------------------------------
- * The keys of the operators' specs that say what is computed, as numbers: what the reference and the
+ * The keys of the operators' specs that are not knobs, as numbers: what the reference and the
  * harness know of an operator. Values of keys with names are as smelt_spec_get numbers them. */
 
 enum smelt__dtype { SMELT__DTYPE_BF16, SMELT__DTYPE_FP8 };
@@ -94,7 +94,7 @@ int64_t smelt__sparse_attn_valid_rows(const struct smelt__sparse_attn_spec *spec
 double smelt__sparse_attn_denominator(const struct smelt__sparse_attn_spec *spec,
                                       const smelt_sparse_attn_args *args, int head, double lse);
 
-/* The public strides with packed tensors' zeros replaced by what they stand for. */
+/* The public strides, with the zeros of packed tensors replaced by their actual strides. */
 void smelt__sparse_attn_resolve_strides(const struct smelt__sparse_attn_spec *spec,
                                         smelt_sparse_attn_args *args);
 

@@ -62,7 +62,7 @@ static int64_t query_at(const struct inputs *inputs, int64_t place) {
     return inputs->queries ? inputs->queries[place] : place;
 }
 
-/* ---- what the formulas are made of ----------------------------------------------------------- */
+/* ---- terms of the formulas ------------------------------------------------------------------- */
 
 /* A head of a query. */
 struct head {
@@ -215,7 +215,7 @@ int smelt__sparse_attn_dq(const struct smelt__sparse_attn_spec *spec,
 
 /* ---- dkv ------------------------------------------------------------------------------------- */
 
-/* In how many of a query's slots the row stands. */
+/* The number of a query's slots that select the row. */
 static int64_t count_slots(const struct inputs *inputs, int64_t query, int64_t row,
                            struct scratch *scratch) {
     const int64_t count =
@@ -254,7 +254,7 @@ static void compute_key(const struct inputs *inputs, int64_t key, int64_t place,
     const int dqk = inputs->spec->dqk;
     double *const dkv = results->grads + place * dqk;
     double max_abs = 0, squares = 0;
-    int loaded = 0; /* a row that nobody selects is not read */
+    int loaded = 0; /* a row that no query selects is not read */
     zero(dkv, dqk);
     zero(scratch->terms, dqk);
     for (int64_t i = 0; i < inputs->query_count; i++) {

@@ -8,7 +8,7 @@ struct element {
     int64_t column;
 };
 
-/* Descending, equal scores in the order of their columns: what a stable sort makes. */
+/* Descending, equal scores in the order of their columns, as by a stable sort. */
 static int by_score(const void *a, const void *b) {
     const struct element *x = a, *y = b;
     if (x->score != y->score)

@@ -108,7 +108,7 @@ static int lock_job(struct job *job, struct smelt__cache_lock *lock,
 }
 
 /* A kernel that is not cached, in an offline context. Without a lookup (cache_recompile) there was no
- * miss: who wants the keys alone asks so. */
+ * miss: a caller that needs only the keys uses it. */
 static smelt_status refuse_offline(struct job *job) {
     const struct smelt__settings *settings = &job->context->settings;
 

@@ -311,7 +311,7 @@ refuses "archs.json:4: no architecture or GPU 'sm_9'" warm --manifest "$work/arc
 refuses 'nowhere.json: No such file' warm --arch sm_90a --manifest "$work/nowhere.json"
 refuses 'Is a directory' warm --arch sm_90a --manifest "$work"
 printf '{"specs": []}' >"$work/empty.json"
-refuses 'empty.json: "specs" is empty, and no spec is named beside it' warm --arch sm_90a --manifest "$work/empty.json"
+refuses 'empty.json: "specs" is empty, and no spec is given in addition' warm --arch sm_90a --manifest "$work/empty.json"
 refuses 'empty.json: "specs" is empty' warm --manifest "$work/empty.json"
 
 finish

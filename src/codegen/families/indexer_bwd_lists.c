@@ -42,7 +42,7 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     smelt__plan_add(plan, "ENTRIES", ENTRIES, SMELT__DERIVED,
                     "of a list that are put together at a time");
     smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BYTES, 16,
-                           "a bit for each row and member, and where keys stand");
+                           "a bit for each row and member, and the keys' list positions");
     smelt__plan_add_region(plan, "ENTRIES_OFFSET", ENTRIES * 4, 16, "entries of a list");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", counts, 8, "keys of each warp's words");
     return 0;

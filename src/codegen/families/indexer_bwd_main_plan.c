@@ -21,7 +21,7 @@ void smelt__indexer_bwd_main_name(const struct smelt__spec *spec, struct smelt__
     smelt__plan_add(plan, "HEADS", heads, SMELT__FROM_SPEC, "indexer heads");
     smelt__plan_add(plan, "DIM", dim, SMELT__FROM_SPEC, "width of a head and of a key, elements");
     smelt__plan_add(plan, "DETERMINISTIC", deterministic, SMELT__FROM_SPEC,
-                    "1: what is added to dk is rounded before");
+                    "1: addends to dk are rounded first");
     if (deterministic) {
         const int groups = smelt__spec_knob(spec, "exact_groups", EXACT_GROUPS);
         ((struct smelt__indexer_bwd_main_launch *)(void *)plan->launch)->exact_groups = groups;

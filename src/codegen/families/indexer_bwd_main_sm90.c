@@ -19,7 +19,7 @@ enum {
     TILE_COLUMNS = 64,
     TILE = ROWS * TILE_COLUMNS * 2, /* bytes */
     STAGES = 6,                     /* key blocks under way */
-    BUFFERS = 2,                    /* of Q, and of a tile's dX, by turns */
+    BUFFERS = 2,                    /* of Q, and of a tile's dX, used alternately */
     ALIGNMENT = 1024,               /* bytes: the swizzle repeats every 1024 */
     GATHER_REGISTERS = 56,
     SUMS_REGISTERS = 152,

@@ -88,7 +88,7 @@ static void plan_transpose(const struct smelt__arch *arch, struct smelt__plan *p
     smelt__plan_add_region(plan, "FIRSTS_OFFSET", map / 2, 16, "a key's bits in words before");
     smelt__plan_add_region(plan, "PLACES_OFFSET", TRANSPOSE_RANGE * 4, 16, "of each key's entries");
     smelt__plan_add_region(plan, "STRETCHES_OFFSET", TRANSPOSE_PART * STRETCH_BYTES, 16,
-                           "what of each list lies in the range");
+                           "each list's segments in the range");
     smelt__plan_add_region(plan, "SUMS_OFFSET", warps * 4, 4, "of warps");
 }
 

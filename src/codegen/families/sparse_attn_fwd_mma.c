@@ -77,7 +77,7 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "SCORES_OFFSET", score_bytes(choice), SMALL_ALIGNMENT,
                            "partial scores, fp32; then the probabilities, bf16");
     smelt__plan_add_region(plan, "FACTORS_OFFSET", heads * 4, SMALL_ALIGNMENT,
-                           "what the output's rows are multiplied by, fp32");
+                           "factors of the output's rows, fp32");
     smelt__plan_add_region(plan, "TASK_OFFSET", 4 * 4, 16, "which query and heads this is");
     smelt__plan_add_region(plan, "SLOTS_OFFSET", 8 + 2 * 4, 16, "where its slots are");
     smelt__plan_add_region(plan, "RING_OFFSET", ring_entries(choice) * 4, SMALL_ALIGNMENT,

@@ -163,7 +163,7 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", (3 * stages + 3 * buffers + 2) * 8, 8,
                            "mbarriers");
     smelt__plan_add_region(plan, "EXPONENTS_OFFSET", buffers * HEADS, 16,
-                           "what the output's rows are multiplied by, powers of two");
+                           "factors of the output's rows, powers of two");
     smelt__plan_add_region(plan, "WORDS_OFFSET", stages * 4, 4, "what each stage holds");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", 2 * 4, 4, "valid slots that each warp found");
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");

@@ -69,15 +69,14 @@
     SMELT__KNOB("variant", "which instructions the kernel is built on"),                           \
         SMELT__AUTO_NAMES_2(mma, sm90)
 #define SMELT__ORIENTATION_KNOB                                                                    \
-    SMELT__KNOB("orientation", "what the matrices' rows are"), SMELT__AUTO_NAMES_2(heads, keys),   \
+    SMELT__KNOB("orientation", "the rows of the score matrix"), SMELT__AUTO_NAMES_2(heads, keys),  \
         .variants = "sm90"
 #define SMELT__RACECHECK_KNOB                                                                      \
     SMELT__KNOB("racecheck", "1: for compute-sanitizer, every lane arrives at barriers"),          \
         SMELT__AUTO_ONE_OF(0, 1), .variants = "sm90"
 /* The passes of an operator with several: its value is the set minus one. */
 #define SMELT__PASSES_KEY                                                                          \
-    SMELT__OPTIONAL("passes", "what the operator is made for"),                                    \
-        SMELT__NAMES_3(forward, backward, both)
+    SMELT__OPTIONAL("passes", "the passes to compile"), SMELT__NAMES_3(forward, backward, both)
 
 /* ---- reading rows ------------------------------------------------------------------------------ */
 
