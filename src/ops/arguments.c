@@ -315,7 +315,7 @@ static uint64_t row_bytes(const struct argument *argument) {
 }
 
 /* Whether two tensors whose ranges overlap still share no byte, for example as column ranges of one
- * buffer: all rows of both then repeat with one period, and stand in different places of it. */
+ * buffer: all rows of both then repeat with one period, at different offsets. */
 static int interleave(const struct tensors *all, const struct range *a, const struct range *b) {
     if (!a->row || !b->row)
         return 0;

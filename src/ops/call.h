@@ -120,9 +120,9 @@ smelt_status smelt__operator_need(const smelt_operator *op, unsigned pass);
 /* Whether a grid for `items` can be had of each kernel of a pass that has items. */
 smelt_status smelt__operator_check_grid(const smelt_operator *op, unsigned pass, int64_t items);
 
-/* Blocks that a launch has at most so that `free_multiprocessors` stay free for other streams, one
- * at least being used; 0 leaves it to the kernel's most_blocks. The kernel must go through all of
- * its items whatever its grid. */
+/* The maximum number of blocks of a launch that leaves `free_multiprocessors` to other streams (and
+ * uses at least one); with 0, the kernel's most_blocks. The kernel must process all of its items with
+ * any grid. */
 int64_t smelt__blocks_beside(const struct smelt__kernel *kernel, int64_t free_multiprocessors);
 
 /* Blocks for `items` of a kernel, at most `most`. */

@@ -9,8 +9,8 @@
 #define SMELT_OPS_CUTS_H
 
 enum {
-    /* Groups in one wave on the largest Hopper GPUs, whatever the device: the order of sums must
-     * not depend on it. A chunk of partial rows (key_grads.c) is a whole number of waves where
+    /* Groups in one wave on the largest Hopper GPUs, also on other devices: the order of sums must
+     * not depend on the device. A chunk of partial rows (key_grads.c) is a whole number of waves where
      * possible. */
     SMELT__CUT_WAVE = 132,
     /* Least number of chunks where a chunk's sums overlap the next chunk's main kernel. (The last

@@ -23,12 +23,12 @@ struct smelt__indexer_scorer {
 struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *context,
                                                       const struct smelt__kernel *kernel);
 
-/* What an operator wants that makes something else of the logits; all 0 is what indexer_logits
- * does. */
+/* Options of a launch whose logits another kernel processes; all 0 for the operator
+ * indexer_logits. */
 struct smelt__indexer_chain {
-    int least; /* keys that a window must have to be scored: what shorter ones' rows hold does not
-                  matter */
-    int inner_only; /* 1: nor does what stands outside of windows */
+    int least; /* keys that a window must have to be scored; rows of shorter windows are undefined
+                */
+    int inner_only; /* 1: elements outside windows are undefined, too */
     int pdl; /* 1: launched with PDL (runtime/kernel.h); it waits for the previous kernel. Requires
                 inner_only */
     int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */

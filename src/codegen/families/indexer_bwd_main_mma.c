@@ -1,13 +1,13 @@
 /*
- * The kernel family indexer_bwd_main: the plan of its variant mma. What the kernel does with these
- * numbers stands at the head of templates/indexer_bwd_main.mma.cu.
+ * The kernel family indexer_bwd_main: the plan of its variant mma. The comment at the head of
+ * templates/indexer_bwd_main.mma.cu explains their use.
  *
- * The rule. A warp has 16 rows. Up to 16 heads are padded to 16 rows and up to 32 to 32, and so
- * many neighbouring queries share an item that it has 64: four warps then share what is gathered,
+ * The rule. A warp has 16 rows. Up to 16 heads are padded to 16 rows and up to 32 to 32, and
+ * neighbouring queries share an item, so that it has 64 rows: four warps then share the gathered keys,
  * and a key that several of the queries have is added to dk once. As many blocks are resident as
- * registers and shared memory leave room for, since one hides the other's waits. Of the sizes of a
- * unit of dK the one is taken that leaves the busiest warp the least, of equal ones the largest
- * with which those blocks fit: it reads Q the least often.
+ * registers and shared memory allow, since one hides another's waits. The size of a unit of dK is the
+ * one that gives the busiest warp the least work; of equal ones, the largest with which those blocks
+ * fit, because it reads Q the least often.
  */
 #include <limits.h>
 

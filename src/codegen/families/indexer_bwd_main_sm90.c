@@ -1,11 +1,11 @@
 /*
- * The kernel family indexer_bwd_main: the plan of its variant sm90. What the kernel does with these
- * numbers stands at the head of templates/indexer_bwd_main.sm90.cu.
+ * The kernel family indexer_bwd_main: the plan of its variant sm90. The comment at the head of
+ * templates/indexer_bwd_main.sm90.cu explains their use.
  *
- * The rule. wgmma's products have 64 rows, and an item two tiles of them: queries whose heads,
- * padded to 8, 16, 32 or 64, fill them share its list, so that one addition of a row of dk serves
- * all of them. Eight queries at most: of 8 heads they fill one tile. More than 64 heads fill both
- * tiles with one query.
+ * The rule. wgmma's products have 64 rows, and an item has two such tiles. Queries whose heads, padded
+ * to 8, 16, 32 or 64, fill the tiles share the item's list, so that one addition to a row of dk serves
+ * all of them. At most eight queries share an item: with 8 heads they fill one tile. A query with more
+ * than 64 heads fills both tiles.
  */
 #include "codegen/families/indexer_bwd_main.h"
 #include "codegen/plan/limits.h"

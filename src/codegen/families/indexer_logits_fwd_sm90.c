@@ -1,10 +1,10 @@
 /*
- * The kernel family indexer_logits_fwd: the plan of its variant sm90. What the kernel does with
- * these numbers stands at the head of templates/indexer_logits_fwd.sm90.cu.
+ * The kernel family indexer_logits_fwd: the plan of its variant sm90. The comment at the head of
+ * templates/indexer_logits_fwd.sm90.cu explains their use.
  *
  * The rule. A block has about 256 columns, queries times heads. The arithmetic on a product's
- * values costs about as much as an e4m3 product of 128 columns and 128 of depth itself, and half as
- * much as bf16's: three warpgroups keep both going.
+ * values takes about as long as an e4m3 product of 128 columns and depth 128, and half as long as a
+ * bf16 product: three warpgroups keep both units busy.
  */
 #include <limits.h>
 

@@ -1,8 +1,8 @@
 /*
- * The kernel family indexer_scores_fwd: the plan of its variant sm90. What the kernel does with
- * these numbers stands at the head of templates/indexer_scores_fwd.sm90.cu.
+ * The kernel family indexer_scores_fwd: the plan of its variant sm90. The comment at the head of
+ * templates/indexer_scores_fwd.sm90.cu explains their use.
  *
- * The rule. What binds is the gather, so the rings take the shared memory that two queries leave.
+ * The rule. The gather is the bottleneck, so the rings take the shared memory that two queries leave.
  * Four warpgroups of math, so that the tensor cores always have a block's products; above 64 heads
  * registers suffice for three. Three with blocks of 128 slots are as fast as four with 64 (within
  * 1 % at 32 and 64 heads).

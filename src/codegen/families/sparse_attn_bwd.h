@@ -32,8 +32,8 @@ struct smelt__sparse_attn_bwd_launch {
     int head_blocks;   /* items of a group */
     int block_heads;   /* rows of an item: group_queries * query_rows / head_blocks */
     int tensor_maps;   /* 1: the kernel reads q_map and grad_out_map */
-    int sums_beside;   /* multiprocessors to leave to the sums of partial rows, which run beside
-                          it; 0: they do not */
+    int sums_beside;   /* multiprocessors to leave to the sums of partial rows, which overlap the
+                          main kernel; 0: they do not */
     int slice_blocks;  /* thread blocks that share a slice, where the last items may be cut into
                           slices; 0: they may not */
 };

@@ -1,12 +1,12 @@
 /*
- * The kernel family sparse_attn_bwd: the plan of its variant mma. What the kernel does with these
- * numbers stands at the head of templates/sparse_attn_bwd.mma.cu.
+ * The kernel family sparse_attn_bwd: the plan of its variant mma. The comment at the head of
+ * templates/sparse_attn_bwd.mma.cu explains their use.
  *
- * The rule. Heads are cut into the fewest blocks of at most 64 that fit with key blocks of 32 or
- * 64 (16 when none of two tiles does), evenly, in tiles of 16: every block of heads gathers the
- * keys and adds to dkv anew. For those the shapes below are tried in order of preference, and for
- * each every formation of the warps that computes the scores; of the formations that fit, the one
- * that moves the fewest bytes through shared memory is taken.
+ * The rule. Heads are divided evenly, in tiles of 16, into the fewest blocks of at most 64 that fit
+ * with key blocks of 32 or 64 (16 when none of two tiles does), since every block of heads gathers the
+ * keys and adds to dkv again. For these the rule tries the shapes below in order of preference, and
+ * for each every formation of the warps that computes the scores; of the formations that fit, it takes
+ * the one that moves the fewest bytes through shared memory.
  */
 #include <limits.h>
 

@@ -1,15 +1,15 @@
 /*
- * The kernel family sparse_attn_bwd: the plan of its variant sm90. What the kernel does with these
- * numbers stands at the head of templates/sparse_attn_bwd.sm90.cu.
+ * The kernel family sparse_attn_bwd: the plan of its variant sm90. The comment at the head of
+ * templates/sparse_attn_bwd.sm90.cu explains their use.
  *
- * The rule. wgmma's products have 64 rows. More than 32 heads are padded to a multiple of 64, each
- * 64 an item of their own; fewer are padded to 8, 16 or 32, and 8, 4 or 2 queries share an item:
- * `group` may ask for fewer heads' padding, so that fewer queries do.
+ * The rule. wgmma's products have 64 rows. More than 32 heads are padded to a multiple of 64, and each
+ * 64 are an item; fewer are padded to 8, 16 or 32, and 8, 4 or 2 queries share an item. The knob
+ * `group` can reduce the number of queries that share an item.
  *
- * Registers. A block of 384 threads has 504 of three threads, one in each warpgroup. dQ takes 288
- * of them with 576 columns, S and dP 64, dKV's accumulators and operands 64, and each role needs 24
- * to 32 beside (ptxas puts no accumulator below R24). So there is one way to divide them, and no
- * knob.
+ * Registers. In a block of 384 threads, three threads, one in each warpgroup, share 504 registers. dQ
+ * takes 288 of them with 576 columns, S and dP 64, dKV's accumulators and operands 64, and each role
+ * needs 24 to 32 more (ptxas puts no accumulator below R24). So there is one way to divide them, and
+ * no knob.
  */
 #include <inttypes.h>
 

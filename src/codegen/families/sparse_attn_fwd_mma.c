@@ -1,12 +1,12 @@
 /*
- * The kernel family sparse_attn_fwd: the plan of its variant mma. What the kernel does with these
- * numbers stands at the head of templates/sparse_attn_fwd.mma.cu.
+ * The kernel family sparse_attn_fwd: the plan of its variant mma. The comment at the head of
+ * templates/sparse_attn_fwd.mma.cu explains their use.
  *
- * The rule. Heads are cut into blocks of at most 64, in tiles of 16: the fewer blocks, the less is
- * gathered twice. For the largest block that fits, the shapes below are tried in order of
- * preference, and for each every formation of the warps; of the formations that fit, the one that
- * moves the fewest bytes through shared memory is taken. Two products with mma.sync are bound by
- * what ldmatrix reads: an operand row is read once by every warp that needs it.
+ * The rule. Heads are divided into blocks of at most 64, in tiles of 16: fewer blocks gather less
+ * twice. For the largest block that fits, the rule tries the shapes below in order of preference, and
+ * for each every formation of the warps; of the formations that fit, it takes the one that moves the
+ * fewest bytes through shared memory. The bottleneck of two products with mma.sync is ldmatrix: every
+ * warp that needs an operand row reads it once.
  */
 #include <limits.h>
 

@@ -1,19 +1,19 @@
 /*
  * The kernel family sparse_attn_fwd: the plan of its variant sm90, heads as the matrices' rows; and
- * which orientation a spec gets. What the kernels do with these numbers stands at the heads of
- * templates/sparse_attn_fwd.sm90.cu and .sm90_few.cu.
+ * which orientation a spec gets. The comment at the head of templates/sparse_attn_fwd.sm90.cu and
+ * .sm90_few.cu explains their use.
  *
  * The rule. At most 32 heads are the columns (sparse_attn_fwd_sm90_few.c), since rows are padded to
  * 64; more are rows. A block of 512 threads has 128 registers a thread at its start, 512 of four
- * threads, one in each warpgroup; setmaxnreg moves them. wgmma's operands that live at once need 26
- * more beside them (measured: fewer, and ptxas serialises every product). The output's 128
- * accumulators thus need 160 in each of two warpgroups; the gather gets along with 24; what is left
- * to the scores, 168, holds 32 accumulators and 27 k-steps of Q. That leaves room for three stages
- * of 64 keys, each 64 KB.
+ * threads, one in each warpgroup; setmaxnreg moves them. In addition to the live operands of wgmma, a
+ * thread needs 26 (measured: with fewer, ptxas serialises every product). The output's 128
+ * accumulators thus need 160 in each of two warpgroups; the gather needs 24; the remaining 168, for
+ * the scores, hold 32 accumulators and 27 k-steps of Q. That leaves room for three stages of 64
+ * keys, each 64 KB.
  *
  * The knobs. stages 2 or 3, as many as fit; output_registers 160 or 168, gather_registers by eights
- * from 24 on, up to 48 and 32: what they take from the scores, which need 144, moves k-steps of Q
- * from registers into shared memory; pv_overlap from 0 to one less than the k-steps of Q in
+ * from 24 on, up to 48 and 32: registers that they take from the scores, which need 144, move k-steps
+ * of Q from registers into shared memory; pv_overlap from 0 to one less than the k-steps of Q in
  * registers. The others have one value.
  */
 #include <inttypes.h>

@@ -1,12 +1,12 @@
 /*
- * The kernel family sparse_attn_fwd: the plan of its variant sm90, keys as the matrices' rows. What
- * the kernels do with these numbers stands at the head of templates/sparse_attn_fwd.sm90_few.cu.
+ * The kernel family sparse_attn_fwd: the plan of its variant sm90, keys as the matrices' rows. The
+ * comment at the head of templates/sparse_attn_fwd.sm90_few.cu explains their use.
  *
- * The rule. What binds is how many bytes of keys are on their way or in use, so the ring takes all
- * the shared memory that the Q of two queries leaves, in tiles of 64 keys by 64 columns: 25 of them
- * with 8 heads and dqk 576, 23 with 16, 18 with 32, of 9 a key block (measured, topk 2048: with 18
- * tiles 8 heads take 1.29 ms instead of 1.19, 16 heads 1.36 instead of 1.21). A block's tiles come
- * and go two at a time (by fours 32 heads are 5 % slower), up to 16 heads by fours (2 % faster at
+ * The rule. The bottleneck is the bytes of keys in flight or in use, so the ring takes all the shared
+ * memory that the Q of two queries leaves, in tiles of 64 keys by 64 columns: 25 of them with 8 heads
+ * and dqk 576, 23 with 16, 18 with 32; a key block has 9 (measured, topk 2048: with 18 tiles 8 heads
+ * take 1.29 ms instead of 1.19, 16 heads 1.36 instead of 1.21). A block's tiles are copied and
+ * released two at a time (by fours 32 heads are 5 % slower), up to 16 heads by fours (2 % faster at
  * topk 512, the same at 2048). stages=n makes the ring n whole blocks. Heads are rounded up to the
  * next 8. Registers: a math warpgroup holds a whole O^T, 8 tiles of heads / 2 values a thread, 128
  * for 32 heads, and gets 208; the gather gets 88.

@@ -1,11 +1,11 @@
 /*
- * The kernel family sparse_scores_fwd: the plan of its variant mma. What the kernel does with these
- * numbers stands at the head of templates/sparse_scores_fwd.mma.cu.
+ * The kernel family sparse_scores_fwd: the plan of its variant mma. The comment at the head of
+ * templates/sparse_scores_fwd.mma.cu explains their use.
  *
- * The rule. As many heads at once as fit, 64 at most, since every part of the heads gathers anew;
- * for them the shapes below in order of preference; of each the formation of the warps that reads
- * least from shared memory: an operand row is read once by every warp that needs it. Where that
- * leaves warps without a tile, as it does where shared memory is short, they share the depth.
+ * The rule. As many heads at once as fit, 64 at most, since every part of the heads gathers the keys
+ * again; for them the shapes below in order of preference; for each shape the formation of the warps
+ * that reads least from shared memory: every warp that needs an operand row reads it once. If that
+ * leaves warps without a tile, as where shared memory is short, the warps divide the depth.
  */
 #include <limits.h>
 

@@ -1,17 +1,17 @@
 /*
- * The kernel family sparse_scores_fwd: the plan of its variant sm90. What the kernels do with these
- * numbers stands at the heads of templates/sparse_scores_fwd.sm90.cu and .sm90_heads.cu.
+ * The kernel family sparse_scores_fwd: the plan of its variant sm90. The comment at the head of
+ * templates/sparse_scores_fwd.sm90.cu and .sm90_heads.cu explains their use.
  *
- * The rule. Of 41 to 64 heads (padded to 64) the heads are the matrices' rows and 128 keys their
+ * The rule. With 41 to 64 heads (padded to 64) the heads are the matrices' rows and 128 keys their
  * columns, else heads are the columns, rounded up to the next 8, above 64 to the next 16. Measured
- * beside each other: 64 heads 2.56 ms as rows, 2.81 as columns, 48 2.51 and 2.58, 40 2.47 and 2.43.
- * What binds with up to 32 heads is how many bytes of keys are on their way or in use, so the ring
- * takes all the shared memory that Q leaves, in tiles of 64 columns. As columns, Q has two buffers
- * up to 64 heads, though of 64 that leaves 10 tiles of 19 (2.80 ms instead of 2.89). Registers: a
- * math warpgroup holds heads / 2 scores and heads / 4 offsets a thread; as rows, one holds Q (of
- * 576 columns in 144), 64 scores and 2 offsets, and there are registers for two warpgroups of the
- * gather, so that four warps copy: two are busy for three quarters of the time, and then what is
- * asked for late comes late.
+ * alternately: 64 heads 2.56 ms as rows, 2.81 as columns, 48 2.51 and 2.58, 40 2.47 and 2.43. With up
+ * to 32 heads the bottleneck is the bytes of keys in flight or in use, so the ring takes all the
+ * shared memory that Q leaves, in tiles of 64 columns. As columns, Q has two buffers up to 64 heads,
+ * though with 64 that leaves 10 tiles of 19 (2.80 ms instead of 2.89). Registers: a thread of a math
+ * warpgroup holds heads / 2 scores and heads / 4 offsets; as rows, it holds Q (576 columns in 144
+ * registers), 64 scores and 2 offsets, and there are registers for two warpgroups of the gather, so
+ * that four warps copy: two would be busy for three quarters of the time, and late requests would
+ * arrive late.
  */
 #include "codegen/families/sparse_scores_fwd.h"
 #include "codegen/plan/limits.h"
