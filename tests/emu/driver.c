@@ -324,7 +324,7 @@ TEST(test_fill_between_launches) {
 }
 
 /* A launch that does not wait may end before the one ahead of it: the fill follows it alone. */
-TEST(test_fill_beside_a_launch) {
+TEST(test_fill_concurrent_with_a_launch) {
     CUdeviceptr data = make_words();
     assert_int_equal(launch_chain(data + 4, data, 1, 0), 0);
     assert_int_equal(launch_chain(data + 8, data + 40, 0, 1), 0);

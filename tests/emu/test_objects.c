@@ -22,7 +22,7 @@ static void assert_different(struct emu_object_key a, struct emu_object_key b) {
     assert_memory_not_equal(&a, &b, sizeof a);
 }
 
-TEST(key_says_what_is_made) {
+TEST(key_names_the_output) {
     char compiler[96], command[128];
     struct emu_object_key key, other;
     snprintf(compiler, sizeof compiler, "%s/cc", folder);
@@ -125,7 +125,7 @@ static long shell(const char *format, const char *path) {
     return number;
 }
 
-TEST(what_is_kept_is_found) {
+TEST(stored_objects_are_found) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/kept", folder);
     assert_int_equal(finds(path, "kernel a"), 0);

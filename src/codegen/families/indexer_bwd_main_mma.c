@@ -1,6 +1,6 @@
 /*
  * The kernel family indexer_bwd_main: the plan of its variant mma. The comment at the head of
- * templates/indexer_bwd_main.mma.cu explains their use.
+ * templates/indexer_bwd_main.mma.cu explains the numbers.
  *
  * The rule. A warp has 16 rows. Up to 16 heads are padded to 16 rows and up to 32 to 32, and
  * neighbouring queries share an item, so that it has 64 rows: four warps then share the gathered keys,

@@ -1,6 +1,6 @@
 /*
  * The kernel family indexer_bwd_main: the plan of its variant sm90. The comment at the head of
- * templates/indexer_bwd_main.sm90.cu explains their use.
+ * templates/indexer_bwd_main.sm90.cu explains the numbers.
  *
  * The rule. wgmma's products have 64 rows, and an item has two such tiles. Queries whose heads, padded
  * to 8, 16, 32 or 64, fill the tiles share the item's list, so that one addition to a row of dk serves

@@ -1,6 +1,6 @@
 /*
  * The kernel family indexer_logits_fwd: the plan of its variant mma. The comment at the head of
- * templates/indexer_logits_fwd.mma.cu explains their use.
+ * templates/indexer_logits_fwd.mma.cu explains the numbers.
  *
  * The rule. A warp keeps 64 keys in registers, which are 128 of them with rows of 256 bytes; two
  * warps a scheduler then hide one's ReLU and sum behind the other's products. They come as two

@@ -1,6 +1,6 @@
 /*
  * The kernel family indexer_logits_fwd: the plan of its variant sm90. The comment at the head of
- * templates/indexer_logits_fwd.sm90.cu explains their use.
+ * templates/indexer_logits_fwd.sm90.cu explains the numbers.
  *
  * The rule. A block has about 256 columns, queries times heads. The arithmetic on a product's
  * values takes about as long as an e4m3 product of 128 columns and depth 128, and half as long as a

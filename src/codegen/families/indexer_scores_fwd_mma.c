@@ -1,6 +1,6 @@
 /*
  * The kernel family indexer_scores_fwd: the plan of its variant mma. The comment at the head of
- * templates/indexer_scores_fwd.mma.cu explains their use.
+ * templates/indexer_scores_fwd.mma.cu explains the numbers.
  *
  * The rule. A warp has the keys of 32 slots in registers, 128 of them with rows of 256 bytes shared
  * by 32 lanes: 64 a lane. Sixteen warps a multiprocessor hide one's gather behind the others'

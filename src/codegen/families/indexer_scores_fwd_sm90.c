@@ -1,6 +1,6 @@
 /*
  * The kernel family indexer_scores_fwd: the plan of its variant sm90. The comment at the head of
- * templates/indexer_scores_fwd.sm90.cu explains their use.
+ * templates/indexer_scores_fwd.sm90.cu explains the numbers.
  *
  * The rule. The gather is the bottleneck, so the rings take the shared memory that two queries leave.
  * Four warpgroups of math, so that the tensor cores always have a block's products; above 64 heads

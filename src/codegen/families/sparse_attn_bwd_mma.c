@@ -1,6 +1,6 @@
 /*
  * The kernel family sparse_attn_bwd: the plan of its variant mma. The comment at the head of
- * templates/sparse_attn_bwd.mma.cu explains their use.
+ * templates/sparse_attn_bwd.mma.cu explains the numbers.
  *
  * The rule. Heads are divided evenly, in tiles of 16, into the fewest blocks of at most 64 that fit
  * with key blocks of 32 or 64 (16 when none of two tiles does), since every block of heads gathers the

@@ -1,6 +1,6 @@
 /*
  * The kernel family sparse_attn_bwd: the plan of its variant sm90. The comment at the head of
- * templates/sparse_attn_bwd.sm90.cu explains their use.
+ * templates/sparse_attn_bwd.sm90.cu explains the numbers.
  *
  * The rule. wgmma's products have 64 rows. More than 32 heads are padded to a multiple of 64, and each
  * 64 are an item; fewer are padded to 8, 16 or 32, and 8, 4 or 2 queries share an item. The knob

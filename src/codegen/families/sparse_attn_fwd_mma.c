@@ -1,6 +1,6 @@
 /*
  * The kernel family sparse_attn_fwd: the plan of its variant mma. The comment at the head of
- * templates/sparse_attn_fwd.mma.cu explains their use.
+ * templates/sparse_attn_fwd.mma.cu explains the numbers.
  *
  * The rule. Heads are divided into blocks of at most 64, in tiles of 16: fewer blocks gather less
  * twice. For the largest block that fits, the rule tries the shapes below in order of preference, and

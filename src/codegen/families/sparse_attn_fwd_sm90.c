@@ -1,7 +1,7 @@
 /*
  * The kernel family sparse_attn_fwd: the plan of its variant sm90, heads as the matrices' rows; and
  * which orientation a spec gets. The comment at the head of templates/sparse_attn_fwd.sm90.cu and
- * .sm90_few.cu explains their use.
+ * .sm90_few.cu explains the numbers.
  *
  * The rule. At most 32 heads are the columns (sparse_attn_fwd_sm90_few.c), since rows are padded to
  * 64; more are rows. A block of 512 threads has 128 registers a thread at its start, 512 of four

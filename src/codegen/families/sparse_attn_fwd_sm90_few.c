@@ -1,6 +1,6 @@
 /*
  * The kernel family sparse_attn_fwd: the plan of its variant sm90, keys as the matrices' rows. The
- * comment at the head of templates/sparse_attn_fwd.sm90_few.cu explains their use.
+ * comment at the head of templates/sparse_attn_fwd.sm90_few.cu explains the numbers.
  *
  * The rule. The bottleneck is the bytes of keys in flight or in use, so the ring takes all the shared
  * memory that the Q of two queries leaves, in tiles of 64 keys by 64 columns: 25 of them with 8 heads

@@ -1,6 +1,6 @@
 /*
  * The kernel family sparse_scores_fwd: the plan of its variant mma. The comment at the head of
- * templates/sparse_scores_fwd.mma.cu explains their use.
+ * templates/sparse_scores_fwd.mma.cu explains the numbers.
  *
  * The rule. As many heads at once as fit, 64 at most, since every part of the heads gathers the keys
  * again; for them the shapes below in order of preference; for each shape the formation of the warps

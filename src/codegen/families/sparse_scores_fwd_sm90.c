@@ -1,6 +1,6 @@
 /*
  * The kernel family sparse_scores_fwd: the plan of its variant sm90. The comment at the head of
- * templates/sparse_scores_fwd.sm90.cu and .sm90_heads.cu explains their use.
+ * templates/sparse_scores_fwd.sm90.cu and .sm90_heads.cu explains the numbers.
  *
  * The rule. With 41 to 64 heads (padded to 64) the heads are the matrices' rows and 128 keys their
  * columns, else heads are the columns, rounded up to the next 8, above 64 to the next 16. Measured

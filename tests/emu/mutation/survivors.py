@@ -16,14 +16,14 @@ import re
 
 FILE = pathlib.Path(__file__).resolve().parent / "survivors.txt"
 REASONS = {
-    "time": "work is done twice or in vain, a wait is longer: only time is lost",
-    "unread": "nobody reads the value, or only its sign, or whether it is 0",
-    "equal": "both ways give the same where they differ",
-    "again": "what is written is written again before anybody reads it",
-    "order": "another order, place or thread, as good as the one before",
+    "time": "work is repeated or useless, a wait is longer: only time is lost",
+    "unread": "no code reads the value, or only its sign, or whether it is 0",
+    "equal": "both give the same result in the cases where they differ",
+    "again": "the value is overwritten before it is read",
+    "order": "another order, place or thread, equally correct",
     "range": "the values cannot be that large, or never take that value",
-    "rounding": "smaller than the error that results are allowed",
-    "unseen": "a mistake that the emulator cannot see: beyond its memory, or the compiler's to keep",
+    "rounding": "smaller than the results' tolerance",
+    "unseen": "an error that the emulator cannot detect: beyond its memory, or left to the compiler",
 }
 HEAD = "# Surviving mutants that are known (survivors.py). Reasons:\n" + \
     "".join(f"#   {name:9} {words}\n" for name, words in REASONS.items())
