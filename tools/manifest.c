@@ -222,12 +222,19 @@ static int add_all(const struct manifest *manifest, json_t *root) {
             return status;
     }
     if (archs_named)
-        return TOOL_OK; /* --archs on the command line replace the manifest's */
+        return TOOL_OK;          /* --archs on the command line replace the manifest's */
+    struct tool_list seen = {0}; /* each name is looked at once, however often it is listed */
     json_array_foreach(archs, index, value) {
-        if ((status = add_arch(manifest, value, (long)index)) != TOOL_OK)
-            return status;
+        const size_t before = seen.count;
+        if (json_is_string(value))
+            tool_list_add(&seen, json_string_value(value));
+        if (seen.count > before || !json_is_string(value))
+            status = add_arch(manifest, value, (long)index);
+        if (status)
+            break;
     }
-    return TOOL_OK;
+    tool_list_free(&seen);
+    return status;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

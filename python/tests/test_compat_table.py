@@ -16,10 +16,20 @@ from compat_cases_attention import ATTENTION, KV, LISTS, SCALE, Q, S
 from compat_cases_indexer import FP8, IK, INDEXER, IQ, IW, SLOTS
 from compat_definitions import NEVER, best, index_logits
 from smelt_kernels.compat import _conventions, _cudnn_dense, _cudnn_hca
+from test_hostile import NOT_CALLS
 
 CASES = ATTENTION | INDEXER
 ERRORS = (TypeError, ValueError, NotImplementedError, RuntimeError)  # what smelt's own checks raise
 NASTY = (-(2**63), 2**63 - 1, 2**32, 2**40, -(2**33) + 2, 2**32 + 1, 2**31, -(2**31) - 1)
+
+
+@pytest.fixture(autouse=True)
+def eager_where_there_is_no_kernel(request):
+    before = smelt.set_backend("auto" if "that the kernels lack" in request.node.name else "smelt")
+    yield
+    smelt.set_backend(before)
+
+
 every_case = pytest.mark.parametrize("name", CASES)
 # Results that are not of the type that `result_type` says.
 TYPES = {
@@ -405,16 +415,23 @@ def test_outputs(name, key, device):
         arguments = {each: moved(value, device) for each, value in case.given.items()}
         return case.call(**{**arguments, **others, key: given})
 
+    def as_usual(found):
+        """The bits of the usual call or, of gradients that a GPU adds up in any order, the right values."""
+        if not torch.equal(found, base[result]):
+            assert device.type == "cuda" and result in ("dkv", "d_kv")
+            check(found, wanted(case)[result], result)
+
     for good in (dtype, *types):
         room = torch.full(shape, 77, dtype=good, device=device)
         assert call(room).get(result, room) is room, "another tensor is handed out"
         check(room.cpu(), wanted(case)[result], result)
     room = torch.full((*shape, 2), 77, dtype=dtype, device=device)
     call(room[..., 0])
-    assert torch.equal(room[..., 0].cpu(), base[result]) and bool((room[..., 1] == 77).all())
+    as_usual(room[..., 0].cpu())
+    assert bool((room[..., 1] == 77).all())
     others, room = one_memory(case, shape, dtype, device)
     call(room, **others)
-    assert torch.equal(room.cpu(), base[result]), "inputs were written into while they were read"
+    as_usual(room.cpu())  # also where inputs lie in the memory that is written
     other = torch.float16 if dtype is torch.bfloat16 else torch.bfloat16
     wrong = [torch.full((3, *shape), 77, dtype=dtype, device=device)]
     wrong += [torch.full((*shape[:-1], shape[-1] + more), 77, dtype=dtype, device=device) for more in (1, -1)]
@@ -522,8 +539,8 @@ def test_own_functions_take_int32_alone(device, backend):
     """int64, which would be cut, is refused by name, by the kernels and by the eager reference."""
     calls = own_calls()
     public = {name for name in smelt.__all__ if callable(getattr(smelt, name))}
-    takes_none = {"SmeltWarning", "presets", "project_values", "quantize", "warm"}
-    assert set(calls) == public - takes_none
+    takes_none = {"project_values", "quantize"}
+    assert set(calls) == public - NOT_CALLS - takes_none
     for name, given in calls.items():
         call = getattr(smelt, name)
         takes = inspect.signature(call).parameters

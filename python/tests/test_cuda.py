@@ -291,7 +291,7 @@ def test_drop_ins_in_a_graph(device):
 def test_exit_with_work_in_flight():
     """Kernels still run, a graph and its operators are alive: the interpreter ends as any other."""
     program = """
-import torch, smelt
+import torch, smelt_kernels as smelt
 q = torch.randn(2048, 64, 576, device="cuda").bfloat16().requires_grad_()
 kv = torch.randn(4096, 576, device="cuda").bfloat16().requires_grad_()
 indices = torch.randint(0, 4096, (2048, 512), device="cuda", dtype=torch.int32)
