@@ -71,10 +71,10 @@ def as_kernels_read(backend: str | None, first: Tensor, *others: Tensor) -> tupl
     if in_fp16 and (backend or _runtime.get_backend()) != "torch":
         wanted = torch.float16
         _runtime.warn_once("smelt: inputs in torch.float16 are rounded to torch.bfloat16, which the kernels read")
-    cast = [each for each in given if each.is_floating_point() and each.element_size() > 1] if wanted else ()
-    if all(each.dtype is torch.bfloat16 for each in cast):
+    cast = [each.is_floating_point() and each.element_size() > 1 for each in given]  # integers and fp8 stay
+    if wanted is None or all(each.dtype is torch.bfloat16 for each, wide in zip(given, cast) if wide):
         return None, *given
-    return wanted, *(each.to(torch.bfloat16) if each.element_size() > 1 else each for each in given)
+    return wanted, *(each.to(torch.bfloat16) if wide else each for each, wide in zip(given, cast))
 
 
 def wants_gradients(*tensors: Tensor | None) -> bool:

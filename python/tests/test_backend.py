@@ -77,6 +77,11 @@ def test_autocast_of_any_type_runs_the_kernels(problem, kind, given):
         torch.testing.assert_close(grad.to(torch.bfloat16), want, atol=1e-3, rtol=1e-2)
 
 
+def test_autocast_casts_no_integers(problem):
+    with torch.autocast(problem.q.device.type, torch.bfloat16), pytest.raises(TypeError, match="torch.int32"):
+        smelt.sparse_attention(problem.q.detach().int(), problem.kv.float(), problem.indices, problem.scale)
+
+
 def test_inputs_in_fp16_are_rounded_with_one_warning(problem):
     _runtime._warned.clear()
     true, _ = run(problem)
