@@ -1,6 +1,5 @@
 /* What the programs of this folder share. */
-#ifndef BENCH_MEASURE_H
-#define BENCH_MEASURE_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,5 +33,3 @@ static inline void require(smelt_status status) {
     fprintf(stderr, "%s\n", smelt_last_error());
     exit(status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE ? 3 : 1);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the examples: bf16, random numbers, device memory, error handling. */
-#ifndef EXAMPLE_H
-#define EXAMPLE_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -80,5 +79,3 @@ static inline void download(smelt_context *context, void *host, const void *from
     require(smelt_stream_synchronize(context, NULL), "synchronize");
     require(smelt_device_download(context, host, from, bytes), "download");
 }
-
-#endif

@@ -8,8 +8,7 @@
  * Output rules (docs/smelt.1): results go to standard output, messages to standard error. With
  * --json standard output carries exactly one JSON document.
  */
-#ifndef SMELT_TOOL_H
-#define SMELT_TOOL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -324,5 +323,3 @@ int tool_run_tune(const struct tool_options *options);
 int tool_run_cache(const struct tool_options *options);
 int tool_run_doctor(const struct tool_options *options);
 int tool_run_emulate(const struct tool_options *options);
-
-#endif

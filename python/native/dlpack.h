@@ -4,8 +4,7 @@
  * The layouts are the standard's; it is a way to a tensor's address, shape and strides without a
  * Python call and without PyTorch's headers.
  */
-#ifndef SMELT_PYTHON_DLPACK_H
-#define SMELT_PYTHON_DLPACK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ struct dlpack_exchange {
                 struct dlpack_tensor *tensor); /* -1: with an exception; may be NULL */
     int (*current_stream)(int32_t device_type, int32_t device, void **stream);
 };
-
-#endif

@@ -11,8 +11,7 @@
  * operator.c  configured operators and their calls
  * module.c    the module, exceptions
  */
-#ifndef SMELT_PYTHON_NATIVE_H
-#define SMELT_PYTHON_NATIVE_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030A0000
@@ -209,5 +208,3 @@ extern int exiting; /* the interpreter ends: what is loaded stays */
 
 /* The library's message as a Python exception; returns NULL. */
 PyObject *raise_status(smelt_status status);
-
-#endif

@@ -2,8 +2,7 @@
  * GPU architectures and the limits a plan must respect. Source: CUDA C++ Programming Guide,
  * "Compute Capabilities", technical specifications per compute capability.
  */
-#ifndef SMELT_CODEGEN_ARCH_H
-#define SMELT_CODEGEN_ARCH_H
+#pragma once
 
 #include "codegen/text.h"
 
@@ -37,5 +36,3 @@ const struct smelt__arch *smelt__arch_for_capability(int major, int minor,
 /* Entry `index` of the table; NULL past the end. */
 const struct smelt__arch *smelt__arch_at(int index);
 const struct smelt__gpu *smelt__gpu_at(int index);
-
-#endif

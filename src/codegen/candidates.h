@@ -1,8 +1,7 @@
 /*
  * Autotuning candidates: the knobs of a kernel that give distinct plans. Pure.
  */
-#ifndef SMELT_CODEGEN_CANDIDATES_H
-#define SMELT_CODEGEN_CANDIDATES_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -32,5 +31,3 @@ int smelt__candidates_find(const struct smelt__spec *spec, const struct smelt__a
 int smelt__candidates_check_knobs(const struct smelt__spec *spec, const char *knobs,
                                   struct smelt__message *message);
 void smelt__candidates_free(struct smelt__candidates *candidates);
-
-#endif

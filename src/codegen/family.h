@@ -5,8 +5,7 @@
  *     the presets ask of it;
  *   - of kernels: their variants, each with a plan function. A knob's row says which have it.
  */
-#ifndef SMELT_CODEGEN_FAMILY_H
-#define SMELT_CODEGEN_FAMILY_H
+#pragma once
 
 #include "codegen/arch.h"
 #include "codegen/plan/plan.h"
@@ -126,5 +125,3 @@ int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *a
 int smelt__plan_make_tuned(const struct smelt__spec *spec, const struct smelt__arch *arch,
                            const char *tuned_knobs, struct smelt__plan *plan,
                            struct smelt__message *message);
-
-#endif

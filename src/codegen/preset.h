@@ -1,7 +1,6 @@
 /* Presets: the operators that published models need. Pure. This file lists the models; each
  * operator's family has its keys for them (family.h). */
-#ifndef SMELT_CODEGEN_PRESET_H
-#define SMELT_CODEGEN_PRESET_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -17,5 +16,3 @@ const char *smelt__preset_at(int index);
 int smelt__preset_expand(const char *name, int tp, unsigned passes,
                          struct smelt__spec specs[SMELT__MAX_PRESET_SPECS],
                          struct smelt__message *message);
-
-#endif

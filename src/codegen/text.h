@@ -2,8 +2,7 @@
  * Growing text and one-line messages: the code generator's string types. A `struct smelt__text`
  * belongs to one thread.
  */
-#ifndef SMELT_CODEGEN_TEXT_H
-#define SMELT_CODEGEN_TEXT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ void smelt__text_append_json(struct smelt__text *text, const char *string);
 /* Hands the string to the caller (free()), or NULL when memory ran out. The text is empty then. */
 char *smelt__text_release(struct smelt__text *text);
 void smelt__text_free(struct smelt__text *text);
-
-#endif

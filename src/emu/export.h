@@ -1,8 +1,5 @@
 /* Exports of libsmelt_emu.so: the driver's and NVRTC's functions, and the functions that compiled
  * kernels call. */
-#ifndef SMELT_EMU_EXPORT_H
-#define SMELT_EMU_EXPORT_H
+#pragma once
 
 #define EMU_EXPORT __attribute__((visibility("default")))
-
-#endif

@@ -92,7 +92,7 @@ static int share(struct entry *entry, struct entry *earlier, int count) {
 }
 
 /* Uploads; the host's copy of the problem is not kept, only what the figures need of it. */
-static smelt_status place(struct entry *entry, smelt_context *context) {
+static smelt_status upload(struct entry *entry, smelt_context *context) {
     struct smelt__problem problem;
     if (smelt__problem_create(&problem, entry->spec.op, entry->pass, entry->spec.spec,
                               &entry->item->problem) != 0) {
@@ -123,7 +123,7 @@ static smelt_status open_spec(struct entry *entry) {
         return status;
     entry->pass = smelt__harness_spec_pass(&entry->spec, entry->item->pass);
     if (!entry->pass)
-        return note(entry, "it is not made for the pass asked for", SMELT_ERROR_INVALID_SPEC);
+        return note(entry, "it is not made for the requested pass", SMELT_ERROR_INVALID_SPEC);
     entry->result->pass = entry->pass->name;
     return SMELT_OK;
 }
@@ -156,7 +156,7 @@ static smelt_status entry_open(struct entry *entry, smelt_context *context,
     if (status == SMELT_OK)
         status = look_over(entry);
     if (status == SMELT_OK && !share(entry, earlier, count))
-        status = place(entry, context);
+        status = upload(entry, context);
     if (status == SMELT_OK)
         status = note(entry, "workspace", smelt__placed_workspace(entry->tensors, entry->object));
     if (status == SMELT_OK)

@@ -1,6 +1,5 @@
 /* The core of `smelt bench`: interleaved timing with events. Uses the public API alone. */
-#ifndef SMELT_HARNESS_BENCH_H
-#define SMELT_HARNESS_BENCH_H
+#pragma once
 
 #include "harness/problem.h"
 
@@ -39,5 +38,3 @@ int smelt__bench_run(smelt_context *context, const struct smelt__bench_item *ite
  * alone: a peer's time from another run is no measure (bench/peers times both in turn). Writes up
  * to `capacity` items; returns how many there are. */
 int smelt__bench_peer_items(struct smelt__bench_item *items, int capacity);
-
-#endif

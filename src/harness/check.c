@@ -152,7 +152,7 @@ static void run_spec(smelt_context *context, const struct smelt__harness_spec *s
     if (!pass) {
         result->status = SMELT_ERROR_INVALID_SPEC;
         snprintf(result->message, sizeof result->message,
-                 "the operator is not made for the pass asked for");
+                 "the operator is not made for the requested pass");
         return;
     }
     result->pass = pass->name;

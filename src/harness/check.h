@@ -1,7 +1,6 @@
 /* The core of `smelt check` and of the GPU suite: run a pass of an operator and compare it with the
  * double-precision reference. Uses the public API alone. */
-#ifndef SMELT_HARNESS_CHECK_H
-#define SMELT_HARNESS_CHECK_H
+#pragma once
 
 #include "harness/emulated.h"
 #include "harness/placed.h"
@@ -63,5 +62,3 @@ int smelt__check_compare(struct smelt__placed *placed, int sample,
 /* The value of a metric, by its JSON names; NaN when the pass has none of that name. */
 double smelt__check_value(const struct smelt__check_result *result, const char *group,
                           const char *name);
-
-#endif

@@ -66,7 +66,7 @@ static void compare_range(void *user, int64_t begin, int64_t end) {
 
 /* Where the largest of a metric was found. */
 struct worst {
-    int64_t unit, place;
+    int64_t unit, part;
     double value;
 };
 
@@ -89,7 +89,7 @@ static void collect(const struct sample *sample, int number, struct smelt__metri
             heaviest = fmax(heaviest, finding->metrics[number].heaviest);
         } else if (!isnan(value) && !(one <= value)) {
             value = one;
-            *worst = (struct worst){sample->units[i], finding->metrics[number].place, one};
+            *worst = (struct worst){sample->units[i], finding->metrics[number].part, one};
         }
     }
     if (result->metric->gathering == SMELT__OVERALL)
@@ -130,7 +130,7 @@ static int judge_rules(const struct sample *sample, struct smelt__check_result *
             continue;
         const struct smelt__rule *rule = &how->rules[finding->broken - 1];
         snprintf(result->message, sizeof result->message, "%s %lld %s %lld: %s", how->unit,
-                 (long long)sample->units[i], how->place, (long long)finding->broken_place,
+                 (long long)sample->units[i], how->part, (long long)finding->broken_part,
                  rule->what);
         result->culprit = rule->name;
         return -1;
@@ -162,7 +162,7 @@ static int judge(const struct sample *sample, const struct slots *slots,
                      results[i].value, results[i].bar);
         else
             snprintf(message, size, "%s %lld %s %lld: %s %.3g, bar %.3g", how->unit,
-                     (long long)worst[i].unit, how->place, (long long)worst[i].place, metric->what,
+                     (long long)worst[i].unit, how->part, (long long)worst[i].part, metric->what,
                      results[i].value, results[i].bar);
         result->culprit = metric->name;
         return -1;

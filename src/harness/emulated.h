@@ -4,8 +4,7 @@
  * The environment variable SMELT_CUDA names the driver library; it is the emulator when it exports
  * emu_get.
  */
-#ifndef SMELT_HARNESS_EMULATED_H
-#define SMELT_HARNESS_EMULATED_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ int smelt__schedule_parse(const char *text, struct smelt__schedule *schedule, ch
  * the processor time one may take, to end a loop without an end; 0: the emulator's own limit, which
  * is for small problems. */
 void smelt__emulator_configure(const char *arch, struct smelt__schedule schedule, double seconds);
-
-#endif

@@ -3,8 +3,7 @@
  * read nor written. A pure function of the problem, by the operator's row; left out are, for
  * example, queries that are not to be computed, KV rows that no list names, and the gaps.
  */
-#ifndef SMELT_HARNESS_FOOTPRINT_H
-#define SMELT_HARNESS_FOOTPRINT_H
+#pragma once
 
 #include "harness/problem.h"
 
@@ -37,5 +36,3 @@ void smelt__touch(struct smelt__footprints *footprints, int tensor, int64_t firs
 /* A whole row, by its indices as smelt__problem_at takes them. */
 void smelt__touch_row(struct smelt__footprints *footprints, int tensor, int64_t i, int64_t k,
                       int64_t l);
-
-#endif

@@ -20,22 +20,22 @@ static const double SMALLEST_ROW_NORM = 1e-30, FP32_ROUNDING = 0x1p-24;
 /* ---- any rows -------------------------------------------------------------------------------- */
 
 void smelt__grad_row_compare(const double *got, const struct smelt__expected_row *expected,
-                             int64_t place, struct smelt__finding *finding) {
+                             int64_t part, struct smelt__finding *finding) {
     double different = 0, reference = 0;
     for (int d = 0; d < expected->columns; d++) {
         const double delta = got[d] - expected->grads[d];
-        if (!smelt__finding_rule(finding, SMELT__GRAD_FINITE, isfinite(got[d]), place) ||
+        if (!smelt__finding_rule(finding, SMELT__GRAD_FINITE, isfinite(got[d]), part) ||
             (expected->none &&
-             !smelt__finding_rule(finding, SMELT__GRAD_NOTHING, got[d] == 0, place)))
+             !smelt__finding_rule(finding, SMELT__GRAD_NOTHING, got[d] == 0, part)))
             return;
         different += delta * delta;
         reference += expected->grads[d] * expected->grads[d];
-        smelt__finding_enlarge(finding, SMELT__GRAD_ABSOLUTE, fabs(delta), place);
+        smelt__finding_enlarge(finding, SMELT__GRAD_ABSOLUTE, fabs(delta), part);
     }
     /* Added to the norm, what fp32 loses takes up the whole bar at most. */
     const double norm = fmax(fmax(sqrt(reference), expected->spread), SMALLEST_ROW_NORM);
     smelt__finding_enlarge(finding, SMELT__GRAD_ROW,
-                           sqrt(different) / (norm + expected->lost / ROW_TOLERANCE), place);
+                           sqrt(different) / (norm + expected->lost / ROW_TOLERANCE), part);
     const double weight = norm * norm + pow(expected->lost / OVERALL_TOLERANCE, 2);
     finding->metrics[SMELT__GRAD_OVERALL].value += different;
     finding->metrics[SMELT__GRAD_OVERALL].weight += weight;

@@ -2,8 +2,7 @@
  * Compares rows of gradients, of operators with a backward pass, with the reference; and gradients by
  * keys, in one of three tensors: bf16, fp32, or fp32 that is added to.
  */
-#ifndef SMELT_HARNESS_GRAD_ROWS_H
-#define SMELT_HARNESS_GRAD_ROWS_H
+#pragma once
 
 #include "harness/placed.h"
 
@@ -35,9 +34,9 @@ struct smelt__expected_row {
     int none;      /* 1: nothing contributes; the row must be exactly 0, or unchanged */
 };
 
-/* `got`: [columns], less what was added to. `place`: for messages. */
+/* `got`: [columns], less what was added to. `part`: for messages. */
 void smelt__grad_row_compare(const double *got, const struct smelt__expected_row *expected,
-                             int64_t place, struct smelt__finding *finding);
+                             int64_t part, struct smelt__finding *finding);
 
 /* Sets the bars of both relative errors; `more` is added. */
 void smelt__grad_rows_judge(double more, struct smelt__metric_result *results);
@@ -74,5 +73,3 @@ const float *smelt__key_row_before(const struct smelt__problem *problem,
 int smelt__key_row_read(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
                         int64_t key, struct smelt__expected_row *expected, double *got,
                         struct smelt__finding *finding);
-
-#endif

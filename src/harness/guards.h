@@ -1,6 +1,5 @@
 /* The guard zones around outputs, and the bytes that outputs hold before a run: see placed.h. */
-#ifndef SMELT_HARNESS_GUARDS_H
-#define SMELT_HARNESS_GUARDS_H
+#pragma once
 
 #include "ops/args_table.h"
 
@@ -14,5 +13,3 @@ enum { SMELT__GUARD = 4096 /* bytes before and after each output and the workspa
 static inline int smelt__poison_of(enum smelt__element element, unsigned run) {
     return element != SMELT__INT32 ? 0xff : run % 2 ? 0xa5 : 0x80;
 }
-
-#endif

@@ -249,16 +249,16 @@ double smelt__logits_error(double got, double expected) {
     return fmax(fabs(got - expected) - SMELT__LOGIT_UNDERFLOW, 0);
 }
 
-void smelt__logits_compare(float got, double expected, double terms, int64_t place,
+void smelt__logits_compare(float got, double expected, double terms, int64_t part,
                            struct smelt__finding *finding) {
     if (!smelt__finding_rule(finding, SMELT__LOGITS_NUMBER,
-                             !isnan(got) && !(got == 0 && signbit(got)), place) ||
+                             !isnan(got) && !(got == 0 && signbit(got)), part) ||
         !smelt__finding_rule(finding, SMELT__LOGITS_INFINITE,
-                             smelt__indexer_logit_fits((double)got, expected, terms), place))
+                             smelt__indexer_logit_fits((double)got, expected, terms), part))
         return;
     if (!isfinite(expected) || !isfinite(terms))
         return;
     const double error = smelt__logits_error((double)got, expected);
-    smelt__finding_enlarge(finding, SMELT__LOGITS_ABSOLUTE, error, place);
-    smelt__finding_enlarge(finding, SMELT__LOGITS_RELATIVE, error > 0 ? error / terms : 0, place);
+    smelt__finding_enlarge(finding, SMELT__LOGITS_ABSOLUTE, error, part);
+    smelt__finding_enlarge(finding, SMELT__LOGITS_RELATIVE, error > 0 ? error / terms : 0, part);
 }

@@ -1,7 +1,6 @@
 /* What the rows of the indexer's operators share: the options and the inputs of those with windows,
  * and q, k, weights and scales of them all; how logits are compared. */
-#ifndef SMELT_HARNESS_INDEXER_H
-#define SMELT_HARNESS_INDEXER_H
+#pragma once
 
 #include "harness/problem.h"
 
@@ -67,9 +66,7 @@ enum { SMELT__LOGITS_NUMBER, SMELT__LOGITS_INFINITE, SMELT__LOGITS_RULES };
 /* How far a finite logit is off, beyond what fp32 may lose where numbers are small. */
 double smelt__logits_error(double got, double expected);
 
-/* Compares one logit, at `place` of its row, with the reference's; `terms`: what its error is
+/* Compares one logit, number `part` of its row, with the reference's; `terms`: what its error is
  * relative to, -inf where either infinity is right. */
-void smelt__logits_compare(float got, double expected, double terms, int64_t place,
+void smelt__logits_compare(float got, double expected, double terms, int64_t part,
                            struct smelt__finding *finding);
-
-#endif

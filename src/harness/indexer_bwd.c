@@ -26,37 +26,37 @@ static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
 static const char *const options[] = {"width",       "valid", "documents", "lists",
                                       "topk-length", "dkv",   NULL};
 
-static void defaults(const void *spec, struct smelt__problem_options *asked) {
+static void defaults(const void *spec, struct smelt__problem_options *settings) {
     const struct smelt__indexer_bwd_spec *indexer = spec;
-    if (asked->rows == 0)
-        asked->rows = indexer->topk > 64 ? 4 * (int64_t)indexer->topk : 256;
-    if (asked->width == 0)
-        asked->width = indexer->topk;
+    if (settings->rows == 0)
+        settings->rows = indexer->topk > 64 ? 4 * (int64_t)indexer->topk : 256;
+    if (settings->width == 0)
+        settings->width = indexer->topk;
 }
 
 /* A problem that the emulator is done with in seconds, and still several key blocks wide, the last
  * of them not whole, and several groups of queries, the last of them not full. */
-static void small(const void *spec, struct smelt__problem_options *asked) {
+static void small(const void *spec, struct smelt__problem_options *settings) {
     enum { TOKENS = 5, PATTERNS = 10, WIDTH = 150 };
     const struct smelt__indexer_bwd_spec *indexer = spec;
-    if (asked->tokens == 0) /* each pattern of adversarial lists */
-        asked->tokens = asked->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
-    if (asked->width == 0)
-        asked->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
-    if (asked->rows == 0)
-        asked->rows = 3 * (asked->width > WIDTH ? asked->width : WIDTH);
+    if (settings->tokens == 0) /* each pattern of adversarial lists */
+        settings->tokens = settings->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
+    if (settings->width == 0)
+        settings->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
+    if (settings->rows == 0)
+        settings->rows = 3 * (settings->width > WIDTH ? settings->width : WIDTH);
 }
 
 static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *asked) {
+                 struct smelt__problem_options *settings) {
     enum { WIDEST = 330, MOST_ROWS = 700 };
     const struct smelt__indexer_bwd_spec *indexer = spec;
     const int64_t most = indexer->topk < WIDEST ? indexer->topk : WIDEST;
-    asked->rows = 1 + smelt__random_below(random, MOST_ROWS) + (asked->far ? 2 : 0);
-    asked->width = 1 + smelt__random_below(random, most);
-    asked->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-    asked->topk_length = smelt__random_below(random, 3) == 0;
-    asked->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
+    settings->rows = 1 + smelt__random_below(random, MOST_ROWS) + (settings->far ? 2 : 0);
+    settings->width = 1 + smelt__random_below(random, most);
+    settings->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+    settings->topk_length = smelt__random_below(random, 3) == 0;
+    settings->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
 }
 
 static const struct {
@@ -68,26 +68,26 @@ static const struct {
     {SMELT__LISTS_DRIFT, 0, SMELT__DKV_BF16},  {SMELT__LISTS_ADVERSARIAL, 0, SMELT__DKV_BF16},
     {SMELT__LISTS_CAUSAL, 1, SMELT__DKV_ADD},  {SMELT__LISTS_ADVERSARIAL, 1, SMELT__DKV_FP32}};
 
-static int variation(int number, struct smelt__problem_options *asked) {
+static int variation(int number, struct smelt__problem_options *settings) {
     if (number >= (int)(sizeof kinds / sizeof kinds[0]))
         return 0;
-    asked->lists = kinds[number].lists;
-    asked->topk_length = kinds[number].topk_length;
-    asked->dkv = kinds[number].dk;
+    settings->lists = kinds[number].lists;
+    settings->topk_length = kinds[number].topk_length;
+    settings->dkv = kinds[number].dk;
     return 1;
 }
 
 /* Full lists, then damaged ones: more key blocks than stages, the last not whole. */
-static int trial(const void *spec, int number, struct smelt__problem_options *asked) {
+static int trial(const void *spec, int number, struct smelt__problem_options *settings) {
     enum { TOKENS = 9, WIDTH = 700 };
     static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
     const struct smelt__indexer_bwd_spec *indexer = spec;
     if (number >= (int)(sizeof lists / sizeof lists[0]))
         return 0;
-    asked->tokens = TOKENS;
-    asked->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
-    asked->rows = 2 * asked->width > 256 ? 2 * asked->width : 256;
-    asked->lists = lists[number];
+    settings->tokens = TOKENS;
+    settings->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
+    settings->rows = 2 * settings->width > 256 ? 2 * settings->width : 256;
+    settings->lists = lists[number];
     return 1;
 }
 
@@ -256,10 +256,10 @@ static int reproducible(const struct smelt__problem *problem, int tensor) {
 /* ---- figures --------------------------------------------------------------------------------- */
 
 /* Three products of each slot's key with each head; what goes over all of dk. */
-static double multiplications(const void *spec, const struct smelt__problem_options *asked) {
+static double multiplications(const void *spec, const struct smelt__problem_options *settings) {
     const struct smelt__indexer_bwd_spec *indexer = spec;
-    const double pairs = (double)(asked->batches * asked->tokens * asked->width);
-    return pairs * indexer->heads * 3 * indexer->dim + (double)asked->rows * indexer->dim;
+    const double pairs = (double)(settings->batches * settings->tokens * settings->width);
+    return pairs * indexer->heads * 3 * indexer->dim + (double)settings->rows * indexer->dim;
 }
 
 /* Measured on one H200: a large bf16 matrix product under sustained load; fp32 reductions to rows

@@ -128,9 +128,9 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 /* ---- figures --------------------------------------------------------------------------------- */
 
 /* The logits', and the selection's few instructions an element. */
-static double multiplications(const void *spec, const struct smelt__problem_options *asked) {
+static double multiplications(const void *spec, const struct smelt__problem_options *settings) {
     const struct smelt__indexer_topk_spec *indexer = spec;
-    return (double)(asked->batches * asked->tokens) * (double)asked->rows *
+    return (double)(settings->batches * settings->tokens) * (double)settings->rows *
            (indexer->heads * indexer->dim + 100);
 }
 
@@ -271,10 +271,10 @@ static void look_at_values(const struct row *row, int64_t wanted, struct smelt__
 static void look_at_choice(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
     const int64_t key =
         smelt__indexer_topk_misplaced(row->logits, row->terms, row->chosen, row->begin, row->end);
-    int64_t place = 0;
-    while (key >= 0 && place < wanted && key_in(row, place) != key)
-        place++;
-    smelt__finding_rule(finding, INFINITE_CHOICE, key < 0, place);
+    int64_t slot = 0;
+    while (key >= 0 && slot < wanted && key_in(row, slot) != key)
+        slot++;
+    smelt__finding_rule(finding, INFINITE_CHOICE, key < 0, slot);
 }
 
 static void judge_row(const struct row *row, int64_t wanted, struct smelt__finding *finding) {

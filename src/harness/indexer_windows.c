@@ -99,18 +99,18 @@ static void shape(struct smelt__problem *problem) {
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
-    const struct smelt__problem_options *asked = &problem->options;
-    const enum metadata metadata = metadata_of(asked);
+    const struct smelt__problem_options *settings = &problem->options;
+    const enum metadata metadata = metadata_of(settings);
     switch (tensor) {
     case TENSOR(CU_SEQLENS_PADDED):
         return metadata == PADDED || metadata == RATIO ||
-               (is_shard(asked) && (metadata != WILD || asked->documents % 2));
+               (is_shard(settings) && (metadata != WILD || settings->documents % 2));
     case TENSOR(CU_SEQLENS_KEYS):
-        return has_keys(asked);
+        return has_keys(settings);
     case TENSOR(CAUSAL_OFFSET):
         return metadata == OFFSET || metadata == RATIO || metadata == WILD;
     default: /* query_indices */
-        return is_shard(asked);
+        return is_shard(settings);
     }
 }
 

@@ -1,6 +1,5 @@
 /* Where the elements of a problem's tensors lie: packed, with gaps, or far apart. */
-#ifndef SMELT_HARNESS_LAYOUT_H
-#define SMELT_HARNESS_LAYOUT_H
+#pragma once
 
 struct smelt__problem;
 
@@ -8,5 +7,3 @@ struct smelt__problem;
  * strides of tensors that are not packed into *args. Optional tensors that are not given have no
  * elements. */
 void smelt__layout_make(struct smelt__problem *problem);
-
-#endif

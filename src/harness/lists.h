@@ -1,6 +1,5 @@
 /* Index rows of problems. Pure functions of options and query number. */
-#ifndef SMELT_HARNESS_LISTS_H
-#define SMELT_HARNESS_LISTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ int32_t smelt__lists_length(const struct smelt__problem_options *options, int64_
 /* Whether the lists never name this row, so that it can hold NaN: a kernel that reads it in place
  * of a masked one gives itself away. Adversarial lists leave out the first and the last. */
 int smelt__lists_avoids(const struct smelt__problem_options *options, int64_t row);
-
-#endif

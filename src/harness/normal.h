@@ -1,6 +1,5 @@
 /* Rows of normally distributed bf16 values. */
-#ifndef SMELT_HARNESS_NORMAL_H
-#define SMELT_HARNESS_NORMAL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ const struct smelt__normals *smelt__normals(void);
 /* Row number `row` of stream `stream` of a seed: `count` values. */
 void smelt__normals_row(const struct smelt__normals *normals, uint64_t seed, uint64_t stream,
                         uint64_t row, uint16_t *to, int64_t count);
-
-#endif

@@ -5,8 +5,7 @@
  * Tensors follow from the operator's table (ops/args_table.h): memory, strides, gaps, poison, upload,
  * names, what was touched. What is left for a row to say is what its numbers mean.
  */
-#ifndef SMELT_HARNESS_OPERATOR_H
-#define SMELT_HARNESS_OPERATOR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -66,33 +65,33 @@ struct smelt__finding {
     struct {
         double value, weight; /* `weight` for SMELT__OVERALL */
         double heaviest;      /* of what was added to `weight`, where an operator keeps it */
-        int64_t place;        /* of the largest within the unit; see `place` below */
+        int64_t part;         /* of the largest within the unit; see `part` below */
     } metrics[SMELT__MOST_METRICS];
     int64_t applied[SMELT__MOST_RULES];
     int64_t elements[SMELT__MOST_TENSORS]; /* compared, by output: smelt__compared_row counts */
     int broken;                            /* 1 + the first violated rule; 0: none */
-    int64_t broken_place;
+    int64_t broken_part;
     int failed; /* 1: memory ran out while computing the reference */
 };
 
-/* Makes a metric's value the larger of the two, and `place` where; NaN is larger than any number.
+/* Makes a metric's value the larger of the two, and `part` where; NaN is larger than any number.
  */
 static inline void smelt__finding_enlarge(struct smelt__finding *finding, int metric, double value,
-                                          int64_t place) {
+                                          int64_t part) {
     const double before = finding->metrics[metric].value;
     if (before != before || value <= before)
         return;
     finding->metrics[metric].value = value;
-    finding->metrics[metric].place = place;
+    finding->metrics[metric].part = part;
 }
 
-/* Records whether a rule of the comparison holds at a place; returns `holds`. */
+/* Records whether a rule of the comparison holds for a part; returns `holds`. */
 static inline int smelt__finding_rule(struct smelt__finding *finding, int rule, int holds,
-                                      int64_t place) {
+                                      int64_t part) {
     finding->applied[rule]++;
     if (!holds && !finding->broken) {
         finding->broken = rule + 1;
-        finding->broken_place = place;
+        finding->broken_part = part;
     }
     return holds;
 }
@@ -105,7 +104,7 @@ static inline int smelt__finding_rule(struct smelt__finding *finding, int rule, 
  * that each of them rejects an error just beyond its bar.
  */
 struct smelt__comparison {
-    const char *unit, *place; /* as messages call a unit and a part of it: "query", "head" */
+    const char *unit, *part; /* as messages call a unit and a part of it: "query", "head" */
     const struct smelt__metric *metrics;
     int metric_count;
     const struct smelt__rule *rules;
@@ -134,9 +133,9 @@ struct smelt__comparison {
                   struct smelt__metric_result *results);
 };
 
-#define SMELT__UNITS(name, part, ...)                                                              \
-    .unit = (name), .place = (part), .dimensions = sizeof((const unsigned char[]){__VA_ARGS__}),   \
-    .symbols = {__VA_ARGS__}
+#define SMELT__UNITS(name, part_name, ...)                                                         \
+    .unit = (name), .part = (part_name),                                                           \
+    .dimensions = sizeof((const unsigned char[]){__VA_ARGS__}), .symbols = {__VA_ARGS__}
 #define SMELT__METRICS(list) .metrics = (list), .metric_count = sizeof(list) / sizeof *(list)
 #define SMELT__RULES(list) .rules = (list), .rule_count = sizeof(list) / sizeof *(list)
 
@@ -320,5 +319,3 @@ int smelt__harness_spec_has(const struct smelt__harness_spec *spec,
 /* The pass asked for, `pass` 0: the first of the spec's; NULL when it is not made for it. */
 const struct smelt__harness_pass *smelt__harness_spec_pass(const struct smelt__harness_spec *spec,
                                                            unsigned pass);
-
-#endif

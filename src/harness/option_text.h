@@ -1,6 +1,5 @@
 /* Options of problems by name: looked up, set from text, printed as a command. */
-#ifndef SMELT_HARNESS_OPTION_TEXT_H
-#define SMELT_HARNESS_OPTION_TEXT_H
+#pragma once
 
 #include "harness/options.h"
 
@@ -30,5 +29,3 @@ int smelt__problem_same(const struct smelt__harness_operator *op,
 /* The command that makes this problem again: "smelt VERB SPEC --seed N ...". */
 void smelt__problem_command(const char *verb, const char *spec,
                             const struct smelt__problem_options *options, char *text, size_t size);
-
-#endif

@@ -3,8 +3,7 @@
  * the command that repeats a check. An option means the same for every operator that has it; each
  * operator's row says which it has, and may add its own.
  */
-#ifndef SMELT_HARNESS_OPTIONS_H
-#define SMELT_HARNESS_OPTIONS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -80,5 +79,3 @@ enum smelt__option_trait {
     SMELT__OPTION_INPUTS = 1,  /* what kind of inputs: where it is given check tries no others */
     SMELT__OPTION_EMULATED = 2 /* for the emulator alone */
 };
-
-#endif

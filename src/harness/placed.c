@@ -47,7 +47,7 @@ static size_t front_of(const struct smelt__placed *placed, int tensor) {
     return (is_output(placed, tensor) ? GUARD : 0) + (odd ? least : 0);
 }
 
-static smelt_status place(struct smelt__placed *placed, int tensor) {
+static smelt_status place_tensor(struct smelt__placed *placed, int tensor) {
     struct smelt__device_buffer *buffer = &placed->buffers[tensor];
     smelt_tensor *argument = smelt__tensor_of(row_of(placed, tensor), placed->args);
     void *pointer = NULL;
@@ -269,7 +269,7 @@ smelt_status smelt__placed_create(struct smelt__placed *placed, smelt_context *c
     if (status == SMELT_OK)
         memcpy(placed->args, problem->args, args_bytes);
     for (int i = 0; i < placed->pass->tensors->count && status == SMELT_OK; i++)
-        status = place(placed, i);
+        status = place_tensor(placed, i);
     if (status == SMELT_OK)
         status = smelt__placed_refresh(placed);
     if (status != SMELT_OK)

@@ -4,8 +4,7 @@
  * that a kernel adds to hold the problem's initial values instead. Tensors with gaps begin at the
  * least alignment that is legal.
  */
-#ifndef SMELT_HARNESS_PLACED_H
-#define SMELT_HARNESS_PLACED_H
+#pragma once
 
 #include "harness/footprint.h"
 #include "harness/problem.h"
@@ -96,5 +95,3 @@ const char *smelt__placed_difference(const struct smelt__placed *first,
  * in the workspace's guards neither; else the kind of fault ("unwritten", "stray",
  * "workspace_guard"), with a message saying where. Overwrites the downloaded copy. */
 const char *smelt__placed_verify_extent(struct smelt__placed *placed, char *message, size_t size);
-
-#endif

@@ -2,8 +2,7 @@
  * Problems for checks and benchmarks: the arguments of one pass of an operator, made from a seed,
  * on the host. The same options give the same bytes with any number of processors.
  */
-#ifndef SMELT_HARNESS_PROBLEM_H
-#define SMELT_HARNESS_PROBLEM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ void smelt__problem_arguments(const struct smelt__problem *problem, void *args);
 /* Host memory for a tensor. `far`: its pages exist when touched, and are zero. */
 void *smelt__host_allocate(size_t bytes, int far);
 void smelt__host_free(void *pointer, size_t bytes, int far);
-
-#endif

@@ -1,8 +1,7 @@
 /* Random numbers by place: a generator is made from (seed, stream, index), so that any thread can
  * make any part of a tensor. Splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
  * generators", OOPSLA 2014. */
-#ifndef SMELT_HARNESS_RANDOM_H
-#define SMELT_HARNESS_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ static inline struct smelt__random smelt__random_at(uint64_t seed, uint64_t stre
 static inline int64_t smelt__random_below(struct smelt__random *random, int64_t bound) {
     return (int64_t)(smelt__random_next(random) % (uint64_t)bound);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * hold, and which are valid (docs/operators.md, "Valid slots"). For operators with batches
  * ([B,T,width] and [B,T,1]) and without ([T,width] and [T,1]); queries are numbered b * T + t.
  */
-#ifndef SMELT_HARNESS_SLOTS_H
-#define SMELT_HARNESS_SLOTS_H
+#pragma once
 
 #include "harness/footprint.h"
 #include "harness/problem.h"
@@ -29,5 +28,3 @@ int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots 
 /* What of both a query's computation may read. */
 void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,
                         int64_t query, struct smelt__footprints *footprints);
-
-#endif

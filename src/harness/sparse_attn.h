@@ -1,6 +1,5 @@
 /* The operator sparse_attn in the harness: its row, and what tests of it alone ask. */
-#ifndef SMELT_HARNESS_SPARSE_ATTN_H
-#define SMELT_HARNESS_SPARSE_ATTN_H
+#pragma once
 
 #include "harness/grad_rows.h"
 #include "harness/placed.h"
@@ -60,5 +59,3 @@ int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t
 const uint16_t *smelt__placed_out(const struct smelt__placed *placed, int64_t query, int head);
 float smelt__placed_lse(const struct smelt__placed *placed, int64_t query, int head);
 float smelt__placed_max_logit(const struct smelt__placed *placed, int64_t query, int head);
-
-#endif

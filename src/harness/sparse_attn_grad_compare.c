@@ -362,7 +362,7 @@ const struct smelt__comparison
         },
         {
             .unit = "head",
-            .place = "part",
+            .part = "part",
             SMELT__METRICS(dsink_metrics),
             SMELT__RULES(dsink_rules),
             .count = count_heads,

@@ -272,7 +272,7 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
 }
 
 static const struct smelt__comparison comparisons[] = {
-    {SMELT__UNITS("row", "place", TENSOR(T)), SMELT__RULES(rules), .compare = compare},
+    {SMELT__UNITS("row", "slot", TENSOR(T)), SMELT__RULES(rules), .compare = compare},
 };
 
 /* ---- figures --------------------------------------------------------------------------------- */

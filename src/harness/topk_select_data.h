@@ -1,6 +1,5 @@
 /* Matrices of scores for what selects from them: of many distributions, each hard in its way. */
-#ifndef SMELT_HARNESS_TOPK_SELECT_DATA_H
-#define SMELT_HARNESS_TOPK_SELECT_DATA_H
+#pragma once
 
 #include "harness/problem.h"
 #include "smelt/topk_select.h"
@@ -34,5 +33,3 @@ extern const char *const smelt__topk_data_names[SMELT__TOPK_DATA_KINDS + 1];
 void smelt__topk_data_fill(struct smelt__problem *problem, int tensor, enum smelt__topk_data data,
                            void (*window)(const smelt_topk_select_args *args, int64_t row,
                                           int64_t *begin, int64_t *end));
-
-#endif

@@ -1,8 +1,7 @@
 /* The core of `smelt tune`: candidates are checked, then race each other. Uses the public API
  * alone.
  */
-#ifndef SMELT_HARNESS_TUNE_H
-#define SMELT_HARNESS_TUNE_H
+#pragma once
 
 #include "harness/problem.h"
 
@@ -46,5 +45,3 @@ void smelt__tune_race(smelt_context *context, unsigned pass,
                       const struct smelt__problem_options *problem,
                       struct smelt__tune_candidate *candidates, int count, int launches,
                       struct smelt__tune_result *result);
-
-#endif

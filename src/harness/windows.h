@@ -1,7 +1,6 @@
 /* Windows of problems: each query's range of keys. Pure functions of options and query number. The
  * kinds are those of the lists (lists.h). */
-#ifndef SMELT_HARNESS_WINDOWS_H
-#define SMELT_HARNESS_WINDOWS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ int64_t smelt__windows_fill(struct smelt__problem *problem, int begin_tensor, in
  * number of keys. */
 int64_t smelt__windows_of(const struct smelt__problem *problem, int begin_tensor, int end_tensor,
                           int64_t query, int32_t *begin, int32_t *end);
-
-#endif

@@ -5,8 +5,7 @@
  * harness's memory (allocation, poisoning, upload, comparison). Pure data: compiled into the
  * library and, for the harness, beside it.
  */
-#ifndef SMELT_OPS_ARGS_TABLE_H
-#define SMELT_OPS_ARGS_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -168,5 +167,3 @@ void smelt__args_extents(const struct smelt__args_table *table, const void *args
 /* Puts packed strides where all of a tensor's are 0. extents[symbol]: not negative. */
 void smelt__tensor_pack(const struct smelt__tensor_row *row, const int64_t *extents,
                         smelt_tensor *tensor);
-
-#endif

@@ -3,8 +3,7 @@
  * extents, workspace. Each refuses by name, with the value and what is legal. Nothing reads device
  * memory.
  */
-#ifndef SMELT_OPS_ARGUMENTS_H
-#define SMELT_OPS_ARGUMENTS_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/status.h"
@@ -45,5 +44,3 @@ smelt_status smelt__check_map_stride(const char *name, int number, int64_t strid
  * function, whose _workspace says how much. */
 smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,
                                     size_t alignment, const char *call);
-
-#endif

@@ -68,7 +68,7 @@ smelt_status smelt__operator_check_grid(const smelt_operator *op, unsigned pass,
     return SMELT_OK;
 }
 
-int64_t smelt__blocks_beside(const struct smelt__kernel *kernel, int64_t free_multiprocessors) {
+int64_t smelt__available_blocks(const struct smelt__kernel *kernel, int64_t free_multiprocessors) {
     if (free_multiprocessors == 0)
         return kernel->most_blocks;
     const int64_t left =
@@ -86,7 +86,7 @@ uint32_t smelt__blocks_for(const struct smelt__kernel *kernel, int64_t items, in
 
 smelt_status smelt__call_launch(const struct smelt__call *call, const struct smelt__kernel *kernel,
                                 int64_t items, int64_t free_multiprocessors, const void *params) {
-    const int64_t most = smelt__blocks_beside(kernel, free_multiprocessors);
+    const int64_t most = smelt__available_blocks(kernel, free_multiprocessors);
     const struct smelt__launch launch = {.blocks = {smelt__blocks_for(kernel, items, most)},
                                          .params = params};
     return smelt__kernel_launch(call->op->context, kernel, &launch, call->stream);

@@ -3,8 +3,7 @@
  * caller's struct to checked arguments. An operator adds a `struct smelt__operator_type`: its
  * family, the tables of its args structs, and the functions that launch its kernels.
  */
-#ifndef SMELT_OPS_CALL_H
-#define SMELT_OPS_CALL_H
+#pragma once
 
 #include "codegen/family.h"
 #include "ops/args_table.h"
@@ -123,7 +122,7 @@ smelt_status smelt__operator_check_grid(const smelt_operator *op, unsigned pass,
 /* The maximum number of blocks of a launch that leaves `free_multiprocessors` to other streams (and
  * uses at least one); with 0, the kernel's most_blocks. The kernel must process all of its items with
  * any grid. */
-int64_t smelt__blocks_beside(const struct smelt__kernel *kernel, int64_t free_multiprocessors);
+int64_t smelt__available_blocks(const struct smelt__kernel *kernel, int64_t free_multiprocessors);
 
 /* Blocks for `items` of a kernel, at most `most`. */
 uint32_t smelt__blocks_for(const struct smelt__kernel *kernel, int64_t items, int64_t most);
@@ -132,5 +131,3 @@ uint32_t smelt__blocks_for(const struct smelt__kernel *kernel, int64_t items, in
  * the device has where some are to stay free. */
 smelt_status smelt__call_launch(const struct smelt__call *call, const struct smelt__kernel *kernel,
                                 int64_t items, int64_t free_multiprocessors, const void *params);
-
-#endif

@@ -5,8 +5,7 @@
  * may depend on these values only where docs/operators.md says so: in the order of a deterministic
  * sum.
  */
-#ifndef SMELT_OPS_CUTS_H
-#define SMELT_OPS_CUTS_H
+#pragma once
 
 enum {
     /* Groups in one wave on the largest Hopper GPUs, also on other devices: the order of sums must
@@ -53,5 +52,3 @@ enum {
     SMELT__CUT_TOPK_COLUMNS = 32768,
     SMELT__CUT_TOPK_LEAST_PART = 4096,
 };
-
-#endif

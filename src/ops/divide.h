@@ -1,6 +1,5 @@
 /* Division as launches need it. */
-#ifndef SMELT_OPS_DIVIDE_H
-#define SMELT_OPS_DIVIDE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -8,5 +7,3 @@
 static inline int64_t smelt__divide_up(int64_t value, int64_t by) {
     return (value + by - 1) / by;
 }
-
-#endif

@@ -108,15 +108,15 @@ static struct indexer_bwd_grains_params grains_params(const struct smelt__indexe
     const struct smelt__indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const struct smelt__indexer_bwd_layout *layout = &call->layout;
-    const int64_t place = chunk.first * indexer->main.group_queries, stride = layout->dk.key_stride;
+    const int64_t first = chunk.first * indexer->main.group_queries, stride = layout->dk.key_stride;
     return (struct indexer_bwd_grains_params){
         .q = args->q.data,
         .weights = args->weights.data,
-        .members = (const int *)at(call, layout->members) + place,
+        .members = (const int *)at(call, layout->members) + first,
         .counts = (const int *)at(call, layout->dk.counts) + chunk.first,
         .keys = (const int *)at(call, layout->dk.keys) + chunk.first * stride,
-        .grads = (const float *)at(call, layout->grads) + place * stride,
-        .reach = (float *)at(call, layout->reach) + place,
+        .grads = (const float *)at(call, layout->grads) + first * stride,
+        .reach = (float *)at(call, layout->reach) + first,
         .tops = at(call, layout->tops),
         .bounds = at(call, layout->bounds),
         .grains = at(call, layout->grains),
@@ -225,7 +225,7 @@ static smelt_status launch_main(const struct smelt__indexer_bwd_call *call,
     params->first_group = (int)chunk.first;
     params->groups = (int)chunk.groups;
     return launch(call, SMELT__INDEXER_BWD_MAIN,
-                  smelt__blocks_for(kernel, chunk.groups, smelt__blocks_beside(kernel, left)),
+                  smelt__blocks_for(kernel, chunk.groups, smelt__available_blocks(kernel, left)),
                   params);
 }
 

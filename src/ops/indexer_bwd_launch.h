@@ -1,7 +1,6 @@
 /* indexer_bwd, between its operator and arguments (indexer_bwd.c) and its chain of launches
  * (indexer_bwd_launch.c). */
-#ifndef SMELT_OPS_INDEXER_BWD_LAUNCH_H
-#define SMELT_OPS_INDEXER_BWD_LAUNCH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -57,5 +56,3 @@ struct smelt__indexer_bwd_call {
 
 /* The kernels, in their order. */
 smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *call);
-
-#endif

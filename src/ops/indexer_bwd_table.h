@@ -1,7 +1,6 @@
 /* The arguments of the operator indexer_bwd as a table (args_table.h); smelt/indexer_bwd.h has
  * their meaning. */
-#ifndef SMELT_OPS_INDEXER_BWD_TABLE_H
-#define SMELT_OPS_INDEXER_BWD_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/indexer_bwd.h"
@@ -78,5 +77,3 @@ static const struct smelt__args_table smelt__indexer_bwd_table = {
 
 #undef ARGS
 #undef OF
-
-#endif

@@ -1,7 +1,6 @@
 /* The arguments of the operator indexer_clean as a table (args_table.h); smelt/indexer_clean.h has
  * their meaning. */
-#ifndef SMELT_OPS_INDEXER_CLEAN_TABLE_H
-#define SMELT_OPS_INDEXER_CLEAN_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/indexer_clean.h"
@@ -48,5 +47,3 @@ static const struct smelt__args_table smelt__indexer_clean_table = {
 
 #undef ARGS
 #undef OF
-
-#endif

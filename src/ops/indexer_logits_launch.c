@@ -138,7 +138,7 @@ smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *sc
     params.launch_dependents = chain->launch_dependents;
     const int64_t items = smelt__divide_up(args->tokens, scorer->launch.block_queries) *
                           smelt__divide_up(args->rows, scorer->launch.block_keys);
-    const int64_t most = smelt__blocks_beside(scorer->kernel, args->free_multiprocessors);
+    const int64_t most = smelt__available_blocks(scorer->kernel, args->free_multiprocessors);
     const struct smelt__launch launch = {.blocks = {smelt__blocks_for(scorer->kernel, items, most)},
                                          .pdl = chain->pdl,
                                          .params = &params};

@@ -2,8 +2,7 @@
  * Launches the kernel of the indexer's logits: code that the operators indexer_logits and indexer_topk
  * share.
  */
-#ifndef SMELT_OPS_INDEXER_LOGITS_LAUNCH_H
-#define SMELT_OPS_INDEXER_LOGITS_LAUNCH_H
+#pragma once
 
 #include "codegen/families/indexer_logits_fwd.h"
 #include "runtime/kernel.h"
@@ -44,5 +43,3 @@ smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *sc
                                           const smelt_indexer_logits_args *args,
                                           const struct smelt__indexer_chain *chain,
                                           struct CUstream_st *stream);
-
-#endif

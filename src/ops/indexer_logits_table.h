@@ -1,7 +1,6 @@
 /* The arguments of the operator indexer_logits as a table (args_table.h); smelt/indexer_logits.h has
  * their meaning. */
-#ifndef SMELT_OPS_INDEXER_LOGITS_TABLE_H
-#define SMELT_OPS_INDEXER_LOGITS_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/indexer_logits.h"
@@ -68,5 +67,3 @@ static const struct smelt__args_table smelt__indexer_logits_table[] = {
 #undef ARGS
 #undef OF
 #undef ROWS
-
-#endif

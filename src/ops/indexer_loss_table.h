@@ -1,7 +1,6 @@
 /* The arguments of the operator indexer_loss as a table (args_table.h); smelt/indexer_loss.h has
  * their meaning. */
-#ifndef SMELT_OPS_INDEXER_LOSS_TABLE_H
-#define SMELT_OPS_INDEXER_LOSS_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/indexer_loss.h"
@@ -64,5 +63,3 @@ static const struct smelt__args_table smelt__indexer_loss_table = {
 
 #undef ARGS
 #undef OF
-
-#endif

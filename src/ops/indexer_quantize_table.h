@@ -1,7 +1,6 @@
 /* The arguments of the operator indexer_quantize as a table (args_table.h); smelt/indexer_quantize.h has
  * their meaning. */
-#ifndef SMELT_OPS_INDEXER_QUANTIZE_TABLE_H
-#define SMELT_OPS_INDEXER_QUANTIZE_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/indexer_quantize.h"
@@ -50,5 +49,3 @@ static const struct smelt__args_table smelt__indexer_quantize_table = {
 
 #undef ARGS
 #undef OF
-
-#endif

@@ -1,7 +1,6 @@
 /* The arguments of the operator indexer_scores as a table (args_table.h); smelt/indexer_scores.h has
  * their meaning. */
-#ifndef SMELT_OPS_INDEXER_SCORES_TABLE_H
-#define SMELT_OPS_INDEXER_SCORES_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/indexer_scores.h"
@@ -65,5 +64,3 @@ static const struct smelt__args_table smelt__indexer_scores_table = {
 
 #undef ARGS
 #undef OF
-
-#endif

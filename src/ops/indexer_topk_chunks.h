@@ -2,8 +2,7 @@
  * How the queries of an indexer_topk call are taken: chunk by chunk, so that the logits of one
  * chunk are all that is in memory. A pure function of sizes, so that the host knows the launches.
  */
-#ifndef SMELT_OPS_INDEXER_TOPK_CHUNKS_H
-#define SMELT_OPS_INDEXER_TOPK_CHUNKS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ int smelt__indexer_chunks_make(const struct smelt__indexer_extent *extent,
 /* The chunk that begins with query `first`, below tokens: 0, or the end of the one before. */
 struct smelt__indexer_chunk smelt__indexer_chunk_at(const struct smelt__indexer_chunks *chunks,
                                                     int64_t first);
-
-#endif

@@ -1,7 +1,6 @@
 /* The arguments of the operator indexer_topk as a table (args_table.h); smelt/indexer_topk.h has
  * their meaning. */
-#ifndef SMELT_OPS_INDEXER_TOPK_TABLE_H
-#define SMELT_OPS_INDEXER_TOPK_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/indexer_topk.h"
@@ -81,5 +80,3 @@ static const struct smelt__args_table smelt__indexer_topk_table[] = {
 #undef ARGS
 #undef OF
 #undef ROWS
-
-#endif

@@ -1,7 +1,6 @@
 /* The arguments of the operator indexer_windows as a table (args_table.h); smelt/indexer_windows.h has
  * their meaning. */
-#ifndef SMELT_OPS_INDEXER_WINDOWS_TABLE_H
-#define SMELT_OPS_INDEXER_WINDOWS_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/indexer_windows.h"
@@ -66,5 +65,3 @@ static const struct smelt__args_table smelt__indexer_windows_table = {
 
 #undef ARGS
 #undef OF
-
-#endif

@@ -31,8 +31,8 @@ static int64_t up_to(int64_t value, int64_t step) {
  * the table is too large. */
 static int64_t half_chunk(const struct smelt__key_grads_shape *shape,
                           const struct smelt__key_grads_layout *layout, int64_t most) {
-    const int64_t wave = (SMELT__CUT_WAVE - shape->sums_beside) / shape->group_items;
-    if (shape->sums_beside == 0 || wave == 0 || most / 2 < wave || layout->groups <= wave)
+    const int64_t wave = (SMELT__CUT_WAVE - shape->sum_multiprocessors) / shape->group_items;
+    if (shape->sum_multiprocessors == 0 || wave == 0 || most / 2 < wave || layout->groups <= wave)
         return 0;
     const int64_t wanted = up_to(smelt__divide_up(layout->groups, SMELT__CUT_FEWEST_CHUNKS), wave);
     const int64_t chunk = wanted <= most / 2 ? wanted : most / 2 / wave * wave;
@@ -184,7 +184,7 @@ static smelt_status launch_chunk(const struct smelt__key_grads_call *call,
         .first = cursor->first,
         .groups = left < layout->chunk ? left : layout->chunk,
         .partials = partials_of(call, cursor),
-        .free_multiprocessors = overlaps ? call->shape.sums_beside : 0,
+        .free_multiprocessors = overlaps ? call->shape.sum_multiprocessors : 0,
     };
     smelt_status status = cursor->in_round == 0 ? launch_segments(call, cursor) : SMELT_OK;
     if (status == SMELT_OK)

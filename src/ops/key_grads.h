@@ -4,8 +4,7 @@
  * mode, stores partial rows, chunk by chunk, which are then summed in a fixed order. The last kernel
  * writes the caller's tensor from the sums.
  */
-#ifndef SMELT_OPS_KEY_GRADS_H
-#define SMELT_OPS_KEY_GRADS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,9 +17,9 @@
 struct smelt__key_grads_shape {
     int columns; /* of a row */
     int deterministic;
-    int group_items; /* items of a group */
-    int key_rows;    /* partial rows that a group has of each key */
-    int sums_beside; /* as the plan's constant of that name */
+    int group_items;         /* items of a group */
+    int key_rows;            /* partial rows that a group has of each key */
+    int sum_multiprocessors; /* as the plan's constant of that name */
 };
 
 /* The offset of each array in the workspace, in bytes, and the division of the groups. The caller
@@ -76,5 +75,3 @@ smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call);
  * Errors: DRIVER. */
 smelt_status smelt__key_grads_launch_finish(const struct smelt__key_grads_call *call,
                                             struct key_grads_finish_params params);
-
-#endif

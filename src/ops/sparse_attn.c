@@ -61,8 +61,9 @@ static smelt_status launch_buckets(const struct sparse_attn *attn, const struct 
     params->work.extents = partition.extents;
     for (int i = 0; i < attn->buckets && status == SMELT_OK; i++) {
         const struct smelt__kernel *kernel = kernels[PARTITION_KERNELS + i];
-        const int64_t beside = smelt__blocks_beside(kernel, args->free_multiprocessors);
-        const int64_t most = beside < kernel->resident_blocks ? beside : kernel->resident_blocks;
+        const int64_t available = smelt__available_blocks(kernel, args->free_multiprocessors);
+        const int64_t most =
+            available < kernel->resident_blocks ? available : kernel->resident_blocks;
         const struct smelt__launch one = {
             .blocks = {smelt__blocks_for(kernel, queries, most)}, .pdl = 1, .params = params};
         params->work.query_range = partition.ranges + 2 * (attn->buckets - 1 - i);
@@ -85,7 +86,7 @@ static smelt_status launch(struct smelt__call *call) {
     if (attn->buckets)
         return launch_buckets(attn, call, queries, &params);
     const struct smelt__kernel *kernel = call->op->kernels[0];
-    const int64_t most = smelt__blocks_beside(kernel, args->free_multiprocessors);
+    const int64_t most = smelt__available_blocks(kernel, args->free_multiprocessors);
     /* With programmatic dependent launch (PDL), which costs the driver less (bench/log/tools.md).
      * The kernel itself waits for earlier work in the stream. */
     const struct smelt__launch one = {

@@ -1,6 +1,5 @@
 /* The arguments of sparse_attn's forward pass: checked, then packed for the kernel. */
-#ifndef SMELT_OPS_SPARSE_ATTN_ARGS_H
-#define SMELT_OPS_SPARSE_ATTN_ARGS_H
+#pragma once
 
 #include "ops/call.h"
 #include "ops/sparse_attn_call.h"
@@ -12,5 +11,3 @@ size_t smelt__sparse_attn_workspace(int64_t queries, int buckets);
  * launch, and *params is not set. INVALID_ARGUMENT. Reads no device memory. */
 smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
                                      struct sparse_attn_fwd_params *params, int64_t *queries);
-
-#endif

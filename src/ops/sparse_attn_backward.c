@@ -89,7 +89,7 @@ static smelt_status launch_groups(void *user, const struct smelt__key_grads_chun
         call, SMELT__BACKWARD_MAIN,
         call->backward->main.slice_blocks
             ? main->grid.blocks
-            : smelt__blocks_for(kernel, chunk->groups, smelt__blocks_beside(kernel, left)),
+            : smelt__blocks_for(kernel, chunk->groups, smelt__available_blocks(kernel, left)),
         0, &main->params);
 }
 
@@ -118,7 +118,7 @@ static smelt_status launch_queries(const struct smelt__grad_call *call) {
     struct main_launches main = {.call = call};
     main.grid =
         smelt__grad_find_grid(call->backward, &call->layout,
-                              smelt__blocks_beside(kernel, call->args->free_multiprocessors));
+                              smelt__available_blocks(kernel, call->args->free_multiprocessors));
     smelt_status status = smelt__grad_main(call, &main.grid, &main.params);
     if (status == SMELT_OK && call->backward->shape.buckets && !call->args->partition)
         status = launch_partition(call);

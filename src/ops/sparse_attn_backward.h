@@ -1,7 +1,6 @@
 /* The backward pass of sparse_attn: the chain of its launches. Its arguments:
  * sparse_attn_grad_args.h. */
-#ifndef SMELT_OPS_SPARSE_ATTN_BACKWARD_H
-#define SMELT_OPS_SPARSE_ATTN_BACKWARD_H
+#pragma once
 
 #include "ops/sparse_attn_grad_layout.h"
 
@@ -12,5 +11,3 @@ void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bound
 /* Checks a call and launches its kernels. */
 smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_backward *backward,
                                                 struct smelt__call *call);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the arguments of sparse_attn's passes have in common: their checks, and the part of the
  * kernels' params that says which queries there are and where their index rows. */
-#ifndef SMELT_OPS_SPARSE_ATTN_CALL_H
-#define SMELT_OPS_SPARSE_ATTN_CALL_H
+#pragma once
 
 #include "ops/sparse_attn_params.h"
 #include "ops/sparse_attn_table.h"
@@ -35,5 +34,3 @@ int64_t smelt__sparse_attn_count_queries(const struct smelt__sparse_attn_call *c
 /* Of checked arguments whose strides are packed. */
 struct work_params smelt__sparse_attn_work(const struct smelt__sparse_attn_call *call,
                                            int64_t queries);
-
-#endif

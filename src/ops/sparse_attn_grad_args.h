@@ -1,6 +1,5 @@
 /* The arguments of sparse_attn's backward pass: read and checked. */
-#ifndef SMELT_OPS_SPARSE_ATTN_GRAD_ARGS_H
-#define SMELT_OPS_SPARSE_ATTN_GRAD_ARGS_H
+#pragma once
 
 #include "ops/sparse_attn_grad_layout.h"
 
@@ -21,5 +20,3 @@ smelt_status smelt__grad_check(const struct smelt__sparse_attn_backward *backwar
  * Errors as above. */
 smelt_status smelt__grad_workspace(const struct smelt__sparse_attn_backward *backward,
                                    const struct smelt__call *given, size_t *bytes);
-
-#endif

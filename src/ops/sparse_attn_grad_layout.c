@@ -17,10 +17,10 @@ enum {
 
 const struct smelt__kernel *smelt__grad_kernel(const struct smelt__sparse_attn_backward *backward,
                                                enum smelt__sparse_attn_backward_kernel kernel) {
-    int place = (int)kernel + (backward->shape.buckets ? 2 : 0);
+    int index = (int)kernel + (backward->shape.buckets ? 2 : 0);
     if (!backward->deterministic)
-        place -= kernel > SMELT__BACKWARD_SUM ? 2 : kernel >= SMELT__BACKWARD_MAIN ? 1 : 0;
-    return backward->chain[place];
+        index -= kernel > SMELT__BACKWARD_SUM ? 2 : kernel >= SMELT__BACKWARD_MAIN ? 1 : 0;
+    return backward->chain[index];
 }
 
 struct smelt__key_grads_shape
@@ -30,7 +30,7 @@ smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
         .deterministic = backward->deterministic,
         .group_items = backward->main.head_blocks,
         .key_rows = backward->main.head_blocks / backward->sides,
-        .sums_beside = backward->main.sums_beside,
+        .sum_multiprocessors = backward->main.sum_multiprocessors,
     };
 }
 

@@ -1,7 +1,6 @@
 /* The kernels of sparse_attn's backward pass, and what follows from them and a call's extents: the
  * layout of the workspace and the distribution of the main kernel's work over thread blocks. */
-#ifndef SMELT_OPS_SPARSE_ATTN_GRAD_LAYOUT_H
-#define SMELT_OPS_SPARSE_ATTN_GRAD_LAYOUT_H
+#pragma once
 
 #include "codegen/families/sparse_attn.h"
 #include "codegen/families/sparse_attn_bwd.h"
@@ -64,5 +63,3 @@ struct smelt__grad_grid {
 struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_backward *backward,
                                               const struct smelt__grad_layout *layout,
                                               int64_t most);
-
-#endif

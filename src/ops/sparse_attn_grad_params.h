@@ -1,7 +1,6 @@
 /* The params structs of a backward call's kernels. One function per kernel fills one from a checked
  * call. */
-#ifndef SMELT_OPS_SPARSE_ATTN_GRAD_PARAMS_H
-#define SMELT_OPS_SPARSE_ATTN_GRAD_PARAMS_H
+#pragma once
 
 #include "ops/sparse_attn_grad_args.h"
 
@@ -22,5 +21,3 @@ struct key_grads_finish_params smelt__grad_finish(const struct smelt__grad_call 
 
 /* The number of floats to zero from the workspace's `progress` on: progress and dkv's sums. */
 int64_t smelt__grad_zeros(const struct smelt__grad_call *call);
-
-#endif

@@ -1,7 +1,6 @@
 /* The params structs of sparse_attn's kernels, which their own headers, being templates' parts too,
  * declare without a guard. */
-#ifndef SMELT_OPS_SPARSE_ATTN_PARAMS_H
-#define SMELT_OPS_SPARSE_ATTN_PARAMS_H
+#pragma once
 
 /* clang-format off: the first is part of the others */
 #include "common/tensor_map.h"
@@ -14,5 +13,3 @@
 #include "sparse_attn_fwd.params.h"
 #include "sparse_attn_partition.params.h"
 /* clang-format on */
-
-#endif

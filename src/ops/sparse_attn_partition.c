@@ -50,8 +50,8 @@ static int64_t histogram_reserve(int64_t queries) {
     return (runs + HISTOGRAM_STEP - 1) / HISTOGRAM_STEP * HISTOGRAM_STEP;
 }
 
-/* Places `ints` at the next aligned offset. */
-static size_t place(size_t *end, int64_t ints) {
+/* Appends an array of `ints` numbers at the next aligned offset. */
+static size_t append_array(size_t *end, int64_t ints) {
     const size_t offset = *end;
     const size_t bytes = (size_t)ints * sizeof(int);
     *end = offset + (bytes + SMELT__PARTITION_ALIGNMENT - 1) / SMELT__PARTITION_ALIGNMENT *
@@ -61,11 +61,11 @@ static size_t place(size_t *end, int64_t ints) {
 
 struct smelt__partition_layout smelt__partition_layout(int64_t queries, int buckets) {
     struct smelt__partition_layout layout = {0};
-    layout.ranges = place(&layout.bytes, 2 * (int64_t)buckets);
-    layout.list = place(&layout.bytes, queries);
-    layout.extents = place(&layout.bytes, queries);
-    layout.packed = place(&layout.bytes, queries);
-    layout.histograms = place(&layout.bytes, buckets * histogram_reserve(queries));
+    layout.ranges = append_array(&layout.bytes, 2 * (int64_t)buckets);
+    layout.list = append_array(&layout.bytes, queries);
+    layout.extents = append_array(&layout.bytes, queries);
+    layout.packed = append_array(&layout.bytes, queries);
+    layout.histograms = append_array(&layout.bytes, buckets * histogram_reserve(queries));
     return layout;
 }
 

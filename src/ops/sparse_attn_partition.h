@@ -2,8 +2,7 @@
  * The partition of queries into buckets by their number of valid slots: two kernels that every
  * bucketed operator of a context shares, and the layout of what they write.
  */
-#ifndef SMELT_OPS_SPARSE_ATTN_PARTITION_H
-#define SMELT_OPS_SPARSE_ATTN_PARTITION_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ smelt_status smelt__partition_launch(const smelt_context *context,
                                      const struct smelt__partition_kernels *kernels,
                                      const struct sparse_attn_partition_params *params,
                                      struct CUstream_st *stream);
-
-#endif

@@ -2,8 +2,7 @@
  * Lists by keys, for the deterministic backward pass: the workspace of the pass `transpose` of
  * sparse_attn_bwd_lists, and its launch. The lists of a round's chunks are transposed at once.
  */
-#ifndef SMELT_OPS_SPARSE_ATTN_SEGMENTS_H
-#define SMELT_OPS_SPARSE_ATTN_SEGMENTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ smelt_status smelt__segments_launch(const smelt_context *context,
                                     const struct smelt__kernel *transpose,
                                     const struct sparse_attn_bwd_segments_params *params,
                                     struct CUstream_st *stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* The arguments of the operator sparse_attn as tables (args_table.h); smelt/sparse_attn.h has their
  * meaning. */
-#ifndef SMELT_OPS_SPARSE_ATTN_TABLE_H
-#define SMELT_OPS_SPARSE_ATTN_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/sparse_attn.h"
@@ -160,5 +159,3 @@ static const struct smelt__args_table smelt__sparse_attn_grad_table = {
 #undef ARGS
 #undef OF
 #undef GRAD
-
-#endif

@@ -1,7 +1,6 @@
 /* The arguments of the operator sparse_scores as a table (args_table.h); smelt/sparse_scores.h has
  * their meaning. */
-#ifndef SMELT_OPS_SPARSE_SCORES_TABLE_H
-#define SMELT_OPS_SPARSE_SCORES_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "ops/sparse_attn_table.h"
@@ -52,5 +51,3 @@ static const struct smelt__args_table smelt__sparse_scores_table = {
 #undef ARGS
 #undef OF
 #undef BY
-
-#endif

@@ -2,8 +2,7 @@
  * Exact top-k of rows on the device, for every operator that selects: which kernels a call takes,
  * the workspace of those for few long rows, and their launch.
  */
-#ifndef SMELT_OPS_TOPK_SELECT_ROWS_H
-#define SMELT_OPS_TOPK_SELECT_ROWS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ smelt_status smelt__topk_launch(const smelt_context *context,
                                 const struct smelt__topk_kernels *kernels,
                                 const struct topk_select_rows_params *params, void *workspace,
                                 struct CUstream_st *stream);
-
-#endif

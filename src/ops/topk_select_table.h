@@ -1,7 +1,6 @@
 /* The arguments of the operator topk_select as a table (args_table.h); smelt/topk_select.h has
  * their meaning. */
-#ifndef SMELT_OPS_TOPK_SELECT_TABLE_H
-#define SMELT_OPS_TOPK_SELECT_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/topk_select.h"
@@ -61,5 +60,3 @@ static const struct smelt__args_table smelt__topk_select_table = {
 
 #undef ARGS
 #undef OF
-
-#endif

@@ -1,7 +1,6 @@
 /* e4m3 in the references and the harness: OCP's FP8 with four exponent bits, three fraction bits
  * and no infinity; the largest is 448. */
-#ifndef SMELT_REFERENCE_E4M3_H
-#define SMELT_REFERENCE_E4M3_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ float smelt__e4m3_to_float(uint8_t value);
 /* To the nearest, ties to even; beyond the largest, infinities included, to the largest; NaN to
  * 0x7f. */
 uint8_t smelt__e4m3_from_float(float value);
-
-#endif

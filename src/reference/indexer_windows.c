@@ -17,13 +17,13 @@ void smelt__indexer_windows_reference(const smelt_indexer_windows_args *args, in
                                       int64_t *begin, int64_t *end) {
     const int32_t *lengths = args->cu_seqlens.data, *padded = args->cu_seqlens_padded.data;
     const int32_t *rows = args->query_indices.data, *keys = args->cu_seqlens_keys.data;
-    const int32_t *offsets = args->causal_offset.data, *places = padded ? padded : lengths;
+    const int32_t *offsets = args->causal_offset.data, *starts = padded ? padded : lengths;
     const int64_t row = rows ? rows[query] : query;
-    int64_t next = larger(0, places[0]); /* entries count as the largest up to them */
+    int64_t next = larger(0, starts[0]); /* entries count as the largest up to them */
     *begin = *end = 0;
     for (int64_t d = 0; d < args->documents; d++) {
         const int64_t first = next;
-        next = larger(next, places[d + 1]);
+        next = larger(next, starts[d + 1]);
         const int64_t last = padded ? smaller(next, first + length_of(lengths, d)) : next;
         if (row < first || row >= last)
             continue;

@@ -5,8 +5,7 @@
  * its outputs and workspace are not. Any thread may call any function. Those that return an int
  * status: 0, or -1 when memory runs out.
  */
-#ifndef SMELT_REFERENCE_OPERATORS_H
-#define SMELT_REFERENCE_OPERATORS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -332,5 +331,3 @@ int smelt__indexer_bwd_key(const struct smelt__indexer_bwd_spec *spec,
 
 /* The key that slot i of a query names, or -1 where it is masked. */
 int64_t smelt__indexer_bwd_slot(const smelt_indexer_bwd_args *args, int64_t query, int64_t i);
-
-#endif

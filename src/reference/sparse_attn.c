@@ -158,7 +158,7 @@ static struct head_result attend(const struct smelt__sparse_attn_spec *spec,
 }
 
 static void compute_query(const struct smelt__sparse_attn_spec *spec,
-                          const smelt_sparse_attn_args *args, int64_t query, int64_t place,
+                          const smelt_sparse_attn_args *args, int64_t query, int64_t position,
                           struct scratch *scratch,
                           const struct smelt__sparse_attn_results *results) {
     int64_t batch = query / args->tokens, token = query % args->tokens;
@@ -179,7 +179,7 @@ static void compute_query(const struct smelt__sparse_attn_spec *spec,
             memset(scratch->out, 0, (size_t)spec->dv * sizeof *scratch->out);
             memset(scratch->terms, 0, (size_t)spec->dv * sizeof *scratch->terms);
         }
-        int64_t at = place * spec->heads + head;
+        int64_t at = position * spec->heads + head;
         if (results->out)
             memcpy(results->out + at * spec->dv, scratch->out,
                    (size_t)spec->dv * sizeof *scratch->out);
@@ -193,7 +193,7 @@ static void compute_query(const struct smelt__sparse_attn_spec *spec,
         max_abs = fmax(max_abs, one.max_abs);
     }
     if (results->max_abs)
-        results->max_abs[place] = max_abs;
+        results->max_abs[position] = max_abs;
 }
 
 int smelt__sparse_attn_reference(const struct smelt__sparse_attn_spec *spec,

@@ -58,8 +58,8 @@ static struct inputs inputs_of(const struct smelt__sparse_attn_spec *spec,
     return inputs;
 }
 
-static int64_t query_at(const struct inputs *inputs, int64_t place) {
-    return inputs->queries ? inputs->queries[place] : place;
+static int64_t query_at(const struct inputs *inputs, int64_t position) {
+    return inputs->queries ? inputs->queries[position] : position;
 }
 
 /* ---- terms of the formulas ------------------------------------------------------------------- */
@@ -167,10 +167,10 @@ static void zero(double *row, int64_t count) {
 
 /* ---- dq -------------------------------------------------------------------------------------- */
 
-static void compute_query(const struct inputs *inputs, int64_t place, struct scratch *scratch,
+static void compute_query(const struct inputs *inputs, int64_t position, struct scratch *scratch,
                           const struct smelt__sparse_attn_row_grads *results) {
     const struct smelt__sparse_attn_spec *spec = inputs->spec;
-    const int64_t query = query_at(inputs, place);
+    const int64_t query = query_at(inputs, position);
     const int64_t count =
         smelt__sparse_attn_valid_rows(spec, &inputs->forward, query, scratch->rows);
     double max_abs = 0;
@@ -178,7 +178,7 @@ static void compute_query(const struct inputs *inputs, int64_t place, struct scr
         load_key(inputs, query / inputs->forward.tokens, scratch->rows[i],
                  scratch->keys + i * spec->dqk);
     for (int number = 0; number < spec->heads; number++) {
-        const int64_t at = place * spec->heads + number;
+        const int64_t at = position * spec->heads + number;
         double *const dq = results->grads + at * spec->dqk;
         double squares = 0;
         zero(dq, spec->dqk);
@@ -197,7 +197,7 @@ static void compute_query(const struct inputs *inputs, int64_t place, struct scr
             results->cancelled[at] = norm(scratch->terms, spec->dqk);
     }
     if (results->max_abs)
-        results->max_abs[place] = max_abs;
+        results->max_abs[position] = max_abs;
 }
 
 int smelt__sparse_attn_dq(const struct smelt__sparse_attn_spec *spec,
@@ -246,13 +246,13 @@ static double add_query(const struct inputs *inputs, int64_t query, int64_t slot
     return squares;
 }
 
-static void compute_key(const struct inputs *inputs, int64_t key, int64_t place,
+static void compute_key(const struct inputs *inputs, int64_t key, int64_t position,
                         struct scratch *scratch,
                         const struct smelt__sparse_attn_row_grads *results) {
     const smelt_sparse_attn_args *forward = &inputs->forward;
     const int64_t batch = key / forward->rows, row = key % forward->rows;
     const int dqk = inputs->spec->dqk;
-    double *const dkv = results->grads + place * dqk;
+    double *const dkv = results->grads + position * dqk;
     double max_abs = 0, squares = 0;
     int loaded = 0; /* a row that no query selects is not read */
     zero(dkv, dqk);
@@ -269,11 +269,11 @@ static void compute_key(const struct inputs *inputs, int64_t key, int64_t place,
         squares += add_query(inputs, query, slots, scratch, dkv, &max_abs);
     }
     if (results->spread)
-        results->spread[place] = sqrt(squares);
+        results->spread[position] = sqrt(squares);
     if (results->cancelled)
-        results->cancelled[place] = norm(scratch->terms, dqk);
+        results->cancelled[position] = norm(scratch->terms, dqk);
     if (results->max_abs)
-        results->max_abs[place] = max_abs;
+        results->max_abs[position] = max_abs;
 }
 
 int smelt__sparse_attn_dkv(const struct smelt__sparse_attn_spec *spec,

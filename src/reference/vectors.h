@@ -1,6 +1,5 @@
 /* Rows of numbers in the references. */
-#ifndef SMELT_REFERENCE_VECTORS_H
-#define SMELT_REFERENCE_VECTORS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ void smelt__widen(const uint16_t *from, int64_t count, double *to);
 /* The sum of a[i] * b[i], and of their sizes. */
 double smelt__dot(const double *a, const double *b, int64_t count);
 double smelt__dot_of_sizes(const double *a, const double *b, int64_t count);
-
-#endif

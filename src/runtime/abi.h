@@ -2,8 +2,7 @@
  * Public structs that grow (see smelt/struct.h): copies between a caller's struct, which may be
  * shorter or longer than this library's, and one of this library's size.
  */
-#ifndef SMELT_RUNTIME_ABI_H
-#define SMELT_RUNTIME_ABI_H
+#pragma once
 
 #include <stddef.h>
 
@@ -57,5 +56,3 @@ smelt_status smelt__structs_read(const struct smelt__struct *about, const void *
  * has checked. */
 void smelt__structs_write(const struct smelt__struct *about, const void *from, void *array,
                           size_t index);
-
-#endif

@@ -1,7 +1,6 @@
 /* The result of a compilation and the identity of its compiler, as compiler and cache exchange
  * them. */
-#ifndef SMELT_RUNTIME_COMPILED_H
-#define SMELT_RUNTIME_COMPILED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ struct smelt__compiled {
     double assembler_seconds; /* the assembler's own report of its time; 0: none */
     int serialised; /* the assembler's warning C7510 to C7518 that it serialises wgmma; 0: none */
 };
-
-#endif

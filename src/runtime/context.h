@@ -1,6 +1,5 @@
 /* The context's members, for src/runtime only. */
-#ifndef SMELT_RUNTIME_CONTEXT_H
-#define SMELT_RUNTIME_CONTEXT_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -98,5 +97,3 @@ smelt_status smelt__context_compiler_problem(smelt_context *context);
 /* The kind of this context's kernels: its driver's; without a driver, its compiler's; without
  * either, cubins. */
 enum smelt__output smelt__context_output(smelt_context *context);
-
-#endif

@@ -1,6 +1,5 @@
 /* The kinds of compiled kernels, and the figures that a cubin holds about its kernels. */
-#ifndef SMELT_RUNTIME_CUBIN_H
-#define SMELT_RUNTIME_CUBIN_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ struct smelt__cubin_figures {
  * the image does not hold them. */
 int smelt__cubin_read(const void *cubin, size_t bytes, const char *kernel_name,
                       struct smelt__cubin_figures *figures);
-
-#endif

@@ -1,6 +1,5 @@
 /* Trusted folders, and reading and writing files. files.c states the rules. */
-#ifndef SMELT_RUNTIME_FILES_H
-#define SMELT_RUNTIME_FILES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ int smelt__read_at(int file, uint64_t offset, void *bytes, size_t count);
 int smelt__write_fully(int file, const void *bytes, size_t count);
 /* The same with a single write; a short write fails. For files that several processes append to. */
 int smelt__write_once(int file, const void *bytes, size_t count);
-
-#endif

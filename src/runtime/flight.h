@@ -3,8 +3,7 @@
  * thread to board a key's flight leads it and does the work; the others wait for it to land and
  * share its outcome.
  */
-#ifndef SMELT_RUNTIME_FLIGHT_H
-#define SMELT_RUNTIME_FLIGHT_H
+#pragma once
 
 #include <pthread.h>
 
@@ -43,5 +42,3 @@ int smelt__flight_board(struct smelt__flights *flights, const char *key,
 void smelt__flight_land(struct smelt__flights *flights, struct smelt__flight *flight,
                         smelt_status status, void *result);
 void smelt__flight_leave(struct smelt__flights *flights, struct smelt__flight *flight);
-
-#endif

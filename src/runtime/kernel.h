@@ -1,8 +1,7 @@
 /*
  * Kernels: plans turned into loaded functions, kept in the context's table, and their launch.
  */
-#ifndef SMELT_RUNTIME_KERNEL_H
-#define SMELT_RUNTIME_KERNEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -97,5 +96,3 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
  * capturable. entered: as for a launch. */
 smelt_status smelt__fill_async(const smelt_context *context, void *device, uint32_t word,
                                size_t words, int entered, struct CUstream_st *stream);
-
-#endif

@@ -1,6 +1,5 @@
 /* The log callback and the thread's error message. */
-#ifndef SMELT_RUNTIME_LOG_H
-#define SMELT_RUNTIME_LOG_H
+#pragma once
 
 #include "smelt/context.h"
 #include "smelt/status.h"
@@ -28,5 +27,3 @@ struct smelt__saved_error {
 };
 void smelt__error_save(struct smelt__saved_error *saved);
 void smelt__error_restore(const struct smelt__saved_error *saved);
-
-#endif

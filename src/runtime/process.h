@@ -3,10 +3,7 @@
  * held, their work never finishes, and the CUDA driver does not work. So a context belongs to the
  * process that made it, which is identified by a number.
  */
-#ifndef SMELT_RUNTIME_PROCESS_H
-#define SMELT_RUNTIME_PROCESS_H
+#pragma once
 
 /* Differs between a process and its forked children. Costs one load; called at every launch. */
 unsigned smelt__process_number(void);
-
-#endif

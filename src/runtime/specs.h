@@ -1,6 +1,5 @@
 /* From a spec's text to a plan, with statuses and messages. */
-#ifndef SMELT_RUNTIME_SPECS_H
-#define SMELT_RUNTIME_SPECS_H
+#pragma once
 
 #include "codegen/plan/plan.h"
 #include "codegen/template/engine.h"
@@ -28,5 +27,3 @@ smelt_status smelt__plan_source(const struct smelt__plan *plan,
  * (NULL), INVALID_SPEC (also for an operator and an unknown architecture), UNSUPPORTED with the
  * reason. */
 smelt_status smelt__plan_from_text(const char *kernel, const char *arch, struct smelt__plan *plan);
-
-#endif

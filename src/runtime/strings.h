@@ -2,8 +2,7 @@
  * The strings that a context hands out in public structs. They live as long as the table; equal
  * texts are stored once, so that repeated infos of one kernel need no more memory.
  */
-#ifndef SMELT_RUNTIME_STRINGS_H
-#define SMELT_RUNTIME_STRINGS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -26,5 +25,3 @@ const char *smelt__strings_note(struct smelt__strings *strings, const char *text
 
 /* Zeroed memory that lives as long as the table, for arrays of strings; NULL as above. */
 void *smelt__strings_room(struct smelt__strings *strings, size_t count, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Templates from a folder, which replace the library's built-in ones. */
-#ifndef SMELT_RUNTIME_TEMPLATES_H
-#define SMELT_RUNTIME_TEMPLATES_H
+#pragma once
 
 #include "codegen/template/engine.h"
 #include "smelt/status.h"
@@ -16,5 +15,3 @@
 smelt_status smelt__templates_read(const char *path, struct smelt__template_table **table);
 /* Sets *table to NULL, which it may be. */
 void smelt__templates_free(struct smelt__template_table **table);
-
-#endif

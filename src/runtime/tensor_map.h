@@ -1,8 +1,7 @@
 /*
  * Tensor maps (TMA descriptors), which kernels get inside their params struct.
  */
-#ifndef SMELT_RUNTIME_TENSOR_MAP_H
-#define SMELT_RUNTIME_TENSOR_MAP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ struct smelt__tensor_box {
  */
 smelt_status smelt__tensor_map_make(const smelt_context *context,
                                     const struct smelt__tensor_box *box, struct tensor_map *map);
-
-#endif

@@ -3,8 +3,7 @@
  * handlers never run on them, and no signal is delayed by a thread inside NVRTC. (Signals of their
  * own faults, such as SIGSEGV, stay unblocked.)
  */
-#ifndef SMELT_RUNTIME_THREADS_H
-#define SMELT_RUNTIME_THREADS_H
+#pragma once
 
 #include <pthread.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@
 size_t smelt__threads_start(pthread_t *threads, size_t wanted, void *(*work)(void *), void *user);
 
 void smelt__threads_join(const pthread_t *threads, size_t count);
-
-#endif

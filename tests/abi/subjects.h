@@ -1,7 +1,6 @@
 /* What the tests of structs of another version are made of: a call with one struct that is the
  * caller's. See structs.c. */
-#ifndef SMELT_TESTS_ABI_SUBJECTS_H
-#define SMELT_TESTS_ABI_SUBJECTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -40,5 +39,3 @@ void destroy_operators(void);
 /* Tests: a bucketed operator's structs, and what every operator says of its kernels. */
 void operators_work(void **state);
 void kernel_infos(void **state);
-
-#endif

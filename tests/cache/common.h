@@ -1,6 +1,5 @@
 /* What the cache's tests share: a scratch folder, made-up kernels, a log that counts. */
-#ifndef SMELT_TESTS_CACHE_COMMON_H
-#define SMELT_TESTS_CACHE_COMMON_H
+#pragma once
 
 #include "../unit/files.h"
 #include "../unit/test.h"
@@ -67,5 +66,3 @@ void write_file(const char *path, const void *bytes, size_t count);
 void set_age(const char *path, long seconds);
 
 bool under_valgrind(void);
-
-#endif

@@ -62,7 +62,11 @@ static int add_operator(void *user, const char *spec) {
 
 static int add_example(void *user, const char *family) {
     smelt_family_info info = SMELT_FAMILY_INFO_INIT;
-    smelt_family_get_info(family, &info);
+    if (smelt_family_get_info(family, &info) != SMELT_OK) {
+        fprintf(stderr, "matrix: %s: %s\n", family, smelt_last_error());
+        ((struct collector *)user)->failed = 1;
+        return 1;
+    }
     return *info.example ? add_operator(user, info.example) : 0;
 }
 

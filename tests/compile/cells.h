@@ -1,8 +1,7 @@
 /*
  * What the compile matrix compiles: a list of kernel specs, crossed with the architectures.
  */
-#ifndef SMELT_TESTS_COMPILE_CELLS_H
-#define SMELT_TESTS_COMPILE_CELLS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -28,5 +27,3 @@ struct kernel_list {
  * standard error. */
 int kernel_list_fill(struct kernel_list *list);
 void kernel_list_free(struct kernel_list *list);
-
-#endif

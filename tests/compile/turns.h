@@ -6,8 +6,7 @@
  * every text is compiled by the assembler of each generation that can have it; what is left out is
  * a text that the sister architecture has compiled.
  */
-#ifndef SMELT_TESTS_COMPILE_TURNS_H
-#define SMELT_TESTS_COMPILE_TURNS_H
+#pragma once
 
 enum { ARCHS = 9 };
 extern const char *const arch_names[ARCHS];
@@ -15,5 +14,3 @@ extern const char *const arch_names[ARCHS];
 /* One bit an architecture, of those in `supported`. A kernel keeps one that it is not planned for:
  * that is a failure, to be shown. */
 unsigned kernel_archs(const char *spec, int preset, unsigned supported);
-
-#endif

@@ -1,7 +1,6 @@
 /* Makes a context for the emulator's last device (SMELT_EMU_DEVICES) while the first device's
  * context is current, so that the emulator refuses or reports work in the wrong context. */
-#ifndef SMELT_TESTS_SECOND_DEVICE_H
-#define SMELT_TESTS_SECOND_DEVICE_H
+#pragma once
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -42,5 +41,3 @@ static inline smelt_status second_device_context(int devices, const char *arch,
     smelt__emulator_configure(arch, smelt__schedule_at(0, 0), 0);
     return smelt_context_create(context, &options);
 }
-
-#endif

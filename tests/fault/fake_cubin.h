@@ -1,7 +1,6 @@
 /* What the fake NVRTC makes of a source, for itself and for tests that check what they were given.
  */
-#ifndef FAKE_CUBIN_H
-#define FAKE_CUBIN_H
+#pragma once
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ static inline int fake_cubin_matches(uint64_t hash, const void *bytes, size_t co
             return 0;
     return count >= FAKE_CUBIN_HEAD;
 }
-
-#endif

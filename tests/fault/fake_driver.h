@@ -3,8 +3,7 @@
  * src/runtime/driver/driver.c looks for. It records its calls, fails the one it is told to, and
  * counts what is alive. Tests reach its state through dlsym("fake_driver_state").
  */
-#ifndef FAKE_DRIVER_H
-#define FAKE_DRIVER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -55,5 +54,3 @@ struct fake_driver {
 typedef struct fake_driver *(*fake_driver_function)(void);
 /* "fake_driver_current": this thread's current context, which is no call. */
 typedef CUcontext (*fake_driver_current_function)(void);
-
-#endif

@@ -6,8 +6,7 @@
  *   FAKE_NVRTC_COMPILES=FILE   each compilation appends a line, the hash of its source
  *   FAKE_NVRTC_MS=N            what a compilation takes, in place of sleep_ms
  */
-#ifndef FAKE_NVRTC_H
-#define FAKE_NVRTC_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ struct fake_nvrtc {
 };
 
 typedef struct fake_nvrtc *(*fake_nvrtc_function)(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* What the fault tests share: the fakes' states, a kernel to ask for, children for what a process
  * does only once. */
-#ifndef FAKES_H
-#define FAKES_H
+#pragma once
 
 #include "codegen/plan/plan.h"
 #include "fake_driver.h"
@@ -33,5 +32,3 @@ void fakes_expect(int holds, const char *condition, const char *file, int line);
 /* From now on a compilation ends only when so many have been at work at once, or after half a
  * minute: a busy machine starts threads late. */
 void fakes_compile_together(int count);
-
-#endif

@@ -1,7 +1,6 @@
 /* Tests of the runtime on fakes that are as new before each: cmocka's set-up, a context, a kernel.
  */
-#ifndef FRESH_H
-#define FRESH_H
+#pragma once
 
 #include "../unit/test.h"
 #include "fakes.h"
@@ -22,5 +21,3 @@ void assert_nothing_alive(void);
 smelt_context *make_context(void);
 /* The kernel of FAKES_SPEC, loaded. */
 const struct smelt__kernel *get_kernel(smelt_context *context);
-
-#endif

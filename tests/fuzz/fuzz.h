@@ -3,8 +3,7 @@
  * is a fuzzer (scripts/fuzz.sh); else replay.c drives it over its corpus, and over small changes of
  * it, as a test of `make test`.
  */
-#ifndef SMELT_TESTS_FUZZ_H
-#define SMELT_TESTS_FUZZ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
             abort();                                                                               \
         }                                                                                          \
     } while (0)
-
-#endif

@@ -1,7 +1,6 @@
 /* The meaning of the backward pass's lists (sparse_attn_bwd_lists, sparse_attn_bwd_sum), in scalar
  * C: params structs with host pointers. */
-#ifndef SMELT_TESTS_BWD_LISTS_REFERENCE_H
-#define SMELT_TESTS_BWD_LISTS_REFERENCE_H
+#pragma once
 
 #include "ops/sparse_attn_params.h"
 
@@ -17,5 +16,3 @@ struct sums_reference {
     int dqk, most_alone, run; /* the plan's DQK, MOST_ALONE, RUN */
 };
 void reference_sums(const struct sparse_attn_bwd_sum_params *params, struct sums_reference plan);
-
-#endif

@@ -2,8 +2,7 @@
  * Chains of operators on the device, one's outputs the next one's inputs: captured in one graph and
  * replayed on changed inputs they give the bits that the calls give one by one.
  */
-#ifndef SMELT_TEST_GPU_CHAIN_H
-#define SMELT_TEST_GPU_CHAIN_H
+#pragma once
 
 #include "suite.h"
 
@@ -32,5 +31,3 @@ struct chain_plan {
 
 /* Reports the case. */
 void run_chain(struct suite *suite, const struct chain_plan *plan);
-
-#endif

@@ -1,7 +1,6 @@
 /* The few driver calls the suite makes itself, beside the library: graphs and the current context.
  */
-#ifndef SMELT_TEST_GPU_DRIVER_H
-#define SMELT_TEST_GPU_DRIVER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ struct driver {
 /* 0, or -1 with what is missing in `message`. */
 int driver_open(struct driver *driver, char *message, size_t size);
 void driver_close(struct driver *driver);
-
-#endif

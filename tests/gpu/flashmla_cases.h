@@ -9,8 +9,7 @@
  * there are fewer rows than slots, numbers of no row stand behind them. Sinks: normal numbers,
  * three in ten -inf and three in ten +inf. Lengths: any from 0 to topk.
  */
-#ifndef SMELT_TEST_FLASHMLA_CASES_H
-#define SMELT_TEST_FLASHMLA_CASES_H
+#pragma once
 
 #include <math.h>
 
@@ -44,5 +43,3 @@ static inline double flashmla_lse_error(double got, double expected) {
         return got == expected ? 0 : INFINITY;
     return fabs(got - expected) / fmax(1e-6, 2.01 / 65536 * fabs(expected));
 }
-
-#endif

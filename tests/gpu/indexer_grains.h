@@ -3,8 +3,7 @@
  * (indexer_grains_problem.c) and what the kernels are to make of them (indexer_grains_reference.c).
  * Numbers are such that fp32 holds every product and every sum, in any order.
  */
-#ifndef SMELT_TESTS_INDEXER_GRAINS_H
-#define SMELT_TESTS_INDEXER_GRAINS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ void set_edges(const struct indexer_bwd_grains_params *host, enum edges edges);
 /* What the pass totals leaves in sums and totals. Four columns that nothing was added to stay as
  * they are between the first launch and the last, the sign of a zero, too. */
 void add_totals(const struct indexer_bwd_grains_params *host);
-
-#endif

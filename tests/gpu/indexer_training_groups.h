@@ -1,6 +1,5 @@
 /* The groups of cases that what trains the indexer has beside those in each operator's own file. */
-#ifndef SMELT_TEST_GPU_INDEXER_TRAINING_GROUPS_H
-#define SMELT_TEST_GPU_INDEXER_TRAINING_GROUPS_H
+#pragma once
 
 #include "suite.h"
 
@@ -10,5 +9,3 @@ void run_indexer_bwd_nonfinite(struct suite *suite); /* NaN and infinity */
 void run_indexer_bwd_boundaries(struct suite *suite);
 void run_indexer_scores_boundaries(struct suite *suite);
 void run_sparse_scores_boundaries(struct suite *suite);
-
-#endif

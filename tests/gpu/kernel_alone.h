@@ -3,8 +3,7 @@
  * GPU or the emulator. Such a program defines a table, struct alone_test, and runs the shapes in it,
  * then random ones.
  */
-#ifndef SMELT_TESTS_KERNEL_ALONE_H
-#define SMELT_TESTS_KERNEL_ALONE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -150,5 +149,3 @@ void count_case(int good, const char *name);
  * sm_90a. `passed`: what is printed of a kernel that did. */
 int run_on_emulator(int argc, char **argv, const char *program,
                     int (*judge)(const char *spec, const char *option), const char *passed);
-
-#endif

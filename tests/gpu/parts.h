@@ -1,6 +1,5 @@
 /* A part of a call, by itself, gives the bits that it has in the whole. */
-#ifndef SMELT_TEST_GPU_PARTS_H
-#define SMELT_TEST_GPU_PARTS_H
+#pragma once
 
 #include "suite.h"
 
@@ -15,5 +14,3 @@ struct part {
 };
 
 void run_part(struct suite *suite, const struct part *part);
-
-#endif

@@ -1,6 +1,5 @@
 /* A sample of the suite's cases. */
-#ifndef SMELT_TEST_GPU_SAMPLE_H
-#define SMELT_TEST_GPU_SAMPLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void sample_draw(struct sample *sample);
 /* Whether it was drawn yet, and whether a case is among those drawn. */
 int sample_is_complete(const struct sample *sample);
 int sample_has(const struct sample *sample, int op, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* Index rows for tests of kernels that build lists from them. */
-#ifndef SMELT_TESTS_SLOTS_H
-#define SMELT_TESTS_SLOTS_H
+#pragma once
 
 #include <limits.h>
 
@@ -50,5 +49,3 @@ static inline int draw_slot(enum fill fill, int rows, int width, int tokens, int
         return below(4) ? below(rows) : draw_masked(rows);
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The groups of cases that sparse_attn alone has. */
-#ifndef SMELT_TEST_GPU_SPARSE_ATTN_GROUPS_H
-#define SMELT_TEST_GPU_SPARSE_ATTN_GROUPS_H
+#pragma once
 
 #include "suite.h"
 
@@ -11,5 +10,3 @@ void run_rises(struct suite *suite);      /* scores that rise beyond fp32 along 
 void run_invariance(struct suite *suite); /* the same bits wherever a query stands */
 void run_nonfinite(struct suite *suite);  /* NaN and infinity */
 void run_buckets(struct suite *suite);    /* bucketed operators against plain ones */
-
-#endif

@@ -3,8 +3,7 @@
  * carried there with the library alone), and by `meson test` on the emulator, where SMELT_CUDA
  * names it: problems are then smaller. Groups of cases; each case reports itself once.
  */
-#ifndef SMELT_TEST_GPU_SUITE_H
-#define SMELT_TEST_GPU_SUITE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -146,5 +145,3 @@ struct suite_operator {
 
 /* All operators, ended by NULL. */
 extern const struct suite_operator *const suite_operators[];
-
-#endif

@@ -4,8 +4,7 @@
  * harness passes what is right and catches what a kernel may mistake. What comparisons refuse, of every
  * operator, is tested in compared/.
  */
-#ifndef SMELT_TEST_STAND_IN_H
-#define SMELT_TEST_STAND_IN_H
+#pragma once
 
 #include "smelt/status.h"
 
@@ -69,5 +68,3 @@ extern const char *stand_in_defect_knobs;
  * takes its time or is refused. */
 smelt_status stand_in_fail(smelt_status status, const char *what);
 smelt_status stand_in_launch(const char *knobs);
-
-#endif

@@ -1,6 +1,5 @@
 /* The stand-in's operators, between its files. */
-#ifndef SMELT_TEST_STAND_IN_OPERATOR_H
-#define SMELT_TEST_STAND_IN_OPERATOR_H
+#pragma once
 
 #include "codegen/spec/spec.h"
 #include "reference/operators.h"
@@ -20,5 +19,3 @@ struct smelt_operator {
 smelt_status stand_in_forward(const smelt_operator *op, const smelt_sparse_attn_args *args);
 smelt_status stand_in_backward(const smelt_operator *op, const smelt_sparse_attn_grad_args *args);
 smelt_status stand_in_logits(const smelt_operator *op, const smelt_indexer_logits_args *args);
-
-#endif

@@ -1,6 +1,5 @@
 /* The rows of one torture program, ended by one without a name. */
-#ifndef SMELT_TESTS_TORTURE_ROWS_H
-#define SMELT_TESTS_TORTURE_ROWS_H
+#pragma once
 
 #include "torture.h"
 
@@ -11,5 +10,3 @@ struct row {
 };
 
 extern const struct row rows[];
-
-#endif

@@ -3,8 +3,7 @@
  * calls the library makes, or the Nth allocation. Linked into the program, it stands before the C
  * library for everything that is loaded, the fakes included.
  */
-#ifndef SMELT_TESTS_TORTURE_SHIM_H
-#define SMELT_TESTS_TORTURE_SHIM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ struct shim_renames shim_renames(void);
 long shim_live_allocations(void);
 /* Whether allocations can be counted and failed: not under a sanitizer, which has its own. */
 bool shim_has_memory(void);
-
-#endif

@@ -9,8 +9,7 @@
  * "figure: ..." (scripts/torture-table.py shows these) and ends with 0, 1 (failed) or 77 (cannot
  * run here, with the reason).
  */
-#ifndef SMELT_TESTS_TORTURE_H
-#define SMELT_TESTS_TORTURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -117,5 +116,3 @@ void kernel_key(int n, char hex[33]);
 int find_by_prefix(const char *folder, const char *hex, char path[2 * TORTURE_PATH]);
 /* Deletes the entries of kernel n, as an evictor would. */
 void forget(const char *folder, int n);
-
-#endif

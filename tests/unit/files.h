@@ -1,6 +1,5 @@
 /* Folders, files, time and child processes, for tests with and without cmocka. */
-#ifndef SMELT_TESTS_FILES_H
-#define SMELT_TESTS_FILES_H
+#pragma once
 
 #include <ftw.h>
 #include <stdio.h>
@@ -75,5 +74,3 @@ static inline int exit_status(pid_t child) {
     int status;
     return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Random numbers for tests: the seed is printed, and taken from SMELT_TEST_SEED when that is set.
  */
-#ifndef SMELT_TESTS_RANDOM_H
-#define SMELT_TESTS_RANDOM_H
+#pragma once
 
 #include <inttypes.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ static inline uint64_t random_next(struct random *random) {
 static inline int random_below(struct random *random, int count) {
     return (int)(random_next(random) % (uint64_t)count);
 }
-
-#endif

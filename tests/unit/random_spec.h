@@ -1,6 +1,5 @@
 /* Random legal specs of any family, drawn from its table of keys. */
-#ifndef SMELT_TESTS_RANDOM_SPEC_H
-#define SMELT_TESTS_RANDOM_SPEC_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -134,5 +133,3 @@ static inline struct smelt__spec random_spec(struct random *random,
     random_knobs(random, &spec);
     return spec;
 }
-
-#endif

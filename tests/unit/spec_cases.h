@@ -1,7 +1,6 @@
 /* What the tests of an operator's specs share: from text to canonical text, from text
  * to a kernel's plan. */
-#ifndef SMELT_TESTS_SPEC_CASES_H
-#define SMELT_TESTS_SPEC_CASES_H
+#pragma once
 
 #include "codegen/arch.h"
 #include "codegen/family.h"
@@ -53,5 +52,3 @@ static inline void check_plans(const struct plan_case *cases, size_t count) {
             fail_msg("'%s' gave '%s'", cases[i].text, message.text);
     }
 }
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Both take the fields of struct tests, such as TESTS("group", .setup = set_up).
  */
-#ifndef SMELT_TESTS_TEST_H
-#define SMELT_TESTS_TEST_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -63,5 +62,3 @@ static inline int run_listed_tests(struct tests tests) {
     int main(void) {                                                                               \
         return RUN_TESTS(__VA_ARGS__);                                                             \
     }
-
-#endif

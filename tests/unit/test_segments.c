@@ -77,7 +77,7 @@ TEST(limited) {
                                                      .deterministic = 1,
                                                      .group_items = 1 + pair,
                                                      .key_rows = 1,
-                                                     .sums_beside = i % 2 ? 24 : 0};
+                                                     .sum_multiprocessors = i % 2 ? 24 : 0};
         const size_t limit = limits[i / 4], most = limit ? limit : (size_t)1536 << 20;
         for (int64_t groups = 1; groups < 5000; groups++) {
             struct smelt__key_grads_layout layout = {

@@ -1,6 +1,5 @@
 /* smelt tune: shared by tune.c and tune_report.c. */
-#ifndef SMELT_TOOLS_TUNE_H
-#define SMELT_TOOLS_TUNE_H
+#pragma once
 
 #include "../tool.h"
 #include "harness/tune.h"
@@ -37,5 +36,3 @@ int tool_tune_print_candidates(const struct tune_run *tuning, const struct tool_
 
 /* Prints the results and failures; returns the exit status. */
 int tool_tune_report(const struct tune_run *tuning, const struct tool_options *options);
-
-#endif

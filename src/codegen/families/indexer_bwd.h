@@ -1,6 +1,5 @@
 /* The operator indexer_bwd. */
-#ifndef SMELT_CODEGEN_INDEXER_BWD_H
-#define SMELT_CODEGEN_INDEXER_BWD_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -15,5 +14,3 @@ enum smelt__indexer_bwd_kernel {
     SMELT__INDEXER_BWD_MAIN,
     SMELT__INDEXER_BWD_FINISH
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* The kernel family indexer_bwd_grains, for the operator. */
-#ifndef SMELT_CODEGEN_INDEXER_BWD_GRAINS_H
-#define SMELT_CODEGEN_INDEXER_BWD_GRAINS_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -14,5 +13,3 @@ enum smelt__indexer_bwd_grains_pass {
     SMELT__GRAINS_TOTALS, /* behind the main kernel, where it is launched several times */
     SMELT__GRAINS_PASSES
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* What the files of the kernel family indexer_bwd_main share, and what the operator asks of its
  * plans. */
-#ifndef SMELT_CODEGEN_INDEXER_BWD_MAIN_H
-#define SMELT_CODEGEN_INDEXER_BWD_MAIN_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -40,5 +39,3 @@ int smelt__indexer_bwd_main_plan_sm90(const struct smelt__spec *spec,
 /* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives:
  * HEADS, DIM, DETERMINISTIC; and EXACT_GROUPS. */
 void smelt__indexer_bwd_main_name(const struct smelt__spec *spec, struct smelt__plan *plan);
-
-#endif

@@ -99,11 +99,11 @@ static int choose_key_tiles(struct choice *choice, const struct smelt__arch *arc
 static int choose_blocks(struct choice *choice, const struct smelt__spec *spec,
                          const struct smelt__arch *arch, struct smelt__plan *scratch,
                          struct smelt__misses *misses) {
-    const int asked = smelt__spec_knob(spec, "blocks", 0);
-    for (choice->blocks = asked ? asked : MOST_BLOCKS; choice->blocks >= 1; choice->blocks--) {
+    const int knob = smelt__spec_knob(spec, "blocks", 0);
+    for (choice->blocks = knob ? knob : MOST_BLOCKS; choice->blocks >= 1; choice->blocks--) {
         if (choose_key_tiles(choice, arch, scratch, misses))
             return 1;
-        if (asked)
+        if (knob)
             return 0;
     }
     return 0;

@@ -1,6 +1,5 @@
 /* What the indexer's operators and kernels have in common: the keys that say what is computed. */
-#ifndef SMELT_CODEGEN_INDEXER_KEYS_H
-#define SMELT_CODEGEN_INDEXER_KEYS_H
+#pragma once
 
 #include "codegen/family.h"
 #include "codegen/spec/keys.h"
@@ -24,5 +23,3 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
 
 /* Of those, docs/operators.md's table of models. */
 extern const struct smelt__preset_row smelt__indexer_slot_presets[];
-
-#endif

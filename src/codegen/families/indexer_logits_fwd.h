@@ -1,6 +1,5 @@
 /* What the files of the kernel family indexer_logits_fwd share: one plan function a variant. */
-#ifndef SMELT_CODEGEN_INDEXER_LOGITS_FWD_H
-#define SMELT_CODEGEN_INDEXER_LOGITS_FWD_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -32,5 +31,3 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
 int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
                                        const struct smelt__arch *arch, struct smelt__plan *plan,
                                        struct smelt__message *message);
-
-#endif

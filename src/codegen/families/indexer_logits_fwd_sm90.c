@@ -16,9 +16,9 @@ enum {
     WARPGROUP = 128,    /* threads */
     REGISTER_GRAIN = 8, /* of what a thread has, and of what it may give and take */
     MOST_REGISTERS = 232,
-    OTHER_REGISTERS = 56, /* of the producer's warpgroup */
-    MATH_BESIDE = 24,     /* registers of a thread beside products, weights and sums */
-    KEYS = 64,            /* of a KV tile */
+    OTHER_REGISTERS = 56,      /* of the producer's warpgroup */
+    OTHER_MATH_REGISTERS = 24, /* registers of a thread in addition to products, weights and sums */
+    KEYS = 64,                 /* of a KV tile */
     SET_QUERIES = 4,
     PAIR = 2,              /* heads of a box */
     BLOCK_COLUMNS = 256,   /* at most, while heads allow */
@@ -130,7 +130,7 @@ static void choose_registers(const struct smelt__arch *arch, struct choice *choi
 static int registers_needed(const struct choice *choice) {
     const int all = choice->sets * choice->padded_heads;
     const int weights = all <= MOST_WEIGHTS ? all : choice->part_columns / 4;
-    return choice->part_columns / 2 + weights + MATH_BESIDE;
+    return choice->part_columns / 2 + weights + OTHER_MATH_REGISTERS;
 }
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,

@@ -1,6 +1,5 @@
 /* What the operator indexer_loss and its kernel families agree on. */
-#ifndef SMELT_CODEGEN_INDEXER_LOSS_H
-#define SMELT_CODEGEN_INDEXER_LOSS_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -10,5 +9,3 @@ extern const struct smelt__kernel_family smelt__indexer_loss_sum;
 /* The row of the operator's and the kernel's tables of keys. */
 #define SMELT__INDEXER_LOSS_TOPK                                                                   \
     { SMELT__REQUIRED("topk", "the most slots of a query"), SMELT__RANGE(1, 1048576) }
-
-#endif

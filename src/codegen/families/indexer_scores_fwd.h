@@ -1,6 +1,5 @@
 /* What the files of the kernel family indexer_scores_fwd share: one plan function a variant. */
-#ifndef SMELT_CODEGEN_INDEXER_SCORES_FWD_H
-#define SMELT_CODEGEN_INDEXER_SCORES_FWD_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -17,5 +16,3 @@ int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
 int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
                                        const struct smelt__arch *arch, struct smelt__plan *plan,
                                        struct smelt__message *message);
-
-#endif

@@ -73,11 +73,11 @@ int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
     smelt__plan_add_region(plan, "QUERY_OFFSET",
                            QUERY_BUFFERS * choice.block_heads * choice.row_bytes, ALIGNMENT,
                            "heads of two queries");
-    const int asked = choice.blocks;
-    if (!asked) /* as many warps by rule, whatever the knob warps says */
+    const int knob = choice.blocks;
+    if (!knob) /* as many warps by rule, whatever the knob warps says */
         choice.blocks = DEFAULT_WARPS * DEFAULT_BLOCKS / choice.warps;
     while (!fits(&choice, arch, plan, &misses)) {
-        if (!asked && --choice.blocks)
+        if (!knob && --choice.blocks)
             continue;
         smelt__misses_explain(&misses, spec, arch, "fewer blocks",
                               "fewer warp_keys, warps or blocks", "", message);

@@ -43,10 +43,10 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (blocks + QUERIES) * 8, 8, "mbarriers");
 }
 
-/* As many stages as fit, or those that are asked for, if they do. */
+/* As many stages as fit, or those that the knob requests, if they do. */
 static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
                          struct smelt__plan *plan, struct smelt__message *message) {
-    const int asked = smelt__spec_knob(spec, "stages", 0);
+    const int knob = smelt__spec_knob(spec, "stages", 0);
     for (choice->stages = MOST_STAGES; choice->stages; choice->stages--) {
         add_regions(choice, plan);
         if (plan->shared_bytes <= SHARED_LIMIT)
@@ -60,16 +60,16 @@ static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
                            choice->block_heads, SHARED_LIMIT / 1024);
         return -1;
     }
-    if (asked > choice->stages) {
+    if (knob > choice->stages) {
         smelt__message_set(message,
                            "%s: stages=%d with %d heads (in eights) and groups=%d needs more than "
                            "the %d KB of shared memory; legal: %d..%d",
-                           spec->schema->name, asked, choice->block_heads, choice->groups,
+                           spec->schema->name, knob, choice->block_heads, choice->groups,
                            SHARED_LIMIT / 1024, LEAST_STAGES, choice->stages);
         return -1;
     }
-    if (asked) {
-        choice->stages = asked;
+    if (knob) {
+        choice->stages = knob;
         add_regions(choice, plan);
     }
     return 0;

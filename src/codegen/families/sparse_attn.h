@@ -1,6 +1,5 @@
 /* What the operator sparse_attn's spec says beyond its keys. */
-#ifndef SMELT_CODEGEN_SPARSE_ATTN_H
-#define SMELT_CODEGEN_SPARSE_ATTN_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -23,5 +22,3 @@ enum smelt__sparse_attn_backward_kernel {
     SMELT__BACKWARD_FINISH,
     SMELT__BACKWARD_KERNELS
 };
-
-#endif

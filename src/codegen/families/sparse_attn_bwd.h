@@ -1,7 +1,6 @@
 /* What the files of the backward pass's kernel families share, and what the operator asks of their
  * plans. */
-#ifndef SMELT_CODEGEN_SPARSE_ATTN_BWD_H
-#define SMELT_CODEGEN_SPARSE_ATTN_BWD_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -32,9 +31,9 @@ struct smelt__sparse_attn_bwd_launch {
     int head_blocks;   /* items of a group */
     int block_heads;   /* rows of an item: group_queries * query_rows / head_blocks */
     int tensor_maps;   /* 1: the kernel reads q_map and grad_out_map */
-    int sums_beside;   /* multiprocessors to leave to the sums of partial rows, which overlap the
+    int sum_multiprocessors; /* multiprocessors to leave to the sums of partial rows, which overlap the
                           main kernel; 0: they do not */
-    int slice_blocks;  /* thread blocks that share a slice, where the last items may be cut into
+    int slice_blocks; /* thread blocks that share a slice, where the last items may be cut into
                           slices; 0: they may not */
 };
 
@@ -54,5 +53,3 @@ int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struc
 /* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives:
  * HEADS, DQK, DV, DETERMINISTIC. */
 void smelt__sparse_attn_bwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);
-
-#endif

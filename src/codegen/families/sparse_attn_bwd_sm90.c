@@ -37,8 +37,8 @@ enum {
     SUMS_REGISTERS = 96,
     /* Of 132 multiprocessors: as long as the others take for what is summed; half as much of pairs.
      */
-    SUMS_BESIDE = 24,
-    PAIR_SUMS_BESIDE = 12,
+    SUM_MULTIPROCESSORS = 24,
+    PAIR_SUM_MULTIPROCESSORS = 12,
 };
 
 /* Rows of a query, heads and what they are padded to, without the knob `group`. */
@@ -97,10 +97,10 @@ static int slice_blocks(const struct smelt__spec *spec, const struct smelt__plan
     return smelt__spec_get(spec, "deterministic") ? 0 : plan->cluster ? plan->cluster : 1;
 }
 
-static int sums_beside(const struct smelt__spec *spec, const struct smelt__plan *plan) {
+static int sum_multiprocessors(const struct smelt__spec *spec, const struct smelt__plan *plan) {
     return !smelt__spec_get(spec, "deterministic") ? 0
-           : plan->cluster                         ? PAIR_SUMS_BESIDE
-                                                   : SUMS_BESIDE;
+           : plan->cluster                         ? PAIR_SUM_MULTIPROCESSORS
+                                                   : SUM_MULTIPROCESSORS;
 }
 
 static void add_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
@@ -115,7 +115,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         .head_blocks = group * query_rows / ROWS,
         .block_heads = ROWS,
         .tensor_maps = 1,
-        .sums_beside = sums_beside(spec, plan),
+        .sum_multiprocessors = sum_multiprocessors(spec, plan),
         .slice_blocks = slice_blocks(spec, plan),
     };
     const struct smelt__plan_row constants[] = {
@@ -129,7 +129,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         {"BLOCK_HEADS", NULL, launch->block_heads, "rows of an item"},
         {"PAIR", "pairs", plan->cluster > 0, "1: two items side by side add up their dKV"},
         {"TENSOR_MAPS", NULL, launch->tensor_maps, "1: Q and dO are read through their maps"},
-        {"SUMS_BESIDE", NULL, launch->sums_beside,
+        {"SUM_MULTIPROCESSORS", NULL, launch->sum_multiprocessors,
          "multiprocessors left to the sums of partial rows"},
         {"SLICE_BLOCKS", NULL, launch->slice_blocks, "thread blocks that take a slice of items"},
         {"SCORES_REGISTERS", NULL, SCORES_REGISTERS, "of a thread, S, dP and some of dQ"},

@@ -1,6 +1,5 @@
 /* What the files of the kernel family sparse_attn_fwd share: one plan function a variant. */
-#ifndef SMELT_CODEGEN_SPARSE_ATTN_FWD_H
-#define SMELT_CODEGEN_SPARSE_ATTN_FWD_H
+#pragma once
 
 #include "codegen/families/sparse_attn_fwd_plan.h"
 #include "codegen/family.h"
@@ -16,5 +15,3 @@ int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struc
 /* The sm90 plan with keys as rows; what both orientations refuse is refused. */
 int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smelt__plan *plan,
                                      struct smelt__message *message);
-
-#endif

@@ -169,15 +169,15 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
-/* The most stages that fit, or those asked for, if they do. */
+/* The most stages that fit, or those that the knob requests, if they do. */
 static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
                          struct smelt__plan *plan, struct smelt__message *message) {
-    const int asked = smelt__spec_knob(spec, "stages", 0);
-    for (choice->stages = asked ? asked : MOST_STAGES;; choice->stages--) {
+    const int knob = smelt__spec_knob(spec, "stages", 0);
+    for (choice->stages = knob ? knob : MOST_STAGES;; choice->stages--) {
         add_regions(choice, plan);
         if (plan->shared_bytes <= SHARED_LIMIT)
             return 0;
-        if (asked || choice->stages == LEAST_STAGES)
+        if (knob || choice->stages == LEAST_STAGES)
             break;
     }
     smelt__message_set(message,

@@ -48,8 +48,8 @@ struct choice {
     int math_registers, gather_registers;
 };
 
-/* Of key blocks that are in the ring, in part. */
-static int places(const struct choice *choice) {
+/* Key blocks of which the ring holds at least a part. */
+static int ring_blocks(const struct choice *choice) {
     return (choice->ring_tiles + choice->tiles - 1) / choice->tiles;
 }
 
@@ -69,11 +69,11 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "KV row numbers of the key blocks to come");
     smelt__plan_add_region(
         plan, "BARRIERS_OFFSET",
-        (places(choice) * (QUERIES * parts + parts + 1) + QUERIES + 2 * REQUESTS) * 8, 8,
+        (ring_blocks(choice) * (QUERIES * parts + parts + 1) + QUERIES + 2 * REQUESTS) * 8, 8,
         "mbarriers");
     smelt__plan_add_region(plan, "REQUESTS_OFFSET", REQUESTS * 16, 16,
                            "key blocks that are to be copied");
-    smelt__plan_add_region(plan, "WORDS_OFFSET", places(choice) * 8, 8, "what each block is");
+    smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks(choice) * 8, 8, "what each block is");
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 

@@ -1,8 +1,7 @@
 /*
  * What the operator sparse_attn and its kernels have in common: the keys that say what is computed.
  */
-#ifndef SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
-#define SMELT_CODEGEN_SPARSE_ATTN_KEYS_H
+#pragma once
 
 #include "codegen/spec/keys.h"
 
@@ -42,5 +41,3 @@ enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 2
 
 /* What their ranges cannot say: the widths' pairs, the heads' rule. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);
-
-#endif

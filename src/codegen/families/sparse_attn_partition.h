@@ -1,6 +1,5 @@
 /* What the kernel family sparse_attn_partition and its callers agree on. */
-#ifndef SMELT_CODEGEN_SPARSE_ATTN_PARTITION_H
-#define SMELT_CODEGEN_SPARSE_ATTN_PARTITION_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -11,5 +10,3 @@ enum smelt__partition_pass { SMELT__PARTITION_COUNT = 0, SMELT__PARTITION_PLACE 
 
 /* Threads of a block, on every architecture: what a block is given to do follows from them. */
 enum { SMELT__PARTITION_COUNT_THREADS = 256, SMELT__PARTITION_PLACE_THREADS = 256 };
-
-#endif

@@ -1,6 +1,5 @@
 /* What the plans of the variants of sparse_scores_fwd have in common; it knows none of them. */
-#ifndef SMELT_CODEGEN_SPARSE_SCORES_FWD_PLAN_H
-#define SMELT_CODEGEN_SPARSE_SCORES_FWD_PLAN_H
+#pragma once
 
 #include "codegen/plan/plan.h"
 #include "codegen/spec/spec.h"
@@ -11,5 +10,3 @@ enum smelt__sparse_scores_orientation { SMELT__SPARSE_SCORES_HEADS = 0, SMELT__S
 /* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives and
  * those of every variant. */
 void smelt__sparse_scores_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);
-
-#endif

@@ -65,8 +65,8 @@ int smelt__topk_select_part_list(int topk) {
 
 /* Its memory later has a number for each 64 elements of the map. */
 static int histogram_bytes(int map) {
-    const int places = map * BLOCK / 64 * 2;
-    return places > BINS * 4 ? places : BINS * 4;
+    const int counts = map * BLOCK / 64 * 2;
+    return counts > BINS * 4 ? counts : BINS * 4;
 }
 
 static int shared_bytes(int threads, int list, int map) {

@@ -1,6 +1,5 @@
 /* What the kernel family topk_select_rows and its callers agree on. */
-#ifndef SMELT_CODEGEN_TOPK_SELECT_ROWS_H
-#define SMELT_CODEGEN_TOPK_SELECT_ROWS_H
+#pragma once
 
 #include "codegen/family.h"
 
@@ -35,5 +34,3 @@ void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct 
 /* Entries of the list that each part of a row produces; the maximum number of parts per row. */
 int smelt__topk_select_part_list(int topk);
 enum { SMELT__TOPK_MOST_PARTS = 512 };
-
-#endif

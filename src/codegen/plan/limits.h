@@ -2,8 +2,7 @@
  * An architecture's limits for a kernel: registers per thread, shared memory per block. And the
  * nearest misses of a search over configurations, for the message when none fits.
  */
-#ifndef SMELT_CODEGEN_LIMITS_H
-#define SMELT_CODEGEN_LIMITS_H
+#pragma once
 
 #include "codegen/arch.h"
 #include "codegen/plan/plan.h"
@@ -42,5 +41,3 @@ void smelt__misses_explain(const struct smelt__misses *misses, const struct smel
                            const struct smelt__arch *arch, const char *less_shared,
                            const char *less_registers, const char *legal,
                            struct smelt__message *message);
-
-#endif

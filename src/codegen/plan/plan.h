@@ -3,8 +3,7 @@
  * spec, architecture and tuning entry. The constants become the source's prologue under the same
  * names; the regions are the shared-memory map, computed only here.
  */
-#ifndef SMELT_CODEGEN_PLAN_H
-#define SMELT_CODEGEN_PLAN_H
+#pragma once
 
 #include "codegen/arch.h"
 #include "codegen/spec/spec.h"
@@ -98,5 +97,3 @@ int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *
 void smelt__plan_print_text(const struct smelt__plan *plan, struct smelt__text *text);
 void smelt__plan_print_summary(const struct smelt__plan *plan, struct smelt__text *text);
 void smelt__plan_print_json(const struct smelt__plan *plan, struct smelt__text *text);
-
-#endif

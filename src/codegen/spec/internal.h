@@ -1,6 +1,5 @@
 /* Shared by the files of src/codegen/spec. */
-#ifndef SMELT_CODEGEN_SPEC_INTERNAL_H
-#define SMELT_CODEGEN_SPEC_INTERNAL_H
+#pragma once
 
 #include "codegen/spec/spec.h"
 
@@ -11,5 +10,3 @@ void smelt__spec_bad_value(const char *name, const struct smelt__key *key, const
 /* The canonical text with the keys of `mask`, truncated to the buffer; returns its full length. */
 size_t smelt__spec_print_masked(const struct smelt__spec *spec, uint32_t mask, char *text,
                                 size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rows of a table of keys (spec.h): { kind, legal values, what else a knob's row says }. From a row
  * follow parsing, checks, lists and tuning's candidates. Strings are literals. */
-#ifndef SMELT_CODEGEN_KEYS_H
-#define SMELT_CODEGEN_KEYS_H
+#pragma once
 
 #include "codegen/spec/spec.h"
 
@@ -106,5 +105,3 @@ int smelt__check_only_with(const struct smelt__spec *spec, const char *key, int6
 
 /* Leaves such knobs to the plan, for every key of the spec. */
 void smelt__drop_only_with(struct smelt__spec *spec);
-
-#endif

@@ -40,9 +40,9 @@ static int compare(const struct smelt__knob *a, const struct smelt__knob *b) {
     return a->member != b->member ? a->member - b->member : a->key - b->key;
 }
 
-struct smelt__knob *smelt__knob_at(struct smelt__spec *spec, const struct smelt__knob *place) {
+struct smelt__knob *smelt__knob_at(struct smelt__spec *spec, const struct smelt__knob *knob) {
     for (int i = 0; i < spec->knob_count; i++)
-        if (compare(&spec->knobs[i], place) == 0)
+        if (compare(&spec->knobs[i], knob) == 0)
             return &spec->knobs[i];
     return NULL;
 }

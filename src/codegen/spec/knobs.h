@@ -1,6 +1,5 @@
 /* The knobs in an operator's spec: found by name, kept in canonical order. */
-#ifndef SMELT_CODEGEN_KNOBS_H
-#define SMELT_CODEGEN_KNOBS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,7 +15,7 @@ int smelt__knob_find(const struct smelt__schema *schema, const char *name,
                      struct smelt__knob *knob);
 
 /* The spec's knob with the same member and key, or NULL. */
-struct smelt__knob *smelt__knob_at(struct smelt__spec *spec, const struct smelt__knob *place);
+struct smelt__knob *smelt__knob_at(struct smelt__spec *spec, const struct smelt__knob *knob);
 
 /* Inserts a knob that the spec lacks. 0; -1: the spec has too many. */
 int smelt__knob_insert(struct smelt__spec *spec, const struct smelt__knob *knob);
@@ -38,5 +37,3 @@ const struct smelt__key *smelt__schema_knob(const struct smelt__schema *schema, 
  * the member where they differ, else "". */
 const struct smelt__key *smelt__schema_knob_row(const struct smelt__schema *schema, int index,
                                                 const char **prefix);
-
-#endif

@@ -1,6 +1,5 @@
 /* The nearest name to a misspelt one, and lists of names in messages. Pure. */
-#ifndef SMELT_CODEGEN_NAMES_H
-#define SMELT_CODEGEN_NAMES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ const char *smelt__nearest_name(const char *given, const char *const *names);
  * that have no room are left out, "...". */
 void smelt__name_unknown(const char *prefix, const char *what, const char *given,
                          const char *const *names, struct smelt__message *message);
-
-#endif

@@ -6,8 +6,7 @@
  * its knobs: a knob is given to all members that have it and belong to a pass of the spec
  * (`stages=2`), or to one (`fwd.stages=2`), and follows the operator's keys.
  */
-#ifndef SMELT_CODEGEN_SPEC_H
-#define SMELT_CODEGEN_SPEC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -147,5 +146,3 @@ void smelt__spec_set(struct smelt__spec *spec, const char *name, int64_t value);
 
 /* A kernel's knob as a number; `otherwise` if it is left to the plan. */
 int smelt__spec_knob(const struct smelt__spec *spec, const char *name, int otherwise);
-
-#endif

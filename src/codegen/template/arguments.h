@@ -2,8 +2,7 @@
  * The directives for parts with parameters: the part declares them, `//@takes n kind`, and its
  * users give each a value, `//@use part.cuh n = EXPR, kind = EXPR`, in any order.
  */
-#ifndef SMELT_CODEGEN_ARGUMENTS_H
-#define SMELT_CODEGEN_ARGUMENTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -44,5 +43,3 @@ int smelt__parameter_find(const struct smelt__parameters *parameters, const char
 int smelt__arguments_match(const struct smelt__arguments *arguments,
                            const struct smelt__parameters *parameters, const char *part,
                            struct smelt__message *message);
-
-#endif

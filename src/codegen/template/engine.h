@@ -14,8 +14,7 @@
  * EXPR: integers, names of plan constants, parameters and loop variables,
  * ( ) ! - * / % + < <= > >= == != && || with C's precedence.
  */
-#ifndef SMELT_CODEGEN_ENGINE_H
-#define SMELT_CODEGEN_ENGINE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -78,5 +77,3 @@ int smelt__parts_emit(const struct smelt__template *templates, int count, const 
  * embedded templates. 0, or -1 with a message (a defect of a template). */
 int smelt__source_emit(const struct smelt__plan *plan, const struct smelt__template_table *table,
                        struct smelt__text *out, struct smelt__message *message);
-
-#endif

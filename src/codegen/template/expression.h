@@ -1,8 +1,7 @@
 /*
  * Integer expressions of template directives: C's operators and precedence on `int`, with names.
  */
-#ifndef SMELT_CODEGEN_EXPRESSION_H
-#define SMELT_CODEGEN_EXPRESSION_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ int smelt__expression_check(const char *text, size_t length, struct smelt__messa
  * operands that && and || skip. 0, or -1 with a message. */
 int smelt__expression_evaluate(const char *text, size_t length, const struct smelt__scope *scope,
                                int *value, struct smelt__message *message);
-
-#endif

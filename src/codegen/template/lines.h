@@ -2,8 +2,7 @@
  * A template split into lines (engine.h), each with its kind and, for lines that open a block, the
  * line that closes it. Splitting checks everything that needs no values.
  */
-#ifndef SMELT_CODEGEN_LINES_H
-#define SMELT_CODEGEN_LINES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -50,5 +49,3 @@ struct smelt__substitution {
 
 /* Parses the `$` at the start of `text`. */
 struct smelt__substitution smelt__substitution_read(const char *text, size_t length);
-
-#endif

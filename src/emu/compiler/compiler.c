@@ -149,19 +149,19 @@ static int check_variables(char *log, size_t log_size) {
 /* Whether a compiler accepts quick_options; the answer for the last compiler is kept. */
 static int accepts_quick_options(char *const *compiler, int words) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static char asked[256];
+    static char tested[256];
     static int answer;
     char *arguments[MAX_ARGUMENTS];
     char *const tail[] = {(char *)"-Werror", (char *)"-fsyntax-only", (char *)"-x",
                           (char *)"c",       (char *)"/dev/null",     NULL};
     pthread_mutex_lock(&lock);
-    if (strcmp(asked, compiler[words - 1]) != 0) {
+    if (strcmp(tested, compiler[words - 1]) != 0) {
         memcpy(arguments, compiler, (size_t)words * sizeof *arguments);
         for (int i = 0; i < QUICK_OPTIONS; i++)
             arguments[words + i] = (char *)(uintptr_t)quick_options[i];
         memcpy(arguments + words + QUICK_OPTIONS, tail, sizeof tail);
         answer = run(arguments, "/dev/null") == 0;
-        snprintf(asked, sizeof asked, "%s", compiler[words - 1]);
+        snprintf(tested, sizeof tested, "%s", compiler[words - 1]);
     }
     const int takes = answer;
     pthread_mutex_unlock(&lock);

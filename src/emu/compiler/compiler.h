@@ -3,8 +3,7 @@
  * `#line N "templates/ptx/NAME.cuh"` are replaced by src/emu/ptx/NAME.h, each once, so that these have
  * no include guards; the rest is compiled unchanged.
  */
-#ifndef SMELT_EMU_COMPILER_H
-#define SMELT_EMU_COMPILER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ char *emu_translate(const char *source, char *log, size_t log_size);
  * which has an object cache of its own. 0, or -1 with the compiler's output in `log`. */
 int emu_compile(const char *text, int edited, unsigned char **object, size_t *bytes, char *log,
                 size_t log_size);
-
-#endif

@@ -68,7 +68,8 @@ static const char source_variable[] = "SMELT_EMU_SOURCE", definition[] = "#defin
 static struct {
     pthread_mutex_t lock;
     int named, used;
-    char holds[NAME], asked[NAME], problem[1024]; /* asked: the last kernel not in the file */
+    char holds[NAME], requested[NAME],
+        problem[1024]; /* requested: the last kernel not in the file */
 } edited = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int kernel_name(const char *source, char name[NAME]) {
@@ -100,7 +101,7 @@ static char *read_text(const char *path) {
  * its file cannot be used, for the reason in the log. */
 static char *replacement(const char *source, char log[LOG]) {
     const char *path = secure_getenv(source_variable);
-    char asked[NAME], holds[NAME];
+    char requested[NAME], holds[NAME];
     if (!path || !*path)
         return NULL;
     char *text = read_text(path);
@@ -110,13 +111,14 @@ static char *replacement(const char *source, char log[LOG]) {
     else if (kernel_name(text, holds))
         snprintf(log, LOG, "%s names %s, which holds no kernel: there is no \"%sNAME\" in it",
                  source_variable, path, definition);
-    const int wanted = !*log && kernel_name(source, asked) == 0 && strcmp(asked, holds) == 0;
+    const int wanted =
+        !*log && kernel_name(source, requested) == 0 && strcmp(requested, holds) == 0;
     pthread_mutex_lock(&edited.lock);
     edited.named = 1;
     edited.used = edited.used || wanted || *log; /* the compilation fails and reports it */
     if (!*log && !wanted) {
         snprintf(edited.holds, NAME, "%s", holds);
-        snprintf(edited.asked, NAME, "%s", asked);
+        snprintf(edited.requested, NAME, "%s", requested);
     }
     pthread_mutex_unlock(&edited.lock);
     if (!wanted) {
@@ -132,7 +134,7 @@ EMU_EXPORT const char *emu_source_problem(void) {
     if (edited.named && !edited.used) {
         snprintf(edited.problem, sizeof edited.problem,
                  "%s names %.500s, which holds the kernel %s, but only %s was compiled",
-                 source_variable, secure_getenv(source_variable), edited.holds, edited.asked);
+                 source_variable, secure_getenv(source_variable), edited.holds, edited.requested);
         problem = edited.problem;
     }
     edited.used = 1; /* reported once */

@@ -4,8 +4,7 @@
  * and cap. All tests and builds can share the objects: an object refers to the emulator only by
  * soname, and the text in the key includes the prologue that the emulator adds.
  */
-#ifndef SMELT_EMU_OBJECTS_H
-#define SMELT_EMU_OBJECTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -34,5 +33,3 @@ int emu_object_find(struct smelt__cache *objects, const struct emu_object_key *k
 /* Stores an object; a failure costs only time. */
 void emu_object_keep(struct smelt__cache *objects, const struct emu_object_key *key,
                      unsigned char *object, size_t bytes);
-
-#endif

@@ -5,8 +5,7 @@
  * were made. Constants are those of the driver API's reference manual.
  * Calls may come from several threads; one lock makes them one after another.
  */
-#ifndef SMELT_EMU_DRIVER_H
-#define SMELT_EMU_DRIVER_H
+#pragma once
 
 #include <pthread.h>
 
@@ -75,5 +74,3 @@ struct CUmod_st { /* a function handle is its module's */
 
 /* The error of the last launch if it was refused with a report, else CUDA_SUCCESS. */
 void emu_note_refusal(CUresult result);
-
-#endif

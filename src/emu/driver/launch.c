@@ -16,15 +16,15 @@ enum { /* of cuda.h, beside those the library uses */
 
 /* The launch's cluster size, else the kernel's; if both are given they must agree (CUDA C
  * Programming Guide, "Thread Block Clusters"). */
-static CUresult read_cluster(const struct CUmod_st *module, const unsigned *asked) {
+static CUresult read_cluster(const struct CUmod_st *module, const unsigned *requested) {
     memcpy(emu.cluster, module->cluster, sizeof emu.cluster);
-    if (!asked)
+    if (!requested)
         return CUDA_SUCCESS;
-    if (asked[0] == 0 || asked[1] == 0 || asked[2] == 0)
+    if (requested[0] == 0 || requested[1] == 0 || requested[2] == 0)
         return ERROR_INVALID_VALUE;
-    if (module->cluster[0] && memcmp(module->cluster, asked, sizeof module->cluster) != 0)
+    if (module->cluster[0] && memcmp(module->cluster, requested, sizeof module->cluster) != 0)
         return ERROR_INVALID_CLUSTER_SIZE;
-    memcpy(emu.cluster, asked, sizeof emu.cluster);
+    memcpy(emu.cluster, requested, sizeof emu.cluster);
     return CUDA_SUCCESS;
 }
 

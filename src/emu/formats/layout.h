@@ -4,8 +4,7 @@
  *
  * A swizzle is named by its span in bytes: 32, 64 or 128; 0: none.
  */
-#ifndef SMELT_EMU_LAYOUT_H
-#define SMELT_EMU_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -120,5 +119,3 @@ struct emu_tensor_piece {
 void emu_tensor_walk(const struct emu_tensor_map *map, const int32_t *coordinates, uint32_t shared,
                      void (*visit)(void *context, const struct emu_tensor_piece *piece),
                      void *context);
-
-#endif

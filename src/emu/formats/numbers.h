@@ -2,8 +2,7 @@
  * The GPU's arithmetic on the CPU: conversions, approximate functions and matrix products. Pure
  * functions without state. They expect default rounding (to nearest) and no flushing of subnormals.
  */
-#ifndef SMELT_EMU_NUMBERS_H
-#define SMELT_EMU_NUMBERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ void emu_wgmma_a_registers(const uint32_t *const *a, enum emu_element element,
  * 4) + i % 2. */
 void emu_wgmma_quarter(float *const *d, int columns, enum emu_element element, bool accumulate,
                        const uint8_t (*a)[EMU_DEPTH_BYTES], const uint8_t (*b)[EMU_DEPTH_BYTES]);
-
-#endif

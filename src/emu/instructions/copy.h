@@ -1,6 +1,5 @@
 /* cp.async copies when a thread exits. */
-#ifndef SMELT_EMU_COPY_H
-#define SMELT_EMU_COPY_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -8,5 +7,3 @@
 void emu_copies_leave(struct thread *thread);
 /* Called at the gang's end. */
 void emu_copies_free(struct thread *thread);
-
-#endif

@@ -1,6 +1,5 @@
 /* mbarrier operations of other instructions. */
-#ifndef SMELT_EMU_MBARRIER_H
-#define SMELT_EMU_MBARRIER_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -16,5 +15,3 @@ void emu_mbarriers_fenced(struct thread *thread);
 /* Reports an initialisation that was not fenced; for uses through the async proxy or from another
  * block. */
 void emu_mbarrier_check_fenced(const struct mbarrier *barrier, const char *what, site at);
-
-#endif

@@ -1,6 +1,5 @@
 /* wgmma and setmaxnreg at the beginning and end of gangs and threads. */
-#ifndef SMELT_EMU_WGMMA_H
-#define SMELT_EMU_WGMMA_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -10,5 +9,3 @@ void emu_products_leave(struct thread *thread);
 /* The gang's end: compares the warps of each warpgroup. */
 void emu_products_compare(void);
 void emu_products_free(struct warp *warp);
-
-#endif

@@ -1,6 +1,5 @@
 /* Running a launch: gangs one after another. */
-#ifndef SMELT_EMU_LAUNCH_H
-#define SMELT_EMU_LAUNCH_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -8,5 +7,3 @@
 bool emu_launch_is_legal(void);
 /* Runs that launch, which must be legal; true if it caused no report. */
 bool emu_launch(struct kernel *kernel, void **parameters);
-
-#endif

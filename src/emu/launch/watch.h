@@ -3,12 +3,9 @@
  * fault inside the kernel, or a launch that exceeds its processor time, becomes a report and ends
  * the launch; afterwards the host program's handlers are restored.
  */
-#ifndef SMELT_EMU_WATCH_H
-#define SMELT_EMU_WATCH_H
+#pragma once
 
 /* Limits the launch to `seconds` of processor time. After that emu.late is set, and the launch ends
  * where the kernel's own code runs. */
 void emu_watch_begin(double seconds);
 void emu_watch_end(void);
-
-#endif

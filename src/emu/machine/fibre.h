@@ -3,8 +3,7 @@
  * registers that the calling convention preserves (about 5 ns). Other machines use swapcontext,
  * which makes a system call for the signal mask (about 300 ns); a check switches millions of times.
  */
-#ifndef SMELT_EMU_FIBRE_H
-#define SMELT_EMU_FIBRE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -36,5 +35,3 @@ void fibre_forget(void *low, size_t bytes);
 
 /* The first call of a fibre's body. */
 void fibre_arrived(void);
-
-#endif

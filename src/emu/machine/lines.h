@@ -1,6 +1,5 @@
 /* Source lines of a compiled kernel's addresses, by addr2line of the compiler's binutils. */
-#ifndef SMELT_EMU_LINES_H
-#define SMELT_EMU_LINES_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -14,5 +13,3 @@ void lines_free(struct lines *lines);
 
 /* Whether two sites are on the same source line: compilers may duplicate a call. */
 bool emu_same_line(site a, site b);
-
-#endif

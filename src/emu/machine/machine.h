@@ -9,8 +9,7 @@
  * State that only one file uses is in that file, except state of a thread, warp or block, which
  * ends with them.
  */
-#ifndef SMELT_EMU_MACHINE_H
-#define SMELT_EMU_MACHINE_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -274,5 +273,3 @@ static inline u16 emu_grid_slot(void) {
 /* The caller's site. */
 #define EMU_SITE                                                                                   \
     ((site)((const u8 *)__builtin_return_address(0) - (emu.kernel ? emu.kernel->image : NULL)))
-
-#endif

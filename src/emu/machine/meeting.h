@@ -1,6 +1,5 @@
 /* Collective instructions of a warp. */
-#ifndef SMELT_EMU_MEETING_H
-#define SMELT_EMU_MEETING_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -15,5 +14,3 @@ void emu_meet_whole(const char *name,
                     void *arguments, site at);
 /* The same for all lanes of the warp, with nothing to execute: before a barrier. */
 void emu_converge(const char *name, site at);
-
-#endif

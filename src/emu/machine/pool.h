@@ -1,6 +1,5 @@
 /* Memory that lives at most as long as the gang. */
-#ifndef SMELT_EMU_POOL_H
-#define SMELT_EMU_POOL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -9,5 +8,3 @@
 void *emu_pool_alloc(size_t bytes);
 void emu_pool_free(void *memory);
 void emu_pool_free_all(void);
-
-#endif

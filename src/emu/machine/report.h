@@ -1,6 +1,5 @@
 /* Reports, collected during a launch; their sites become source lines at its end. */
-#ifndef SMELT_EMU_REPORT_H
-#define SMELT_EMU_REPORT_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -24,5 +23,3 @@ size_t emu_report_count(void);
 struct emu_report emu_report_at(size_t index);
 void emu_reports_clear(void);
 const char *emu_kind_name(enum emu_kind kind);
-
-#endif

@@ -2,8 +2,7 @@
  * Scheduling: runs the threads of a gang as fibres, one at a time, in the order of the settings,
  * and decides when deferred effects happen. It does not depend on what threads do or wait for.
  */
-#ifndef SMELT_EMU_SCHEDULE_H
-#define SMELT_EMU_SCHEDULE_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -57,5 +56,3 @@ enum emu_outcome {
     EMU_OUT_OF_TIME /* emu.late was set */
 };
 enum emu_outcome emu_run_threads(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The threads' stacks, which hold what a GPU keeps in registers; kept between launches. */
-#ifndef SMELT_EMU_STACK_H
-#define SMELT_EMU_STACK_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -13,5 +12,3 @@ size_t emu_stack_bytes(void);
 u32 *emu_stack_touched(const struct thread *thread);
 /* Prepares the thread's fibre to run body() on its stack. */
 void emu_stack_prepare(struct thread *thread, void (*body)(void));
-
-#endif

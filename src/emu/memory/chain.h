@@ -18,8 +18,7 @@
  * launched with PDL that does not wait has no such guarantee: what was written since the start of
  * the last launch without PDL must be read past L1, even if it is complete.
  */
-#ifndef SMELT_EMU_CHAIN_H
-#define SMELT_EMU_CHAIN_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -48,5 +47,3 @@ void emu_chain_let_begin(void);
 /* It executes griddepcontrol.wait: what follows in it, and in threads that synchronize with it, is
  * ordered after the previous kernels. */
 void emu_chain_wait(void);
-
-#endif

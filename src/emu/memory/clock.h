@@ -14,8 +14,7 @@
  * equal except for those words, and each thread's own words are newest in its own clock. So once
  * one clock of an edition has been joined, joining another of it needs only its thread's own words.
  */
-#ifndef SMELT_EMU_CLOCK_H
-#define SMELT_EMU_CLOCK_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -51,5 +50,3 @@ void emu_acquire(struct thread *thread, const u32 *clock, u64 edition);
 void emu_acquire_joined(struct thread *thread, const struct joined *from, u64 edition);
 /* Joins the lanes' clocks. */
 void emu_clocks_meet(struct warp *warp, u32 lanes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Accesses between blocks of a cluster. */
-#ifndef SMELT_EMU_CLUSTER_H
-#define SMELT_EMU_CLUSTER_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -13,5 +12,3 @@ void emu_cluster_enter(const struct cta *cta, const char *what, site at);
 void emu_cluster_visit(struct cta *cta, site at);
 /* The running thread has exited. */
 void emu_cluster_leave(void);
-
-#endif

@@ -2,8 +2,7 @@
  * Device memory. Each allocation is a page-aligned mapping between unmapped guard zones, so that an
  * overrun hits no other allocation and is noticed. A device pointer is the host address.
  */
-#ifndef SMELT_EMU_GLOBAL_H
-#define SMELT_EMU_GLOBAL_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -44,5 +43,3 @@ void emu_global_store_end(const void *to, size_t bytes, site at); /* by the thre
 
 /* Ends the launch if the address is not a multiple of `bytes`. */
 void emu_check_aligned(const void *pointer, size_t bytes, const char *what, site at);
-
-#endif

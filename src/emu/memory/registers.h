@@ -1,6 +1,5 @@
 /* A thread's registers, which are on its stack, while a wgmma uses them. */
-#ifndef SMELT_EMU_REGISTERS_H
-#define SMELT_EMU_REGISTERS_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -20,5 +19,3 @@ void emu_registers_use(struct thread *thread, const void *registers, u32 bytes, 
 void emu_registers_release(struct thread *thread, u32 number);
 /* Called at the gang's end. */
 void emu_registers_free(struct thread *thread);
-
-#endif

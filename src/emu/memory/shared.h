@@ -1,7 +1,6 @@
 /* Shared memory's shadow: each byte's last writer, its readers, and asynchronous operations under
  * way. clock.h defines the order. */
-#ifndef SMELT_EMU_SHARED_H
-#define SMELT_EMU_SHARED_H
+#pragma once
 
 #include "emu/machine/machine.h"
 
@@ -37,5 +36,3 @@ void emu_shared_write_end(struct cta *cta, u32 offset, u32 bytes, struct epoch b
 /* An asynchronous read, through the async proxy, by the running thread. */
 void emu_shared_read_begin(struct cta *cta, u32 offset, u32 bytes, site at);
 void emu_shared_read_end(struct cta *cta, u32 offset, u32 bytes, struct epoch done, site at);
-
-#endif

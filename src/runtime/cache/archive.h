@@ -1,6 +1,5 @@
 /* A whole cache in one file: reading and writing it. The grammar is in archive.c. */
-#ifndef SMELT_RUNTIME_CACHE_ARCHIVE_H
-#define SMELT_RUNTIME_CACHE_ARCHIVE_H
+#pragma once
 
 #include "runtime/cache/internal.h"
 
@@ -63,5 +62,3 @@ int smelt__archive_add(struct smelt__archive_writer *writer,
 int smelt__archive_end(struct smelt__archive_writer *writer, const char *contents,
                        size_t contents_bytes);
 void smelt__archive_abandon(struct smelt__archive_writer *writer);
-
-#endif

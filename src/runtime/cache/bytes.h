@@ -1,8 +1,7 @@
 /*
  * Numbers in files: little-endian, at any alignment.
  */
-#ifndef SMELT_RUNTIME_BYTES_H
-#define SMELT_RUNTIME_BYTES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ static inline uint32_t smelt__get_u32(const unsigned char *at) {
 static inline uint64_t smelt__get_u64(const unsigned char *at) {
     return smelt__get_u32(at) | (uint64_t)smelt__get_u32(at + 4) << 32;
 }
-
-#endif

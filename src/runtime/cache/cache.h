@@ -6,8 +6,7 @@
  * A cache is thread-safe. It has two layers: lookups try the read-only one first, then the writable
  * one.
  */
-#ifndef SMELT_RUNTIME_CACHE_H
-#define SMELT_RUNTIME_CACHE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -130,5 +129,3 @@ struct smelt__cache_counts {
     uint64_t hits, misses, errors;
 };
 struct smelt__cache_counts smelt__cache_counts(const struct smelt__cache *cache);
-
-#endif

@@ -34,8 +34,7 @@
  * (NFS) is simply reopened by the next call; reopening also makes an NFS client look again for a
  * file that it remembers as missing.
  */
-#ifndef SMELT_RUNTIME_CACHE_INTERNAL_H
-#define SMELT_RUNTIME_CACHE_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -297,5 +296,3 @@ int smelt__cache_store_entry(struct smelt__cache *cache, const struct smelt__cac
 int smelt__cache_look(struct smelt__cache *cache, const struct smelt__cache_key *key,
                       const struct smelt__compiler_id *compiler, bool polling,
                       struct smelt__compiled *compiled);
-
-#endif

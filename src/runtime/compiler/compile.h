@@ -1,6 +1,5 @@
 /* Compiles one CUDA source to a cubin with NVRTC. Stateless and thread-safe; no cache. */
-#ifndef SMELT_RUNTIME_COMPILE_H
-#define SMELT_RUNTIME_COMPILE_H
+#pragma once
 
 #include "runtime/compiled.h"
 #include "runtime/compiler/nvrtc.h"
@@ -30,5 +29,3 @@ smelt_status smelt__compile_source(const struct smelt__nvrtc *nvrtc, const char 
                                    const char *file_name, const char *kernel_name, const char *arch,
                                    const struct smelt__compile_options *options,
                                    struct smelt__compiled *compiled);
-
-#endif

@@ -1,6 +1,5 @@
 /* Identifies the build of a shared library from its file, without loading it. */
-#ifndef SMELT_RUNTIME_LIBRARY_ID_H
-#define SMELT_RUNTIME_LIBRARY_ID_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ enum { SMELT__EMULATOR_NOTE_TYPE = 1 };
 /* Reads the file's GNU build-id; without one, hashes its size and its first and last 64 KB. 0; -1
  * with errno when the file cannot be read; 1 when it is not a shared library of this machine. */
 int smelt__library_id_read(const char *path, struct smelt__library_id *id);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * NVRTC: finding it from files alone, and loading it, which happens on a cache miss only.
  */
-#ifndef SMELT_RUNTIME_NVRTC_H
-#define SMELT_RUNTIME_NVRTC_H
+#pragma once
 
 #include "runtime/compiled.h"
 #include "runtime/cubin.h"
@@ -63,5 +62,3 @@ smelt_status smelt__nvrtc_open(const struct smelt__nvrtc_file *file,
  * sm_80 ..."), truncated to fit. */
 int smelt__nvrtc_supports(const struct smelt__nvrtc *nvrtc, const char *arch);
 void smelt__nvrtc_archs(const struct smelt__nvrtc *nvrtc, char *text, size_t bytes);
-
-#endif

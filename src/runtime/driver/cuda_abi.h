@@ -4,8 +4,7 @@
  * NVRTC reference manuals (CUDA 12.0 and up); tests/fault/abi.c compares them with cuda.h and
  * nvrtc.h where those are installed.
  */
-#ifndef SMELT_RUNTIME_CUDA_ABI_H
-#define SMELT_RUNTIME_CUDA_ABI_H
+#pragma once
 
 #include <stddef.h>
 
@@ -86,5 +85,3 @@ enum {
     NVRTC_ERROR_COMPILATION = 6,
     NVRTC_ERROR_BUILTIN_OPERATION_FAILURE = 7
 };
-
-#endif

@@ -2,8 +2,7 @@
  * The CUDA driver, opened at run time: libcuda.so.1 by the loader's rules, or the file named by
  * SMELT_CUDA (a fake driver in tests; ignored in set-user-id programs).
  */
-#ifndef SMELT_RUNTIME_DRIVER_H
-#define SMELT_RUNTIME_DRIVER_H
+#pragma once
 
 #include "runtime/cubin.h"
 #include "runtime/driver/cuda_abi.h"
@@ -72,5 +71,3 @@ int smelt__driver_version(void);
  * SMELT_ERROR_DRIVER, or NO_DEVICE for CUDA_ERROR_NO_DEVICE. */
 __attribute__((cold)) smelt_status smelt__driver_fail(const struct smelt__driver *driver,
                                                       const char *call, CUresult result);
-
-#endif

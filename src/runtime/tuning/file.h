@@ -12,8 +12,7 @@
  * gives it. Blank lines and lines that begin with '#' are ignored. Of several lines with the same
  * spec and device the last counts. tuning.h has a context's entries.
  */
-#ifndef SMELT_RUNTIME_TUNING_FILE_H
-#define SMELT_RUNTIME_TUNING_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -62,5 +61,3 @@ typedef int (*smelt__tuning_edit)(void *user, const char *text, size_t bytes,
 int smelt__tuning_file_edit(const char *path, enum smelt__tuning_trust trust,
                             smelt__tuning_edit edit, void *user, struct smelt__text *edited,
                             struct smelt__message *message);
-
-#endif

@@ -1,6 +1,5 @@
 /* A context's plans, with its tuning entries. */
-#ifndef SMELT_RUNTIME_TUNED_H
-#define SMELT_RUNTIME_TUNED_H
+#pragma once
 
 #include "codegen/plan/plan.h"
 #include "smelt/context.h"
@@ -15,5 +14,3 @@ smelt_status smelt__context_plan(const smelt_context *context, const struct smel
  * operator), UNSUPPORTED. */
 smelt_status smelt__context_plan_text(const smelt_context *context, const char *kernel,
                                       const char *arch, struct smelt__plan *plan);
-
-#endif

@@ -2,8 +2,7 @@
  * A context's tuning entries: those of the tuning file and of the read-only layer's, read when the
  * context is created. The tuning file takes precedence. Thread-safe.
  */
-#ifndef SMELT_RUNTIME_TUNING_H
-#define SMELT_RUNTIME_TUNING_H
+#pragma once
 
 #include "runtime/log.h"
 #include "runtime/tuning/file.h"
@@ -51,5 +50,3 @@ smelt_status smelt__tuning_store(struct smelt__tuning *tuning,
 /* Adds those lines of a text whose spec and device the file lacks. *taken: their number. */
 smelt_status smelt__tuning_merge(struct smelt__tuning *tuning, const char *text, size_t bytes,
                                  size_t *taken);
-
-#endif

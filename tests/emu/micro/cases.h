@@ -2,8 +2,7 @@
  * The suite's cases: each one launch of a micro-kernel with inputs made from a fixed seed, so that
  * what an H200 computed for it can be held against what the emulator computes.
  */
-#ifndef SMELT_MICRO_CASES_H
-#define SMELT_MICRO_CASES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -82,5 +81,3 @@ void micro_fill(enum fill fill, void *buffer, size_t bytes, uint64_t seed);
 
 /* A seed from a case's name and a buffer's letter. */
 uint64_t micro_seed(const char *name, char buffer);
-
-#endif

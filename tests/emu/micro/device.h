@@ -1,7 +1,6 @@
 /* Writing, compiling and launching a micro-kernel, on a GPU or on the emulator: whatever the driver
  * and the NVRTC are that libsmelt opens. */
-#ifndef SMELT_MICRO_DEVICE_H
-#define SMELT_MICRO_DEVICE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -29,5 +28,3 @@ int micro_compile(const struct micro_case *one);
 
 /* Runs a case; `out` receives its out_bytes. 0, or -1 with a message printed. */
 int micro_run(const struct micro_case *one, void *out);
-
-#endif

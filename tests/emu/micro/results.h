@@ -8,8 +8,7 @@
  * HASH: of a case's whole output, of a group in the cases' order. The words are a sample of the
  * output. All numbers are hexadecimal. Lines that begin with # are comments.
  */
-#ifndef SMELT_MICRO_RESULTS_H
-#define SMELT_MICRO_RESULTS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -33,5 +32,3 @@ enum verdict { SAME_BITS, WITHIN, DIFFERENT };
 /* Holds an output against the recorded one; what differs is printed. */
 enum verdict results_compare(struct results *results, const struct micro_case *one,
                              const void *out);
-
-#endif

@@ -8,8 +8,7 @@
  * The test fails if a table lacks a metric, rule or output that the harness has, and if an operator
  * has no table.
  */
-#ifndef SMELT_TEST_COMPARED_H
-#define SMELT_TEST_COMPARED_H
+#pragma once
 
 #include "harness/check.h"
 
@@ -137,5 +136,3 @@ const struct smelt__check_result *bench_compare_unit(struct bench *bench,
 /* Compares the piece's unit; the copy must fail for the given reason, or pass (NULL). Then restores
  * the copy. */
 void expect_refused(struct bench *bench, const struct piece *piece, const char *culprit);
-
-#endif

@@ -1,6 +1,5 @@
 /* What several tables say in the same way. */
-#ifndef SMELT_TEST_COMPARED_TABLES_H
-#define SMELT_TEST_COMPARED_TABLES_H
+#pragma once
 
 #include "compared.h"
 
@@ -23,5 +22,3 @@ const struct compared_rule *rule_of(const struct compared_pass *about, const cha
 /* Of a pass's rules by number: what was tried beyond them. And a rule that was tried by hand. */
 extern int rules_tried[SMELT__MOST_RULES];
 void count_plant(const struct bench *bench, const char *rule);
-
-#endif

@@ -1,7 +1,6 @@
 /* Small values in place of those in src/ops/cuts.h, which explains them. With these, calls small
  * enough for the emulator are split into several chunks, rounds and parts. */
-#ifndef SMELT_OPS_CUTS_H
-#define SMELT_OPS_CUTS_H
+#pragma once
 
 enum {
     SMELT__CUT_WAVE = 25, /* a group, and the multiprocessors that sums beside want (24) */
@@ -18,5 +17,3 @@ enum {
     SMELT__CUT_TOPK_COLUMNS = 600,
     SMELT__CUT_TOPK_LEAST_PART = 32,
 };
-
-#endif

@@ -166,7 +166,7 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
 }
 
 static const struct smelt__comparison forward_by_row = {.unit = "row",
-                                                        .place = "element",
+                                                        .part = "element",
                                                         .metrics = forward_metrics,
                                                         .metric_count = 1,
                                                         .rules = forward_rules,
@@ -176,7 +176,7 @@ static const struct smelt__comparison forward_by_row = {.unit = "row",
                                                         .judge = judge};
 
 static const struct smelt__comparison backward_by_row = {.unit = "row",
-                                                         .place = "element",
+                                                         .part = "element",
                                                          .metrics = backward_metrics,
                                                          .metric_count = 1,
                                                          .count = count_rows,

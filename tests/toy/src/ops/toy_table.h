@@ -1,6 +1,5 @@
 /* The arguments of the tests' toy operator as tables (args_table.h); smelt/toy.h has their meaning. */
-#ifndef SMELT_OPS_TOY_TABLE_H
-#define SMELT_OPS_TOY_TABLE_H
+#pragma once
 
 #include "ops/args_table.h"
 #include "smelt/toy.h"
@@ -48,5 +47,3 @@ static const struct smelt__args_table smelt__toy_grad_table = {
 #undef OF
 #undef SYMBOLS
 #undef SCALARS
-
-#endif
