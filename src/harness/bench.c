@@ -22,8 +22,8 @@ struct entry {
     struct smelt__bench_result *result;
     struct smelt__harness_spec spec;
     const struct smelt__harness_pass *pass;
-    struct smelt__placed placed;   /* unless it is another's: */
-    struct smelt__placed *tensors; /* an entry's of the same problem, perhaps this one's */
+    struct smelt__placed placed;   /* the entry's own, unless it shares another's */
+    struct smelt__placed *tensors; /* those of the first entry with the same problem */
     smelt_operator *object;
     struct CUevent_st *begin, *end;
     double *ms; /* [launches] */
@@ -54,7 +54,7 @@ static void entry_close(struct entry *entry, smelt_context *context) {
     free(entry->ms);
 }
 
-/* Whether two specs have the same problems. */
+/* Whether the same problems serve two specs. */
 static int same_keys(const struct smelt__harness_key *keys, const void *a, const void *b) {
     for (; keys && keys->name; keys++)
         if (!keys->apart &&
@@ -91,7 +91,7 @@ static int share(struct entry *entry, struct entry *earlier, int count) {
     return 0;
 }
 
-/* Uploads; the host's copy of the problem is not kept, only what the figures need of it. */
+/* Uploads the problem. Of the host's copy only what the figures need is kept. */
 static smelt_status upload(struct entry *entry, smelt_context *context) {
     struct smelt__problem problem;
     if (smelt__problem_create(&problem, entry->spec.op, entry->pass, entry->spec.spec,
@@ -136,7 +136,7 @@ static smelt_status look_over(struct entry *entry) {
     return result->status;
 }
 
-/* `earlier`: so many entries of the group before it. */
+/* `earlier`: the number of entries before it in the group. */
 static smelt_status entry_open(struct entry *entry, smelt_context *context,
                                const struct smelt__bench_item *item,
                                struct smelt__bench_result *result, int launches,
@@ -199,8 +199,8 @@ static int is_optional(const struct smelt__args_table *table, size_t field) {
     return optional;
 }
 
-/* Makes *args, which name the tensors of a larger problem, the smallest call there is: extents of 1,
- * no optional input. */
+/* Turns *args, which name the tensors of a larger problem, into the smallest call: extents of 1, no
+ * optional input. */
 static void make_tiny(const struct smelt__args_table *table, void *args) {
     for (int i = 0; i < table->symbol_count; i++) {
         const size_t field = table->symbols[i].field;
@@ -213,7 +213,7 @@ static void make_tiny(const struct smelt__args_table *table, void *args) {
             smelt__tensor_of(&table->rows[i], args)->data = NULL;
 }
 
-/* The best of several rounds of the smallest calls on this problem: the CPU time of a call. */
+/* The CPU time of a call: the shortest of several rounds of the smallest calls on this problem. */
 static smelt_status time_calls(struct entry *entry, smelt_context *context,
                                struct CUstream_st *stream) {
     const size_t bytes = entry->pass->tensors->bytes;

@@ -5,7 +5,7 @@
 
 struct smelt__bench_item {
     char spec[256]; /* the operator's text */
-    unsigned pass;  /* SMELT_PASS_...; 0: the first that the spec is made for */
+    unsigned pass;  /* SMELT_PASS_...; 0: the spec's first */
     struct smelt__problem_options problem;
 };
 
@@ -28,13 +28,13 @@ static inline double smelt__bench_rate(const struct smelt__bench_result *result,
     return result->ms_median > 0 ? result->rates[rate].amount / (result->ms_median * 1e-3) : 0;
 }
 
-/* Times all items, in turn within groups of those that fit in memory together: every round launches
- * each item once between two events. `launches` 0: 30. Fills results[count]; the return value is
+/* Times all items, in groups that fit in memory together. In every round each item of a group is
+ * launched once, between two events. `launches` 0: 30. Fills results[count]; the return value is
  * the number of items without figures. */
 int smelt__bench_run(smelt_context *context, const struct smelt__bench_item *items, int count,
                      int launches, struct smelt__bench_result *results);
 
-/* The shapes at which operators are compared with other libraries' (the rows' `peers`). Shapes
- * alone: a peer's time from another run is no measure (bench/peers times both in turn). Writes up
- * to `capacity` items; returns how many there are. */
+/* The shapes at which operators are compared with other libraries' (the rows' `peers`). Only
+ * shapes, no times: bench/peers times both libraries alternately in one process. Writes up to
+ * `capacity` items; returns how many there are. */
 int smelt__bench_peer_items(struct smelt__bench_item *items, int capacity);

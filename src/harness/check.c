@@ -40,7 +40,7 @@ static void library_failed(struct smelt__check_result *result, const char *step)
              smelt_status_name(result->status), smelt_last_error());
 }
 
-/* Inputs are read, never written. */
+/* Whether the launch wrote to an input, which fails the check. */
 static int inputs_changed(const struct smelt__placed *placed, struct smelt__check_result *result) {
     const char *name = smelt__placed_changed_input(placed, &result->status);
     if (result->status != SMELT_OK)
@@ -57,13 +57,13 @@ static void take_reports(struct smelt__check_result *result) {
     const struct emu_interface *emulator = smelt__emulator();
     struct emu_report first = emulator->report(0);
     result->reports = (int)emulator->report_count();
-    result->status = SMELT_OK; /* no call's fault */
+    result->status = SMELT_OK; /* every call succeeded */
     snprintf(result->message, sizeof result->message, "%s: %s", emulator->kind_name(first.kind),
              first.text);
 }
 
-/* Runs a placed problem once and compares it with the reference. bits: NULL where nobody compares
- * them, since of gigabytes they take seconds. */
+/* Runs a placed problem once and compares it with the reference. bits: NULL if they are not
+ * compared: a digest of gigabytes takes seconds. */
 static void run_once(struct smelt__placed *placed, const smelt_operator *object, int sample,
                      struct CUstream_st *stream, uint64_t *bits,
                      struct smelt__check_result *result) {
@@ -82,14 +82,14 @@ static void run_once(struct smelt__placed *placed, const smelt_operator *object,
     }
 }
 
-/* Processor time a launch may take on the emulator, seconds: it does about a hundred million
- * multiplications in one, and a tenth of that is still no endless loop. */
+/* Limit of a launch's processor time on the emulator, in seconds. The emulator does about a hundred
+ * million multiplications per second; the limit allows for a tenth of that speed. */
 static double time_limit(const struct smelt__problem *problem) {
     return 60 + problem->pass->multiplications(problem->spec, &problem->options) / 10e6;
 }
 
-/* Under every schedule asked for, on the emulator, on `stream` and the default stream in turn; once
- * anywhere else. */
+/* On the emulator: runs under each requested schedule, alternately on `stream` and on the default
+ * stream. Elsewhere: runs once. */
 static void run_schedules(struct smelt__placed *placed, const smelt_operator *object,
                           const struct smelt__check_options *options, struct CUstream_st *stream,
                           struct smelt__check_result *result) {
@@ -110,7 +110,7 @@ static void run_schedules(struct smelt__placed *placed, const smelt_operator *ob
             result->culprit = "other_bits";
             snprintf(result->message, sizeof result->message,
                      "schedule %s gives other bits than %s", name[1], name[0]);
-            append(result, "--schedule", name[0]); /* both are needed to see it */
+            append(result, "--schedule", name[0]); /* both schedules are needed to reproduce it */
         }
         if (!result->passed) {
             append(result, "--schedule", name[i > 0]);

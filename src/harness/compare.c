@@ -1,4 +1,4 @@
-/* A sample of what was computed, compared with the reference: see check.h. */
+/* Compares a sample of the results with the reference: see check.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +34,8 @@ static int wanted(const struct smelt__comparison *how, const struct smelt__probl
     return !how->wanted || how->wanted(problem, unit);
 }
 
-/* Draws at most `sample` of the computed units: all when they are few, else the first, the last and
- * random ones between, ascending. Returns their number. */
+/* Draws at most `sample` of the computed units, ascending: all if they are few enough, else the
+ * first, the last and random ones between. Returns their number. */
 static int64_t choose_units(const struct smelt__comparison *how,
                             const struct smelt__problem *problem, int64_t sample, int64_t *units) {
     const int64_t total = smelt__comparison_count(how, problem);
@@ -75,7 +75,8 @@ static int within(const struct smelt__metric_result *result) {
     return result->bar < 0 || result->value <= result->bar;
 }
 
-/* Adds a metric's values of all units to what earlier schedules found. */
+/* Combines a metric's values of all units, and keeps the larger of this and the earlier schedules'
+ * result. */
 static void collect(const struct sample *sample, int number, struct smelt__metric_result *result,
                     struct worst *worst) {
     double value = 0, weight = 0, heaviest = 0;
@@ -116,7 +117,7 @@ static void count(const struct sample *sample, const struct slots *slots,
     }
 }
 
-/* The first unit that violates a rule. 0: none does. */
+/* -1, with a message, if a unit violates a rule; 0: none does. */
 static int judge_rules(const struct sample *sample, struct smelt__check_result *result) {
     const struct smelt__comparison *how = sample->how;
     for (int64_t i = 0; i < sample->count; i++) {
@@ -138,7 +139,7 @@ static int judge_rules(const struct sample *sample, struct smelt__check_result *
     return 0;
 }
 
-/* The first violated rule, else the first metric above its bar. */
+/* -1 with a message about the first violated rule, else about the first metric above its bar. */
 static int judge(const struct sample *sample, const struct slots *slots,
                  struct smelt__check_result *result) {
     const struct smelt__comparison *how = sample->how;
@@ -204,8 +205,8 @@ out:
     return failed;
 }
 
-/* The metrics and rules of all kinds of units, one after another. Metrics' values are kept when
- * they are there; counts begin anew. */
+/* Lists the metrics and rules of all kinds of units in the result. Values of metrics that are
+ * already listed are kept; counts begin at 0. */
 static void lay_out(const struct smelt__harness_pass *pass, struct smelt__check_result *result) {
     int metrics = 0, rules = 0;
     for (int i = 0; i < pass->comparison_count; i++) {

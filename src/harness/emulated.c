@@ -83,7 +83,7 @@ struct smelt__schedule smelt__schedule_at(uint64_t seed, int number) {
     struct smelt__random random = smelt__random_at(seed, STREAM_SCHEDULE, (uint64_t)number);
     if (number < (int)(sizeof first / sizeof first[0]))
         schedule = first[number];
-    if (is_random(schedule)) /* 32 bits, since it is typed again in a command */
+    if (is_random(schedule)) /* 32 bits, to keep the printed command short */
         schedule.seed = smelt__random_next(&random) >> 32;
     return schedule;
 }
@@ -96,8 +96,8 @@ void smelt__schedule_print(struct smelt__schedule schedule, char text[SMELT__SCH
                  (unsigned long long)schedule.seed);
 }
 
-/* The number of the name that stands at *text, up to a comma or the end, and *text past it; or
- * -1. */
+/* The number of the name at *text, which ends at a comma or the text's end; moves *text past it.
+ * -1: no such name. */
 static int take_name(const char **text, const char *const *names, int count) {
     size_t length = strcspn(*text, ",");
     for (int i = 0; i < count; i++)

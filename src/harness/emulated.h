@@ -1,7 +1,7 @@
 /*
- * The emulator (src/emu) as the driver of this process: found, and told how to run.
+ * Finds the emulator (src/emu) if it is this process's driver, and configures it.
  *
- * The environment variable SMELT_CUDA names the driver library; it is the emulator when it exports
+ * The environment variable SMELT_CUDA names the driver library, which is the emulator if it exports
  * emu_get.
  */
 #pragma once
@@ -11,8 +11,8 @@
 
 #include "emu/emulator.h"
 
-/* The emulator this process's driver is, or NULL when it is another. Looked up at the first call:
- * SMELT_CUDA must be set before. Any thread. */
+/* The emulator, or NULL if this process has another driver. The first call looks it up, so set
+ * SMELT_CUDA before. Thread-safe. */
 const struct emu_interface *smelt__emulator(void);
 
 /* A problem with SMELT_EMU_SOURCE, known once the kernels are compiled; reported once. NULL: none. */
@@ -21,15 +21,15 @@ const char *smelt__emulator_source_problem(void);
 /* For tests: the interface that smelt__emulator returns from now on. */
 void smelt__emulator_use(const struct emu_interface *interface);
 
-/* One way through a kernel among those the rules allow. */
+/* One of the permitted orders of a kernel's warps and asynchronous operations. */
 struct smelt__schedule {
     enum emu_timing timing;
     enum emu_order order;
-    uint64_t seed; /* of what is random or shuffled in it; else unused */
+    uint64_t seed; /* for random timing and shuffled orders */
 };
 
-/* Schedule number 0, 1, ... of a check: the extremes first, then random ones by the check's seed.
- */
+/* Schedule number 0, 1, ... of a check: the extreme ones first, then random ones from the check's
+ * seed. */
 struct smelt__schedule smelt__schedule_at(uint64_t seed, int number);
 
 enum { SMELT__SCHEDULE_TEXT = 48 };
@@ -40,7 +40,7 @@ void smelt__schedule_print(struct smelt__schedule schedule, char text[SMELT__SCH
 int smelt__schedule_parse(const char *text, struct smelt__schedule *schedule, char *message,
                           size_t size);
 
-/* Sets how the next launches run, on a device that runs kernels for `arch` ("sm_90a"). `seconds` is
- * the processor time one may take, to end a loop without an end; 0: the emulator's own limit, which
- * is for small problems. */
+/* Sets how the next launches run, on a device that runs kernels for `arch` ("sm_90a"). `seconds`:
+ * the limit of a launch's processor time, which ends endless loops; 0: the emulator's default, for
+ * small problems. */
 void smelt__emulator_configure(const char *arch, struct smelt__schedule schedule, double seconds);

@@ -13,7 +13,7 @@ void smelt__touch(struct smelt__footprints *footprints, int tensor, int64_t firs
         return;
     struct smelt__interval *last =
         footprint->count ? footprint->intervals + footprint->count - 1 : NULL;
-    if (last && last->end == first * bytes) { /* most often it goes on */
+    if (last && last->end == first * bytes) { /* usually it continues the last interval */
         last->end += count * bytes;
         return;
     }
@@ -44,7 +44,7 @@ static int by_begin(const void *a, const void *b) {
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Sorts, and joins what overlaps or touches. */
+/* Sorts the intervals and merges those that overlap or touch. */
 static void join(struct smelt__footprint *footprint) {
     struct smelt__interval *intervals = footprint->intervals;
     size_t kept = 0;

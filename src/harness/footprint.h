@@ -1,17 +1,17 @@
 /*
- * What of each tensor of a problem the operator's meaning takes in: everything else must be neither
- * read nor written. A pure function of the problem, by the operator's row; left out are, for
- * example, queries that are not to be computed, KV rows that no list names, and the gaps.
+ * The bytes of each tensor that a kernel may read or write by the operator's definition. A pure
+ * function of the problem; the operator's row supplies it. It excludes, for example, queries that
+ * are not computed, KV rows that no list names, and gaps.
  */
 #pragma once
 
 #include "harness/problem.h"
 
 struct smelt__interval {
-    int64_t begin, end; /* bytes from the tensor's first */
+    int64_t begin, end; /* byte offsets in the tensor */
 };
 
-/* Of one tensor: ascending and disjoint once made. */
+/* One tensor's intervals: ascending and disjoint in the result. */
 struct smelt__footprint {
     struct smelt__interval *intervals;
     size_t count, capacity;
@@ -19,19 +19,19 @@ struct smelt__footprint {
 
 struct smelt__footprints {
     const struct smelt__problem *problem;
-    int inputs;                                           /* 0: outputs alone are asked for */
+    int inputs;                                           /* 0: only outputs are requested */
     int failed;                                           /* out of memory */
     struct smelt__footprint tensors[SMELT__MOST_TENSORS]; /* by the table's rows */
 };
 
-/* Makes the footprints of all tensors that are there, or of the outputs alone. 0, or -1 when memory
- * runs out; free them in both cases. */
+/* Makes the footprints of all given tensors, or of the outputs only. 0; -1: out of memory. Free
+ * them in both cases. */
 int smelt__footprints_make(struct smelt__footprints *footprints,
                            const struct smelt__problem *problem, int inputs);
 void smelt__footprints_free(struct smelt__footprints *footprints);
 
-/* For the operators' rows: `count` elements from number `first` on; nothing when the tensor is not
- * there or not asked for. */
+/* For the operators' rows: adds `count` elements from number `first` on, unless the tensor is
+ * absent or not requested. */
 void smelt__touch(struct smelt__footprints *footprints, int tensor, int64_t first, int64_t count);
 /* A whole row, by its indices as smelt__problem_at takes them. */
 void smelt__touch_row(struct smelt__footprints *footprints, int tensor, int64_t i, int64_t k,

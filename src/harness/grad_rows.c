@@ -9,12 +9,12 @@
 #include "harness/parallel.h"
 #include "reference/bf16.h"
 
-/* Rounding to bf16 is off by 2^-8 of a number at most, by 1.7e-3 in the mean square. The factors of
- * the vectors are rounded before the products that they go into, and so are the sums that are
- * handed out as bf16: a row with a single term has both at their worst, and 5e-3 has been seen. */
+/* Rounding to bf16 has a relative error of at most 2^-8, and 1.7e-3 in the mean square. The
+ * products' factors are rounded, and so are results in bf16. A row with a single term has both
+ * errors in full: 5e-3 was measured. */
 static const double OVERALL_TOLERANCE = 4e-3, ROW_TOLERANCE = 8e-3;
-/* Rows smaller than this are compared as if they were this large: below it fp32's normal range
- * ends. And of a start value that is added to, fp32 keeps so much. */
+/* Rows with a smaller norm are compared as if they had this one, below which numbers leave fp32's
+ * normal range; and the rounding error of fp32 where a gradient is added to previous values. */
 static const double SMALLEST_ROW_NORM = 1e-30, FP32_ROUNDING = 0x1p-24;
 
 /* ---- any rows -------------------------------------------------------------------------------- */
@@ -32,7 +32,8 @@ void smelt__grad_row_compare(const double *got, const struct smelt__expected_row
         reference += expected->grads[d] * expected->grads[d];
         smelt__finding_enlarge(finding, SMELT__GRAD_ABSOLUTE, fabs(delta), part);
     }
-    /* Added to the norm, what fp32 loses takes up the whole bar at most. */
+    /* The error that fp32 rounding permits is added to the norm, scaled so that it uses up the bar
+     * at most. */
     const double norm = fmax(fmax(sqrt(reference), expected->spread), SMALLEST_ROW_NORM);
     smelt__finding_enlarge(finding, SMELT__GRAD_ROW,
                            sqrt(different) / (norm + expected->lost / ROW_TOLERANCE), part);
@@ -43,8 +44,8 @@ void smelt__grad_row_compare(const double *got, const struct smelt__expected_row
         fmax(finding->metrics[SMELT__GRAD_OVERALL].heaviest, weight);
 }
 
-/* Of one row, or of one that outweighs all others, what is over everything is the row's own; of
- * many, outliers even out. */
+/* If there is one row, or one outweighs all others, the overall error is that row's error; over
+ * many rows outliers average out. */
 void smelt__grad_rows_judge(double more, struct smelt__metric_result *results) {
     const double rows = fmax(results[SMELT__GRAD_OVERALL].parts, 1);
     results[SMELT__GRAD_OVERALL].bar =
@@ -54,7 +55,7 @@ void smelt__grad_rows_judge(double more, struct smelt__metric_result *results) {
 
 /* ---- gradients by keys ----------------------------------------------------------------------- */
 
-/* The indices of a key's row in one of the tensors: with batches, and without. */
+/* The indices of a key's row in one of the tensors, with or without a batch dimension. */
 static int64_t first_index(const struct smelt__problem *problem, int tensor, int64_t key) {
     return problem->pass->tensors->rows[tensor].dimensions == 2 ? key : key / problem->options.rows;
 }
@@ -63,7 +64,7 @@ static int64_t second_index(const struct smelt__problem *problem, int tensor, in
     return problem->pass->tensors->rows[tensor].dimensions == 2 ? 0 : key % problem->options.rows;
 }
 
-/* How many keys one of the tensors has. */
+/* The number of keys of one of the tensors. */
 static int64_t count_keys(const struct smelt__problem *problem, int tensor) {
     const int alone = problem->pass->tensors->rows[tensor].dimensions == 2;
     return (alone ? 1 : problem->options.batches) * problem->options.rows;

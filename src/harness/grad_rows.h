@@ -1,6 +1,6 @@
 /*
- * Compares rows of gradients, of operators with a backward pass, with the reference; and gradients by
- * keys, in one of three tensors: bf16, fp32, or fp32 that is added to.
+ * Compares rows of gradients with the reference. Gradients with respect to keys are in one of three
+ * tensors: bf16, fp32, or fp32 to which the operator adds.
  */
 #pragma once
 
@@ -29,30 +29,30 @@ enum { SMELT__GRAD_FINITE, SMELT__GRAD_NOTHING, SMELT__GRAD_RULES };
 struct smelt__expected_row {
     const double *grads; /* [columns] */
     int columns;
-    double spread; /* root of the sum of squares of the vectors that were added up */
-    double lost;   /* bound of the error in its norm by rounding other than to bf16 */
+    double spread; /* root of the sum of squares of the row's addends */
+    double lost;   /* bound of the error in its norm from rounding other than to bf16 */
     int none;      /* 1: nothing contributes; the row must be exactly 0, or unchanged */
 };
 
-/* `got`: [columns], less what was added to. `part`: for messages. */
+/* `got`: [columns], without previous values that the operator added to. `part`: for messages. */
 void smelt__grad_row_compare(const double *got, const struct smelt__expected_row *expected,
                              int64_t part, struct smelt__finding *finding);
 
 /* Sets the bars of both relative errors; `more` is added. */
 void smelt__grad_rows_judge(double more, struct smelt__metric_result *results);
 
-/* The three tensors, by their rows in the operator's table, [B,S,columns] or [S,columns]; keys are
- * numbered b * S + row. The option `dkv` says which is there. */
+/* The three tensors, as row numbers of the operator's table, [B,S,columns] or [S,columns]; keys are
+ * numbered b * S + row. The option `dkv` selects one. */
 struct smelt__key_rows {
     int bf16, fp32, sum, columns;
 };
 
-/* Whether one of the three is the one that is there. */
+/* Whether the tensor is the selected one of the three. */
 int smelt__key_rows_given(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
                           int tensor);
 
-/* What is added to: numbers with all of fp32's digits, of a stream of the seed. 0, or -1 when
- * memory runs out. */
+/* Fills the previous values that the operator adds to, with numbers of fp32's full precision, from
+ * a stream of the seed. 0; -1: out of memory. */
 int smelt__key_rows_fill(struct smelt__problem *problem, const struct smelt__key_rows *rows,
                          uint64_t stream);
 
@@ -62,7 +62,7 @@ void smelt__key_rows_touch(const struct smelt__problem *problem, const struct sm
 
 #define SMELT__KEY_ROWS(bf16, fp32, sum) (SMELT__OF(bf16) | SMELT__OF(fp32) | SMELT__OF(sum))
 
-/* A key's row in the download; and its values before the call, NULL: it is overwritten. */
+/* A key's downloaded row; and its values before the call, or NULL if it is overwritten. */
 const void *smelt__key_row(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
                            int64_t key);
 const float *smelt__key_row_before(const struct smelt__problem *problem,

@@ -27,7 +27,7 @@ void smelt__indexer_defaults(const void *spec, struct smelt__problem_options *gi
         given->width = DEFAULT_WIDTH;
 }
 
-/* Seconds on the emulator, and still several blocks of keys, the last of them not whole. */
+/* Takes seconds on the emulator; has several blocks of keys, the last one partial. */
 void smelt__indexer_small(const void *spec, struct smelt__problem_options *given) {
     (void)spec;
     if (given->tokens == 0)
@@ -58,7 +58,7 @@ int smelt__indexer_variation(int number, struct smelt__problem_options *given) {
     return 1;
 }
 
-/* Full windows, then damaged ones. */
+/* Full windows, then adversarial ones. */
 int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_options *given) {
     static const enum smelt__lists lists[] = {SMELT__LISTS_FULL, SMELT__LISTS_ADVERSARIAL};
     (void)spec;
@@ -74,12 +74,13 @@ int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_opt
 
 enum { STREAM_Q = 1, STREAM_K, STREAM_WEIGHTS, STREAM_SCALE, STREAM_ODD };
 enum {
-    ODD_ONE_IN = 16, /* keys, weights' rows and scales, with adversarial lists */
+    ODD_ONE_IN = 16, /* one in so many keys, rows of weights and scales is odd, with adversarial
+                        lists */
     WIDEST = 128     /* of a head */
 };
 
-/* What is normally distributed is multiplied by before it is rounded to e4m3, so that rows reach
- * about as far as quantised ones, which end at 448; k_scale is around its inverse. */
+/* Normally distributed values are multiplied by this before rounding to e4m3, so that rows have
+ * about the range of quantised ones, up to 448; k_scale is near its inverse. */
 static const float FP8_RANGE = 100.0F;
 
 struct fill {
@@ -87,7 +88,7 @@ struct fill {
     const struct smelt__indexer_inputs *inputs;
     const struct smelt__normals *normals;
     uint8_t e4m3[1 << 16]; /* of each bf16, times FP8_RANGE */
-    const uint8_t *used;   /* [rows] whether the key is met */
+    const uint8_t *used;   /* [rows] whether a window has the key */
 };
 
 /* Whether row `row` of a stream is odd, and which kind of odd: 0 to 3. */
@@ -99,13 +100,13 @@ static int is_odd(const struct fill *fill, uint64_t stream, int64_t row, int *ki
            smelt__random_below(&random, ODD_ONE_IN) == 0;
 }
 
-/* NaN, an infinity, or a number below 0, which makes -0 of a logit of 0. */
+/* NaN, an infinity, or a negative number, which turns a logit of 0 into -0. */
 static float odd_number(int kind) {
     return kind == 0 ? NAN : kind == 1 ? INFINITY : kind == 2 ? -INFINITY : -0.03F;
 }
 
-/* Instead of every second number below 0, where they meet e4m3's least number: logits too small for
- * fp32. A query's weights are all multiplied by theirs. */
+/* Every second negative number is replaced: with keys of e4m3's smallest number it gives logits
+ * that are too small for fp32. All weights of such a query are multiplied by it. */
 enum { BELOW_0 = 3 };
 static const float TINY_WEIGHT = 1e-43F, TINY_SCALE = -3e-45F;
 
@@ -150,7 +151,8 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
     }
 }
 
-/* A key inside a window that is not all numbers; or, BELOW_0, nothing but e4m3's least number. */
+/* Makes some numbers of a key in a window NaN or infinite; with BELOW_0, all numbers of it e4m3's
+ * smallest. */
 static void make_odd(const struct fill *fill, int64_t key, int kind, void *row) {
     const int64_t d = key % fill->inputs->dim;
     if (fill->inputs->dtype == SMELT__DTYPE_BF16) {
@@ -159,7 +161,7 @@ static void make_odd(const struct fill *fill, int64_t key, int kind, void *row) 
     }
     if (kind == BELOW_0)
         memset(row, 0, (size_t)fill->inputs->dim);
-    ((uint8_t *)row)[d] = kind == BELOW_0 ? 1 : kind == 1 ? 0x7f : 0xff; /* either NaN */
+    ((uint8_t *)row)[d] = kind == BELOW_0 ? 1 : kind == 1 ? 0x7f : 0xff; /* both NaNs */
 }
 
 static void fill_keys(void *user, int64_t begin, int64_t end) {
@@ -209,7 +211,7 @@ int smelt__indexer_fill_rows(struct smelt__problem *problem,
     return 0;
 }
 
-/* Marks the keys that some window has: steps where windows begin and end, summed up. */
+/* Marks the keys that are in some window: a prefix sum over the windows' beginnings and ends. */
 static int find_used(const struct smelt__problem *problem,
                      const struct smelt__indexer_inputs *inputs, uint8_t *used) {
     const struct smelt__problem_options *options = &problem->options;

@@ -1,12 +1,12 @@
-/* What the rows of the indexer's operators share: the options and the inputs of those with windows,
- * and q, k, weights and scales of them all; how logits are compared. */
+/* Shared by the indexer's operators: options and inputs of those with windows; q, k, weights and
+ * scales of all; the comparison of logits. */
 #pragma once
 
 #include "harness/problem.h"
 
 struct smelt__random;
 
-/* Of their rows (harness/operator.h): the functions of these names. */
+/* Functions for their rows, with the names of harness/operator.h. */
 void smelt__indexer_defaults(const void *spec, struct smelt__problem_options *given);
 void smelt__indexer_small(const void *spec, struct smelt__problem_options *given);
 void smelt__indexer_draw(const void *spec, struct smelt__random *random,
@@ -15,11 +15,11 @@ enum { SMELT__INDEXER_VARIATIONS = 5 };
 int smelt__indexer_variation(int number, struct smelt__problem_options *given);
 int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_options *given);
 
-/* What an operator's inputs are, by their rows in its table; T is batches * tokens, S is rows. */
+/* An operator's inputs, as row numbers of its table; T is batches * tokens, S is rows. */
 struct smelt__indexer_inputs {
     int heads, dim, dtype; /* dtype: of enum smelt__dtype */
     int q, k, weights;
-    int k_scale;                  /* there with e4m3 alone; -1: of no spec */
+    int k_scale;                  /* given with e4m3 only; -1: the operator has none */
     int window_begin, window_end; /* of operators with windows */
 };
 
@@ -32,17 +32,18 @@ struct smelt__indexer_inputs {
 int smelt__indexer_fill_rows(struct smelt__problem *problem,
                              const struct smelt__indexer_inputs *inputs, const uint8_t *used);
 
-/* Fills windows, and the others as above, the keys in some window being used; sets `valid_slots`
- * (keys in all windows), too. */
+/* Fills the windows and, as above, the other inputs; keys in a window are used. Sets `valid_slots`
+ * to the number of keys in all windows. */
 int smelt__indexer_fill(struct smelt__problem *problem, const struct smelt__indexer_inputs *inputs);
 
-/* The columns of a comparison of logits. */
+/* The metrics of a comparison of logits. */
 enum {
     SMELT__LOGITS_RELATIVE, /* error, relative to the sum of the terms' sizes */
     SMELT__LOGITS_ABSOLUTE,
     SMELT__LOGITS_METRICS
 };
-/* The metrics' descriptions for a set of outputs; and common rules, which an operator adds to. */
+/* The metrics' descriptions for a set of outputs, and the common rules; operators add further
+ * rules. */
 #define SMELT__LOGITS_METRIC_ROWS(outputs)                                                         \
     [SMELT__LOGITS_RELATIVE] = {"relative_error",                                                  \
                                 "logits",                                                          \
@@ -60,13 +61,13 @@ enum { SMELT__LOGITS_NUMBER, SMELT__LOGITS_INFINITE, SMELT__LOGITS_RULES };
     [SMELT__LOGITS_INFINITE] = {"infinite", outputs,                                               \
                                 "a logit of infinities or NaN is wrong, or a finite one infinite"}
 
-/* Relative error that logits of bf16 may have: fp32 sums of bf16 products. */
+/* Permitted relative error of logits of bf16: fp32 sums of bf16 products. */
 #define SMELT__LOGITS_TOLERANCE 1e-5
 
-/* How far a finite logit is off, beyond what fp32 may lose where numbers are small. */
+/* The error of a finite logit, beyond fp32's rounding error of small numbers. */
 double smelt__logits_error(double got, double expected);
 
-/* Compares one logit, number `part` of its row, with the reference's; `terms`: what its error is
- * relative to, -inf where either infinity is right. */
+/* Compares one logit, number `part` of its row, with the reference's; `terms`: the error is
+ * relative to it; -inf: either infinity is correct. */
 void smelt__logits_compare(float got, double expected, double terms, int64_t part,
                            struct smelt__finding *finding);

@@ -34,12 +34,12 @@ static void defaults(const void *spec, struct smelt__problem_options *settings) 
         settings->width = indexer->topk;
 }
 
-/* A problem that the emulator is done with in seconds, and still several key blocks wide, the last
- * of them not whole, and several groups of queries, the last of them not full. */
+/* A problem that takes the emulator seconds, with several key blocks, the last one partial, and
+ * several groups of queries, the last one partial. */
 static void small(const void *spec, struct smelt__problem_options *settings) {
     enum { TOKENS = 5, PATTERNS = 10, WIDTH = 150 };
     const struct smelt__indexer_bwd_spec *indexer = spec;
-    if (settings->tokens == 0) /* each pattern of adversarial lists */
+    if (settings->tokens == 0) /* one for each pattern of adversarial lists */
         settings->tokens = settings->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
     if (settings->width == 0)
         settings->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
@@ -77,7 +77,7 @@ static int variation(int number, struct smelt__problem_options *settings) {
     return 1;
 }
 
-/* Full lists, then damaged ones: more key blocks than stages, the last not whole. */
+/* Full lists, then adversarial ones: more key blocks than stages, the last one partial. */
 static int trial(const void *spec, int number, struct smelt__problem_options *settings) {
     enum { TOKENS = 9, WIDTH = 700 };
     static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
@@ -95,7 +95,8 @@ static int trial(const void *spec, int number, struct smelt__problem_options *se
 
 enum { STREAM_Q = 1, STREAM_K, STREAM_WEIGHTS, STREAM_GRAD, STREAM_SUM, STREAM_ZERO };
 
-/* One key in so many is zeros, with adversarial lists: its x is exactly 0. */
+/* With adversarial lists one key in so many consists of zeros, so that its products with queries
+ * are exactly 0. */
 enum { ZERO_ONE_IN = 8 };
 
 static struct smelt__key_rows dk_rows(const struct smelt__problem *problem) {
@@ -127,10 +128,11 @@ static int has_slots(const struct smelt__problem *problem, int64_t query) {
     return 0;
 }
 
-/* Of queries without a valid slot, with adversarial lists: times most elements of q not finite. */
+/* For queries without a valid slot, with adversarial lists: its products with most elements of q
+ * are infinite. */
 static const float HUGE_WEIGHT = 3e38F;
 
-/* fp32 with digits that bf16 has not. */
+/* fp32 numbers that bf16 cannot represent. */
 static void fill_weights(const struct fill *fill, int64_t query) {
     const struct smelt__indexer_bwd_spec *spec = fill->problem->spec;
     float *const weights = (float *)smelt__problem_data(fill->problem, TENSOR(WEIGHTS)) +
@@ -143,8 +145,8 @@ static void fill_weights(const struct fill *fill, int64_t query) {
         weights[h] = huge ? HUGE_WEIGHT : 0.3F * normal(fill, &random);
 }
 
-/* One in so many is LARGE times as large, and those of one key in so many are 2^-QUIET of the
- * others': a loss's gradients are as uneven, the last ones in a softmax's tail. */
+/* One gradient in so many is LARGE times as large, and the gradients of one key in so many are
+ * 2^-QUIET times as large. A loss's gradients vary as much; a softmax's tail has the small ones. */
 enum { LARGE_ONE_IN = 32, LARGE = 40, QUIET_ONE_IN = 16, QUIET = 20 };
 
 /* NaN at masked slots, so that a kernel that reads one gives NaN. */
@@ -247,7 +249,8 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
     smelt__key_rows_touch(problem, &dk, footprints);
 }
 
-/* dq and dweights are; dk's sums are taken in any order unless the operator is deterministic. */
+/* dq and dweights are. dk's order of summation is not fixed unless the operator is
+ * deterministic. */
 static int reproducible(const struct smelt__problem *problem, int tensor) {
     const struct smelt__indexer_bwd_spec *spec = problem->spec;
     return spec->deterministic || tensor == TENSOR(DQ) || tensor == TENSOR(DWEIGHTS);
@@ -255,19 +258,19 @@ static int reproducible(const struct smelt__problem *problem, int tensor) {
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* Three products of each slot's key with each head; what goes over all of dk. */
+/* Three products of each slot's key with each head, and one pass over dk. */
 static double multiplications(const void *spec, const struct smelt__problem_options *settings) {
     const struct smelt__indexer_bwd_spec *indexer = spec;
     const double pairs = (double)(settings->batches * settings->tokens * settings->width);
     return pairs * indexer->heads * 3 * indexer->dim + (double)settings->rows * indexer->dim;
 }
 
-/* Measured on one H200: a large bf16 matrix product under sustained load; fp32 reductions to rows
- * that stay in the L2 cache. */
+/* Measured on an H200: a large bf16 matrix product under sustained load, and fp32 reductions to
+ * rows in the L2 cache. */
 static const double TFLOPS_CEILING = 690, REDUCTION_TBS = 3.7;
 
-/* Arithmetic: as above. Reduction: each slot's fp32 row once, though queries that share a tile may
- * reduce one for all. */
+/* Arithmetic: as above. Reduction: each slot's fp32 row once, although queries that share a tile
+ * may reduce a common row. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__indexer_bwd_spec *spec = problem->spec;
@@ -296,7 +299,7 @@ static const struct smelt__metric key_metrics[SMELT__GRAD_METRICS] = {
 };
 
 static const struct smelt__rule query_rules[SMELT__GRAD_RULES] = {
-    SMELT__GRAD_RULE_ROWS("dq", DQ, "a head that no key has a part in is not 0")};
+    SMELT__GRAD_RULE_ROWS("dq", DQ, "a head to which no key contributes is not 0")};
 
 static const struct smelt__rule key_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE_ROWS(
     "dk", DK, "a key to which no query contributes is not 0 or its previous value")};
@@ -418,7 +421,7 @@ static const struct smelt__harness_pass passes[] = {
      .reproducible = reproducible},
 };
 
-/* What cuDNN is compared at, and what it has not. */
+/* Shapes that cuDNN supports, and further ones. */
 #define AT(heads, T, lists_)                                                                       \
     {                                                                                              \
         .spec = "indexer_bwd:heads=" #heads ",dim=128,topk=2048", .tokens = T, .rows = T,          \

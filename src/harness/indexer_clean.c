@@ -74,13 +74,13 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
     }
 }
 
-/* Stores, rather: one takes the emulator as long as several multiplications. */
+/* The number of stores, each of which takes the emulator as long as several multiplications. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     (void)spec;
     return 4 * (double)(given->batches * given->tokens) * (double)given->rows;
 }
 
-/* What is written. The ceiling: an H200's memory. */
+/* The bytes written. The ceiling: an H200's memory. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const double all = (double)problem->extents[TENSOR(T)] * (double)problem->extents[TENSOR(S)];
@@ -95,7 +95,7 @@ static int rates(const struct smelt__problem *problem,
 static const struct smelt__rule rules[] = {
     {"outside_window", LOGITS, "a logit outside the window is not -inf"}};
 
-/* Whether anything is outside of the window. */
+/* Whether the query has an element outside its window. */
 static int wanted(const struct smelt__problem *problem, int64_t query) {
     int32_t begin, end;
     return smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin,

@@ -71,7 +71,8 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
            indexer->dim;
 }
 
-/* Measured on one H200: large matrix products under sustained load, bf16 and e4m3; and writing. */
+/* Measured on an H200: large matrix products under sustained load, bf16 and e4m3; and writing to
+ * memory. */
 static const double TFLOPS_CEILING[] = {690, 1494}, TBS_CEILING = 4.1;
 
 /* Arithmetic: the keys in windows. Bytes: each tensor once. */
@@ -170,7 +171,7 @@ static const struct smelt__harness_pass passes[] = {
     PASS(SMELT__DTYPE_FP8, is_fp8),
 };
 
-/* What DeepGEMM's and cuDNN's kernels are compared at. */
+/* Shapes for comparison with DeepGEMM and cuDNN. */
 #define PEERS(dtype, heads)                                                                        \
     {.spec = "indexer_logits:heads=" #heads ",dim=128,dtype=" #dtype,                              \
      .tokens = 16384,                                                                              \

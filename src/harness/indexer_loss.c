@@ -23,10 +23,10 @@ static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
 
 enum { SCORES, WEIGHTED, OUTPUTS }; /* own options by number */
 enum scores {
-    FAR_OFF, /* logits that have nothing to do with the target */
-    TRAINED, /* nearly its logarithm */
+    FAR_OFF, /* logits independent of the target */
+    TRAINED, /* logits close to the target's logarithm */
     ODD,     /* of all kinds: zeros, infinities, NaN */
-    CERTAIN, /* all of the target and of the probability at one slot; grad_loss is infinite */
+    CERTAIN, /* target and probability are concentrated on one slot; grad_loss is infinite */
     SCORES_KINDS
 };
 
@@ -79,7 +79,7 @@ static int variation(int number, struct smelt__problem_options *given) {
     static const struct {
         enum scores scores;
         enum smelt__lists lists;
-        int all; /* that is optional */
+        int all; /* 1: with the optional tensors */
     } tried[] = {{FAR_OFF, SMELT__LISTS_RANDOM, 0},
                  {TRAINED, SMELT__LISTS_CAUSAL, 0},
                  {FAR_OFF, SMELT__LISTS_ADVERSARIAL, 0},
@@ -125,8 +125,8 @@ static int given(const struct smelt__problem *problem, int tensor) {
 
 enum { STREAM_NUMBERS = 1, STREAM_WEIGHT };
 
-/* What odd rows are. The loss of those from NO_SCORE on may be infinite: every second seed has
- * none, so that the sum says something. */
+/* Kinds of odd rows. From NO_SCORE on the loss may be infinite; every second seed has none of
+ * these, so that the sum of losses is finite. */
 enum kind {
     PLAIN,
     NO_TARGET,
@@ -145,7 +145,7 @@ enum kind {
     SOME_NAN_SCORES,
     INFINITE_SCORE,
     LARGEST_WEIGHT,
-    ALL_AT_ONE_SLOT, /* of CERTAIN scores every query, else none */
+    ALL_AT_ONE_SLOT, /* with CERTAIN scores every query, otherwise none */
     KINDS = ALL_AT_ONE_SLOT
 };
 
@@ -161,7 +161,7 @@ static float uniform(struct smelt__random *random) {
     return (float)(smelt__random_next(random) >> 40) * 0x1p-24F;
 }
 
-/* `steps`: from the row's peak. The sum of targets is the largest that counts, or the least. */
+/* `steps`: the distance from the row's peak. The sum of targets is at the upper or lower limit. */
 static float odd_target(enum kind kind, float target, int64_t steps, struct smelt__random *random) {
     const int64_t choice = smelt__random_below(random, 4);
     switch (kind) {
@@ -185,8 +185,8 @@ static float odd_target(enum kind kind, float target, int64_t steps, struct smel
     }
 }
 
-/* `steps`: from the row's peak. Large scores fall from there on both sides: against another slot's
- * the sum of exponentials overflows. */
+/* `steps`: the distance from the row's peak, on both sides of which large scores fall; relative to
+ * another slot's score the sum of exponentials would overflow. */
 static float odd_logit(enum kind kind, float logit, int64_t steps, struct smelt__random *random) {
     const int64_t choice = smelt__random_below(random, 4);
     switch (kind) {
@@ -199,7 +199,7 @@ static float odd_logit(enum kind kind, float logit, int64_t steps, struct smelt_
         return choice == 0 ? NAN : choice == 1 ? -INFINITY : logit;
     case INFINITE_SCORE:
         return choice == 0 ? INFINITY : logit;
-    case LARGEST_WEIGHT: /* a divergence so small that times the weight it is finite */
+    case LARGEST_WEIGHT: /* a divergence so small that its product with the weight is finite */
         return steps == 0 ? 0 : -20.0F;
     case ALL_AT_ONE_SLOT:
         return steps == 0 ? 3.0F : -INFINITY;
@@ -219,18 +219,18 @@ static float odd_weight(enum kind kind, float weight) {
         return INFINITY;
     case NEGATIVE_WEIGHT:
         return -weight;
-    case LARGEST_WEIGHT: /* with query_weight exactly the largest number */
+    case LARGEST_WEIGHT: /* its product with query_weight is exactly the largest number */
         return FLT_MAX / QUERY_WEIGHT;
     default:
         return weight;
     }
 }
 
-/* What masked slots hold. */
+/* The contents of masked slots. */
 static const float MASKED_TARGET = 60.0F, MASKED_LOGIT = 9.0F;
 
-/* Attention's probabilities, added up over heads: the logarithms of most are far below the largest.
- * One in eight is 0. */
+/* Like attention's probabilities summed over heads: most are far smaller than the largest. One in
+ * eight is 0. */
 static float draw_target(struct smelt__random *random) {
     const float target = 40.0F * expf(-9.0F * uniform(random));
     return smelt__random_below(random, 8) ? target : 0.0F;
@@ -243,9 +243,10 @@ static int has_slots(const struct smelt__problem *problem, int64_t query) {
     return 0;
 }
 
-/* Masked slots hold the row's largest numbers, NaN being one that counts as none: who takes one
- * gives himself away. Of a row without any other slot p and q would then be 1, and the loss 0 as it
- * is: there the logits are -inf, with which the loss of any slot is infinite. */
+/* Masked slots hold the row's largest numbers, so that a kernel that reads one gives a wrong
+ * result. (NaN would not do, because it counts as -inf.) In a row with masked slots only, p and q
+ * would both be 1 and the loss 0, the correct result; there the masked logits are -inf, which gives
+ * an infinite loss. */
 static void fill_query(struct smelt__problem *problem, int64_t query) {
     const struct smelt__problem_options *const given = &problem->options;
     const enum kind kind = kind_of(given, query);
@@ -290,7 +291,7 @@ static int fill(struct smelt__problem *problem) {
     return 0;
 }
 
-/* Whole rows: of those that end before their width a vector of four slots is read. */
+/* Whole rows: a kernel reads vectors of four slots, also across topk_length. */
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
     static const int matrices[] = {TENSOR(LOGITS), TENSOR(TARGET), TENSOR(INDICES), TENSOR(GRAD),
                                    TENSOR(TOPK_LENGTH)};
@@ -304,8 +305,8 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
     smelt__touch(footprints, TENSOR(LOSS), 0, 1);
 }
 
-/* Each slot takes the emulator as long as so many multiplications, also one of topk that a row has
- * not, up to a block's threads. */
+/* Each slot takes the emulator as long as so many multiplications, including slots of topk beyond
+ * the row's width, up to a block's number of threads. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     enum { EACH = 60, MOST_IDLE = 8192 };
     const int topk = ((const struct smelt__indexer_loss_spec *)spec)->topk;
@@ -315,7 +316,7 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-/* Relative to `size`; beyond fp32's range what is wanted is an infinity. */
+/* The error relative to `size`. Expected values beyond fp32's range count as infinite. */
 static double relative(float got, double expected, double size) {
     if (fabs(expected) > (double)FLT_MAX || isinf(got))
         return (double)got == (double)(float)expected ? 0 : INFINITY;
@@ -324,12 +325,12 @@ static double relative(float got, double expected, double size) {
 
 enum { METRIC_GRAD, METRIC_SLOT, METRIC_QUERY, METRIC_LOSS = 0 };
 
-/* A slot's gradient is the difference of q and p: what they round by is relative to them, also
- * where that is all that is left. */
+/* A slot's gradient is the difference of q and p; its rounding error is relative to these two, even
+ * if they nearly cancel. */
 static void compare_grad(const float *got, const double *q, const double *p, const double *expected,
                          double factor, int64_t width, struct smelt__finding *finding) {
-    const double least = 1e-30; /* of what is flushed to 0 */
-    const double noise = 0.01;  /* of q and p: a smaller gradient counts as that */
+    const double least = 1e-30; /* smaller numbers may be flushed to 0 */
+    const double noise = 0.01;  /* relative to q and p; a smaller gradient counts as this large */
     for (int64_t i = 0; i < width; i++) {
         const double error = (double)got[i] - expected[i], sum = q[i] + p[i];
         const double size = (sum > 0 ? fabs(factor) * sum : 0) + least;
@@ -394,7 +395,7 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
     results[METRIC_QUERY].bar = 1e-5;
 }
 
-/* The sum of all queries' losses, and of their sizes. */
+/* The sums of all queries' losses and of their absolute values. */
 struct total {
     const struct smelt__problem *problem;
     struct smelt__indexer_loss_found *found; /* [T]; NULL: out of memory */
@@ -412,12 +413,12 @@ static void find_losses(void *user, int64_t begin, int64_t end) {
     free(q);
 }
 
-/* Of large problems it is the sum of the queries' losses as they came out, which are compared one
- * by one. */
+/* In large problems the loss is compared with the sum of the computed query losses, which are
+ * compared one by one. */
 static void compare_loss(const struct smelt__placed *placed, const void *prepared, int64_t unit,
                          struct smelt__finding *finding) {
     enum { MOST_SLOTS = 1 << 25, GRAIN = 64 };
-    const double noise = 0.01; /* of a query's divergence: below, its error is not relative to it */
+    const double noise = 0.01; /* the error of a divergence below this is not relative to it */
     const struct smelt__problem *const problem = placed->problem;
     const int64_t queries = count_queries(&problem->options);
     const float *const losses = smelt__placed_row(placed, TENSOR(LOSSES), 0, 0, 0);

@@ -51,9 +51,10 @@ static void shape(struct smelt__problem *problem) {
     args->rows = problem->options.batches * problem->options.tokens;
 }
 
-/* The factors, by the number of rows, which a call that is replayed on other data keeps. */
+/* Whether the factors are given depends on the number of rows, which stays the same if a call is
+ * replayed on other data. */
 static int given(const struct smelt__problem *problem, int tensor) {
-    (void)tensor; /* the one that is optional */
+    (void)tensor; /* the only optional tensor */
     return problem->extents[TENSOR(N)] % 2 == 1;
 }
 
@@ -74,8 +75,8 @@ enum kind {
     KINDS
 };
 
-/* The scale of a row of ties is 2^-3, or near it: its largest is 56 = 448 / 8. The others lie half
- * way between two codes, or a hair beside. */
+/* The scale of a row of ties is 2^-3 or close to it: its largest element is 56 = 448 / 8. The
+ * others are half way between two codes, or next to that. */
 static uint16_t tie(struct smelt__random *random, int d) {
     const float steps = (float)(2 * smelt__random_below(random, 16) + 1); /* of half a unit */
     const float unit = ldexpf(1, (int)smelt__random_below(random, 16) - 14);
@@ -118,7 +119,7 @@ static void make_odd(const struct smelt__problem *problem, int64_t row, uint16_t
     for (int d = 0; d < dim; d++) {
         to[d] = odd_element(kind, &random, d);
         if (kind != ALL_NAN && (to[d] & 0x7f80) == 0x7f80)
-            to[d] &= 0xfff0 ^ 0x0080; /* a number after all */
+            to[d] &= 0xfff0 ^ 0x0080; /* makes NaN and infinities finite */
     }
 }
 
@@ -159,7 +160,7 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
            ((const struct smelt__indexer_quantize_spec *)spec)->dim;
 }
 
-/* What is read and written. The ceiling: an H200's memory, copying. */
+/* The bytes read and written. The ceiling: copying in an H200's memory. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     found[0] = SMELT__TBS("memory", 2,

@@ -30,7 +30,7 @@ static void defaults(const void *spec, struct smelt__problem_options *given_) {
         given_->rows = 2 * (int64_t)scores->topk;
 }
 
-/* Seconds on the emulator, and still several pairs of blocks, the last of them not whole. */
+/* Takes seconds on the emulator; has several pairs of blocks, the last one partial. */
 static void small(const void *spec, struct smelt__problem_options *given_) {
     enum { WIDTH = 150, ROWS = 300 };
     const struct smelt__indexer_scores_spec *scores = spec;
@@ -58,7 +58,7 @@ static int variation(int number, struct smelt__problem_options *given_) {
     return number <= SMELT__LISTS_ADVERSARIAL;
 }
 
-/* Full rows, then damaged ones. */
+/* Full rows, then adversarial ones. */
 static int trial(const void *spec, int number, struct smelt__problem_options *given_) {
     static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
     if (number >= (int)(sizeof lists / sizeof lists[0]))
@@ -121,11 +121,11 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
            scores->dim;
 }
 
-/* Measured on one H200: large matrix products under sustained load; rows of 256 bytes gathered out
- * of L2 and nothing else. */
+/* Measured on an H200: large matrix products under sustained load; a gather of 256-byte rows from
+ * L2. */
 static const double TFLOPS_CEILING = 690, GATHER_CEILING = 10.4;
 
-/* Of valid slots. */
+/* The work of the valid slots. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__indexer_scores_spec *spec = problem->spec;
@@ -204,7 +204,7 @@ static const struct smelt__harness_pass passes[] = {
      .leaves_free = 1},
 };
 
-/* What cuDNN's sparse indexer scores are compared at, and heads that it has not. */
+/* Shapes of cuDNN's sparse indexer scores, and further numbers of heads. */
 #define AT(heads)                                                                                  \
     {                                                                                              \
         .spec = "indexer_scores:heads=" #heads ",dim=128,topk=2048", .tokens = 8192, .rows = 8192, \

@@ -55,10 +55,9 @@ static int is_fp8(const void *spec) {
     return !is_bf16(spec);
 }
 
-/* Small problems are split into chunks of about a fifth of the queries, too, unless windows are
- * full. */
+/* Splits small problems into chunks of about a fifth of the queries, unless windows are full. */
 static size_t limit_of(const struct smelt__problem_options *given) {
-    enum { SMALL = 1 << 22, ALIGNMENT = 1024, LONG = 32768 /* whose selection wants workspace */ };
+    enum { SMALL = 1 << 22, ALIGNMENT = 1024, LONG = 32768 }; /* longer rows need workspace */
     const size_t queries = (size_t)(given->batches * given->tokens);
     const size_t row = ((size_t)given->rows + 3) * sizeof(float);
     if (given->workspace_limit)
@@ -127,7 +126,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* The logits', and the selection's few instructions an element. */
+/* The logits' multiplications, and a few instructions per element for the selection. */
 static double multiplications(const void *spec, const struct smelt__problem_options *settings) {
     const struct smelt__indexer_topk_spec *indexer = spec;
     return (double)(settings->batches * settings->tokens) * (double)settings->rows *
@@ -137,7 +136,7 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 /* Measured on one H200: large matrix products under sustained load, bf16 and e4m3. */
 static const double TFLOPS_CEILING[] = {690, 1494};
 
-/* Arithmetic: the keys in windows, also those that need not be scored. */
+/* Arithmetic: all keys in windows, including those whose logits are not computed. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__indexer_topk_spec *spec = problem->spec;
@@ -151,9 +150,10 @@ static int rates(const struct smelt__problem *problem,
 enum { CHOICE, VALUES, METRICS };
 
 static const struct smelt__metric metrics[METRICS] = {
-    [CHOICE] = {"relative_error", "choice", "choice, relative",
-                "by how much a key left out is better than one chosen, relative to their terms,",
-                SMELT__LARGEST, SMELT__OF(TENSOR(INDICES))},
+    [CHOICE] =
+        {"relative_error", "choice", "choice, relative",
+         "the excess of an unselected key's logit over a selected one's, relative to their terms,",
+         SMELT__LARGEST, SMELT__OF(TENSOR(INDICES))},
     [VALUES] = {"relative_error", "values", "values, relative",
                 "error of a value, relative to the sum of its terms' sizes,", SMELT__LARGEST,
                 SMELT__OF(TENSOR(VALUES))},
@@ -175,11 +175,11 @@ enum {
 
 static const struct smelt__rule rules[RULES] = {
     [INDEX_BEHIND] = {"index_behind", SMELT__OF(TENSOR(INDICES)),
-                      "an index behind the last one is not -1"},
+                      "an index after the last selected one is not -1"},
     [VALUE_BEHIND] = {"value_behind", SMELT__OF(TENSOR(VALUES)),
-                      "a value behind the last one is not -inf"},
-    [IN_WINDOW] = {"in_window", SMELT__OF(TENSOR(INDICES)), "an index is none of the window's"},
-    [DISTINCT] = {"distinct", SMELT__OF(TENSOR(INDICES)), "an index is there twice"},
+                      "a value after the last selected one is not -inf"},
+    [IN_WINDOW] = {"in_window", SMELT__OF(TENSOR(INDICES)), "an index is outside the window"},
+    [DISTINCT] = {"distinct", SMELT__OF(TENSOR(INDICES)), "an index occurs twice"},
     [ASCENDING] = {"ascending", SMELT__OF(TENSOR(INDICES)), "indices do not ascend"},
     [LENGTH] = {"length", SMELT__OF(TENSOR(LENGTHS)), "the length is wrong"},
     [VALUE_NUMBER] = {"value_number", SMELT__OF(TENSOR(VALUES)), "a value is NaN"},
@@ -188,14 +188,14 @@ static const struct smelt__rule rules[RULES] = {
     [VALUE_INFINITE] = {"value_infinite", SMELT__OF(TENSOR(VALUES)),
                         "a value of infinities or NaN is wrong, or a finite one infinite"},
     [INFINITE_CHOICE] = {"infinite_choice", SMELT__OF(TENSOR(INDICES)),
-                         "a key is chosen before one that was left out: +inf comes first, -inf "
-                         "last, of each the lowest index"},
+                         "the wrong key is selected: +inf comes first, then finite logits, "
+                         "then -inf; ties go to the lowest index"},
 };
 
-/* Of a logit, as in indexer_logits. */
+/* The tolerance of a logit, as in indexer_logits. */
 static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, SMELT__E4M3_SUM_TOLERANCE};
 
-/* A query's results, and what they are held against. */
+/* A query's results, and the data for their comparison. */
 struct row {
     const struct smelt__indexer_topk_spec *spec;
     const int32_t *indices, *length; /* length NULL: not given */
@@ -206,7 +206,7 @@ struct row {
     uint8_t *chosen;                 /* [rows] */
 };
 
-/* The key in a slot; -1 when it is none of the window's. */
+/* The key in a slot; -1 if it is outside the window. */
 static int64_t key_in(const struct row *row, int64_t slot) {
     const int64_t key = row->indices[slot] - row->added;
     return key >= row->begin && key < row->end ? key : -1;
@@ -219,7 +219,7 @@ static int obeys_behind(const struct row *row, int64_t i, struct smelt__finding 
                                                 isinf(row->values[i]) && row->values[i] < 0, i));
 }
 
-/* As many keys as are wanted, none twice, and -1 behind them. */
+/* There are `wanted` keys, each once, then -1. */
 static void look_at_indices(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
     for (int64_t i = 0; i < row->spec->topk; i++) {
         const int64_t key = key_in(row, i);
@@ -240,7 +240,7 @@ static void look_at_indices(const struct row *row, int64_t wanted, struct smelt_
         smelt__finding_rule(finding, LENGTH, *row->length == wanted, row->spec->topk);
 }
 
-/* Whether two neighbours are in the order of their values, equal values in the order of keys. */
+/* Whether two neighbours are ordered by value, and equal values by key. */
 static int are_in_order(const struct row *row, int64_t i) {
     return row->values[i] < row->values[i - 1] ||
            (row->values[i] == row->values[i - 1] && row->indices[i] > row->indices[i - 1]);
@@ -256,7 +256,8 @@ static void look_at_values(const struct row *row, int64_t wanted, struct smelt__
             !smelt__finding_rule(finding, VALUE_INFINITE,
                                  smelt__indexer_logit_fits(got, expected, row->terms[key]), i))
             return;
-        if (!isfinite(expected)) { /* decided now, if it was not: the choice has to go with it */
+        if (!isfinite(expected)) { /* an ambiguous logit is taken as the kernel computed it, and the
+                                      selection must agree with it */
             row->logits[key] = got;
             row->terms[key] = INFINITY;
         }
@@ -267,7 +268,7 @@ static void look_at_values(const struct row *row, int64_t wanted, struct smelt__
     }
 }
 
-/* Where infinities decide. */
+/* Checks the selection among infinite logits. */
 static void look_at_choice(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
     const int64_t key =
         smelt__indexer_topk_misplaced(row->logits, row->terms, row->chosen, row->begin, row->end);
@@ -288,8 +289,8 @@ static void judge_row(const struct row *row, int64_t wanted, struct smelt__findi
         smelt__indexer_topk_error(row->logits, row->terms, row->chosen, row->begin, row->end), 0);
 }
 
-/* The selection from logits rounded to fp32, one of several right results, for `expected` of
- * smelt__compared_row: indices, then values, [2 * topk], malloc'd; NULL when memory runs out. */
+/* The selection from logits rounded to fp32, one of several correct results, for `expected` of
+ * smelt__compared_row: indices, then values, [2 * topk], malloc'd; NULL: out of memory. */
 static double *make_answer(const struct row *row, int64_t rows) {
     const int topk = row->spec->topk;
     const int32_t begin = row->begin, end = row->end;
@@ -405,7 +406,7 @@ static const struct smelt__harness_pass passes[] = {
     PASS(SMELT__DTYPE_FP8, is_fp8),
 };
 
-/* What DeepGEMM or cuDNN with cuDNN's top-k are compared at. */
+/* Shapes for comparison with DeepGEMM or cuDNN, each followed by cuDNN's top-k. */
 #define CAUSAL(dtype, heads, T)                                                                    \
     {                                                                                              \
         .spec = "indexer_topk:heads=" #heads ",dim=128,dtype=" #dtype ",topk=2048", .tokens = T,   \

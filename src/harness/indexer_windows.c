@@ -15,16 +15,18 @@
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* What a batch is described by: the meaning of the kinds of lists here. */
+/* The inputs that describe a batch, by the option `lists`. */
 enum metadata {
     SHARD,      /* random: padded documents, and query_indices in any order */
     PACKED,     /* causal: cu_seqlens alone */
-    OFFSET,     /* window: packed, each document behind a prefix, so with keys of their own */
-    WILD,       /* adversarial: any values, everything but for cu_seqlens_padded if there is an even
-                   number of documents */
+    OFFSET,     /* window: packed, each document after a prefix of keys, so documents have more keys
+                   than tokens */
+    WILD,       /* adversarial: any values; all inputs, except that cu_seqlens_padded is absent for
+                   an even number of documents */
     PADDED,     /* packed: cu_seqlens_padded, too */
-    COMPRESSED, /* log: a shard whose keys stand for four tokens each, in places of their own */
-    RATIO,      /* drift: padded, four tokens a key, in the documents' places; with offsets */
+    COMPRESSED, /* log: a shard with one key per four tokens, at separate offsets */
+    RATIO,      /* drift: padded, one key per four tokens, at the documents' offsets; with causal
+                   offsets */
     METADATA_KINDS
 };
 
@@ -54,8 +56,8 @@ static int64_t queries_of(const struct smelt__problem_options *given) {
     return given->batches * given->tokens;
 }
 
-/* Rows that the documents have together: a shard has a third of them. */
-static int64_t places_of(const struct smelt__problem_options *given) {
+/* The total number of the documents' rows, of which a shard has a third. */
+static int64_t document_rows(const struct smelt__problem_options *given) {
     return (is_shard(given) ? 3 : 1) * queries_of(given);
 }
 
@@ -65,7 +67,7 @@ static void defaults(const void *spec, struct smelt__problem_options *given) {
         given->rows = 4 * queries_of(given);
 }
 
-/* More queries than a block takes at a time. */
+/* More queries than a thread block processes at a time. */
 static void small(const void *spec, struct smelt__problem_options *given) {
     (void)spec;
     if (given->tokens == 0)
@@ -119,11 +121,11 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Any number, most often one near what it would be: entry `i` of `count` that ascend to `most`. So
- * most of an array is used, and next to nothing in it ascends. */
+/* Any number, usually close to the valid one (entry `i` of `count` that ascend to `most`), so that
+ * most entries are used but few ascend. */
 static int32_t wild(struct smelt__random *random, int64_t i, int64_t count, int64_t most) {
     static const int32_t ends[] = {INT32_MIN, -1, 0, INT32_MAX};
-    if (count <= 2) /* of one document: nothing is above 0 */
+    if (count <= 2) /* one document: no entry is above 0 */
         return ends[smelt__random_below(random, 3)];
     const int64_t kind = smelt__random_below(random, 32), reach = most / 4 + 10;
     if (kind < 3 || smelt__random_below(random, 4 * count) == 0)
@@ -136,14 +138,14 @@ static void fill_wildly(struct smelt__problem *problem, struct smelt__random *ra
         const int64_t count = (int64_t)problem->buffers[tensor].elements;
         int32_t *to = smelt__problem_data(problem, tensor);
         for (int64_t i = 0; i < count; i++)
-            to[i] = wild(random, i, count, places_of(&problem->options));
+            to[i] = wild(random, i, count, document_rows(&problem->options));
     }
 }
 
-/* Documents of random lengths, some of them 0, in all the rows there are; as many of a padded
- * document's rows as is drawn are real. */
+/* Documents of random lengths, some of them 0, that fill all rows; a random number of a padded
+ * document's rows is real. */
 static void fill_documents(struct smelt__problem *problem, struct smelt__random *random) {
-    const int64_t documents = problem->options.documents, places = places_of(&problem->options);
+    const int64_t documents = problem->options.documents, rows = document_rows(&problem->options);
     const int64_t ratio = ((const smelt_indexer_windows_args *)problem->args)->ratio;
     int32_t *lengths = smelt__problem_data(problem, TENSOR(CU_SEQLENS));
     int32_t *padded = smelt__problem_data(problem, TENSOR(CU_SEQLENS_PADDED));
@@ -151,20 +153,19 @@ static void fill_documents(struct smelt__problem *problem, struct smelt__random 
     int32_t *offsets = smelt__problem_data(problem, TENSOR(CAUSAL_OFFSET));
     int32_t *bounds = padded ? padded : lengths;
     for (int64_t d = 0; d <= documents; d++)
-        bounds[d] =
-            d == documents ? (int32_t)places : (int32_t)smelt__random_below(random, places + 1);
+        bounds[d] = d == documents ? (int32_t)rows : (int32_t)smelt__random_below(random, rows + 1);
     bounds[0] = smelt__random_below(random, 4) ? 0 : bounds[0];
     qsort(bounds, (size_t)documents + 1, sizeof *bounds, by_value);
     lengths[0] = bounds[0];
     if (keys)
-        keys[0] = offsets ? -3 : 0; /* the first keys are no rows */
+        keys[0] = offsets ? -3 : 0; /* the first document begins before row 0 */
     for (int64_t d = 0; d < documents; d++) {
         const int32_t room = bounds[d + 1] - bounds[d];
         const int64_t drawn = smelt__random_below(random, room + 1);
         const int32_t length = padded && smelt__random_below(random, 2) ? (int32_t)drawn : room;
         const int32_t offset = (int32_t)smelt__random_below(random, 50) - 5;
         lengths[d + 1] = lengths[d] + length;
-        if (offsets) /* without keys of its own a document has no more than its tokens */
+        if (offsets) /* without cu_seqlens_keys keys are tokens, and any offset is legal */
             offsets[d] = keys || d % 4 != 3 ? offset : INT32_MAX;
         if (keys)
             keys[d + 1] = keys[d] + (offsets ? length + (offset > 0 ? offset : 0)
@@ -182,7 +183,8 @@ static int fill(struct smelt__problem *problem) {
     }
     fill_documents(problem, &random);
     for (int64_t t = 0; indices && t < problem->computed; t++)
-        indices[t] = (int32_t)(smelt__random_below(&random, places_of(&problem->options) + 4) - 2);
+        indices[t] =
+            (int32_t)(smelt__random_below(&random, document_rows(&problem->options) + 4) - 2);
     return 0;
 }
 
@@ -191,7 +193,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
         smelt__touch(footprints, tensor, 0, (int64_t)problem->buffers[tensor].elements);
 }
 
-/* Bisections, of which each step takes the emulator as long as several multiplications. */
+/* The steps of bisections; each takes the emulator as long as several multiplications. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     (void)spec;
     return (double)(queries_of(given) * 100 + given->documents * 10);
@@ -202,8 +204,8 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 enum { WINDOW_BEGIN, WINDOW_END, RULES };
 
 static const struct smelt__rule rules[RULES] = {
-    [WINDOW_BEGIN] = {"window_begin", SMELT__OF(TENSOR(BEGIN)), "the window begins elsewhere"},
-    [WINDOW_END] = {"window_end", SMELT__OF(TENSOR(END)), "the window ends elsewhere"},
+    [WINDOW_BEGIN] = {"window_begin", SMELT__OF(TENSOR(BEGIN)), "the window's begin is wrong"},
+    [WINDOW_END] = {"window_end", SMELT__OF(TENSOR(END)), "the window's end is wrong"},
 };
 
 static void compare_one(const struct smelt__placed *placed, int tensor, int rule, int64_t query,
@@ -228,8 +230,8 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* Two numbers written, and one read where rows are given. The ceiling: an H200's memory, copying.
- */
+/* Two numbers are written, and one is read if rows are given. The ceiling: copying in an H200's
+ * memory. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const double numbers = given(problem, TENSOR(QUERY_INDICES)) ? 3 : 2;

@@ -10,8 +10,8 @@ static int64_t extent(const struct smelt__problem *problem, const struct smelt__
     return problem->extents[row->shape[dimension]];
 }
 
-/* The order in which dimensions with strides lie, from the innermost: outputs with heads outside
- * tokens, as other libraries keep them, if `transposed`. */
+/* The order of the dimensions that have strides, from the innermost. `transposed`: outputs have
+ * heads outside tokens, as in other libraries. */
 static void order_of(const struct smelt__tensor_row *row, int transposed,
                      int order[SMELT__MOST_DIMENSIONS]) {
     const int strides = row->dimensions - 1;
@@ -23,24 +23,24 @@ static void order_of(const struct smelt__tensor_row *row, int transposed,
     }
 }
 
-/* Elements from one legal stride to the next. */
+/* Legal strides are multiples of this, in elements. */
 static int64_t grain_of(const struct smelt__tensor_row *row) {
     return row->whole_rows ? SMELT__ROW_BYTES / (int64_t)smelt__element_bytes(row->element) : 1;
 }
 
-/* A stride with which index `last` alone passes 2^32 elements, legal for every element type. */
+/* A stride, legal for every element type, at which index `last` is beyond 2^32 elements. */
 static int64_t far_stride(int64_t last) {
     return ((INT64_C(1) << 32) / (last > 0 ? last : 1) / SMELT__ROW_BYTES + 1) * SMELT__ROW_BYTES;
 }
 
-/* The stride of a dimension of extent 1, which has no meaning: sometimes negative, sometimes beyond
- * any memory, never aligned. */
+/* A stride for a dimension of extent 1, where it is ignored: negative or beyond all memory, never
+ * aligned. */
 static int64_t meaningless_stride(int64_t number) {
     return (number % 2 ? INT64_MIN / 3 : INT64_MAX / 3) + 2 * number + 1;
 }
 
-/* Each dimension steps over all that the ones inside it span, and a gap; no two tensors have the
- * same gaps. */
+/* Each dimension's stride is the span of the dimensions inside it plus a gap, which differs between
+ * tensors. */
 static void set_strides(const struct smelt__problem *problem, const struct smelt__tensor_row *row,
                         int64_t *strides) {
     const int far = problem->options.far;
@@ -54,7 +54,7 @@ static void set_strides(const struct smelt__problem *problem, const struct smelt
             far ? far_stride(count - 1) : grain * ((grain > 1 ? 1 : 3) + 2 * i + number);
         int64_t stride = (span + grain - 1) / grain * grain + gap;
         if (row->most_stride && order[i] == row->dimensions - 2 && stride > row->most_stride)
-            stride = row->most_stride / grain * grain; /* a few rows then stay below 2^32 */
+            stride = row->most_stride / grain * grain; /* then the first rows are below 2^32 */
         if (count == 1) {
             strides[order[i]] = meaningless_stride(number + i);
             continue;

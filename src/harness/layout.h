@@ -1,4 +1,4 @@
-/* Where the elements of a problem's tensors lie: packed, with gaps, or far apart. */
+/* The memory layout of a problem's tensors: packed, with gaps, or far apart. */
 #pragma once
 
 struct smelt__problem;

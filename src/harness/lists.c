@@ -18,8 +18,8 @@ enum {
     STREAM_DRIFT
 };
 
-/* A random permutation of [0, count): an invertible mixing of the next power of two, repeated until
- * it lands inside. */
+/* A random permutation of [0, count): an invertible mixing of [0, next power of two), repeated
+ * until the result is below count. */
 struct permutation {
     uint64_t count, mask, first_factor, second_factor, offset;
     int shift;
@@ -82,7 +82,7 @@ static int64_t document_start(const struct smelt__problem_options *options, int6
     return start;
 }
 
-/* Documents of equal length, give or take a row. */
+/* Documents whose lengths differ by at most one row. */
 static int64_t equal_start(const struct smelt__problem_options *options, int64_t at) {
     int64_t document = at * options->documents / options->rows;
     while ((document + 1) * options->rows / options->documents <= at)
@@ -108,8 +108,8 @@ static int64_t make_causal(const struct smelt__problem_options *options, int64_t
     return count;
 }
 
-/* As many as the width or the table has at most; the logarithm of one more than the number is
- * uniform, rounded down: none at all is possible. */
+/* The number of rows is limited by the width and the table; log(number + 1) is uniform, rounded
+ * down, so 0 is possible. */
 static int64_t make_log(const struct smelt__problem_options *options, int64_t query, int32_t *row) {
     const int64_t most = options->width < options->rows ? options->width : options->rows;
     struct smelt__random random = smelt__random_at(options->seed, STREAM_COUNT, (uint64_t)query);
@@ -122,10 +122,10 @@ static int64_t make_log(const struct smelt__problem_options *options, int64_t qu
     return count;
 }
 
-/* A window that slides over a random order of the batch's rows, a tenth of its length a query. The
- * order's number decides the slot, so that what stays stays in its slot. */
+/* A window that slides over a random order of the batch's rows by a tenth of its length per query.
+ * A row's number in this order determines its slot, so that rows that remain keep their slots. */
 static void make_drift(const struct smelt__problem_options *options, int64_t query, int32_t *row) {
-    enum { RENEWED = 10 }; /* one slot in so many, a query */
+    enum { RENEWED = 10 }; /* one slot in so many changes per query */
     const int64_t count = options->width < options->rows ? options->width : options->rows;
     const int64_t first = query % options->tokens * count / RENEWED;
     struct permutation rows = permutation_make(

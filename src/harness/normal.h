@@ -5,13 +5,13 @@
 
 enum { SMELT__NORMAL_BITS = 12, SMELT__NORMALS = 1 << SMELT__NORMAL_BITS };
 
-/* Quantiles of the normal distribution as bf16: one drawn by SMELT__NORMAL_BITS random bits is a
- * normal value. */
+/* Quantiles of the normal distribution as bf16; an element drawn with SMELT__NORMAL_BITS random
+ * bits is normally distributed. */
 struct smelt__normals {
     uint16_t values[SMELT__NORMALS];
 };
 
-/* A shared table, made by the first call. Any thread. */
+/* A shared table, made by the first call. Thread-safe. */
 const struct smelt__normals *smelt__normals(void);
 
 /* Row number `row` of stream `stream` of a seed: `count` values. */

@@ -1,9 +1,11 @@
 /*
- * What the harness must know of an operator: one row a stem, in src/harness/<stem>.c. check, bench,
- * tune, the GPU suite and the emulator's suites go over these rows and know no operator by name.
+ * The harness's description of an operator: one row per stem, in src/harness/<stem>.c. check,
+ * bench, tune, the GPU suite and the emulator's suites use these rows and do not mention operators
+ * by name.
  *
- * Tensors follow from the operator's table (ops/args_table.h): memory, strides, gaps, poison, upload,
- * names, what was touched. What is left for a row to say is what its numbers mean.
+ * The operator's table (ops/args_table.h) determines the tensors: memory, strides, gaps, poison,
+ * upload, names. The row adds the inputs' values, the memory that a kernel may touch, and the
+ * comparison.
  */
 #pragma once
 
@@ -27,14 +29,14 @@ struct smelt__random;
 
 /* A number that a comparison computes: a column of check's table, a field of its JSON. */
 struct smelt__metric {
-    const char *group, *name; /* {"max_abs_error": {"lse": …}}; group "": not said */
+    const char *group, *name; /* {"max_abs_error": {"lse": …}}; group "": not printed */
     const char *heading;      /* of the column; NULL: none */
     const char *what;         /* in messages: "relative error of out" */
     enum smelt__gathering {
-        SMELT__LARGEST, /* the largest of all units' */
+        SMELT__LARGEST, /* the maximum over all units */
         SMELT__OVERALL  /* sqrt(sum of value / sum of weight): a relative error over everything */
     } gathering;
-    unsigned outputs; /* the outputs that it judges; 0: none, it only serves to set bars */
+    unsigned outputs; /* the outputs that it judges; 0: it only serves to set bars */
 };
 
 /* A condition that must hold exactly, regardless of the bars: "a masked slot is exactly 0". */
@@ -44,15 +46,15 @@ struct smelt__rule {
     const char *what; /* describes a violation */
 };
 
-/* Of one pass. */
+/* Limits of a pass. */
 enum { SMELT__MOST_METRICS = 12, SMELT__MOST_RULES = 12 };
 
 struct smelt__metric_result {
     const struct smelt__metric *metric;
     double value;
-    double
-        parts;  /* SMELT__OVERALL: the sum of the weights over the heaviest, 0 where none is kept */
-    double bar; /* largest value that passes; negative: not judged */
+    double parts; /* SMELT__OVERALL: the sum of the weights divided by the heaviest; 0: not
+                 * recorded */
+    double bar;   /* largest value that passes; negative: not judged */
 };
 
 struct smelt__rule_result {
@@ -60,11 +62,11 @@ struct smelt__rule_result {
     int64_t applied; /* how often it was checked */
 };
 
-/* What comparing one unit found; zeroed before. */
+/* The result of comparing one unit; zeroed before. */
 struct smelt__finding {
     struct {
         double value, weight; /* `weight` for SMELT__OVERALL */
-        double heaviest;      /* of what was added to `weight`, where an operator keeps it */
+        double heaviest;      /* largest addend of `weight`, if the operator records it */
         int64_t part;         /* of the largest within the unit; see `part` below */
     } metrics[SMELT__MOST_METRICS];
     int64_t applied[SMELT__MOST_RULES];
@@ -99,7 +101,7 @@ static inline int smelt__finding_rule(struct smelt__finding *finding, int rule, 
 /*
  * Compares results with the reference unit by unit. A unit is a query's row of every output or, for
  * gradients by key, one key's row. A pass has a comparison for each kind of unit, which runs on a
- * sample of the units, on several threads. Metrics and rules are everything that it can find;
+ * sample of the units, on several threads. Its metrics and rules are all that it can report;
  * together they cover every output of the pass. tests/reference/compared/test_comparisons.c checks
  * that each of them rejects an error just beyond its bar.
  */
@@ -116,12 +118,12 @@ struct smelt__comparison {
     int64_t (*count)(const struct smelt__problem *problem);
     /* Whether the unit is computed; NULL: all are. */
     int (*wanted)(const struct smelt__problem *problem, int64_t unit);
-    /* Chooses at most `most` of the units, each once, and returns how many, or -1 when memory runs
-     * out. NULL: of those wanted all when they are few, else the first, the last and random ones
+    /* Chooses at most `most` of the units, each once; returns their number, or -1: out of memory.
+     * NULL: all wanted units if they are few enough, else the first, the last and random ones
      * between, ascending. */
     int64_t (*choose)(const struct smelt__placed *placed, int64_t most, int64_t *units);
-    /* What all chosen units share, freed by `release`; NULL functions: nothing. `prepare` returns
-     * NULL when memory runs out. */
+    /* Data that all chosen units share, freed by `release`; both functions may be NULL. `prepare`
+     * returns NULL: out of memory. */
     void *(*prepare)(const struct smelt__placed *placed, const int64_t *units, int64_t count);
     void (*release)(void *prepared);
     /* Reads the outputs with smelt__compared_row (placed.h). */
@@ -150,7 +152,7 @@ struct smelt__rate {
     const char *ratio;   /* of its share of the ceiling: "tflops_ratio" */
     const char *heading; /* "TFLOP/s" */
     int decimals;        /* in the table */
-    double amount;       /* done by one launch, in the rate's unit times seconds */
+    double amount;       /* of one launch, in the rate's unit times seconds */
     double ceiling;      /* of an H200, in the rate's unit */
 };
 
@@ -166,38 +168,38 @@ enum { SMELT__MOST_RATES = 4 };
 
 struct smelt__harness_pass {
     unsigned pass;                  /* SMELT_PASS_... */
-    int (*takes)(const void *spec); /* whether it is the row for such a spec, where a pass has
-                                       several, for tensors of other types; NULL: for all */
+    int (*takes)(const void *spec); /* whether this row is for such a spec, if a pass has several
+                                       rows for tensors of different types; NULL: for all */
     const char *name;               /* "forward" */
     const struct smelt__args_table *tensors;
 
     int leaves_free; /* 1: problems of every fourth seed set free_multiprocessors */
-    /* Sets numbers of *args that do not follow from the options of their names. problem->extents
-     * follow from all, but for those that it sets itself, for a tensor that has more room than a call
-     * says. NULL: there are none. */
+    /* Sets numbers of *args that do not follow from options of the same names, and those
+     * problem->extents that are larger than the call's (a tensor with more room than the call
+     * uses). The other extents follow from *args. NULL: there are none. */
     void (*shape)(struct smelt__problem *problem);
-    /* Whether an optional tensor is there; not asked for others. */
+    /* Whether an optional tensor is given; not called for required ones. */
     int (*given)(const struct smelt__problem *problem, int tensor);
-    /* Fills the inputs' host memory, and the start values of what is accumulated, from the seed;
-     * sets `listed`, `computed` and `work`. 0, or -1 when memory runs out. */
+    /* Fills the inputs' host memory, and the initial values of outputs that are added to, from the
+     * seed; sets `listed`, `computed` and `work`. 0; -1: out of memory. */
     int (*fill)(struct smelt__problem *problem);
-    /* What a kernel may touch of each tensor (smelt__touch, smelt__touch_row). Of outputs: exactly
-     * what it writes. */
+    /* The memory of each tensor that a kernel may access (smelt__touch, smelt__touch_row); for
+     * outputs, exactly what it writes. */
     void (*footprint)(const struct smelt__problem *problem, struct smelt__footprints *footprints);
-    /* Whether an output has the same bits in every run; NULL: every output has. */
+    /* Whether an output has the same bits in every run; NULL: all have. */
     int (*reproducible)(const struct smelt__problem *problem, int tensor);
-    /* Multiplications of a launch at most, by which the emulator's time is measured; of options
-     * with defaults filled in. */
+    /* An upper bound of a launch's multiplications, from which the emulator's time limit follows;
+     * `options` has defaults filled in. */
     double (*multiplications)(const void *spec, const struct smelt__problem_options *options);
 
     const struct smelt__comparison *comparisons;
     int comparison_count;
 
-    /* The rates of a launch: how many. NULL: none. */
+    /* The rates of a launch; returns their number. NULL: none. */
     int (*rates)(const struct smelt__problem *problem, struct smelt__rate rates[SMELT__MOST_RATES]);
 };
 
-/* What each pass has, by the names that it has in its file. */
+/* The functions of a pass, by their names in its file. */
 #define SMELT__PASS(PASS, name_, table)                                                            \
     .pass = SMELT_PASS_##PASS, .name = (name_), .tensors = (table), .fill = fill,                  \
     .footprint = footprint, .multiplications = multiplications, .comparisons = comparisons,        \
@@ -205,21 +207,21 @@ struct smelt__harness_pass {
 
 /* ---- an operator ----------------------------------------------------------------------------- */
 
-/* A problem that bench takes up by itself. */
+/* A problem of bench's own. */
 struct smelt__harness_shape {
     const char *spec;
-    int64_t tokens, rows; /* 0: by default */
-    /* options of those names */
+    int64_t tokens, rows; /* 0: the default */
+    /* options of these names */
     enum smelt__lists lists;
     int64_t valid, documents;
     int topk_length;
 };
 
-/* An int of an operator's struct of keys; a name of NULL ends the table. */
+/* An int in an operator's struct of keys; the name NULL ends the table. */
 struct smelt__harness_key {
     const char *name;
     size_t field;
-    int apart; /* 1: specs that differ in it have the same problems */
+    int apart; /* 1: specs that differ only in it have the same problems */
 };
 
 #define SMELT__SPEC_KEY(stem, key)                                                                 \
@@ -237,34 +239,34 @@ struct smelt__harness_operator {
 
     /* Options of its problems in addition to the common ones (options.h), by name, ended by NULL. */
     const char *const *options;
-    /* And its own, whose fields lie in smelt__problem_options.own; NULL: none. */
+    /* Its own options, whose fields are in smelt__problem_options.own; NULL: none. */
     const struct smelt__option *own_options;
     int own_option_count;
 
-    /* Puts the default where an option is not given. */
+    /* Sets options that are not given to their defaults. */
     void (*defaults)(const void *spec, struct smelt__problem_options *options);
-    /* Puts smaller numbers where none is given, for the emulator. */
+    /* Sets options that are not given to smaller numbers, for the emulator. */
     void (*small)(const void *spec, struct smelt__problem_options *options);
-    /* Draws the options of a random problem, except seed, batches, tokens and layout, which are
-     * given: shapes up to a few hundred rows, and everything that an option can turn on. NULL:
-     * there is nothing beside those. */
+    /* Draws the options of a random problem: shapes up to a few hundred rows, and any flags. Seed,
+     * batches, tokens and layout are given. NULL: there are no others. */
     void (*draw)(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *options);
-    /* Kind number `number` of inputs that check tries by itself, as options; 0 past the last. */
+    /* Sets the options of kind number `number` of the inputs that check tries by default; 0 past
+     * the last. */
     int (*variation)(int number, struct smelt__problem_options *options);
-    /* Names the kind of inputs that options ask for: check's and bench's column. NULL: its lists.
-     */
+    /* Names the kind of inputs that the options select, for check's and bench's column. NULL: the
+     * lists' name. */
     const char *(*inputs)(const struct smelt__problem_options *options);
-    /* Problem number `number` that a candidate of tune must get right; 0 past the last. NULL: those
-     * of `variation`, small. */
+    /* Sets the options of problem number `number` that tune checks a candidate on; 0 past the last.
+     * NULL: those of `variation`, small. */
     int (*trial)(const void *spec, int number, struct smelt__problem_options *options);
 
-    struct smelt__harness_shape bench;        /* where bench starts from; no spec */
+    struct smelt__harness_shape bench;        /* bench's default; no spec */
     const struct smelt__harness_shape *peers; /* bench --shapes peers */
     int peer_count;
 };
 
-/* What each row has, by the names that it has in its file. */
+/* The functions of a row, by their names in its file. */
 #define SMELT__HARNESS_ROW(stem)                                                                   \
     .name = #stem, .passes = passes, .pass_count = sizeof passes / sizeof *passes,                 \
     .options = options, .peers = peers, .peer_count = sizeof peers / sizeof *peers
@@ -277,10 +279,10 @@ struct smelt__harness_operator {
 #include "operators.list"
 #undef OPERATOR
 
-/* All of them, ended by NULL. A test may put another list here, before anything asks. */
+/* All of them, ended by NULL. A test may replace the list before the first use. */
 extern const struct smelt__harness_operator *const *smelt__harness_operators;
 
-/* The library's calls. A test may put others here. */
+/* The library's calls. A test may replace them. */
 extern const struct smelt__harness_calls {
     smelt_status (*create)(smelt_operator **op, smelt_context *context, const char *spec);
     void (*destroy)(smelt_operator **op);
@@ -290,7 +292,7 @@ extern const struct smelt__harness_calls {
                               size_t *bytes);
 } * smelt__harness_calls;
 
-/* What an operator calls the kind of inputs that options ask for. */
+/* An operator's name of the kind of inputs that options select. */
 const char *smelt__harness_inputs(const struct smelt__harness_operator *op,
                                   const struct smelt__problem_options *options);
 
@@ -301,21 +303,21 @@ const struct smelt__harness_operator *smelt__harness_find(const char *spec);
 
 struct smelt__harness_spec {
     const struct smelt__harness_operator *op;
-    char *text;        /* canonical; knobs come last */
-    const char *knobs; /* in it, "stages=2,..."; "" for none */
+    char *text;        /* canonical, with knobs last */
+    const char *knobs; /* within `text`, "stages=2,..."; "" for none */
     void *spec;        /* its struct of keys */
-    unsigned passes;   /* that it is made for */
+    unsigned passes;   /* of the spec */
 };
 
-/* Errors: as smelt_spec_canonical; INVALID_SPEC without a message of the library's when no operator
+/* Errors: as smelt_spec_canonical; INVALID_SPEC, without a message from the library, if no operator
  * has the name. Free in both cases. */
 smelt_status smelt__harness_spec_parse(struct smelt__harness_spec *spec, const char *text);
 void smelt__harness_spec_free(struct smelt__harness_spec *spec);
 
-/* Whether it has that row of its operator's passes, for such a spec. */
+/* Whether the spec has the pass of this row. */
 int smelt__harness_spec_has(const struct smelt__harness_spec *spec,
                             const struct smelt__harness_pass *pass);
 
-/* The pass asked for, `pass` 0: the first of the spec's; NULL when it is not made for it. */
+/* A pass of the spec (`pass` 0: its first), or NULL if the spec does not have it. */
 const struct smelt__harness_pass *smelt__harness_spec_pass(const struct smelt__harness_spec *spec,
                                                            unsigned pass);

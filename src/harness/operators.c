@@ -39,12 +39,12 @@ static smelt_status read_keys(struct smelt__harness_spec *spec) {
         int64_t value = 0;
         status = smelt_spec_get(spec->text, key->name, &value);
         *(int *)(void *)((char *)spec->spec + key->field) =
-            value < INT_MIN ? -1 : (int)value; /* a list left to the library's rule */
+            value < INT_MIN ? -1 : (int)value; /* a list that the library's rule chooses */
     }
     return status;
 }
 
-/* Where the first key stands that is not one of the operator's own: a knob of its kernels. */
+/* The first key that is not the operator's own but a knob of its kernels. */
 static const char *find_knobs(const char *text) {
     const char *at = text + strcspn(text, ":");
     while (*at) {

@@ -16,7 +16,7 @@ static const char *const query_lists[] = {"none",  "partial",  "clamped", "whole
                                           "empty", "repeated", NULL};
 static const char *const dkv_kinds[] = {"bf16", "fp32", "add", NULL};
 
-/* The vocabulary. The first COMMON are every operator's. */
+/* Options that several operators may have; all operators have the first COMMON. */
 static const struct smelt__option vocabulary[] = {
     {"seed", SMELT__OPTION_SEED, FIELD(seed), 0, 0, NULL, "seed of the random input; default 0", 0},
     {"batches", SMELT__OPTION_INTEGER, FIELD(batches), 1, 65536, NULL, "batches; default 1", 0},
@@ -25,7 +25,7 @@ static const struct smelt__option vocabulary[] = {
     {"rows", SMELT__OPTION_INTEGER, FIELD(rows), 1, INT32_MAX, NULL, "KV rows of each batch", 0},
     {"strided", SMELT__OPTION_FLAG, FIELD(strided), 0, 0, NULL, "tensors with gaps", 0},
     {"odd", SMELT__OPTION_INTEGER, FIELD(odd), 1, 2 * SMELT__MOST_TENSORS, NULL,
-     "number of a tensor's address or strides, which alone are odd", 0},
+     "number of the only tensor whose address or strides are odd", 0},
     {"far", SMELT__OPTION_FLAG, FIELD(far), 0, 0, NULL, "strides of billions; with --emulate",
      SMELT__OPTION_EMULATED},
     {"width", SMELT__OPTION_INTEGER, FIELD(width), 1, 1 << 24, NULL,
@@ -43,9 +43,9 @@ static const struct smelt__option vocabulary[] = {
     {"spiky", SMELT__OPTION_FLAG, FIELD(spiky), 0, 0, NULL, "inputs whose scores pass 100", 0},
     {"topk-length", SMELT__OPTION_FLAG, FIELD(topk_length), 0, 0, NULL, "give topk_length too", 0},
     {"max-logits", SMELT__OPTION_FLAG, FIELD(max_logits), 0, 0, NULL,
-     "ask for max_logits, or the values, too", 0},
+     "request max_logits or the values too", 0},
     {"dkv", SMELT__OPTION_CHOICE, FIELD(dkv), 0, 0, dkv_kinds,
-     "how the gradient by keys is given (add: to fp32)", 0},
+     "type of the gradient with respect to keys (add: to fp32)", 0},
     {"workspace-limit", SMELT__OPTION_INTEGER, FIELD(workspace_limit), 1, INT64_C(1) << 40, NULL,
      "bytes of workspace, or of the partial rows in it", 0},
 };
@@ -61,7 +61,7 @@ static int has(const struct smelt__harness_operator *op, int word) {
     return 0;
 }
 
-/* Option number `number` of the operator; NULL past the last. */
+/* An operator's option by number; NULL past the last. */
 static const struct smelt__option *option_at(const struct smelt__harness_operator *op, int number) {
     for (int word = 0; word < WORDS; word++)
         if (has(op, word) && number-- == 0)
@@ -84,7 +84,7 @@ int smelt__option_is_common(const struct smelt__option *option) {
     return option >= vocabulary && option < vocabulary + WORDS;
 }
 
-/* Whether no operator before number `before` has an own option of the name. */
+/* Whether none of the operators before number `before` has an option of its own with this name. */
 static int is_first(int before, const char *name) {
     for (int i = 0; i < before; i++)
         if (smelt__option_find(smelt__harness_operators[i], name))
@@ -224,7 +224,8 @@ static int print_option(const struct smelt__option *option,
         return *(const float *)field > 0
                    ? snprintf(text, size, " --%s %.9g", option->name, (double)*(const float *)field)
                    : 0;
-    case SMELT__OPTION_CHOICE: /* lists are always named: check tries several by itself */
+    case SMELT__OPTION_CHOICE: /* lists are always printed, because check tries several kinds if
+                                  none is given */
         return *(const int *)field || option->choices == smelt__lists_names
                    ? snprintf(text, size, " --%s %s", option->name,
                               option->choices[*(const int *)field])

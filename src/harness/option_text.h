@@ -1,13 +1,12 @@
-/* Options of problems by name: looked up, set from text, printed as a command. */
+/* Options of problems by name: look-up, parsing, printing as a command. */
 #pragma once
 
 #include "harness/options.h"
 
-/* Option number `number` of all that operators have, each name once, those of the vocabulary first;
- * NULL past the last. */
+/* All operators' options by number, each name once, common ones first; NULL past the last. */
 const struct smelt__option *smelt__option_number(int number);
 
-/* Whether it is one of the vocabulary, which several operators may have; not an operator's own. */
+/* Whether several operators may have the option; 0: it is an operator's own. */
 int smelt__option_is_common(const struct smelt__option *option);
 
 /* The option that an operator has under a command-line name, without its dashes; NULL: none. `op`
@@ -16,16 +15,16 @@ const struct smelt__option *smelt__option_find(const struct smelt__harness_opera
                                                const char *name);
 
 /* Sets an option from text (`value` NULL for a flag). 1: set; 0: the operator has no such option;
- * -1: bad value. Messages name the option, and what is legal. */
+ * -1: bad value. Messages name the option and its legal values. */
 int smelt__problem_option_set(const struct smelt__harness_operator *op,
                               struct smelt__problem_options *options, const char *name,
                               const char *value, char *message, size_t message_size);
 
-/* Whether two sets of options, defaults filled in, make the same problem of one shape. */
+/* Whether two sets of options, with defaults filled in, make the same problem. */
 int smelt__problem_same(const struct smelt__harness_operator *op,
                         const struct smelt__problem_options *a,
                         const struct smelt__problem_options *b);
 
-/* The command that makes this problem again: "smelt VERB SPEC --seed N ...". */
+/* The command that reproduces this problem: "smelt VERB SPEC --seed N ...". */
 void smelt__problem_command(const char *verb, const char *spec,
                             const struct smelt__problem_options *options, char *text, size_t size);

@@ -27,7 +27,7 @@ static size_t all_bytes(const struct smelt__placed *placed, int tensor) {
     return buffer->front + buffer->bytes + (is_output(placed, tensor) ? GUARD : 0);
 }
 
-/* Device memory; `far`: the emulator's, whose pages exist when touched and are zero. */
+/* Device memory; `far`: the emulator's, whose pages are allocated on access and zero. */
 static smelt_status allocate(const struct smelt__placed *placed, int far, size_t bytes,
                              void **pointer) {
     const struct emu_interface *emulator = smelt__emulator();
@@ -37,8 +37,8 @@ static smelt_status allocate(const struct smelt__placed *placed, int far, size_t
     return *pointer ? SMELT_OK : SMELT_ERROR_OUT_OF_MEMORY;
 }
 
-/* Bytes before a tensor: an output's guard, and if the tensor has gaps one unit of its least
- * alignment, so that it is no better aligned. */
+/* Bytes before a tensor: an output's guard, and for a tensor with gaps one unit of the smallest
+ * alignment, so that it has no larger one. */
 static size_t front_of(const struct smelt__placed *placed, int tensor) {
     const struct smelt__tensor_row *row = row_of(placed, tensor);
     const size_t least = row->whole_rows ? SMELT__ROW_BYTES : smelt__element_bytes(row->element);
@@ -65,8 +65,8 @@ static smelt_status place_tensor(struct smelt__placed *placed, int tensor) {
 
 /* ---- registering memory with the emulator ---------------------------------------------------- */
 
-/* Forbids what of an allocation lies outside the tensor's footprint, and has results of queries
- * that are listed several times written as often. */
+/* Forbids the bytes of an allocation outside the tensor's footprint. Permits several writes to
+ * results of queries that are listed several times. */
 static void forbid_rest(const struct emu_interface *emulator, const struct smelt__placed *placed,
                         int tensor) {
     const struct smelt__footprint *footprint = &placed->footprints.tensors[tensor];
@@ -78,7 +78,7 @@ static void forbid_rest(const struct emu_interface *emulator, const struct smelt
     emulator->name(begin, row_of(placed, tensor)->name);
     emulator->rewritable(begin, is_output(placed, tensor) && placed->problem->options.query_list ==
                                                                  SMELT__QUERY_LIST_REPEATED);
-    emulator->forbid(begin, 0); /* forgets what was forbidden before */
+    emulator->forbid(begin, 0); /* removes earlier prohibitions */
     for (size_t i = 0; i < footprint->count; i++) {
         const uint64_t next = first + (uint64_t)footprint->intervals[i].begin;
         if (next > at)
@@ -104,7 +104,7 @@ smelt_status smelt__placed_survey(struct smelt__placed *placed) {
 typedef smelt_status (*piece_function)(const struct smelt__placed *placed, int tensor,
                                        unsigned char *device, unsigned char *host, size_t bytes);
 
-/* What a tensor's footprint holds. */
+/* Calls `piece` for each interval of a tensor's footprint. */
 static smelt_status each_interval(const struct smelt__placed *placed, int tensor,
                                   unsigned char *device, unsigned char *host, piece_function each) {
     const struct smelt__footprint *footprint = &placed->footprints.tensors[tensor];
@@ -117,7 +117,7 @@ static smelt_status each_interval(const struct smelt__placed *placed, int tensor
     return status;
 }
 
-/* All inputs: whole; of those with far strides what their footprints hold. */
+/* Calls `piece` for all inputs: for whole tensors, or with far strides for their footprints. */
 static smelt_status each_input(const struct smelt__placed *placed, piece_function each,
                                const char **name) {
     smelt_status status = SMELT_OK;
@@ -170,7 +170,7 @@ const char *smelt__placed_changed_input(const struct smelt__placed *placed, smel
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
-/* Registers its name with the emulator, and forbids its guards. */
+/* Registers the workspace's name with the emulator and forbids its guards. */
 static void guard_workspace(const struct smelt__device_buffer *workspace) {
     const struct emu_interface *emulator = smelt__emulator();
     const uint64_t begin = (uint64_t)(uintptr_t)workspace->allocation;
@@ -182,7 +182,7 @@ static void guard_workspace(const struct smelt__device_buffer *workspace) {
     emulator->forbid(begin + GUARD + workspace->bytes, GUARD);
 }
 
-/* With far strides, a workspace too large to be filled is the emulator's, too. */
+/* With far strides, a workspace that is too large to be filled is allocated on access, too. */
 static int is_far_workspace(const struct smelt__placed *placed, size_t bytes) {
     return placed->far && bytes > MOST_FILLED;
 }
@@ -203,7 +203,7 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_o
         workspace->bytes = bytes;
         guard_workspace(workspace);
     }
-    if (workspace->allocation) { /* the caller may have changed the arguments */
+    if (workspace->allocation) { /* in case the caller changed the arguments */
         pointer = workspace->allocation + GUARD;
         memcpy((char *)placed->args + placed->pass->tensors->workspace, &pointer, sizeof pointer);
         memcpy((char *)placed->args + placed->pass->tensors->workspace_bytes, &workspace->bytes,
@@ -212,7 +212,7 @@ smelt_status smelt__placed_workspace(struct smelt__placed *placed, const smelt_o
     return status;
 }
 
-/* Words of one, a piece at a time. */
+/* Fills the workspace with words of 1, piece by piece. */
 static smelt_status fill_ones(const struct smelt__placed *placed, unsigned char *device,
                               size_t bytes) {
     enum { PIECE = 1 << 16 };
@@ -228,10 +228,10 @@ static smelt_status fill_ones(const struct smelt__placed *placed, unsigned char 
     return status;
 }
 
-/* With its guards; the second time with zeros, which a kernel that reads what nobody wrote takes
- * for other things: an empty list, query 0; the third time with large numbers, whose sums overflow;
- * the fourth time with ones, which pass for counts, unless it is large. A far one keeps what it
- * holds. */
+/* Fills the workspace and its guards. The contents change from run to run, so that a kernel that
+ * reads unwritten memory gives different results: poison, zeros (an empty list, query 0), large
+ * numbers (sums overflow), and ones (plausible counts; not in a large workspace). A far workspace
+ * keeps its contents. */
 static smelt_status poison_workspace(struct smelt__placed *placed) {
     enum { LARGE = 1 << 26, ONES = -1, KINDS = 4 };
     static const int kinds[KINDS] = {0xff, 0, 0x7f, ONES};
@@ -240,7 +240,8 @@ static smelt_status poison_workspace(struct smelt__placed *placed) {
     smelt_status status;
     if (!workspace->allocation)
         return SMELT_OK;
-    workspace->poison = smelt__poison_of(SMELT__INT32, placed->poisonings); /* of its guards */
+    workspace->poison = smelt__poison_of(SMELT__INT32, placed->poisonings); /* the guards'
+                                                                               contents */
     status = smelt_device_fill(placed->context, workspace->allocation, workspace->poison, GUARD);
     if (status == SMELT_OK)
         status =
@@ -303,8 +304,8 @@ static smelt_status download(const struct smelt__placed *placed, int tensor, uns
     return smelt_device_download(placed->context, host, device, bytes);
 }
 
-/* A whole output with its guards; of one with far strides what its footprint holds: there the
- * emulator watches. */
+/* Calls `piece` for a whole output and its guards; with far strides for its footprint, since the
+ * emulator checks the rest. */
 static smelt_status whole_output(const struct smelt__placed *placed, int tensor,
                                  piece_function each) {
     const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
@@ -344,8 +345,8 @@ smelt_status smelt__placed_download(struct smelt__placed *placed) {
     return status;
 }
 
-/* On the emulator, lets earlier work on the stream still access all memory of the launch, like a
- * slow producer of its inputs or an earlier call with the same workspace. */
+/* On the emulator, acts as earlier work on the stream that may still access all memory of the
+ * launch, like a slow producer of its inputs or an earlier call with the same workspace. */
 static void delay(const struct smelt__placed *placed, struct CUstream_st *stream) {
     const struct emu_interface *emulator = smelt__emulator();
     for (int i = 0; i <= placed->pass->tensors->count && emulator; i++) {
@@ -360,7 +361,7 @@ static void delay(const struct smelt__placed *placed, struct CUstream_st *stream
 smelt_status smelt__placed_run(struct smelt__placed *placed, const smelt_operator *object,
                                struct CUstream_st *stream) {
     if (smelt__emulator())
-        smelt__emulator()->clear(); /* reports from here on are this run's */
+        smelt__emulator()->clear(); /* later reports belong to this run */
     smelt_status status = smelt__placed_workspace(placed, object);
     if (status == SMELT_OK)
         status = smelt__placed_poison(placed);
@@ -378,7 +379,7 @@ smelt_status smelt__placed_run(struct smelt__placed *placed, const smelt_operato
     return status;
 }
 
-/* NULL when the output is not there. */
+/* NULL if the output is not given. */
 static const void *element_at(const struct smelt__placed *placed, int tensor, int64_t element) {
     const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
     const int64_t bytes = (int64_t)smelt__element_bytes(row_of(placed, tensor)->element);

@@ -9,7 +9,10 @@
 
 #include "harness/layout.h"
 
-enum { GAP = 0xff }; /* bytes of gaps: NaN in every floating format; whoever reads one shows it */
+enum {
+    GAP = 0xff
+}; /* byte of gaps: NaN in every floating format, so that a read of a gap shows in
+                        the results */
 
 void *smelt__host_allocate(size_t bytes, int far) {
     if (!far)
@@ -49,7 +52,7 @@ void smelt__problem_arguments(const struct smelt__problem *problem, void *args) 
                sizeof problem->layout[i].strides);
 }
 
-/* Gaps hold NaN; far ones stay zero, since the emulator watches them. */
+/* Gaps hold NaN. Far ones stay zero; the emulator detects accesses to them. */
 static int allocate_all(struct smelt__problem *problem) {
     const struct smelt__args_table *table = problem->pass->tensors;
     const int far = problem->options.far;
@@ -83,7 +86,7 @@ static int64_t key_of(const struct smelt__problem *problem, const char *name) {
     return 0;
 }
 
-/* Those that the pass's `shape` has not set. */
+/* Finds the extents that the pass's `shape` has not set. */
 static void find_extents(struct smelt__problem *problem) {
     const struct smelt__args_table *table = problem->pass->tensors;
     int64_t by_args[SMELT__MOST_SYMBOLS];
@@ -94,8 +97,8 @@ static void find_extents(struct smelt__problem *problem) {
                 table->symbols[i].key ? key_of(problem, table->symbols[i].key) : by_args[i];
 }
 
-/* The multiprocessors that a problem's call leaves free: none, but for every fourth seed nearly all, so
- * that a thread block takes several items. */
+/* The multiprocessors that a problem's call leaves free: none, or for every fourth seed nearly all,
+ * so that a thread block processes several items. */
 static int multiprocessors_left_free(const struct smelt__problem_options *options) {
     enum { EACH = 4, NEARLY_ALL = 1 << 20 };
     return options->seed % EACH == EACH - 1 ? NEARLY_ALL : 0;
@@ -112,7 +115,7 @@ void smelt__problem_defaults(const struct smelt__harness_operator *op, const voi
     op->defaults(spec, options);
 }
 
-/* The numbers of *args that an option of their name says. */
+/* Sets the numbers of *args for which there is an option of the same name. */
 static void set_numbers(struct smelt__problem *problem) {
     const struct smelt__args_table *table = problem->pass->tensors;
     const struct smelt__problem_options *options = &problem->options;
@@ -137,7 +140,7 @@ static void set_numbers(struct smelt__problem *problem) {
         {"free_multiprocessors", &free_multiprocessors,
          problem->pass->leaves_free ? sizeof free_multiprocessors : 0},
     };
-    memcpy(problem->args, &table->bytes, sizeof table->bytes); /* its first field, `size` */
+    memcpy(problem->args, &table->bytes, sizeof table->bytes); /* the first field, `size` */
     for (int i = 0; i < table->scalar_count; i++)
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
             if (strcmp(table->scalars[i].name, numbers[k].name) == 0)
@@ -145,7 +148,7 @@ static void set_numbers(struct smelt__problem *problem) {
                        numbers[k].bytes);
 }
 
-/* What needs none of its tensors' memory: all extents, in *args too. */
+/* The part that needs no memory for tensors: all extents, also in *args. */
 static int begin(struct smelt__problem *problem, const struct smelt__harness_operator *op,
                  const struct smelt__harness_pass *pass, const void *spec,
                  const struct smelt__problem_options *options) {
@@ -187,7 +190,7 @@ static int valid_refused(const struct smelt__problem_options *options, char *mes
     return 1;
 }
 
-/* By how the operators' calls say it. */
+/* Whether a call's error is about extents, judged by its text. */
 static int is_about_extents(const char *error) {
     return strstr(error, " is out of range") || strstr(error, " exceed");
 }
@@ -200,8 +203,8 @@ int smelt__problem_refused(const struct smelt__harness_operator *op,
     int refused = 0;
     if (begin(&problem, op, pass, spec, options) == 0) {
         refused = valid_refused(&problem.options, message, size);
-        /* Calls check their extents before their tensors, none of which is here: what they say of
-         * legal extents is about a tensor that is missing. */
+        /* Calls check extents before tensors. No tensor has memory here, so any later error is
+         * about a missing tensor and does not count. */
         if (!refused &&
             smelt__harness_calls->launch(object, pass->pass, problem.args, NULL) ==
                 SMELT_ERROR_INVALID_ARGUMENT &&

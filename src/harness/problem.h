@@ -13,7 +13,7 @@
 /* A tensor's memory on the host. */
 struct smelt__buffer {
     void *host;      /* NULL: none; outputs that are overwritten have none */
-    size_t elements; /* gaps included; 0: the tensor is not there */
+    size_t elements; /* gaps included; 0: the tensor is not given */
 };
 
 struct smelt__problem {
@@ -24,12 +24,12 @@ struct smelt__problem {
     int64_t extents[SMELT__MOST_SYMBOLS];  /* by the table's symbols */
     void *args; /* the pass's public struct: pointers to the inputs' host memory, outputs NULL;
                    packed tensors' strides are 0 */
-    smelt_tensor layout[SMELT__MOST_TENSORS];          /* all strides given; data unused */
+    smelt_tensor layout[SMELT__MOST_TENSORS];          /* with all strides; data unused */
     struct smelt__buffer buffers[SMELT__MOST_TENSORS]; /* both by the table's rows */
-    /* By the operator's `fill`. */
-    uint8_t *listed;  /* [B*T] how often a query is to be computed; NULL: all are, once. malloc'd */
-    int64_t computed; /* how many those are together */
-    int64_t valid_slots; /* over them */
+    /* Set by the operator's `fill`: */
+    uint8_t *listed;     /* [B*T] how often each query is computed; NULL: once. malloc'd */
+    int64_t computed;    /* the sum of these */
+    int64_t valid_slots; /* of the computed queries */
 };
 
 /* Fills in defaults. */
@@ -42,9 +42,9 @@ int smelt__problem_create(struct smelt__problem *problem, const struct smelt__ha
                           const struct smelt__problem_options *options);
 void smelt__problem_destroy(struct smelt__problem *problem);
 
-/* Whether a problem would be none, told before any of its memory is there: more valid slots than
- * lists have, or extents that the pass's call of `object` refuses. 1 with the reason in `message`;
- * 0: nothing is wrong with it, or memory ran out. */
+/* Whether a problem is impossible, found before its memory is allocated: more valid slots than
+ * lists have, or extents that `object`'s call of the pass refuses. 1 with the reason in `message`;
+ * 0: no fault was found, or out of memory. */
 int smelt__problem_refused(const struct smelt__harness_operator *op,
                            const struct smelt__harness_pass *pass, const void *spec,
                            const struct smelt__problem_options *options,
@@ -58,14 +58,14 @@ static inline void *smelt__problem_data(const struct smelt__problem *problem, in
 /* Bytes of a tensor, gaps included. */
 size_t smelt__problem_bytes(const struct smelt__problem *problem, int tensor);
 
-/* The element number at which the row with these indices begins: one for each dimension but the
- * last, in order; what a tensor has not is not looked at. */
+/* The number of the first element of the row with these indices: one for each dimension except the
+ * last, in order. Indices of dimensions that the tensor lacks are ignored. */
 int64_t smelt__problem_at(const struct smelt__problem *problem, int tensor, int64_t i, int64_t k,
                           int64_t l);
 
-/* The problem's args struct into `args`, of that size, with all strides given. */
+/* Copies the problem's args struct into `args`, with all strides filled in. */
 void smelt__problem_arguments(const struct smelt__problem *problem, void *args);
 
-/* Host memory for a tensor. `far`: its pages exist when touched, and are zero. */
+/* Host memory for a tensor. `far`: its pages are allocated on access, and zero. */
 void *smelt__host_allocate(size_t bytes, int far);
 void smelt__host_free(void *pointer, size_t bytes, int far);

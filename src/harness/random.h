@@ -1,5 +1,5 @@
-/* Random numbers by place: a generator is made from (seed, stream, index), so that any thread can
- * make any part of a tensor. Splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
+/* Random numbers: a generator is made from (seed, stream, index), so that any thread can make any
+ * part of a tensor. Splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
  * generators", OOPSLA 2014. */
 #pragma once
 

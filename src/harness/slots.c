@@ -6,7 +6,7 @@
 
 #include "harness/parallel.h"
 
-/* The element at which a query's row of a tensor begins. */
+/* The number of the first element of a query's row of a tensor. */
 static int64_t row_of(const struct smelt__problem *problem, int tensor, int64_t query) {
     const int64_t tokens = problem->options.tokens;
     if (problem->pass->tensors->rows[tensor].dimensions == 2)
@@ -40,7 +40,7 @@ void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots
     smelt__parallel_for(problem->options.batches * problem->options.tokens, 16, fill_rows, &fill);
 }
 
-/* How many of a query's slots stand before its topk_length: 0 to width, or below 0. */
+/* How many of a query's slots are below its topk_length: 0 to width, or negative. */
 static int64_t slots_counted(const struct smelt__problem *problem, const struct smelt__slots *slots,
                              int64_t query) {
     const int32_t *const lengths = smelt__problem_data(problem, slots->topk_length);

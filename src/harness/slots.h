@@ -1,14 +1,14 @@
 /*
- * The slots of problems whose queries have index rows, and perhaps a topk_length each: what they
- * hold, and which are valid (docs/operators.md, "Valid slots"). For operators with batches
- * ([B,T,width] and [B,T,1]) and without ([T,width] and [T,1]); queries are numbered b * T + t.
+ * The slots of problems whose queries have index rows and optionally a topk_length: their contents
+ * and validity (docs/operators.md, "Valid slots"). For operators with batches ([B,T,width] and
+ * [B,T,1]) and without ([T,width] and [T,1]); queries are numbered b * T + t.
  */
 #pragma once
 
 #include "harness/footprint.h"
 #include "harness/problem.h"
 
-/* The rows of both in the operator's table. */
+/* Row numbers of both tensors in the operator's table. */
 struct smelt__slots {
     int indices, topk_length;
 };
@@ -20,11 +20,11 @@ void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i);
 
-/* Says of each row whether some valid slot names it (`used`: [rows]), and counts those slots: the
- * problem's valid_slots. 0, or -1 when memory is short. */
+/* Marks the rows that a valid slot names (`used`: [rows]) and counts the valid slots (the problem's
+ * valid_slots). 0; -1: out of memory. */
 int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
                       uint8_t *used);
 
-/* What of both a query's computation may read. */
+/* Adds the parts of both tensors that a query's computation may read. */
 void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,
                         int64_t query, struct smelt__footprints *footprints);

@@ -28,7 +28,7 @@ static void defaults(const void *spec, struct smelt__problem_options *given) {
 
 void smelt__sparse_attn_small(int topk, struct smelt__problem_options *given) {
     enum { TOKENS = 3, PATTERNS = 10, WIDTH = 200 };
-    if (given->tokens == 0) /* each pattern of adversarial lists */
+    if (given->tokens == 0) /* one for each pattern of adversarial lists */
         given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
     if (given->width == 0)
         given->width = topk < WIDTH ? topk : WIDTH;
@@ -50,7 +50,7 @@ void smelt__sparse_attn_draw(int topk, struct smelt__random *random,
     given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
     given->width = 1 + smelt__random_below(random, topk < WIDEST ? topk : WIDEST);
     given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-    /* Not repeated: problems for the emulator are drawn here, too. */
+    /* Not repeated, because some of the drawn problems run on the emulator. */
     given->query_list = (enum smelt__query_list)smelt__random_below(random, 5);
     given->spiky = one_in(random, 3);
     given->topk_length = one_in(random, 3);
@@ -76,7 +76,7 @@ int smelt__sparse_attn_variation(int number, struct smelt__problem_options *give
     return number < ALL;
 }
 
-/* Full lists, then damaged ones: more key blocks than stages, the last not whole. */
+/* Full lists, then adversarial ones: more key blocks than stages, the last one partial. */
 int smelt__sparse_attn_trial(int topk, int number, struct smelt__problem_options *given) {
     enum { TOKENS = 6, WIDTH = 700 };
     static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
@@ -107,7 +107,7 @@ static double forward_multiplications(const void *spec,
     return pairs(attn, given) * (attn->dqk + attn->dv);
 }
 
-/* And what goes over all of dkv. */
+/* Includes one pass over dkv. */
 static double backward_multiplications(const void *spec,
                                        const struct smelt__problem_options *given) {
     const struct smelt__sparse_attn_spec *attn = spec;
@@ -118,13 +118,13 @@ static double backward_multiplications(const void *spec,
 /* Measured on one H200: a large bf16 matrix product under sustained load. */
 static const double TFLOPS_CEILING = 690;
 
-/* A rate measured on one H200, by rows of the table. */
+/* A rate measured on an H200, by rows of the table. */
 struct measured {
-    int64_t rows; /* up to so many */
+    int64_t rows; /* for tables of at most so many rows */
     double tbs;
 };
 
-/* Gathering 1152-byte rows without arithmetic, and adding fp32 rows of 2304 bytes up. */
+/* A gather of 1152-byte rows without arithmetic, and a reduction of fp32 rows of 2304 bytes. */
 static const struct measured gather[] = {
     {16384, 9.5}, {32768, 9.0}, {65536, 6.5}, {INT64_MAX, 5.2}};
 static const struct measured reduction[] = {{16384, 3.7}, {65536, 2.25}, {INT64_MAX, 1.55}};
@@ -152,8 +152,8 @@ static int forward_rates(const struct smelt__problem *problem,
                                     found);
 }
 
-/* Five products: the scores, dp, dq, and two of dkv. Reduction: each slot's fp32 row once, though
- * queries that share a tile may reduce one for all. */
+/* Five products: the scores, dp, dq, and two of dkv. Reduction: each slot's fp32 row once, although
+ * queries that share a tile may reduce a common row. */
 static int backward_rates(const struct smelt__problem *problem,
                           struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__sparse_attn_spec *spec = problem->spec;
@@ -164,7 +164,8 @@ static int backward_rates(const struct smelt__problem *problem,
     return count + 1;
 }
 
-/* dq and dsink have; dkv's sums are taken in any order unless the operator is deterministic. */
+/* dq and dsink are reproducible. dkv's order of summation is not fixed unless the operator is
+ * deterministic. */
 static int backward_reproducible(const struct smelt__problem *problem, int tensor) {
     const struct smelt__sparse_attn_spec *spec = problem->spec;
     return spec->deterministic || tensor == SMELT__SPARSE_ATTN_GRAD_DQ ||

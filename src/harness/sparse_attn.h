@@ -1,4 +1,4 @@
-/* The operator sparse_attn in the harness: its row, and what tests of it alone ask. */
+/* The operator sparse_attn in the harness: its row, and functions for its tests. */
 #pragma once
 
 #include "harness/grad_rows.h"
@@ -6,8 +6,8 @@
 #include "ops/sparse_attn_table.h"
 #include "smelt/sparse_attn.h"
 
-/* The parts of its passes, by file: sparse_attn_problem.c, sparse_attn_compare.c, and of the
- * backward pass sparse_attn_grad_problem.c, sparse_attn_grad_compare.c. */
+/* Functions of its passes, by file: sparse_attn_problem.c, sparse_attn_compare.c; for the backward
+ * pass sparse_attn_grad_problem.c, sparse_attn_grad_compare.c. */
 int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor);
 int smelt__sparse_attn_fill(struct smelt__problem *problem);
 void smelt__sparse_attn_footprint(const struct smelt__problem *problem,
@@ -26,20 +26,20 @@ extern const struct smelt__comparison
 /* dkv's three tensors. */
 struct smelt__key_rows smelt__sparse_attn_dkv_rows(const struct smelt__problem *problem);
 
-/* What both use. The extents that differ from the arguments'. */
+/* Used by both passes. Sets the extents that differ from the arguments'. */
 void smelt__sparse_attn_shape_extents(struct smelt__problem *problem);
 
-/* The forward call of a problem's inputs, of either pass, with its query list. */
+/* The arguments of the forward call on a problem's inputs, of either pass, with its query list. */
 smelt_sparse_attn_args smelt__sparse_attn_inputs(const struct smelt__problem *problem);
 
-/* What a row of q with so many valid slots (at least one) may have for its lse where computing it
- * takes too long: that of as many keys drawn anew, but so high that no score of a problem lies
- * above it. */
+/* A plausible lse of a row of q with so many valid slots (at least one), for problems where
+ * computing it takes too long: the lse of as many newly drawn keys, but at least as high as any
+ * score of the problem. */
 double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, const uint16_t *q,
                                        int64_t valid);
 
-/* What every operator over lists of slots says of its problems, as harness/operator.h has it. Small
- * ones: several key blocks wide, the last of them not whole. */
+/* Functions of harness/operator.h for every operator over lists of slots. Small problems have
+ * several key blocks, the last one partial. */
 void smelt__sparse_attn_defaults(int dqk, int topk, struct smelt__problem_options *options);
 void smelt__sparse_attn_small(int topk, struct smelt__problem_options *options);
 void smelt__sparse_attn_draw(int topk, struct smelt__random *random,
@@ -47,8 +47,8 @@ void smelt__sparse_attn_draw(int topk, struct smelt__random *random,
 int smelt__sparse_attn_variation(int number, struct smelt__problem_options *options);
 int smelt__sparse_attn_trial(int topk, int number, struct smelt__problem_options *options);
 
-/* The rates of arithmetic, so many multiplications of each valid slot, and of the gather, each
- * one's row of dqk columns; returns how many rates. */
+/* The rates of the arithmetic (so many multiplications per valid slot) and of the gather (a row of
+ * dqk columns per valid slot); returns their number. */
 int smelt__sparse_attn_rates(const struct smelt__problem *problem, int dqk, int multiplications,
                              struct smelt__rate found[SMELT__MOST_RATES]);
 

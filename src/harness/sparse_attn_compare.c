@@ -8,20 +8,20 @@
 
 #define TENSOR(name) SMELT__SPARSE_ATTN_##name
 
-/* Rounding to bf16 is off by 2^-8 of a number at most, by 1.7e-3 in the mean square. A row is
- * rounded twice, as probabilities and as out, which a row of one slot with a share may have at its
- * worst: 5.3e-3 has been seen. Of an element the two are at most 2^-8 of the sum of its terms'
- * sizes and of itself; the rest is for what is not rounding to bf16. */
+/* Rounding to bf16 has a relative error of at most 2^-8, and 1.7e-3 in the mean square. A row is
+ * rounded twice, as probabilities and as out; a row with one slot and a sink may have both errors
+ * in full (5.3e-3 was measured). An element's errors are at most 2^-8 of the sum of its terms'
+ * sizes and 2^-8 of itself; the remainder of the bar is for other rounding. */
 static const double OUT_TOLERANCE = 4e-3, ROW_TOLERANCE = 8e-3, ELEMENT_TOLERANCE = 1.1 / 256;
-/* Seen: 4.1e-6 where scores are below 10. At scales above the default it grows along. Large scores
- * are off by what the tensor cores cut off: each of dqk / 16 = 36 steps of a sum at most 2^-23 of
- * it, 4.3e-6 together, and 2.3e-6 has been seen. A score's error moves its probability by as much.
- */
+/* Measured: 4.1e-6 with scores below 10; it grows with the scale. Large scores have the tensor
+ * cores' truncation error: at most 2^-23 of the sum for each of its dqk / 16 = 36 steps, 4.3e-6 in
+ * total (2.3e-6 was measured). A score's error changes its probability by the same relative
+ * amount. */
 static const double LSE_TOLERANCE = 5e-5, TOLERANCE_PER_SCORE = 4.3e-6;
 /* Below it the probability of a query's only slot is 1 (docs/operators.md, "Accuracy"). */
 static const double LARGEST_EXACT_SCORE = 45000;
-/* Rows smaller than this (a sink took nearly everything) are compared as if they were this large:
- * below it exponentials leave fp32's normal range. */
+/* Rows with a smaller norm (a sink has nearly all of the weight) are compared as if they had this
+ * one, below which exponentials leave fp32's normal range. */
 static const double SMALLEST_ROW_NORM = 1e-30;
 
 enum { OUT_OVERALL, OUT_ROW, OUT_ELEMENT, LSE, MAX_LOGITS, OUT_ABSOLUTE, LARGEST_SCORE, METRICS };
@@ -55,17 +55,17 @@ static int is_computed(const struct smelt__problem *problem, int64_t query) {
     return !problem->listed || problem->listed[query];
 }
 
-/* The difference of two numbers of which one may be -inf: 0 when both are, else infinite. */
+/* The absolute difference of two numbers that may be -inf: 0 if both are, infinite if one is. */
 static double difference(double got, double expected) {
     if (isinf(expected))
         return got == expected ? 0 : INFINITY;
     return isfinite(got) ? fabs(got - expected) : INFINITY;
 }
 
-/* What one head of a query should be. */
+/* The expected results of one head of a query. */
 struct expected_row {
     const double *out, *terms;
-    const uint16_t *exact; /* NULL: it is rounded */
+    const uint16_t *exact; /* NULL: rounding errors are permitted */
     int empty;
 };
 
@@ -81,14 +81,14 @@ static int obeys(struct smelt__finding *finding, double got, const struct expect
                                got == (double)smelt__bf16_to_float(expected->exact[d]), head);
 }
 
-/* The element of a tensor at which a query's row of a head begins. */
+/* The number of the first element of a head's row of a query. */
 static int64_t element_of(const struct smelt__problem *problem, int tensor, int64_t query,
                           int head) {
     const int64_t tokens = problem->options.tokens;
     return smelt__problem_at(problem, tensor, query / tokens, query % tokens, head);
 }
 
-/* One number of a head's, in its tensor of fp32. */
+/* Compares one fp32 number of a head. */
 static void compare_number(const struct smelt__placed *placed, int tensor, int metric,
                            int64_t query, int head, double expected,
                            struct smelt__finding *finding) {
@@ -122,12 +122,12 @@ static void compare_row(const struct smelt__placed *placed, int64_t query, int h
     finding->metrics[OUT_OVERALL].weight += fmax(reference, SMALLEST_ROW_NORM * SMALLEST_ROW_NORM);
 }
 
-/* The value of a query's only valid slot, when there is one: its probability is 1 unless a sink
- * takes a share, or scores are so large that powers of two of them are not held in fp32. */
+/* The value of a query's valid slot if it has exactly one: its probability is 1, unless there is a
+ * sink or scores are too large for fp32's exponents. */
 static const uint16_t *only_value(const struct smelt__problem *problem, int64_t query,
                                   double score) {
     const struct smelt__sparse_attn_spec *spec = problem->spec;
-    struct smelt__sparse_attn_spec two = *spec; /* at most so many rows are written */
+    struct smelt__sparse_attn_spec two = *spec; /* limits the rows that are written to two */
     int64_t rows[2] = {0, 0};
     two.topk = spec->topk < 2 ? spec->topk : 2;
     if (spec->sink || score >= LARGEST_EXACT_SCORE ||
@@ -180,7 +180,7 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
     const struct smelt__sparse_attn_spec *spec = problem->spec;
     const double by_score = TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value;
     const double by_scale = (double)problem->options.scale * sqrt(spec->dqk);
-    /* Of one row what is over everything is the row's own; of many, outliers even out. */
+    /* With one row the overall error is that row's; over many rows outliers average out. */
     const double rows = (double)(compared > 0 ? compared : 1) * spec->heads;
     results[OUT_OVERALL].bar = OUT_TOLERANCE + (ROW_TOLERANCE - OUT_TOLERANCE) / rows + by_score;
     results[OUT_ROW].bar = ROW_TOLERANCE + by_score;

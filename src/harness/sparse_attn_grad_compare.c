@@ -15,17 +15,18 @@
 
 enum { STREAM_KEYS = 202 };
 
-/* An error of a score moves its probability by as much; see sparse_attn_compare.c. */
+/* A score's error changes its probability by the same relative amount; see
+ * sparse_attn_compare.c. */
 static const double TOLERANCE_PER_SCORE = 4.3e-6;
-/* What fp32 loses of dp - delta, relative to the numbers that these two are sums of. */
+/* The rounding error of dp - delta in fp32, relative to the terms of these two sums. */
 static const double LOST_IN_DIFFERENCE = 2e-6;
-/* dsink is a sum of fp32 numbers, relative to the numbers that it and each delta are sums of. */
+/* The rounding error of dsink, a sum in fp32, relative to its terms and to those of each delta. */
 static const double DSINK_TOLERANCE = 2e-5;
-/* Numbers smaller than this are compared as if they were this large: below it fp32's normal range
- * ends. */
+/* Smaller numbers are compared as if they were this large, which is the end of fp32's normal
+ * range. */
 static const double SMALLEST_TERMS = 1e-30;
 
-/* Of dq and of dkv: */
+/* Further metrics of dq and dkv: */
 enum { LARGEST_SCORE = SMELT__GRAD_METRICS, ROW_METRICS };
 
 #define DQ SMELT__OF(TENSOR(DQ))
@@ -185,7 +186,7 @@ struct survey {
     smelt_sparse_attn_args inputs;
     _Atomic uint32_t *selections; /* [keys] slots that name them */
     uint8_t *chosen;              /* [keys] */
-    _Atomic int64_t wrong;        /* a key that no query selects, with a gradient; or -1 */
+    _Atomic int64_t wrong;        /* a key that no query selects but that has a gradient; or -1 */
     _Atomic int failed;
 };
 
@@ -222,7 +223,7 @@ static void take(struct survey *survey, int64_t key, int64_t most, int64_t *unit
     units[(*count)++] = key;
 }
 
-/* The next key that is selected, or that is not, and was not taken; -1: there is none. */
+/* The next selected (or unselected) key that was not taken; -1: none. */
 static int64_t next_key(const struct survey *survey, int64_t total, int64_t from, int selected) {
     for (int64_t i = 0; i < total; i++) {
         const int64_t key = (from + i) % total;
@@ -240,8 +241,8 @@ static int64_t most_selected(const struct survey *survey, int64_t total) {
     return most;
 }
 
-/* A key with a gradient that no query selects; the last key, the most selected one and the first;
- * then selected and unselected keys alternately. */
+/* Takes a key that has a gradient although no query selects it; the last key, the most selected one
+ * and the first; then selected and unselected keys alternately. */
 static int64_t take_keys(struct survey *survey, int64_t total, int64_t most, int64_t *units) {
     struct smelt__random random =
         smelt__random_at(survey->placed->problem->options.seed, STREAM_KEYS, 0);

@@ -1,4 +1,4 @@
-/* Problems of sparse_attn's backward pass: its tensors other than the forward's inputs. */
+/* Problems of sparse_attn's backward pass: its tensors in addition to the forward pass's inputs. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 enum { STREAM_GRAD_OUT = 11, STREAM_OUT, STREAM_SUM };
 
-/* Multiplications up to which out and lse are the reference's: a second or two on a few processors.
- * Of larger problems they are made up. */
+/* Up to so many multiplications (a second or two on a few processors) out and lse are the
+ * reference's. In larger problems they are invented. */
 static const double EXACT_WORK = 4e9;
 
 /* ---- shape ----------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ int smelt__sparse_attn_grad_given(const struct smelt__problem *problem, int tens
         return smelt__key_rows_given(problem, &dkv, tensor);
     case TENSOR(DSINK):
         return spec->sink;
-    default: /* the inputs' numbers are the forward's */
+    default: /* inputs have the forward pass's numbers */
         return smelt__sparse_attn_given(problem, tensor);
     }
 }
@@ -55,7 +55,7 @@ struct fill {
     _Atomic int failed;
 };
 
-/* The row of a tensor with rows for each head of each query. */
+/* A row of a tensor that has rows for each head of each query. */
 static void *row_at(const struct fill *fill, int tensor, int64_t query, int head) {
     const int64_t tokens = fill->problem->options.tokens;
     const int64_t bytes =
@@ -64,7 +64,8 @@ static void *row_at(const struct fill *fill, int tensor, int64_t query, int head
            bytes * smelt__problem_at(fill->problem, tensor, query / tokens, query % tokens, head);
 }
 
-/* NaN in every row of a query that is not computed: whoever takes them in shows it. */
+/* Fills every row of a query that is not computed with NaN, so that its use shows in the
+ * results. */
 static void spoil_query(const struct fill *fill, int64_t query) {
     const struct smelt__sparse_attn_spec *spec = fill->problem->spec;
     const size_t dv = (size_t)spec->dv * sizeof(uint16_t);
@@ -83,7 +84,7 @@ static void clear_query(const struct fill *fill, int64_t query) {
     }
 }
 
-/* out and lse as the forward pass has them. */
+/* Computes out and lse. */
 static int compute_query(const struct fill *fill, int64_t query) {
     const struct smelt__sparse_attn_spec *spec = fill->problem->spec;
     const size_t heads = (size_t)spec->heads, dv = (size_t)spec->dv;
@@ -104,9 +105,9 @@ static int compute_query(const struct fill *fill, int64_t query) {
     return failed;
 }
 
-/* Made up: the gradients are defined for any out and lse, and a kernel does the same work. lse is
- * near what it would be; out is normal, as small as the mean of so many normal values is, and of
- * that the share that the sink leaves. */
+/* Invents out and lse: the gradients are defined for any, and a kernel does the same work. lse is
+ * close to the real one; out is normally distributed, with the variance of a mean of so many
+ * values, times the share that the sink leaves. */
 static void invent_query(const struct fill *fill, int64_t query, int64_t valid) {
     const struct smelt__sparse_attn_spec *spec = fill->problem->spec;
     const uint64_t seed = fill->problem->options.seed;
@@ -146,7 +147,7 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
     for (int64_t query = begin; query < end; query++) {
         if (!problem->listed || problem->listed[query])
             fill_query(fill, query);
-        else if (!problem->options.far) /* there the emulator watches */
+        else if (!problem->options.far) /* the emulator checks those */
             spoil_query(fill, query);
     }
 }
@@ -175,7 +176,7 @@ int smelt__sparse_attn_grad_fill(struct smelt__problem *problem) {
 
 /* ---- footprint ------------------------------------------------------------------------------- */
 
-/* dkv and dsink are written whole, whoever is listed. */
+/* dkv and dsink are written completely, whichever queries are listed. */
 void smelt__sparse_attn_grad_footprint(const struct smelt__problem *problem,
                                        struct smelt__footprints *footprints) {
     const struct smelt__key_rows dkv = smelt__sparse_attn_dkv_rows(problem);

@@ -1,5 +1,5 @@
-/* Problems of sparse_attn: what the tensors of its forward pass hold, and those of the backward
- * pass that are the same, and what of them a call takes in. */
+/* Problems of sparse_attn: the contents and footprints of the forward pass's tensors, and of those
+ * that the backward pass shares. */
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 
 #define TENSOR(name) SMELT__SPARSE_ATTN_##name
 
-/* What both passes read has the same numbers in both tables. */
+/* Inputs of both passes have the same row numbers in both tables. */
 #define SAME(name)                                                                                 \
     _Static_assert((int)SMELT__SPARSE_ATTN_##name == (int)SMELT__SPARSE_ATTN_GRAD_##name, #name)
 SAME(Q);
@@ -31,15 +31,15 @@ static const struct smelt__slots index_rows = {TENSOR(INDICES), TENSOR(TOPK_LENG
 
 enum { STREAM_Q = 1, STREAM_KV, STREAM_LENGTH, STREAM_SINK, STREAM_QUERIES };
 enum {
-    STRANGERS = 4, /* entries of a query list that are no query */
-    MOST_TIMES = 3 /* that a query is repeated */
+    STRANGERS = 4, /* entries of a query list that are not queries */
+    MOST_TIMES = 3 /* maximum repetitions of a query */
 };
 
 /* ---- shape ----------------------------------------------------------------------------------- */
 
 void smelt__sparse_attn_shape_extents(struct smelt__problem *problem) {
     const struct smelt__problem_options *options = &problem->options;
-    problem->extents[TENSOR(LISTED)] = /* at most */
+    problem->extents[TENSOR(LISTED)] = /* the capacity */
         options->batches * options->tokens *
             (options->query_list == SMELT__QUERY_LIST_REPEATED ? MOST_TIMES : 1) +
         STRANGERS;
@@ -91,7 +91,7 @@ struct fill {
 static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F,
                    SPIKE_SLOW_FALL = 128.0F;
 
-/* No key of any problem scores so many standard deviations above the mean: one in 10^12. */
+/* No score of any problem is so many standard deviations above the mean (probability 10^-12). */
 static const double RARE_DEVIATIONS = 7;
 
 static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
@@ -112,7 +112,7 @@ double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, con
                                        int64_t valid) {
     const struct smelt__sparse_attn_spec *spec = problem->spec;
     const double scale = (double)problem->options.scale;
-    const int spikes = problem->options.spiky ? 2 : 0; /* columns of a key that are no chance */
+    const int spikes = problem->options.spiky ? 2 : 0; /* columns of a key that are not random */
     double square = 0, middle = 0;
     for (int d = 0; d < spec->dqk - spikes; d++)
         square += pow((double)smelt__bf16_to_float(q[d]), 2);
@@ -176,8 +176,8 @@ int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t
     return smelt__sparse_attn_valid_rows(problem->spec, &inputs, query, NULL);
 }
 
-/* Normal values, and where there are heads enough a sink that is none, one that takes all and one
- * whose exponential is subnormal. */
+/* Normal values; with enough heads also -inf (no sink), one sink that has all of the weight, and
+ * one whose exponential is subnormal. */
 static void fill_sink(const struct fill *fill, float *sink) {
     const uint64_t seed = fill->options->seed, heads = (uint64_t)fill->spec->heads;
     struct smelt__random random = smelt__random_at(seed, STREAM_SINK, 0);
@@ -196,7 +196,7 @@ static void fill_sink(const struct fill *fill, float *sink) {
 
 /* ---- query list ------------------------------------------------------------------------------ */
 
-/* Every second query at random, in random order, with entries that are no query among them. */
+/* A random half of the queries, in random order, with some entries that are not queries. */
 static int32_t fill_query_list(struct smelt__problem *problem, int32_t *queries) {
     const struct smelt__problem_options *options = &problem->options;
     const int64_t total = options->batches * options->tokens;
@@ -228,7 +228,7 @@ static void set_query_capacity(struct smelt__problem *problem, int64_t capacity)
         ((smelt_sparse_attn_args *)problem->args)->query_capacity = capacity;
 }
 
-/* The queries that are not in the list follow it: a kernel that reads on computes them. */
+/* Queries that are not in the list follow it, so that a kernel that reads too far computes them. */
 static int make_query_list(struct smelt__problem *problem) {
     const struct smelt__problem_options *options = &problem->options;
     const int64_t total = options->batches * options->tokens;
@@ -281,7 +281,7 @@ int smelt__sparse_attn_fill(struct smelt__problem *problem) {
 
 /* ---- footprint ------------------------------------------------------------------------------- */
 
-/* Whether it has a row for each head of each query. */
+/* Whether the tensor has a row for each head of each query. */
 static int has_rows_of_heads(const struct smelt__tensor_row *row) {
     return row->dimensions == 4 && row->shape[1] == TENSOR(T) && row->shape[2] == TENSOR(H);
 }

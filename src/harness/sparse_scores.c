@@ -1,5 +1,5 @@
-/* The harness's row of sparse_scores: problems are those of the attention whose probabilities are
- * asked for. */
+/* The harness's row of sparse_scores. Its problems are those of the attention whose probabilities
+ * it computes. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -43,8 +43,8 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 /* ---- the attention --------------------------------------------------------------------------- */
 
-/* A problem of sparse_attn with this one's tensors, whose numbers and extents are the same, and
- * options; the parts of its row that look at inputs alone take it. */
+/* A problem of sparse_attn with this one's tensors, extents and options, for those functions of
+ * sparse_attn's row that use only inputs. */
 struct attention {
     struct smelt__sparse_attn_spec spec;
     smelt_sparse_attn_args args;
@@ -61,8 +61,8 @@ static void view_attention(const struct smelt__problem *problem, struct attentio
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-/* Multiplications up to which lse is the reference's: a second or two on a few processors. Of
- * larger problems it is made up. */
+/* Up to so many multiplications (a second or two on a few processors) lse is the reference's. In
+ * larger problems it is invented. */
 static const double EXACT_WORK = 4e9;
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -83,7 +83,7 @@ static float *lse_of(const struct smelt__problem *problem, int64_t query, int he
            smelt__problem_at(problem, TENSOR(LSE), query / tokens, query % tokens, head);
 }
 
-/* As the forward pass has it. */
+/* Computes the forward pass's lse. */
 static int compute_lse(const struct attention *attention, int64_t query) {
     double *lse = malloc((size_t)attention->spec.heads * sizeof *lse);
     struct smelt__sparse_attn_results results = {.lse = lse};
@@ -95,7 +95,7 @@ static int compute_lse(const struct attention *attention, int64_t query) {
     return failed;
 }
 
-/* Near what it would be, and not below. */
+/* Invents an lse close to the real one and not below it. */
 static void invent_lse(const struct attention *attention, int64_t query, int64_t valid) {
     const struct smelt__problem *problem = &attention->problem;
     const int64_t tokens = problem->options.tokens;
@@ -106,7 +106,7 @@ static void invent_lse(const struct attention *attention, int64_t query, int64_t
     }
 }
 
-/* Of a query that is not computed NaN: whoever takes it in shows it. */
+/* Queries that are not computed get NaN, so that its use shows in the results. */
 static void fill_lse(void *user, int64_t begin, int64_t end) {
     struct fill *fill = user;
     const struct smelt__problem *problem = &fill->attention->problem;
@@ -114,7 +114,7 @@ static void fill_lse(void *user, int64_t begin, int64_t end) {
         const int64_t valid = smelt__problem_valid_slots(problem, query);
         const int computed = !problem->listed || problem->listed[query];
         if (!computed && problem->options.far)
-            continue; /* there the emulator watches */
+            continue; /* the emulator checks those */
         for (int head = 0; head < fill->attention->spec.heads && (!computed || valid == 0); head++)
             *lse_of(problem, query, head) = computed ? -INFINITY : NAN;
         if (!computed || valid == 0)
@@ -189,12 +189,12 @@ static const struct smelt__rule rules[RULES] = {
     [MASKED_SLOT] = {"masked_slot", TARGET, "the target of a masked slot is not 0"},
 };
 
-/* What is off by a score of s: s itself by what the tensor cores cut off, each of dqk / 16 = 36
- * steps of a sum at most 2^-23 of it, lse and the exponent by their rounding to fp32; and the sum
- * over the heads. */
+/* Errors with a score of s: the tensor cores' truncation of s (at most 2^-23 of the sum for each of
+ * its dqk / 16 = 36 steps), the rounding of lse and of the exponent to fp32, and of the sum over
+ * heads. */
 static const double TOLERANCE = 3e-5, TOLERANCE_PER_SCORE = 4.5e-6;
-/* A sum below it (sinks took everything) counts as so large: exponentials leave fp32's normal
- * range. */
+/* A smaller sum (sinks have all of the weight) counts as this large, below which exponentials leave
+ * fp32's normal range. */
 static const double SMALLEST_SUM = 1e-30;
 
 static int is_computed(const struct smelt__problem *problem, int64_t query) {
@@ -208,7 +208,8 @@ static void compare_row(const float *got, const double *expected, int64_t width,
         sum += expected[i];
     for (int64_t i = 0; i < width; i++) {
         if (!smelt__finding_rule(finding, NUMBER, isfinite(got[i]) && got[i] >= 0, i) ||
-            (expected[i] == 0 && /* no other slot's is: exp() of doubles */
+            (expected[i] == 0 && /* only a masked slot's is exactly 0: others are exp() of
+                                    doubles */
              !smelt__finding_rule(finding, MASKED_SLOT, got[i] == 0, i)))
             return;
         smelt__finding_enlarge(finding, RELATIVE,
@@ -267,7 +268,7 @@ static const struct smelt__harness_pass passes[] = {
      .shape = smelt__sparse_attn_shape_extents, .leaves_free = 1},
 };
 
-/* What cuDNN's sparse attention score recompute is compared at, and fewer heads. */
+/* Shapes of cuDNN's sparse attention score recompute, and smaller numbers of heads. */
 #define MLA(heads)                                                                                 \
     {                                                                                              \
         .spec = "sparse_scores:heads=" #heads ",dqk=576,dv=512,topk=2048", .tokens = 8192,         \

@@ -29,7 +29,7 @@ static const struct smelt__option own_options[] = {
      "the scores to select from", SMELT__OPTION_INPUTS},
     {"windows", SMELT__OPTION_CHOICE, OWN(WINDOWS), 0, 0, window_kinds, "of its rows",
      SMELT__OPTION_INPUTS},
-    {"values", SMELT__OPTION_FLAG, OWN(VALUES), 0, 0, NULL, "ask for the values too", 0},
+    {"values", SMELT__OPTION_FLAG, OWN(VALUES), 0, 0, NULL, "request the values too", 0},
 };
 
 static int64_t count_tokens(const struct smelt__problem_options *given) {
@@ -43,7 +43,7 @@ static void defaults(const void *spec, struct smelt__problem_options *given) {
         given->rows = 4 * select->topk < ROWS ? ROWS : 4 * select->topk;
 }
 
-/* More columns than a block's list has room for, so that a sample is drawn. */
+/* More columns than the capacity of a block's list, so that the kernel draws a sample. */
 static void small(const void *spec, struct smelt__problem_options *given) {
     const struct smelt__topk_select_spec *select = spec;
     if (given->tokens == 0)
@@ -93,7 +93,7 @@ static void shape(struct smelt__problem *problem) {
     smelt_topk_select_args *args = problem->args;
     args->index_offset = problem->options.own[WINDOWS] == RANDOM ? 1000 : 0;
     if (problem->options.strided && !problem->options.own[VALUES])
-        args->values.strides[0] = spec->topk; /* of an absent tensor: ignored */
+        args->values.strides[0] = spec->topk; /* ignored for an absent tensor */
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -108,7 +108,7 @@ static int given(const struct smelt__problem *problem, int tensor) {
     }
 }
 
-/* Windows of any kind: most often inside and longer than what is selected. */
+/* Windows of any kind; most are within the row and longer than topk. */
 static void draw_window(const struct smelt__problem *problem, int64_t row, int32_t *begin,
                         int32_t *end) {
     const struct smelt__topk_select_spec *spec = problem->spec;
@@ -125,7 +125,7 @@ static void draw_window(const struct smelt__problem *problem, int64_t row, int32
         *begin = INT32_MIN;
         *end = INT32_MAX;
         break;
-    case 2: /* about as many as are selected */
+    case 2: /* about topk keys */
         *end = (int32_t)(first + spec->topk + smelt__random_below(&random, 5) - 2);
         break;
     case 3:
@@ -174,7 +174,7 @@ static int fill(struct smelt__problem *problem) {
     return 0;
 }
 
-/* Whether the elements of so long a window decide anything. */
+/* Whether the kernel must read the elements of a window of this length. */
 static int is_read(const struct smelt__problem *problem, int64_t length) {
     const struct smelt__topk_select_spec *spec = problem->spec;
     return length > spec->topk || problem->options.own[VALUES] || spec->order == SMELT__ORDER_SCORE;
@@ -197,7 +197,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
         smelt__touch(footprints, lists[i], 0, tokens);
 }
 
-/* Elements, each of which the emulator takes as long for as for several multiplications. */
+/* The number of elements; each takes the emulator as long as several multiplications. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     const struct smelt__topk_select_spec *select = spec;
     return (double)count_tokens(given) * (20.0 * (double)given->rows + 200.0 * select->topk);
@@ -208,9 +208,11 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 enum { INDICES, VALUES_EXACT, LENGTHS, RULES };
 
 static const struct smelt__rule rules[RULES] = {
-    [INDICES] = {"indices", SMELT__OF(TENSOR(INDICES)),
-                 "another index: the best in order, ties to the lowest, then -1"},
-    [VALUES_EXACT] = {"values", SMELT__OF(TENSOR(VALUES)), "a value is not its element's"},
+    [INDICES] =
+        {"indices", SMELT__OF(TENSOR(INDICES)),
+         "a wrong index: expected are the best in order, ties to the lowest index, then -1"},
+    [VALUES_EXACT] = {"values", SMELT__OF(TENSOR(VALUES)),
+                      "a value differs from the selected element"},
     [LENGTHS] = {"lengths", SMELT__OF(TENSOR(LENGTHS)), "the length is wrong"},
 };
 
@@ -277,7 +279,7 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* One read of the windows. The ceiling: what an H200's memory gives a kernel that reads. */
+/* The windows are read once. The ceiling: reading from an H200's memory. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     double elements = 0;

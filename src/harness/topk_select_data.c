@@ -20,7 +20,7 @@ static float from_bits(uint32_t bits) {
     return value;
 }
 
-/* Nearly normal: the sum of four uniform numbers, and fine bits between their steps. */
+/* Approximately normal: the sum of four uniform numbers, with random low bits. */
 static float normal_of(uint64_t bits) {
     const int64_t sum = (int64_t)(bits & 0xffff) + (int64_t)(bits >> 16 & 0xffff) +
                         (int64_t)(bits >> 32 & 0xffff) + (int64_t)(bits >> 48);
@@ -33,7 +33,7 @@ static float special(int64_t row, uint64_t bits) {
     const int percent = (int)(bits >> 32 & 0xffffff) % 100;
     const float normal = normal_of(bits * 3);
     switch (row % SPECIAL_KINDS) {
-    case 0: /* hardly a finite one */
+    case 0: /* almost no finite ones */
         return percent < 97 ? -INFINITY : percent < 98 ? from_bits(nan) : normal;
     case 1:
         return percent < 30   ? from_bits(nan)
@@ -46,7 +46,7 @@ static float special(int64_t row, uint64_t bits) {
         return percent < 50 ? 0.0F : percent < 96 ? -0.0F : normal;
     case 4: /* subnormal */
         return from_bits(low & 0x807fffffU);
-    case 5: /* any */
+    case 5: /* any bits */
         return from_bits(low);
     case 6: /* nothing but NaN */
         return from_bits(0x7fffffffU | (low & 0x80000000U));
@@ -64,11 +64,11 @@ static uint32_t hash(uint32_t number) {
     return number ^ number >> 13;
 }
 
-/* The last of the first two rounds whose sample has the column, or -1
+/* The last of the first two sampling rounds that sample the column, or -1
  * (templates/topk_select_rows.guess.cuh, draw_sample). */
 static int sampled_in(int64_t column, int64_t columns) {
     enum { VECTOR = 4, LEAST = 512, MOST = 4096, SHARED = 32768, ROUNDS = 2 };
-    const int64_t each = columns < SHARED ? 64 : 128; /* where several blocks share a row */
+    const int64_t each = columns < SHARED ? 64 : 128; /* if several blocks share a row */
     const int64_t vector = column / VECTOR, vectors = columns / VECTOR;
     int64_t samples = LEAST;
     if (vector >= vectors) /* samples are whole vectors */
@@ -95,7 +95,7 @@ static float make(enum smelt__topk_data data, int64_t row, int64_t column, int64
         return 0.75F;
     case SMELT__TOPK_ZEROS:
         return odd ? 0.0F : normal;
-    case SMELT__TOPK_NEGATIVE: /* zeros of both signs, in odd rows of one */
+    case SMELT__TOPK_NEGATIVE: /* zeros: of both signs in even rows, of one sign in odd rows */
         return !odd ? -fabsf(normal) : next && row % 2 == 0 ? 0.0F : -0.0F;
     case SMELT__TOPK_NARROW:
         return 1.0F + 0.01F * (float)(bits >> 40) / (float)(1 << 24);
@@ -120,7 +120,7 @@ static float make(enum smelt__topk_data data, int64_t row, int64_t column, int64
         const float decoy = 1e6F * (float)(round + 1) + (float)(column % 1000);
         return round < 0 ? normal : row % 2 ? -decoy : decoy;
     }
-    case SMELT__TOPK_PLATEAU: /* all that is sampled first, above most of the rest or below it */
+    case SMELT__TOPK_PLATEAU: /* the first sample's are above or below most others */
         if (sampled_in(column, columns) == 0)
             return row % 2 ? -1e6F : 1e6F;
         return (bits >> 40) % 64 == 0 ? 2e6F : normal;

@@ -1,4 +1,4 @@
-/* Matrices of scores for what selects from them: of many distributions, each hard in its way. */
+/* Matrices of scores with many distributions, for the operators that select from them. */
 #pragma once
 
 #include "harness/problem.h"
@@ -15,12 +15,14 @@ enum smelt__topk_data {
     SMELT__TOPK_CORRELATED, /* neighbours are alike */
     SMELT__TOPK_BF16,       /* Gaussian, rounded to bf16 */
     SMELT__TOPK_LEVELS,     /* Gaussian, rounded to whole numbers */
-    SMELT__TOPK_PERIODIC,   /* each column modulo 32, the largest of them not quite the same */
-    SMELT__TOPK_DECOY, /* by row, large or small where the kernels' first two samples of whole rows
-                          look */
-    SMELT__TOPK_PLATEAU, /* Gaussian, but the same large number wherever their first sample looks */
-    SMELT__TOPK_ADJACENT, /* by row, the numbers next to -0 or to 1, each of them many times */
-    SMELT__TOPK_LOWEST,   /* the lowest number, and more often 64 that are hardly larger */
+    SMELT__TOPK_PERIODIC,   /* periodic by column modulo 32, with slightly different largest
+                               elements */
+    SMELT__TOPK_DECOY, /* by row, large or small at the columns of the kernels' first two samples of
+                          whole rows */
+    SMELT__TOPK_PLATEAU,  /* Gaussian, but the same large number at all columns of their first
+                            sample */
+    SMELT__TOPK_ADJACENT, /* by row, the numbers adjacent to -0 or to 1, each many times */
+    SMELT__TOPK_LOWEST,   /* the lowest number, and more often 64 slightly larger ones */
     SMELT__TOPK_SPECIAL,  /* by row: NaN, infinities, zeros of both signs, subnormals, any bits */
     SMELT__TOPK_DATA_KINDS
 };
@@ -28,8 +30,8 @@ enum smelt__topk_data {
 /* "gaussian", ...; ended by NULL. */
 extern const char *const smelt__topk_data_names[SMELT__TOPK_DATA_KINDS + 1];
 
-/* Fills the matrix, tensor number `tensor` of the problem, [T,S]; what lies outside a row's window
- * is +inf, larger than what is inside. */
+/* Fills the matrix, tensor number `tensor` of the problem, [T,S]. Elements outside a row's window
+ * are +inf, larger than those inside. */
 void smelt__topk_data_fill(struct smelt__problem *problem, int tensor, enum smelt__topk_data data,
                            void (*window)(const smelt_topk_select_args *args, int64_t row,
                                           int64_t *begin, int64_t *end));

@@ -1,4 +1,4 @@
-/* What a run did to the downloaded outputs: see placed.h. */
+/* Checks and compares the downloaded outputs: see placed.h. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,9 +16,10 @@ struct scan {
     int tensor;
     const struct smelt__tensor_row *row;
     unsigned char *host;   /* the tensor's first byte */
-    int poison;            /* what it was filled with */
-    _Atomic int64_t nan;   /* an element that was computed as NaN, or not at all; or -1 */
-    _Atomic int64_t stray; /* a byte touched outside, relative to the tensor; INT64_MIN: none */
+    int poison;            /* the byte that filled it */
+    _Atomic int64_t nan;   /* an element that is NaN or was not written; or -1 */
+    _Atomic int64_t stray; /* a byte written outside the footprint, relative to the tensor;
+                              INT64_MIN: none */
 };
 
 /* Whether an element is NaN, or still poison. */
@@ -39,8 +40,7 @@ static int is_unwritten(enum smelt__element element, int poison, const unsigned 
     }
 }
 
-/* Looks for NaN in what was computed, then poisons it again: what remains must be poison all over.
- */
+/* Searches the computed elements for NaN and poisons them again; then all bytes must be poison. */
 static void erase(struct scan *scan, int64_t begin, int64_t end) {
     const int64_t bytes = (int64_t)smelt__element_bytes(scan->row->element);
     for (int64_t at = begin; at < end; at += bytes)
@@ -51,7 +51,7 @@ static void erase(struct scan *scan, int64_t begin, int64_t end) {
     memset(scan->host + begin, scan->poison, (size_t)(end - begin));
 }
 
-enum { PIECE = 1 << 20 }; /* bytes that a thread takes at a time; whole elements */
+enum { PIECE = 1 << 20 }; /* bytes that a thread checks at a time; whole elements */
 
 static void erase_intervals(void *user, int64_t begin, int64_t end) {
     struct scan *scan = user;
@@ -80,7 +80,7 @@ static void scan_bytes(void *user, int64_t begin, int64_t end) {
     struct scan *scan = user;
     const int64_t front = (int64_t)scan->placed->buffers[scan->tensor].front;
     const unsigned char *bytes = scan->host - front;
-    /* All equal to the first, and the first is poison: one fast pass. */
+    /* The fast path: all bytes equal the first, which is poison. */
     if (bytes[begin] == scan->poison &&
         memcmp(bytes + begin, bytes + begin + 1, (size_t)(end - begin - 1)) == 0)
         return;
@@ -91,13 +91,14 @@ static void scan_bytes(void *user, int64_t begin, int64_t end) {
         }
 }
 
-/* "out[1, 4, 0, 17]" of an element: its indices, by ascending stride from the last. */
+/* Prints "out[1, 4, 0, 17]" for an element: its indices, from the largest stride to the
+ * smallest. */
 static void print_element(const struct scan *scan, int64_t element, char *text, size_t size) {
     const struct smelt__problem *problem = scan->placed->problem;
     const int64_t *strides = problem->layout[scan->tensor].strides;
     const int last = scan->row->dimensions - 1;
     int64_t indices[SMELT__MOST_DIMENSIONS] = {0};
-    for (int round = 0; round < last; round++) { /* the largest stride not yet taken */
+    for (int round = 0; round < last; round++) { /* the largest remaining stride */
         int next = -1;
         for (int i = 0; i < last; i++)
             if (indices[i] == 0 && problem->extents[scan->row->shape[i]] > 1 &&
@@ -129,7 +130,7 @@ static const char *verify_output(struct smelt__placed *placed, int tensor, char 
     atomic_init(&scan.nan, -1);
     atomic_init(&scan.stray, INT64_MIN);
     erase_computed(&scan);
-    if (!placed->far) /* there the emulator watches */
+    if (!placed->far) /* the emulator checks those */
         smelt__parallel_for((int64_t)(buffer->front + buffer->bytes + GUARD), PIECE, scan_bytes,
                             &scan);
     const int64_t stray = atomic_load(&scan.stray), nan = atomic_load(&scan.nan);
@@ -141,13 +142,14 @@ static const char *verify_output(struct smelt__placed *placed, int tensor, char 
     if (stray == INT64_MIN)
         return NULL;
     const int outside = stray < 0 || stray >= (int64_t)buffer->bytes;
-    snprintf(message, size, "%s: byte %lld of %zu was written and is none that is computed%s",
+    snprintf(message, size,
+             "%s: byte %lld of %zu was written but does not belong to a computed element%s",
              scan.row->name, (long long)stray, buffer->bytes,
              outside ? " (outside the tensor)" : "");
     return "stray";
 }
 
-/* Whether both guards of the workspace still hold what they were filled with. */
+/* Whether both guards of the workspace are unchanged. */
 static int workspace_kept(const struct smelt__placed *placed) {
     const struct smelt__device_buffer *workspace = &placed->workspace;
     const size_t offsets[] = {0, GUARD + workspace->bytes};
@@ -170,7 +172,7 @@ const char *smelt__placed_verify_extent(struct smelt__placed *placed, char *mess
             found = verify_output(placed, i, message, size);
     if (found || workspace_kept(placed))
         return found;
-    snprintf(message, size, "a byte before or behind the workspace was written");
+    snprintf(message, size, "a byte before or after the workspace was written");
     return "workspace_guard";
 }
 

@@ -24,7 +24,7 @@ static void drop(struct smelt__tune_candidate *candidate, smelt_status status, c
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Problem number `number` that a candidate must get right; 0 past the last. */
+/* Sets the options of problem number `number` for checking candidates; 0 past the last. */
 static int trial(const struct smelt__harness_spec *spec, int number,
                  struct smelt__problem_options *options) {
     if (spec->op->trial)
@@ -51,7 +51,7 @@ void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *can
 
 /* ---- the race -------------------------------------------------------------------------------- */
 
-/* One candidate's part in a round; the rule's plan may have several. */
+/* A candidate in a race; the rule's plan may have several lanes. */
 struct lane {
     struct smelt__tune_candidate *candidate;
     smelt_operator *object; /* the race's */
@@ -94,7 +94,7 @@ static void open_candidate(struct race *race, int index) {
     smelt__harness_spec_free(&spec);
 }
 
-/* The problem, by the rule's plan's spec. */
+/* Makes the problem from the spec of the rule's plan. */
 static smelt_status make_problem(struct race *race, unsigned pass,
                                  const struct smelt__problem_options *problem,
                                  struct smelt__tune_result *result) {
@@ -152,7 +152,7 @@ static void close_race(struct race *race) {
     smelt__problem_destroy(&race->problem);
 }
 
-/* A launch's time in microseconds, or a dropped candidate. */
+/* A launch's time in microseconds; a failure drops the candidate. */
 static double launch(struct race *race, const struct lane *lane) {
     float ms = 0;
     smelt_status status = smelt_event_record(race->context, race->begin, race->stream);
@@ -178,7 +178,7 @@ static double median(double *values, int count) {
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-/* Every lane launches once a round, in turn. */
+/* In every round each lane launches once. */
 static void run_rounds(struct race *race, struct lane *lanes, int count, int launches) {
     for (int round = -WARM_UP; round < launches; round++)
         for (int i = 0; i < count; i++) {
@@ -194,7 +194,7 @@ static struct lane lane_of(const struct race *race, int candidate, double *us) {
     return (struct lane){&race->candidates[candidate], race->objects[candidate], us};
 }
 
-/* Times everyone; the order of `ranking` becomes that of their medians, dropped ones last. */
+/* Times all candidates and sorts `ranking` by their medians, dropped ones last. */
 static int run_quick(struct race *race, int *ranking) {
     const int launches = SMELT__TUNE_QUICK;
     struct lane *lanes = calloc((size_t)race->count, sizeof *lanes);
@@ -206,7 +206,7 @@ static int run_quick(struct race *race, int *ranking) {
         for (int i = 0; i < race->count; i++)
             if (!race->candidates[i].dropped)
                 race->candidates[i].quick_us = median(lanes[i].us, launches);
-        /* Insertion: they are some dozens. */
+        /* Insertion sort: there are a few dozen. */
         for (int i = 0; i < race->count; i++) {
             int at = i;
             const struct smelt__tune_candidate *all = race->candidates;
@@ -224,7 +224,7 @@ static int run_quick(struct race *race, int *ranking) {
     return failed ? -1 : 0;
 }
 
-/* The rule's plan stands at even distances among the finalists. */
+/* The lanes of the rule's plan are evenly distributed among the finalists'. */
 static int line_up(const struct race *race, const int *ranking, struct lane lanes[LANES],
                    double *us, int launches) {
     const int each = SMELT__TUNE_FINALISTS / (SMELT__TUNE_REPEATS - 1);
@@ -246,7 +246,7 @@ static int line_up(const struct race *race, const int *ranking, struct lane lane
     return count;
 }
 
-/* The mean of the rule's plan in a round. */
+/* The mean time of the rule's plan in a round. */
 static double round_mean(const struct race *race, const struct lane *lanes, int count, int round) {
     double sum = 0;
     int repeats = 0;
@@ -275,13 +275,15 @@ static double spread_of_rule(const struct race *race, const struct lane *lanes, 
     if (n > 0) {
         qsort(all, (size_t)n, sizeof *all, compare_doubles);
         spread = (all[3 * n / 4] - all[n / 4]) / quartiles * median_error / sqrt(launches);
-        spread *= sqrt(SMELT__TUNE_REPEATS / (SMELT__TUNE_REPEATS - 1.0)); /* the mean is theirs */
+        spread *= sqrt(SMELT__TUNE_REPEATS / (SMELT__TUNE_REPEATS - 1.0)); /* corrects for the mean,
+                                                                              which is computed from
+                                                                              the same launches */
     }
     free(all);
     return errors * spread;
 }
 
-/* What the final says. */
+/* Evaluates the final. */
 static void judge(struct race *race, struct lane *lanes, int count, int launches,
                   struct smelt__tune_result *result) {
     const double spread = spread_of_rule(race, lanes, count, launches);
@@ -334,7 +336,7 @@ void smelt__tune_race(smelt_context *context, unsigned pass,
     if (open_race(&race, pass, problem, result) == SMELT_OK)
         run_race(&race, launches > 0 ? launches : SMELT__TUNE_LAUNCHES, result);
     close_race(&race);
-    /* There is nothing to be better than. */
+    /* Without the rule's plan there is no baseline. */
     if (result->status == SMELT_OK && candidates[0].dropped) {
         result->status = candidates[0].status ? candidates[0].status : SMELT_ERROR_INTERNAL;
         snprintf(result->message, sizeof result->message, "the rule's plan: %.900s",

@@ -26,8 +26,8 @@ static struct window make_random(const struct smelt__problem_options *options, i
     return (struct window){a < b ? a : b, a < b ? b : a};
 }
 
-/* Where the document ends that comes before number `document`. Unequal ones grow linearly: the
- * first of four has a tenth of the keys, the last four tenths. */
+/* The first key of document number `document`. Unequal documents grow linearly: the first of four
+ * has a tenth of the keys, the last four tenths. */
 static int64_t document_start(const struct smelt__problem_options *options, int64_t document) {
     const int64_t all = options->documents;
     if (options->lists == SMELT__LISTS_PACKED)
@@ -75,22 +75,18 @@ static struct window make_adversarial(const struct smelt__problem_options *optio
         {rows - 1, rows},
         {0, rows},
     };
-    if (options->seed % 8 == 7) /* every key, so that odd numbers meet whole blocks of queries */
+    if (options->seed % 8 == 7) /* every key, so that odd values meet full blocks of queries */
         return (struct window){-at, rows + at};
     return patterns[((uint64_t)query + options->seed) % (sizeof patterns / sizeof patterns[0])];
 }
 
 /*
- * The window of a query (b * T + t) as an operator is given it. The queries of a batch stand evenly
- * among the keys.
- *   full          every key
- *   random        between any two keys
- *   causal        packed documents of unequal length: the query's own, up to itself
- *   packed        the same of equal length
- *   window, drift the last `width` keys up to the query
- *   log           that many from any key on: the number's logarithm is uniform
- *   adversarial   empty, inverted, of one key, reaching outside on either side, with ends far out;
- *                 with one seed in eight (7, 15, ...) every key and beyond
+ * The window of a query (b * T + t) in the operator's input. The queries of a batch are spread
+ * evenly over the keys. full every key random between any two keys causal packed documents of
+ * unequal length: the query's own, up to itself packed the same of equal length window, drift the
+ * last `width` keys up to the query log that many from any key on: the number's logarithm is
+ * uniform adversarial empty, inverted, of one key, reaching outside on either side, with ends far
+ * out; with one seed in eight (7, 15, ...) every key and beyond
  */
 static void make_window(const struct smelt__problem_options *options, int64_t query, int32_t *begin,
                         int32_t *end) {
@@ -122,8 +118,8 @@ static void make_window(const struct smelt__problem_options *options, int64_t qu
 }
 
 int64_t smelt__windows_causal_limit(const struct smelt__problem_options *options) {
-    /* Windows end at their query's position; that grows by rows / tokens a query, its number by 1.
-     */
+    /* A window ends at its query's position, which grows by rows / tokens per query, while the
+     * query's number grows by 1. */
     const int64_t last = options->rows - options->tokens + 1;
     if (options->lists != SMELT__LISTS_CAUSAL && options->lists != SMELT__LISTS_PACKED &&
         options->lists != SMELT__LISTS_WINDOW && options->lists != SMELT__LISTS_DRIFT)
