@@ -191,7 +191,7 @@ TEST(test_both_passes) {
     assert_true(isnan(smelt__check_value(&result, "relative_error", "out")));
     options.spec = "sparse_attn:heads=4,dqk=128,dv=64,topk=24";
     assert_int_equal(smelt__check_run(context, &options, &result), -1);
-    assert_non_null(strstr(result.message, "not made for the pass"));
+    assert_non_null(strstr(result.message, "not made for the requested pass"));
 }
 
 /* ---- problems -------------------------------------------------------------------------------- */
