@@ -21,7 +21,10 @@
  *   D[16, 8] = Q[8 queries x 2 heads, DIM] K[8 keys, DIM]^T
  *
  * A thread's two rows of D thus are two heads of one query. It sums the heads of its query alone,
- * in ascending order, without exchanges: logit += weight * max(0, D).
+ * in ascending order, without exchanges: logit += weight * max(0, D). Where a group of heads ends,
+ * the logits are written and the sums begin anew. With BLOCK_MAX > 1 the largest logits of blocks are
+ * written: found within a thread, then its quad, then, if blocks are wider than a warp's keys, in
+ * shared memory.
  *
  * Both operands permute DIM in the same way, so that a lane's 16 bytes of a row serve two k-steps.
  * Keys are permuted over the columns of two tiles so that a thread's four columns are four adjacent
@@ -29,6 +32,8 @@
  *
  * Shared memory (offsets and sizes: the plan above):
  *   QUERIES [STAGES][STAGE_HEADS][8 queries][ROW_BYTES], 16-byte chunks permuted by query_chunk
+ *   LARGEST [PART_SUMS][WARPS][8 queries] fp32, with WIDE_BLOCKS: the warps' largest logits for each
+ *           group of heads that ends in the part
  *
  * An item's queries are processed in groups of eight. A group whose windows contain no key of the
  * item is only filled with -inf. The others are copied in parts of STAGE_HEADS heads; part j uses
@@ -47,8 +52,12 @@ enum {
     KEY_WORDS = ROW_LOADS * 4,              /* of a lane and tile */
     PARTS = (HEADS + STAGE_HEADS - 1) / STAGE_HEADS,
     STAGE_BYTES = STAGE_HEADS * GROUP_QUERIES * ROW_BYTES,
-    EVEN_HEADS = (HEADS + 1) / 2 * 2 /* with an odd number of heads the last pair's second row is
-                                        padding */
+    EVEN_HEADS = (HEADS + 1) / 2 * 2, /* with an odd number of heads the last pair's second row is
+                                         padding */
+    SUM_HEADS = HEADS / HEAD_GROUPS,  /* of a logit */
+    PART_SUMS = (STAGE_HEADS - 1) / SUM_HEADS + 1, /* groups of heads that end in a part, at most */
+    WIDE_BLOCKS = BLOCK_MAX > WARP_KEYS,
+    QUAD_KEYS = 16 /* adjacent ones, that a quad has in two tiles */
 };
 
 struct item {
@@ -204,34 +213,42 @@ DEVICE void multiply_tiles(float (*d)[4], const struct key_block *keys, u32 addr
     }
 }
 
+DEVICE float add_product(float sum, float weight, float product) {
+    return RELU ? add_head(sum, weight, product) : fmaf(weight, product, sum);
+}
+
 /* Adds two heads of a query to its logits, or one in an odd last pair. */
 DEVICE void add_pair(float (*sums)[2], const float (*d)[4], const float *weights, int heads) {
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; ++tile) {
-        sums[tile][0] = add_head(sums[tile][0], weights[0], d[tile][0]);
-        sums[tile][1] = add_head(sums[tile][1], weights[0], d[tile][1]);
+        sums[tile][0] = add_product(sums[tile][0], weights[0], d[tile][0]);
+        sums[tile][1] = add_product(sums[tile][1], weights[0], d[tile][1]);
         if (heads > 1) {
-            sums[tile][0] = add_head(sums[tile][0], weights[1], d[tile][2]);
-            sums[tile][1] = add_head(sums[tile][1], weights[1], d[tile][3]);
+            sums[tile][0] = add_product(sums[tile][0], weights[1], d[tile][2]);
+            sums[tile][1] = add_product(sums[tile][1], weights[1], d[tile][3]);
         }
     }
 }
 
-/* Adds a part's heads to the logits of this thread's query, which has these `weights`. (One pair at
- * a time: several at once spill.) */
-DEVICE void add_part(float (*sums)[2], const struct key_block *keys, const float *weights, int part,
-                     int stage) {
-    const int lane = (int)threadIdx.x % 32, first_head = part * STAGE_HEADS;
-    const int heads = minimum(STAGE_HEADS, HEADS - first_head);
-    u32 address = stage_queries(stage) + query_chunk(lane / 4, lane % 4);
-#pragma unroll 1
-    for (int head = 0; head < heads; head += 2) {
-        const float pair[2] = {weights[first_head + head],
-                               weights[minimum(first_head + head + 1, HEADS - 1)]};
-        float d[KEY_TILES][4];
-        multiply_tiles(d, keys, address);
-        add_pair(sums, d, pair, HEADS % 2 == 0 ? 2 : heads - head);
-        address += 2 * GROUP_QUERIES * ROW_BYTES;
+/* Adds the first (`which` 0) or the second of two heads. */
+DEVICE void add_one(float (*sums)[2], const float (*d)[4], float weight, int which) {
+#pragma unroll
+    for (int tile = 0; tile < KEY_TILES; ++tile) {
+        sums[tile][0] = add_product(sums[tile][0], weight, d[tile][2 * which]);
+        sums[tile][1] = add_product(sums[tile][1], weight, d[tile][2 * which + 1]);
+    }
+}
+
+/* Groups of heads that end in a part. */
+DEVICE int sums_of(int part) {
+    const int first_head = part * STAGE_HEADS;
+    return minimum(first_head + STAGE_HEADS, HEADS) / SUM_HEADS - first_head / SUM_HEADS;
+}
+
+DEVICE void clear_sums(float (*sums)[2]) {
+#pragma unroll
+    for (int tile = 0; tile < KEY_TILES; ++tile) {
+        sums[tile][0] = sums[tile][1] = 0.0f;
     }
 }
 
@@ -252,32 +269,151 @@ DEVICE void write_four(float *to, const float *values, int count) {
     }
 }
 
+/* The item's first logit of a query and a group of heads. */
 DEVICE float *row_of(const struct indexer_logits_fwd_params *params, const struct item *item,
-                     int query) {
+                     int query, int group) {
     return params->logits + (item->first_query + query) * params->logits_token_stride +
-           item->first_key;
+           group * params->logits_group_stride + item->first_key / BLOCK_MAX;
+}
+
+/* What a warp has computed of eight queries. */
+struct results {
+    float sums[KEY_TILES][2];
+    float scales[KEY_TILES][2]; /* of the keys, with FP8 */
+};
+
+/* This thread's four adjacent logits in two tiles, which begin at the item's key `key`. */
+DEVICE void finish_four(float *values, const struct results *results, int tile, int key,
+                        const struct key_range *window) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float sum = results->sums[tile + i / 2][i % 2];
+        const float logit = canonical_logit(FP8 ? sum * results->scales[tile + i / 2][i % 2] : sum);
+        const bool inside = key + i >= window->begin && key + i < window->end;
+        values[i] = inside ? logit : LOWEST_LOGIT;
+    }
 }
 
 /* Writes this thread's logits of a query for the warp's keys, which start at `first`. */
-DEVICE void write_logits(const struct indexer_logits_fwd_params *params, const struct item *item,
-                         int query, int first, const float (*sums)[2], const float (*scales)[2]) {
+DEVICE void write_keys(const struct indexer_logits_fwd_params *params, const struct item *item,
+                       const struct results *results, int query, int group, int first) {
     if (query >= item->queries) {
         return;
     }
     const struct key_range window = window_of(params, item, query);
-    float *const row = row_of(params, item, query);
+    float *const row = row_of(params, item, query, group);
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; tile += 2) {
         const int key = first + key_of(tile, (int)threadIdx.x % 4 * 2);
         float values[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float sum = sums[tile + i / 2][i % 2];
-            const float logit = canonical_logit(FP8 ? sum * scales[tile + i / 2][i % 2] : sum);
-            const bool inside = key + i >= window.begin && key + i < window.end;
-            values[i] = inside ? logit : LOWEST_LOGIT;
-        }
+        finish_four(values, results, tile, key, &window);
         write_four(row + key, values, item->keys - key);
+    }
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* Writes the largest logits of blocks of at most four keys, all of them in one thread. */
+DEVICE void write_small_blocks(const struct indexer_logits_fwd_params *params,
+                               const struct item *item, const struct results *results, int query,
+                               int group, int first) {
+    if (query >= item->queries) {
+        return;
+    }
+    const struct key_range window = window_of(params, item, query);
+    float *const row = row_of(params, item, query, group);
+#pragma unroll
+    for (int tile = 0; tile < KEY_TILES; tile += 2) {
+        const int key = first + key_of(tile, (int)threadIdx.x % 4 * 2);
+        float values[4];
+        finish_four(values, results, tile, key, &window);
+#pragma unroll
+        for (int i = 0; i < 4; i += BLOCK_MAX) {
+            for (int k = 1; k < BLOCK_MAX; ++k) {
+                values[i] = fmaxf(values[i], values[i + k]);
+            }
+            if (key + i < item->keys) {
+                row[(key + i) / BLOCK_MAX] = values[i];
+            }
+        }
+    }
+}
+
+/* Where the warps' largest logits are for a part's group of heads, the `sum`-th that ends in it. */
+DEVICE float *largest_at(int sum, int warp) {
+    return (float *)(arena + LARGEST_OFFSET) + (sum * WARPS + warp) * GROUP_QUERIES;
+}
+
+/* Writes the largest logits of wider blocks; with WIDE_BLOCKS that of the warp's keys, to shared
+ * memory. By the whole warp. */
+DEVICE void write_blocks(const struct indexer_logits_fwd_params *params, const struct item *item,
+                         const struct results *results, int query, int group, int first, int sum) {
+    enum {
+        SPAN = WIDE_BLOCKS ? WARP_KEYS : BLOCK_MAX, /* keys of a block in this warp */
+        SPAN_TILES = SPAN > QUAD_KEYS ? SPAN / 8 : QUAD_KEYS / 8,
+        SPAN_LANES = SPAN < QUAD_KEYS ? SPAN / 4 : 4 /* of a quad */
+    };
+    const int lane = (int)threadIdx.x % 32;
+    const struct key_range none = {0, 0};
+    const struct key_range window = query < item->queries ? window_of(params, item, query) : none;
+    float *const row = row_of(params, item, query, group);
+#pragma unroll
+    for (int tile = 0; tile < KEY_TILES; tile += SPAN_TILES) {
+        float largest = LOWEST_LOGIT, values[4];
+#pragma unroll
+        for (int i = tile; i < tile + SPAN_TILES; i += 2) {
+            finish_four(values, results, i, first + key_of(i, lane % 4 * 2), &window);
+            largest =
+                fmaxf(fmaxf(fmaxf(values[0], values[1]), fmaxf(values[2], values[3])), largest);
+        }
+#pragma unroll
+        for (int lanes = 1; lanes < SPAN_LANES; lanes *= 2) {
+            largest = fmaxf(largest, __shfl_xor_sync((u32)ALL_LANES, largest, lanes));
+        }
+        const int key = first + key_of(tile, lane % 4 * 2);
+        if (lane % SPAN_LANES != 0) {
+            continue;
+        }
+        if (WIDE_BLOCKS) {
+            largest_at(sum, (int)threadIdx.x / 32)[lane / 4] = largest;
+        } else if (query < item->queries && key < item->keys) {
+            row[key / BLOCK_MAX] = largest;
+        }
+    }
+}
+
+/* With WIDE_BLOCKS: writes the logits of the groups of heads from `group` on, `sums` of them, whose
+ * warps' largest logits are complete. `eight`: the first query. By the whole block. */
+DEVICE void write_wide_blocks(const struct indexer_logits_fwd_params *params,
+                              const struct item *item, int eight, int group, int sums) {
+    enum { BLOCK_WARPS = BLOCK_MAX / WARP_KEYS, BLOCKS = BLOCK_KEYS / BLOCK_MAX };
+    for (int i = (int)threadIdx.x; i < sums * BLOCKS * GROUP_QUERIES; i += THREADS) {
+        const int query = i % GROUP_QUERIES, block = i / GROUP_QUERIES % BLOCKS;
+        const int sum = i / GROUP_QUERIES / BLOCKS;
+        float largest = LOWEST_LOGIT;
+#pragma unroll
+        for (int k = 0; k < BLOCK_WARPS; ++k) {
+            largest = fmaxf(largest, largest_at(sum, block * BLOCK_WARPS + k)[query]);
+        }
+        if (eight + query < item->queries && block * BLOCK_MAX < item->keys) {
+            row_of(params, item, eight + query, group + sum)[block] = largest;
+        }
+    }
+}
+
+/* Writes what a warp has computed for a group of heads, the `sum`-th that ends in the part, and
+ * clears its sums for the next group. By the whole warp. */
+DEVICE void write_results(const struct indexer_logits_fwd_params *params, const struct item *item,
+                          struct results *results, int query, int group, int first, int sum) {
+    if (BLOCK_MAX == 1) {
+        write_keys(params, item, results, query, group, first);
+    } else if (BLOCK_MAX <= 4) {
+        write_small_blocks(params, item, results, query, group, first);
+    } else {
+        write_blocks(params, item, results, query, group, first, sum);
+    }
+    if (HEAD_GROUPS > 1) {
+        clear_sums(results->sums);
     }
 }
 
@@ -285,13 +421,16 @@ DEVICE void write_logits(const struct indexer_logits_fwd_params *params, const s
 DEVICE void fill_others(const struct indexer_logits_fwd_params *params, const struct item *item,
                         u32 groups) {
     const float lowest[4] = {LOWEST_LOGIT, LOWEST_LOGIT, LOWEST_LOGIT, LOWEST_LOGIT};
+    const int logits = (item->keys - 1) / BLOCK_MAX + 1; /* of a row */
     for (int query = (int)threadIdx.x / 32; query < item->queries; query += WARPS) {
         if (groups >> (query / GROUP_QUERIES) & 1) {
             continue;
         }
-        float *const row = row_of(params, item, query);
-        for (int key = (int)threadIdx.x % 32 * 4; key < item->keys; key += 128) {
-            write_four(row + key, lowest, item->keys - key);
+        for (int group = 0; group < HEAD_GROUPS; ++group) {
+            float *const row = row_of(params, item, query, group);
+            for (int i = (int)threadIdx.x % 32 * 4; i < logits; i += 128) {
+                write_four(row + i, lowest, logits - i);
+            }
         }
     }
 }
@@ -304,11 +443,57 @@ DEVICE void wait_for_part(void) {
     __syncthreads();
 }
 
+/* Adds a part's heads to the logits of this thread's query, whose weights begin at `weights`, and
+ * writes the logits of groups of heads that end in it. (One pair at a time: several at once spill.) */
+DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struct item *item,
+                     const struct key_block *keys, struct results *results, const float *weights,
+                     int query, int part, int first, int stage) {
+    const int lane = (int)threadIdx.x % 32, first_head = part * STAGE_HEADS;
+    const int heads = minimum(STAGE_HEADS, HEADS - first_head),
+              first_group = first_head / SUM_HEADS;
+    u32 address = stage_queries(stage) + query_chunk(lane / 4, lane % 4);
+#pragma unroll 1
+    for (int head = 0; head < heads; head += 2) {
+        const int next = minimum(first_head + head + 1, HEADS - 1);
+        const float pair[2] = {WEIGHTS ? weights[first_head + head] : params->scale,
+                               WEIGHTS ? weights[next] : params->scale};
+        float d[KEY_TILES][4];
+        multiply_tiles(d, keys, address);
+        if (SUM_HEADS % 2 == 0 || HEAD_GROUPS == 1) {
+            add_pair(results->sums, d, pair, HEADS % 2 == 0 ? 2 : heads - head);
+        } else {
+            add_one(results->sums, d, pair[0], 0);
+            if ((first_head + head + 1) % SUM_HEADS == 0) {
+                const int group = (first_head + head) / SUM_HEADS;
+                write_results(params, item, results, query, group, first, group - first_group);
+            }
+            if (head + 1 < heads) {
+                add_one(results->sums, d, pair[1], 1);
+            }
+        }
+        if (HEAD_GROUPS > 1 && head + 1 < heads && (first_head + head + 2) % SUM_HEADS == 0) {
+            const int group = (first_head + head + 1) / SUM_HEADS;
+            write_results(params, item, results, query, group, first, group - first_group);
+        }
+        address += 2 * GROUP_QUERIES * ROW_BYTES;
+    }
+}
+
+/* Of a warp without a key in the windows of the eight queries: writes -inf for the groups of heads
+ * that end in a part. */
+DEVICE void write_nothing(const struct indexer_logits_fwd_params *params, const struct item *item,
+                          struct results *results, int query, int part, int first) {
+    const int first_group = part * STAGE_HEADS / SUM_HEADS;
+    for (int sum = 0; sum < sums_of(part); ++sum) {
+        write_results(params, item, results, query, first_group + sum, first, sum);
+    }
+}
+
 /* The logits of the item's `groups`; the warp has keys of those in `mine`. By the whole block. */
 DEVICE void compute_groups(const struct indexer_logits_fwd_params *params, const struct item *item,
                            u32 groups, u32 mine, int first) {
     struct key_block keys;
-    float scales[KEY_TILES][2], sums[KEY_TILES][2];
+    struct results results;
     struct cursor copied = first_part(groups), used = copied;
     int stage = 0, free_stage = STAGES - 1;
 #pragma unroll 1
@@ -321,7 +506,7 @@ DEVICE void compute_groups(const struct indexer_logits_fwd_params *params, const
     }
     load_keys(&keys, params, item, first);
     if (FP8) {
-        load_scales(scales, params, item, first);
+        load_scales(results.scales, params, item, first);
     }
 #pragma unroll 1
     while (used.left) {
@@ -333,19 +518,23 @@ DEVICE void compute_groups(const struct indexer_logits_fwd_params *params, const
         }
         cp_async_commit();
         if (used.part == 0) {
-#pragma unroll
-            for (int tile = 0; tile < KEY_TILES; ++tile) {
-                sums[tile][0] = sums[tile][1] = 0.0f;
-            }
+            clear_sums(results.sums);
         }
         if (mine >> used.group & 1) {
             const float *const weights =
                 params->weights + (item->first_query + minimum(query, item->queries - 1)) *
                                       params->weights_token_stride;
-            add_part(sums, &keys, weights, used.part, stage);
+            add_part(params, item, &keys, &results, weights, query, used.part, first, stage);
+        } else if (HEAD_GROUPS > 1) {
+            write_nothing(params, item, &results, query, used.part, first);
         }
-        if (used.part == PARTS - 1) {
-            write_logits(params, item, query, first, sums, scales);
+        if (HEAD_GROUPS == 1 && used.part == PARTS - 1) {
+            write_results(params, item, &results, query, 0, first, 0);
+        }
+        if (WIDE_BLOCKS && sums_of(used.part) > 0) {
+            __syncthreads(); /* the warps' largest logits are there */
+            write_wide_blocks(params, item, used.group * GROUP_QUERIES,
+                              used.part * STAGE_HEADS / SUM_HEADS, sums_of(used.part));
         }
         free_stage = stage;
         stage = stage + 1 < STAGES ? stage + 1 : 0;

@@ -13,11 +13,11 @@ struct indexer_logits_fwd_params {
     struct tensor_map q_map, k_map;
     const void *q;           /* [tokens, HEADS, DIM] bf16 or e4m3 */
     const void *k;           /* [rows, DIM] likewise */
-    const float *weights;    /* [tokens, HEADS] */
+    const float *weights;    /* [tokens, HEADS]; NULL without WEIGHTS */
     const float *k_scale;    /* [rows]; NULL with bf16 */
     const int *window_begin; /* [tokens], clipped to [0, rows) */
     const int *window_end;   /* [tokens] */
-    float *logits;           /* [tokens, rows] */
+    float *logits;           /* [tokens, HEAD_GROUPS, rows / BLOCK_MAX, rounded up] */
     long long q_token_stride, q_head_stride;
     long long k_row_stride;
     long long weights_token_stride;
@@ -27,4 +27,6 @@ struct indexer_logits_fwd_params {
     int fills;        /* 1: -inf is written outside windows; 0: elements there are undefined */
     int pdl; /* 1: launched with PDL: waits for the previous kernel before it writes; fills is 0 */
     int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
+    float scale;           /* every head's weight without WEIGHTS */
+    long long logits_group_stride;
 };

@@ -40,7 +40,7 @@
  *              blocks ahead
  *   keys       one warp: tensor copies of KV tiles, STAGES ahead, across blocks
  *   filler     one warp: -inf outside the tiles, by bulk stores
- *   math       GROUPS warpgroups alternate tiles: the arithmetic of one overlaps the products of
+ *   math       WARPGROUPS warpgroups alternate tiles: the arithmetic of one overlaps the products of
  *              the others
  *
  * The bottleneck is the register file: e4m3 products access their accumulators so often that other
@@ -55,7 +55,7 @@
  *   WINDOWS [QUERY_BUFFERS][BLOCK_QUERIES] struct key_range
  *   RUNS    [QUERY_BUFFERS] struct run: the CTA's tiles of the block
  *   COSTS   [COARSE + 2 * 34] i64: costs of COARSE groups of blocks; scratch of find_span
- *   STAGING [GROUPS][STAGED_SETS * 4][STAGED_ROW] fp32, with STAGES_LOGITS: a part's logits
+ *   STAGING [WARPGROUPS][STAGED_SETS * 4][STAGED_ROW] fp32, with STAGES_LOGITS: a part's logits
  *
  * Named barriers, with STAGES_LOGITS: STAGING_BARRIER + group, of that warpgroup.
  *
@@ -65,10 +65,10 @@
  *   EMPTY[s]       4           math: warps of that group, product complete  keys
  *   QUERY_FULL[b]  1           queries, with the bytes; weights, windows    math
  *                              and run are written
- *   QUERY_EMPTY[b] 4 * GROUPS  math: warps, done with the block             queries
+ *   QUERY_EMPTY[b] 4 * WARPGROUPS  math: warps, done with the block             queries
  * (Counts of 4 are of warps: common/warp_arrival.cuh.)
  *
- * Knobs: GROUPS, and the most columns of a product; legal values and the rule that picks them:
+ * Knobs: WARPGROUPS, and the most columns of a product; legal values and the rule that picks them:
  * src/codegen/families/indexer_logits_fwd_sm90.c.
  */
 
@@ -127,7 +127,9 @@ DEVICE void load_weights(float *held, const struct cursor *at, int part) {
  * doubled until they are written.
  */
 DEVICE float add_product(float sum, float weight, float x) {
-    return FP8 ? fmaf(weight, x + fabsf(x), sum) : add_head(sum, weight, x);
+    return !RELU ? fmaf(weight, x, sum)
+           : FP8 ? fmaf(weight, x + fabsf(x), sum)
+                 : add_head(sum, weight, x);
 }
 
 /* Loads the scales of this thread's keys `key` and key + 8. SCALES_AHEAD: one tile ahead, since a
@@ -141,10 +143,11 @@ DEVICE void load_scales(const struct indexer_logits_fwd_params *params, struct c
     }
 }
 
-/* The current tile's scales; with FP8 halved, which undoes the doubling. */
+/* The current tile's scales; with FP8 and ReLU halved, which undoes the doubling. */
 DEVICE void take_scales(struct cursor *at) {
-    at->scale[0] = FP8 ? 0.5f * at->next_scale[0] : 1.0f;
-    at->scale[1] = FP8 ? 0.5f * at->next_scale[1] : 1.0f;
+    const float factor = RELU ? 0.5f : 1.0f;
+    at->scale[0] = FP8 ? factor * at->next_scale[0] : 1.0f;
+    at->scale[1] = FP8 ? factor * at->next_scale[1] : 1.0f;
 }
 
 /* Turns a set's sums into logits of this thread's query and two keys: the sums of both keys, per
@@ -256,8 +259,8 @@ DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struc
     write_sets(params, at, ending, logits);
 }
 
-/* A warpgroup's stage. Each warpgroup owns every GROUPS-th stage, since STAGES is a multiple of
- * GROUPS: with shared stages a warpgroup could wait two phases ahead, which returns at once. The
+/* A warpgroup's stage. Each warpgroup owns every WARPGROUPS-th stage, since STAGES is a multiple of
+ * WARPGROUPS: with shared stages a warpgroup could wait two phases ahead, which returns at once. The
  * barrier's address and the keys' descriptor are advanced; recomputing them would cost a dozen
  * instructions per tile. With one stage per warpgroup they are recomputed all the same: with bf16,
  * whose keys leave room for no more stages, that was 1 to 6 % faster. */
@@ -267,16 +270,16 @@ struct own_stage {
     u64 keys; /* descriptor */
 };
 
-enum { ADVANCES = STAGES > GROUPS }; /* else `full` and `keys` are unused */
+enum { ADVANCES = STAGES > WARPGROUPS }; /* else `full` and `keys` are unused */
 
 DEVICE u32 own_full(const struct own_stage *stage) {
     return ADVANCES ? stage->full : barrier_at(FULL + stage->place.index);
 }
 
 DEVICE void next_own(struct own_stage *stage) {
-    stage->place.index += GROUPS;
-    stage->full += GROUPS * 8;
-    stage->keys = descriptor_advance(stage->keys, GROUPS * KEY_BYTES);
+    stage->place.index += WARPGROUPS;
+    stage->full += WARPGROUPS * 8;
+    stage->keys = descriptor_advance(stage->keys, WARPGROUPS * KEY_BYTES);
     if (stage->place.index >= STAGES) {
         stage->place.index -= STAGES;
         stage->place.parity ^= 1;
@@ -309,7 +312,7 @@ DEVICE bool score_tile(const struct indexer_logits_fwd_params *params, struct cu
             }
             take_scales(at);
             if (SCALES_AHEAD) {
-                load_scales(params, at, (u32)at->key + GROUPS * TILE_KEYS);
+                load_scales(params, at, (u32)at->key + WARPGROUPS * TILE_KEYS);
             }
             next_own(stage);
             landed = mbarrier_test(own_full(stage), stage->place.parity);
@@ -325,7 +328,7 @@ DEVICE bool score_tile(const struct indexer_logits_fwd_params *params, struct cu
 }
 
 /* A math warpgroup. Tiles are numbered across all runs; this warpgroup takes those congruent to
- * `group` modulo GROUPS. */
+ * `group` modulo WARPGROUPS. */
 DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) {
     const u64 all_keys =
         shared_descriptor(shared_address(keys_at(0)), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
@@ -362,15 +365,15 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
             load_scales(params, &at, (u32)at.key);
         }
 #pragma unroll 1
-        for (; tile < run.tiles; tile += GROUPS) {
+        for (; tile < run.tiles; tile += WARPGROUPS) {
             const int first = run.key + tile * TILE_KEYS;
             at.inner = whole && first >= run.inner && run.outer - first >= TILE_KEYS;
             if (!landed) {
                 mbarrier_wait(own_full(&stage), stage.place.parity);
             }
             landed = score_tile(params, &at, weights, &stage, all_keys, queries);
-            at.key += GROUPS * TILE_KEYS;
-            at.row += GROUPS * TILE_KEYS;
+            at.key += WARPGROUPS * TILE_KEYS;
+            at.row += WARPGROUPS * TILE_KEYS;
         }
         tile -= run.tiles;
         arrive_warp(barrier_at(QUERY_EMPTY + buffer.index), 1);
@@ -387,7 +390,7 @@ KERNEL void __launch_bounds__(THREADS, 1)
     count_costs(&params);
     __syncthreads();
     const int group = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
-    if (group < GROUPS) {
+    if (group < WARPGROUPS) {
         registers_increase(MATH_REGISTERS);
         if (params.pdl) {
             grid_wait();

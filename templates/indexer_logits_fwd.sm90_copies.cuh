@@ -55,10 +55,14 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
 #pragma unroll 8
     for (int i = lane; i < BLOCK_QUERIES * PADDED_HEADS; i += 32) {
         const int query = run->query + i / PADDED_HEADS, head = i % PADDED_HEADS;
-        weights_at(buffer)[i] =
-            head < HEADS && query < params->tokens
-                ? __ldg(params->weights + query * params->weights_token_stride + head)
-                : 0.0f;
+        const bool exists = head < HEADS && query < params->tokens;
+        if (WEIGHTS) {
+            weights_at(buffer)[i] =
+                exists ? __ldg(params->weights + query * params->weights_token_stride + head)
+                       : 0.0f;
+        } else {
+            weights_at(buffer)[i] = exists ? params->scale : 0.0f;
+        }
     }
     if (lane >= leader && lane < leader + BLOCK_QUERIES) {
         windows_at(buffer)[lane - leader] = *window;

@@ -94,7 +94,7 @@ DEVICE void initialise(const struct indexer_logits_fwd_params *params) {
         }
         for (int buffer = 0; buffer < QUERY_BUFFERS; ++buffer) {
             mbarrier_init(barrier_at(QUERY_FULL + buffer), WARP_ARRIVALS);
-            mbarrier_init(barrier_at(QUERY_EMPTY + buffer), 4 * GROUPS * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(QUERY_EMPTY + buffer), 4 * WARPGROUPS * WARP_ARRIVALS);
         }
         mbarrier_fence_init();
     }

@@ -4,13 +4,22 @@
  *
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys, H indexer heads, D their width.
- *   q [T,H,D]      k [S,D]      weights [T,H] fp32      logits [T,S] fp32
+ *   q [T,H,D]      k [S,D]      weights [T,H] fp32      logits [T,S] fp32, without further keys
  *
  * Query t has the window of keys window_begin[t] <= s < window_end[t], clipped to 0 <= s < S; an
  * empty or inverted one is legal. Inside it
  *   logits[t,s] = k_scale[s] * sum_h weights[t,h] * max(0, <q[t,h,:], k[s,:]>)
  * (k_scale only with fp8), outside it -inf. One kernel writes every element of every row.
  * The mathematics: DeepSeek-V3.2-Exp (the lightning indexer). Scales of q are folded into weights.
+ *
+ * Keys of the spec change this for other models:
+ *   activation=none  the product itself, instead of max(0, product)
+ *   weights=0        every head has the weight `scale`, and there is no tensor weights
+ *   groups=G         group g has the heads g * H/G .. (g + 1) * H/G - 1, and logits of its own, the
+ *                    sum over its heads: logits is [T,G,S]
+ *   block_max=r      only the largest logit of each block of r consecutive keys is written, from key 0
+ *                    on: logits is [T,N] or [T,G,N], N = ceil(S / r). Keys outside the window do not
+ *                    count; a block without a key in the window has -inf
  *
  * Products accumulate in fp32, and so do the heads, in a fixed order. A logit's bits depend on its
  * query, its key and the operator's variant only: not on T, S, the window, other rows or the run.
@@ -22,6 +31,10 @@
  *   dim    D: 64 or 128
  *   dtype  of q and k: bf16, or fp8: OCP's e4m3, which has four exponent bits and no infinity;
  *          from compute capability 8.9 on
+ *   activation  relu (default) or none
+ *   weights     1 (default) or 0
+ *   groups      G: a divisor of heads, default 1
+ *   block_max   r: 1 (default), 2, 4, 8, 16, 32, 64 or 128
  * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_LOGITS_H
@@ -40,22 +53,24 @@ struct CUstream_st;
 /*
  * Arguments. Every pointer is device memory; smelt/tensor.h explains strides. q and k start at
  * multiples of 16 bytes, and so do their rows. logits must not overlap an input; its rows may be
- * more than S elements apart, and the gaps between them are not touched.
+ * further apart than they are long, and the gaps between them are not touched.
  */
 typedef struct smelt_indexer_logits_args {
     size_t size;                     /* sizeof, set by SMELT_INDEXER_LOGITS_ARGS_INIT */
     int64_t tokens;                  /* T, 0..2^31 - 1; 0 launches nothing */
     int64_t rows;                    /* S, 0..2^31 - 1; 0 launches nothing */
     int free_multiprocessors;        /* left to other streams while it runs; 0: none */
-    int reserved;                    /* 0 */
+    float scale;                     /* of weights=0: every head's weight, finite; 0 counts as 1.
+                                        With weights=1: 0 or 1 */
     smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
     smelt_const_tensor k;            /* [S,D] likewise */
-    smelt_const_tensor weights;      /* [T,H] fp32 */
+    smelt_const_tensor weights;      /* [T,H] fp32, exactly with weights=1 */
     smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8; a magnitude below
                                         2^-125 may lose its last bit, 2^-149 */
     smelt_const_tensor window_begin; /* [T] int32: the window's first key */
     smelt_const_tensor window_end;   /* [T] int32: its last key plus one */
-    smelt_tensor logits;             /* [T,S] fp32 */
+    smelt_tensor logits; /* [T,S] fp32; [T,G,S] with groups, [T,N] with block_max, [T,G,N]
+                                        with both */
 } smelt_indexer_logits_args;
 
 #define SMELT_INDEXER_LOGITS_ARGS_INIT SMELT_INIT(smelt_indexer_logits_args)

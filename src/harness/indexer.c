@@ -135,14 +135,16 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
     const struct fill *fill = user;
     const int heads = fill->inputs->heads;
     for (int64_t query = begin; query < end; query++) {
-        float *const weights = row_at(fill, fill->inputs->weights, query, 0);
         int kind;
         struct smelt__random random =
             smelt__random_at(fill->problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
-        for (int h = 0; h < heads; h++) {
+        for (int h = 0; h < heads; h++)
             fill_row(fill, STREAM_Q, query * heads + h, row_at(fill, fill->inputs->q, query, h));
+        if (fill->inputs->weights < 0)
+            continue;
+        float *const weights = row_at(fill, fill->inputs->weights, query, 0);
+        for (int h = 0; h < heads; h++)
             weights[h] = (float)(smelt__random_below(&random, 2001) - 800) / 1000.0F;
-        }
         if (!is_odd(fill, STREAM_WEIGHTS, query, &kind))
             continue;
         weights[smelt__random_below(&random, heads)] = odd_number(kind);

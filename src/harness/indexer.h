@@ -18,7 +18,8 @@ int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_opt
 /* An operator's inputs, as row numbers of its table; T is batches * tokens, S is rows. */
 struct smelt__indexer_inputs {
     int heads, dim, dtype; /* dtype: of enum smelt__dtype */
-    int q, k, weights;
+    int q, k;
+    int weights;                  /* -1: the spec has none */
     int k_scale;                  /* given with e4m3 only; -1: the operator has none */
     int window_begin, window_end; /* of operators with windows */
 };

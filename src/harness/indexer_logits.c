@@ -19,16 +19,21 @@
 
 static const char *const options[] = {"width", "documents", "lists", NULL};
 
-static int is_bf16(const void *spec) {
-    return ((const struct smelt__indexer_logits_spec *)spec)->dtype == SMELT__DTYPE_BF16;
-}
-
-static int is_fp8(const void *spec) {
-    return !is_bf16(spec);
+static int is_fp8(const struct smelt__indexer_logits_spec *spec) {
+    return spec->dtype == SMELT__DTYPE_FP8;
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
-    return tensor != TENSOR(K_SCALE) || is_fp8(problem->spec);
+    const struct smelt__indexer_logits_spec *spec = problem->spec;
+    return tensor == TENSOR(K_SCALE) ? is_fp8(spec) : spec->weights;
+}
+
+/* Without weights a scale, by default in every third problem. */
+static void shape(struct smelt__problem *problem) {
+    static const float scales[] = {0.375F, 0, -0.25F};
+    const struct smelt__indexer_logits_spec *spec = problem->spec;
+    smelt_indexer_logits_args *const args = problem->args;
+    args->scale = spec->weights ? 0 : scales[problem->options.seed % 3];
 }
 
 static int fill(struct smelt__problem *problem) {
@@ -39,7 +44,7 @@ static int fill(struct smelt__problem *problem) {
         .dtype = spec->dtype,
         .q = TENSOR(Q),
         .k = TENSOR(K),
-        .weights = TENSOR(WEIGHTS),
+        .weights = spec->weights ? TENSOR(WEIGHTS) : -1,
         .k_scale = TENSOR(K_SCALE),
         .window_begin = TENSOR(WINDOW_BEGIN),
         .window_end = TENSOR(WINDOW_END),
@@ -53,8 +58,10 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
     for (int64_t t = 0; t < tokens; t++) {
         for (int64_t h = 0; h < spec->heads; h++)
             smelt__touch_row(footprints, TENSOR(Q), t, h, 0);
-        smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
-        smelt__touch_row(footprints, TENSOR(LOGITS), t, 0, 0);
+        if (spec->weights)
+            smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
+        for (int64_t g = 0; g < spec->groups; g++)
+            smelt__touch_row(footprints, TENSOR(LOGITS), t, g, 0);
     }
     for (int64_t s = 0; s < rows; s++)
         smelt__touch_row(footprints, TENSOR(K), s, 0, 0);
@@ -85,9 +92,10 @@ static int rates(const struct smelt__problem *problem,
     const double element = is_fp8(spec) ? 1 : 2;
     found[0] = SMELT__TFLOPS(2 * (double)problem->valid_slots * width / tera,
                              TFLOPS_CEILING[is_fp8(spec)]);
-    found[1] = SMELT__TBS(
-        "memory", 2, (tokens * rows * 4 + element * (tokens * width + rows * spec->dim)) / tera,
-        TBS_CEILING);
+    const double logits = tokens * spec->groups * (double)problem->extents[TENSOR(N)];
+    found[1] =
+        SMELT__TBS("memory", 2, (logits * 4 + element * (tokens * width + rows * spec->dim)) / tera,
+                   TBS_CEILING);
     return 2;
 }
 
@@ -106,31 +114,42 @@ static const struct smelt__rule rules[RULES] = {
                         "a logit outside the window is not -inf"},
 };
 
+/* One group's logits of a query; expected[N], then their terms. */
+static void compare_group(const struct smelt__placed *placed, int64_t query, int64_t group,
+                          const double *expected, const double *terms,
+                          struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const struct smelt__indexer_logits_spec *spec = problem->spec;
+    const int64_t columns = problem->extents[TENSOR(N)];
+    const float *const got = smelt__compared_row(
+        placed, finding, TENSOR(LOGITS),
+        smelt__problem_at(problem, TENSOR(LOGITS), query, group, 0), columns, expected);
+    int32_t begin, end;
+    smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin, &end);
+    for (int64_t n = 0; n < columns && !finding->broken; n++) {
+        const int64_t first = n * spec->block_max, last = first + spec->block_max - 1;
+        if (begin < end && last >= begin && first < end)
+            smelt__logits_compare(got[n], expected[n], terms[n], group * columns + n, finding);
+        else
+            smelt__finding_rule(finding, OUTSIDE_WINDOW, isinf(got[n]) && got[n] < 0,
+                                group * columns + n);
+    }
+}
+
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const int64_t rows = problem->extents[TENSOR(S)];
-    double *const expected = malloc((size_t)rows * 2 * sizeof *expected);
+    const struct smelt__indexer_logits_spec *spec = problem->spec;
+    const int64_t columns = problem->extents[TENSOR(N)], count = spec->groups * columns;
+    double *const expected = malloc((size_t)count * 2 * sizeof *expected);
     smelt_indexer_logits_args args;
     (void)prepared;
     smelt__problem_arguments(problem, &args);
-    if (!expected ||
-        smelt__indexer_logits_reference(problem->spec, &args, query, expected, expected + rows)) {
-        finding->failed = 1;
-        free(expected);
-        return;
-    }
-    const float *const got = smelt__compared_row(
-        placed, finding, TENSOR(LOGITS), smelt__problem_at(problem, TENSOR(LOGITS), query, 0, 0),
-        rows, expected);
-    int32_t begin, end;
-    smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin, &end);
-    for (int64_t s = 0; s < rows && !finding->broken; s++) {
-        if (s >= begin && s < end)
-            smelt__logits_compare(got[s], expected[s], expected[rows + s], s, finding);
-        else
-            smelt__finding_rule(finding, OUTSIDE_WINDOW, isinf(got[s]) && got[s] < 0, s);
-    }
+    finding->failed = !expected || smelt__indexer_logits_reference(spec, &args, query, expected,
+                                                                   expected + count);
+    for (int64_t g = 0; g < spec->groups && !finding->failed && !finding->broken; g++)
+        compare_group(placed, query, g, expected + g * columns, expected + count + g * columns,
+                      finding);
     free(expected);
 }
 
@@ -154,22 +173,36 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_logits, heads),
-    SMELT__SPEC_KEY(indexer_logits, dim),
-    SMELT__SPEC_KEY(indexer_logits, dtype),
-    {NULL, 0, 0},
+    SMELT__SPEC_KEY(indexer_logits, heads),     SMELT__SPEC_KEY(indexer_logits, dim),
+    SMELT__SPEC_KEY(indexer_logits, dtype),     SMELT__SPEC_KEY(indexer_logits, activation),
+    SMELT__SPEC_KEY(indexer_logits, weights),   SMELT__SPEC_KEY(indexer_logits, groups),
+    SMELT__SPEC_KEY(indexer_logits, block_max), {NULL, 0, 0},
 };
 
-#define PASS(dtype, takes_)                                                                        \
+/* The passes differ in the table of their tensors; each takes the specs that have its table. */
+#define TAKES(number)                                                                              \
+    static int takes_##number(const void *given_) {                                                \
+        const struct smelt__indexer_logits_spec *spec = given_;                                    \
+        return smelt__indexer_logits_table_number(is_fp8(spec), spec->groups, spec->block_max) ==  \
+               (number);                                                                           \
+    }
+#define PASS(number)                                                                               \
     {                                                                                              \
-        SMELT__PASS(FORWARD, "forward", &smelt__indexer_logits_table[dtype]),                      \
-            .takes = (takes_), .given = given, .leaves_free = 1,                                   \
+        SMELT__PASS(FORWARD, "forward", &smelt__indexer_logits_table[number]),                     \
+            .takes = takes_##number, .given = given, .shape = shape, .leaves_free = 1,             \
     }
 
-static const struct smelt__harness_pass passes[] = {
-    PASS(SMELT__DTYPE_BF16, is_bf16),
-    PASS(SMELT__DTYPE_FP8, is_fp8),
-};
+TAKES(0)
+TAKES(1)
+TAKES(2)
+TAKES(3)
+TAKES(4)
+TAKES(5)
+TAKES(6)
+TAKES(7)
+
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), PASS(3),
+                                                    PASS(4), PASS(5), PASS(6), PASS(7)};
 
 /* Shapes for comparison with DeepGEMM and cuDNN. */
 #define PEERS(dtype, heads)                                                                        \

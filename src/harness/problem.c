@@ -89,12 +89,13 @@ static int64_t key_of(const struct smelt__problem *problem, const char *name) {
 /* Finds the extents that the pass's `shape` has not set. */
 static void find_extents(struct smelt__problem *problem) {
     const struct smelt__args_table *table = problem->pass->tensors;
-    int64_t by_args[SMELT__MOST_SYMBOLS];
-    smelt__args_extents(table, problem->args, by_args);
+    int64_t found[SMELT__MOST_SYMBOLS];
+    for (int i = 0; i < table->symbol_count; i++)
+        found[i] = table->symbols[i].key ? key_of(problem, table->symbols[i].key) : 0;
+    smelt__args_extents(table, problem->args, found);
     for (int i = 0; i < table->symbol_count; i++)
         if (problem->extents[i] == 0)
-            problem->extents[i] =
-                table->symbols[i].key ? key_of(problem, table->symbols[i].key) : by_args[i];
+            problem->extents[i] = found[i];
 }
 
 /* The multiprocessors that a problem's call leaves free: none, or for every fourth seed nearly all,

@@ -36,13 +36,15 @@ enum {
     SMELT__WORKSPACE_ALIGNMENT = 256 /* bytes: of a workspace, and of each array in it */
 };
 
-/* The extent of a dimension: `plus`, and the number that the spec or the arguments give. */
+/* The extent of a dimension: `plus`, and the number that the spec or the arguments give, divided by
+ * that of another symbol and rounded up. */
 struct smelt__symbol {
     const char *letter; /* as shapes are written: "T", "dqk" */
     const char *word;   /* of one step along it: "token" */
     const char *key;    /* of the spec; NULL: none */
     size_t field;       /* in the args struct, an int64_t; 0: none */
     int plus;
+    unsigned char per; /* the divisor: a symbol by a key; 0: none */
 };
 
 struct smelt__tensor_row {
@@ -109,6 +111,9 @@ struct smelt__args_table {
     { .letter = (letter_), .word = (word_), .key = (key_) }
 #define SMELT__ONE_ELEMENT                                                                         \
     { .letter = "1", .word = "element", .plus = 1 }
+/* The same, divided by symbol number `per_`. */
+#define SMELT__BY_ARGS_PER(letter_, word_, scalar, per_)                                           \
+    { .letter = (letter_), .word = (word_), .field = offsetof(ARGS, scalar), .per = (per_) }
 /* `last`: the last field that the first released version had. */
 #define SMELT__ARGS(init, last, symbols_, scalars_, rows_)                                         \
     .type = SMELT__ARGS_NAME(ARGS), .initialiser = (init),                                         \
@@ -161,7 +166,8 @@ static inline const smelt_tensor *smelt__tensor_in(const struct smelt__tensor_ro
     return (const smelt_tensor *)(const void *)((const char *)args + row->field);
 }
 
-/* The extents that follow from the arguments; those of the spec's keys stay as they are. */
+/* The extents that follow from the arguments. Those of the spec's keys are given and stay as they
+ * are. */
 void smelt__args_extents(const struct smelt__args_table *table, const void *args, int64_t *extents);
 
 /* Puts packed strides where all of a tensor's are 0. extents[symbol]: not negative. */

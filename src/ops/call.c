@@ -11,6 +11,8 @@
 
 const struct smelt__args_table *smelt__pass_table(const struct smelt__pass *pass,
                                                   const struct smelt__spec *spec) {
+    if (pass->table_of)
+        return pass->tables + pass->table_of(spec);
     return pass->tables + (pass->table_key ? smelt__spec_get(spec, pass->table_key) : 0);
 }
 
@@ -99,12 +101,18 @@ static smelt_status check_scalar(const struct smelt__call *call,
     char *const at = (char *)call->args + row->field;
     int64_t value;
     int small;
+    float number;
     if (row->type == SMELT_SCALAR_INT64) {
         memcpy(&value, at, sizeof value);
     } else if (row->type == SMELT_SCALAR_INT) {
         memcpy(&small, at, sizeof small);
         value = small;
     } else {
+        memcpy(&number, at, sizeof number);
+        if (number == 0) {
+            number = (float)row->zero;
+            memcpy(at, &number, sizeof number);
+        }
         return SMELT_OK;
     }
     if (value == 0 && row->zero) {

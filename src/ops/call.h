@@ -44,9 +44,11 @@ struct smelt__call {
 struct smelt__pass {
     unsigned pass;
     const char *call; /* the public function: "smelt_sparse_attn_forward" */
-    /* Of its args struct; with `table_key`, one for each value of that key. */
+    /* Of its args struct; with `table_key`, one for each value of that key; with `table_of`, which
+     * returns a spec's number, several. The first is of the operator's bare name. */
     const struct smelt__args_table *tables;
     const char *table_key;
+    int (*table_of)(const struct smelt__spec *spec);
     /* Bytes of workspace for these arguments, whose tensors are not checked. NULL: never any. */
     smelt_status (*workspace)(const struct smelt__call *call, size_t *bytes);
     /* Checks what the tables cannot say, calls smelt__call_check, and launches. */

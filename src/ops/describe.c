@@ -35,10 +35,9 @@ static smelt_status find_table(const char *text, unsigned pass, struct subject *
         return status;
     for (int i = 0; i < subject->type->pass_count; i++) {
         const struct smelt__pass *const found = &subject->type->passes[i];
-        const int bare = found->table_key && smelt__spec_get(&subject->spec, found->table_key) < 0;
         if (found->pass != pass)
             continue;
-        subject->table = bare ? found->tables : smelt__pass_table(found, &subject->spec);
+        subject->table = subject->known ? smelt__pass_table(found, &subject->spec) : found->tables;
         return SMELT_OK;
     }
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no pass %u",
@@ -150,7 +149,8 @@ smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, i
                                                      : row->most,
                                .letter = ""};
     for (int i = 0; i < subject.table->symbol_count; i++)
-        if (subject.table->symbols[i].field == row->field && !subject.table->symbols[i].plus)
+        if (subject.table->symbols[i].field == row->field && !subject.table->symbols[i].plus &&
+            !subject.table->symbols[i].per)
             found.letter = subject.table->symbols[i].letter;
     smelt__struct_write(about, &found, info);
     return SMELT_OK;

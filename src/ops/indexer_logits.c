@@ -21,19 +21,24 @@ static smelt_status launch(struct smelt__call *call) {
         return SMELT_OK; /* of an empty call no tensor is looked at */
     smelt_status status = smelt__call_check(call, 0, NULL, 0);
     if (status == SMELT_OK)
-        status = smelt__indexer_scorer_check(&made->scorer, args->tokens, args->rows, &args->q,
-                                             &args->k);
+        status = smelt__indexer_scorer_check(&made->scorer, args);
     return status == SMELT_OK
                ? smelt__indexer_scorer_launch(&made->scorer, args,
                                               &(const struct smelt__indexer_chain){0}, call->stream)
                : status;
 }
 
+static int table_of(const struct smelt__spec *spec) {
+    return smelt__indexer_logits_table_number((int)smelt__spec_get(spec, "dtype"),
+                                              (int)smelt__spec_get(spec, "groups"),
+                                              (int)smelt__spec_get(spec, "block_max"));
+}
+
 static const struct smelt__pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .call = "smelt_indexer_logits_forward",
      .tables = smelt__indexer_logits_table,
-     .table_key = "dtype",
+     .table_of = table_of,
      .launch = launch},
 };
 

@@ -1,6 +1,8 @@
 /* See indexer_logits_launch.h. */
 #include "ops/indexer_logits_launch.h"
 
+#include <math.h>
+
 #include "codegen/families/indexer_keys.h"
 #include "common/tensor_map.h"
 #include "indexer_logits_fwd.params.h"
@@ -24,15 +26,34 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *conte
         .heads = (int)smelt__spec_get(&plan->spec, "heads"),
         .dim = (int)smelt__spec_get(&plan->spec, "dim"),
         .dtype = (int)smelt__spec_get(&plan->spec, "dtype"),
+        .weights = (int)smelt__spec_get(&plan->spec, "weights"),
+        .groups = (int)smelt__spec_get(&plan->spec, "groups"),
+        .block_max = (int)smelt__spec_get(&plan->spec, "block_max"),
         .launch = *smelt__indexer_logits_launch(plan),
     };
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *scorer, int64_t tokens,
-                                         int64_t rows, const smelt_const_tensor *q,
-                                         const smelt_const_tensor *k) {
+int64_t smelt__indexer_scorer_columns(const struct smelt__indexer_scorer *scorer, int64_t rows) {
+    return smelt__divide_up(rows, scorer->block_max);
+}
+
+static smelt_status check_scale(const struct smelt__indexer_scorer *scorer, float scale) {
+    if (scale == 0 || scale == 1 || (!scorer->weights && isfinite(scale)))
+        return SMELT_OK;
+    if (scorer->weights)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "scale = %g is given but the operator was made with weights=1; make one "
+                           "with weights=0, or pass 1",
+                           (double)scale);
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "scale = %g is not legal; it must be finite, and 0 stands for 1",
+                       (double)scale);
+}
+
+smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *scorer,
+                                         const smelt_indexer_logits_args *args) {
     const size_t element = scorer->dtype == SMELT__INDEXER_FP8 ? 1 : 2;
     /* Of a map in pairs of heads one step is map_heads strides. */
     const int heads = scorer->heads;
@@ -40,15 +61,15 @@ smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *sco
                             ? (size_t)scorer->launch.map_heads
                             : 1;
     const char *const knob = "variant=mma";
-    smelt_status status = SMELT_OK;
-    if (!scorer->launch.tensor_maps)
-        return SMELT_OK;
-    if (tokens > 1)
-        status = smelt__check_map_stride("q", 0, q->strides[0], element, knob);
+    smelt_status status = check_scale(scorer, args->scale);
+    if (status != SMELT_OK || !scorer->launch.tensor_maps)
+        return status;
+    if (args->tokens > 1)
+        status = smelt__check_map_stride("q", 0, args->q.strides[0], element, knob);
     if (status == SMELT_OK && heads > 1)
-        status = smelt__check_map_stride("q", 1, q->strides[1], element * step, knob);
-    return status == SMELT_OK && rows > 1
-               ? smelt__check_map_stride("k", 0, k->strides[0], element, knob)
+        status = smelt__check_map_stride("q", 1, args->q.strides[1], element * step, knob);
+    return status == SMELT_OK && args->rows > 1
+               ? smelt__check_map_stride("k", 0, args->k.strides[0], element, knob)
                : status;
 }
 
@@ -116,6 +137,8 @@ static smelt_status fill(const struct smelt__indexer_scorer *scorer,
         .k_row_stride = args->k.strides[0],
         .weights_token_stride = args->weights.strides[0],
         .logits_token_stride = args->logits.strides[0],
+        .logits_group_stride = scorer->groups > 1 ? args->logits.strides[1] : 0,
+        .scale = args->scale == 0 ? 1 : args->scale,
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
     };

@@ -14,7 +14,7 @@ struct CUstream_st;
 struct smelt__indexer_scorer {
     const smelt_context *context;
     const struct smelt__kernel *kernel; /* the context's */
-    int heads, dim, dtype;
+    int heads, dim, dtype, weights, groups, block_max;
     struct smelt__indexer_logits_launch launch;
 };
 
@@ -33,12 +33,16 @@ struct smelt__indexer_chain {
     int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
 };
 
-/* INVALID_ARGUMENT for strides of a call that the kernel's tensor maps cannot have. */
-smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *scorer, int64_t tokens,
-                                         int64_t rows, const smelt_const_tensor *q,
-                                         const smelt_const_tensor *k);
+/* The number of logits of a query and group of `rows` keys. */
+int64_t smelt__indexer_scorer_columns(const struct smelt__indexer_scorer *scorer, int64_t rows);
 
-/* Launches on a call's checked arguments, strides packed, tokens and rows above 0. Errors: DRIVER. */
+/* INVALID_ARGUMENT for what a call's tables do not say: args->scale, and strides that the kernel's
+ * tensor maps cannot have. Of args, tokens, rows, scale, q and k are read. */
+smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *scorer,
+                                         const smelt_indexer_logits_args *args);
+
+/* Launches on a call's checked arguments, strides packed, tokens and rows above 0. logits has the
+ * strides of a query and, with several groups, of a group. Errors: DRIVER. */
 smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *scorer,
                                           const smelt_indexer_logits_args *args,
                                           const struct smelt__indexer_chain *chain,

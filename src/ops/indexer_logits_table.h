@@ -1,4 +1,4 @@
-/* The arguments of the operator indexer_logits as a table (args_table.h); smelt/indexer_logits.h has
+/* The arguments of the operator indexer_logits as tables (args_table.h); smelt/indexer_logits.h has
  * their meaning. */
 #pragma once
 
@@ -11,6 +11,9 @@ enum smelt__indexer_logits_symbol {
     SMELT__INDEXER_LOGITS_S,
     SMELT__INDEXER_LOGITS_H,
     SMELT__INDEXER_LOGITS_D,
+    SMELT__INDEXER_LOGITS_G,
+    SMELT__INDEXER_LOGITS_R, /* keys of a logit */
+    SMELT__INDEXER_LOGITS_N, /* logits of a query and group */
     SMELT__INDEXER_LOGITS_SYMBOLS
 };
 
@@ -18,7 +21,7 @@ enum smelt__indexer_logits_symbol {
 enum smelt__indexer_logits_tensor {
     SMELT__INDEXER_LOGITS_Q,
     SMELT__INDEXER_LOGITS_K,
-    SMELT__INDEXER_LOGITS_WEIGHTS,
+    SMELT__INDEXER_LOGITS_WEIGHTS, /* optional: there with weights=1 */
     SMELT__INDEXER_LOGITS_K_SCALE, /* optional: there with fp8 */
     SMELT__INDEXER_LOGITS_WINDOW_BEGIN,
     SMELT__INDEXER_LOGITS_WINDOW_END,
@@ -34,36 +37,63 @@ static const struct smelt__symbol smelt__indexer_logits_symbols[] = {
     [OF(S)] = SMELT__BY_ARGS("S", "row", rows),
     [OF(H)] = SMELT__BY_KEY("H", "head", "heads"),
     [OF(D)] = SMELT__BY_KEY("D", "element", "dim"),
+    [OF(G)] = SMELT__BY_KEY("G", "group", "groups"),
+    [OF(R)] = SMELT__BY_KEY("R", "key", "block_max"),
+    [OF(N)] = SMELT__BY_ARGS_PER("N", "logit", rows, OF(R)),
 };
 
 static const struct smelt__scalar_row smelt__indexer_logits_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
     {SMELT__SCALAR(rows, INT64, 0, INT32_MAX)},
     {SMELT__SCALAR(free_multiprocessors, INT, 0, INT32_MAX)},
-    {SMELT__SCALAR(reserved, INT, 0, 0)},
+    {SMELT__SCALAR(scale, FLOAT, 0, 0), .zero = 1},
 };
 
-#define ROWS(quantized)                                                                            \
+#define ROWS(quantized, ...)                                                                       \
     {                                                                                              \
         [OF(Q)] = {SMELT__TENSOR(q, quantized, INPUT, OF(T), OF(H), OF(D)), .whole_rows = 1},      \
         [OF(K)] = {SMELT__TENSOR(k, quantized, INPUT, OF(S), OF(D)), .whole_rows = 1},             \
-        [OF(WEIGHTS)] = {SMELT__TENSOR(weights, FP32, INPUT, OF(T), OF(H))},                       \
+        [OF(WEIGHTS)] = {SMELT__TENSOR(weights, FP32, INPUT, OF(T), OF(H)), .key = "weights"},     \
         [OF(K_SCALE)] = {SMELT__TENSOR(k_scale, FP32, INPUT, OF(S)), .key = "dtype"},              \
         [OF(WINDOW_BEGIN)] = {SMELT__TENSOR(window_begin, INT32, INPUT, OF(T))},                   \
         [OF(WINDOW_END)] = {SMELT__TENSOR(window_end, INT32, INPUT, OF(T))},                       \
-        [OF(LOGITS)] = {SMELT__TENSOR(logits, FP32, OUTPUT, OF(T), OF(S))},                        \
+        [OF(LOGITS)] = {SMELT__TENSOR(logits, FP32, OUTPUT, __VA_ARGS__)},                         \
     }
 
-static const struct smelt__tensor_row smelt__indexer_logits_tensors[] = ROWS(BF16),
-                                      smelt__indexer_logits_fp8_tensors[] = ROWS(E4M3);
+/* With groups=1 the logits have no dimension G; with block_max=1 they have S in place of N. */
+static const struct smelt__tensor_row
+    smelt__indexer_logits_tensors[] = ROWS(BF16, OF(T), OF(S)),
+    smelt__indexer_logits_fp8_tensors[] = ROWS(E4M3, OF(T), OF(S)),
+    smelt__indexer_logits_groups_tensors[] = ROWS(BF16, OF(T), OF(G), OF(S)),
+    smelt__indexer_logits_groups_fp8_tensors[] = ROWS(E4M3, OF(T), OF(G), OF(S)),
+    smelt__indexer_logits_blocks_tensors[] = ROWS(BF16, OF(T), OF(N)),
+    smelt__indexer_logits_blocks_fp8_tensors[] = ROWS(E4M3, OF(T), OF(N)),
+    smelt__indexer_logits_group_blocks_tensors[] = ROWS(BF16, OF(T), OF(G), OF(N)),
+    smelt__indexer_logits_group_blocks_fp8_tensors[] = ROWS(E4M3, OF(T), OF(G), OF(N));
+
+#define TABLE(rows)                                                                                \
+    {                                                                                              \
+        SMELT__ARGS("SMELT_INDEXER_LOGITS_ARGS_INIT", logits, smelt__indexer_logits_symbols,       \
+                    smelt__indexer_logits_scalars, rows)                                           \
+    }
 
 static const struct smelt__args_table smelt__indexer_logits_table[] = {
-    {/* bf16 */ SMELT__ARGS("SMELT_INDEXER_LOGITS_ARGS_INIT", logits, smelt__indexer_logits_symbols,
-                            smelt__indexer_logits_scalars, smelt__indexer_logits_tensors)},
-    {/* fp8 */ SMELT__ARGS("SMELT_INDEXER_LOGITS_ARGS_INIT", logits, smelt__indexer_logits_symbols,
-                           smelt__indexer_logits_scalars, smelt__indexer_logits_fp8_tensors)},
+    TABLE(smelt__indexer_logits_tensors),
+    TABLE(smelt__indexer_logits_fp8_tensors),
+    TABLE(smelt__indexer_logits_groups_tensors),
+    TABLE(smelt__indexer_logits_groups_fp8_tensors),
+    TABLE(smelt__indexer_logits_blocks_tensors),
+    TABLE(smelt__indexer_logits_blocks_fp8_tensors),
+    TABLE(smelt__indexer_logits_group_blocks_tensors),
+    TABLE(smelt__indexer_logits_group_blocks_fp8_tensors),
 };
+
+/* The number of a spec's table. `fp8`: 1 with e4m3. */
+static inline int smelt__indexer_logits_table_number(int fp8, int groups, int block_max) {
+    return (fp8 ? 1 : 0) + (groups > 1 ? 2 : 0) + (block_max > 1 ? 4 : 0);
+}
 
 #undef ARGS
 #undef OF
 #undef ROWS
+#undef TABLE

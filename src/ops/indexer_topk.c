@@ -149,8 +149,10 @@ static smelt_status launch(struct smelt__call *call) {
         return status;
     status = smelt__call_check(call, chunks.bytes, NULL, 0);
     if (status == SMELT_OK) /* of the whole call, before the first chunk is launched */
-        status = smelt__indexer_scorer_check(&made->scorer, args->tokens, args->rows, &args->q,
-                                             &args->k);
+        status = smelt__indexer_scorer_check(
+            &made->scorer,
+            &(const smelt_indexer_logits_args){
+                .tokens = args->tokens, .rows = args->rows, .q = args->q, .k = args->k});
     if (status == SMELT_OK) /* the CUDA context is made current once, not at each launch */
         status = smelt__context_enter(call->op->context, &pushed);
     if (status != SMELT_OK)

@@ -12,6 +12,9 @@ void smelt__args_extents(const struct smelt__args_table *table, const void *args
         extents[i] = 0;
         if (symbol->field)
             memcpy(&extents[i], (const char *)args + symbol->field, sizeof extents[i]);
+        if (symbol->per) /* no overflow for any number */
+            extents[i] =
+                extents[i] / extents[symbol->per] + (extents[i] % extents[symbol->per] > 0);
         extents[i] += symbol->plus;
     }
 }

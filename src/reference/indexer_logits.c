@@ -1,5 +1,6 @@
 #include "reference/operators.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,7 +26,10 @@ int smelt__indexer_query_open(struct smelt__indexer_query *opened, int heads, in
         .dim = dim,
         .dtype = dtype,
         .q = malloc((size_t)(heads + 1) * (size_t)dim * sizeof *opened->q),
-        .weights = (const float *)weights->data + query * weights->strides[0],
+        .weights =
+            weights->data ? (const float *)weights->data + query * weights->strides[0] : NULL,
+        .scale = 1,
+        .count = heads,
     };
     if (!opened->q)
         return -1;
@@ -56,13 +60,14 @@ double smelt__indexer_logit(const struct smelt__indexer_query *query, const smel
     int undecided = 0;
     *terms = 0;
     widen(query, k->data, key * k->strides[0], query->key);
-    for (int h = 0; h < query->heads; h++) {
-        const double weight = (double)query->weights[h];
+    for (int h = query->first; h < query->first + query->count; h++) {
+        const double weight = (double)(query->weights ? query->weights[h] : query->scale);
         const double *const row = query->q + (int64_t)h * query->dim;
         const double dot = smelt__dot(row, query->key, query->dim);
         const double sizes = smelt__dot_of_sizes(row, query->key, query->dim);
-        const double term = weight * (dot < 0 ? 0 : dot); /* NaN stays */
-        const int below = dot < -SMELT__E4M3_SUM_TOLERANCE * sizes;
+        const int relu = query->activation == SMELT__ACTIVATION_RELU;
+        const double term = weight * (relu && dot < 0 ? 0 : dot); /* NaN stays */
+        const int below = relu && dot < -SMELT__E4M3_SUM_TOLERANCE * sizes;
         /* A product of e4m3 is a multiple of 2^-18: no sum of them is too small for fp32. */
         const int open = is_undecided(query, dot, sizes, 0, weight);
         sum += term;
@@ -81,25 +86,76 @@ double smelt__indexer_logit(const struct smelt__indexer_query *query, const smel
 int smelt__indexer_logit_fits(double got, double logit, double terms) {
     if (isinf(logit) && !(terms < 0))
         return got == logit;
-    return isinf(logit) ? isinf(got) : isfinite(got);
+    return isinf(logit) ? isinf(got) : isfinite(got) || (terms < 0 && got == INFINITY);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+int64_t smelt__indexer_logits_columns(const struct smelt__indexer_logits_spec *spec,
+                                      const smelt_indexer_logits_args *args) {
+    return (args->rows + spec->block_max - 1) / spec->block_max;
+}
+
+/* The largest logit so far of a block, of its decided ones. */
+struct largest {
+    double logit, terms;
+    int undecided; /* 1: there is a key whose logit may be either infinity */
+};
+
+static void enlarge(struct largest *largest, double logit, double terms) {
+    if (isinf(logit) && terms < 0) {
+        largest->undecided = 1;
+        return;
+    }
+    largest->logit = fmax(largest->logit, logit);
+    if (isfinite(logit))
+        largest->terms = fmax(largest->terms, terms);
+}
+
+/* The terms of the largest logit, -inf and below 0 as said in the header. */
+static double terms_of(const struct largest *largest) {
+    if (!largest->undecided || largest->logit == INFINITY)
+        return largest->terms;
+    return isinf(largest->logit) ? -INFINITY : -fmax(largest->terms, DBL_MIN);
+}
+
+/* The logit of block `block` of the opened query's heads. */
+static struct largest block_logit(const struct smelt__indexer_logits_spec *spec,
+                                  const smelt_indexer_logits_args *args,
+                                  const struct smelt__indexer_query *opened, int64_t query,
+                                  int64_t block) {
+    const int32_t begin = ((const int32_t *)args->window_begin.data)[query];
+    const int32_t end = ((const int32_t *)args->window_end.data)[query];
+    const float *const scales = args->k_scale.data;
+    const int64_t first = block * spec->block_max;
+    struct largest largest = {.logit = -INFINITY};
+    for (int64_t s = first; s < first + spec->block_max && s < args->rows; s++) {
+        double terms;
+        if (s < begin || s >= end)
+            continue;
+        const double logit =
+            smelt__indexer_logit(opened, &args->k, s, scales ? (double)scales[s] : 1, &terms);
+        enlarge(&largest, logit, terms);
+    }
+    return largest;
 }
 
 int smelt__indexer_logits_reference(const struct smelt__indexer_logits_spec *spec,
                                     const smelt_indexer_logits_args *args, int64_t query,
                                     double *logits, double *terms) {
-    const int32_t *const begins = args->window_begin.data, *const ends = args->window_end.data;
-    const float *const scales = args->k_scale.data;
+    const int64_t columns = smelt__indexer_logits_columns(spec, args);
     struct smelt__indexer_query opened;
     const int failed = smelt__indexer_query_open(&opened, spec->heads, spec->dim, spec->dtype,
                                                  &args->q, &args->weights, query);
-    for (int64_t s = 0; s < args->rows && !failed; s++) {
-        double size = 0;
-        logits[s] = -INFINITY;
-        if (s >= begins[query] && s < ends[query])
-            logits[s] =
-                smelt__indexer_logit(&opened, &args->k, s, scales ? (double)scales[s] : 1, &size);
+    opened.activation = spec->activation;
+    opened.count = spec->heads / spec->groups;
+    opened.scale = args->scale == 0 ? 1 : args->scale;
+    for (int64_t i = 0; i < spec->groups * columns && !failed; i++) {
+        opened.first = (int)(i / columns) * opened.count;
+        const struct largest largest = block_logit(spec, args, &opened, query, i % columns);
+        logits[i] = largest.logit;
         if (terms)
-            terms[s] = size;
+            terms[i] = terms_of(&largest);
     }
     smelt__indexer_query_close(&opened);
     return failed;

@@ -5,8 +5,12 @@
 int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
                                   const smelt_indexer_topk_args *args, int64_t query,
                                   double *logits, double *terms) {
-    const struct smelt__indexer_logits_spec logits_spec = {
-        .heads = spec->heads, .dim = spec->dim, .dtype = spec->dtype};
+    const struct smelt__indexer_logits_spec logits_spec = {.heads = spec->heads,
+                                                           .dim = spec->dim,
+                                                           .dtype = spec->dtype,
+                                                           .weights = 1,
+                                                           .groups = 1,
+                                                           .block_max = 1};
     smelt_indexer_logits_args logits_args = SMELT_INDEXER_LOGITS_ARGS_INIT;
     logits_args.tokens = args->tokens;
     logits_args.rows = args->rows;

@@ -17,6 +17,7 @@
  * harness know of an operator. Values of keys with names are as smelt_spec_get numbers them. */
 
 enum smelt__dtype { SMELT__DTYPE_BF16, SMELT__DTYPE_FP8 };
+enum smelt__activation { SMELT__ACTIVATION_RELU, SMELT__ACTIVATION_NONE };
 enum smelt__order { SMELT__ORDER_INDEX, SMELT__ORDER_SCORE };
 enum smelt__scale { SMELT__SCALE_PLAIN, SMELT__SCALE_POWER_OF_TWO };
 
@@ -32,7 +33,9 @@ struct smelt__sparse_scores_spec {
 
 struct smelt__indexer_logits_spec {
     int heads, dim;
-    int dtype; /* of enum smelt__dtype */
+    int dtype;      /* of enum smelt__dtype */
+    int activation; /* of enum smelt__activation */
+    int weights, groups, block_max;
 };
 
 struct smelt__indexer_topk_spec {
@@ -206,11 +209,14 @@ struct smelt__indexer_query {
     int heads, dim, dtype; /* dtype: of enum smelt__dtype */
     double *q;             /* [heads, dim] */
     double *key;           /* [dim], scratch */
-    const float *weights;  /* [heads] */
+    const float *weights;  /* [heads]; NULL: each is `scale` */
+    float scale;
+    int activation;   /* of enum smelt__activation */
+    int first, count; /* heads that a logit is the sum of */
 };
 
-/* Opens query number `query` of tensors of that type; 0, or -1 when memory runs out. Close it in
- * both cases. */
+/* Opens query number `query` of tensors of that type, with ReLU and all heads; weights->data may be
+ * NULL, and scale is 1. 0, or -1 when memory runs out. Close it in both cases. */
 int smelt__indexer_query_open(struct smelt__indexer_query *opened, int heads, int dim, int dtype,
                               const smelt_const_tensor *q, const smelt_const_tensor *weights,
                               int64_t query);
@@ -225,13 +231,19 @@ double smelt__indexer_logit(const struct smelt__indexer_query *query, const smel
                             int64_t key, double scale, double *terms);
 
 /* Whether `got` is the infinity that such a logit is, either one where terms are -inf; or finite,
- * if it is, whatever its error. */
+ * if it is, whatever its error, or +inf where terms are below 0. */
 int smelt__indexer_logit_fits(double got, double logit, double terms);
 
+/* Logits of a query and group of a call: N. */
+int64_t smelt__indexer_logits_columns(const struct smelt__indexer_logits_spec *spec,
+                                      const smelt_indexer_logits_args *args);
+
 /*
- * One query's row: logits[rows], -inf outside its window, and in `terms` (may be NULL) the sum of
- * the sizes of what each is made of, |k_scale * weight * q[d] * k[d]| over heads and elements, by
- * which its error is judged; 0 outside, -inf as above.
+ * One query's row: logits[groups * N], -inf outside its window, and in `terms` (may be NULL) the sum
+ * of the sizes of what each is made of, |k_scale * weight * q[d] * k[d]| over heads and elements, by
+ * which its error is judged; 0 outside, -inf as above. With blocks it is the largest of the keys'
+ * terms; where a key may be +inf or -inf and the largest logit of the other keys is finite, that logit
+ * with negative terms: it is right as terms of this size allow, and so is +inf.
  */
 int smelt__indexer_logits_reference(const struct smelt__indexer_logits_spec *spec,
                                     const smelt_indexer_logits_args *args, int64_t query,

@@ -20,10 +20,18 @@ static const char *const operators[] = {
     "indexer_logits:heads=64,dim=128,dtype=bf16,variant=mma,warps=8,blocks=1,stages=4",
     "indexer_logits:heads=32,dim=128,dtype=bf16,variant=mma,warp_keys=32,blocks=3,stages=2",
     "indexer_logits:heads=64,dim=64,dtype=bf16,variant=mma,block_queries=256",
-    "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,groups=3,columns=128",
-    "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,groups=2,columns=256",
-    "indexer_logits:heads=32,dim=128,dtype=bf16,variant=sm90,groups=3,columns=64",
+    "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,warpgroups=3,columns=128",
+    "indexer_logits:heads=64,dim=128,dtype=fp8,variant=sm90,warpgroups=2,columns=256",
+    "indexer_logits:heads=32,dim=128,dtype=bf16,variant=sm90,warpgroups=3,columns=64",
     "indexer_logits:heads=3,dim=64,dtype=fp8,variant=sm90,racecheck=1",
+    /* Groups of an even and of an odd number of heads; blocks within a thread, a quad, a warp, wider. */
+    "indexer_logits:heads=64,dim=128,dtype=bf16,groups=4,block_max=8,variant=mma",
+    "indexer_logits:heads=127,dim=64,dtype=bf16,groups=127,block_max=2,variant=mma",
+    "indexer_logits:heads=32,dim=128,dtype=fp8,block_max=64,variant=mma",
+    "indexer_logits:heads=4,dim=128,dtype=bf16,activation=none,weights=0,groups=4,block_max=128,"
+    "variant=mma",
+    "indexer_logits:heads=9,dim=128,dtype=fp8,groups=3,activation=none,block_max=128,variant=mma",
+    "indexer_logits:heads=64,dim=128,dtype=fp8,activation=none,weights=0",
     NULL,
 };
 

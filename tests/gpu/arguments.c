@@ -74,7 +74,7 @@ static void refuse_number(struct trial *trial, const struct smelt__scalar_row *r
     const int wide = row->type == SMELT_SCALAR_INT64;
     const size_t bytes = wide ? sizeof(int64_t) : sizeof(int);
     static const float floats[] = {0, NAN, INFINITY};
-    for (int i = 0; row->type == SMELT_SCALAR_FLOAT && i < 3; i++)
+    for (int i = row->zero ? 1 : 0; row->type == SMELT_SCALAR_FLOAT && i < 3; i++)
         refuse(trial, row->field, &floats[i], sizeof *floats, "%s = ", row->name);
     if (!wide && row->type != SMELT_SCALAR_INT)
         return;

@@ -14,6 +14,11 @@ static const int all_heads[] = {1, 3, 8, 16, 24, 32, 64, 128};
 static const int quick_heads[] = {3, 32};
 static const char *const types[] = {"dim=128,dtype=bf16", "dim=128,dtype=fp8", "dim=64,dtype=bf16",
                                     "dim=64,dtype=fp8"};
+static const char *const scorings[] = {
+    ",block_max=8",    ",activation=none,block_max=128", ",weights=0,block_max=4",
+    ",block_max=64",   ",activation=none,weights=0",     ",weights=0,block_max=128",
+    ",block_max=2",    ",activation=none,block_max=16",  ",block_max=32",
+    ",activation=none"};
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,
     SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};
@@ -26,8 +31,14 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     const int type = number % COUNT(types), head = number / COUNT(types) % heads;
     if (number >= heads * COUNT(types) * repeats)
         return 0;
-    snprintf(one->spec, sizeof one->spec, "indexer_logits:heads=%d,%s",
-             suite->quick ? quick_heads[head] : all_heads[head], types[type]);
+    const int of_spec = suite->quick ? quick_heads[head] : all_heads[head];
+    const char *const more = scorings[(number + number / COUNT(types)) % COUNT(scorings)];
+    /* Every second one as before there were these keys. */
+    snprintf(one->spec, sizeof one->spec, "indexer_logits:heads=%d,%s%s", of_spec, types[type],
+             number / COUNT(types) % 2 ? more : "");
+    if (number % 5 == 1) /* groups of one head and of half of them */
+        snprintf(one->spec + strlen(one->spec), sizeof one->spec - strlen(one->spec), ",groups=%d",
+                 of_spec % 2 || number % 2 ? of_spec : 2);
     one->sample = suite->quick ? 8 : 24;
     problem->seed = suite->seed * 1000 + (uint64_t)number;
     problem->tokens = PICK(&random, 1, 9, 130, 333);
@@ -64,6 +75,9 @@ static const struct suite_case far[] = {
                .lists = SMELT__LISTS_ADVERSARIAL),
     SUITE_CASE("far: logits, fp8, adversarial windows", "indexer_logits:heads=8,dim=64,dtype=fp8",
                0, .tokens = 11, .rows = 300, .lists = SMELT__LISTS_ADVERSARIAL),
+    SUITE_CASE("far: logits, groups of blocks",
+               "indexer_logits:heads=6,dim=64,dtype=bf16,groups=3,block_max=4", 0, .tokens = 11,
+               .rows = 300, .lists = SMELT__LISTS_RANDOM),
     {.name = NULL},
 };
 
@@ -72,6 +86,8 @@ static const struct suite_case far[] = {
 static const char *const launches[] = {
     "indexer_logits:heads=16,dim=128,dtype=bf16",
     "indexer_logits:heads=16,dim=128,dtype=fp8",
+    "indexer_logits:heads=4,dim=128,dtype=bf16,activation=none,weights=0,groups=4,block_max=128",
+    "indexer_logits:heads=16,dim=128,dtype=fp8,block_max=8",
     NULL,
 };
 
@@ -125,7 +141,7 @@ static void run_invariance(struct suite *suite) {
 /* ---- what a launch must refuse --------------------------------------------------------------- */
 
 static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_indexer_logits_args, reserved, "reserved", 1),
+    SUITE_REFUSAL(smelt_indexer_logits_args, scale, "scale", 0x40000000 /* 2.0F */),
     {.text = NULL},
 };
 
@@ -135,7 +151,7 @@ static const struct suite_refusal refusals[] = {
         .problem = {.tokens = 9, .rows = 100}, .aligned = "q k", .refusals = refusals              \
     }
 static const struct suite_arguments arguments[] = {
-    ARGUMENTS("bf16"), ARGUMENTS("fp8"), {.spec = NULL}};
+    ARGUMENTS("bf16"), ARGUMENTS("fp8"), ARGUMENTS("bf16,groups=3,block_max=4"), {.spec = NULL}};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 

@@ -17,9 +17,26 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
         SMELT__REQUIRED("dtype", "elements of q and k: bf16, or e4m3 with scales"),                \
             SMELT__NAMES_2(bf16, fp8)                                                              \
     }
+/* How heads and keys make a logit; smelt__indexer_scoring_check has their combinations. */
+#define SMELT__INDEXER_SCORING                                                                     \
+    {SMELT__OPTIONAL("activation", "of a head's product with a key"), SMELT__NAMES_2(relu, none)}, \
+        {SMELT__OPTIONAL("weights", "0: every head has the weight scale, an argument"),            \
+         SMELT__ONE_OF(0, 1), .default_value = 1},                                                 \
+        {SMELT__OPTIONAL("groups", "groups of heads, each with logits of its own"),                \
+         SMELT__SOME_OF("1..128 that divide heads", 1, 128), .default_value = 1},                  \
+    {                                                                                              \
+        SMELT__OPTIONAL("block_max", "keys of a block, whose largest logit is written"),           \
+            SMELT__ONE_OF(1, 2, 4, 8, 16, 32, 64, 128), .default_value = 1                         \
+    }
+/* Values of the key activation. */
+enum { SMELT__INDEXER_RELU, SMELT__INDEXER_NO_ACTIVATION };
+
 /* Of operators on selected slots. */
 #define SMELT__INDEXER_TOPK                                                                        \
     { SMELT__REQUIRED("topk", "the most slots of a query"), SMELT__RANGE(1, 1048576) }
+
+/* 0, or -1 with a message: groups that do not divide the heads. */
+int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__message *message);
 
 /* Of those, docs/operators.md's table of models. */
 extern const struct smelt__preset_row smelt__indexer_slot_presets[];

@@ -10,7 +10,7 @@ static const struct smelt__member members[] = {
 
 static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_logits_fwd, NULL};
 
-static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE};
+static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE, SMELT__INDEXER_SCORING};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
@@ -25,7 +25,8 @@ const struct smelt__operator_family smelt__indexer_logits = {
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
-               .member_count = sizeof members / sizeof *members},
+               .member_count = sizeof members / sizeof *members,
+               .check = smelt__indexer_scoring_check},
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

@@ -8,6 +8,7 @@
 
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_SHAPE,
+    SMELT__INDEXER_SCORING,
     {SMELT__VARIANT_KNOB},
     {SMELT__KNOB("warps", "warps of a thread block"), SMELT__AUTO_ONE_OF(4, 8), SMELT__TUNED,
      .variants = "mma"},
@@ -19,7 +20,7 @@ static const struct smelt__key keys[] = {
      SMELT__TUNED_AT(32, 64, 128, 256), .variants = "mma"},
     {SMELT__KNOB("stages", "parts of queries in flight"), SMELT__AUTO_RANGE(2, 4), SMELT__TUNED,
      .variants = "mma"},
-    {SMELT__KNOB("groups", "warpgroups that compute"), SMELT__AUTO_ONE_OF(2, 3), SMELT__TUNED,
+    {SMELT__KNOB("warpgroups", "warpgroups that compute"), SMELT__AUTO_ONE_OF(2, 3), SMELT__TUNED,
      .variants = "sm90"},
     {SMELT__KNOB("columns", "columns of a matrix product at most"),
      SMELT__AUTO_ONE_OF(64, 128, 192, 256), SMELT__TUNED_AT(128, 256), .variants = "sm90"},
@@ -37,6 +38,7 @@ const struct smelt__kernel_family smelt__indexer_logits_fwd = {
     .schema = {.name = "indexer_logits_fwd",
                .summary = "the lightning indexer's logits, windows masked",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               .key_count = sizeof keys / sizeof *keys,
+               .check = smelt__indexer_scoring_check},
     .variants = variants,
 };

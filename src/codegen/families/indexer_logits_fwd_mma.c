@@ -33,6 +33,7 @@ enum {
 struct choice {
     int heads, row_bytes, fp8;
     int warps, blocks, warp_keys, block_queries, stages, stage_heads;
+    int sum_heads, block_max;
 };
 
 /* The keys, the products of a tile, a logit for each key and query of the warp, weights, and with
@@ -48,6 +49,11 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "QUERIES_OFFSET",
                            choice->stages * choice->stage_heads * GROUP_QUERIES * choice->row_bytes,
                            ALIGNMENT, "stages: heads of eight queries");
+    if (choice->block_max > choice->warp_keys)
+        smelt__plan_add_region(plan, "LARGEST_OFFSET",
+                               ((choice->stage_heads - 1) / choice->sum_heads + 1) * choice->warps *
+                                   GROUP_QUERIES * 4,
+                               16, "groups of a part: the warps' largest logits");
 }
 
 static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -80,6 +86,8 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"PDL", NULL, plan->arch->pdl, "1: may be launched with PDL"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    if (choice->block_max <= choice->warp_keys)
+        smelt__plan_add(plan, "LARGEST_OFFSET", 0, SMELT__DERIVED, "none: a warp has whole blocks");
 }
 
 int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
@@ -95,6 +103,8 @@ int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
         .block_queries = smelt__spec_knob(spec, "block_queries", DEFAULT_QUERIES),
         .stages = smelt__spec_knob(spec, "stages", DEFAULT_STAGES),
     };
+    choice.sum_heads = choice.heads / (int)smelt__spec_get(spec, "groups");
+    choice.block_max = (int)smelt__spec_get(spec, "block_max");
     if (refuse(spec, arch, message))
         return -1;
     if (choice.fp8 && arch->capability_major >= CONVERTS &&

@@ -146,7 +146,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         .map_pairs = choice->heads % PAIR ? 0 : choice->padded_heads / PAIR,
     };
     const struct smelt__plan_row constants[] = {
-        {"GROUPS", "groups", choice->groups, "warpgroups that compute"},
+        {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
         {"PART_COLUMNS", "columns", choice->part_columns, "columns of a product"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
@@ -180,6 +180,15 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
+/* What only mma has. */
+static int refuse_scoring(const struct smelt__spec *spec, struct smelt__message *message) {
+    if (smelt__spec_get(spec, "groups") == 1 && smelt__spec_get(spec, "block_max") == 1)
+        return 0;
+    smelt__message_set(message, "%s: variant sm90 has no groups and no block_max; variant=mma has",
+                       spec->schema->name);
+    return -1;
+}
+
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message) {
@@ -188,10 +197,10 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
         .heads = (int)smelt__spec_get(spec, "heads"),
         .fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
     };
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
+    if (smelt__refuse_without_warpgroups(spec, arch, message) || refuse_scoring(spec, message))
         return -1;
     choice.row_bytes = (int)smelt__spec_get(spec, "dim") * (choice.fp8 ? 1 : 2);
-    choice.groups = smelt__spec_knob(spec, "groups", 3);
+    choice.groups = smelt__spec_knob(spec, "warpgroups", 3);
     choose_columns(&choice, smelt__spec_knob(spec, "columns", 128));
     choose_buffers(arch, &choice, plan);
     choose_registers(arch, &choice);
@@ -202,7 +211,7 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
             misses.registers = registers;
             misses.register_limit = choice.math_registers;
         }
-        smelt__misses_explain(&misses, spec, arch, "fewer heads", "fewer groups or columns", "",
+        smelt__misses_explain(&misses, spec, arch, "fewer heads", "fewer warpgroups or columns", "",
                               message);
         return -1;
     }

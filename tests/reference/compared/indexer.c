@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -35,18 +36,21 @@ static const struct smelt__problem_options slot_problems[] = {
     {.tokens = 7, .rows = 70, .lists = SMELT__LISTS_RANDOM, .strided = 1, .dkv = SMELT__DKV_ADD},
 };
 
-/* own: [piece, columns], the sum of the sizes of what each logit is made of. */
+/* own: [piece, columns], the sum of the sizes of what each logit is made of. A piece is a query's
+ * row, or that of one of its groups. */
 static void prepare_logits(struct bench *bench) {
-    const int64_t rows = bench->problem.options.rows;
-    double logits[MOST_NUMBERS];
+    const int64_t columns = bench->pieces[0].count;
+    double logits[MOST_NUMBERS], terms[MOST_NUMBERS];
     smelt_indexer_logits_args args;
     smelt__problem_arguments(&bench->problem, &args);
-    bench->own = calloc((size_t)(bench->piece_count * rows), sizeof *bench->own);
-    for (int i = 0; i < bench->piece_count; i++)
+    bench->own = calloc((size_t)(bench->piece_count * columns), sizeof *bench->own);
+    for (int i = 0; i < bench->piece_count; i++) {
         assert_int_equal(smelt__indexer_logits_reference(bench->spec.spec, &args,
-                                                         bench->pieces[i].unit, logits,
-                                                         bench->own + i * rows),
+                                                         bench->pieces[i].unit, logits, terms),
                          0);
+        memcpy(bench->own + i * columns, terms + bench->pieces[i].number * columns,
+               (size_t)columns * sizeof *terms);
+    }
 }
 
 static void prepare_scores(struct bench *bench) {
@@ -81,11 +85,16 @@ static double bar_of_logits(const struct bench *bench, double parts) {
     return spec->dtype == SMELT__DTYPE_FP8 ? 5e-4 : bar_of_bf16(bench, parts);
 }
 
+/* Whether one of the element's keys is in the window. */
 static int is_inside(const struct bench *bench, const struct piece *piece, int64_t element) {
-    const int64_t key = element - piece->first;
+    const int64_t block = ((const struct smelt__indexer_logits_spec *)bench->spec.spec)->block_max;
     const smelt_indexer_logits_args *args = bench->problem.args;
-    return key >= ((const int32_t *)args->window_begin.data)[piece->unit] &&
-           key < ((const int32_t *)args->window_end.data)[piece->unit];
+    const int64_t begin = ((const int32_t *)args->window_begin.data)[piece->unit];
+    const int64_t end = ((const int32_t *)args->window_end.data)[piece->unit];
+    int inside = 0;
+    for (int64_t key = (element - piece->first) * block, i = 0; i < block; i++)
+        inside |= key + i >= begin && key + i < end && key + i < args->rows;
+    return inside;
 }
 
 static int is_outside(const struct bench *bench, const struct piece *piece, int64_t element) {
@@ -108,8 +117,16 @@ static const struct compared_rule logits_rules[] = {
     {0},
 };
 
-static const char *const logits_specs[] = {"indexer_logits:heads=3,dim=64,dtype=bf16",
-                                           "indexer_logits:heads=3,dim=64,dtype=fp8", NULL};
+static const char *const logits_specs[] = {
+    "indexer_logits:heads=3,dim=64,dtype=bf16",
+    "indexer_logits:heads=3,dim=64,dtype=fp8",
+    "indexer_logits:heads=4,dim=64,dtype=bf16,activation=none,groups=2",
+    "indexer_logits:heads=3,dim=64,dtype=fp8,weights=0,groups=3",
+    "indexer_logits:heads=3,dim=64,dtype=bf16,block_max=4",
+    "indexer_logits:heads=2,dim=64,dtype=fp8,block_max=2",
+    "indexer_logits:heads=4,dim=64,dtype=bf16,weights=0,groups=4,block_max=16",
+    "indexer_logits:heads=4,dim=64,dtype=fp8,activation=none,groups=2,block_max=8",
+    NULL};
 
 static const struct compared_pass logits_passes[] = {{SMELT_PASS_FORWARD, logits_specs,
                                                       window_problems, 2, logits_metrics,

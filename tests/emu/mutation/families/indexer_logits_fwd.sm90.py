@@ -54,7 +54,7 @@ CONFIGURATIONS = (
     # More batches than are looked at together in all groups.
     check("logits-sm90-most", "heads=1,dim=64,dtype=fp8", "--queries 32769 --rows 3 --lists full", schedules=1),
     check("logits-sm90-groups", "heads=5,dim=64,dtype=fp8", "--queries 21 --rows 400 --lists full",
-          knobs="groups=2,columns=256", schedules=2),
+          knobs="warpgroups=2,columns=256", schedules=2),
     # A warpgroup has one stage alone, again and again.
     check("logits-sm90-own", "heads=64,dim=128,dtype=bf16", "--queries 5 --rows 600 --lists causal", schedules=1),
     # Scales of the current KV tile, not of the next one; a filler that waits for its stores.
