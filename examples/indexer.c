@@ -5,8 +5,8 @@
  *     cc indexer.c $(pkg-config --cflags --libs smelt) -lm && ./a.out
  *
  *   cu_seqlens                                  -> windows     indexer_windows
- *   index keys, bf16                            -> e4m3        indexer_quantize
- *   index queries and their heads' weights      -> e4m3        indexer_quantize
+ *   index keys, bf16                            -> e4m3        quantize
+ *   index queries and their heads' weights      -> e4m3        quantize
  *   the outputs of these three                  -> indices     indexer_topk
  *   query, latent KV rows, indices, lengths     -> out         sparse_attn
  *
@@ -62,7 +62,7 @@ struct chain {
     smelt_operator *choose;
     smelt_operator *attend;
     smelt_indexer_windows_args windows_args;
-    smelt_indexer_quantize_args q_args, k_args;
+    smelt_quantize_args q_args, k_args;
     smelt_indexer_topk_args choose_args;
     smelt_sparse_attn_args attend_args;
 };
@@ -88,7 +88,7 @@ static void make_operators(struct chain *chain) {
     chain->choose = make_operator(context, "indexer_topk:heads=%d,dim=%d,dtype=fp8,topk=%d",
                                   INDEX_HEADS, INDEX_DIM, TOPK);
     chain->windows = make_operator(context, "indexer_windows");
-    chain->quantize = make_operator(context, "indexer_quantize:dim=%d", INDEX_DIM);
+    chain->quantize = make_operator(context, "quantize:dim=%d", INDEX_DIM);
     chain->attend =
         make_operator(context, "sparse_attn:heads=%d,dqk=%d,dv=%d,topk=%d", HEADS, DQK, DV, TOPK);
 }
@@ -131,13 +131,13 @@ static void set_arguments(struct chain *chain) {
     chain->windows_args.window_begin.data = device[BEGINS];
     chain->windows_args.window_end.data = device[ENDS];
 
-    chain->k_args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
+    chain->k_args = (smelt_quantize_args)SMELT_QUANTIZE_ARGS_INIT;
     chain->k_args.rows = TOKENS;
     chain->k_args.x.data = device[INDEX_K];
     chain->k_args.y.data = device[K_E4M3];
     chain->k_args.scale.data = device[K_SCALE];
 
-    chain->q_args = (smelt_indexer_quantize_args)SMELT_INDEXER_QUANTIZE_ARGS_INIT;
+    chain->q_args = (smelt_quantize_args)SMELT_QUANTIZE_ARGS_INIT;
     chain->q_args.rows = TOKENS * INDEX_HEADS; /* each head of a query has its own scale, */
     chain->q_args.x.data = device[INDEX_Q];
     chain->q_args.y.data = device[Q_E4M3];
@@ -178,8 +178,8 @@ static void set_workspace(struct chain *chain) {
 /* The five calls, which a graph would capture. */
 static void run_chain(const struct chain *chain, struct CUstream_st *stream) {
     require(smelt_indexer_windows_forward(chain->windows, &chain->windows_args, stream), "windows");
-    require(smelt_indexer_quantize_forward(chain->quantize, &chain->k_args, stream), "keys");
-    require(smelt_indexer_quantize_forward(chain->quantize, &chain->q_args, stream), "queries");
+    require(smelt_quantize_forward(chain->quantize, &chain->k_args, stream), "keys");
+    require(smelt_quantize_forward(chain->quantize, &chain->q_args, stream), "queries");
     require(smelt_indexer_topk_forward(chain->choose, &chain->choose_args, stream), "choose");
     require(smelt_sparse_attn_forward(chain->attend, &chain->attend_args, stream), "attend");
 }

@@ -8,7 +8,7 @@
 /* clang-format off */
 #include "smelt/sparse_attn.h"
 #include "smelt/indexer_windows.h"
-#include "smelt/indexer_quantize.h"
+#include "smelt/quantize.h"
 #include "smelt/indexer_logits.h"
 #include "smelt/indexer_clean.h"
 #include "smelt/topk_select.h"

@@ -104,15 +104,15 @@ def indexer_windows(
 # ---- quantised rows ---------------------------------------------------------------------------------
 
 
-_QUANTIZE = "indexer_quantize:dim={1},scale={2}".format
+_QUANTIZE = "quantize:dim={1},scale={2}".format
 
 
-def _indexer_quantize(key, x: Tensor, factor: Tensor | None, scale: str, backend: str | None):
+def _quantize(key, x: Tensor, factor: Tensor | None, scale: str, backend: str | None):
     found = _runtime.find(key, backend, _QUANTIZE, scale)
     if found is not None:
         return found.forward(x, True, True, factor)
     _quantize_rules(x)
-    _native.check("indexer_quantize", 0, x, factor=factor)
+    _native.check("quantize", 0, x, factor=factor)
     if not x.shape[-1]:
         raise ValueError(f"smelt: x has rows without an element: {tuple(x.shape)}")
     with torch.no_grad():
@@ -130,7 +130,7 @@ def _fake_quantize(x, *_):
     return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), scales
 
 
-_quantize = Operation(_indexer_quantize, _fake_quantize, "Tensor y, Tensor scales", {"x": 1}, rules=_quantize_rules)
+_quantization = Operation(_quantize, _fake_quantize, "Tensor y, Tensor scales", {"x": 1}, rules=_quantize_rules)
 
 
 def quantize(
@@ -161,7 +161,7 @@ def quantize(
     choose(scale, "scale", SCALES)
     if may_cast(x):
         _, x = as_kernels_read(backend, x)
-    return _quantize.call(x, factor, scale, backend)[:2]
+    return _quantization.call(x, factor, scale, backend)[:2]
 
 
 # ---- logits -----------------------------------------------------------------------------------------

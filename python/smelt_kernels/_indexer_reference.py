@@ -44,7 +44,7 @@ def windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query
 
 
 def quantize(x, scale):
-    """The operator indexer_quantize."""
+    """The operator quantize."""
     wide = x.float()
     largest = wide.nan_to_num(0.0, NEVER, NEVER).abs().amax(-1)
     # By a tensor: by a number, a GPU multiplies with its reciprocal.

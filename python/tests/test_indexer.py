@@ -182,7 +182,7 @@ def test_opcheck(device):
         (ops.indexer_topk, (q, k, weights, None, begin, end, None, 4, 0, "index", 0, 0, 0, "smelt")),
         (ops.topk_select, (logits, begin, end, None, 4, 0, "index", "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
-        (ops.indexer_quantize, (k, None, "plain", "smelt")),
+        (ops.quantize, (k, None, "plain", "smelt")),
         (ops.indexer_clean, (logits, begin, end, "smelt")),
     ):
         torch.library.opcheck(op.default, arguments)

@@ -23,13 +23,13 @@ struct scan {
 };
 
 /* Whether an element is NaN, or still poison. */
-static int is_unwritten(enum smelt__element element, int poison, const unsigned char *at) {
+static int is_unwritten(const struct smelt__tensor_row *row, int poison, const unsigned char *at) {
     uint16_t half;
     float single;
-    switch (element) {
+    switch (row->element) {
     case SMELT__BF16:
         memcpy(&half, at, sizeof half);
-        return (half & 0x7fff) > 0x7f80;
+        return row->may_be_nan ? half == 0xffff : (half & 0x7fff) > 0x7f80;
     case SMELT__FP32:
         memcpy(&single, at, sizeof single);
         return isnan(single);
@@ -44,7 +44,7 @@ static int is_unwritten(enum smelt__element element, int poison, const unsigned 
 static void erase(struct scan *scan, int64_t begin, int64_t end) {
     const int64_t bytes = (int64_t)smelt__element_bytes(scan->row->element);
     for (int64_t at = begin; at < end; at += bytes)
-        if (is_unwritten(scan->row->element, scan->poison, scan->host + at)) {
+        if (is_unwritten(scan->row, scan->poison, scan->host + at)) {
             atomic_store(&scan->nan, at / bytes);
             break;
         }

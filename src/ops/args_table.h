@@ -62,6 +62,7 @@ struct smelt__tensor_row {
                         have no elements */
     int whole_rows;  /* 1: rows are moved SMELT__ROW_BYTES at a time: data and strides are multiples
                         of it */
+    int may_be_nan;      /* 1: NaN is a legal element of this bf16 output, but never 0xffff */
     int64_t most_stride; /* of the last of its strides, in elements; 0: any */
 };
 

@@ -61,8 +61,8 @@ struct smelt__indexer_bwd_spec {
     int heads, dim, topk, deterministic;
 };
 
-struct smelt__indexer_quantize_spec {
-    int dim;
+struct smelt__quantize_spec {
+    int dim, groups;
     int scale; /* of enum smelt__scale */
 };
 
@@ -183,12 +183,12 @@ int smelt__sparse_scores_reference(const struct smelt__sparse_scores_spec *spec,
 void smelt__indexer_windows_reference(const smelt_indexer_windows_args *args, int64_t query,
                                       int64_t *begin, int64_t *end);
 
-/* ---- indexer_quantize --------------------------------------------------------------------------
+/* ---- quantize --------------------------------------------------------------------------
  * Bit for bit, since every step rounds as said. */
 
-/* One row: y[dim], and its scale. */
-void smelt__indexer_quantize_reference(const struct smelt__indexer_quantize_spec *spec,
-                                       const uint16_t *x, uint8_t *y, float *scale);
+/* One row: y[dim], dequantized[dim], and scale[groups]. */
+void smelt__quantize_reference(const struct smelt__quantize_spec *spec, const uint16_t *x,
+                               uint8_t *y, uint16_t *dequantized, float *scale);
 
 /* ---- indexer_logits -------------------------------------------------------------------------- */
 

@@ -22,3 +22,12 @@ DEVICE u32 e4m3_of(float x) {
     }
     return size > 0x7f800000u ? code : code | (bits >> 24 & 0x80u);
 }
+
+/* The value of a code, exact: exponent and fraction move to fp32's fields, 2^120 corrects the bias. */
+DEVICE float e4m3_value(u32 code) {
+    const float power = __int_as_float(0x7b800000); /* 2^120 */
+    const float size = __int_as_float((int)((code & 0x7fu) << 20)) * power;
+    return __int_as_float((code & 0x7fu) == 0x7fu
+                              ? 0x7fc00000
+                              : (int)((u32)__float_as_int(size) | (code & 0x80u) << 24));
+}

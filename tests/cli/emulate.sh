@@ -269,7 +269,7 @@ exact() {
     holds $? "$title" "exit status $status; $(cat "$work/out" "$work/err")"
 }
 
-exact codes indexer_quantize:dim=64 indexer_quantize_rows:dim=64 '24 & 0x80u)' '24 & 0x7fu)' \
+exact codes quantize:dim=64 quantize_rows:dim=64 '24 & 0x80u)' '24 & 0x7fu)' \
     --lists adversarial --queries 30
 exact indices topk_select:topk=16 topk_select_rows:topk=16,pass=rows 'element + target->offset)' \
     'element + target->offset + 1)' --queries 20 --rows 301

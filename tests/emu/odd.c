@@ -29,7 +29,7 @@ static const struct odd_case cases[] = {
      "sparse_attn:heads=8,dqk=64,dv=64,topk=32,sink=1,passes=backward",
      {EXTENTS, .width = 32, .topk_length = 1}},
     {"sm_80", "sparse_scores:heads=8,dqk=64,dv=64,topk=32", {EXTENTS, .width = 32}},
-    {"sm_89", "indexer_quantize:dim=64", {EXTENTS}},
+    {"sm_89", "quantize:dim=64", {EXTENTS}},
     {"sm_80", "indexer_logits:heads=4,dim=64,dtype=bf16", {EXTENTS}},
     {"sm_89", "indexer_topk:heads=4,dim=64,dtype=fp8,topk=16", {EXTENTS, .max_logits = 1}},
     {"sm_80", "topk_select:topk=16", {EXTENTS, .max_logits = 1}},

@@ -11,8 +11,8 @@ enum { WINDOWS, KEYS, QUERIES, CHOICE, ATTENTION, LINKS };
 
 static const char *const specs[LINKS] = {
     [WINDOWS] = "indexer_windows",
-    [KEYS] = "indexer_quantize:dim=128",
-    [QUERIES] = "indexer_quantize:dim=128",
+    [KEYS] = "quantize:dim=128",
+    [QUERIES] = "quantize:dim=128",
     [CHOICE] = "indexer_topk:heads=8,dim=128,dtype=fp8,topk=64",
     [ATTENTION] = "sparse_attn:heads=16,dqk=128,dv=64,topk=64",
 };
@@ -25,8 +25,8 @@ static void set_problem(int link, int64_t tokens, struct smelt__problem_options 
 
 static void connect(struct chain *chain) {
     const smelt_indexer_windows_args *windows = chain_args(chain, WINDOWS);
-    const smelt_indexer_quantize_args *keys = chain_args(chain, KEYS);
-    smelt_indexer_quantize_args *queries = chain_args(chain, QUERIES);
+    const smelt_quantize_args *keys = chain_args(chain, KEYS);
+    smelt_quantize_args *queries = chain_args(chain, QUERIES);
     smelt_indexer_topk_args *choice = chain_args(chain, CHOICE);
     smelt_sparse_attn_args *attention = chain_args(chain, ATTENTION);
     queries->factor.data = choice->weights.data;

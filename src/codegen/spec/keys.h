@@ -41,6 +41,8 @@
 
 #define SMELT__AUTO_ONE_OF(...) SMELT__VALUES("auto, ", __VA_ARGS__)
 #define SMELT__AUTO_RANGE(from, to) SMELT__INTERVAL("auto, " #from ".." #to, from, to)
+#define SMELT__STEPS(from, to, by)                                                                 \
+    SMELT__INTERVAL(#from ".." #to " in steps of " #by, from, to), .step = (by)
 #define SMELT__AUTO_STEPS(from, to, by)                                                            \
     SMELT__INTERVAL("auto, " #from ".." #to " in steps of " #by, from, to), .step = (by)
 #define SMELT__AUTO_NAMES_2(a, b) .legal = "auto, " #a ", " #b, SMELT__CHOICES(#a, #b)

@@ -36,19 +36,21 @@ static const struct compared_pass windows_passes[] = {
     {SMELT_PASS_FORWARD, windows_specs, windows_problems, 3, none, windows_rules, NULL, NULL}};
 const struct compared compared_indexer_windows = {"indexer_windows", windows_passes, 1};
 
-/* ---- indexer_quantize ------------------------------------------------------------------------ */
+/* ---- quantize ------------------------------------------------------------------------ */
 
 static const struct smelt__problem_options quantize_problems[] = {
     {.tokens = 31, .lists = SMELT__LISTS_ADVERSARIAL, .strided = 1},
     {.tokens = 10, .lists = SMELT__LISTS_RANDOM},
 };
-static const struct compared_rule quantize_rules[] = {
-    {"codes", {"y"}, EXACT, NULL}, {"scales", {"scale"}, EXACT, NULL}, {0}};
-static const char *const quantize_specs[] = {"indexer_quantize:dim=64",
-                                             "indexer_quantize:dim=128,scale=power_of_two", NULL};
+static const struct compared_rule quantize_rules[] = {{"codes", {"y"}, EXACT, NULL},
+                                                      {"values", {"dequantized"}, EXACT, NULL},
+                                                      {"scales", {"scale"}, EXACT, NULL},
+                                                      {0}};
+static const char *const quantize_specs[] = {
+    "quantize:dim=64", "quantize:dim=128,scale=power_of_two", "quantize:dim=576,groups=9", NULL};
 static const struct compared_pass quantize_passes[] = {
     {SMELT_PASS_FORWARD, quantize_specs, quantize_problems, 2, none, quantize_rules, NULL, NULL}};
-const struct compared compared_indexer_quantize = {"indexer_quantize", quantize_passes, 1};
+const struct compared compared_quantize = {"quantize", quantize_passes, 1};
 
 /* ---- topk_select ----------------------------------------------------------------------------- */
 

@@ -1,46 +1,51 @@
-/* The operator indexer_quantize: see smelt/indexer_quantize.h. */
-#include "smelt/indexer_quantize.h"
+/* The operator quantize: see smelt/quantize.h. */
+#include "smelt/quantize.h"
 
-#include "codegen/families/indexer_quantize.h"
-#include "indexer_quantize_rows.params.h"
+#include "codegen/families/quantize.h"
 #include "ops/call.h"
 #include "ops/divide.h"
-#include "ops/indexer_quantize_table.h"
+#include "ops/quantize_table.h"
+#include "quantize_rows.params.h"
 
 static smelt_status launch(struct smelt__call *call) {
-    const smelt_indexer_quantize_args *args = call->args;
+    const smelt_quantize_args *args = call->args;
     if (args->rows == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
     const smelt_status status = smelt__call_check(call, 0, NULL, 0);
     if (status != SMELT_OK)
         return status;
-    const struct indexer_quantize_rows_params params = {
+    const struct quantize_rows_params params = {
         .x = args->x.data,
         .y = args->y.data,
+        .dequantized = args->dequantized.data,
         .scale = args->scale.data,
         .factor = args->factor.data,
         .x_row_stride = args->x.strides[0],
         .y_row_stride = args->y.strides[0],
+        .dequantized_row_stride = args->dequantized.strides[0],
+        .scale_row_stride = args->scale.strides[0],
         .rows = (int)args->rows,
     };
     const int dim = (int)smelt__spec_get(&call->op->spec, "dim");
-    const int64_t items = smelt__divide_up(args->rows, smelt__indexer_quantize_block_rows(dim));
+    const int groups = (int)smelt__spec_get(&call->op->spec, "groups");
+    const int64_t items =
+        smelt__divide_up(args->rows * groups, smelt__quantize_block_groups(dim, groups));
     return smelt__call_launch(call, call->op->kernels[0], items, args->free_multiprocessors,
                               &params);
 }
 
 static const struct smelt__pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_indexer_quantize_forward",
-     .tables = &smelt__indexer_quantize_table,
+     .call = "smelt_quantize_forward",
+     .tables = &smelt__quantize_table,
      .launch = launch},
 };
 
-const struct smelt__operator_type smelt__indexer_quantize_type = {
-    .family = &smelt__indexer_quantize,
+const struct smelt__operator_type smelt__quantize_type = {
+    .family = &smelt__quantize,
     .bytes = sizeof(smelt_operator),
     .passes = passes,
     .pass_count = 1,
 };
 
-SMELT__CALL(indexer_quantize, forward, FORWARD, smelt_indexer_quantize_args)
+SMELT__CALL(quantize, forward, FORWARD, smelt_quantize_args)

@@ -1,4 +1,4 @@
-/* The harness's row of indexer_quantize. */
+/* The harness's row of quantize. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -10,12 +10,12 @@
 #include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/windows.h"
-#include "ops/indexer_quantize_table.h"
+#include "ops/quantize_table.h"
 #include "reference/bf16.h"
 #include "reference/operators.h"
-#include "smelt/indexer_quantize.h"
+#include "smelt/quantize.h"
 
-#define TENSOR(name) SMELT__INDEXER_QUANTIZE_##name
+#define TENSOR(name) SMELT__QUANTIZE_##name
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
@@ -47,15 +47,24 @@ static int variation(int number, struct smelt__problem_options *given) {
 }
 
 static void shape(struct smelt__problem *problem) {
-    smelt_indexer_quantize_args *args = problem->args;
+    smelt_quantize_args *args = problem->args;
     args->rows = problem->options.batches * problem->options.tokens;
 }
 
-/* Whether the factors are given depends on the number of rows, which stays the same if a call is
- * replayed on other data. */
+/* Which optional tensors are given depends on the number of rows, which stays the same if a call is
+ * replayed on other data. A multiple of 4, as in timed calls, gives codes and scales only. */
 static int given(const struct smelt__problem *problem, int tensor) {
-    (void)tensor; /* the only optional tensor */
-    return problem->extents[TENSOR(N)] % 2 == 1;
+    const int64_t rows = problem->extents[TENSOR(N)];
+    switch (tensor) {
+    case TENSOR(FACTOR):
+        return rows % 2 == 1;
+    case TENSOR(DEQUANTIZED):
+        return rows % 4 != 0;
+    case TENSOR(Y):
+        return rows % 4 != 2;
+    default:
+        return rows % 8 != 6;
+    }
 }
 
 enum { STREAM_ROWS = 1, STREAM_KINDS, STREAM_FACTOR };
@@ -75,7 +84,7 @@ enum kind {
     KINDS
 };
 
-/* The scale of a row of ties is 2^-3 or close to it: its largest element is 56 = 448 / 8. The
+/* The scale of a group of ties is 2^-3 or close to it: its largest element is 56 = 448 / 8. The
  * others are half way between two codes, or next to that. */
 static uint16_t tie(struct smelt__random *random, int d) {
     const float steps = (float)(2 * smelt__random_below(random, 16) + 1); /* of half a unit */
@@ -117,7 +126,7 @@ static void make_odd(const struct smelt__problem *problem, int64_t row, uint16_t
     if (kind == NORMAL || kind == ONE_INFINITE || kind == ONE_NAN)
         return;
     for (int d = 0; d < dim; d++) {
-        to[d] = odd_element(kind, &random, d);
+        to[d] = odd_element(kind, &random, d % (dim / (int)problem->extents[TENSOR(G)]));
         if (kind != ALL_NAN && (to[d] & 0x7f80) == 0x7f80)
             to[d] &= 0xfff0 ^ 0x0080; /* makes NaN and infinities finite */
     }
@@ -150,61 +159,84 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
     for (int64_t row = 0; row < problem->extents[TENSOR(N)]; row++) {
         smelt__touch_row(footprints, TENSOR(X), row, 0, 0);
         smelt__touch_row(footprints, TENSOR(Y), row, 0, 0);
+        smelt__touch_row(footprints, TENSOR(DEQUANTIZED), row, 0, 0);
+        smelt__touch_row(footprints, TENSOR(SCALE), row, 0, 0);
     }
-    smelt__touch(footprints, TENSOR(SCALE), 0, problem->extents[TENSOR(N)]);
     smelt__touch(footprints, TENSOR(FACTOR), 0, problem->extents[TENSOR(N)]);
 }
 
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     return 20 * (double)(given->batches * given->tokens) *
-           ((const struct smelt__indexer_quantize_spec *)spec)->dim;
+           ((const struct smelt__quantize_spec *)spec)->dim;
 }
 
 /* The bytes read and written. The ceiling: copying in an H200's memory. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
-    found[0] = SMELT__TBS("memory", 2,
-                          (double)problem->extents[TENSOR(N)] *
-                              (3 * (double)problem->extents[TENSOR(D)] + 4) / 1e12,
-                          4.1);
+    const double dim = (double)problem->extents[TENSOR(D)];
+    double bytes = 2 * dim;
+    if (given(problem, TENSOR(Y)))
+        bytes += dim;
+    if (given(problem, TENSOR(DEQUANTIZED)))
+        bytes += 2 * dim;
+    if (given(problem, TENSOR(SCALE)))
+        bytes += 4 * (double)problem->extents[TENSOR(G)];
+    found[0] = SMELT__TBS("memory", 2, (double)problem->extents[TENSOR(N)] * bytes / 1e12, 4.1);
     return 1;
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { CODES, SCALES, RULES };
+enum { CODES, VALUES, SCALES, RULES };
 
 static const struct smelt__rule rules[RULES] = {
     [CODES] = {"codes", SMELT__OF(TENSOR(Y)), "an element has another code"},
-    [SCALES] = {"scales", SMELT__OF(TENSOR(SCALE)), "the scale has other bits"},
+    [VALUES] = {"values", SMELT__OF(TENSOR(DEQUANTIZED)), "a dequantized element has other bits"},
+    [SCALES] = {"scales", SMELT__OF(TENSOR(SCALE)), "a scale has other bits"},
 };
+
+/* Bits of bf16, of which every NaN is the same. */
+static uint16_t one_nan(uint16_t bits) {
+    return (bits & 0x7fff) > 0x7f80 ? 0x7fff : bits;
+}
 
 static void compare(const struct smelt__placed *placed, const void *prepared, int64_t row,
                     struct smelt__finding *finding) {
-    enum { WIDEST = 128 };
+    enum { WIDEST = 1024 };
     const struct smelt__problem *problem = placed->problem;
-    const int64_t dim = problem->extents[TENSOR(D)];
+    const int64_t dim = problem->extents[TENSOR(D)], groups = problem->extents[TENSOR(G)];
     const uint16_t *const x = smelt__problem_data(problem, TENSOR(X));
     const float *const factors = smelt__problem_data(problem, TENSOR(FACTOR));
     uint8_t codes[WIDEST];
+    uint16_t values[WIDEST];
+    float scales[WIDEST];
     double expected[WIDEST];
-    float scale;
     (void)prepared;
-    smelt__indexer_quantize_reference(
-        problem->spec, x + smelt__problem_at(problem, TENSOR(X), row, 0, 0), codes, &scale);
-    if (factors)
-        scale *= factors[row];
+    smelt__quantize_reference(problem->spec, x + smelt__problem_at(problem, TENSOR(X), row, 0, 0),
+                              codes, values, scales);
     for (int64_t d = 0; d < dim; d++)
         expected[d] = codes[d];
-    const double expected_scale = (double)scale;
     const uint8_t *const y =
         smelt__compared_row(placed, finding, TENSOR(Y),
                             smelt__problem_at(problem, TENSOR(Y), row, 0, 0), dim, expected);
-    const float *const got =
-        smelt__compared_row(placed, finding, TENSOR(SCALE), row, 1, &expected_scale);
-    for (int64_t d = 0; d < dim; d++)
+    for (int64_t d = 0; y && d < dim; d++)
         smelt__finding_rule(finding, CODES, y[d] == codes[d], d);
-    smelt__finding_rule(finding, SCALES, memcmp(got, &scale, sizeof scale) == 0, dim);
+    for (int64_t d = 0; d < dim; d++)
+        expected[d] = (double)smelt__bf16_to_float(values[d]);
+    const uint16_t *const dequantized = smelt__compared_row(
+        placed, finding, TENSOR(DEQUANTIZED),
+        smelt__problem_at(problem, TENSOR(DEQUANTIZED), row, 0, 0), dim, expected);
+    for (int64_t d = 0; dequantized && d < dim; d++)
+        smelt__finding_rule(finding, VALUES, one_nan(dequantized[d]) == one_nan(values[d]), d);
+    for (int64_t g = 0; g < groups; g++) {
+        scales[g] *= factors ? factors[row] : 1;
+        expected[g] = (double)scales[g];
+    }
+    const float *const got =
+        smelt__compared_row(placed, finding, TENSOR(SCALE),
+                            smelt__problem_at(problem, TENSOR(SCALE), row, 0, 0), groups, expected);
+    for (int64_t g = 0; got && g < groups; g++)
+        smelt__finding_rule(finding, SCALES, memcmp(&got[g], &scales[g], sizeof *got) == 0, dim);
 }
 
 static const struct smelt__comparison comparisons[] = {
@@ -214,26 +246,28 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_quantize, dim),
-    SMELT__SPEC_APART(indexer_quantize, scale),
+    SMELT__SPEC_KEY(quantize, dim),
+    SMELT__SPEC_KEY(quantize, groups),
+    SMELT__SPEC_APART(quantize, scale),
     {NULL, 0, 0},
 };
 
 static const struct smelt__harness_pass passes[] = {
-    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_quantize_table), .given = given,
-     .shape = shape, .leaves_free = 1},
+    {SMELT__PASS(FORWARD, "forward", &smelt__quantize_table), .given = given, .shape = shape,
+     .leaves_free = 1},
 };
 
 /* The keys of a batch, and the queries of as many tokens with 32 and 64 heads. */
 static const struct smelt__harness_shape peers[] = {
-    {.spec = "indexer_quantize:dim=128", .tokens = 16384},
-    {.spec = "indexer_quantize:dim=128", .tokens = 16384 * 32},
-    {.spec = "indexer_quantize:dim=128,scale=power_of_two", .tokens = 16384 * 64},
+    {.spec = "quantize:dim=128", .tokens = 16384},
+    {.spec = "quantize:dim=128", .tokens = 16384 * 32},
+    {.spec = "quantize:dim=128,scale=power_of_two", .tokens = 16384 * 64},
+    {.spec = "quantize:dim=512,groups=8,scale=power_of_two", .tokens = 65539}, /* all outputs */
 };
 
-const struct smelt__harness_operator smelt__harness_indexer_quantize = {
-    SMELT__HARNESS_ROW(indexer_quantize),
-    SMELT__HARNESS_KEYS(indexer_quantize),
+const struct smelt__harness_operator smelt__harness_quantize = {
+    SMELT__HARNESS_ROW(quantize),
+    SMELT__HARNESS_KEYS(quantize),
     .defaults = defaults,
     .small = small,
     .draw = draw,
