@@ -24,7 +24,8 @@
  * in PARTS. Four queries are a set. Each eight of its columns are queries 0 to 3, heads 2 i and
  * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all belong to
  * query c. It sums the heads of its queries alone, in ascending order in CHAINS independent sums,
- * without exchanges. Tensor copies bring Q in this order, in boxes of 4 queries and 2 heads, or, if
+ * without exchanges; where a group of heads ends, the sum is a logit and the next one begins. With
+ * BLOCK_MAX > 1 the lanes of a block's keys find its largest logit, and one writes it. Tensor copies bring Q in this order, in boxes of 4 queries and 2 heads, or, if
  * HEADS is even, of 4 queries and all pairs of heads. Columns of heads from HEADS to PADDED_HEADS
  * are zeros and are not added.
  *
@@ -150,9 +151,8 @@ DEVICE void take_scales(struct cursor *at) {
     at->scale[1] = FP8 ? factor * at->next_scale[1] : 1.0f;
 }
 
-/* Turns a set's sums into logits of this thread's query and two keys: the sums of both keys, per
- * chain. */
-DEVICE void finish_set(float *logits, const struct cursor *at, const float *sums) {
+/* Turns a thread's sums into logits of its query and two keys: the sums of both keys, per chain. */
+DEVICE void finish_sum(float *logits, const struct cursor *at, const float *sums) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const float sum = CHAINS > 1 ? sums[i] + sums[2 + i] : sums[i];
@@ -160,15 +160,30 @@ DEVICE void finish_set(float *logits, const struct cursor *at, const float *sums
     }
 }
 
-/* Writes a set's logits of a tile at the edge of a window or tensor. */
+/* The number of a sum: SUM_HEADS heads of a set's queries, in the order of the columns. */
+DEVICE int set_of(int sum) {
+    return sum / HEAD_GROUPS;
+}
+
+/* The logits of a sum in the rows of the first set's query. */
+DEVICE float *logits_of(const struct indexer_logits_fwd_params *params, const struct cursor *at,
+                        int sum) {
+    return at->row + set_of(sum) * SET_QUERIES * params->logits_token_stride +
+           sum % HEAD_GROUPS * params->logits_group_stride;
+}
+
+DEVICE struct key_range window_of_sum(const struct cursor *at, int sum) {
+    return windows_at(at->buffer)[set_of(sum) * SET_QUERIES + at->column];
+}
+
+/* Writes a sum's logits of a tile at the edge of a window or tensor. */
 DEVICE void write_edge(const struct indexer_logits_fwd_params *params, const struct cursor *at,
-                       int set, const float *logits) {
-    const int query = set * SET_QUERIES;
-    if (query >= at->queries) {
+                       int sum, const float *logits) {
+    if (set_of(sum) * SET_QUERIES >= at->queries) {
         return;
     }
-    const struct key_range window = windows_at(at->buffer)[query + at->column];
-    float *const to = at->row + query * params->logits_token_stride;
+    const struct key_range window = window_of_sum(at, sum);
+    float *const to = logits_of(params, at, sum);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int key = at->key + 8 * i;
@@ -178,12 +193,45 @@ DEVICE void write_edge(const struct indexer_logits_fwd_params *params, const str
     }
 }
 
+/* Puts -inf in place of logits outside the window of the sum's query. */
+DEVICE void mask_sum(const struct cursor *at, int sum, float *logits) {
+    const struct key_range window = window_of_sum(at, sum);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int key = at->key + 8 * i;
+        logits[i] = key >= window.begin && key < window.end ? logits[i] : LOWEST_LOGIT;
+    }
+}
+
+/* Writes the largest logits of a sum's blocks, which are within the warp's 16 keys. By the whole
+ * warp. */
+DEVICE void write_blocks(const struct indexer_logits_fwd_params *params, const struct cursor *at,
+                         int sum, float *logits) {
+    enum { LANES = BLOCK_MAX < 8 ? BLOCK_MAX : 8 }; /* with keys of a block */
+    const int lane = (int)threadIdx.x % 32;
+    float *const to = logits_of(params, at, sum);
+    const bool exists = set_of(sum) * SET_QUERIES < at->queries;
+    if (BLOCK_MAX == 16) {
+        logits[0] = fmaxf(logits[0], logits[1]);
+    }
+#pragma unroll
+    for (int i = 0; i < (BLOCK_MAX == 16 ? 1 : 2); ++i) {
+#pragma unroll
+        for (int keys = 1; keys < LANES; keys *= 2) {
+            logits[i] = fmaxf(logits[i], __shfl_xor_sync((u32)ALL_LANES, logits[i], keys * 4));
+        }
+        if (exists && lane / 4 % LANES == 0 && at->key + 8 * i < params->rows) {
+            to[8 * i / BLOCK_MAX] = logits[i];
+        }
+    }
+}
+
 /* Writes the sets' logits of a warpgroup in whole cache lines, by way of shared memory: each of a
  * warp's stores then covers the tile's keys of two queries. Directly from the accumulators it would
  * cover four queries in pieces of 32 bytes, which L2 may write to memory before the line is
  * complete. By the whole warpgroup; rows of logits must be 16-byte aligned. */
 DEVICE void write_lines(const struct indexer_logits_fwd_params *params, const struct cursor *at,
-                        int first_set, float logits[PART_SETS][2]) {
+                        int first_set, float logits[PART_SUMS][2]) {
     const int thread = (int)threadIdx.x % WARPGROUP, warp = thread / 32, lane = thread % 32;
     const int group = (int)threadIdx.x / WARPGROUP, line = warp * 16 + lane / 4;
     float *const staged =
@@ -206,42 +254,71 @@ DEVICE void write_lines(const struct indexer_logits_fwd_params *params, const st
     }
 }
 
-/* Writes the logits of the sets that a part completes. One test for all sets keeps their arithmetic
- * in one basic block. */
-DEVICE void write_sets(const struct indexer_logits_fwd_params *params, const struct cursor *at,
-                       struct key_range sets, float logits[PART_SETS][2]) {
-    if (STAGES_LOGITS && at->inner && at->aligned) {
-        write_lines(params, at, sets.begin, logits);
+/* Writes the logits of the sums that a part completes. One test for all of them keeps their
+ * arithmetic in one basic block. */
+DEVICE void write_sums(const struct indexer_logits_fwd_params *params, const struct cursor *at,
+                       struct key_range sums, float logits[PART_SUMS][2]) {
+    if (BLOCK_MAX > 1) {
+        if (!at->inner) {
+#pragma unroll
+            for (int i = 0; i < sums.end - sums.begin; ++i) {
+                mask_sum(at, sums.begin + i, logits[i]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < sums.end - sums.begin; ++i) {
+            write_blocks(params, at, sums.begin + i, logits[i]);
+        }
+    } else if (STAGES_LOGITS && at->inner && at->aligned) {
+        write_lines(params, at, sums.begin, logits);
     } else if (at->inner) {
 #pragma unroll
-        for (int i = 0; i < sets.end - sets.begin; ++i) {
-            const int query = (sets.begin + i) * SET_QUERIES;
-            float *const to = at->row + query * params->logits_token_stride;
+        for (int i = 0; i < sums.end - sums.begin; ++i) {
+            float *const to = logits_of(params, at, sums.begin + i);
             to[0] = logits[i][0];
             to[8] = logits[i][1];
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < sets.end - sets.begin; ++i) {
-            write_edge(params, at, sets.begin + i, logits[i]);
+        for (int i = 0; i < sums.end - sums.begin; ++i) {
+            write_edge(params, at, sums.begin + i, logits[i]);
         }
     }
 }
 
-/* Adds a part's heads to the sums of their sets and writes the sets that end in it. `weights`: from
+/* Sums that end before an eight of columns. */
+DEVICE int sums_before(int eight) {
+    const int heads = minimum(eight % SET_EIGHTS * 2, HEADS);
+    return eight / SET_EIGHTS * HEAD_GROUPS + (HEAD_GROUPS > 1 ? heads / SUM_HEADS : 0);
+}
+
+/* Whether a sum ends with a column's head, `odd` of an eight: after the last one of the group, of a
+ * set's only group after the padding. */
+DEVICE bool ends_sum(int eight, int odd) {
+    const int head = eight % SET_EIGHTS * 2 + odd;
+    return HEAD_GROUPS > 1 ? head < HEADS && head % SUM_HEADS == SUM_HEADS - 1
+                           : head == PADDED_HEADS - 1;
+}
+
+DEVICE void clear_sums(float *sums) {
+    for (int i = 0; i < 2 * CHAINS; ++i) {
+        sums[i] = 0.0f;
+    }
+}
+
+/* Adds a part's heads to the sums of their sets and writes those that end in it. `weights`: from
  * the part's first column on. */
 DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struct cursor *at,
                      float *sums, const float *d, const float *weights, int part) {
-    const struct key_range ending = {part * PART_EIGHTS / SET_EIGHTS,
-                                     (part + 1) * PART_EIGHTS / SET_EIGHTS};
-    float logits[PART_SETS][2];
+    const struct key_range ending = {sums_before(part * PART_EIGHTS),
+                                     sums_before((part + 1) * PART_EIGHTS)};
+    float logits[PART_SUMS][2];
+    int ended = 0;
 #pragma unroll
     for (int i = 0; i < PART_EIGHTS; ++i) {
         const int eight = part * PART_EIGHTS + i;
         if (eight % SET_EIGHTS == 0) {
-            for (int k = 0; k < 2 * CHAINS; ++k) {
-                sums[k] = 0.0f;
-            }
+            clear_sums(sums);
         }
 #pragma unroll
         for (int odd = 0; odd < 2; ++odd) {
@@ -251,12 +328,15 @@ DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struc
                 sum[0] = add_product(sum[0], weight, d[4 * i + odd]);
                 sum[1] = add_product(sum[1], weight, d[4 * i + 2 + odd]);
             }
-        }
-        if (eight % SET_EIGHTS == SET_EIGHTS - 1) {
-            finish_set(logits[eight / SET_EIGHTS - ending.begin], at, sums);
+            if (ends_sum(eight, odd)) {
+                finish_sum(logits[ended++], at, sums);
+                if (HEAD_GROUPS > 1) {
+                    clear_sums(sums);
+                }
+            }
         }
     }
-    write_sets(params, at, ending, logits);
+    write_sums(params, at, ending, logits);
 }
 
 /* A warpgroup's stage. Each warpgroup owns every WARPGROUPS-th stage, since STAGES is a multiple of
@@ -360,7 +440,8 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
         const bool whole = params->tokens - run.query >= BLOCK_QUERIES;
         at.queries = params->tokens - run.query - at.column;
         at.key = run.key + tile * TILE_KEYS + line;
-        at.row = params->logits + (run.query + at.column) * params->logits_token_stride + at.key;
+        at.row = params->logits + (run.query + at.column) * params->logits_token_stride +
+                 at.key / BLOCK_MAX;
         if (SCALES_AHEAD) {
             load_scales(params, &at, (u32)at.key);
         }
@@ -373,7 +454,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
             }
             landed = score_tile(params, &at, weights, &stage, all_keys, queries);
             at.key += WARPGROUPS * TILE_KEYS;
-            at.row += WARPGROUPS * TILE_KEYS;
+            at.row += WARPGROUPS * TILE_KEYS / BLOCK_MAX;
         }
         tile -= run.tiles;
         arrive_warp(barrier_at(QUERY_EMPTY + buffer.index), 1);

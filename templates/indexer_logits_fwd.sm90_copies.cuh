@@ -140,7 +140,7 @@ DEVICE bool fills_slowly(const struct indexer_logits_fwd_params *params) {
     }
     const i64 tiles = (i64)warp_reduce_add((u32)(mine >> SIXTEENTH)) << SIXTEENTH;
     const i64 others = (i64)params->tokens * params->rows - tiles * (TILE_KEYS * BLOCK_QUERIES);
-    return others / (FILL_BYTES / 4) * FULL_COLUMNS <= tiles * COLUMNS;
+    return others * HEAD_GROUPS / BLOCK_MAX / (FILL_BYTES / 4) * FULL_COLUMNS <= tiles * COLUMNS;
 }
 
 /* Fills a range of logits with -inf; by one thread. */
@@ -174,11 +174,15 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
         const int query = lane_query(batch);
         const struct key_range window = query_window(params, query);
         const struct key_range tiles = block_tiles(&window);
+        const i64 logits = ((i64)params->rows + BLOCK_MAX - 1) / BLOCK_MAX; /* of a row */
         float *const row = params->logits + query * params->logits_token_stride;
         for (int i = 0; i < BATCH_QUERIES; ++i) {
             if ((int)threadIdx.x % 32 == i && query >= 0 && query < params->tokens) {
-                fill(row, row + (i64)tiles.begin * TILE_KEYS, slowly);
-                fill(row + (i64)tiles.end * TILE_KEYS, row + params->rows, slowly);
+                for (int group = 0; group < HEAD_GROUPS; ++group) {
+                    float *const own = row + group * params->logits_group_stride;
+                    fill(own, own + (i64)tiles.begin * (TILE_KEYS / BLOCK_MAX), slowly);
+                    fill(own + (i64)tiles.end * (TILE_KEYS / BLOCK_MAX), own + logits, slowly);
+                }
             }
             __syncwarp((u32)ALL_LANES);
         }

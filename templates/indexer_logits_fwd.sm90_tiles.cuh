@@ -33,9 +33,11 @@ enum {
     QUERY_BYTES = HALVES * QUERY_HALF_BYTES,
     KEY_HALF_BYTES = TILE_KEYS * SWIZZLE,
     KEY_BYTES = HALVES * KEY_HALF_BYTES,
-    PART_SETS = PART_EIGHTS / SET_EIGHTS + 1,               /* that end in a part, at most */
-    VALUES = PART_COLUMNS / 2,                              /* of D, per thread */
-    WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1, /* whose weights a thread holds */
+    SUM_HEADS = HEADS / HEAD_GROUPS, /* of a logit */
+    PART_SUMS = HEAD_GROUPS > 1 ? PART_EIGHTS * 2 / SUM_HEADS + 1
+                                : PART_EIGHTS / SET_EIGHTS + 1, /* that end in a part, at most */
+    VALUES = PART_COLUMNS / 2,                                  /* of D, per thread */
+    WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1,     /* whose weights a thread holds */
     HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2,
     STAGED_SETS = PART_EIGHTS / SET_EIGHTS /* that end in a part, with STAGES_LOGITS */
 };

@@ -32,6 +32,10 @@ static const char *const operators[] = {
     "variant=mma",
     "indexer_logits:heads=9,dim=128,dtype=fp8,groups=3,activation=none,block_max=128,variant=mma",
     "indexer_logits:heads=64,dim=128,dtype=fp8,activation=none,weights=0",
+    "indexer_logits:heads=64,dim=128,dtype=fp8,block_max=8,variant=sm90",
+    "indexer_logits:heads=127,dim=128,dtype=bf16,groups=127,variant=sm90",
+    "indexer_logits:heads=4,dim=128,dtype=bf16,weights=0,block_max=4,variant=sm90",
+    "indexer_logits:heads=9,dim=64,dtype=fp8,groups=3,activation=none,block_max=16,variant=sm90",
     NULL,
 };
 

@@ -35,11 +35,14 @@ enum {
     MOST_QUERY_BUFFERS = 3,
     BLOCK_START = 5, /* KV tiles: what a block costs before its first; measured */
     COARSE = 256,    /* groups of batches whose costs are kept */
-    TOGETHER = 4,    /* batches whose windows are loaded at once */
+    MOST_BLOCK =
+        16, /* keys of one whose largest logit is written: those that a warp has of a product */
+    TOGETHER = 4, /* batches whose windows are loaded at once */
 };
 
 struct choice {
     int heads, fp8, row_bytes;
+    int head_groups, block_max;
     int padded_heads, sets, part_columns;
     int groups, stages, query_buffers;
     int math_registers;
@@ -67,7 +70,8 @@ static void choose_columns(struct choice *choice, int most) {
 /* Where so many logits are written for each product that the pieces they are written in weigh. A
  * warp writes queries by twos there, so a part has to end whole sets, an even number of them. */
 static int stages_logits(const struct choice *choice) {
-    return choice->fp8 && choice->sets == MOST_SETS &&
+    return choice->fp8 && choice->head_groups == 1 && choice->block_max == 1 &&
+           choice->sets == MOST_SETS &&
            choice->part_columns % (2 * SET_QUERIES * choice->padded_heads) == 0;
 }
 
@@ -182,10 +186,13 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
 
 /* What only mma has. */
 static int refuse_scoring(const struct smelt__spec *spec, struct smelt__message *message) {
-    if (smelt__spec_get(spec, "groups") == 1 && smelt__spec_get(spec, "block_max") == 1)
+    const int block_max = (int)smelt__spec_get(spec, "block_max");
+    if (block_max <= MOST_BLOCK)
         return 0;
-    smelt__message_set(message, "%s: variant sm90 has no groups and no block_max; variant=mma has",
-                       spec->schema->name);
+    smelt__message_set(message,
+                       "%s: variant sm90 has no block_max=%d; legal there: 1, 2, 4, 8, 16; "
+                       "variant=mma has all",
+                       spec->schema->name, block_max);
     return -1;
 }
 
@@ -196,6 +203,8 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
     struct choice choice = {
         .heads = (int)smelt__spec_get(spec, "heads"),
         .fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
+        .head_groups = (int)smelt__spec_get(spec, "groups"),
+        .block_max = (int)smelt__spec_get(spec, "block_max"),
     };
     if (smelt__refuse_without_warpgroups(spec, arch, message) || refuse_scoring(spec, message))
         return -1;

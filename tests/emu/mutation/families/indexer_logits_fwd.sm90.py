@@ -80,6 +80,18 @@ CONFIGURATIONS = (
           schedules=1),
     check("logits-sm90-racecheck", "heads=4,dim=64,dtype=fp8", "--queries 9 --rows 140 --lists random",
           knobs="racecheck=1", schedules=1),
+    # Groups of an even and of an odd number of heads that end anywhere in a part; no ReLU, no weights; blocks of a
+    # quad's keys and of a warp's.
+    check("logits-sm90-groups-8", "heads=18,dim=64,dtype=bf16,groups=3,block_max=8",
+          "--queries 19 --rows 301 --lists adversarial --seed 5", schedules=1),
+    check("logits-sm90-odd-groups", "heads=15,dim=64,dtype=fp8,groups=5,activation=none",
+          "--queries 19 --rows 301 --lists random --seed 6", schedules=1),
+    check("logits-sm90-16", "heads=4,dim=64,dtype=fp8,weights=0,block_max=16",
+          "--queries 43 --rows 301 --lists adversarial --seed 3", schedules=1),
+    check("logits-sm90-heads", "heads=9,dim=64,dtype=bf16,groups=9,block_max=2",
+          "--queries 33 --rows 300 --lists causal --seed 7", schedules=1),
+    check("logits-sm90-far-groups", "heads=6,dim=64,dtype=bf16,groups=3,block_max=4",
+          "--far --queries 11 --rows 140 --lists random", schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
     check("logits-sm90-far", "heads=20,dim=64,dtype=bf16", "--far --queries 11 --rows 140 --lists full",
           schedules=1),
