@@ -1,12 +1,14 @@
 //@use ptx/grid.cuh
 //@use ptx/prefetch.cuh
+//@use topk_select_rows.candidates.cuh
 //@use topk_select_rows.emit.cuh
 /*
  * Exact top-k of each row of a matrix within the row's window, one thread block per row. Meaning:
  * include/smelt/topk_select.h.
  *
- * logits [rows, columns] fp32 -> indices [rows, TOPK] int32, ascending or, with ORDER_BY_SCORE, by
- * descending score; optionally values and lengths. All WARPS warps have one role.
+ * logits [rows, columns] fp32 or bf16 -> indices [rows, width] int32, ascending or, with
+ * ORDER_BY_SCORE, by descending score; optionally values and lengths. With EXPAND above 1, a selected
+ * entry becomes that many rows when it is written. All WARPS warps have one role.
  *
  *   1. bound    from a sample of the window, far enough below the wanted rank that rarely too few
  *               elements are above it
@@ -110,19 +112,23 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct topk_select_rows_params params) {
     /* Longest windows first: with causal windows these are the last rows. */
     const int row = params.rows - 1 - (int)blockIdx.x;
-    const struct window window = open_window(&params, row);
-    const int wanted = minimum(window_length(&window), TOPK);
+    struct window window = open_window(&params, row);
+    if (CANDIDATE_ENTRIES > 0) {
+        place_candidates(&params, &window);
+    }
+    const int wanted = count_wanted(&window);
     if (PDL && (MERGE || params.pdl)) {
         grid_wait();
     }
     if (PDL && params.launch_dependents) {
         grid_launch_dependents();
     }
-    if (params.lengths && thread_number() == 0) {
-        params.lengths[row] = wanted;
+    if (EXPAND == 1 && params.lengths && thread_number() == 0) {
+        *length_of(&params, row) = wanted + window.pinned;
     }
-    if (wanted == 0 || (!ORDER_BY_SCORE && !params.values && wanted == window_length(&window))) {
-        emit_whole(&params, &window, row);
+    if (wanted == 0 || (!ORDER_BY_SCORE && !params.values && CANDIDATE_ENTRIES == 0 &&
+                        wanted == window_length(&window))) {
+        emit_whole(&params, &window, row, wanted);
         return;
     }
     if (PREFETCH_BYTES > 0) {

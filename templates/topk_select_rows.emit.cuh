@@ -51,49 +51,142 @@ DEVICE void sort_list(int count) {
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
+DEVICE int *length_of(const struct topk_select_rows_params *params, int row) {
+    return params->lengths + query_of(row) * params->lengths_stride + row % GROUPS;
+}
+
+/* Where the elements in order are: the window's own, those of the map, or the list's. */
+enum chosen_place { CHOSEN_WHOLE, CHOSEN_MAPPED, CHOSEN_LISTED };
+
+/* A row's selected elements in order: the first `count`, then the pinned ones. */
+struct chosen {
+    enum chosen_place place;
+    int count;
+};
+
+/* Element number i in order. */
+DEVICE u32 chosen_element(const struct window *window, const struct chosen *chosen, int i) {
+    if (PINNED > 0 && i >= chosen->count) {
+        return (u32)(window->last + i - chosen->count);
+    }
+    if (chosen->place == CHOSEN_WHOLE) {
+        return (u32)(window->first + i);
+    }
+    if (chosen->place == CHOSEN_MAPPED) {
+        return chosen_elements()[i];
+    }
+    return ORDER_BY_SCORE ? packed_element(window, list()[i]) : ~(u32)(list()[i] >> 32);
+}
+
+/* Its key. Keys of a whole window are not asked for, except for pinned ones. */
+DEVICE u32 chosen_key(const struct window *window, const struct chosen *chosen, int i) {
+    if (PINNED > 0 && i >= chosen->count) {
+        return ordered_key(load_element(window, window->last + i - chosen->count));
+    }
+    if (chosen->place == CHOSEN_MAPPED) {
+        return chosen_keys()[i];
+    }
+    return ORDER_BY_SCORE ? packed_key(window, list()[i]) : (u32)list()[i];
+}
+
 /* An output row. */
 struct target {
     int *indices;
     float *values; /* or null */
-    u32 offset;    /* added to each element's number */
+    u32 offset;    /* added to each number */
 };
 
-DEVICE struct target open_target(const struct topk_select_rows_params *params,
-                                 const struct window *window, int row) {
-    struct target target = {params->indices + row * params->indices_stride, params->values, 0};
+DEVICE struct target open_target(const struct topk_select_rows_params *params, int row) {
+    const int query = query_of(row), group = row % GROUPS;
+    struct target target = {params->indices + query * params->indices_stride +
+                                group * params->indices_group,
+                            params->values, 0};
     if (target.values) {
-        target.values += row * params->values_stride;
+        target.values += query * params->values_stride + group * params->values_group;
     }
-    target.offset = (u32)window->column + (u32)params->index_offset +
-                    (params->offset ? (u32)params->offset[row] : 0);
+    target.offset = (u32)params->index_offset + (params->offset ? (u32)params->offset[query] : 0);
     return target;
 }
 
-/* Writes slot i of a row: an element and its key, or -1 and -inf. */
-DEVICE void store_slot(const struct target *target, int i, bool there, u32 element, u32 key) {
-    target->indices[i] = there ? (int)(element + target->offset) : -1;
-    if (target->values) {
-        target->values[i] = there ? key_score(key) : minus_infinity();
+/* Writes an output row of entries and, if asked for, their scores. */
+DEVICE void store_entries(const struct target *target, const struct window *window,
+                          const struct chosen *chosen) {
+#pragma unroll 2
+    for (int i = (int)thread_number(); i < TOPK; i += THREADS) {
+        const bool there = i < chosen->count + window->pinned;
+        if (EXPAND == 1) {
+            const int element = there ? (int)chosen_element(window, chosen, i) : 0;
+            target->indices[i] =
+                there ? (int)((u32)entry_of(window, element) + target->offset) : -1;
+        }
+        if (target->values) {
+            target->values[i] = there ? key_score(chosen_key(window, chosen, i)) : minus_infinity();
+        }
     }
 }
 
-/* Writes the output row, or the sorted entries, that the list now starts with. */
-DEVICE void store_row(const struct topk_select_rows_params *params, const struct window *window,
-                      int row, int wanted, bool mapped) {
-    const struct target target = open_target(params, window, row);
-#pragma unroll 2
-    for (int i = (int)thread_number(); i < TOPK; i += THREADS) {
-        const bool there = i < wanted;
-        if (mapped) {
-            store_slot(&target, i, there, there ? chosen_elements()[i] : 0,
-                       there && target.values ? chosen_keys()[i] : 0);
-        } else {
-            const u64 entry = there ? list()[i] : 0;
-            const u32 element =
-                ORDER_BY_SCORE ? packed_element(window, entry) : ~(u32)(entry >> 32);
-            const u32 key = ORDER_BY_SCORE ? packed_key(window, entry) : (u32)entry;
-            store_slot(&target, i, there, element, key);
+/* The rows that a query may have: those below `limit`. */
+struct rows {
+    int limit;
+    int tail, tail_end; /* always in the list: [tail, tail_end) */
+};
+
+/* The tail begins at the last complete entry's end, as the limit and as the window have it. */
+DEVICE struct rows open_rows(const struct topk_select_rows_params *params, int query) {
+    const int entries = entries_of(params->keys);
+    const int most = entries * EXPAND + EXPAND - 1;
+    struct rows rows;
+    rows.limit = params->limit ? clamp(params->limit[query], 0, most) : entries * EXPAND;
+    rows.tail = rows.tail_end = 0;
+    if (TAIL) {
+        const int end = entries_of(window_end_of(params, query)) * EXPAND;
+        rows.tail = maximum(rows.limit / EXPAND * EXPAND, end);
+        rows.tail_end = maximum(rows.limit, rows.tail);
+    }
+    return rows;
+}
+
+/* Slot i of a list of rows, which ascend: those of the entries, then the tail; -1 past the last. */
+DEVICE int row_in_slot(const struct window *window, const struct chosen *chosen,
+                       const struct rows *rows, int i) {
+    const int slots = (chosen->count + window->pinned) * EXPAND;
+    if (i < slots) {
+        const int entry = entry_of(window, (int)chosen_element(window, chosen, i / EXPAND));
+        const int row = entry * EXPAND + i % EXPAND;
+        return row < rows->limit ? row : -1;
+    }
+    const int row = rows->tail + i - slots;
+    return row < rows->tail_end ? row : -1;
+}
+
+/* Writes an output row of EXPAND rows for each entry, and its length: the valid slots, which come
+ * first. (The limit cuts entries off, or it leaves a tail, never both.) */
+DEVICE void store_rows(const struct topk_select_rows_params *params, const struct target *target,
+                       const struct window *window, const struct chosen *chosen, int row) {
+    const struct rows rows = open_rows(params, query_of(row));
+#pragma unroll 1
+    for (int i = (int)thread_number(); i < params->width; i += THREADS) {
+        const int number = row_in_slot(window, chosen, &rows, i);
+        target->indices[i] = number < 0 ? -1 : (int)((u32)number + target->offset);
+        if (params->lengths && number < 0 &&
+            (i == 0 || row_in_slot(window, chosen, &rows, i - 1) >= 0)) {
+            *length_of(params, row) = i;
         }
+        if (params->lengths && number >= 0 && i == params->width - 1) {
+            *length_of(params, row) = params->width;
+        }
+    }
+}
+
+/* Begins after a barrier. */
+DEVICE void store_row(const struct topk_select_rows_params *params, const struct window *window,
+                      int row, struct chosen chosen) {
+    const struct target target = open_target(params, row);
+    if (EXPAND == 1 || target.values) {
+        store_entries(&target, window, &chosen);
+    }
+    if (EXPAND > 1) {
+        store_rows(params, &target, window, &chosen, row);
     }
 }
 
@@ -126,15 +219,13 @@ DEVICE void emit_row(const struct topk_select_rows_params *params, const struct 
         }
         sort_list(wanted);
     }
-    store_row(params, window, row, wanted, mapped);
+    const struct chosen chosen = {mapped ? CHOSEN_MAPPED : CHOSEN_LISTED, wanted};
+    store_row(params, window, row, chosen);
 }
 
-/* A window of at most TOPK elements: writes all of them in order. */
+/* A window that is selected whole, with no need of its scores: writes its entries in order. */
 DEVICE void emit_whole(const struct topk_select_rows_params *params, const struct window *window,
-                       int row) {
-    const struct target target = open_target(params, window, row);
-#pragma unroll 2
-    for (int i = (int)thread_number(); i < TOPK; i += THREADS) {
-        store_slot(&target, i, i < window_length(window), (u32)(window->first + i), 0);
-    }
+                       int row, int wanted) {
+    const struct chosen chosen = {CHOSEN_WHOLE, wanted};
+    store_row(params, window, row, chosen);
 }

@@ -71,7 +71,11 @@ DEVICE u32 equal_elements(const struct window *window, int block, u32 key) {
         for (int c = 0; c < VECTOR; ++c) {
             const int at = element + i * STEP + c;
             const bool inside = at >= window->first && at < window->last;
-            mask |= (u32)(inside && ordered_key(values[c]) == key) << (i * VECTOR + c);
+            bool equal = inside && ordered_key(values[c]) == key;
+            if (CANDIDATE_ENTRIES > 0 && equal && key == KEY_MINUS_INFINITY) {
+                equal = is_entry(window, at);
+            }
+            mask |= (u32)equal << (i * VECTOR + c);
         }
     }
     return mask;

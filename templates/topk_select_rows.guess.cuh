@@ -69,7 +69,7 @@ DEVICE struct sample draw_sample(const struct window *window, int count, int rou
         const u64 place = ((u64)group << 10) + (hash(group + (u32)round * groups) & 1023u);
         const u32 vector = begin + (u32)(place * vectors >> shift);
         u32 values[VECTOR];
-        load_once_16(values, window->data + vector * (u64)VECTOR);
+        load_inside(window, (i64)vector * VECTOR, values);
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) {
             const u32 key = ordered_key(values[c]);

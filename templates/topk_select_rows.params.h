@@ -13,19 +13,25 @@ struct topk_select_rows_header {
 };
 
 struct topk_select_rows_params {
-    const float *logits;                     /* [rows, columns] */
-    const int *window_begin;                 /* [rows], or null: 0 */
-    const int *window_end;                   /* [rows], or null: columns */
-    const int *offset;                       /* [rows] added to a row's indices, or null */
-    int *indices;                            /* [rows, TOPK] */
-    float *values;                           /* [rows, TOPK], or null */
-    int *lengths;                            /* [rows], or null */
+    const void *logits;                      /* [queries, GROUPS, columns] fp32 or bf16 */
+    const int *window_begin;                 /* [queries] in keys, or null: 0 */
+    const int *window_end;                   /* [queries], or null: keys */
+    const int *offset;                       /* [queries] added to a row's indices, or null */
+    const int *limit;                        /* [queries] rows of lists end here, or null */
+    const int *candidates;                   /* [queries, candidate_count] or null */
+    int *indices;                            /* [queries, GROUPS, width] */
+    float *values;                           /* [queries, GROUPS, TOPK], or null */
+    int *lengths;                            /* [queries, GROUPS], or null */
     unsigned long long *lists;               /* [rows, parts, PART_LIST] */
     struct topk_select_rows_header *headers; /* [rows, parts] */
-    long long logits_stride, indices_stride, values_stride;
-    int rows, columns;
-    int index_offset; /* added to all indices */
-    int parts;        /* of a row: thread blocks of the pass `parts` */
+    long long logits_stride, logits_group, indices_stride, indices_group;
+    long long values_stride, values_group, lengths_stride, candidates_stride;
+    int rows;            /* queries * GROUPS */
+    int keys;            /* windows are clipped to [0, keys) */
+    int width;           /* slots of a row of indices */
+    int candidate_count; /* of a query */
+    int index_offset;    /* added to all indices */
+    int parts;           /* of a row: thread blocks of the pass `parts` */
     int pdl; /* 1: the first kernel is launched with PDL: waits before it reads the logits */
     int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
 };

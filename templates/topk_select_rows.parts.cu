@@ -43,7 +43,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     if (thread_number() == 0) {
         shared_numbers()[LIST_COUNT] = 0;
     }
-    const struct bound bound = choose_bound(&window, minimum(window_length(&window), TOPK), 0);
+    const struct bound bound = choose_bound(&window, count_wanted(&window), 0);
     const int begin = (int)((i64)window.blocks * part / params.parts);
     const int end = (int)((i64)window.blocks * (part + 1) / params.parts);
     __syncthreads(); /* the sample has been read, the count cleared */

@@ -298,7 +298,8 @@ static double *make_answer(const struct row *row, int64_t rows) {
     float *const values = malloc((size_t)topk * sizeof *values);
     int32_t *const indices = malloc((size_t)topk * sizeof *indices);
     double *answer = malloc(2 * (size_t)topk * sizeof *answer);
-    const struct smelt__topk_select_spec select = {.topk = topk, .order = row->spec->order};
+    const struct smelt__topk_select_spec select = {
+        .topk = topk, .order = row->spec->order, .groups = 1, .expand = 1};
     const smelt_topk_select_args args = {.size = sizeof args,
                                          .tokens = 1,
                                          .rows = rows,
@@ -309,7 +310,7 @@ static double *make_answer(const struct row *row, int64_t rows) {
     for (int64_t key = 0; logits && key < rows; key++)
         logits[key] = (float)row->logits[key];
     if (!logits || !values || !indices || !answer ||
-        smelt__topk_select_reference(&select, &args, 0, 0, indices, values) < 0) {
+        smelt__topk_select_reference(&select, &args, 0, logits, indices, values) < 0) {
         free(answer);
         answer = NULL;
     }

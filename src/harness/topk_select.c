@@ -92,13 +92,25 @@ static void shape(struct smelt__problem *problem) {
     const struct smelt__topk_select_spec *spec = problem->spec;
     smelt_topk_select_args *args = problem->args;
     args->index_offset = problem->options.own[WINDOWS] == RANDOM ? 1000 : 0;
+    if (spec->expand > 1) /* a list may be wider than it must be */
+        args->width = (int64_t)spec->topk * spec->expand + spec->tail * (spec->expand - 1) +
+                      (problem->options.strided ? 5 : 0);
     if (problem->options.strided && !problem->options.own[VALUES])
         args->values.strides[0] = spec->topk; /* ignored for an absent tensor */
 }
 
+static int64_t width_of(const struct smelt__problem *problem) {
+    const struct smelt__topk_select_spec *spec = problem->spec;
+    const smelt_topk_select_args *args = problem->args;
+    return spec->expand > 1 ? args->width : spec->topk;
+}
+
 static int given(const struct smelt__problem *problem, int tensor) {
+    const struct smelt__topk_select_spec *spec = problem->spec;
     const int64_t windows = problem->options.own[WINDOWS];
     switch (tensor) {
+    case TENSOR(LIMIT):
+        return spec->tail || (spec->expand > 1 && windows != WHOLE);
     case TENSOR(OFFSET):
         return windows == RANDOM;
     case TENSOR(VALUES):
@@ -144,11 +156,40 @@ static void draw_window(const struct smelt__problem *problem, int64_t row, int32
     }
 }
 
+/* The rows of a query, of which its window has the complete entries; with random windows any number,
+ * too. */
+static int32_t draw_limit(const struct smelt__problem *problem, int64_t row, int32_t end) {
+    const struct smelt__topk_select_spec *spec = problem->spec;
+    const int64_t rows = problem->options.rows, most = rows * spec->expand;
+    struct smelt__random random = smelt__random_at(problem->options.seed, 3, (uint64_t)row);
+    const int64_t entries = end < 0 ? 0 : end > rows ? rows : end;
+    const int64_t usual = entries * spec->expand + smelt__random_below(&random, spec->expand);
+    if (problem->options.own[WINDOWS] != RANDOM)
+        return (int32_t)usual;
+    switch (smelt__random_below(&random, 8)) {
+    case 0:
+        return INT32_MAX;
+    case 1:
+        return INT32_MIN;
+    case 2:
+        return (int32_t)smelt__random_below(&random, most + spec->expand);
+    case 3: /* within the last entries */
+        return (int32_t)(usual - smelt__random_below(&random, 3 * spec->expand));
+    case 4:
+        return 1;
+    default:
+        return (int32_t)usual;
+    }
+}
+
 static void fill_windows(struct smelt__problem *problem) {
     int32_t *begin = smelt__problem_data(problem, TENSOR(BEGIN));
     int32_t *end = smelt__problem_data(problem, TENSOR(END));
     int32_t *offset = smelt__problem_data(problem, TENSOR(OFFSET));
+    int32_t *limit = smelt__problem_data(problem, TENSOR(LIMIT));
     const int64_t tokens = count_tokens(&problem->options), columns = problem->options.rows;
+    for (int64_t row = 0; !begin && limit && row < tokens; row++)
+        limit[row] = draw_limit(problem, row, (int32_t)columns);
     for (int64_t row = 0; begin && row < tokens; row++) {
         begin[row] = 0;
         end[row] = (int32_t)((row + 1) * columns / tokens);
@@ -156,6 +197,8 @@ static void fill_windows(struct smelt__problem *problem) {
             draw_window(problem, row, &begin[row], &end[row]);
         if (offset)
             offset[row] = (int32_t)(row * 7 - 3);
+        if (limit)
+            limit[row] = draw_limit(problem, row, end[row]);
     }
 }
 
@@ -168,7 +211,7 @@ static int fill(struct smelt__problem *problem) {
         smelt__topk_select_window(problem->args, row, &begin, &end);
         problem->valid_slots += end - begin < spec->topk ? end - begin : spec->topk;
     }
-    smelt__topk_data_fill(problem, TENSOR(LOGITS),
+    smelt__topk_data_fill(problem, TENSOR(LOGITS), spec->groups,
                           (enum smelt__topk_data)problem->options.own[DATA],
                           smelt__topk_select_window);
     return 0;
@@ -180,19 +223,31 @@ static int is_read(const struct smelt__problem *problem, int64_t length) {
     return length > spec->topk || problem->options.own[VALUES] || spec->order == SMELT__ORDER_SCORE;
 }
 
+/* The element of a row's length. */
+static int64_t length_at(const struct smelt__problem *problem, int64_t row) {
+    const struct smelt__topk_select_spec *spec = problem->spec;
+    const int64_t query = row / spec->groups;
+    return spec->groups == 1
+               ? query
+               : smelt__problem_at(problem, TENSOR(LENGTHS), query, 0, 0) + row % spec->groups;
+}
+
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const struct smelt__topk_select_spec *spec = problem->spec;
     const int64_t tokens = count_tokens(&problem->options);
-    for (int64_t row = 0; row < tokens; row++) {
+    for (int64_t row = 0; row < tokens * spec->groups; row++) {
+        const int64_t query = row / spec->groups, group = row % spec->groups;
         int64_t begin, end;
-        smelt__topk_select_window(problem->args, row, &begin, &end);
+        smelt__topk_select_window(problem->args, query, &begin, &end);
         if (is_read(problem, end - begin))
             smelt__touch(footprints, TENSOR(LOGITS),
-                         smelt__problem_at(problem, TENSOR(LOGITS), row, 0, 0) + begin,
+                         smelt__problem_at(problem, TENSOR(LOGITS), query, group, 0) + begin,
                          end - begin);
-        smelt__touch_row(footprints, TENSOR(INDICES), row, 0, 0);
-        smelt__touch_row(footprints, TENSOR(VALUES), row, 0, 0);
+        smelt__touch_row(footprints, TENSOR(INDICES), query, group, 0);
+        smelt__touch_row(footprints, TENSOR(VALUES), query, group, 0);
+        smelt__touch(footprints, TENSOR(LENGTHS), length_at(problem, row), 1);
     }
-    static const int lists[] = {TENSOR(BEGIN), TENSOR(END), TENSOR(OFFSET), TENSOR(LENGTHS)};
+    static const int lists[] = {TENSOR(BEGIN), TENSOR(END), TENSOR(OFFSET), TENSOR(LIMIT)};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         smelt__touch(footprints, lists[i], 0, tokens);
 }
@@ -200,7 +255,8 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 /* The number of elements; each takes the emulator as long as several multiplications. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     const struct smelt__topk_select_spec *select = spec;
-    return (double)count_tokens(given) * (20.0 * (double)given->rows + 200.0 * select->topk);
+    return (double)(count_tokens(given) * select->groups) *
+           (20.0 * (double)given->rows + 200.0 * select->topk * select->expand);
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -226,26 +282,27 @@ struct expected {
 static void compare_row(const struct smelt__placed *placed, int64_t row, int64_t selected,
                         const struct expected *expected, struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const int topk = ((const struct smelt__topk_select_spec *)problem->spec)->topk;
+    const struct smelt__topk_select_spec *spec = problem->spec;
+    const int64_t query = row / spec->groups, group = row % spec->groups;
+    const int64_t topk = spec->topk, width = width_of(problem);
     const double length = (double)selected;
-    for (int i = 0; i < topk; i++)
+    for (int64_t i = 0; i < width; i++)
         expected->numbers[i] = expected->indices[i];
     const int32_t *const indices = smelt__compared_row(
-        placed, finding, TENSOR(INDICES), smelt__problem_at(problem, TENSOR(INDICES), row, 0, 0),
-        topk, expected->numbers);
-    for (int i = 0; i < topk; i++)
+        placed, finding, TENSOR(INDICES),
+        smelt__problem_at(problem, TENSOR(INDICES), query, group, 0), width, expected->numbers);
+    for (int64_t i = 0; i < topk; i++)
         expected->numbers[i] = (double)expected->values[i];
     const float *const values = smelt__compared_row(
-        placed, finding, TENSOR(VALUES), smelt__problem_at(problem, TENSOR(VALUES), row, 0, 0),
-        topk, expected->numbers);
+        placed, finding, TENSOR(VALUES),
+        smelt__problem_at(problem, TENSOR(VALUES), query, group, 0), topk, expected->numbers);
     const int32_t *const lengths =
-        smelt__compared_row(placed, finding, TENSOR(LENGTHS), row, 1, &length);
-    for (int i = 0; i < topk; i++) {
+        smelt__compared_row(placed, finding, TENSOR(LENGTHS), length_at(problem, row), 1, &length);
+    for (int64_t i = 0; i < width; i++)
         smelt__finding_rule(finding, INDICES, indices[i] == expected->indices[i], i);
-        if (values) /* -0 is not 0 */
-            smelt__finding_rule(finding, VALUES_EXACT,
-                                memcmp(&values[i], &expected->values[i], sizeof *values) == 0, i);
-    }
+    for (int64_t i = 0; values && i < topk; i++) /* -0 is not 0 */
+        smelt__finding_rule(finding, VALUES_EXACT,
+                            memcmp(&values[i], &expected->values[i], sizeof *values) == 0, i);
     if (lengths)
         smelt__finding_rule(finding, LENGTHS, *lengths == selected, 0);
 }
@@ -254,15 +311,18 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
                     struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
     const struct smelt__topk_select_spec *spec = problem->spec;
-    const size_t topk = (size_t)spec->topk;
-    const struct expected expected = {malloc(topk * sizeof *expected.indices),
+    const size_t topk = (size_t)spec->topk, width = (size_t)width_of(problem);
+    const struct expected expected = {malloc(width * sizeof *expected.indices),
                                       malloc(topk * sizeof *expected.values),
-                                      malloc(topk * sizeof *expected.numbers)};
+                                      malloc(width * sizeof *expected.numbers)};
+    const char *const logits = smelt__problem_data(problem, TENSOR(LOGITS));
+    const int64_t at =
+        smelt__problem_at(problem, TENSOR(LOGITS), row / spec->groups, row % spec->groups, 0);
     (void)prepared;
     const int64_t selected =
         expected.indices && expected.values && expected.numbers
-            ? smelt__topk_select_reference(spec, problem->args, row,
-                                           problem->layout[TENSOR(LOGITS)].strides[0],
+            ? smelt__topk_select_reference(spec, problem->args, row / spec->groups,
+                                           logits ? logits + at * (spec->bf16 ? 2 : 4) : NULL,
                                            expected.indices, expected.values)
             : -1;
     finding->failed = selected < 0;
@@ -274,7 +334,7 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
 }
 
 static const struct smelt__comparison comparisons[] = {
-    {SMELT__UNITS("row", "slot", TENSOR(T)), SMELT__RULES(rules), .compare = compare},
+    {SMELT__UNITS("row", "slot", TENSOR(T), TENSOR(G)), SMELT__RULES(rules), .compare = compare},
 };
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -282,12 +342,14 @@ static const struct smelt__comparison comparisons[] = {
 /* The windows are read once. The ceiling: reading from an H200's memory. */
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
+    const struct smelt__topk_select_spec *spec = problem->spec;
     double elements = 0;
     for (int64_t row = 0; row < problem->computed; row++) {
         int64_t begin, end;
         smelt__topk_select_window(problem->args, row, &begin, &end);
         elements += is_read(problem, end - begin) ? (double)(end - begin) : 0;
     }
+    elements *= (spec->bf16 ? 0.5 : 1) * spec->groups;
     found[0] = SMELT__TBS("read", 2, elements * 4 / 1e12, 4.26);
     return 1;
 }
@@ -303,11 +365,36 @@ static const struct smelt__harness_shape peers[] = {AT(2048, 4096, 32768), AT(51
 static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(topk_select, topk),
     SMELT__SPEC_KEY(topk_select, order),
+    {"dtype", offsetof(struct smelt__topk_select_spec, bf16), 0},
+    SMELT__SPEC_KEY(topk_select, groups),
+    SMELT__SPEC_KEY(topk_select, pinned),
+    SMELT__SPEC_KEY(topk_select, expand),
+    SMELT__SPEC_KEY(topk_select, tail),
     {NULL, 0, 0},
 };
 
+/* The passes differ in the table of their tensors; each takes the specs that have its table. */
+#define TAKES(number)                                                                              \
+    static int takes_##number(const void *given_) {                                                \
+        const struct smelt__topk_select_spec *spec = given_;                                       \
+        return smelt__topk_select_table_number(spec->bf16, spec->groups, spec->expand) == number;  \
+    }
+#define PASS(number)                                                                               \
+    {                                                                                              \
+        SMELT__PASS(FORWARD, "forward", &smelt__topk_select_table[number]),                        \
+            .takes = takes_##number, .given = given, .shape = shape                                \
+    }
+TAKES(0)
+TAKES(1)
+TAKES(2)
+TAKES(3)
+TAKES(4)
+TAKES(5)
+TAKES(6)
+TAKES(7)
+
 static const struct smelt__harness_pass passes[] = {
-    {SMELT__PASS(FORWARD, "forward", &smelt__topk_select_table), .given = given, .shape = shape},
+    PASS(0), PASS(1), PASS(2), PASS(3), PASS(4), PASS(5), PASS(6), PASS(7),
 };
 
 const struct smelt__harness_operator smelt__harness_topk_select = {

@@ -142,6 +142,7 @@ static float make(enum smelt__topk_data data, int64_t row, int64_t column, int64
 struct filling {
     struct smelt__problem *problem;
     int tensor;
+    int64_t groups; /* rows of a query */
     enum smelt__topk_data data;
     void (*window)(const smelt_topk_select_args *, int64_t, int64_t *, int64_t *);
 };
@@ -149,26 +150,36 @@ struct filling {
 static void fill_rows(void *user, int64_t begin, int64_t end) {
     const struct filling *filling = user;
     const struct smelt__problem *problem = filling->problem;
-    float *data = smelt__problem_data(problem, filling->tensor);
+    const int bf16 = problem->pass->tensors->rows[filling->tensor].element == SMELT__BF16;
+    void *const data = smelt__problem_data(problem, filling->tensor);
     for (int64_t row = begin; row < end; row++) {
         struct smelt__random random =
             smelt__random_at(problem->options.seed, STREAM, (uint64_t)row);
-        float *to = data + smelt__problem_at(problem, filling->tensor, row, 0, 0);
+        const int64_t query = row / filling->groups;
+        const int64_t at =
+            smelt__problem_at(problem, filling->tensor, query, row % filling->groups, 0);
         int64_t first, last;
-        filling->window(problem->args, row, &first, &last);
+        filling->window(problem->args, query, &first, &last);
         for (int64_t column = 0; column < problem->options.rows; column++) {
             const uint64_t bits = smelt__random_next(&random);
-            to[column] = column >= first && column < last
-                             ? make(filling->data, row, column, problem->options.rows, bits)
-                             : INFINITY;
+            const float score = column >= first && column < last
+                                    ? make(filling->data, row, column, problem->options.rows, bits)
+                                    : INFINITY;
+            uint32_t single;
+            memcpy(&single, &score, sizeof single);
+            if (bf16)
+                ((uint16_t *)data)[at + column] = (uint16_t)(single >> 16);
+            else
+                ((float *)data)[at + column] = score;
         }
     }
 }
 
-void smelt__topk_data_fill(struct smelt__problem *problem, int tensor, enum smelt__topk_data data,
+void smelt__topk_data_fill(struct smelt__problem *problem, int tensor, int64_t groups,
+                           enum smelt__topk_data data,
                            void (*window)(const smelt_topk_select_args *, int64_t, int64_t *,
                                           int64_t *)) {
-    struct filling filling = {problem, tensor, data, window};
-    smelt__parallel_for(problem->options.batches * problem->options.tokens, 16, fill_rows,
+    struct filling filling = {problem, tensor, groups, data, window};
+    smelt__parallel_for(problem->options.batches * problem->options.tokens * groups, 16, fill_rows,
                         &filling);
 }

@@ -30,8 +30,9 @@ enum smelt__topk_data {
 /* "gaussian", ...; ended by NULL. */
 extern const char *const smelt__topk_data_names[SMELT__TOPK_DATA_KINDS + 1];
 
-/* Fills the matrix, tensor number `tensor` of the problem, [T,S]. Elements outside a row's window
- * are +inf, larger than those inside. */
-void smelt__topk_data_fill(struct smelt__problem *problem, int tensor, enum smelt__topk_data data,
-                           void (*window)(const smelt_topk_select_args *args, int64_t row,
+/* Fills the matrix, tensor number `tensor` of the problem, [T,S] or [T,groups,S], fp32 or bf16. Elements
+ * outside a query's window are +inf, larger than those inside. */
+void smelt__topk_data_fill(struct smelt__problem *problem, int tensor, int64_t groups,
+                           enum smelt__topk_data data,
+                           void (*window)(const smelt_topk_select_args *args, int64_t query,
                                           int64_t *begin, int64_t *end));

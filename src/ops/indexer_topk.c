@@ -21,8 +21,9 @@ struct indexer_topk {
 static void prepare(smelt_operator *op) {
     struct indexer_topk *made = (struct indexer_topk *)op;
     made->order = (int)smelt__spec_get(&op->spec, "order");
-    made->select = smelt__topk_kernels_from(op->kernels + SMELT__INDEXER_TOPK_SELECT,
-                                            (int)smelt__spec_get(&op->spec, "topk"));
+    made->select =
+        smelt__topk_kernels_from(op->kernels + SMELT__INDEXER_TOPK_SELECT, SMELT__TOPK_PASSES,
+                                 (int)smelt__spec_get(&op->spec, "topk"));
     made->scorer = smelt__indexer_scorer_of(op->context, op->kernels[SMELT__INDEXER_TOPK_LOGITS]);
 }
 
@@ -113,13 +114,15 @@ static smelt_status choose(const struct indexer_topk *indexer, const smelt_index
         .logits_stride = chunk->stride,
         .indices_stride = args->indices.strides[0],
         .values_stride = args->values.strides[0],
+        .lengths_stride = 1,
         .rows = (int)chunk->count,
-        .columns = (int)chunk->columns,
+        .keys = (int)chunk->columns,
+        .width = indexer->select.topk,
         .index_offset = args->index_offset,
         .pdl = args->rows > 0,  /* after the chunk's logits */
         .launch_dependents = 1, /* the next chunk's logits wait for it themselves */
     };
-    return smelt__topk_launch(indexer->op.context, &indexer->select, &params,
+    return smelt__topk_launch(indexer->op.context, &indexer->select, &params, chunk->columns,
                               workspace ? workspace + chunk->logits_bytes : NULL, stream);
 }
 

@@ -1,6 +1,7 @@
 /* The operator topk_select: see smelt/topk_select.h. */
 #include "smelt/topk_select.h"
 
+#include "codegen/families/topk_select_rows.h"
 #include "codegen/family.h"
 #include "ops/call.h"
 #include "ops/topk_select_rows.h"
@@ -10,11 +11,14 @@
 struct topk_select {
     smelt_operator op;
     struct smelt__topk_kernels kernels; /* op's, by name */
+    struct smelt__topk_lists lists;
 };
 
 static void prepare(smelt_operator *op) {
-    ((struct topk_select *)op)->kernels =
-        smelt__topk_kernels_from(op->kernels, (int)smelt__spec_get(&op->spec, "topk"));
+    struct topk_select *made = (struct topk_select *)op;
+    made->kernels = smelt__topk_kernels_from(op->kernels, SMELT__TOPK_PASSES,
+                                             (int)smelt__spec_get(&op->spec, "topk"));
+    made->lists = smelt__topk_lists_of(&op->spec);
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -22,13 +26,18 @@ static void prepare(smelt_operator *op) {
 static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     const struct topk_select *made = (const struct topk_select *)call->op;
     const smelt_topk_select_args *args = call->args;
-    *bytes = smelt__topk_workspace(&made->kernels, args->tokens, args->rows);
+    *bytes = smelt__topk_workspace(&made->kernels, args->tokens * made->lists.groups, args->rows);
     return SMELT_OK;
 }
 
 static smelt_status check(struct smelt__call *call) {
+    const struct topk_select *made = (const struct topk_select *)call->op;
     const smelt_topk_select_args *args = call->args;
     size_t needed;
+    const smelt_status status = smelt__topk_check_lists(&made->lists, args->tokens, args->rows,
+                                                        args->width, args->limit.data != NULL);
+    if (status != SMELT_OK)
+        return status;
     workspace(call, &needed);
     if (!args->window_begin.data == !args->window_end.data)
         return smelt__call_check(call, needed, NULL, 0);
@@ -53,24 +62,37 @@ static smelt_status launch(struct smelt__call *call) {
         .window_begin = args->window_begin.data,
         .window_end = args->window_end.data,
         .offset = args->offset.data,
+        .limit = args->limit.data,
         .indices = args->indices.data,
         .values = args->values.data,
         .lengths = args->lengths.data,
         .logits_stride = args->logits.strides[0],
+        .logits_group = args->logits.strides[1],
         .indices_stride = args->indices.strides[0],
+        .indices_group = args->indices.strides[1],
         .values_stride = args->values.strides[0],
-        .rows = (int)args->tokens,
-        .columns = (int)args->rows,
+        .values_group = args->values.strides[1],
+        .lengths_stride = made->lists.groups > 1 ? args->lengths.strides[0] : 1,
+        .rows = (int)args->tokens * made->lists.groups,
+        .keys = (int)args->rows,
+        .width = (int)args->width,
         .index_offset = args->index_offset,
     };
-    return smelt__topk_launch(call->op->context, &made->kernels, &params, args->workspace,
-                              call->stream);
+    return smelt__topk_launch(call->op->context, &made->kernels, &params, args->rows,
+                              args->workspace, call->stream);
+}
+
+static int table_of(const struct smelt__spec *spec) {
+    return smelt__topk_select_table_number((int)smelt__spec_get(spec, "dtype"),
+                                           (int)smelt__spec_get(spec, "groups"),
+                                           (int)smelt__spec_get(spec, "expand"));
 }
 
 static const struct smelt__pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .call = "smelt_topk_select_forward",
-     .tables = &smelt__topk_select_table,
+     .tables = smelt__topk_select_table,
+     .table_of = table_of,
      .workspace = workspace,
      .launch = launch},
 };

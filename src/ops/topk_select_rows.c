@@ -1,22 +1,75 @@
 /* See topk_select_rows.h. */
 #include "ops/topk_select_rows.h"
 
+#include <inttypes.h>
+
 #include "codegen/families/topk_select_rows.h"
 #include "ops/cuts.h"
+#include "runtime/log.h"
 
 struct smelt__topk_kernels smelt__topk_kernels_from(const struct smelt__kernel *const *kernels,
-                                                    int topk) {
-    return (struct smelt__topk_kernels){kernels[SMELT__TOPK_ROWS], kernels[SMELT__TOPK_PARTS],
-                                        kernels[SMELT__TOPK_MERGE], topk};
+                                                    int count, int topk) {
+    const int several = count == SMELT__TOPK_PASSES;
+    return (struct smelt__topk_kernels){kernels[SMELT__TOPK_ROWS],
+                                        several ? kernels[SMELT__TOPK_PARTS] : NULL,
+                                        several ? kernels[SMELT__TOPK_MERGE] : NULL, topk};
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+struct smelt__topk_lists smelt__topk_lists_of(const struct smelt__spec *spec) {
+    return (struct smelt__topk_lists){.topk = (int)smelt__spec_get(spec, "topk"),
+                                      .groups = (int)smelt__spec_get(spec, "groups"),
+                                      .expand = (int)smelt__spec_get(spec, "expand"),
+                                      .tail = (int)smelt__spec_get(spec, "tail"),
+                                      .width = smelt__topk_select_width(spec)};
+}
+
+static smelt_status check_rows(const struct smelt__topk_lists *lists, int64_t rows, int64_t width) {
+    if (lists->expand == 1)
+        return width == 0 || width == lists->topk
+                   ? SMELT_OK
+                   : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                                 "width = %" PRId64 " is not the %d slots of topk=%d; set 0, or "
+                                 "make an operator with another topk",
+                                 width, lists->topk, lists->topk);
+    if (width < lists->width)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "width = %" PRId64 " is too small: lists of topk=%d, expand=%d, tail=%d "
+                           "need %" PRId64 " slots",
+                           width, lists->topk, lists->expand, lists->tail, lists->width);
+    return (rows + 1) * lists->expand <= INT32_MAX
+               ? SMELT_OK
+               : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                             "rows = %" PRId64 " entries of expand=%d rows exceed 2^31 - 1 rows; "
+                             "legal: up to %" PRId64,
+                             rows, lists->expand, (int64_t)INT32_MAX / lists->expand - 1);
+}
+
+smelt_status smelt__topk_check_lists(const struct smelt__topk_lists *lists, int64_t tokens,
+                                     int64_t rows, int64_t width, int has_limit) {
+    if (tokens * lists->groups > INT32_MAX)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "tokens = %" PRId64 " of groups=%d exceed 2^31 - 1 rows; split the call",
+                           tokens, lists->groups);
+    if (has_limit && lists->expand == 1)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "limit is given but the operator was made with expand=1, whose lists "
+                           "hold entries; make one with expand above 1, or pass NULL");
+    if (!has_limit && lists->tail)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "limit is NULL but the operator was made with tail=1, which appends the "
+                           "rows up to it; set it to each query's number of rows");
+    return check_rows(lists, rows, width);
 }
 
 /* Blocks that share a row, so that all of them are resident at once; 1: a block takes it alone. */
 static int64_t count_parts(const struct smelt__topk_kernels *kernels, int64_t rows,
                            int64_t columns) {
     const int64_t most = columns / SMELT__CUT_TOPK_LEAST_PART;
-    int64_t parts = rows > 0 ? kernels->parts->resident_blocks / rows : 1;
-    if (columns < SMELT__CUT_TOPK_COLUMNS)
+    if (columns < SMELT__CUT_TOPK_COLUMNS || !kernels->parts || rows == 0)
         return 1;
+    int64_t parts = kernels->parts->resident_blocks / rows;
     if (parts > most)
         parts = most;
     if (parts > SMELT__TOPK_MOST_PARTS)
@@ -38,17 +91,18 @@ size_t smelt__topk_workspace(const struct smelt__topk_kernels *kernels, int64_t 
 }
 
 size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int64_t columns) {
-    const int64_t blocks = columns < SMELT__CUT_TOPK_COLUMNS ? 0 : kernels->parts->resident_blocks;
+    const int64_t blocks =
+        columns < SMELT__CUT_TOPK_COLUMNS || !kernels->parts ? 0 : kernels->parts->resident_blocks;
     return list_bytes(kernels, blocks) + (size_t)blocks * sizeof(struct topk_select_rows_header);
 }
 
 smelt_status smelt__topk_launch(const smelt_context *context,
                                 const struct smelt__topk_kernels *kernels,
-                                const struct topk_select_rows_params *given, void *workspace,
-                                struct CUstream_st *stream) {
+                                const struct topk_select_rows_params *given, int64_t columns,
+                                void *workspace, struct CUstream_st *stream) {
     struct topk_select_rows_params params = *given;
     const uint32_t rows = (uint32_t)params.rows;
-    const int64_t parts = count_parts(kernels, params.rows, params.columns);
+    const int64_t parts = count_parts(kernels, params.rows, columns);
     const struct smelt__launch alone = {.blocks = {rows}, .pdl = params.pdl, .params = &params};
     params.parts = (int)parts;
     params.lists = NULL;

@@ -47,6 +47,8 @@ struct smelt__indexer_topk_spec {
 struct smelt__topk_select_spec {
     int topk;
     int order; /* of enum smelt__order */
+    int bf16;  /* 1: the matrix is bf16, 0: fp32 */
+    int groups, pinned, expand, tail;
 };
 
 struct smelt__indexer_loss_spec {
@@ -252,13 +254,15 @@ int smelt__indexer_logits_reference(const struct smelt__indexer_logits_spec *spe
 /* ---- topk_select -------------------------------------------------------------------------------
  * By sorting. */
 
-/* Row `row` of a call: indices[topk] and values[topk] as they are to be. How many were selected, or -1 when memory runs out. */
+/* A row of query `query`, whose logits are logits[rows], fp32 or bf16: its list, with expand
+ * [args->width], else [topk], and values[topk], as they are to be. The length, or -1 when memory runs
+ * out. */
 int64_t smelt__topk_select_reference(const struct smelt__topk_select_spec *spec,
-                                     const smelt_topk_select_args *args, int64_t row,
-                                     int64_t logits_stride, int32_t *indices, float *values);
+                                     const smelt_topk_select_args *args, int64_t query,
+                                     const void *logits, int32_t *indices, float *values);
 
-/* The row's window, clipped. */
-void smelt__topk_select_window(const smelt_topk_select_args *args, int64_t row, int64_t *begin,
+/* The query's window, clipped. */
+void smelt__topk_select_window(const smelt_topk_select_args *args, int64_t query, int64_t *begin,
                                int64_t *end);
 
 /* ---- indexer_topk ------------------------------------------------------------------------------

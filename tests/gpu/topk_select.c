@@ -40,17 +40,35 @@ static const struct suite_case small_cases[] = {
     CASE("2048", 1, 33000, INCREASING, WHOLE, 0, 0),
     CASE("100,order=score", 2, 66000, BF16, RANDOM, 0, 0),
     CASE("100", 1, 70000, EQUAL, WHOLE, 0, 0),
+    CASE("100,groups=3,pinned=7", 5, 2600, SPECIAL, RANDOM, 1, 1),
+    CASE("100,expand=4,tail=1", 9, 2600, LEVELS, RANDOM, 0, 1),
+    CASE("100,expand=4,tail=1,groups=2,pinned=1", 4, 700, BF16, CAUSAL, 1, 0),
+    CASE("16,expand=128,pinned=16", 3, 300, GAUSSIAN, CAUSAL, 0, 0),
+    CASE("100,dtype=bf16", 3, 2601, SPECIAL, RANDOM, 1, 1),
+    CASE("60,dtype=bf16,expand=2,groups=2", 1, 33001, LEVELS, WHOLE, 0, 1),
+    CASE("5000", 2, 13000, LEVELS, RANDOM, 0, 0),
+    CASE("5000,pinned=3,expand=2,tail=1", 1, 40003, ZEROS, WHOLE, 1, 0),
 };
 
-static const int all_topk[] = {1, 31, 512, 700, 2048, 3000, 4096};
+static const int all_topk[] = {1, 31, 512, 700, 2048, 3000, 4096, 8192, 16384};
+static const char *const all_lists[] = {
+    "",
+    "",
+    ",pinned=1",
+    ",expand=4,tail=1",
+    ",groups=4,pinned=1,expand=16",
+    ",dtype=bf16",
+    ",dtype=bf16,groups=2,expand=2,tail=1",
+};
 static const int64_t all_rows[] = {1, 77, 2048, 4097, 8192, 20001, 32768, 65537, 100003, 300000};
 
 /* Everything with everything, in turn. */
 static void large_matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     struct smelt__random random = smelt__random_at(suite->seed, 7, (uint64_t)number);
-    snprintf(one->spec, sizeof one->spec, "topk_select:topk=%d%s",
-             all_topk[number % COUNT(all_topk)],
-             smelt__random_below(&random, 3) ? "" : ",order=score");
+    const int by_score = smelt__random_below(&random, 3) == 0;
+    snprintf(one->spec, sizeof one->spec, "topk_select:topk=%d%s%s",
+             all_topk[number % COUNT(all_topk)], by_score ? ",order=score" : "",
+             by_score ? "" : all_lists[smelt__random_below(&random, COUNT(all_lists))]);
     one->problem.rows = all_rows[number / 3 % COUNT(all_rows)];
     one->problem.tokens = smelt__random_below(&random, 3) ? 1 + smelt__random_below(&random, 9)
                                                           : 200 + smelt__random_below(&random, 600);
@@ -104,8 +122,17 @@ static const char *const launches[] = {"topk_select:topk=100", NULL};
 static const struct suite_refusal refusals[] = {
     SUITE_REFUSAL(smelt_topk_select_args, reserved, "reserved", 1),
     SUITE_REFUSAL(smelt_topk_select_args, rows, "rows", (INT64_C(1) << 30) + 1),
+    SUITE_REFUSAL(smelt_topk_select_args, width, "not the 100 slots of topk=100", 101),
     SUITE_REFUSAL(smelt_topk_select_args, window_begin.data, "window_begin", 0),
     SUITE_REFUSAL(smelt_topk_select_args, window_end.data, "window_end", 0),
+    {.text = NULL},
+};
+
+static const struct suite_refusal list_refusals[] = {
+    SUITE_REFUSAL(smelt_topk_select_args, width, "need 403 slots", 402),
+    SUITE_REFUSAL(smelt_topk_select_args, rows, "legal: up to 536870910", INT64_C(536870911)),
+    SUITE_REFUSAL(smelt_topk_select_args, tokens, "of groups=2 exceed 2^31 - 1 rows", 1 << 30),
+    SUITE_REFUSAL(smelt_topk_select_args, limit.data, "limit is NULL", 0),
     {.text = NULL},
 };
 
@@ -114,6 +141,10 @@ static const struct suite_arguments arguments[] = {
      .problem = {.tokens = 2, .rows = 33000, .own = {0, RANDOM, 1}},
      .aligned = "",
      .refusals = refusals},
+    {.spec = "topk_select:topk=100,groups=2,pinned=1,expand=4,tail=1",
+     .problem = {.tokens = 2, .rows = 3300, .own = {0, RANDOM, 1}},
+     .aligned = "",
+     .refusals = list_refusals},
     {.spec = NULL},
 };
 

@@ -88,7 +88,7 @@ static const struct {
     {"", "unknown family ''; known: sparse_attn, sparse_attn_fwd", NULL},
     {GOOD, "has no ':'", "family:key=value"},
     {"sparse_attn", "sparse_attn: heads is missing; legal: 1..128 and", NULL},
-    {"topk_select", "topk_select: topk is missing; legal: 1..4096", NULL},
+    {"topk_select", "topk_select: topk is missing; legal: 1..16384", NULL},
     {"indexer_windows:topk=1", "unknown key 'topk'", NULL},
     {"indexer_window", "unknown family 'indexer_window', did you mean indexer_windows?", NULL},
     {"sparse_atn", "unknown family 'sparse_atn', did you mean sparse_attn?", NULL},

@@ -23,7 +23,8 @@ static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE, SMELT__TOPK_KEYS}
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     smelt__expansion_add(expansion, spec, FWD, pass);
-    smelt__topk_select_expand(expansion, spec, SELECT, pass);
+    const struct smelt__topk_setting settings[] = {{NULL, 0}};
+    smelt__topk_select_expand(expansion, spec, SELECT, pass, SMELT__TOPK_PASSES, settings);
 }
 
 /* docs/operators.md's table of models. bf16: what trainers choose keys with, and every architecture

@@ -12,11 +12,19 @@ static const struct smelt__member members[] = {
 
 static const struct smelt__kernel_family *const kernels[] = {&smelt__topk_select_rows, NULL};
 
-static const struct smelt__key keys[] = {SMELT__TOPK_KEYS};
+static const struct smelt__key keys[] = {
+    SMELT__TOPK_KEYS,
+    {SMELT__OPTIONAL("dtype", "elements of the matrix"), SMELT__NAMES_2(fp32, bf16)},
+    {SMELT__OPTIONAL("groups", "rows of a query, which share its window"), SMELT__RANGE(1, 128),
+     .default_value = 1},
+    SMELT__TOPK_LIST_KEYS,
+};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
-    smelt__topk_select_expand(expansion, spec, ROWS, pass);
+    const struct smelt__topk_setting settings[] = {{"logits", (int)smelt__spec_get(spec, "dtype")},
+                                                   {NULL, 0}};
+    smelt__topk_select_expand(expansion, spec, ROWS, pass, SMELT__TOPK_PASSES, settings);
 }
 
 const struct smelt__operator_family smelt__topk_select = {
@@ -27,7 +35,8 @@ const struct smelt__operator_family smelt__topk_select = {
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
                .members = members,
-               .member_count = sizeof members / sizeof *members},
+               .member_count = sizeof members / sizeof *members,
+               .check = smelt__topk_select_check},
     .passes = SMELT__FORWARD,
     .kernels = kernels,
     .expand = expand,

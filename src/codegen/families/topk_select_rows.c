@@ -13,6 +13,11 @@
 enum {
     ENTRY_BYTES = 8,
     USUAL_ENTRIES = 4096, /* of a list: 16 a thread */
+    PART_ENTRIES = 6144,  /* of a part's list at most */
+    WIDE_TOPK = 4096,     /* above: one block a multiprocessor */
+    WIDE_THREADS = 512,
+    WIDE_ENTRIES = 12288, /* of the list, for twice WIDE_TOPK; beyond it: the most */
+    MOST_ENTRIES = 24576,
     BINS = 1024,
     LOG_BINS = 10,
     BLOCK = 1024, /* elements that a warp reads at once */
@@ -41,6 +46,15 @@ enum {
 
 static const struct smelt__key keys[] = {
     SMELT__TOPK_KEYS,
+    SMELT__TOPK_LIST_KEYS,
+    {SMELT__OPTIONAL("groups", "rows of a query"), SMELT__RANGE(1, 128), .default_value = 1},
+    {SMELT__OPTIONAL("logits", "elements of the matrix"), SMELT__NAMES_2(fp32, bf16)},
+    {SMELT__OPTIONAL("block_max", "keys of an entry, in which windows count"),
+     SMELT__ONE_OF(1, 2, 4, 8, 16, 32, 64, 128), .default_value = 1},
+    {SMELT__OPTIONAL("load_block", "logits of an entry, of which the largest counts"),
+     SMELT__ONE_OF(1, 2, 4, 8, 16, 32, 64, 128), .default_value = 1},
+    {SMELT__OPTIONAL("candidate_block", "keys of a candidate; 0: rows are not of candidates"),
+     SMELT__ONE_OF(0, 1, 2, 4, 8, 16, 32, 64, 128)},
     {SMELT__REQUIRED("pass", "rows: a block a row; parts, then merge: several blocks a row"),
      SMELT__NAMES_3(rows, parts, merge)},
     {SMELT__KNOB("threads", "of a thread block"), SMELT__AUTO_ONE_OF(128, 256, 512), SMELT__TUNED,
@@ -55,12 +69,8 @@ static const struct smelt__key keys[] = {
 };
 
 /* Half as much again as is wanted, at the least, and what the sample's error asks for. */
-static int list_entries(int topk) {
-    return topk <= 512 ? 2048 : topk <= 2048 ? USUAL_ENTRIES : 6144;
-}
-
 int smelt__topk_select_part_list(int topk) {
-    return list_entries(topk);
+    return topk <= 512 ? 2048 : topk <= 2048 ? USUAL_ENTRIES : PART_ENTRIES;
 }
 
 /* Its memory later has a number for each 64 elements of the map. */
@@ -73,9 +83,24 @@ static int shared_bytes(int threads, int list, int map) {
     return list * ENTRY_BYTES + histogram_bytes(map) + threads * 4 + 512;
 }
 
-static int merge_list(const struct smelt__arch *arch) {
+/* Of a wide topk what there is room for, in whole blocks, at most. */
+static int wide_list(const struct smelt__arch *arch, int topk, int threads, int map) {
+    const int most = topk <= 2 * WIDE_TOPK ? WIDE_ENTRIES : MOST_ENTRIES;
+    const int room = (smelt__shared_of_block(arch, 1) - shared_bytes(threads, 0, map)) /
+                     ENTRY_BYTES / BLOCK * BLOCK;
+    return room < most ? room : most;
+}
+
+static int merge_list(const struct smelt__arch *arch, int topk) {
     const int bytes = shared_bytes(MERGE_THREADS, MERGE_LIST, MERGE_MAP_BLOCKS);
+    if (topk > WIDE_TOPK)
+        return wide_list(arch, topk, MERGE_THREADS, MERGE_MAP_BLOCKS);
     return bytes <= smelt__shared_of_block(arch, 1) ? MERGE_LIST : MERGE_LIST_SMALL;
+}
+
+/* Whether a list leaves the estimated bound an eighth beyond topk. */
+static int is_wide_enough(int list, int topk) {
+    return list >= topk + topk / 8;
 }
 
 /* `map`: blocks of 1024 elements, 0: there is none. */
@@ -111,20 +136,66 @@ static int map_blocks(int topk, int list, int most) {
     return map;
 }
 
+/* What the keys say that the selection depends on. */
+static void add_meaning(const struct smelt__spec *spec, struct smelt__plan *plan) {
+    const int block_max = (int)smelt__spec_get(spec, "block_max");
+    smelt__plan_add(plan, "TOPK", (int)smelt__spec_get(spec, "topk"), SMELT__FROM_SPEC,
+                    "entries that are selected of a row");
+    smelt__plan_add(plan, "ORDER_BY_SCORE", (int)smelt__spec_get(spec, "order"), SMELT__FROM_SPEC,
+                    "1: descending by score, 0: ascending by index");
+    smelt__plan_add(plan, "PINNED", (int)smelt__spec_get(spec, "pinned"), SMELT__FROM_SPEC,
+                    "of them: the last ones of a window");
+    smelt__plan_add(plan, "EXPAND", (int)smelt__spec_get(spec, "expand"), SMELT__FROM_SPEC,
+                    "rows of a list that an entry becomes");
+    smelt__plan_add(plan, "TAIL", (int)smelt__spec_get(spec, "tail"), SMELT__FROM_SPEC,
+                    "1: rows after the last complete entry are appended");
+    smelt__plan_add(plan, "GROUPS", (int)smelt__spec_get(spec, "groups"), SMELT__FROM_SPEC,
+                    "rows of a query");
+    smelt__plan_add(plan, "LOGITS_BF16", (int)smelt__spec_get(spec, "logits"), SMELT__FROM_SPEC,
+                    "1: the matrix is bf16, 0: fp32");
+    smelt__plan_add(plan, "BLOCK_MAX", block_max, SMELT__FROM_SPEC, "keys of an entry");
+    smelt__plan_add(plan, "LOAD_BLOCK", (int)smelt__spec_get(spec, "load_block"), SMELT__FROM_SPEC,
+                    "logits of an entry, of which the largest counts");
+    smelt__plan_add(plan, "CANDIDATE_ENTRIES",
+                    (int)smelt__spec_get(spec, "candidate_block") / block_max, SMELT__DERIVED,
+                    "entries of a candidate; 0: rows are not of candidates");
+}
+
+/* Bytes of a window that are prefetched: whole vectors of fp32 alone. */
+static int prefetch_bytes(const struct smelt__spec *spec, const struct smelt__arch *arch) {
+    const int merge = smelt__spec_get(spec, "pass") == SMELT__TOPK_MERGE;
+    const int other = smelt__spec_get(spec, "logits") || smelt__spec_get(spec, "load_block") > 1;
+    return merge || other || !arch->pdl ? 0
+                                        : smelt__spec_knob(spec, "prefetch", PREFETCH_KB) * 1024;
+}
+
 static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
     const int topk = (int)smelt__spec_get(spec, "topk");
     const int merge = pass == SMELT__TOPK_MERGE, parts = pass == SMELT__TOPK_PARTS;
-    const int threads = merge ? MERGE_THREADS : smelt__spec_knob(spec, "threads", THREADS);
-    const int list = merge ? merge_list(arch) : list_entries(topk);
-    const int blocks =
-        merge ? 1
-              : smelt__spec_knob(spec, "blocks",
-                                 parts                  ? PART_BLOCKS
-                                 : list > USUAL_ENTRIES ? ROW_BLOCKS - 1 /* more registers */
+    const int wide = !parts && topk > WIDE_TOPK;
+    const int threads =
+        merge ? MERGE_THREADS : smelt__spec_knob(spec, "threads", wide ? WIDE_THREADS : THREADS);
+    const int list = merge  ? merge_list(arch, topk)
+                     : wide ? wide_list(arch, topk, threads, MAP_BLOCKS)
+                            : smelt__topk_select_part_list(topk);
+    /* A thread needs more registers. */
+    const int more = list > USUAL_ENTRIES ? !parts : smelt__spec_get(spec, "logits") > 0;
+    const int blocks = merge ? 1
+                             : smelt__spec_knob(spec, "blocks",
+                                                wide    ? 1
+                                                : more  ? ROW_BLOCKS - 1
+                                                : parts ? PART_BLOCKS
                                                         : ROW_BLOCKS);
-    const int prefetch = smelt__spec_knob(spec, "prefetch", PREFETCH_KB);
+    if (!parts && !is_wide_enough(list, topk)) {
+        smelt__message_set(
+            message,
+            "%s: topk=%d needs a list of %d entries, and a thread block has room for "
+            "%d on %s; at most topk=%d is legal there",
+            spec->schema->name, topk, topk + topk / 8, list, arch->name, list / 9 * 8);
+        return -1;
+    }
     const int map = parts ? 0 : map_blocks(topk, list, merge ? MERGE_MAP_BLOCKS : MAP_BLOCKS);
     const int resident = resident_blocks(arch, threads, shared_bytes(threads, list, map), blocks);
     if (resident < smelt__spec_knob(spec, "blocks", 0)) {
@@ -135,9 +206,7 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
         return -1;
     }
     smelt__plan_set_threads(plan, threads, resident);
-    smelt__plan_add(plan, "TOPK", topk, SMELT__FROM_SPEC, "elements that are selected of a row");
-    smelt__plan_add(plan, "ORDER_BY_SCORE", (int)smelt__spec_get(spec, "order"), SMELT__FROM_SPEC,
-                    "1: descending by score, 0: ascending by index");
+    add_meaning(spec, plan);
     smelt__plan_add(plan, "LIST", list, SMELT__DERIVED, "entries that the list has room for");
     smelt__plan_add(plan, "MOST_SAMPLES", list < MOST_SAMPLES ? list : MOST_SAMPLES, SMELT__DERIVED,
                     "of a window");
@@ -152,17 +221,17 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
                     SMELT__DERIVED, "the same, of a window that has more than the least samples");
     smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "of a histogram");
     smelt__plan_add(plan, "LOG_BINS", LOG_BINS, SMELT__DERIVED, "their number's logarithm");
-    smelt__plan_add(plan, "PART_LIST", list_entries(topk), SMELT__DERIVED,
+    smelt__plan_add(plan, "PART_LIST", smelt__topk_select_part_list(topk), SMELT__DERIVED,
                     "entries that a part of a row leaves");
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: may be launched with PDL");
     if (parts) {
-        smelt__plan_add(plan, "ALONE", merge_list(arch), SMELT__DERIVED,
+        smelt__plan_add(plan, "ALONE", merge_list(arch, topk), SMELT__DERIVED,
                         "elements of windows that the pass merge reads alone");
     } else {
         smelt__plan_add(plan, "MERGE", merge, SMELT__FROM_SPEC, "1: behind the pass parts");
         smelt__plan_add(plan, "MAP_BLOCKS", map, SMELT__DERIVED,
                         "of 1024 elements that the map of bits has");
-        smelt__plan_add(plan, "PREFETCH_BYTES", merge || !arch->pdl ? 0 : prefetch * 1024,
+        smelt__plan_add(plan, "PREFETCH_BYTES", prefetch_bytes(spec, arch),
                         smelt__plan_origin(spec, "prefetch"),
                         "of a window that are prefetched at once");
     }
@@ -197,13 +266,52 @@ const struct smelt__kernel_family smelt__topk_select_rows = {
     .variants = variants,
 };
 
+/* What the pass parts does not depend on has its default there, so that operators share kernels. */
+static void share_parts(struct smelt__spec *kernel) {
+    smelt__spec_set(kernel, "order", SMELT__TOPK_BY_INDEX);
+    smelt__spec_set(kernel, "expand", 1);
+    smelt__spec_set(kernel, "tail", 0);
+}
+
 void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,
-                               int member, unsigned pass) {
-    for (int i = 0; i < SMELT__TOPK_PASSES; i++) {
+                               int member, unsigned pass, int count,
+                               const struct smelt__topk_setting *settings) {
+    for (int i = 0; i < count; i++) {
         struct smelt__spec *kernel = smelt__expansion_add(expansion, spec, member, pass);
         smelt__spec_set(kernel, "pass", i);
-        if (i == SMELT__TOPK_PARTS) /* the same for both */
-            smelt__spec_set(kernel, "order", SMELT__TOPK_BY_INDEX);
+        for (const struct smelt__topk_setting *one = settings; one->key; one++)
+            smelt__spec_set(kernel, one->key, one->value);
+        if (i == SMELT__TOPK_PARTS)
+            share_parts(kernel);
         smelt__drop_only_with(kernel);
     }
+}
+
+int smelt__topk_select_check(const struct smelt__spec *spec, struct smelt__message *message) {
+    const int topk = (int)smelt__spec_get(spec, "topk"),
+              expand = (int)smelt__spec_get(spec, "expand");
+    const int pinned = (int)smelt__spec_get(spec, "pinned");
+    const char *const name = spec->schema->name;
+    if (pinned > topk) {
+        smelt__message_set(message,
+                           "%s: pinned=%d exceeds topk=%d; pinned entries count among topk, so at "
+                           "most %d can be",
+                           name, pinned, topk, topk);
+        return -1;
+    }
+    if (smelt__spec_get(spec, "tail") && expand == 1) {
+        smelt__message_set(message,
+                           "%s: tail=1 needs expand above 1: it appends the rows of an incomplete "
+                           "entry",
+                           name);
+        return -1;
+    }
+    if (smelt__spec_get(spec, "order") == SMELT__TOPK_BY_SCORE && (pinned || expand > 1)) {
+        smelt__message_set(message,
+                           "%s: order=score does not go with %s; use order=index, and sort by "
+                           "values where the order matters",
+                           name, pinned ? "pinned" : "expand");
+        return -1;
+    }
+    return 0;
 }

@@ -64,7 +64,15 @@ static const struct compared_rule select_rules[] = {{"indices", {"indices"}, EXA
                                                     {"values", {"values"}, EXACT, NULL},
                                                     {"lengths", {"lengths"}, EXACT, NULL},
                                                     {0}};
-static const char *const select_specs[] = {"topk_select:topk=24", "topk_select:topk=24,order=score",
+static const char *const select_specs[] = {"topk_select:topk=24",
+                                           "topk_select:topk=24,order=score",
+                                           "topk_select:topk=24,dtype=bf16",
+                                           "topk_select:topk=24,groups=2,pinned=3",
+                                           "topk_select:topk=24,dtype=bf16,groups=3",
+                                           "topk_select:topk=9,expand=4,tail=1",
+                                           "topk_select:topk=9,dtype=bf16,pinned=1,expand=2",
+                                           "topk_select:topk=9,groups=2,expand=4,tail=1",
+                                           "topk_select:topk=9,dtype=bf16,groups=2,expand=8",
                                            NULL};
 static const struct compared_pass select_passes[] = {
     {SMELT_PASS_FORWARD, select_specs, select_problems, 2, none, select_rules, NULL, NULL}};

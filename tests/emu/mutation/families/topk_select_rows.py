@@ -60,6 +60,12 @@ CONFIGURATIONS = (
           schedules=2),
     # Windows that are chosen whole are sorted, too.
     check("score-short", "topk=700,order=score", "--queries 6 --rows 650 --windows random", schedules=1),
+    # Lists of rows, pinned entries, groups.
+    check("rows", "topk=60,groups=2,pinned=5,expand=4,tail=1", "--queries 12 --rows 300 --windows random --values "
+          "--strided", schedules=1),
+    check("rows-limit", "topk=30,expand=8,tail=1", "--queries 16 --rows 200 --windows random", schedules=1),
+    check("rows-bf16", "topk=100,dtype=bf16,expand=2", "--queries 4 --rows 2601 --windows random --strided",
+          schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
     check("far", "topk=20", "--far --queries 5 --rows 300 --windows random --values", schedules=1),
     # More samples than the least.
