@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/fragments.cuh
+//@use common/transposed.cuh
 //@use common/grain.cuh
 //@use common/key_units.cuh
 //@use common/tile.cuh

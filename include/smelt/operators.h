@@ -17,6 +17,7 @@
 #include "smelt/indexer_scores.h"
 #include "smelt/indexer_bwd.h"
 #include "smelt/sparse_scores.h"
+#include "smelt/sparse_gqa.h"
 /* clang-format on */
 
 #endif

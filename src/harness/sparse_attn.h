@@ -32,6 +32,24 @@ void smelt__sparse_attn_shape_extents(struct smelt__problem *problem);
 /* The arguments of the forward call on a problem's inputs, of either pass, with its query list. */
 smelt_sparse_attn_args smelt__sparse_attn_inputs(const struct smelt__problem *problem);
 
+/* Query lists, as an operator with this option has them. Entries at most, and whether there is a
+ * count; fills both tensors, by their rows of the table, and *capacity, the args struct's; sets
+ * problem->listed. 0, or -1 when memory runs out. */
+int64_t smelt__query_list_room(const struct smelt__problem_options *options);
+int smelt__query_list_counted(const struct smelt__problem_options *options);
+int smelt__query_list_make(struct smelt__problem *problem, int queries_row, int count_row,
+                           int64_t *capacity);
+
+/* The option `spiky`: what it makes of a head's row of q (number query * heads + head) and of a key
+ * of row `number`. */
+void smelt__spiky_query(const struct smelt__problem_options *options, int heads, int dqk,
+                        uint64_t row, uint16_t *q);
+void smelt__spiky_key(const struct smelt__problem_options *options, int dqk, int64_t number,
+                      uint16_t *key);
+
+/* Sinks of the heads. */
+void smelt__sinks_fill(uint64_t seed, uint64_t heads, float *sink);
+
 /* A plausible lse of a row of q with so many valid slots (at least one), for problems where
  * computing it takes too long: the lse of as many newly drawn keys, but at least as high as any
  * score of the problem. */

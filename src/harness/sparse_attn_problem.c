@@ -37,18 +37,26 @@ enum {
 
 /* ---- shape ----------------------------------------------------------------------------------- */
 
+int64_t smelt__query_list_room(const struct smelt__problem_options *options) {
+    return options->batches * options->tokens *
+               (options->query_list == SMELT__QUERY_LIST_REPEATED ? MOST_TIMES : 1) +
+           STRANGERS;
+}
+
 void smelt__sparse_attn_shape_extents(struct smelt__problem *problem) {
-    const struct smelt__problem_options *options = &problem->options;
-    problem->extents[TENSOR(LISTED)] = /* the capacity */
-        options->batches * options->tokens *
-            (options->query_list == SMELT__QUERY_LIST_REPEATED ? MOST_TIMES : 1) +
-        STRANGERS;
+    problem->extents[TENSOR(LISTED)] = smelt__query_list_room(&problem->options);
 }
 
 smelt_sparse_attn_args smelt__sparse_attn_inputs(const struct smelt__problem *problem) {
     if (problem->pass->pass == SMELT_PASS_BACKWARD)
         return smelt__sparse_attn_forward_of(problem->args);
     return *(const smelt_sparse_attn_args *)problem->args;
+}
+
+int smelt__query_list_counted(const struct smelt__problem_options *options) {
+    return options->query_list != SMELT__QUERY_LIST_NONE &&
+           options->query_list != SMELT__QUERY_LIST_WHOLE &&
+           options->query_list != SMELT__QUERY_LIST_REPEATED;
 }
 
 int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor) {
@@ -64,9 +72,7 @@ int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor) {
     case TENSOR(QUERIES):
         return options->query_list != SMELT__QUERY_LIST_NONE;
     case TENSOR(QUERY_COUNT):
-        return options->query_list != SMELT__QUERY_LIST_NONE &&
-               options->query_list != SMELT__QUERY_LIST_WHOLE &&
-               options->query_list != SMELT__QUERY_LIST_REPEATED;
+        return smelt__query_list_counted(options);
     default:
         return 1;
     }
@@ -94,11 +100,12 @@ static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F,
 /* No score of any problem is so many standard deviations above the mean (probability 10^-12). */
 static const double RARE_DEVIATIONS = 7;
 
-static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
+void smelt__spiky_query(const struct smelt__problem_options *options, int heads, int dqk,
+                        uint64_t row, uint16_t *q) {
     static const float factors[] = {1.0F, 8.0F, 40.0F};
-    const float scale = fill->options->scale;
-    const int dqk = fill->spec->dqk, rises = row / (uint64_t)fill->spec->heads % 2 == 1;
-    struct smelt__random random = smelt__random_at(fill->options->seed, STREAM_Q, ~row);
+    const float scale = options->scale;
+    const int rises = row / (uint64_t)heads % 2 == 1;
+    struct smelt__random random = smelt__random_at(options->seed, STREAM_Q, ~row);
     float factor = rises ? 1.0F : factors[smelt__random_below(&random, 3)];
     float shift = SPIKE_SHIFT / (SPIKE_KEY * scale);
     for (int d = 0; d < dqk; d++)
@@ -106,6 +113,12 @@ static void make_spiky(const struct fill *fill, uint64_t row, uint16_t *q) {
     q[dqk - 1] = smelt__bf16_from_float(smelt__random_next(&random) & 1 ? shift : -shift);
     float rise = row % 2 == 0 ? SPIKE_RISE : row % 4 == 1 ? -SPIKE_RISE : -SPIKE_SLOW_FALL;
     q[dqk - 2] = smelt__bf16_from_float(rises ? rise / scale : 0.0F);
+}
+
+void smelt__spiky_key(const struct smelt__problem_options *options, int dqk, int64_t number,
+                      uint16_t *key) {
+    key[dqk - 1] = smelt__bf16_from_float(SPIKE_KEY);
+    key[dqk - 2] = smelt__bf16_from_float((float)number / (float)options->rows);
 }
 
 double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, const uint16_t *q,
@@ -135,7 +148,8 @@ static void fill_q(void *user, int64_t begin, int64_t end) {
         smelt__normals_row(fill->normals, fill->options->seed, STREAM_Q, (uint64_t)row, to,
                            fill->spec->dqk);
         if (fill->options->spiky)
-            make_spiky(fill, (uint64_t)row, to);
+            smelt__spiky_query(fill->options, fill->spec->heads, fill->spec->dqk, (uint64_t)row,
+                               to);
     }
 }
 
@@ -148,10 +162,8 @@ static void fill_kv(void *user, int64_t begin, int64_t end) {
         uint16_t *to = smelt__problem_data(fill->problem, TENSOR(KV));
         to += smelt__problem_at(fill->problem, TENSOR(KV), row / rows, number, 0);
         smelt__normals_row(fill->normals, fill->options->seed, STREAM_KV, (uint64_t)row, to, dqk);
-        if (fill->options->spiky) {
-            to[dqk - 1] = smelt__bf16_from_float(SPIKE_KEY);
-            to[dqk - 2] = smelt__bf16_from_float((float)number / (float)rows);
-        }
+        if (fill->options->spiky)
+            smelt__spiky_key(fill->options, dqk, number, to);
         if (smelt__lists_avoids(fill->options, number))
             memset(to, 0xff, (size_t)dqk * sizeof *to); /* NaN */
     }
@@ -178,13 +190,12 @@ int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t
 
 /* Normal values; with enough heads also -inf (no sink), one sink that has all of the weight, and
  * one whose exponential is subnormal. */
-static void fill_sink(const struct fill *fill, float *sink) {
-    const uint64_t seed = fill->options->seed, heads = (uint64_t)fill->spec->heads;
+void smelt__sinks_fill(uint64_t seed, uint64_t heads, float *sink) {
+    const struct smelt__normals *const normals = smelt__normals();
     struct smelt__random random = smelt__random_at(seed, STREAM_SINK, 0);
     for (uint64_t head = 0; head < heads; head++) {
         uint64_t bits = smelt__random_next(&random);
-        sink[head] =
-            2.0F * smelt__bf16_to_float(fill->normals->values[bits & (SMELT__NORMALS - 1)]);
+        sink[head] = 2.0F * smelt__bf16_to_float(normals->values[bits & (SMELT__NORMALS - 1)]);
     }
     if (heads >= 3) {
         sink[seed % heads] = -INFINITY;
@@ -221,19 +232,13 @@ static int32_t fill_query_list(struct smelt__problem *problem, int32_t *queries)
     return count;
 }
 
-static void set_query_capacity(struct smelt__problem *problem, int64_t capacity) {
-    if (problem->pass->pass == SMELT_PASS_BACKWARD)
-        ((smelt_sparse_attn_grad_args *)problem->args)->query_capacity = capacity;
-    else
-        ((smelt_sparse_attn_args *)problem->args)->query_capacity = capacity;
-}
-
 /* Queries that are not in the list follow it, so that a kernel that reads too far computes them. */
-static int make_query_list(struct smelt__problem *problem) {
+int smelt__query_list_make(struct smelt__problem *problem, int queries_row, int count_row,
+                           int64_t *capacity) {
     const struct smelt__problem_options *options = &problem->options;
     const int64_t total = options->batches * options->tokens;
-    int32_t *queries = smelt__problem_data(problem, TENSOR(QUERIES));
-    int32_t *query_count = smelt__problem_data(problem, TENSOR(QUERY_COUNT));
+    int32_t *queries = smelt__problem_data(problem, queries_row);
+    int32_t *query_count = smelt__problem_data(problem, count_row);
     problem->listed = calloc((size_t)total + 1, 1);
     if (!problem->listed)
         return -1;
@@ -242,7 +247,7 @@ static int make_query_list(struct smelt__problem *problem) {
     for (int64_t query = 0; query < total; query++)
         if (!problem->listed[query])
             queries[all++] = (int32_t)query;
-    set_query_capacity(problem, options->query_list == SMELT__QUERY_LIST_PARTIAL ? all : count);
+    *capacity = options->query_list == SMELT__QUERY_LIST_PARTIAL ? all : count;
     if (options->query_list == SMELT__QUERY_LIST_EMPTY)
         memset(problem->listed, 0, (size_t)total);
     if (query_count)
@@ -250,6 +255,13 @@ static int make_query_list(struct smelt__problem *problem) {
                        : options->query_list == SMELT__QUERY_LIST_EMPTY ? -5
                                                                         : count;
     return 0;
+}
+
+static int make_query_list(struct smelt__problem *problem) {
+    int64_t *const capacity = problem->pass->pass == SMELT_PASS_BACKWARD
+                                  ? &((smelt_sparse_attn_grad_args *)problem->args)->query_capacity
+                                  : &((smelt_sparse_attn_args *)problem->args)->query_capacity;
+    return smelt__query_list_make(problem, TENSOR(QUERIES), TENSOR(QUERY_COUNT), capacity);
 }
 
 int smelt__sparse_attn_fill(struct smelt__problem *problem) {
@@ -269,7 +281,7 @@ int smelt__sparse_attn_fill(struct smelt__problem *problem) {
     smelt__parallel_for(options->batches * options->rows, 256, fill_kv, fill);
     smelt__slots_fill(problem, &index_rows);
     if (sink)
-        fill_sink(fill, sink);
+        smelt__sinks_fill(options->seed, (uint64_t)fill->spec->heads, sink);
     const int failed = options->query_list ? make_query_list(problem) : 0;
     if (!failed)
         smelt__parallel_for(queries, 64, count_slots, fill);

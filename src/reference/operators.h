@@ -20,6 +20,7 @@ enum smelt__dtype { SMELT__DTYPE_BF16, SMELT__DTYPE_FP8 };
 enum smelt__activation { SMELT__ACTIVATION_RELU, SMELT__ACTIVATION_NONE };
 enum smelt__order { SMELT__ORDER_INDEX, SMELT__ORDER_SCORE };
 enum smelt__scale { SMELT__SCALE_PLAIN, SMELT__SCALE_POWER_OF_TWO };
+enum smelt__gqa_lists { SMELT__LISTS_SHARED, SMELT__LISTS_OF_KV_HEADS };
 
 struct smelt__sparse_attn_spec {
     int heads, dqk, dv, topk, sink;
@@ -29,6 +30,12 @@ struct smelt__sparse_attn_spec {
 
 struct smelt__sparse_scores_spec {
     int heads, dqk, dv, topk, sink;
+};
+
+struct smelt__sparse_gqa_spec {
+    int heads, kv_heads, dqk, dv, topk, granularity;
+    int lists; /* of enum smelt__gqa_lists */
+    int sink;
 };
 
 struct smelt__indexer_logits_spec {
@@ -101,6 +108,34 @@ double smelt__sparse_attn_denominator(const struct smelt__sparse_attn_spec *spec
 /* The public strides, with the zeros of packed tensors replaced by their actual strides. */
 void smelt__sparse_attn_resolve_strides(const struct smelt__sparse_attn_spec *spec,
                                         smelt_sparse_attn_args *args);
+
+/* ---- sparse_gqa ------------------------------------------------------------------------------
+ * Queries are numbered b * T + t, lists of a query from 0 on. */
+
+/* Lists of a query; the slots of one that count; its entries; the rows that a query may read. */
+int64_t smelt__sparse_gqa_lists(const struct smelt__sparse_gqa_spec *spec);
+int64_t smelt__sparse_gqa_slots(const smelt_sparse_gqa_args *args, int64_t query, int64_t list);
+const int32_t *smelt__sparse_gqa_list(const smelt_sparse_gqa_args *args, int64_t query,
+                                      int64_t list);
+int64_t smelt__sparse_gqa_limit(const smelt_sparse_gqa_args *args, int64_t query);
+
+/* The rows of a list, in slot order, to rows[width * granularity] (may be NULL). Returns their number.
+ */
+int64_t smelt__sparse_gqa_rows(const struct smelt__sparse_gqa_spec *spec,
+                               const smelt_sparse_gqa_args *args, int64_t query, int64_t list,
+                               int64_t *rows);
+
+/* Of a query. */
+struct smelt__sparse_gqa_results {
+    double *out;     /* [Hq, dv] */
+    double *terms;   /* [Hq, dv]: as smelt__sparse_attn_results.out_terms */
+    double *lse;     /* [Hq], -inf without a row */
+    double *max_abs; /* [1]: largest absolute score, 0 when there is none */
+};
+
+int smelt__sparse_gqa_reference(const struct smelt__sparse_gqa_spec *spec,
+                                const smelt_sparse_gqa_args *args, int64_t query,
+                                const struct smelt__sparse_gqa_results *results);
 
 /* ---- sparse_attn, backward ---------------------------------------------------------------------
  * out and lse are inputs: they are taken as they are given. Queries that take part are

@@ -87,11 +87,15 @@ static const struct pass *find_pass(const char *args) {
 
 /* ---- arguments by description ---------------------------------------------------------------- */
 
-static void put_extent(unsigned char *memory, const smelt_scalar_info *scalar) {
-    static const struct {
+static void put_extent(unsigned char *memory, const struct pass *pass,
+                       const smelt_scalar_info *scalar) {
+    int64_t topk;
+    if (smelt_spec_get(pass->text, "topk", &topk) != SMELT_OK)
+        topk = TOPK;
+    const struct {
         const char *letter;
         int64_t value;
-    } extents[] = {{"B", 1}, {"T", 4}, {"S", 100}, {"N", 100}, {"D", 2}, {"width", TOPK}};
+    } extents[] = {{"B", 1}, {"T", 4}, {"S", 100}, {"N", 100}, {"D", 2}, {"width", topk}};
     for (size_t i = 0; i < sizeof extents / sizeof *extents; i++)
         if (strcmp(scalar->letter, extents[i].letter) == 0)
             memcpy(memory + scalar->offset, &extents[i].value, sizeof extents[i].value);
@@ -121,7 +125,7 @@ static void fill_args(const struct pass *pass, unsigned char *memory) {
         assert_int_equal(smelt_operator_get_scalar(pass->text, pass->pass, i, &scalar), SMELT_OK);
         if (scalar.type == SMELT_SCALAR_FLOAT)
             memcpy(memory + scalar.offset, &one, sizeof one);
-        put_extent(memory, &scalar);
+        put_extent(memory, pass, &scalar);
     }
     for (int i = 0; i < info.tensors; i++) {
         smelt_tensor_info tensor = SMELT_TENSOR_INFO_INIT;

@@ -1,0 +1,114 @@
+/*
+ * smelt: sparse attention for grouped heads (GQA), keys and values apart: each query has lists of
+ * blocks of rows, one list for all heads or one for each KV head, as in MiniMax-M3's MSA, Qwen's QSA
+ * and NSA.
+ *
+ * Shapes are in C order, last index fastest:
+ *   B batches, T query tokens of each, S rows of each, Hq query heads and Hkv KV heads on this rank,
+ *   G lists of a query: 1 with lists=shared, Hkv with lists=kv.
+ *   q [B,T,Hq,dqk] bf16   k [B,S,Hkv,dqk] bf16   v [B,S,Hkv,dv] bf16   indices [B,T,G,width] int32
+ *   out [B,T,Hq,dv] bf16  lse [B,T,Hq,1] fp32
+ *
+ * Query head h reads KV head n = h / (Hq / Hkv) and list g = n, or 0 with lists=shared. With
+ * granularity r, entry e of a list names the rows e*r .. e*r+r-1. Slot i of query (b,t) is valid when
+ * i < topk_length[b,t,g] (if given), 0 <= e = indices[b,t,g,i] and e*r < L, where L is limit[b,t]
+ * clamped to 0..S, or S without limits. The rows of the valid slots below L form the list J; all other
+ * rows are masked and never read. A row named twice counts twice. With s[h,j] = scale *
+ * <q[b,t,h,:], k[b,j,n,:]> over j in J:
+ *   lse[h]   = ln sum_j exp(s[h,j])                                   natural logarithm, no sink
+ *   p[h,j]   = exp(s[h,j]) / (exp(lse[h]) + exp(sink[h]))             sink: one logit per head
+ *   out[h,:] = sum_j p[h,j] * v[b,j,n,:]
+ * A query without a valid row gives out = 0, lse = -inf. fp32 accumulation; probabilities are rounded
+ * to bf16 before the second product. The mathematics: sparse_attn.h.
+ *
+ * A query's results are bitwise independent of T, B, its position, the other queries and the run.
+ *
+ * Spec: sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv; keys:
+ *   heads          Hq: 1..1024, a multiple of kv_heads, at most 64 times it
+ *   kv_heads       Hkv: 1..1024
+ *   dqk            width of a query and of a key: 64, 96, 128, 192 or 256
+ *   dv             width of a value: 64, 96, 128, 192 or 256, at most dqk
+ *   topk           the most entries of a list, 1..65536
+ *   granularity    r: rows of an entry, 1, 4, 16, 64 or 128
+ *   lists          shared: one list for all heads (the default); kv: one for each KV head
+ *   sink           1: the softmax denominator holds a learnt logit per head (default 0)
+ * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
+ */
+#ifndef SMELT_SPARSE_GQA_H
+#define SMELT_SPARSE_GQA_H
+
+#include <stdint.h>
+
+#include "smelt/operator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+/*
+ * Forward arguments. Every pointer is device memory; smelt/tensor.h explains strides. q, k, v and out
+ * start at multiples of 16 bytes and their strides are multiples of 8 elements.
+ *
+ * Outputs and workspace must not overlap inputs or each other; overlaps are refused. Tensors may be
+ * parts of one buffer, such as column ranges of its rows.
+ */
+typedef struct smelt_sparse_gqa_args {
+    size_t size;                    /* sizeof, set by SMELT_SPARSE_GQA_ARGS_INIT */
+    int64_t batches;                /* B; 0 counts as 1 */
+    int64_t tokens;                 /* T >= 0; B * T <= 2^31 - 1; 0 queries launch nothing */
+    int64_t rows;                   /* S, 0..2^31 - 1; k and v have the same */
+    int64_t width;                  /* slots of a list, 1..topk */
+    float scale;                    /* softmax scale, > 0 and at most 2e38 */
+    int free_multiprocessors;       /* left to other streams while it runs; 0: none */
+    smelt_const_tensor q;           /* [B,T,Hq,dqk] bf16 */
+    smelt_const_tensor k;           /* [B,S,Hkv,dqk] bf16; NULL if S is 0 */
+    smelt_const_tensor v;           /* [B,S,Hkv,dv] bf16; NULL if S is 0 */
+    smelt_const_tensor indices;     /* [B,T,G,width] int32 */
+    smelt_const_tensor topk_length; /* [B,T,G,1] int32 or NULL; values below 0 count as 0, above
+                                       width as width */
+    smelt_const_tensor limit; /* [B,T,1] int32 or NULL; rows from it on are masked; values below
+                                       0 count as 0, above S as S */
+    smelt_const_tensor sink;  /* [Hq] fp32, exactly when the spec has sink=1 */
+    smelt_tensor out;         /* [B,T,Hq,dv] bf16, every element of a computed query is written */
+    smelt_tensor lse;         /* [B,T,Hq,1] fp32 */
+    /* Query list: the only queries to compute. queries[i] = b * T + t; entries outside [0, B*T) are
+     * skipped; outputs of other queries are not touched. A query listed n times is computed n times,
+     * each time with the same bits. NULL: all queries. */
+    smelt_const_tensor queries;     /* [query_capacity] int32 */
+    smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
+    int64_t query_capacity;         /* length of `queries` */
+    void *workspace;                /* at a multiple of 256 bytes; previous contents are not read */
+    size_t workspace_bytes;         /* at least the result of smelt_sparse_gqa_forward_workspace */
+} smelt_sparse_gqa_args;
+
+#define SMELT_SPARSE_GQA_ARGS_INIT SMELT_INIT(smelt_sparse_gqa_args)
+
+/* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 with variant mma.
+ * It depends on batches, tokens, rows, width, queries and query_capacity; all integers must be legal,
+ * other tensors need not be set. Pure; any thread. Errors: INVALID_ARGUMENT. */
+SMELT_CALL smelt_status smelt_sparse_gqa_forward_workspace(const smelt_operator *op,
+                                                           const smelt_sparse_gqa_args *args,
+                                                           size_t *bytes);
+
+/*
+ * Launches the forward pass on `stream` (NULL: the default stream) and returns without waiting.
+ * Allocates nothing, takes no lock, does not synchronise; may be captured in a CUDA graph (the
+ * arguments are copied at the call; the memory they point to is read at each replay). Makes the
+ * operator's CUDA context current for the call if this thread has none or another, and restores
+ * the previous one.
+ *
+ * Errors: INVALID_ARGUMENT naming the argument, before anything is launched; DRIVER for a refusal by
+ * the driver (an unknown stream, for example): earlier kernels of the call may have been launched
+ * then, and the outputs are undefined.
+ */
+SMELT_CALL smelt_status smelt_sparse_gqa_forward(const smelt_operator *op,
+                                                 const smelt_sparse_gqa_args *args,
+                                                 struct CUstream_st *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,17 @@
+/* What the operator sparse_gqa's kernel families share, and what the host asks of them. */
+#pragma once
+
+#include "codegen/family.h"
+
+extern const struct smelt__kernel_family smelt__sparse_gqa_fwd;
+
+/* The kernels of the forward pass in the order of its expansion. */
+enum smelt__sparse_gqa_forward_kernel { SMELT__SPARSE_GQA_FWD };
+
+/* Names the kernel of a plan whose variant is set, "smelt_FAMILY_VARIANT_...", and adds the constants
+ * that the spec gives: HEADS, KV_HEADS, GROUP_HEADS, DQK, DV, GRANULARITY, LISTS_OF_KV_HEADS; PDL. */
+void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan);
+
+/* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
+int smelt__sparse_gqa_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                   struct smelt__plan *plan, struct smelt__message *message);

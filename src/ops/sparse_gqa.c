@@ -1,0 +1,85 @@
+/* The operator sparse_gqa: see smelt/sparse_gqa.h. */
+#include "smelt/sparse_gqa.h"
+
+#include "codegen/families/sparse_gqa.h"
+#include "ops/sparse_gqa_call.h"
+
+static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
+    const smelt_sparse_gqa_args *args = call->args;
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    *bytes = 0;
+    return smelt__sparse_attn_check_queries(&fields);
+}
+
+static void fill(const smelt_sparse_gqa_args *args, const struct smelt__sparse_attn_call *fields,
+                 int64_t queries, struct sparse_gqa_fwd_params *params) {
+    *params = (struct sparse_gqa_fwd_params){
+        .work = smelt__sparse_attn_work(fields, queries),
+        .lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args),
+        .q = args->q.data,
+        .k = args->k.data,
+        .v = args->v.data,
+        .sink = args->sink.data,
+        .out = args->out.data,
+        .lse = args->lse.data,
+        .q_batch_stride = args->q.strides[0],
+        .q_token_stride = args->q.strides[1],
+        .q_head_stride = args->q.strides[2],
+        .k_batch_stride = args->k.strides[0],
+        .k_row_stride = args->k.strides[1],
+        .k_head_stride = args->k.strides[2],
+        .v_batch_stride = args->v.strides[0],
+        .v_row_stride = args->v.strides[1],
+        .v_head_stride = args->v.strides[2],
+        .out_batch_stride = args->out.strides[0],
+        .out_token_stride = args->out.strides[1],
+        .out_head_stride = args->out.strides[2],
+        .lse_batch_stride = args->lse.strides[0],
+        .lse_token_stride = args->lse.strides[1],
+        .lse_head_stride = args->lse.strides[2],
+        .scale = args->scale,
+    };
+}
+
+static smelt_status launch(struct smelt__call *call) {
+    const smelt_sparse_gqa_args *args = call->args;
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    struct sparse_gqa_fwd_params params;
+    size_t needed = 0;
+    smelt_status status = smelt__sparse_attn_check_call(&fields);
+    const int64_t queries = smelt__sparse_attn_count_queries(&fields);
+    if (status != SMELT_OK || queries == 0)
+        return status; /* of an empty call no tensor is looked at */
+    status = workspace(call, &needed);
+    if (status == SMELT_OK)
+        status = smelt__call_check(call, needed, NULL, 0);
+    if (status == SMELT_OK)
+        status = smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries);
+    if (status != SMELT_OK)
+        return status;
+    fill(args, &fields, queries, &params);
+    const struct smelt__kernel *kernel = call->op->kernels[SMELT__SPARSE_GQA_FWD];
+    const int64_t most = smelt__available_blocks(kernel, args->free_multiprocessors);
+    const struct smelt__launch one = {
+        .blocks = {smelt__blocks_for(kernel, queries, most)}, .pdl = 1, .params = &params};
+    return smelt__kernel_launch(call->op->context, kernel, &one, call->stream);
+}
+
+static const struct smelt__pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .call = "smelt_sparse_gqa_forward",
+     .tables = smelt__sparse_gqa_table,
+     .table_key = "lists",
+     .workspace = workspace,
+     .launch = launch},
+};
+
+const struct smelt__operator_type smelt__sparse_gqa_type = {
+    .family = &smelt__sparse_gqa,
+    .bytes = sizeof(smelt_operator),
+    .passes = passes,
+    .pass_count = sizeof passes / sizeof *passes,
+};
+
+SMELT__CALL(sparse_gqa, forward, FORWARD, smelt_sparse_gqa_args)
+SMELT__ASK(sparse_gqa, forward, FORWARD, smelt_sparse_gqa_args)

@@ -1,0 +1,143 @@
+/* sparse_gqa in the GPU suite: what its cases are. */
+#include <limits.h>
+#include <stdio.h>
+
+#include "ops/sparse_gqa_table.h"
+#include "suite.h"
+
+/* ---- matrix: groups of heads x widths x granularities, everything else in turn ---------------- */
+
+static const struct heads {
+    int query, kv;
+} all_heads[] = {{64, 4}, {24, 2}, {1, 1}, {8, 8}, {33, 1}, {40, 2}, {64, 1}, {112, 7}};
+static const struct widths {
+    int dqk, dv;
+} widths[] = {{128, 128}, {256, 256}, {192, 128}, {96, 64}, {64, 64}, {256, 96}};
+static const int granularities[] = {1, 4, 16, 64, 128};
+static const int topks[] = {1, 16, 33, 130};
+
+static void draw_problem(const struct suite *suite, int number, int most_rows,
+                         struct smelt__problem_options *problem) {
+    struct smelt__random random = smelt__random_at(suite->seed, 31, (uint64_t)number);
+    problem->seed = suite->seed * 1000 + (uint64_t)number;
+    problem->batches = PICK(&random, 1, 1, 2, 3);
+    problem->tokens = suite->quick ? 5 : PICK(&random, 11, 20, 37, 200);
+    problem->rows = PICK(&random, most_rows / 2 + 3, most_rows + 1, 4096, 10007);
+    problem->lists = (enum smelt__lists)((number + number / 4) % 4);
+    problem->query_list = (enum smelt__query_list)((number + 5) % 9 < 5 ? (number + 5) % 9 : 0);
+    problem->spiky = number % 4 == 1;
+    problem->own[0] = number % 3; /* limits */
+    problem->topk_length = smelt__random_below(&random, 3) == 0;
+    problem->strided = smelt__random_below(&random, 3) == 0;
+    if (suite->emulated) { /* to what it does in a second or so */
+        problem->batches = problem->batches > 2 ? 2 : problem->batches;
+        problem->tokens = 3;
+        problem->rows = problem->rows > 700 ? 700 : problem->rows;
+        problem->width = 1 + 200 / most_rows;
+    }
+}
+
+static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
+    const int w = number % COUNT(widths), h = number / COUNT(widths) % COUNT(all_heads);
+    const int repeat = number / COUNT(widths) / COUNT(all_heads);
+    const int granularity = granularities[(w + h + 2 * repeat) % COUNT(granularities)];
+    const int topk = topks[(w + 2 * h + repeat) % COUNT(topks)];
+    if (repeat >= (suite->quick ? 1 : 2))
+        return 0;
+    snprintf(one->spec, sizeof one->spec,
+             "sparse_gqa:heads=%d,kv_heads=%d,dqk=%d,dv=%d,topk=%d,granularity=%d%s%s",
+             all_heads[h].query, all_heads[h].kv, widths[w].dqk, widths[w].dv, topk, granularity,
+             (w + h + repeat) % 2 ? ",lists=kv" : "", (h + repeat) % 3 == 0 ? ",sink=1" : "");
+    one->sample = suite->quick ? 4 : 24;
+    draw_problem(suite, number, topk * granularity, &one->problem);
+    return 1;
+}
+
+/* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
+
+static const struct suite_case large[] = {
+    SUITE_CASE("large: sparse_gqa, S x Hkv x dqk above 2^31",
+               "sparse_gqa:heads=16,kv_heads=4,dqk=256,dv=128,topk=64,granularity=16", 64,
+               .tokens = 32, .rows = (1 << 21) + 7),
+    SUITE_CASE("large: sparse_gqa, T x Hq x dqk above 2^31",
+               "sparse_gqa:heads=128,kv_heads=8,dqk=256,dv=256,topk=4,granularity=64", 64,
+               .tokens = 66000, .rows = 4096),
+    {.name = NULL},
+};
+
+/* Strides of billions: every product of an index and a stride passes 2^32 elements. */
+#define FAR(title, of, which, queries)                                                             \
+    {                                                                                              \
+        .name = title, .spec = of, .problem = {                                                    \
+            .batches = 2,                                                                          \
+            .tokens = 4,                                                                           \
+            .rows = 300,                                                                           \
+            .lists = which,                                                                        \
+            .query_list = (enum smelt__query_list)queries,                                         \
+            .topk_length = 1,                                                                      \
+            .own = {2}                                                                             \
+        }                                                                                          \
+    }
+static const struct suite_case far[] = {
+    FAR("far: sparse_gqa, random lists",
+        "sparse_gqa:heads=8,kv_heads=2,dqk=96,dv=64,topk=10,granularity=16,lists=kv,variant=mma",
+        SMELT__LISTS_RANDOM, 0),
+    FAR("far: sparse_gqa, adversarial lists",
+        "sparse_gqa:heads=3,kv_heads=3,dqk=64,dv=64,topk=40,granularity=1,sink=1,variant=mma",
+        SMELT__LISTS_ADVERSARIAL, 1),
+    {.name = NULL},
+};
+
+/* ---- one launch a thousand times, and other launches ------------------------------------------ */
+
+static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
+    static const char *const specs[] = {
+        "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv",
+        "sparse_gqa:heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4",
+    };
+    const int small = suite->quick || suite->emulated;
+    if (number >= COUNT(specs))
+        return 0;
+    snprintf(one->spec, sizeof one->spec, "%s", specs[number]);
+    one->problem.seed = suite->seed;
+    one->problem.tokens = small ? 4 : 1000;
+    one->problem.width = small ? 3 : 0;
+    one->problem.rows = small ? 700 : 8192;
+    one->problem.lists = SMELT__LISTS_LOG;
+    return 1;
+}
+
+static const char *const launches[] = {
+    "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=8,granularity=16,lists=kv", NULL};
+
+/* ---- what a launch must refuse --------------------------------------------------------------- */
+
+static const struct suite_refusal refusals[] = {
+    SUITE_REFUSAL(smelt_sparse_gqa_args, tokens, "2^31 - 1", INT_MAX), /* times batches */
+    SUITE_REFUSAL(smelt_sparse_gqa_args, queries.data, "queries is NULL", 0),
+    {.text = NULL},
+};
+
+#define ARGUMENTS(keys)                                                                            \
+    {                                                                                              \
+        .spec = "sparse_gqa:heads=6,kv_heads=2,dqk=96,dv=64,topk=9,granularity=16" keys,           \
+        .problem = {.batches = 2,                                                                  \
+                    .tokens = 3,                                                                   \
+                    .rows = 100,                                                                   \
+                    .query_list = SMELT__QUERY_LIST_PARTIAL,                                       \
+                    .topk_length = 1,                                                              \
+                    .own = {1}},                                                                   \
+        .aligned = "q k v", .refusals = refusals                                                   \
+    }
+static const struct suite_arguments arguments[] = {
+    ARGUMENTS(""), ARGUMENTS(",lists=kv,sink=1"), {.spec = NULL}};
+
+const struct suite_operator suite_operator_sparse_gqa = {
+    .matrix = matrix_case,
+    .large = large,
+    .far = far,
+    .repeated = repeated_case,
+    .launches = launches,
+    .launch = {.tokens = 64, .rows = 5000},
+    .quick_launch = {.tokens = 4, .rows = 1000},
+    .arguments = arguments};

@@ -1,0 +1,150 @@
+/* What the outputs of sparse_gqa are held to: see compared.h. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "compared.h"
+#include "ops/sparse_gqa_table.h"
+#include "reference/operators.h"
+#include "smelt/kernels.h"
+#include "tables.h"
+
+/* An error of a score moves its probability by as much. */
+static const double BY_SCORE = 4.3e-6;
+
+enum { LIMITS_CAUSAL = 1, LIMITS_ODD }; /* the own option */
+
+static const struct smelt__problem_options problems[] = {
+    {.batches = 2,
+     .tokens = 10,
+     .rows = 50,
+     .lists = SMELT__LISTS_ADVERSARIAL,
+     .topk_length = 1,
+     .strided = 1,
+     .own = {LIMITS_ODD}},
+    {.batches = 2,
+     .tokens = 7,
+     .rows = 60,
+     .lists = SMELT__LISTS_CAUSAL,
+     .query_list = SMELT__QUERY_LIST_PARTIAL,
+     .own = {LIMITS_CAUSAL}},
+    {.tokens = 9,
+     .rows = 70,
+     .lists = SMELT__LISTS_RANDOM,
+     .spiky = 1,
+     .strided = 1,
+     .scale = 0.3F},
+};
+
+static const char *const specs[] = {
+    "sparse_gqa:heads=4,kv_heads=2,dqk=64,dv=64,topk=9,granularity=4,lists=kv",
+    "sparse_gqa:heads=3,kv_heads=1,dqk=128,dv=64,topk=24,granularity=1,sink=1", NULL};
+
+static const struct smelt__sparse_gqa_spec *gqa_of(const struct bench *bench) {
+    return bench->spec.spec;
+}
+
+static smelt_sparse_gqa_args inputs_of(const struct bench *bench) {
+    smelt_sparse_gqa_args inputs;
+    smelt__problem_arguments(&bench->problem, &inputs);
+    return inputs;
+}
+
+/* own: [query, head, dv], as out would be without numbers below 0. */
+static void prepare(struct bench *bench) {
+    const struct smelt__sparse_gqa_spec *const spec = gqa_of(bench);
+    const smelt_sparse_gqa_args inputs = inputs_of(bench);
+    const int64_t queries = bench->problem.options.batches * bench->problem.options.tokens;
+    const int64_t each = (int64_t)spec->heads * spec->dv;
+    double out[MOST_NUMBERS], lse[MOST_NUMBERS], largest;
+    bench->own = calloc((size_t)(queries * each), sizeof *bench->own);
+    for (int64_t query = 0; query < queries; query++) {
+        const struct smelt__sparse_gqa_results results = {out, bench->own + query * each, lse,
+                                                          &largest};
+        if (bench->problem.listed && !bench->problem.listed[query])
+            continue;
+        assert_int_equal(smelt__sparse_gqa_reference(spec, &inputs, query, &results), 0);
+        bench->largest[0] = fmax(bench->largest[0], largest);
+    }
+}
+
+static void size_of_element(const struct bench *bench, const struct piece *piece, double *sizes) {
+    const struct smelt__sparse_gqa_spec *const spec = gqa_of(bench);
+    const double *terms = bench->own + (piece->unit * spec->heads + piece->number) * spec->dv;
+    for (int64_t i = 0; i < piece->count; i++)
+        sizes[i] = fmax(terms[i] + fabs(bench->expected[piece->tensor][piece->first + i]), 1e-30);
+}
+
+static void size_of_row(const struct bench *bench, const struct piece *piece, double *sizes) {
+    *sizes = fmax(norm_of(bench, piece), 1e-30);
+}
+
+static double by_score(const struct bench *bench) {
+    return BY_SCORE * bench->largest[0];
+}
+
+static double bar_of_out(const struct bench *bench, double parts) {
+    (void)parts;
+    return 4e-3 + 4e-3 / (double)(bench->compared[0] * gqa_of(bench)->heads) + by_score(bench);
+}
+
+static double bar_of_row(const struct bench *bench, double parts) {
+    (void)parts;
+    return 8e-3 + by_score(bench);
+}
+
+static double bar_of_element(const struct bench *bench, double parts) {
+    (void)parts;
+    return 1.1 / 256 + by_score(bench);
+}
+
+static double bar_of_lse(const struct bench *bench, double parts) {
+    (void)parts;
+    return 5e-5 * fmax(1, (double)bench->problem.options.scale * sqrt(gqa_of(bench)->dqk)) +
+           by_score(bench);
+}
+
+static const struct compared_metric metrics[] = {
+    {"out", ALL_PIECES, size_of_row, bar_of_out, 0, {"out"}},
+    {"out_row", EACH_PIECE, size_of_row, bar_of_row, 0, {"out"}},
+    {"out_element", EACH_ELEMENT, size_of_element, bar_of_element, 0, {"out"}},
+    {"lse", EACH_ELEMENT, size_is_1, bar_of_lse, 0, {"lse"}},
+    {0},
+};
+
+/* `number` of the piece: the head. */
+static int is_empty(const struct bench *bench, const struct piece *piece, int64_t element) {
+    const struct smelt__sparse_gqa_spec *const spec = gqa_of(bench);
+    const smelt_sparse_gqa_args inputs = inputs_of(bench);
+    const int64_t list = spec->lists ? piece->number / (spec->heads / spec->kv_heads) : 0;
+    (void)element;
+    return smelt__sparse_gqa_rows(spec, &inputs, piece->unit, list, NULL) == 0;
+}
+
+static const struct compared_rule rules[] = {
+    {"empty_query", {"out"}, ZERO, is_empty},
+    {"finite", {"out"}, FINITE, NULL},
+    {0},
+};
+
+/* The log-sum-exp of nothing is -inf, and any other number infinitely wrong. */
+static void plant_empty(struct bench *bench) {
+    for (int i = 0; i < bench->piece_count; i++) {
+        const struct piece *piece = &bench->pieces[i];
+        if (bench_tensor(bench, "lse") != piece->tensor || !is_empty(bench, piece, 0))
+            continue;
+        bench_set(bench, piece->tensor, piece->first, -3e38);
+        expect_refused(bench, piece, "lse");
+        bench_set(bench, piece->tensor, piece->first, INFINITY);
+        expect_refused(bench, piece, "lse");
+    }
+}
+
+static const struct compared_pass passes[] = {
+    {SMELT_PASS_FORWARD, specs, problems, 3, metrics, rules, prepare, plant_empty}};
+const struct compared compared_sparse_gqa = {"sparse_gqa", passes, 1};
