@@ -1,11 +1,11 @@
-"""Other packages' calls, on smelt: same names, shapes, data types and conventions.
+"""Functions of other packages on smelt's kernels, with the same names, shapes, data types and conventions.
 
-Import a call from here, or have it put where a trainer or a library has its own::
+Import a function from here, or replace a trainer's or a library's functions::
 
     import smelt_kernels as smelt
     smelt.compat.install("slime")
 
-Each module says the contract that it keeps, and where it goes beyond.
+Each module documents the original's contract and what smelt supports in addition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MODULES = ("cudnn", "deep_gemm", "flash_mla", "megatron", "miles", "nemo", "pri
 
 
 def __getattr__(name: str):
-    """The modules, imported when they are asked for."""
+    """Imports a module at its first use."""
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

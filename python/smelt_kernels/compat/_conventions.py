@@ -1,4 +1,5 @@
-"""What other packages hand around instead of a natural log-sum-exp without the sink, by name."""
+"""Conversions between smelt's conventions (natural log-sum-exp without the sink, int32 lists) and those of other
+packages."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ NEVER = float("-inf")
 
 
 class TupleDict(dict):
-    """cuDNN Frontend's: a dict whose values also come by number, and as a tuple."""
+    """cuDNN Frontend's result: a dict whose values can also be indexed by number and unpacked as a tuple."""
 
     def __iter__(self):
         return iter(self.values())
@@ -31,8 +32,9 @@ def from_flash_mla(lse: Tensor) -> Tensor:
     return lse.masked_fill(lse == float("inf"), NEVER)
 
 
-def of_heads_that_count(lse: Tensor) -> Tensor:
-    """lse for sums over heads, in which +inf is an empty row or a head that only fills a tile up: 0 of them."""
+def lse_of_valid_heads(lse: Tensor) -> Tensor:
+    """lse for sums over heads. +inf marks an empty row or a padding head; it becomes a number whose exponential is
+    0."""
     return lse.clamp(max=1e30)
 
 
@@ -46,12 +48,12 @@ def from_base2(lse: Tensor) -> Tensor:
 
 
 def to_base2_with_sink(lse: Tensor, sink: Tensor) -> Tensor:
-    """The TileLang ports of DeepSeek-V4: log2 of the whole denominator, the sink in it."""
+    """The TileLang ports of DeepSeek-V4: log2 of the denominator with the sink."""
     return torch.logaddexp(lse, sink.float().expand_as(lse)) * LOG2E
 
 
 def need_dimensions(**given: tuple) -> None:
-    """Checks dimensions. Each value is a tensor and the numbers of dimensions that it may have."""
+    """Checks dimensions. Each value is a tensor and its legal numbers of dimensions."""
     for name, (tensor, *legal) in given.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(tensor).__name__}")
@@ -69,9 +71,9 @@ def without_heads(name: str, keys: Tensor, dimensions: int) -> Tensor:
     return keys.squeeze(-2)
 
 
-def one_group(q: Tensor, kv: Tensor, indices: Tensor, *legal: int) -> tuple[Tensor, Tensor]:
-    """kv [.., S, 1, D] and indices [.., T, 1, W] without the dimension of KV heads, int32 indices. `legal`: how many
-    dimensions q may have; kv and indices have as many as q."""
+def without_kv_heads(q: Tensor, kv: Tensor, indices: Tensor, *legal: int) -> tuple[Tensor, Tensor]:
+    """kv [.., S, 1, D] and indices [.., T, 1, W] without the dimension of KV heads, int32 indices. `legal`: q's legal
+    numbers of dimensions; kv and indices must have as many as q."""
     need_dimensions(q=(q, *legal))
     need_dimensions(kv=(kv, q.dim()), indices=(indices, q.dim()))
     if kv.shape[-2] != 1 or indices.shape[-2] != 1:
@@ -82,8 +84,8 @@ def one_group(q: Tensor, kv: Tensor, indices: Tensor, *legal: int) -> tuple[Tens
     return kv.squeeze(-2), slots("indices", indices.squeeze(-2))
 
 
-def equal_heads(qhead_per_kv_head: int | None, q: Tensor) -> None:
-    """All query heads share the one KV head."""
+def check_head_count(qhead_per_kv_head: int | None, q: Tensor) -> None:
+    """Checks that all query heads share one KV head."""
     if qhead_per_kv_head not in (None, q.shape[-2]):
         raise ValueError(
             f"smelt: qhead_per_kv_head must be None or {q.shape[-2]}, the number of q's heads, not {qhead_per_kv_head}"
@@ -97,8 +99,7 @@ _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
 
 def bounds(name: str, given: Tensor | None) -> Tensor | None:
-    """Lengths, and where rows begin and end, as int32: what is beyond int32 is its least or its largest number.
-    On the device, as everything here."""
+    """Lengths and bounds of windows as int32, clamped to its range. Runs on the device."""
     if given is None or given.dtype is torch.int32:
         return given
     if given.dtype not in _INTEGERS:
@@ -107,12 +108,12 @@ def bounds(name: str, given: Tensor | None) -> Tensor | None:
 
 
 def slots(name: str, given: Tensor) -> Tensor:
-    """Lists of rows as int32: what is beyond int32 is masked, as -1."""
+    """Lists of rows as int32; numbers outside its range become -1 (masked)."""
     small = bounds(name, given)
     return small.masked_fill(small != given, -1) if given.dtype is torch.int64 else small
 
 
-def seen_slots(topk_indices: Tensor, begin: Tensor, end: Tensor) -> Tensor:
+def slots_in_window(topk_indices: Tensor, begin: Tensor, end: Tensor) -> Tensor:
     """Given slots as int32, -1 outside each query's window."""
     need_dimensions(topk_indices=(topk_indices, 2), cu_seqlen_ks=(begin, 1), cu_seqlen_ke=(end, 1))
     lists = slots("topk_indices", topk_indices)
@@ -129,8 +130,8 @@ def _span(tensor: Tensor) -> tuple[int, int]:
 
 
 def check_outputs(device: torch.device, **outputs: tuple) -> None:
-    """Checks output tensors before anything is computed. Each value is a tensor or None, its shape and its legal
-    types. Strides are free, but no two elements may share memory."""
+    """Checks output tensors before the computation. Each value is a tensor or None, its shape and its legal types. Any
+    strides are legal with which no two elements share memory."""
     spans = {}
     for name, (given, shape, *types) in outputs.items():
         if given is None:
@@ -153,7 +154,7 @@ def check_outputs(device: torch.device, **outputs: tuple) -> None:
         spans[name] = begin, end
 
 
-def room(given: Tensor | None, shape: tuple, *read: Tensor) -> Tensor:
+def output_matrix(given: Tensor | None, shape: tuple, *read: Tensor) -> Tensor:
     """An fp32 matrix to fill in parts while the tensors in `read` are in use: `given`, unless it shares memory with
     them."""
     if given is not None:
@@ -164,15 +165,15 @@ def room(given: Tensor | None, shape: tuple, *read: Tensor) -> Tensor:
 
 
 def into(given: Tensor | None, made: Tensor) -> Tensor:
-    """The result, copied into the caller's tensor if there is one, which check_outputs has checked."""
+    """The result, copied to the caller's tensor if there is one (checked by check_outputs)."""
     return made if given is None or given is made else given.copy_(made)
 
 
-def of_type(given: Tensor | None, like: Tensor) -> torch.dtype:
-    """In which type a gradient is wanted."""
+def gradient_type(given: Tensor | None, like: Tensor) -> torch.dtype:
+    """The type of a gradient."""
     return like.dtype if given is None else given.dtype
 
 
 def fp32_for(given: Tensor | None) -> torch.dtype | None:
-    """fp32 where a gradient is wanted so: it is not rounded on the way."""
+    """fp32 if the gradient's tensor is fp32, so that the kernel does not round it."""
     return torch.float32 if given is not None and given.dtype is torch.float32 else None

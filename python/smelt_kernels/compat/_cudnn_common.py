@@ -1,4 +1,4 @@
-"""What the wrappers of `cudnn.DSA` share: streams, batches and documents, masks, the divergence's gradient."""
+"""Shared by the wrappers of `cudnn.DSA`: streams, batches and documents, masks, the gradient of the divergence."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ._conventions import bounds, need_dimensions, slots, without_heads
 # leaves the key out.
 CLIPPED = -100.0
 CLIPPED_PROBABILITY = math.exp(CLIPPED)
-LEAST_SUM = 1e-10  # of a target: less counts as none
+LEAST_SUM = 1e-10  # a smaller sum of a target counts as 0
 
 
 def on_stream(stream):
-    """Work on a stream of PyTorch's or the driver's, None: PyTorch's current one."""
+    """Runs on a stream of PyTorch or of the driver; None: PyTorch's current stream."""
     if stream is None:
         return contextlib.nullcontext()
     if isinstance(stream, torch.cuda.Stream):
@@ -27,12 +27,12 @@ def on_stream(stream):
 
 
 def packed(*tensors: Tensor | None) -> list[Tensor | None]:
-    """Batches and tokens as one dimension."""
+    """The tensors with batches and tokens as one dimension."""
     return [None if tensor is None else tensor.flatten(0, 1) for tensor in tensors]
 
 
 def packed_lists(topk_indices: Tensor, rows: int, are_global: bool) -> Tensor:
-    """[B * T, topk] int32 that name rows of all batches, of which each has `rows`; masked slots are below 0."""
+    """Lists of rows of all batches, which have `rows` rows each, [B * T, topk] int32; masked slots are negative."""
     lists = slots("topk_indices", topk_indices)
     if not are_global:
         lists = shifted(lists, batch_starts(lists, rows), rows)
@@ -40,7 +40,7 @@ def packed_lists(topk_indices: Tensor, rows: int, are_global: bool) -> Tensor:
 
 
 def batch_starts(lists: Tensor, rows: int) -> Tensor:
-    """Where each batch's rows begin among all, for lists of three dimensions."""
+    """The first row of each batch among all rows, for lists of three dimensions."""
     return (torch.arange(lists.shape[0], device=lists.device) * rows)[:, None, None]
 
 
@@ -70,10 +70,10 @@ def causal_offsets(q_causal_offsets: Tensor | None, documents: int) -> Tensor | 
     return bounds("q_causal_offsets", q_causal_offsets)
 
 
-def packing(cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None) -> bool:
+def are_packed(cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None) -> bool:
     """Whether documents are packed along one dimension, without a batch dimension."""
     if (cu_seqlens_q is None) != (cu_seqlens_k is None):
-        raise ValueError("smelt: cu_seqlens_q and cu_seqlens_k go together")
+        raise ValueError("smelt: cu_seqlens_q and cu_seqlens_k must be given together")
     if cu_seqlens_q is None:
         return False
     need_dimensions(cu_seqlens_q=(cu_seqlens_q, 1), cu_seqlens_k=(cu_seqlens_k, 1))
@@ -86,21 +86,22 @@ def packing(cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None) -> bool:
 
 
 def on_host(name: str, cu_seqlens: Tensor, rows: int) -> list[int]:
-    """The numbers, which ascend within 0..rows. The host waits for them."""
+    """The numbers, which must ascend within 0..rows. The host waits for the device."""
     numbers = bounds(name, cu_seqlens).tolist()
     if any(a > b for a, b in zip([0, *numbers], [*numbers, rows])):
-        raise ValueError(f"smelt: {name} must ascend within 0 to {rows}, and is {numbers}")
+        raise ValueError(f"smelt: {name} must ascend within 0 to {rows}, not {numbers}")
     return numbers
 
 
 def documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets, **per_head) -> tuple:
-    """How wide a matrix of queries by keys is, and of each document (or batch) its queries, its keys and the offset of
-    its first query. per_head: what has a number for each query and head. The host waits for cu_seqlens."""
-    together = packing(cu_seqlens_q, cu_seqlens_k)
-    need_dimensions(q=(q, 3 if together else 4))
+    """The number of columns of a queries x keys matrix, the keys, and for each document (or batch) its queries, its
+    keys and the offset of its first query. per_head: tensors with a number for each query and head. The host waits for
+    cu_seqlens."""
+    is_packed = are_packed(cu_seqlens_q, cu_seqlens_k)
+    need_dimensions(q=(q, 3 if is_packed else 4))
     need_dimensions(**{name: (each, q.dim() - 1) for name, each in per_head.items()})
-    keys = without_heads("k", k, 2 if together else 3)
-    if together:
+    keys = without_heads("k", k, 2 if is_packed else 3)
+    if is_packed:
         first, mine = (
             on_host(name, each, tensor.shape[0])
             for name, each, tensor in (("cu_seqlens_q", cu_seqlens_q, q), ("cu_seqlens_k", cu_seqlens_k, k))
@@ -108,7 +109,9 @@ def documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets, 
         longest = max((b - a for a, b in zip(mine, mine[1:])), default=0)
         width = longest if max_seqlen_k is None else max_seqlen_k
         if width < longest:
-            raise ValueError(f"smelt: max_seqlen_k must be {longest} or more, as cu_seqlens_k says, not {width}")
+            raise ValueError(
+                f"smelt: max_seqlen_k must be {longest} or more, the longest document's number of keys, not {width}"
+            )
         parts = [(slice(*first[i : i + 2]), slice(*mine[i : i + 2])) for i in range(len(first) - 1)]
     else:
         if k.shape[0] != q.shape[0]:
@@ -119,16 +122,18 @@ def documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets, 
     return width, keys, [(*part, offset) for part, offset in zip(parts, offsets)]
 
 
-def need_bf16(name: str, precision: str, sf_vec_size: int = 32, **scales: Tensor | None) -> None:
+def need_bf16(name: str, precision: str, sf_vec_size: int = 32, *scales: Tensor | None) -> None:
+    """Refuses other precisions. scales: q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded."""
     if precision.lower() != "bf16" or sf_vec_size != 32:
-        raise NotImplementedError(f"smelt: {name} takes bf16 alone, without scales")
-    for scale, given in scales.items():
+        raise NotImplementedError(f"smelt: {name} supports bf16 only, without scales")
+    names = "q_scale", "k_scale", "cu_seqlens_q_scale_padded", "cu_seqlens_k_scale_padded"
+    for scale, given in zip(names, scales):
         if given is not None:
-            raise NotImplementedError(f"smelt: {name} takes bf16 alone, without scales: {scale} must be None")
+            raise NotImplementedError(f"smelt: {name} supports bf16 only, without scales: {scale} must be None")
 
 
 def share(grad_loss: Tensor | float, factor: float, queries: int) -> Tensor | float:
-    """What a query's divergence is multiplied by. grad_loss stays on the device, for graphs."""
+    """The factor of a query's divergence. grad_loss stays on the device, so that graphs can be captured."""
     if isinstance(grad_loss, Tensor):
         if grad_loss.numel() != 1:
             raise ValueError(f"smelt: grad_loss must be one number, not {list(grad_loss.shape)}")
@@ -136,7 +141,7 @@ def share(grad_loss: Tensor | float, factor: float, queries: int) -> Tensor | fl
     return grad_loss * (factor / max(1, queries))
 
 
-def of_divergence(predict: Tensor, target: Tensor, counts: Tensor) -> Tensor:
+def divergence_gradient(predict: Tensor, target: Tensor, counts: Tensor) -> Tensor:
     """The gradient with respect to the logits of sum(target * (log target - log predict)) over the valid slots, where
     predict is the softmax over these."""
     target = target.masked_fill(~counts, 0.0)
@@ -144,6 +149,6 @@ def of_divergence(predict: Tensor, target: Tensor, counts: Tensor) -> Tensor:
 
 
 def normalised(scores: Tensor) -> Tensor:
-    """Divided by their sum, 0 where that is nothing."""
+    """Scores divided by their sum; 0 where the sum is 0."""
     whole = scores.sum(-1, keepdim=True)
     return torch.where(whole > LEAST_SUM, scores / whole, 0.0)

@@ -1,5 +1,5 @@
-"""cuDNN Frontend's wrappers with queries x keys matrices: the indexer's logits, and the indexer's warm-up training, in
-which every key takes part instead of lists. Contract: cudnn.py."""
+"""cuDNN Frontend's wrappers with queries x keys matrices: the indexer's logits, and its warm-up training over all keys,
+without lists. Contract: cudnn.py."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ._conventions import (
     NEVER,
     TupleDict,
     check_outputs,
-    equal_heads,
+    check_head_count,
     fp32_for,
     into,
-    of_heads_that_count,
-    of_type,
-    room,
+    lse_of_valid_heads,
+    gradient_type,
+    output_matrix,
 )
-from ._cudnn_common import CLIPPED, LEAST_SUM, documents, ends, need_bf16, of_divergence, on_stream, share
+from ._cudnn_common import CLIPPED, LEAST_SUM, documents, ends, need_bf16, divergence_gradient, on_stream, share
 
 
 @torch.no_grad()
@@ -52,15 +52,10 @@ def indexer_forward_wrapper(
     lse_out: Tensor | None = None,
 ) -> TupleDict:
     """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on; or of packed documents
-    [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens). With
-    return_lse also "lse", the log-sum-exp of each query's, which lse_out takes in either case."""
-    scales = {
-        "q_scale": q_scale,
-        "k_scale": k_scale,
-        "cu_seqlens_q_scale_padded": cu_seqlens_q_scale_padded,
-        "cu_seqlens_k_scale_padded": cu_seqlens_k_scale_padded,
-    }
-    need_bf16("indexer_forward_wrapper", precision, sf_vec_size, **scales)
+    [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens). With return_lse
+    also "lse", the log-sum-exp of each query's logits; lse_out receives it in any case."""
+    scales = q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded
+    need_bf16("indexer_forward_wrapper", precision, sf_vec_size, *scales)
     with on_stream(stream):
         packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
         masks = (*packing, ratio, qhead_per_kv_head)
@@ -86,14 +81,14 @@ def _matrix(
     sums: Tensor | None,
     want_sums: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """The indexer's logits, and where wanted the log-sum-exp of each query's."""
+    """The indexer's logits and, with want_sums, the log-sum-exp of each query's logits."""
     packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
     width, keys, parts = documents(q, k, *packing, **{weights_name: weights})
-    equal_heads(qhead_per_kv_head, q)
+    check_head_count(qhead_per_kv_head, q)
     shape, wide = (*q.shape[:-2], width), torch.float32
     check_outputs(q.device, **{"out": (out, shape, wide), sums_name: (sums, shape[:-1], wide)})
     weights = weights.float() * sm_scale
-    scores = room(out, shape, q, k, weights)
+    scores = output_matrix(out, shape, q, k, weights)
     if cu_seqlens_q is not None:
         scores.fill_(NEVER)
     for mine, theirs, offset in parts:
@@ -106,11 +101,11 @@ def _matrix(
     return into(out, scores), None if made is None else into(sums, made)
 
 
-# ---- every key instead of lists: what warms the indexer up ------------------------------------------
+# ---- the indexer's warm-up training, over all keys -------------------------------------------------
 
 
-def _seen(tokens: int, keys: Tensor, offset, ratio: int) -> Tensor:
-    """Every key that a query of a document sees as its list, [T, S] int32."""
+def _visible_keys(tokens: int, keys: Tensor, offset, ratio: int) -> Tensor:
+    """Lists of all keys that each query of a document sees, [T, S] int32."""
     key = torch.arange(keys.shape[0], device=keys.device, dtype=torch.int32)
     end = ends(tokens, keys.shape[0], offset, ratio, keys.device)
     return key.expand(tokens, -1).masked_fill(key >= end[:, None], -1)
@@ -141,24 +136,19 @@ def dense_attn_score_recompute_wrapper(
 ) -> TupleDict:
     """{"out", "denom"}: attention's probabilities summed over heads, [B, S_q, S_k] fp32, 0 where a query does not see
     a key, and each query's sum of them; of packed documents [T, max_seqlen_k] and [T]."""
-    scales = {
-        "q_scale": q_scale,
-        "k_scale": k_scale,
-        "cu_seqlens_q_scale_padded": cu_seqlens_q_scale_padded,
-        "cu_seqlens_k_scale_padded": cu_seqlens_k_scale_padded,
-    }
-    need_bf16("dense_attn_score_recompute_wrapper", precision, sf_vec_size, **scales)
+    scales = q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded
+    need_bf16("dense_attn_score_recompute_wrapper", precision, sf_vec_size, *scales)
     with on_stream(stream):
         packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
         width, keys, parts = documents(q, k, *packing, lse=lse)
-        equal_heads(qhead_per_kv_head, q)
+        check_head_count(qhead_per_kv_head, q)
         shape, wide = (*q.shape[:-2], width), torch.float32
         check_outputs(q.device, out=(out, shape, wide), denom_out=(denom_out, shape[:-1], wide))
-        sums = of_heads_that_count(lse)
-        scores = room(out, shape, q, k, sums).zero_()
+        sums = lse_of_valid_heads(lse)
+        scores = output_matrix(out, shape, q, k, sums).zero_()
         for mine, theirs, offset in parts:
             some = keys[theirs]
-            lists = _seen(q[mine].shape[0], some, offset, ratio)
+            lists = _visible_keys(q[mine].shape[0], some, offset, ratio)
             scores[mine][..., : some.shape[0]] = sparse_scores(
                 q[mine], some, lists, sums[mine], softmax_scale, backend="smelt"
             )
@@ -189,13 +179,8 @@ def dense_indexer_score_recompute_wrapper(
     stream=None,
 ) -> TupleDict:
     """{"out", "denom"}: indexer_forward_wrapper's scores and the log-sum-exp of each query's."""
-    scales = {
-        "q_scale": q_scale,
-        "k_scale": k_scale,
-        "cu_seqlens_q_scale_padded": cu_seqlens_q_scale_padded,
-        "cu_seqlens_k_scale_padded": cu_seqlens_k_scale_padded,
-    }
-    need_bf16("dense_indexer_score_recompute_wrapper", precision, sf_vec_size, **scales)
+    scales = q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded
+    need_bf16("dense_indexer_score_recompute_wrapper", precision, sf_vec_size, *scales)
     with on_stream(stream):
         packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
         masks = (*packing, ratio, qhead_per_kv_head)
@@ -205,7 +190,7 @@ def dense_indexer_score_recompute_wrapper(
 
 
 def _check_scores(shape: tuple, **given: Tensor) -> None:
-    """Matrices of this shape, and what has a number for each of their rows."""
+    """Checks matrices of this shape (names that end in "score") and tensors with one number per row."""
     for name, each in given.items():
         wanted = shape if name.endswith("score") else shape[:-1]
         if tuple(each.shape) != wanted:
@@ -241,7 +226,7 @@ def dense_indexer_backward_wrapper(
 ) -> TupleDict:
     """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
     exp(index_score - index_lse) from attn_score / attn_l1norm, over every key that a query sees. attn_score and
-    index_score are left as they are."""
+    index_score are not changed."""
     with on_stream(stream):
         packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
         width, keys, parts = documents(index_q, index_k, *packing, weights=weights)
@@ -260,18 +245,18 @@ def dense_indexer_backward_wrapper(
         check_outputs(
             index_q.device, **{name: (given, like.shape, *types) for name, (given, like, *types) in outputs.items()}
         )
-        made = [torch.zeros_like(like, dtype=of_type(given, like)) for given, like, *_ in outputs.values()]
+        made = [torch.zeros_like(like, dtype=gradient_type(given, like)) for given, like, *_ in outputs.values()]
         factor = share(grad_loss, loss_coeff * sm_scale, index_lse.numel())
         for mine, theirs, offset in parts:
             some = keys[theirs]
-            lists = _seen(index_q[mine].shape[0], some, offset, ratio)
+            lists = _visible_keys(index_q[mine].shape[0], some, offset, ratio)
             log_predict = index_score[mine] - index_lse[mine].unsqueeze(-1)
             target = attn_score[mine] / (attn_l1norm[mine].unsqueeze(-1) + LEAST_SUM)
             log_predict, target = (each[:, : some.shape[0]] for each in (log_predict, target))
             predict = log_predict.exp().masked_fill(lists < 0, 0.0)
             counts = (lists >= 0) & (log_predict >= CLIPPED)
             dq, dk, dw = indexer_backward(
-                of_divergence(predict, target, counts) * factor,
+                divergence_gradient(predict, target, counts) * factor,
                 index_q[mine],
                 some,
                 weights[mine].float(),

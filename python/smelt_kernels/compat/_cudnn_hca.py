@@ -1,9 +1,10 @@
 """cuDNN Frontend's backward pass of DeepSeek-V4's heavily compressed attention, `aligned_hca_backward_wrapper`.
 
 Their contract: one sequence in cp_size chunks of L tokens, L a multiple of 128; q [L, H, D] of chunk cp_rank; token t
-sees tokens t - 127 .. t and the groups of 128 tokens that are complete at t. kv has one row for each: 128 of the tokens
-before the chunk, L of its own, then of each rank L / 128 + 1 rows for its groups, of which rank 0 leaves the last unused and
-the others the first. Beyond it: any number of heads, ranks and chunks, every width and GPU that smelt has.
+sees tokens t - 127 .. t and the groups of 128 tokens that are complete at t. kv has rows for the 128 tokens before the
+chunk, for its own L tokens, and then L / 128 + 1 rows for each rank's groups, of which rank 0 does not use the last and
+the others do not use the first. In addition: any number of heads, ranks and chunks, every width and GPU that smelt
+supports.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def aligned_hca_backward_wrapper(
     current_stream=None,
     cp_size: int = 16,
 ) -> TupleDict:
-    """{"dq", "dkv", "d_sink"}; lse [L, H] natural and of the keys alone, out with the sink. Rows of kv that no query sees
-    get the gradient 0 and may hold anything. No workspace is needed."""
+    """{"dq", "dkv", "d_sink"}; lse [L, H] natural and without the sink, out with the sink. Rows of kv that no query
+    sees may have any contents and get the gradient 0. No workspace is needed."""
     if not 0 <= integer(cp_rank, "cp_rank") < integer(cp_size, "cp_size"):
-        raise ValueError(f"smelt: cp_rank must be 0 to {cp_size - 1}, as cp_size says, not {cp_rank}")
+        raise ValueError(f"smelt: cp_rank must be 0 to cp_size - 1 = {cp_size - 1}, not {cp_rank}")
     shapes(q=(q, "THD"), kv=(kv, "SD"), lse=(lse, "TH"), attn_sink=(attn_sink, "H"))
     tokens = q.shape[0]
     rows = tokens + WINDOW + cp_size * (tokens // GROUP + 1)

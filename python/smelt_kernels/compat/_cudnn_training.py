@@ -1,8 +1,9 @@
-"""cuDNN Frontend's composition for training, `cudnn.DSA.sparse_attention`: attention that is differentiable, and what
-the indexer learns of it.
+"""cuDNN Frontend's functions for training, `cudnn.DSA.sparse_attention`: differentiable attention, and the indexer's
+training target.
 
-Their contract: q [T, H, D], kv [S, D], indices [T, K] int32, of which those below 0, from S on, and from topk_length
-on are masked; lse natural and of the keys alone, +inf where there is none. Beyond it: any number of heads and strides.
+Their contract: q [T, H, D], kv [S, D], indices [T, K] int32; slots with a negative index or one from S on, and slots
+from topk_length on, are masked; lse natural and without the sink, +inf for an empty row. In addition: any number of
+heads and any strides.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import Tensor
 from .._indexer_training import sparse_scores
 from .._reference import valid_slots
 from .._sparse_attention import sparse_attention as attend
-from ._conventions import TupleDict, need_dimensions, of_heads_that_count, to_flash_mla
+from ._conventions import TupleDict, need_dimensions, lse_of_valid_heads, to_flash_mla
 from ._cudnn_common import normalised
 from ._mla import scale_of
 
@@ -27,8 +28,8 @@ def sparse_attention(
     topk_length: Tensor | None = None,
     trusted_compact_metadata: bool = False,
 ) -> TupleDict:
-    """{"out", "max_logits", "lse"}; out is differentiable in q, kv and attn_sink. Lists need no compaction here, so that
-    trusted_compact_metadata changes nothing."""
+    """{"out", "max_logits", "lse"}; out is differentiable in q, kv and attn_sink. Lists need no compaction, so
+    trusted_compact_metadata has no effect."""
     if not isinstance(trusted_compact_metadata, bool):
         raise TypeError(
             f"smelt: trusted_compact_metadata must be a bool, not {type(trusted_compact_metadata).__name__}"
@@ -60,7 +61,7 @@ def sparse_attention_score_recompute(
     """{"target", "indices"}: attention's probabilities at the slots, summed over heads and divided by their sum, fp32 [T, K],
     0 where masked; and indices with -1 there."""
     need_dimensions(q=(q, 3), kv=(kv, 2), lse=(lse, 2), indices=(indices, 2))
-    scale, sums = scale_of(q, softmax_scale), of_heads_that_count(lse)
+    scale, sums = scale_of(q, softmax_scale), lse_of_valid_heads(lse)
     given = {"topk_length": topk_length, "backend": "smelt"}
     target = normalised(sparse_scores(q, kv, indices, sums, scale, **given))
     valid = valid_slots(indices, kv.shape[0], topk_length)

@@ -1,7 +1,7 @@
-"""Replaces trainers' and libraries' functions by smelt's, in modules that are imported and in those that will be.
+"""Replaces trainers' and libraries' functions by smelt's, in modules that are imported already or later.
 
-A finder in front of sys.meta_path sees the modules of the table (_trainers.py) when they are imported. Each name gets a
-copy of smelt's function, by which the places that imported it later are found again when it is taken out.
+A finder in front of sys.meta_path handles the import of the table's modules (_trainers.py). Each name gets its own copy
+of smelt's function, so that `uninstall` can find the modules that imported it later.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _lock = threading.RLock()
 
 @dataclass
 class Report:
-    """What `install` did so far; imports that come later add to it."""
+    """What `install` has replaced so far; later imports add to it."""
 
-    replaced: list[str] = field(default_factory=list)  # module.name, those that had imported it by name among them
+    replaced: list[str] = field(default_factory=list)  # module.name, with modules that had imported the function
     waiting: list[str] = field(default_factory=list)  # modules that are not imported yet
     without: dict[str, str] = field(
         default_factory=dict
-    )  # modules that cannot be imported: only smelt's names are there
-    held: list[str] = field(default_factory=list)  # what still holds a function that was replaced
+    )  # modules that cannot be imported and have only smelt's functions
+    held: list[str] = field(default_factory=list)  # objects that still hold an original function
 
     def __str__(self) -> str:
         lines = [f"replaced {name}" for name in self.replaced]
         lines += [f"replaced when it is imported: {name}" for name in self.waiting]
         lines += [
-            f"{name} cannot be imported ({why}): smelt's functions alone are there"
+            f"{name} cannot be imported ({why}): it has only smelt's functions"
             for name, why in self.without.items()
         ]
         return "\n".join(lines + [f"not replaced: {held}" for held in self.held])
@@ -55,25 +55,25 @@ class _Site:
     holder: object  # the module or the object
     original: object
     ours: object
-    places: list[str] = field(default_factory=list)  # module.name that had the original, too
+    places: list[str] = field(default_factory=list)  # module.name of other references to the original
 
     def __str__(self) -> str:
         return f"{self.path}.{self.name}"
 
 
 _active: dict[str, None] = {}  # the names installed, in order
-_wanted: dict[str, Names] = {}  # the modules that they replace names in
+_wanted: dict[str, Names] = {}  # the modules in which they replace names
 _sites: dict[tuple[str, str], _Site] = {}
-_former: list[_Site] = []  # of modules that were imported anew: others may still have what was theirs
+_former: list[_Site] = []  # of modules that were imported again; other modules may still hold their functions
 _without: dict[str, str] = {}
 _held: dict[str, list[str]] = {}  # by module
 
 
-# ---- what is wanted --------------------------------------------------------------------------------------
+# ---- the modules to change -------------------------------------------------------------------------------
 
 
 def _modules(names) -> dict[str, Names]:
-    """The modules that these trainers and libraries replace names in."""
+    """The modules in which these trainers and libraries replace names."""
     wanted: dict[str, Names] = {}
     for name in names:
         trainer = TRAINERS[name]
@@ -94,12 +94,12 @@ def _check(names: tuple) -> None:
     for name in names:
         if name not in TRAINERS:
             raise ValueError(
-                f"smelt: {name!r} is no trainer or library that smelt knows: {', '.join(sorted(TRAINERS))}"
+                f"smelt: {name!r} is not a known trainer or library; known are {', '.join(sorted(TRAINERS))}"
             )
 
 
 def _copy(reference: object, path: str, name: str) -> object:
-    """Ours for one place: a function or class of its own, which pickles by that place's name."""
+    """smelt's function or class for one module: a copy, which pickles by that module's name."""
     if not isinstance(reference, str):
         return reference
     module, _, attribute = reference.rpartition(".")
@@ -119,10 +119,10 @@ def _copy(reference: object, path: str, name: str) -> object:
 
 
 class _Calls(types.SimpleNamespace):
-    """In place of a library's object that holds functions."""
+    """Replaces a library's object that has functions as attributes."""
 
     def __getattr__(self, name):
-        raise AttributeError(f"smelt: there is no {name} in place of a library that is not installed")
+        raise AttributeError(f"smelt: the library is not installed, and smelt has no replacement for its {name}")
 
 
 def _apply(module: types.ModuleType, path: str, entries: Names) -> None:
@@ -133,7 +133,7 @@ def _apply(module: types.ModuleType, path: str, entries: Names) -> None:
             continue
         try:
             holder = getattr(module, name)
-        except (AttributeError, ImportError):  # it has none, or one that needs what is not installed
+        except (AttributeError, ImportError):  # it is missing, or needs a package that is not installed
             holder = _Calls()
             _put(_Site(path, name, module, _ABSENT, holder), made)
         for each, reference in entry.names.items():
@@ -151,7 +151,7 @@ def _apply(module: types.ModuleType, path: str, entries: Names) -> None:
 
 
 def _is_its_own(site: _Site) -> bool:
-    """Whether an original belongs to the package that it was replaced in: elsewhere others keep it."""
+    """Whether an original is defined in the package in which it was replaced; other packages keep theirs."""
     package = site.path.partition(".")[0]
     home = (getattr(site.original, "__module__", None) or "").partition(".")[0]
     return callable(site.original) and (home == package or _is_optional(package))
@@ -161,12 +161,12 @@ def _replace(holder, path: str, name: str, reference, made: list[_Site]) -> None
     original = vars(holder).get(name, _ABSENT)
     known = _sites.get((path, name))
     if any(original is site.ours for site in _sites.values() if callable(site.ours)):
-        return  # ours already: from another place of the table, or from this one
+        return  # replaced already, here or through another entry of the table
     if known and known.holder is holder and original is known.ours:
         return  # a flag
     if known:
         _former.append(known)
-    if original is True:  # a flag that is up because this module imported it from another one where it was put up
+    if original is True:  # a flag that this module imported from another one, in which it was set before
         package = path.partition(".")[0]
         same = [each for each in _sites.values() if each.name == name and each.path.startswith(package + ".")]
         original = same[0].original if same else original
@@ -180,7 +180,7 @@ def _put(site: _Site, made: list[_Site]) -> None:
 
 
 def _bindings(found: dict[int, _Site]):
-    """Each (module's name, its dict, name) that is bound to one of these objects, by their ids."""
+    """Yields (module's name, its dict, name) for each name that is bound to one of these objects, given by id."""
     if not found:
         return
     for where, module in list(sys.modules.items()):
@@ -192,7 +192,7 @@ def _bindings(found: dict[int, _Site]):
 
 
 def _holders(sites: list[_Site]) -> list[str]:
-    """What else holds an original: registries, classes, partial functions, closures. They keep it."""
+    """Other objects that hold an original (registries, classes, partial functions, closures), which keep it."""
     found = []
     for site in sites:
         for referrer in gc.get_referrers(site.original):
@@ -219,7 +219,7 @@ def _described(referrer: object, original: object) -> str | None:
 
 
 class _Hook:
-    """A module's own loader, after which names are replaced."""
+    """Runs a module's own loader, then replaces names."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -242,7 +242,7 @@ class _Hook:
 
 
 class _Nothing:
-    """The loader of a library's module that is not installed."""
+    """The loader of a module of a library that is not installed."""
 
     def create_module(self, spec):
         return None
@@ -255,13 +255,13 @@ class _Nothing:
 def _stand_in(module: types.ModuleType, why: str) -> None:
     def __getattr__(name):
         raise AttributeError(
-            f"smelt: {module.__name__}.{name} is not there: {module.__name__} cannot be imported ({why})"
+            f"smelt: {module.__name__} has no {name}, because it cannot be imported ({why})"
         )
 
     module.__getattr__ = __getattr__
     with _lock:
         _without[module.__name__] = why
-    logger.info("smelt: %s cannot be imported (%s): smelt's functions alone are there", module.__name__, why)
+    logger.info("smelt: %s cannot be imported (%s): it has only smelt's functions", module.__name__, why)
 
 
 def _imported(module: types.ModuleType) -> None:
@@ -293,14 +293,14 @@ _finder = _Finder()
 
 
 def install(*names: str) -> Report:
-    """Puts smelt's functions where these trainers and libraries have their kernels ("nemo", "megatron", "slime", "miles",
-    "prime_rl", "veomni", "xtuner"; "flash_mla", "cudnn", "deep_gemm"), before or after they are imported, and where other
-    modules have imported these by name. Once is enough; a trainer's libraries come with it. Libraries need not be
-    installed, nor what a trainer's kernels need (TileLang). It says what it replaced and what still holds an original;
-    the logger "smelt_kernels.compat" says it of later imports."""
+    """Replaces the kernels of these trainers and libraries ("nemo", "megatron", "slime", "miles", "prime_rl", "veomni",
+    "xtuner"; "flash_mla", "cudnn", "deep_gemm") by smelt's functions, before or after they are imported, also in
+    modules that imported them by name. One call is enough; it includes a trainer's libraries. Neither the libraries nor
+    the packages that a trainer's kernels need (TileLang) must be installed. Returns what was replaced and what still
+    holds an original; the logger "smelt_kernels.compat" reports later imports."""
     _check(names)
     if not names:
-        raise ValueError(f"smelt: name what to install: {', '.join(sorted(TRAINERS))}")
+        raise ValueError(f"smelt: install needs at least one name: {', '.join(sorted(TRAINERS))}")
     with _lock:
         _active.update(dict.fromkeys(names))
         _update()
@@ -315,7 +315,7 @@ def install(*names: str) -> Report:
 
 
 def _update() -> None:
-    """Replaces what is wanted in the modules that are imported, and lets the finder see the others."""
+    """Replaces names in the modules that are already imported; the finder handles later ones."""
     _wanted.clear()
     _wanted.update(_modules(_active))
     if _finder in sys.meta_path:
@@ -329,8 +329,8 @@ def _update() -> None:
 
 
 def uninstall(*names: str) -> list[str]:
-    """Takes smelt's functions out again: of these trainers and libraries, without names of all. Returns the places that
-    keep one, having imported it from a module that has nothing else to give back."""
+    """Restores the originals of these trainers and libraries, or of all. Returns the names that still hold smelt's
+    function because there is no original to restore."""
     _check(names)
     with _lock:
         for name in names or tuple(_active):
@@ -368,14 +368,14 @@ def _restore(gone: list[_Site]) -> list[str]:
         site = found[id(names[name])]
         if site.original is _ABSENT:
             kept.append(f"{where}.{name}")
-            logger.warning("smelt: %s.%s keeps smelt's %s: there is no original", where, name, site)
+            logger.warning("smelt: %s.%s keeps smelt's %s: there is no original to restore", where, name, site)
         else:
             names[name] = site.original
     return kept
 
 
 def _forget(path: str) -> None:
-    """A module that only has smelt's functions: the next import makes a new one, or fails as it did before."""
+    """Removes a module that has only smelt's functions: the next import makes a new one, or fails as before."""
     del _without[path]
     module = sys.modules.pop(path, None)
     parent, _, name = path.rpartition(".")

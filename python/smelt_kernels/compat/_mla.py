@@ -1,12 +1,11 @@
-"""What the ports of DeepSeek-V3.2's sparse MLA have in common: kv and indices with a dimension of KV heads, lse in
-base 2."""
+"""Shared by the ports of DeepSeek-V3.2's sparse MLA: kv and indices with a dimension of KV heads, lse in base 2."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import from_base2, one_group, to_base2, to_flash_mla
+from ._conventions import from_base2, without_kv_heads, to_base2, to_flash_mla
 
 
 def scale_of(q: Tensor, sm_scale: float | None) -> float:
@@ -23,10 +22,9 @@ def first_slots(
     count: int,
     lse: Tensor,
 ) -> Tensor:
-    """lse of each query's first `count` slots alone, as FlashMLA has it; `lse` is that of all of them.
+    """FlashMLA's lse over each query's first `count` slots; `lse` is the one over all slots.
 
-    A forward pass of its own over these slots: what a row's other slots add cannot be taken out of `lse` again
-    without the digits that they cost.
+    Computed by a forward pass over these slots: subtracting the other slots from `lse` would lose precision.
     """
     if count >= lists.shape[-1]:
         return lse.clone()
@@ -40,7 +38,7 @@ def attend(
     q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None, d_v: int | None, *legal: int, buckets=None
 ) -> tuple[Tensor, Tensor]:
     """out, differentiable, and lse; `legal`: how many dimensions q may have."""
-    rows, lists = one_group(q, kv, indices, *legal)
+    rows, lists = without_kv_heads(q, kv, indices, *legal)
     out, lse = sparse_attention(
         q, rows, lists, scale_of(q, sm_scale), dv=d_v, buckets=buckets, return_lse=True, backend="smelt"
     )
@@ -68,8 +66,8 @@ def gradients(
     delta: Tensor | None = None,
     buckets=None,
 ) -> tuple[Tensor, Tensor]:
-    """dq and dkv, of the shapes of q and kv. delta [.., T, H] stands for the sums of o * do where it is given."""
-    rows, lists = one_group(q, kv, indices, *legal)
+    """dq and dkv, of the shapes of q and kv. With delta [.., T, H], the sums of o * do, o is not read."""
+    rows, lists = without_kv_heads(q, kv, indices, *legal)
     if do.shape[:-1] != q.shape[:-1] or lse.shape != q.shape[:-1]:
         raise ValueError(
             f"smelt: do {list(do.shape)} and lse {list(lse.shape)} must have q's queries and heads, "

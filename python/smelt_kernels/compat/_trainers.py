@@ -1,4 +1,4 @@
-"""Where trainers and libraries have their kernels: what `install` replaces, by what.
+"""The kernels of trainers and libraries: the names that `install` replaces, and their replacements.
 
 A reference "slime.sparse_mla_bwd" is that function of smelt_kernels.compat.slime; any other value is a flag. The modules
 and names were read at the versions that python/tests/compat_cases.py lists.
@@ -13,7 +13,7 @@ Names = dict[str, object]  # name in a module: a reference or a flag
 
 @dataclass(frozen=True)
 class Namespace:
-    """An object in a module that holds functions under these names; made where the module has none."""
+    """An object in a module that has functions with these names; created if the module has none."""
 
     names: Names
 
@@ -22,10 +22,10 @@ class Namespace:
 class Trainer:
     kernels: dict[str, Names] = field(
         default_factory=dict
-    )  # modules of kernels: need not import (TileLang missing, say)
-    others: dict[str, Names] = field(default_factory=dict)  # modules that also hold the kernels or a flag
+    )  # modules of kernels; their import may fail (TileLang may be missing)
+    others: dict[str, Names] = field(default_factory=dict)  # modules that import the kernels or have a flag
     libraries: tuple[str, ...] = ()  # installed with it
-    optional: bool = False  # a library that need not be installed
+    optional: bool = False  # a library that may be missing
 
 
 def _of(ours: str, *names: str) -> Names:
@@ -36,14 +36,14 @@ def _below(package: str, modules: dict[str, Names]) -> dict[str, Names]:
     return {f"{package}.{module}": names for module, names in modules.items()}
 
 
-# slime's GLM-5 kernels, and who vendors them.
+# slime's GLM-5 kernels, which other trainers vendor.
 _GLM5 = {
     "tilelang_sparse_mla_fwd": _of("slime", "sparse_mla_fwd_interface"),
     "tilelang_sparse_mla_bwd": _of("slime", "sparse_mla_bwd"),
     "tilelang_indexer_fwd": _of("slime", "indexer_fwd_interface"),
     "tilelang_indexer_bwd": _of("slime", "indexer_bwd_interface"),
 }
-# miles' DeepSeek-V4 kernels, and who vendors them.
+# miles' DeepSeek-V4 kernels, which other trainers vendor.
 _V4 = {
     "tilelang_sparse_mla_fwd": _of("miles", "sparse_mqa_fwd_interface"),
     "tilelang_sparse_mla_bwd": _of("miles", "sparse_mqa_bwd_interface"),

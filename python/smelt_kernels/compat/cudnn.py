@@ -1,13 +1,13 @@
-"""cuDNN Frontend's `cudnn.DSA`: the wrappers of sparse attention, of the indexer, of what trains it, of top-k.
+"""cuDNN Frontend's `cudnn.DSA`: the wrappers of sparse attention, of the indexer and its training, and of top-k.
 
-Their contract of attention: q [T, H, D], kv [S, D], topk_idxs [T, topk], lse [T, H] natural and of the keys
-alone (FlashMLA's +inf of empty rows is taken, too), attn_sink [H] fp32, -inf for none. Of the indexer and its
-training: everything with a batch in front, bf16; indices are rows of their own batch, or with
-topk_indices_global of all (b * S_k + row). Results come in a dict that unpacks as a tuple. Beyond it: any number
-of heads, masked slots anywhere, empty rows. Of top-k: rows shorter than top_k, which end with -1; indices
-come ascending. The dense wrappers take and give matrices of T x S, as theirs do, and make one more, of int32.
-Arguments are those of 1.32, in its order (older ones have grad_loss behind loss_coeff: give it by name); what
-only tunes their kernels has no effect.
+Their contract for attention: q [T, H, D], kv [S, D], topk_idxs [T, topk], lse [T, H] natural and without the sink
+(FlashMLA's +inf for empty rows is accepted), attn_sink [H] fp32, -inf for none. For the indexer and its training: all
+tensors have a batch dimension and are bf16; indices count rows of the query's batch, or with topk_indices_global of all
+batches (b * S_k + row). Results are dicts that unpack as tuples. In addition: any number of heads, masked slots
+anywhere, empty rows; for top-k, rows shorter than top_k, which end with -1; indices ascend. The dense wrappers take and
+return T x S matrices, as the originals do, and need one more, of int32. Arguments are those of version 1.32, in its
+order (in older versions grad_loss follows loss_coeff: pass it by name). Arguments that only tune the original kernels
+have no effect.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ._conventions import (
     TupleDict,
     bounds,
     check_outputs,
-    equal_heads,
+    check_head_count,
     fp32_for,
     from_flash_mla,
     into,
     need_dimensions,
-    of_heads_that_count,
-    of_type,
+    lse_of_valid_heads,
+    gradient_type,
     slots,
     to_flash_mla,
     without_heads,
@@ -46,11 +46,11 @@ from ._cudnn_common import (
     ends,
     need_bf16,
     normalised,
-    of_divergence,
+    divergence_gradient,
     on_stream,
     packed,
     packed_lists,
-    packing,
+    are_packed,
     share,
     shifted,
 )
@@ -97,8 +97,8 @@ def sparse_attention_forward_wrapper(
     indexer_topk: int = 0,
     stream=None,
 ) -> TupleDict:
-    """{"out", "max_logits", "lse", "lse_indexer"}, the last of each query's first indexer_topk slots alone, and
-    None without them: see flash_mla_sparse_fwd."""
+    """{"out", "max_logits", "lse", "lse_indexer"}, the last one over each query's first indexer_topk slots, or None for
+    0: see flash_mla_sparse_fwd."""
     need_dimensions(q=(q, 3), kv=(kv, 2), topk_idxs=(topk_idxs, 2))
     if not 0 <= integer(indexer_topk, "indexer_topk") <= topk_idxs.shape[-1]:
         raise ValueError(f"smelt: indexer_topk must be 0 to {topk_idxs.shape[-1]}, not {indexer_topk}")
@@ -140,7 +140,7 @@ def sparse_attention_backward_wrapper(
     workspace: Tensor | None = None,
     q_cluster_mode: str = "off",
 ) -> TupleDict:
-    """{"dq", "dkv", "d_sink"}; dq and dkv are written into the tensors that are given. No workspace is needed."""
+    """{"dq", "dkv", "d_sink"}; dq and dkv are written to the given tensors. No workspace is needed."""
     choose(q_cluster_mode, "q_cluster_mode", ("off", "adaptive_pair"))
     need_dimensions(q=(q, 3), kv=(kv, 2), topk_idxs=(topk_idxs, 2), lse=(lse, 2))
     check_outputs(q.device, dq=(dq, q.shape, q.dtype), dkv=(dkv, kv.shape, kv.dtype, torch.float32))
@@ -163,8 +163,8 @@ def sparse_attention_backward_wrapper(
 
 @torch.no_grad()
 def compactify_wrapper(indices: Tensor, stream=None) -> TupleDict:
-    """{"indices", "topk_length"} of indices [N, topk] or [B, S_q, topk]: [B * S_q, topk], each row's valid slots first,
-    in their order, then -1, and [B * S_q], how many they are. smelt needs neither."""
+    """{"indices", "topk_length"} of indices [N, topk] or [B, S_q, topk]: [B * S_q, topk], each row's valid slots in
+    their order, then -1; and [B * S_q], their number. smelt needs neither."""
     need_dimensions(indices=(indices, 2, 3))
     with on_stream(stream):
         rows = slots("indices", indices).flatten(0, -2)
@@ -182,13 +182,13 @@ def local_to_global_wrapper(
     cu_seqlens_k: Tensor | None = None,
     stream=None,
 ) -> TupleDict:
-    """{"indices"}: rows of all batches [B, S_q, topk], or of all packed documents [T, topk], for rows of each's own;
-    -1 for what is below 0 or not below seqlen_k or, of packed documents, the number of the document's keys."""
+    """{"indices"}: converts rows of a batch [B, S_q, topk], or of a packed document [T, topk], to rows of all. Negative
+    rows and rows from seqlen_k (for packed documents, the document's number of keys) on become -1."""
     with on_stream(stream):
-        together = packing(cu_seqlens_q, cu_seqlens_k)
-        need_dimensions(local_indices=(local_indices, 2 if together else 3))
+        is_packed = are_packed(cu_seqlens_q, cu_seqlens_k)
+        need_dimensions(local_indices=(local_indices, 2 if is_packed else 3))
         local = slots("local_indices", local_indices)
-        if not together:
+        if not is_packed:
             return TupleDict(indices=shifted(local, batch_starts(local, seqlen_k), seqlen_k))
         query = torch.arange(local.shape[0], device=local.device, dtype=torch.int32)
         document = torch.bucketize(query, bounds("cu_seqlens_q", cu_seqlens_q)[1:], right=True)
@@ -211,14 +211,14 @@ def indexer_top_k_wrapper(
     deterministic: bool = False,
 ) -> TupleDict:
     """{"indices", "values"} of the rows of input_values [N, S], of which groups of next_n share an entry of
-    seq_lens: the last row of a group has that length, those before it one less each. Of equal values the lowest
-    index wins, in every run."""
+    seq_lens: the last row of a group has that length, those before it one less each. Ties go to the lowest index, in
+    every run."""
     need_dimensions(input_values=(input_values, 2), seq_lens=(seq_lens, 1))
     choose(tie_break, "tie_break", (0, 1, 2))
     if whole(next_n, "next_n") is None:
         raise TypeError("smelt: next_n must be an int, not None")
     if tie_break == 2:
-        raise NotImplementedError("smelt: indexer_top_k_wrapper with tie_break=2 is not there")
+        raise NotImplementedError("smelt: indexer_top_k_wrapper with tie_break=2 is not supported")
     if input_values.shape[0] != seq_lens.numel() * next_n:
         raise ValueError(f"smelt: {input_values.shape[0]} rows are not {seq_lens.numel()} sequences of {next_n}")
     with on_stream(stream):
@@ -231,12 +231,12 @@ def indexer_top_k_wrapper(
     return TupleDict(indices=indices, values=values.to(input_values.dtype) if return_val else None)
 
 
-# ---- the indexer's choice without the matrix of its logits ------------------------------------------
+# ---- the indexer's top-k without a matrix of its logits --------------------------------------------
 
 
 def _batches(q, k, weights, offsets, ratio, everywhere):
-    """Of each batch (of none: once, of nothing) its queries, keys, weights, windows and what is added to rows of its
-    own."""
+    """Yields each batch's queries, keys, weights and windows, and the offset of its rows (once, empty, for 0
+    batches)."""
     rows = k.shape[1]
     for batch in range(max(1, q.shape[0])):
         mine = slice(batch, batch + 1)
@@ -247,7 +247,7 @@ def _batches(q, k, weights, offsets, ratio, everywhere):
 
 
 def _packed_documents(q, k, weights, cu_seqlens_q, cu_seqlens_k, offsets, ratio, everywhere):
-    """The same of all documents at once: the host waits for nothing."""
+    """The same for all documents at once, without waiting for the device."""
     window = indexer_windows(
         bounds("cu_seqlens_q", cu_seqlens_q),
         q.shape[0],
@@ -257,13 +257,13 @@ def _packed_documents(q, k, weights, cu_seqlens_q, cu_seqlens_k, offsets, ratio,
         ratio=ratio,
         backend="smelt",
     )
-    # A window begins with its document.
+    # A window begins at its document's first row.
     yield q, k, weights, window, {} if everywhere else {"offset": -window[0]}
 
 
-def _choice(q, keys, weights, window, added, top_k, want_lse):
-    """Indices, their logits and, where wanted, the log-sum-exp of all that a query sees: then some queries' logits are
-    held at a time."""
+def _select_chunked(q, keys, weights, window, added, top_k, want_lse):
+    """Indices, their logits and, with want_lse, the log-sum-exp of all logits in a query's window; in that case logits
+    are computed for a chunk of queries at a time."""
     if not want_lse:
         return indexer_topk(q, keys, weights, *window, top_k, **added, backend="smelt")[:2]
     rows = max(1, CHUNK_BYTES // max(4, 4 * keys.shape[0]))
@@ -317,28 +317,21 @@ def indexer_forward_top_k_wrapper(
     deterministic: bool = False,
 ) -> TupleDict:
     """{"indices", "logits", "softmax"} of the top_k keys that indexer_forward_wrapper scores highest, [B, S_q, top_k]
-    or, of packed documents, [T, top_k]: int32 rows of all batches or documents, or without topk_indices_global of
-    each's own, -1 in the slots that a query cannot fill; fp32, -inf there; the softmax of these, 0 there, left out with
-    return_softmax=False. With return_lse also "lse" [B, S_q] or [T], the log-sum-exp of all that a query sees, -inf
-    where that is nothing.
+    or, of packed documents, [T, top_k]: int32 rows of all batches or documents (without topk_indices_global: of the
+    query's own), -1 in slots that a query cannot fill; fp32 logits, -inf there; their softmax, 0 there, omitted with
+    return_softmax=False. With return_lse also "lse" [B, S_q] or [T], the log-sum-exp of all keys that a query sees,
+    -inf if there are none.
 
-    Indices ascend; of equal logits the lowest index wins, in every run. The matrix of logits is never there as a whole,
-    the caller's scratch is not needed, and the host does not wait for cu_seqlens."""
-    need_bf16(
-        "indexer_forward_top_k_wrapper",
-        precision,
-        sf_vec_size,
-        q_scale=q_scale,
-        k_scale=k_scale,
-        cu_seqlens_q_scale_padded=cu_seqlens_q_scale_padded,
-        cu_seqlens_k_scale_padded=cu_seqlens_k_scale_padded,
-    )
-    together = packing(cu_seqlens_q, cu_seqlens_k)
-    dimensions = 3 if together else 4
-    batch = "" if together else "B"
+    Indices ascend; ties go to the lowest index, in every run. The whole matrix of logits is never in memory, no scratch
+    of the caller's is needed, and the host does not wait for cu_seqlens."""
+    scales = q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded
+    need_bf16("indexer_forward_top_k_wrapper", precision, sf_vec_size, *scales)
+    is_packed = are_packed(cu_seqlens_q, cu_seqlens_k)
+    dimensions = 3 if is_packed else 4
+    batch = "" if is_packed else "B"
     keys = without_heads("k", k, dimensions - 1)
     shapes(q=(q, batch + "THD"), k=(keys, batch + "SD"), w=(w, batch + "TH"))
-    equal_heads(qhead_per_kv_head, q)
+    check_head_count(qhead_per_kv_head, q)
     lead, wide = q.shape[:-2], torch.float32
     shape = (*lead, whole(top_k, "top_k"))
     check_outputs(
@@ -351,14 +344,14 @@ def indexer_forward_top_k_wrapper(
     want_lse = return_lse or lse_out is not None
     with on_stream(stream):
         given = (q, keys, w.float() * sm_scale)
-        if together:
+        if is_packed:
             offsets = causal_offsets(q_causal_offsets, cu_seqlens_q.shape[0] - 1)
             seen = (offsets, ratio, topk_indices_global)
             parts = _packed_documents(*given, cu_seqlens_q, cu_seqlens_k, *seen)
         else:
             offsets = causal_offsets(q_causal_offsets, q.shape[0])
             parts = _batches(*given, offsets, ratio, topk_indices_global)
-        made = zip(*(_choice(*part, top_k, want_lse) for part in parts))
+        made = zip(*(_select_chunked(*part, top_k, want_lse) for part in parts))
         made = [(each[0] if len(each) == 1 else torch.cat(each)).unflatten(0, lead) for each in made]
         softmax = None
         if return_softmax is not False or softmax_out is not None:
@@ -381,7 +374,7 @@ def compress_topk_cand_buffer_size(
     q_causal_offsets: Tensor | None = None,
     precision: str = "bf16",
 ) -> int:
-    """How many elements cand_buffer must have: none."""
+    """The number of elements that cand_buffer must have: 0."""
     need_bf16("compress_topk_cand_buffer_size", precision)
     return 0
 
@@ -389,8 +382,8 @@ def compress_topk_cand_buffer_size(
 def compress_topk_cand_buffer_size_thd(
     cu_seqlens_q: Tensor, cu_seqlens_k: Tensor, ratio: int, q_causal_offsets: Tensor | None = None
 ) -> tuple[Tensor, int]:
-    """cand_batch_offsets, int64 [documents + 1], all 0, and how many elements cand_buffer must have: none."""
-    packing(cu_seqlens_q, cu_seqlens_k)
+    """cand_batch_offsets, int64 [documents + 1], all 0, and the number of elements that cand_buffer must have: 0."""
+    are_packed(cu_seqlens_q, cu_seqlens_k)
     return torch.zeros_like(cu_seqlens_q, dtype=torch.int64), 0
 
 
@@ -415,14 +408,14 @@ def sparse_indexer_score_recompute_wrapper(
         topk_indices=(topk_indices, "BTW"),
         topk_length=(topk_length, "BT"),
     )
-    equal_heads(qhead_per_kv_head, q_indexer)
+    check_head_count(qhead_per_kv_head, q_indexer)
     check_outputs(q_indexer.device, out=(out, topk_indices.shape, torch.float32))
     with on_stream(stream):
         length = bounds("topk_length", topk_length)
         q, keys, given, length = packed(q_indexer, keys, weights.float(), length)
         lists = packed_lists(topk_indices, k_indexer.shape[1], topk_indices_global)
         logits = indexer_scores(q, keys, given, lists, topk_length=length, backend="smelt")
-        predict = logits.softmax(-1).nan_to_num(0.0)  # of a row without a slot
+        predict = logits.softmax(-1).nan_to_num(0.0)  # rows without a valid slot
         return TupleDict(predict=into(out, predict.view(topk_indices.shape)))
 
 
@@ -449,11 +442,11 @@ def sparse_attn_score_recompute_wrapper(
         topk_indices=(topk_indices, "BTW"),
         topk_length=(topk_length, "BT"),
     )
-    equal_heads(qhead_per_kv_head, q_attn)
+    check_head_count(qhead_per_kv_head, q_attn)
     check_outputs(q_attn.device, out=(out, topk_indices.shape, torch.float32))
     with on_stream(stream):
         length = bounds("topk_length", topk_length)
-        q, keys, sums, length = packed(q_attn, keys, of_heads_that_count(lse), length)
+        q, keys, sums, length = packed(q_attn, keys, lse_of_valid_heads(lse), length)
         lists = packed_lists(topk_indices, k_attn.shape[1], topk_indices_global)
         given = {"topk_length": length, "backend": "smelt"}
         target = normalised(sparse_scores(q, keys, lists, sums, softmax_scale, **given))
@@ -484,7 +477,7 @@ def indexer_backward_wrapper(
     deterministic_dk_planes: int | None = None,
 ) -> TupleDict:
     """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
-    index_score, the softmax of sm_scale times the logits, from attn_score. attn_score is left as it is."""
+    index_score, the softmax of sm_scale times the logits, from attn_score. attn_score is not changed."""
     choose(backend, "backend", ("default", "sm100_v2"))
     choose(deterministic_dk_planes, "deterministic_dk_planes", (None, 96, 128, 148))
     keys, wide = without_heads("index_k", index_k, 3), torch.float32
@@ -505,7 +498,7 @@ def indexer_backward_wrapper(
     with on_stream(stream):
         factor = share(grad_loss, loss_coeff * sm_scale, index_q.shape[:2].numel())
         counts = index_score >= CLIPPED_PROBABILITY
-        grad = of_divergence(index_score, attn_score, counts) * factor
+        grad = divergence_gradient(index_score, attn_score, counts) * factor
         q, keys, given, grad = packed(index_q, keys, weights.float(), grad)
         dq, dk, dw = indexer_backward(
             grad,
@@ -517,7 +510,7 @@ def indexer_backward_wrapper(
             dk_dtype=fp32_for(d_index_k),
             backend="smelt",
         )
-        dw = dw.view(weights.shape).to(of_type(d_weights, weights))
+        dw = dw.view(weights.shape).to(gradient_type(d_weights, weights))
         return TupleDict(
             d_index_q=into(d_index_q, dq.view(index_q.shape)),
             d_weights=into(d_weights, dw),

@@ -2,9 +2,8 @@
 
 Its contract: q [T, H, D] e4m3, kv = (k [S, D] e4m3, k_scale [S] fp32), weights [T, H] fp32, windows
 [cu_seq_len_k_start, cu_seq_len_k_end) int32; logits [T, S] in logits_dtype, or with max_seqlen_k the columns of
-each row's own window from its first key on, [T, max_seqlen_k]. Outside its window a row is -inf here whether
-clean_logits asks for it or not: it costs nothing. The compressed form is gathered from the other, for some queries
-at a time.
+each row's own window from its first key on, [T, max_seqlen_k]. Outside its window a row is -inf for any clean_logits,
+because this takes no extra time. The compressed form is gathered from the full one, a chunk of queries at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch.nn.functional import pad
 from .._indexer import CHUNK_BYTES, indexer_logits
 from ._conventions import need_dimensions
 
-# Widths of heads that smelt has; a narrower one is filled with zeros.
+# smelt's head widths; narrower heads are padded with zeros.
 _WIDTHS = (64, 128)
 
 
@@ -26,7 +25,7 @@ def _pair(name: str, given) -> tuple:
     return tuple(given)
 
 
-def _wide(x: Tensor) -> Tensor:
+def _padded_heads(x: Tensor) -> Tensor:
     width = next((width for width in _WIDTHS if width >= x.shape[-1]), x.shape[-1])
     if width == x.shape[-1]:
         return x
@@ -34,7 +33,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _compressed(logits: Tensor, begin: Tensor, end: Tensor, width: int) -> Tensor:
-    """Each row from its window's first column on."""
+    """Shifts each row so that it begins at its window's first column."""
     column = torch.arange(width, device=logits.device) + begin.clamp(min=0)[:, None]
     if not logits.shape[1]:
         return logits.new_full(column.shape, float("-inf"))
@@ -58,7 +57,7 @@ def fp8_mqa_logits(
         raise TypeError(f"smelt: logits_dtype must be torch.float32 or bfloat16, not {logits_dtype}")
     k, k_scale = _pair("kv", kv)
     need_dimensions(q=(q, 3), k=(k, 2), k_scale=(k_scale, 1), weights=(weights, 2))
-    q, k, weights = _wide(q), _wide(k), weights.float()
+    q, k, weights = _padded_heads(q), _padded_heads(k), weights.float()
     if not max_seqlen_k and logits_dtype is torch.float32:
         windows = cu_seq_len_k_start, cu_seq_len_k_end
         return indexer_logits(q, k, weights, *windows, k_scale=k_scale, backend="smelt")
@@ -82,9 +81,9 @@ def fp8_fp4_mqa_logits(
     max_seqlen_k: int = 0,
     logits_dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """fp8_mqa_logits of q = (q, None); q with scales is fp4, which is not there."""
+    """fp8_mqa_logits of q = (q, None); q with scales is fp4, which is not supported."""
     q8, q_scale = _pair("q", q)
     if q_scale is not None:
-        raise NotImplementedError("smelt: fp8_fp4_mqa_logits of fp4 is not there")
+        raise NotImplementedError("smelt: fp8_fp4_mqa_logits of fp4 is not supported")
     windows = cu_seq_len_k_start, cu_seq_len_k_end
     return fp8_mqa_logits(q8, kv, weights, *windows, clean_logits, max_seqlen_k, logits_dtype)

@@ -1,10 +1,10 @@
 """FlashMLA's sparse prefill, `flash_mla.flash_mla_sparse_fwd`.
 
-Its contract: q [T, H, dqk], kv [S, 1, dqk], indices [T, 1, topk] (-1 and what is not below S are masked);
-returns (out, max_logits, lse), lse natural, without the sink, +inf for an empty row. Without autograd. With
-indexer_topk (its branch nv_dev) there is a fourth, lse_indexer: the lse of each query's first indexer_topk slots
-alone, +inf where none of them is valid. That is a second forward pass here, over these slots.
-Beyond it: any number of heads, any topk, any indexer_topk.
+Its contract: q [T, H, dqk], kv [S, 1, dqk], indices [T, 1, topk] (negative ones and those from S on are masked);
+returns (out, max_logits, lse), lse natural, without the sink, +inf for an empty row. No autograd. With indexer_topk (in
+its branch nv_dev) there is a fourth result, lse_indexer: the lse over each query's first indexer_topk slots, +inf if
+none of them is valid; smelt computes it by a second forward pass over these slots. In addition: any number of heads,
+any topk, any indexer_topk.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .._checks import integer
 from .._sparse_attention import sparse_attention
-from ._conventions import one_group, to_flash_mla
+from ._conventions import without_kv_heads, to_flash_mla
 from ._mla import first_slots
 
 
@@ -33,7 +33,7 @@ def flash_mla_sparse_fwd(
     [T, H] fp32"""
     if integer(indexer_topk, "indexer_topk") < 0:
         raise ValueError(f"smelt: indexer_topk must be 0 or more, not {indexer_topk}")
-    rows, lists = one_group(q, kv, indices, 3)
+    rows, lists = without_kv_heads(q, kv, indices, 3)
     out, lse, max_logits = sparse_attention(
         q,
         rows,

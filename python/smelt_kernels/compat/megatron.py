@@ -1,10 +1,10 @@
-"""Megatron-LM's sparse attention of TileLang: what `dsa_kernel_backend="tilelang"` calls.
+"""Megatron-LM's sparse attention in TileLang: the functions that `dsa_kernel_backend="tilelang"` calls.
 
 Their contract: q [T, H, 576] or [B, T, H, 576], kv [S, 1, 576] or with batches, indices [T, 1, topk] or with batches,
 -1 is masked; lse in base 2, 0 for an empty row. The indexer: index_q [T, H, D], index_k [S, D], weights [T, H]; scores of
-masked slots are -inf. Causality is in the lists and windows. Beyond it: any number of heads, slots and rows without
-padding, and no kernel's size is rounded to a bucket. `use_relu=False` folds the heads into one query, by PyTorch. Of
-shapes that smelt's indexer does not have, PyTorch computes, with one warning.
+masked slots are -inf. Lists and windows determine causality. In addition: any number of heads, slots and rows without
+padding, and no rounding of sizes to buckets. `use_relu=False` runs in PyTorch and combines the heads into one query.
+Shapes that smelt's indexer does not support run in PyTorch, with one warning.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .._indexer import indexer_logits, indexer_topk
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention
-from ._conventions import NEVER, bounds, need_dimensions, seen_slots, slots
+from ._conventions import NEVER, bounds, need_dimensions, slots_in_window, slots
 from ._mla import attend, gradients
 
 # ---- attention ----------------------------------------------------------------------------------
 
 
-def _full(lse: Tensor) -> Tensor:
+def _zero_if_empty(lse: Tensor) -> Tensor:
     return lse.masked_fill(lse == NEVER, 0.0)
 
 
@@ -40,7 +40,7 @@ def sparse_mla_fwd_interface(
 ) -> tuple[Tensor, Tensor]:
     """(out [.., T, H, d_v] bf16, lse [.., T, H] fp32 in base 2)"""
     out, lse = attend(q, kv, indices, sm_scale, d_v, 3, 4)
-    return out, _full(lse)
+    return out, _zero_if_empty(lse)
 
 
 @torch.no_grad()
@@ -54,7 +54,7 @@ def sparse_mla_bwd(
     sm_scale: float | None = None,
     delta: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(dq, dkv), of the shapes of q and kv. delta, sparse_mla_delta's, stands for o where it is given."""
+    """(dq, dkv), of the shapes of q and kv. With delta (from sparse_mla_delta), o is not read."""
     if o is None and delta is None:
         raise ValueError("smelt: sparse_mla_bwd needs o or delta")
     return gradients(q, kv, o, do, indices, lse, sm_scale, 3, 4, delta=delta)
@@ -68,20 +68,20 @@ def sparse_mla_delta(o: Tensor, do: Tensor) -> Tensor:
 
 
 class SparseMLA:
-    """In the place of their autograd.Function: `SparseMLA.apply(q, kv, indices, scaling)`."""
+    """Replaces the original autograd.Function: `SparseMLA.apply(q, kv, indices, scaling)`."""
 
     @staticmethod
     def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
         """(out, lse in base 2), out differentiable."""
         out, lse = attend(q, kv, indices, scaling, None, 3, 4)
-        return out, _full(lse)
+        return out, _zero_if_empty(lse)
 
 
 # ---- the indexer --------------------------------------------------------------------------------
 
 
-def _folded(index_q: Tensor, index_k: Tensor, weights: Tensor) -> Tensor:
-    """Logits without ReLU, [T, S] fp32: a sum over heads of one key's products is one product."""
+def _logits_without_relu(index_q: Tensor, index_k: Tensor, weights: Tensor) -> Tensor:
+    """Logits without ReLU, [T, S] fp32: the weighted sum over heads of a key's products is one product."""
     return torch.einsum("thd,th->td", index_q.float(), weights.float()) @ index_k.float().t()
 
 
@@ -91,8 +91,8 @@ def _windowed(logits: Tensor, begin: Tensor, end: Tensor) -> Tensor:
     return logits.masked_fill(~seen, NEVER)
 
 
-def _at(logits: Tensor, indices: Tensor) -> Tensor:
-    """logits at each query's slots, -inf at those that name no key."""
+def _logits_at(logits: Tensor, indices: Tensor) -> Tensor:
+    """The logits at each query's slots, -inf at masked slots."""
     slots = (indices >= 0) & (indices < logits.shape[1])
     if not logits.shape[1]:
         return logits.new_full(indices.shape, NEVER)
@@ -109,12 +109,12 @@ def indexer_fwd_interface(
     clean_logits: bool = True,
     use_relu: bool = True,
 ) -> Tensor:
-    """logits [T, S] fp32, -inf outside the windows whatever clean_logits says."""
+    """logits [T, S] fp32, -inf outside the windows for any clean_logits."""
     windows = {"cu_seqlen_ks": (cu_seqlen_ks, "T"), "cu_seqlen_ke": (cu_seqlen_ke, "T")}
     shapes(q=(q, "THD"), kv=(kv, "SD"), weights=(weights, "TH"), **windows)
     begin, end = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     if not use_relu:
-        return _windowed(_folded(q, kv, weights), begin, end)
+        return _windowed(_logits_without_relu(q, kv, weights), begin, end)
     return indexer_logits(q, kv, weights.float(), begin, end)
 
 
@@ -131,7 +131,7 @@ def indexer_bwd_interface(
         return dq, dw, dk
     leaves = [tensor.detach().float().requires_grad_() for tensor in (index_q, weights, index_k)]
     with torch.enable_grad():
-        scores = _at(_folded(leaves[0], leaves[2], leaves[1]), lists)
+        scores = _logits_at(_logits_without_relu(leaves[0], leaves[2], leaves[1]), lists)
         grad = grad_scores.float().masked_fill(scores.isneginf(), 0.0)
         dq, dw, dk = torch.autograd.grad(scores, leaves, grad)
     return dq.to(index_q.dtype), dw, dk.to(index_k.dtype)
@@ -147,8 +147,8 @@ def lighting_indexer(
     topk_indices: Tensor | None = None,
     use_relu: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score, or the
-    scores of topk_indices; scores are differentiable in index_q, index_k and weights. topk is at most S."""
+    """(scores [T, topk] fp32, indices [T, topk] int32, -1 in unused slots), by descending score; or the scores of
+    topk_indices. Scores are differentiable in index_q, index_k and weights. topk is limited to S."""
     given = {"cu_seqlen_ks": (cu_seqlen_ks, "T"), "cu_seqlen_ke": (cu_seqlen_ke, "T")}
     given["topk_indices"] = (topk_indices, "TW")
     shapes(index_q=(index_q, "THD"), index_k=(index_k, "SD"), weights=(weights, "TH"), **given)
@@ -158,13 +158,13 @@ def lighting_indexer(
         nothing = index_q.new_empty((index_q.shape[0], 0))
         return nothing.float(), nothing.int()
     if topk_indices is not None:
-        lists = seen_slots(topk_indices, begin, end)
+        lists = slots_in_window(topk_indices, begin, end)
     if not use_relu:
-        logits = _windowed(_folded(index_q, index_k, weights), begin, end)
+        logits = _windowed(_logits_without_relu(index_q, index_k, weights), begin, end)
         if topk_indices is None:
             best, chosen = logits.detach().topk(topk, dim=-1)
             lists = topk_indices = chosen.int().masked_fill(best.isneginf(), -1)
-        return _at(logits, lists), topk_indices
+        return _logits_at(logits, lists), topk_indices
     if topk_indices is not None:
         return indexer_scores(index_q, index_k, weights.float(), lists), topk_indices
     indices, scores, _ = indexer_topk(index_q, index_k, weights.float(), begin, end, topk, order="score")
@@ -181,12 +181,12 @@ def lighting_indexer_indices(
     topk: int,
     use_relu: bool = True,
 ) -> Tensor:
-    """lighting_indexer's indices alone."""
+    """lighting_indexer's indices."""
     windows = cu_seqlen_ks, cu_seqlen_ke
     return lighting_indexer(index_q, index_k, weights, *windows, topk, use_relu=use_relu)[1]
 
 
-# ---- what trains the indexer ----------------------------------------------------------------------
+# ---- the indexer's training -----------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -200,7 +200,7 @@ def sparse_indexer_target_interface(query: Tensor, key: Tensor, topk_indices: Te
 
 
 class SparseIndexerKLLoss:
-    """In the place of their autograd.Function: `SparseIndexerKLLoss.apply(target, index_logits, valid_mask)`."""
+    """Replaces the original autograd.Function: `SparseIndexerKLLoss.apply(target, index_logits, valid_mask)`."""
 
     @staticmethod
     def apply(target: Tensor, index_logits: Tensor, valid_mask: Tensor) -> Tensor:

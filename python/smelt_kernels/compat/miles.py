@@ -1,9 +1,9 @@
 """miles' DeepSeek-V4 kernels, which NeMo AutoModel, VeOmni and others vendor.
 
-Their contract: q [B, T, H, D], kv [B, S, D], attn_sink [H] fp32, topk_idxs [B, T, topk], slots outside
-0..S-1 are masked; lse is log2 of the whole denominator, the sink in it. NeMo's `reference_rounding`
-chooses between two roundings of their kernels and has no effect here. The indexer: index_q [T, B, H, D],
-index_k [S, B, D], weights [T, B, H], a key for compress_ratio tokens; scores [B, T, ..].
+Their contract: q [B, T, H, D], kv [B, S, D], attn_sink [H] fp32, topk_idxs [B, T, topk], slots outside 0..S-1 are
+masked; lse is log2 of the denominator with the sink. NeMo's `reference_rounding` selects one of two roundings of the
+original kernels and has no effect. The indexer: index_q [T, B, H, D], index_k [S, B, D], weights [T, B, H], one key per
+compress_ratio tokens; scores [B, T, ..].
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def sparse_mqa_fwd_interface(
     threads: int = 256,
     reference_rounding: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """(out [B, T, H, D] bf16, lse [B, T, H] fp32: log2 of the denominator, the sink in it)"""
+    """(out [B, T, H, D] bf16, lse [B, T, H] fp32: log2 of the denominator with the sink)"""
     return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale, return_lse=True)
 
 
@@ -47,10 +47,10 @@ def sparse_mqa_bwd_interface(
     sm_scale: float | None = None,
     return_dkv_accum_dtype: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(dq, dkv, d_attn_sink); dkv in fp32 when return_dkv_accum_dtype.
+    """(dq, dkv, d_attn_sink); dkv is fp32 with return_dkv_accum_dtype.
 
-    With the whole denominator at hand the kernel needs no sink; taking the sink out of it first would lose
-    all digits where it dominates. Its own gradient is a sum over queries.
+    The kernel gets the denominator with the sink as lse, and no sink: subtracting a dominating sink from the
+    denominator would lose all precision. The sink's gradient is a sum over queries.
     """
     need_dimensions(q=(q, 4), kv=(kv, 3), topk_idxs=(topk_idxs, 3), lse=(lse, 3))
     need_dimensions(attn_sink=(attn_sink, 1))
@@ -103,7 +103,7 @@ def sparse_attn_tilelang_head_chunked(
     sm_scale: float | None = None,
     reference_rounding: bool = False,
 ) -> Tensor:
-    """As sparse_attn_tilelang: all heads at once, whose kv gradient is summed in fp32 anyway."""
+    """As sparse_attn_tilelang. All heads run at once; the gradient of kv is summed in fp32."""
     if max_heads_per_kernel < 1:
         raise ValueError(f"smelt: max_heads_per_kernel must be positive, not {max_heads_per_kernel}")
     return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale)
@@ -129,7 +129,7 @@ class DeepSeekV4SparseAttentionHeadChunked:
 
 
 def _make_causal_cu_seqlens(seq_len_q: int, seq_len_kv: int, compress_ratio: int, device) -> tuple[Tensor, Tensor]:
-    """Each query's keys: from 0 to the last group that is whole behind it."""
+    """Each query's window of keys: from 0 to the last complete group."""
     seen = torch.arange(1, seq_len_q + 1, device=device, dtype=torch.int32)
     return torch.zeros_like(seen), seen // compress_ratio
 
@@ -174,12 +174,13 @@ def v4_lighting_indexer(
     cu_seqlen_ks: Tensor | None = None,
     cu_seqlen_ke: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(scores [B, T, topk] fp32, indices [B, T, topk] int32), differentiable in the three; topk is at most S."""
+    """(scores [B, T, topk] fp32, indices [B, T, topk] int32), scores are differentiable in index_q, index_k and
+    weights; topk is limited to S."""
     given = {"topk_indices": (topk_indices, "BTW")}
     shapes(index_q=(index_q, "TBHD"), index_k=(index_k, "SBD"), weights=(weights, "TBH"), **given)
     rows = index_k.shape[0]
     if (cu_seqlen_ks is None) != (cu_seqlen_ke is None):
-        raise ValueError("smelt: cu_seqlen_ks and cu_seqlen_ke go together")
+        raise ValueError("smelt: cu_seqlen_ks and cu_seqlen_ke must be given together")
     if cu_seqlen_ks is None:
         cu_seqlen_ks, cu_seqlen_ke = _make_causal_cu_seqlens(index_q.shape[0], rows, compress_ratio, index_q.device)
     parts = [

@@ -17,15 +17,15 @@ _KERNELS = ("indexer", "sparse_attn")
 def is_dsa_kernel_available(name: str) -> bool:
     """Whether a kernel can run here: on a GPU, or on the emulator."""
     if name not in _KERNELS:
-        raise ValueError(f"smelt: {name!r} is no kernel of sparse attention: {', '.join(_KERNELS)}")
+        raise ValueError(f"smelt: {name!r} is not a kernel of sparse attention; legal: {', '.join(_KERNELS)}")
     return _runtime.EMULATED or torch.cuda.is_available()
 
 
 def should_use_tilelang(
     backend: str, *, available: bool, kernel_name: str, tensors: tuple[Tensor, ...], require_bf16: bool = False
 ) -> bool:
-    """Whether a call takes the kernel: "torch" never, "auto" where it can run, "tilelang" always, with a
-    RuntimeError where it cannot."""
+    """Whether a call uses the kernel: "torch" never, "auto" if it can run, "tilelang" always (RuntimeError if it
+    cannot)."""
     if backend == "torch":
         return False
     where = "cpu" if _runtime.EMULATED else "cuda"
@@ -60,11 +60,11 @@ def tilelang_indexer_topk(
     query_indices: Tensor | None = None,
     cu_seqlens_padded: Tensor | None = None,
 ) -> Tensor:
-    """[T, 1, index_topk] int32 for packed documents, ascending, -1 in what is left.
+    """[T, 1, index_topk] int32 for packed documents, ascending, -1 in unused slots.
 
     index_q [T, H, D] and index_k [S, D] bf16, head_weights [T, H]; query_indices: each local query's row in
-    the padded layout. The host waits for nothing. A query that pads selects nothing (the original gives it
-    its document's keys, and nobody looks at it).
+    the padded layout. The host does not wait for the device. A padding query selects nothing (the original selects its
+    document's keys, which are not used).
     """
     need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2), head_weights=(head_weights, 2))
     begin, end = indexer_windows(
@@ -89,8 +89,8 @@ def tilelang_indexer_topk(
 
 
 def _generate_padded_varlen_mask_params(cu_seqlens: Tensor, cu_seqlens_padded: Tensor) -> tuple[Tensor, Tensor]:
-    """(starts, ends) int32 of every row of the padded layout, as the original has them: a row that pads gets
-    the keys of its document, and none gets an empty window."""
+    """(starts, ends) int32 of every row of the padded layout, as in the original: a padding row gets the keys of its
+    document, and no window is empty."""
     if cu_seqlens.shape != cu_seqlens_padded.shape or cu_seqlens.numel() < 2:
         raise ValueError(
             f"smelt: cu_seqlens and cu_seqlens_padded must be [documents + 1], not "

@@ -1,9 +1,9 @@
 """prime-rl's sparse MLA kernels, its DeepSeek-V4 attention and its indexer.
 
-Their contract: q [1, T, H, 576], kv [1, S + 1, 1, 576], whose last row is a sentinel that masked slots
-name (S; anything above counts as masked, too); indices [1, T, 1, topk]; lse [1, T, H] in base 2. The
-sentinel's gradient is 0. The bucketed calls sort queries by their valid slots, here on the device and
-without a copy; the order of slots within a row has no effect. Their bounds are taken as they are.
+Their contract: q [1, T, H, 576], kv [1, S + 1, 1, 576], whose last row is a sentinel that masked slots name (slots
+above S are masked, too); indices [1, T, 1, topk]; lse [1, T, H] in base 2. The sentinel's gradient is 0. The bucketed
+calls sort queries by their number of valid slots, on the device and without a copy, with the given bounds; the order of
+slots within a row has no effect.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._indexer import indexer_topk, quantize
-from ._conventions import bounds, need_dimensions, one_group
+from ._conventions import bounds, need_dimensions, without_kv_heads
 from ._mla import attend, gradients
 from .miles import sparse_attn_tilelang
 
@@ -27,7 +27,7 @@ def _keys(kv: Tensor) -> Tensor:
 
 def _backward(q, kv, o, do, indices, lse, sm_scale, buckets):
     dq, dkv = gradients(q, _keys(kv), o, do, indices, lse, sm_scale, 4, buckets=buckets)
-    return dq, torch.nn.functional.pad(dkv, (0, 0, 0, 0, 0, 1))  # nothing for the sentinel
+    return dq, torch.nn.functional.pad(dkv, (0, 0, 0, 0, 0, 1))  # the sentinel's gradient is 0
 
 
 @torch.no_grad()
@@ -106,9 +106,9 @@ def dsv4_sparse_attn(
     num_stages: int = 2,
     threads: int = 256,
 ) -> tuple[Tensor, Tensor]:
-    """(out [B, T, H, D], differentiable, and lse [B, T, H]: log2 of the denominator, the sink in it) of q
+    """(out [B, T, H, D], differentiable, and lse [B, T, H]: log2 of the denominator with the sink) of q
     [B, T, H, D], kv [B, S + 1, 1, D] with the sentinel's row, indices [B, T, 1, topk], sinks [H]."""
-    rows, lists = one_group(q, _keys(kv), indices, 4)
+    rows, lists = without_kv_heads(q, _keys(kv), indices, 4)
     return sparse_attn_tilelang(q, rows, sinks, lists, sm_scale, return_lse=True)
 
 
@@ -123,9 +123,9 @@ def fp8_indexer(
     weight_scale: float = 1.0,
     chunk_size: int | None = None,
 ) -> Tensor:
-    """[T, topk] int32 by descending score, of bf16 q [T, H, D] and k [S, D] rounded to e4m3 row by row, with scales that
-    are powers of two; S, the sentinel's row, where a window has no more keys. weight_scale has no effect, as in theirs,
-    nor has chunk_size, which older ones have."""
+    """[T, topk] int32 by descending score, of bf16 q [T, H, D] and k [S, D], rounded to e4m3 with a power-of-two scale
+    per row; S, the sentinel's row, after a window's last key. weight_scale has no effect, as in the original, nor has
+    chunk_size, an argument of older versions."""
     need_dimensions(q=(q, 3), k=(k, 2), w=(w, 2))
     q_rows, weights = quantize(q, factor=w.float(), scale="power_of_two", backend="smelt")
     k_rows, k_scale = quantize(k, scale="power_of_two", backend="smelt")

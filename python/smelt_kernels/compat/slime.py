@@ -1,8 +1,8 @@
 """slime's GLM-5 kernels, which NeMo AutoModel, Megatron and others vendor: packed layout.
 
 Their contract: q [T, H, 576], kv [S, 1, 576], indices [T, 1, topk], -1 is masked; lse [T, H] in base 2.
-Causality is in the lists. delta of the backward pass stands for the sums of o * do, which o is read for otherwise.
-What only tunes their kernels (block_I, num_stages, threads) has no effect.
+The lists determine causality. If the backward pass gets delta, the sums of o * do, it does not read o. Arguments that
+only tune the original kernels (block_I, num_stages, threads) have no effect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 from .._indexer import indexer_logits, indexer_topk, indexer_windows
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores
-from ._conventions import bounds, need_dimensions, seen_slots, slots, without_heads
+from ._conventions import bounds, need_dimensions, slots_in_window, slots, without_heads
 from ._mla import attend, gradients
 
 
@@ -31,7 +31,7 @@ def sparse_mla_fwd_interface(
 ) -> tuple[Tensor, Tensor]:
     """(out [T, H, d_v] bf16, lse [T, H] fp32 in base 2)"""
     if return_p_sum:
-        raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not there")
+        raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not supported")
     return attend(q, kv, indices, sm_scale, d_v, 3)
 
 
@@ -50,14 +50,14 @@ def sparse_mla_bwd(
 ) -> tuple[Tensor, Tensor]:
     """(dq, dkv), of the shapes of q and kv."""
     if not is_casual or return_kernel:
-        raise NotImplementedError("smelt: sparse_mla_bwd is causal, and has no kernel to return")
-    if delta is not None and delta.dim() == 3 and delta.shape[0] == 1:  # theirs has a batch in front
+        raise NotImplementedError("smelt: sparse_mla_bwd supports only is_casual=True and return_kernel=False")
+    if delta is not None and delta.dim() == 3 and delta.shape[0] == 1:  # the original's has a batch dimension
         delta = delta.squeeze(0)
     return gradients(q, kv, o, do, indices, lse, sm_scale, 3, delta=delta)
 
 
 class SparseMLA:
-    """In the place of their autograd.Function: `SparseMLA.apply(q, kv, indices, scaling)`."""
+    """Replaces the original autograd.Function: `SparseMLA.apply(q, kv, indices, scaling)`."""
 
     @staticmethod
     def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float) -> tuple[Tensor, Tensor]:
@@ -66,8 +66,8 @@ class SparseMLA:
 
 
 class SGLangSparseMLA:
-    """In the place of their autograd.Function with FlashMLA's forward pass: `SGLangSparseMLA.apply(q, kv, indices,
-    scaling)`. lse is in base 2 here, too, as their backward pass takes it; FlashMLA's is natural."""
+    """Replaces the original autograd.Function with FlashMLA's forward pass: `SGLangSparseMLA.apply(q, kv, indices,
+    scaling)`. lse is in base 2, as the original backward pass expects it; FlashMLA's is natural."""
 
     @staticmethod
     def apply(q: Tensor, kv: Tensor, indices: Tensor, scaling: float, d_v: int = 512) -> tuple[Tensor, Tensor]:
@@ -77,8 +77,8 @@ class SGLangSparseMLA:
 
 
 def generate_varlen_mask_params(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:
-    """Each packed query's window of keys: (starts, ends). Waits for the device, which knows how many there
-    are; smelt.indexer_windows, told so, does not."""
+    """Each packed query's window of keys: (starts, ends). Waits for the device to learn their number;
+    smelt.indexer_windows takes the number and does not wait."""
     need_dimensions(cu_seqlens=(cu_seqlens, 1))
     tokens = int(cu_seqlens[-1])
     starts, ends = indexer_windows(bounds("cu_seqlens", cu_seqlens), tokens, tokens, backend="smelt")
@@ -89,8 +89,7 @@ def generate_varlen_mask_params(cu_seqlens: Tensor) -> tuple[Tensor, Tensor]:
 def indexer_fwd_interface(
     q: Tensor, kv: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor, clean_logits: bool = True
 ) -> Tensor:
-    """logits [T, S] fp32 of q [T, H, D] and the keys kv [S, D], -inf outside the windows whatever clean_logits
-    says."""
+    """logits [T, S] fp32 of q [T, H, D] and the keys kv [S, D], -inf outside the windows for any clean_logits."""
     need_dimensions(q=(q, 3), weights=(weights, 2))
     windows = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     return indexer_logits(q, without_heads("kv", kv, 2), weights.float(), *windows, backend="smelt")
@@ -129,13 +128,13 @@ def lighting_indexer(
     topk: int,
     topk_indices: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(scores [T, topk] fp32, indices [T, topk] int32, -1 where there is none), by descending score, or the
-    scores of topk_indices; scores are differentiable in index_q, index_k and weights."""
+    """(scores [T, topk] fp32, indices [T, topk] int32, -1 in unused slots), by descending score; or the scores of
+    topk_indices. Scores are differentiable in index_q, index_k and weights."""
     need_dimensions(index_q=(index_q, 3))
     begin, end = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     keys, factors = without_heads("index_k", index_k, 2), _weights(weights)
     if topk_indices is not None:
-        lists = seen_slots(topk_indices, begin, end)
+        lists = slots_in_window(topk_indices, begin, end)
         return indexer_scores(index_q, keys, factors, lists, backend="smelt"), topk_indices
     indices, scores, _ = indexer_topk(index_q, keys, factors, begin, end, topk, order="score", backend="smelt")
     return scores, indices

@@ -1,11 +1,10 @@
-"""TileLang's DeepSeek-V3.2 examples: `sparse_mla_fwd_interface`, `sparse_mla_bwd`, and `sparse_mla_fwd_pipelined`, the
-interface of their module of this name (and of `sparse_mla_fwd_seesaw`).
+"""TileLang's DeepSeek-V3.2 examples: `sparse_mla_fwd_interface`, `sparse_mla_bwd`, and `sparse_mla_fwd_pipelined`,
+which is the interface of the module of this name (and of `sparse_mla_fwd_seesaw`).
 
-Their contract: q [B, T, H, 576], kv [B, S, 1, 576], indices [B, T, 1, topk] int32; a slot counts when its
-index is at most the query's own number (causal, queries and keys counted from the same start); lse in
-base 2. Here a slot below 0 is masked as well, and an empty row gives zeros, not NaN. delta of the
-backward pass stands for the sums of o * do, which o is read for otherwise. What only tunes their kernels (block_I,
-num_stages, threads) has no effect.
+Their contract: q [B, T, H, 576], kv [B, S, 1, 576], indices [B, T, 1, topk] int32; a slot is valid if its index is at
+most the query's number (causal; queries and keys have the same origin); lse in base 2. In addition a negative slot is
+masked, and an empty row gives zeros instead of NaN. If the backward pass gets delta, the sums of o * do, it does not
+read o. Arguments that only tune the original kernels (block_I, num_stages, threads) have no effect.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ._mla import attend, gradients
 
 
 def _causal(indices: Tensor, first: int = 0, stride: int = 1) -> Tensor:
-    """Slots whose key ends behind the query masked; indices [B, T, 1, topk]. A key stands for `stride` tokens, the first
+    """Masks slots whose key ends after the query; indices [B, T, 1, topk]. A key covers `stride` tokens; the first
     query is token `first`."""
     need_dimensions(indices=(indices, 4))
     indices = slots("indices", indices)
@@ -42,7 +41,7 @@ def sparse_mla_fwd_interface(
 ) -> tuple[Tensor, Tensor]:
     """(out [B, T, H, d_v] bf16, lse [B, T, H] fp32 in base 2)"""
     if return_p_sum:
-        raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not there")
+        raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not supported")
     return attend(q, kv, _causal(indices), sm_scale, d_v, 4)
 
 
@@ -58,11 +57,14 @@ def sparse_mla_fwd_pipelined(
     return_kernel: bool = False,
     print_kernel: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """(out [B, T, H, 512] bf16, lse [B, T, H] fp32 in base 2) of queries that begin at token q_start_index_s (a rank's of
-    context parallelism), where key k stands for the tokens k * kv_stride .. k * kv_stride + kv_stride - 1 and is seen from
-    the last of them on. Any q_start_index_s from 0 on; a query that sees no key gives zeros, lse -inf."""
+    """(out [B, T, H, 512] bf16, lse [B, T, H] fp32 in base 2) of queries that begin at token q_start_index_s (a rank of
+    context parallelism). Key k covers the tokens k * kv_stride .. k * kv_stride + kv_stride - 1, and queries see it
+    from the last of them on. q_start_index_s may be any number from 0 on; a query that sees no key gives zeros and lse
+    -inf."""
     if not is_casual or return_kernel or print_kernel:
-        raise NotImplementedError("smelt: sparse_mla_fwd_pipelined is causal, and has no kernel to return or to print")
+        raise NotImplementedError(
+            "smelt: sparse_mla_fwd_pipelined supports only is_casual=True, return_kernel=False and print_kernel=False"
+        )
     if integer(q_start_index_s, "q_start_index_s") < 0:
         raise ValueError(f"smelt: q_start_index_s must be 0 or more, not {q_start_index_s}")
     if integer(kv_stride, "kv_stride") < 1:
@@ -85,5 +87,5 @@ def sparse_mla_bwd(
 ) -> tuple[Tensor, Tensor]:
     """(dq, dkv), of the shapes of q and kv."""
     if not is_casual or return_kernel:
-        raise NotImplementedError("smelt: sparse_mla_bwd is causal, and has no kernel to return")
+        raise NotImplementedError("smelt: sparse_mla_bwd supports only is_casual=True and return_kernel=False")
     return gradients(q, kv, o, do, _causal(indices), lse, sm_scale, 4, delta=delta)
