@@ -1,6 +1,6 @@
 #!/bin/sh
-# grow.sh HEADER GROWN: the header as a later version might have it, each struct that grows
-# (smelt/struct.h) with two fields more at its end.
+# grow.sh HEADER GROWN: makes a later version of a header: each struct that grows (smelt/struct.h) gets two
+# more fields at its end.
 set -eu
 awk '
     /^    size_t size;/ { grows = 1 }

@@ -18,7 +18,7 @@ static smelt_context *context;
 /* The fake driver's fills may write to it. */
 static _Alignas(256) unsigned char workspace[WORKSPACE];
 
-/* Device memory, which nobody follows. */
+/* A device address, which no code dereferences. */
 static void *address(int number) {
     return (void *)((uintptr_t)number << 32); // NOLINT: as said
 }
@@ -101,7 +101,7 @@ static void put_extent(unsigned char *memory, const struct pass *pass,
             memcpy(memory + scalar->offset, &extents[i].value, sizeof extents[i].value);
 }
 
-/* A tensor that must be given; of those of which one is to be given the first. */
+/* Sets a required tensor, and the first one of a group of which one is required. */
 static void put_tensor(unsigned char *memory, const struct pass *pass,
                        const smelt_tensor_info *tensor, int number, int last_one_of) {
     int64_t key = 0;
@@ -213,7 +213,7 @@ void destroy_operators(void) {
 
 /* ---- what the calls do ----------------------------------------------------------------------- */
 
-/* The last field of a struct counts, whatever the struct's size. */
+/* The last field of a struct is used, whatever the struct's size. */
 void operators_work(void **state) {
     (void)state;
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
@@ -254,7 +254,7 @@ static int take_kernel(void *user, const char *text) {
     return 0;
 }
 
-/* The fields that every kernel has, the last one of the first version besides. */
+/* Checks the fields that every kernel has, and the last field of the first version. */
 static void check_info(const smelt_kernel_info *info, const char *spec) {
     assert_string_equal(info->spec, spec);
     assert_string_equal(info->arch, "sm_90a");
@@ -277,7 +277,7 @@ static smelt_status get_info(int number, int index, smelt_kernel_info *info) {
     return smelt_operator_get_kernel_info(passes[number].made, passes[number].pass, index, info);
 }
 
-/* An array of a caller's structs, one for each kernel, is filled and nothing beside. */
+/* Fills a caller's array of structs, one for each kernel, and nothing outside it. */
 static void fill_infos(int number, const struct expansion *expansion, size_t size) {
     static _Alignas(
         16) unsigned char infos[(MOST_KERNELS + 1) * (sizeof(smelt_kernel_info) + TAIL)];
@@ -291,7 +291,7 @@ static void fill_infos(int number, const struct expansion *expansion, size_t siz
         memcpy(&info, infos + (size_t)i * size, sizeof info);
         assert_int_equal(info.size, size);
         check_info(&info, expansion->kernels[i]);
-        if (size > sizeof info) /* its first 16 bytes a newer library may know */
+        if (size > sizeof info) /* a newer library may know its first 16 bytes */
             all_are(infos + (size_t)i * size + sizeof info + TAIL / 2, TAIL / 2, 0);
     }
     all_are(infos + (size_t)expansion->count * size, sizeof infos - (size_t)expansion->count * size,
@@ -303,7 +303,7 @@ static void no_info(smelt_status status, const char *message) {
     assert_non_null(strstr(smelt_last_error(), message));
 }
 
-/* As many as its spec expands to, in that order; other numbers are refused. */
+/* There is one for each kernel of the spec, in this order; other numbers are refused. */
 void kernel_infos(void **state) {
     (void)state;
     for (int i = 0; i < pass_count; i++) {

@@ -1,15 +1,14 @@
 /*
- * Programs and libraries of different versions. This program knows nothing of the library but the
- * headers it is compiled with and what it links; meson.build makes it three times:
- *   older   today's headers, and a library whose structs have grown since
- *   newer   headers whose structs have grown, and today's library
- *   same    today's headers and today's library
- * grow.sh makes the grown headers from today's. Driver and NVRTC are the fakes.
+ * Programs and libraries of different versions. This program depends only on the headers it is
+ * compiled with and the library it links; meson.build builds it three times: older today's headers,
+ * and a library whose structs have grown since newer headers whose structs have grown, and today's
+ * library same today's headers and today's library grow.sh makes the grown headers from today's.
+ * Driver and NVRTC are the fakes.
  *
- * KNOWN_MORE: how many bytes more than this program the library knows of each struct.
- * FIRST_VERSION: this program's structs are the first version's. Where a failure says otherwise, the
- * library names another field as the first version's last (SMELT__STRUCT). HEADERS: the folder of
- * this program's headers (before they grew), whose every struct that grows must be a subject, here or
+ * KNOWN_MORE: the number of bytes by which the library's structs are longer than this program's.
+ * FIRST_VERSION: this program's structs are the first version's; a failure means that the library
+ * names another field as the first version's last one (SMELT__STRUCT). HEADERS: the folder of this
+ * program's headers (before they grew); each struct in them that grows must be a subject, here or
  * in operators.c.
  */
 #include <dirent.h>
@@ -145,7 +144,7 @@ static const struct subject library_subjects[] = {
 
 int subject_pass;
 
-/* All of them, the operators' behind. */
+/* All subjects; the operators' come last. */
 static struct subject subjects[MOST_SUBJECTS];
 static int subject_count;
 
@@ -164,7 +163,7 @@ static int is_subject(const char *type) {
     return 0;
 }
 
-/* How many structs of a header grow: begin with `size_t size;`. */
+/* The number of structs in a header that grow, that is, begin with `size_t size;`. */
 static int count_growing(const char *path) {
     char line[256], type[64] = "";
     int count = 0;
@@ -202,7 +201,7 @@ static void each_struct_is_a_subject(void **state) {
     assert_true(headers >= 20 && structs >= 27);
 }
 
-/* Memory for a struct and what stands behind it. */
+/* Memory for a struct and the bytes after it. */
 static _Alignas(64) unsigned char room[ROOM];
 
 static void set(const struct subject *subject, size_t size) {
@@ -264,7 +263,7 @@ static void impossible_sizes(void **state) {
     }
 }
 
-/* One that is longer than any library knows, with nothing in it. */
+/* A struct longer than any library's, whose additional bytes are 0. */
 static void longer(void **state) {
     (void)state;
     for (int i = 0; i < subject_count; i++) {
@@ -277,13 +276,13 @@ static void longer(void **state) {
             fail_msg("%s, %s: %s", subject->type, subject->argument, smelt_last_error());
         if (!bytes_are(size, ROOM, CANARY))
             fail_msg("%s: written beyond its end", subject->type);
-        /* This program does not know what the library may have put into its first 16 bytes. */
+        /* The library may have filled the first 16 of the additional bytes. */
         if (!bytes_are(subject->size + TAIL / 2, size, 0))
             fail_msg("%s: what the library does not know is not 0", subject->type);
     }
 }
 
-/* The same with a byte in it that the library would have to understand. */
+/* The same with an additional byte that is not 0. */
 static void longer_with_something_new(void **state) {
     (void)state;
     for (int i = 0; i < subject_count; i++) {
@@ -345,7 +344,7 @@ static void kernels_work(void **state) {
     requests[2].spec = OTHER_KERNEL;
     requests[2].arch = "sm_80";
     memset(&infos, CANARY, sizeof infos);
-    infos.list[0].size = sizeof infos.list[0]; /* the others' are not looked at */
+    infos.list[0].size = sizeof infos.list[0]; /* the others' are ignored */
     assert_int_equal(smelt_kernels_prepare(context, requests, 3, 2, NULL, NULL, infos.list),
                      SMELT_ERROR_INVALID_SPEC);
     for (size_t i = 0; i < sizeof infos.canary; i++)
@@ -453,7 +452,7 @@ static int find_entry(void *user, const smelt_tuning_entry *entry) {
     return 0;
 }
 
-/* Leaves the entry there. */
+/* Leaves the entry in the file. */
 static void tuning_works(void **state) {
     (void)state;
     smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT, found = SMELT_TUNING_ENTRY_INIT;

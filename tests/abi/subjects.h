@@ -1,5 +1,5 @@
-/* What the tests of structs of another version are made of: a call with one struct that is the
- * caller's. See structs.c. */
+/* Subjects of the tests of structs of another version: a call with one struct of the caller's. See
+ * structs.c. */
 #pragma once
 
 #include <stddef.h>
@@ -12,13 +12,13 @@ enum {
     POISON = 0xEE
 };
 
-/* The struct stands in `memory`, 0 but for `size` and what `fill` put there. */
+/* The struct is in `memory`, which is 0 except for `size` and the fields that `fill` set. */
 struct subject {
     const char *type;     /* as its header names it */
     const char *argument; /* as messages name it */
     size_t size;
     int is_input;
-    int pass; /* which of the operators' passes it is about; of others 0 */
+    int pass; /* number of the operators' pass; 0 for other subjects */
     void (*fill)(void *memory);
     smelt_status (*call)(void *memory);
 };
@@ -36,6 +36,6 @@ smelt_status make_operators(smelt_context *context);
 void add_subjects(const struct subject *more, int count);
 void destroy_operators(void);
 
-/* Tests: a bucketed operator's structs, and what every operator says of its kernels. */
+/* Tests of a bucketed operator's structs, and of every operator's kernel infos. */
 void operators_work(void **state);
 void kernel_infos(void **state);

@@ -1,5 +1,4 @@
-/* Export and import: what travels, what a damaged or hostile file costs, and the file as the
- * read-only layer. */
+/* Export and import: contents, damaged and hostile files, and the file as the read-only layer. */
 #include "common.h"
 
 #include <fcntl.h>
@@ -10,7 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static char readonly_problem[SMELT__CACHE_PROBLEM]; /* that a stat tells */
+static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
 
 enum { BYTES = 700, ENTRIES = 12, BLOCK = 512, INDEX = 512, RECORDS = 512 + 64, RECORD = 48 };
 static const char tuning_text[] = "a line of tuning\nanother\n";
@@ -59,7 +58,7 @@ static const char *other_folder(const struct scratch *scratch, char path[PATH_BY
     return path;
 }
 
-/* Makes the exported file and goes on with an empty cache in another folder. */
+/* Makes the exported file, then opens an empty cache in another folder. */
 static struct smelt__cache *make_archive(struct scratch *scratch, char path[PATH_BYTES],
                                          char other[PATH_BYTES]) {
     struct smelt__cache *cache = make_cache(scratch, ENTRIES);
@@ -94,7 +93,7 @@ SCRATCH_TEST(test_there_and_back) {
     assert_int_equal(scratch->warnings, 0);
 }
 
-/* A layer's folder is as good as the file, and what is damaged here is replaced. */
+/* A layer's folder can be imported like a file; damaged entries here are replaced. */
 SCRATCH_TEST(test_import_of_a_folder) {
     struct smelt__cache *cache = make_cache(scratch, ENTRIES);
     char path[PATH_BYTES], other[PATH_BYTES];
@@ -118,7 +117,7 @@ SCRATCH_TEST(test_import_of_a_folder) {
 
 /* ---- an export that fails ------------------------------------------------------------------ */
 
-/* Files may grow to so many bytes: what it gives, with a byte that was written before. */
+/* The result of an export with a limit on the size of files, after one byte was written. */
 static int export_limited(struct scratch *scratch, const char *path, rlim_t limit) {
     const struct rlimit bytes = {limit, limit};
     smelt_cache_transfer result = SMELT_CACHE_TRANSFER_INIT;
@@ -133,7 +132,7 @@ static int export_limited(struct scratch *scratch, const char *path, rlim_t limi
                : 1;
 }
 
-/* However far it came: its temporary is gone, and the file that was there is as it was. */
+/* Wherever an export fails, its temporary is removed and the previous file is unchanged. */
 SCRATCH_TEST(test_failed_export_leaves_nothing) {
     char folder[PATH_BYTES], path[PATH_BYTES], inside[PATH_BYTES];
     struct smelt__cache *cache = make_cache(scratch, ENTRIES);
@@ -161,7 +160,7 @@ SCRATCH_TEST(test_failed_export_leaves_nothing) {
         free(file);
     }
     assert_true(failures > 20);
-    /* Its last step fails: what is there may not be replaced. */
+    /* The last step fails: the target may not be replaced. */
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
     snprintf(inside, sizeof inside, "%.480s/x", path);
@@ -190,7 +189,7 @@ SCRATCH_TEST(test_same_bytes) {
     free(second);
 }
 
-/* The promised offsets, and tar's own view of the file. */
+/* The documented offsets, and the file as tar lists it. */
 CACHE_TEST(test_grammar) {
     struct smelt__cache_key key = key_number(1);
     char path[PATH_BYTES], entry[PATH_BYTES], name[SMELT__FILE_NAME_BYTES];
@@ -232,7 +231,7 @@ static int run(const char *const *arguments) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* Unpacked by tar it is a read-only layer. */
+/* Unpacked by tar, it is a read-only layer. */
 SCRATCH_TEST(test_unpacked_by_tar) {
     char path[PATH_BYTES], other[PATH_BYTES], *tuning;
     struct smelt__cache *cache = make_archive(scratch, path, other);
@@ -280,7 +279,7 @@ SCRATCH_TEST(test_as_readonly_layer) {
         assert_int_equal(smelt__cache_archive_tuning(cache, &tuning, &bytes), 1);
         assert_string_equal(tuning, tuning_text);
         free(tuning);
-        /* What the driver refused there is passed over. */
+        /* A kernel of that layer that the driver refused is skipped. */
         smelt__cache_forget(cache, &key, &compiler_new);
         assert_int_equal(hits(cache, 1, &compiler_new, BYTES + 1), 0);
         assert_int_equal(scratch->warnings, 0);
@@ -291,7 +290,7 @@ SCRATCH_TEST(test_as_readonly_layer) {
     }
 }
 
-/* Export takes both layers, of one kernel the writable layer's entry. */
+/* An export contains both layers; of a kernel in both, the writable layer's entry. */
 SCRATCH_TEST(test_export_of_both_layers) {
     char path[PATH_BYTES], other[PATH_BYTES], both[PATH_BYTES];
     struct smelt__cache *cache = make_archive(scratch, path, other);
@@ -320,7 +319,7 @@ static void put(unsigned char *at, uint64_t number) {
         at[i] = (unsigned char)(number >> (8 * i));
 }
 
-/* A right checksum over the index of a file with so many records. */
+/* Writes the correct checksum of an index with so many records. */
 static void seal(unsigned char *file, uint64_t count) {
     size_t summed = 64 + RECORD * count;
     XXH128_canonical_t canonical;
@@ -328,7 +327,7 @@ static void seal(unsigned char *file, uint64_t count) {
     memcpy(file + INDEX + summed, canonical.digest, 16);
 }
 
-/* Import refuses it, or takes only what is sound; as a layer it gives hits that are right, or
+/* An import refuses the file or takes only valid entries; as a layer it gives correct hits or
  * misses. */
 static void expect_harmless(struct scratch *scratch, const char *path) {
     smelt_cache_transfer result;
@@ -337,7 +336,7 @@ static void expect_harmless(struct scratch *scratch, const char *path) {
         assert_non_null(strstr(smelt_last_error(), path));
     scratch->settings.readonly_folder = path;
     cache = cache_begin(scratch);
-    /* What is hit is compared with what was stored; of these there is one compiler's alone. */
+    /* A hit is compared with the stored kernel; these kernels have one compiler's entry only. */
     for (int n = 1; n < ENTRIES; n += 3)
         hits(cache, n, &compiler_new, (size_t)(BYTES + n));
     cache_end(scratch);
@@ -353,7 +352,7 @@ SCRATCH_TEST(test_every_byte_changed) {
     scratch->log.function = NULL;
     snprintf(damaged, sizeof damaged, "%.300s/damaged.tar", scratch->folder);
     unsigned char *file = read_file(path, &bytes);
-    /* All of the index, and a sample of the rest. */
+    /* Every byte of the index, and a sample of the others. */
     for (size_t at = 0; at < bytes; at += at < 2048 ? 7 : 1 + next_random(&random) % 400) {
         unsigned char before = file[at];
         file[at] ^= (unsigned char)(1 + next_random(&random) % 255);
@@ -366,7 +365,7 @@ SCRATCH_TEST(test_every_byte_changed) {
         expect_harmless(scratch, damaged);
     }
     free(file);
-    cache = cache_begin(scratch); /* nothing that was imported on the way is wrong */
+    cache = cache_begin(scratch); /* no imported entry is wrong */
     expect_all(cache);
 }
 
@@ -388,7 +387,7 @@ struct lie {
     const char *why;
 };
 
-/* Each lie has a right checksum around it; each is refused as a whole, with its place. */
+/* Each wrong number has a correct checksum. The file is refused, with the number's position. */
 SCRATCH_TEST(test_lies) {
     enum { COUNT = ENTRIES + ENTRIES / 3 };
     static const char index[] = "its index is longer than the file",
@@ -442,8 +441,7 @@ SCRATCH_TEST(test_lies) {
     free(file);
 }
 
-/* An export takes the place of a file alone: of a link, as /dev/stdout is one, or of a device it
- * would make what it was not. */
+/* An export replaces regular files only, not links (such as /dev/stdout) or devices. */
 static void expect_kept(struct smelt__cache *cache, const struct scratch *scratch,
                         const char *path) {
     char place[400];
@@ -487,7 +485,7 @@ SCRATCH_TEST(test_refused) {
     expect_refused(scratch, path, "more than the cache's cap of 10000");
     scratch->settings.cap_bytes = 0;
 
-    /* An export into a place that cannot be written leaves nothing behind. */
+    /* An export to a folder that cannot be written leaves no files. */
     cache = cache_begin(scratch);
     snprintf(strange, sizeof strange, "%.300s/nowhere/kernels.tar", scratch->folder);
     assert_int_equal(smelt__cache_export(cache, strange, "", 0, &result), SMELT_ERROR_CACHE);
@@ -510,7 +508,7 @@ SCRATCH_TEST(test_refused) {
     alarm(0);
 }
 
-/* Entries of another version travel nowhere and harm nobody. */
+/* Entries of another version are neither exported nor imported, and cause no error. */
 SCRATCH_TEST(test_other_version) {
     struct smelt__cache *cache = make_cache(scratch, 3);
     char path[PATH_BYTES], other[PATH_BYTES];

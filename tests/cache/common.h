@@ -1,4 +1,4 @@
-/* What the cache's tests share: a scratch folder, made-up kernels, a log that counts. */
+/* Shared by the cache's tests: a scratch folder, invented kernels, a log that counts. */
 #pragma once
 
 #include "../unit/files.h"
@@ -12,9 +12,9 @@ struct scratch {
     char folder[PATH_BYTES];               /* private, removed at the end */
     char cache[PATH_BYTES];                /* folder/cache: not made yet */
     char readonly[PATH_BYTES];             /* folder/readonly: not made yet */
-    struct smelt__cache_settings settings; /* the cache alone, no cap, shared lock, 10 s */
+    struct smelt__cache_settings settings; /* only the cache, no cap, shared lock, 10 s */
     struct smelt__log log;
-    struct smelt__cache *open; /* by cache_begin; closed by the next one, and at the end */
+    struct smelt__cache *open; /* opened by cache_begin; closed by the next call and at the end */
     int warnings;
     char last_warning[1024];
 };
@@ -23,7 +23,7 @@ struct scratch {
 int scratch_setup(void **state);
 int scratch_teardown(void **state);
 
-/* Tests with a scratch folder, or with a cache in one, too. */
+/* Tests with a scratch folder, or also with a cache in it. */
 #define SCRATCH_TEST(function)                                                                     \
     static void function##_in(struct scratch *scratch);                                            \
     TEST_WITH(function, scratch_setup, scratch_teardown) {                                         \
@@ -38,24 +38,24 @@ int scratch_teardown(void **state);
     static void function##_in(__attribute__((unused)) struct scratch *scratch,                     \
                               struct smelt__cache *cache)
 
-/* The cache that the settings say; the one before is closed. */
+/* Opens a cache with the settings, and closes the previous one. */
 struct smelt__cache *cache_begin(struct scratch *scratch);
 void cache_end(struct scratch *scratch);
 
 /* Kernel number n: its key, and a cubin of pseudo-random bytes that depends on n. */
 struct smelt__cache_key key_number(int n);
 struct smelt__compiled compiled_number(int n, size_t bytes); /* at least 64 */
-/* Makes the first 64 bytes those of what a compiler makes. */
+/* Writes the 64-byte ELF header of a compiler's output. */
 void put_elf_head(unsigned char *bytes, enum smelt__output output);
 extern const struct smelt__compiler_id compiler_old, compiler_new;
 
-/* Lookups and stores of kernel n by compiler_new; a hit is compared with what was stored. */
+/* Looks up and stores kernel n of compiler_new; a hit is compared with the stored kernel. */
 int hits(struct smelt__cache *cache, int n, const struct smelt__compiler_id *compiler,
          size_t bytes);
 int store(struct smelt__cache *cache, int n, const struct smelt__compiler_id *compiler,
           size_t bytes);
 
-/* The path of an entry's file, of its subfolder. */
+/* The path of an entry's file; of its subfolder. */
 void entry_path(const char *folder, int n, const struct smelt__compiler_id *compiler,
                 char path[PATH_BYTES]);
 void subfolder_path(const char *folder, int n, char path[PATH_BYTES]);

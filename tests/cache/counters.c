@@ -1,5 +1,4 @@
-/* The counters of all processes: they add up, survive every damage to their file, and cost little.
- */
+/* The counters of all processes: sums, damage to their file, and time. */
 #include "common.h"
 
 #include <fcntl.h>
@@ -10,7 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static char readonly_problem[SMELT__CACHE_PROBLEM]; /* that a stat tells */
+static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
 
 enum { BYTES = 1000, RECORD = 64 };
 
@@ -34,7 +33,7 @@ static size_t counters_bytes(const struct scratch *scratch) {
     return (size_t)status.st_size;
 }
 
-/* 2 misses, 2 stores, 3 hits of kernels that took 0.5 s and 1.5 s: 2.5 s spared. */
+/* 2 misses, 2 stores, 3 hits of kernels that took 0.5 s and 1.5 s: 2.5 s saved. */
 static void use_a_little(struct scratch *scratch) {
     struct smelt__cache *cache = cache_begin(scratch);
     hits(cache, 0, &compiler_new, BYTES);
@@ -96,11 +95,11 @@ SCRATCH_TEST(test_readonly_hits) {
     assert_int_equal(stats.hits, 0);
     assert_int_equal(stats.readonly_hits, 1);
     assert_true(stats.saved_seconds == 1.5);
-    scratch->settings.folder = scratch->readonly; /* what others did with that one is its own */
+    scratch->settings.folder = scratch->readonly; /* another cache's counts are separate */
     assert_int_equal(stats_of(scratch).hits, 3);
 }
 
-/* What a parent counted and did not record yet is not its child's to record. */
+/* A child does not record its parent's pending counts. */
 SCRATCH_TEST(test_fork) {
     int status;
     use_a_little(scratch);
@@ -117,7 +116,8 @@ SCRATCH_TEST(test_fork) {
     assert_int_equal(stats_of(scratch).hits, 4);
 }
 
-/* A process that never closes its cache is counted now and then; a killed one loses the rest. */
+/* A process that never closes its cache records its counts from time to time; a killed one loses
+ * the rest. */
 SCRATCH_TEST(test_never_closed) {
     enum { LOOKUPS = 200, AT_LEAST = 192 };
     use_a_little(scratch);
@@ -155,7 +155,7 @@ SCRATCH_TEST(test_damaged_file) {
     uint64_t random = test_seed("counters");
     use_a_little(scratch);
     counters_path(scratch, path);
-    /* Every bit of one record flipped: that one does not count, its neighbours do. */
+    /* Every bit of one record is flipped in turn: the record does not count, its neighbours do. */
     for (int bit = 0; bit < 8 * RECORD; bit++) {
         for (int i = 0; i < 3; i++)
             make_record(file + i * RECORD, '1', 10);
@@ -163,7 +163,7 @@ SCRATCH_TEST(test_damaged_file) {
         write_file(path, file, 3 * RECORD);
         assert_int_equal(stats_of(scratch).hits, 20);
     }
-    /* Cut anywhere: whole records count, and what is appended afterwards is found. */
+    /* Truncated at any byte: whole records count, and so do records appended later. */
     for (size_t bytes = 0; bytes <= 2 * RECORD; bytes++) {
         make_record(file, '1', 10);
         make_record(file + RECORD, '1', 10);
@@ -179,8 +179,8 @@ SCRATCH_TEST(test_damaged_file) {
         write_file(path, file, next_random(&random) % sizeof file);
         assert_int_equal(stats_of(scratch).hits, 0);
     }
-    assert_int_equal(scratch->warnings, 0); /* asking writes nothing */
-    /* Another version's records are passed over; sums do not wrap around. */
+    assert_int_equal(scratch->warnings, 0); /* reading the statistics writes nothing */
+    /* Another version's records are skipped; sums do not wrap around. */
     make_record(file, '2', 10);
     make_record(file + RECORD, '1', UINT64_MAX - 1);
     make_record(file + 2 * RECORD, '1', 5);
@@ -221,14 +221,14 @@ SCRATCH_TEST(test_strange_file) {
     assert_int_equal(unlink(path), 0);
     make_record(record, '1', 7);
     write_file(path, record, sizeof record);
-    assert_int_equal(chmod(path, 0666), 0); /* anyone may have written it */
+    assert_int_equal(chmod(path, 0666), 0); /* other users could have written it */
     assert_int_equal(stats_of(scratch).hits, 0);
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(stats_of(scratch).hits, 7);
     alarm(0);
 }
 
-/* Whatever a user has by that name is neither added to nor removed, and it is said once. */
+/* A user's own file of that name is neither changed nor removed; there is one warning. */
 SCRATCH_TEST(test_users_own_file) {
     static const char *const contents[] = {"rows: 3", "smelt: notes on the counters", "smeltc\n",
                                            "\n"};
@@ -257,7 +257,7 @@ SCRATCH_TEST(test_users_own_file) {
     assert_int_equal(stats_of(scratch).hits, 3);
 }
 
-/* A file that has grown is added up into one record. */
+/* A large file is compacted to one record. */
 SCRATCH_TEST(test_compaction) {
     enum { PROCESSES = 1100 };
     use_a_little(scratch);

@@ -50,11 +50,11 @@ TEST(test_key) {
     assert_memory_not_equal(again.name, again.digest, 16);
     assert_string_equal(again.arch, "sm_90");
     smelt__cache_key_hex(&again, hex);
-    /* A new value here means that every cache in the world is cold: raise SMELT__ENTRY_VERSION. */
+    /* A new value here invalidates every existing cache: raise SMELT__ENTRY_VERSION. */
     assert_string_equal(hex, "bdc864a54c7db9be2af113ad66629b6a");
 }
 
-/* The offsets that the grammar promises. */
+/* The documented offsets. */
 CACHE_TEST(test_grammar) {
     struct smelt__cache_key key = key_number(1);
     struct smelt__compiled compiled = compiled_number(1, BYTES);
@@ -81,7 +81,7 @@ CACHE_TEST(test_grammar) {
     free(file);
 }
 
-/* Puts `bytes` where the entry belongs: a miss, counted as an error, and every so often healed. */
+/* Replaces the entry by `bytes`: a miss, counted as an error; some are then repaired by a store. */
 static void expect_damaged(struct smelt__cache *cache, const char *path, const void *bytes,
                            size_t count, bool heal) {
     uint64_t errors = smelt__cache_counts(cache).errors;
@@ -135,7 +135,7 @@ static void put(unsigned char *at, int width, uint64_t number) {
         at[i] = (unsigned char)(number >> (8 * i));
 }
 
-/* Lies with a right checksum, as somebody who means harm would write them. */
+/* Wrong numbers with a correct checksum, as an attacker could write them. */
 CACHE_TEST(test_malicious_headers) {
     static const uint64_t sizes[] = {
         0,          1,          BYTES - 1,  BYTES + 1,        1u << 31,        UINT32_MAX,
@@ -163,7 +163,7 @@ CACHE_TEST(test_malicious_headers) {
         seal(copy, bytes);
         expect_damaged(cache, path, copy, bytes, false);
     }
-    /* A header alone, and the shortest file with a prefix and a checksum. */
+    /* A header only, and the shortest file with a prefix and a checksum. */
     for (size_t size = 40; size <= 560; size += 260) {
         memcpy(copy, file, bytes);
         put(copy + 16, 8, size);
@@ -184,8 +184,8 @@ static int see_foreign(void *user, const char *file, const smelt_kernel_info *in
     return 0;
 }
 
-/* An entry of an earlier or a later version is a miss, no error, and no business of ours to remove;
- * but it takes room, and goes like others when there is none, or when all go. */
+/* An entry of an earlier or a later version is a miss, not an error, and is not removed as damaged.
+ * It counts towards the size, and eviction and clearing remove it like others. */
 CACHE_TEST(test_other_version) {
     static const uint32_t versions[] = {0, 1, 3, 1000, UINT32_MAX};
     smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
@@ -218,7 +218,7 @@ CACHE_TEST(test_other_version) {
     free(file);
 }
 
-/* Two inputs with one name: the digest tells them apart, and a miss it is. */
+/* Two inputs with one name have different digests: a miss. */
 CACHE_TEST(test_collision) {
     struct smelt__cache_key key = key_number(1), other;
     struct smelt__compiled compiled;

@@ -1,5 +1,5 @@
-/* The cap, the sweep of temporaries, pruning by hand: what goes, what stays, and how long a store
- * may take over it. */
+/* The cap, removal of temporaries, pruning: which entries are removed, and how long a store
+ * takes. */
 #include "common.h"
 
 #include <dlfcn.h>
@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static char readonly_problem[SMELT__CACHE_PROBLEM]; /* that a stat tells */
+static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
 
 enum { BYTES = 1000, FILE_BYTES = 544 + BYTES + 16 };
 
@@ -35,7 +35,7 @@ SCRATCH_TEST(test_cap) {
     }
     assert_int_equal(count_files(scratch->cache, ".smelt"), 8);
 
-    /* The oldest is used, the second oldest comes from the future: both are fresh now. */
+    /* The oldest is used, the second oldest has a time in the future: both are recent now. */
     assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
     age_entry(scratch, 1, 10L * 365 * 86400);
     assert_int_equal(store(cache, 8, &compiler_new, BYTES), 0);
@@ -51,7 +51,7 @@ SCRATCH_TEST(test_cap) {
     assert_int_equal(stats.cap_bytes, 8 * FILE_BYTES);
 }
 
-/* What was just stored stays even when it alone is above the cap. */
+/* The entry just stored stays even if it exceeds the cap by itself. */
 SCRATCH_TEST(test_cap_below_one_entry) {
     scratch->settings.cap_bytes = 1;
     struct smelt__cache *cache = cache_begin(scratch);
@@ -73,7 +73,8 @@ CACHE_TEST(test_hit_renews_rarely) {
     assert_int_equal(stat(path, &after), 0);
     assert_int_equal(after.st_mtim.tv_sec, before.st_mtim.tv_sec);
     set_age(path, -7200);
-    assert_int_equal(smelt__cache_verify(cache, NULL, NULL), SMELT_OK); /* looking is not using */
+    assert_int_equal(smelt__cache_verify(cache, NULL, NULL), SMELT_OK); /* verify does not renew
+                                                                           entries */
     assert_int_equal(stat(path, &after), 0);
     assert_true(after.st_mtim.tv_sec < before.st_mtim.tv_sec);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
@@ -99,7 +100,8 @@ CACHE_TEST(test_temporaries) {
     make_temporary(scratch, 2, fresh);
     set_age(old, -3700);
     set_age(fresh, -3000);
-    cache = cache_begin(scratch); /* a process's first store counts and sweeps */
+    cache = cache_begin(scratch); /* a process's first store counts entries and removes old
+                                     temporaries */
     assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
     assert_int_equal(stats.temporaries, 2);
     assert_int_equal(stats.entries, 1);
@@ -113,8 +115,8 @@ CACHE_TEST(test_temporaries) {
 
 /* ---- another's files ------------------------------------------------------------------------ */
 
-/* Old files of the user's in a cache folder, by names that are nearly or exactly smelt's: the cap,
- * the sweep, pruning and clearing leave them all. */
+/* Old files of the user's in a cache folder, whose names are similar or equal to smelt's, stay:
+ * eviction, removal of temporaries, pruning and clearing do not touch them. */
 SCRATCH_TEST(test_others_files_stay) {
     static const char *const contents[] = {"holiday", "sme", "smelt is a fish", "\177ELF"};
     char folder[PATH_BYTES], name[SMELT__FILE_NAME_BYTES], path[PATH_BYTES];
@@ -135,9 +137,10 @@ SCRATCH_TEST(test_others_files_stay) {
             set_age(path, -1000000);
             files++;
         }
-        if (i == 1) /* "sme" may be the beginning of ours */
+        if (i == 1) /* "sme" may be the beginning of smelt's own file */
             continue;
-        name[40] = (char)('0' + i); /* an entry's name, a temporary's, an entry's elsewhere */
+        name[40] = (char)('0' + i); /* the name of an entry, a temporary, an entry of another
+                                       subfolder */
         snprintf(path, sizeof path, "%.400s/%s", folder, name);
         write_file(path, content, strlen(content));
         set_age(path, -1000000);
@@ -154,12 +157,12 @@ SCRATCH_TEST(test_others_files_stay) {
     assert_int_equal(smelt__cache_prune(cache, 1, 3600, NULL), SMELT_OK);
     assert_int_equal(smelt__cache_clear(cache, &removed), SMELT_OK);
     assert_int_equal(count_files(folder, ""), files);
-    assert_int_equal(count_files(scratch->cache, ".smelt"), 6); /* those of the user */
+    assert_int_equal(count_files(scratch->cache, ".smelt"), 6); /* the user's files */
 }
 
 /* ---- much to evict ------------------------------------------------------------------------- */
 
-/* Entries as far as their names, sizes and first bytes go: no more of them is read. */
+/* Files with the names, sizes and first bytes of entries; nothing else of them is read. */
 static void plant(struct scratch *scratch, int first, int count, long oldest_age) {
     char path[PATH_BYTES];
     unsigned char *zeros = calloc(1, FILE_BYTES);
@@ -181,8 +184,8 @@ static double timed_store(struct smelt__cache *cache, int n) {
     return now_seconds() - begin;
 }
 
-/* Thousands above the cap: each store removes a part, the oldest of what it saw, and none waits for
- * all of them; in the end the cap holds. */
+/* Thousands of entries above the cap: each store removes some of the oldest that it counted, and
+ * does not wait for all of them; in the end the cap holds. */
 SCRATCH_TEST(test_much_to_evict) {
     enum { PLANTED = 6000, LEFT = 1000, MOST_STORES = 2000 };
     struct smelt__cache *cache;
@@ -200,9 +203,9 @@ SCRATCH_TEST(test_much_to_evict) {
     printf("%d entries evicted in %d stores, the slowest of %.1f ms\n", PLANTED + stores - files,
            stores, 1e3 * slowest);
     assert_true(files <= LEFT);
-    /* Generous: a store alone waits for the disk. */
+    /* A generous limit, because a store waits for the disk. */
     assert_true(slowest < 5);
-    /* What was stored last has been there all along. */
+    /* The last entry was never removed. */
     assert_int_equal(hits(cache, stores - 1, &compiler_new, BYTES), 1);
 }
 
@@ -249,7 +252,7 @@ CACHE_TEST(test_prune_by_age) {
     make_temporary(scratch, 1, old);
     make_temporary(scratch, 2, fresh);
     set_age(old, -7200);
-    smelt_cache_pruned pruned = prune(cache, 0, UINT64_MAX); /* nothing is as old as that */
+    smelt_cache_pruned pruned = prune(cache, 0, UINT64_MAX); /* no entry is that old */
     assert_int_equal(pruned.removed, 0);
     assert_int_equal(pruned.temporaries, 1);
     assert_int_equal(access(fresh, F_OK), 0);
@@ -258,13 +261,13 @@ CACHE_TEST(test_prune_by_age) {
     assert_int_equal(pruned.kept, 11);
     for (int n = 0; n < 20; n++)
         assert_int_equal(is_there(scratch, n), n >= 10 || n == 3);
-    /* Both at once: what is left of age is cut to size. */
+    /* Both limits: the remaining entries are reduced to the size. */
     pruned = prune(cache, 2 * FILE_BYTES, 995);
     assert_int_equal(pruned.removed, 9);
     assert_int_equal(is_there(scratch, 3) + is_there(scratch, 19), 2);
 }
 
-/* What cannot be pruned says so. */
+/* Errors of pruning. */
 SCRATCH_TEST(test_prune_refused) {
     char path[PATH_BYTES];
     struct smelt__cache *cache = cache_begin(scratch);
@@ -278,8 +281,8 @@ SCRATCH_TEST(test_prune_refused) {
 
 /* ---- what changes while it is done --------------------------------------------------------- */
 
-/* In place of the C library's fstatat, by which entries are counted and looked at again before they
- * go: between its first and its second look at a file, `meddle` is called. */
+/* Replaces the C library's fstatat, which is called when entries are counted and again before they
+ * are removed; between the two calls for a file it calls `meddle`. */
 static char watched[SMELT__FILE_NAME_BYTES];
 static int looks;
 static void (*meddle)(int folder, const char *name);
@@ -295,8 +298,8 @@ int fstatat(int folder, const char *name, struct stat *status, int flags) {
     return next(folder, name, status, flags);
 }
 
-/* A hit in another process renews its time: by as little as a file system tells apart, or on one
- * that knows whole seconds alone. */
+/* A hit in another process renews the entry's time, by the file system's smallest step or by whole
+ * seconds. */
 static void renew_by(int folder, const char *name, time_t seconds, long nanoseconds) {
     struct stat old;
     int file = openat(folder, name, O_RDONLY);
@@ -315,7 +318,7 @@ static void use_by_seconds(int folder, const char *name) {
     renew_by(folder, name, 100000, 0);
 }
 
-/* A store puts another file in its place; a clock that stands still gives it the same time. */
+/* A store replaces the file; with a stopped clock the new one has the same time. */
 static void replace(int folder, const char *name) {
     struct stat old;
     unsigned char bytes[FILE_BYTES];
@@ -340,8 +343,8 @@ static void watch(int n, void (*by)(int folder, const char *name)) {
 
 enum way { BY_SIZE, BY_AGE, BY_STORE, WAYS };
 
-/* The oldest of five would go, and is used or renewed since it was counted: it stays, and it is not
- * counted among what went. */
+/* The oldest of five would be removed, but is used or renewed after it was counted: it stays and
+ * does not count as removed. */
 SCRATCH_TEST(test_renewed_since_counted) {
     static void (*const meddlers[])(int folder, const char *name) = {use, use_by_seconds, replace};
     for (int way = 0; way < WAYS; way++)
@@ -365,14 +368,14 @@ SCRATCH_TEST(test_renewed_since_counted) {
             watched[0] = '\0';
             assert_true(looks >= 2);
             assert_int_equal(is_there(scratch, 0), 1);
-            assert_int_equal(is_there(scratch, 1), 0); /* goes in its place, or is as old */
+            assert_int_equal(is_there(scratch, 1), 0); /* is removed instead, or is equally old */
             if (way != BY_STORE)
                 assert_int_equal(pruned.removed, 1);
             assert_int_equal(hits(cache, 0, &compiler_new, BYTES), 1);
         }
 }
 
-/* A damaged entry that a store heals while `verify` is at it. */
+/* A damaged entry that a store repairs during `verify`. */
 static void heal(int folder, const char *name) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_entry entry = {

@@ -1,4 +1,4 @@
-/* What is trusted, what is bypassed: the cache against its surroundings. */
+/* Folders and files that the cache trusts or bypasses. */
 #include "common.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char readonly_problem[SMELT__CACHE_PROBLEM]; /* that a stat tells */
+static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
 
 enum { BYTES = 1000, NOBODY = 65534 };
 
@@ -41,7 +41,7 @@ SCRATCH_TEST(test_folder_is_private) {
     assert_int_equal(count_files(deep, ".tmp-"), 0);
 }
 
-/* One warning, however often the cache is used; no call fails loudly, none blocks. */
+/* There is one warning, however often the cache is used; no call fails or blocks. */
 static void expect_bypassed(struct scratch *scratch, const char *problem) {
     struct smelt__cache_key key = key_number(1);
     struct smelt__cache_lock lock;
@@ -117,7 +117,7 @@ SCRATCH_TEST(test_folder_is_a_link) {
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);
     cache_end(scratch);
 
-    assert_int_equal(chmod(scratch->folder, 01777), 0); /* a shared place, as /tmp is */
+    assert_int_equal(chmod(scratch->folder, 01777), 0); /* a shared folder, like /tmp */
     expect_bypassed(scratch, "symbolic link");
     snprintf(trailing, sizeof trailing, "%.400s//", scratch->cache);
     scratch->settings.folder = trailing;
@@ -156,7 +156,7 @@ SCRATCH_TEST(test_relative_folder) {
 static void make_link(const char *path) {
     char target[PATH_BYTES];
 
-    /* To a sound entry, so that only the link can be what is refused. */
+    /* The link names a valid entry, so that only the link can be refused. */
     snprintf(target, sizeof target, "%.400s.aside", path);
     assert_int_equal(rename(path, target), 0);
     assert_int_equal(symlink(target, path), 0);
@@ -243,7 +243,7 @@ CACHE_TEST(test_in_place_of_an_entry) {
     alarm(0);
 }
 
-/* A folder with something in it is not ours to delete. */
+/* A folder that is not empty is not removed. */
 CACHE_TEST(test_full_folder_in_place_of_an_entry) {
     char path[PATH_BYTES], inside[PATH_BYTES];
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
@@ -302,8 +302,8 @@ SCRATCH_TEST(test_readonly_layer_is_checked) {
 
 /* ---- what the system refuses --------------------------------------------------------------- */
 
-/* Runs `body` in a child, as nobody where root would be let through. Its result is 0 for success:
- * cmocka's assertions belong to the parent. */
+/* Runs `body` in a child, as the user nobody if the test runs as root, who may access everything.
+ * `body` returns 0 for success, since cmocka's assertions work in the parent only. */
 static void in_child(struct scratch *scratch, int (*body)(struct scratch *)) {
     pid_t child = fork();
     assert_true(child >= 0);
@@ -326,7 +326,7 @@ static int use_readonly_folder(struct scratch *scratch) {
     }
     struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
     CHECK(cache && smelt__cache_problem(cache)[0] == '\0');
-    CHECK(hits(cache, 1, &compiler_new, BYTES) == 1); /* what is there is still used */
+    CHECK(hits(cache, 1, &compiler_new, BYTES) == 1); /* existing entries are still used */
     CHECK(store(cache, 2, &compiler_new, BYTES) == -1);
     CHECK(store(cache, 2, &compiler_new, BYTES) == -1);
     CHECK(hits(cache, 2, &compiler_new, BYTES) == 0);
@@ -344,13 +344,13 @@ CACHE_TEST(test_readonly_folder) {
     assert_int_equal(chmod(scratch->cache, 0555), 0);
     entry_path(scratch->cache, 1, &compiler_new, path);
     assert_int_equal(chmod(path, 0444), 0);
-    in_child(scratch, use_readonly_folder); /* for nobody, root's folder is one to trust */
+    in_child(scratch, use_readonly_folder); /* the user nobody trusts root's folder */
     assert_int_equal(chmod(scratch->cache, 0700), 0);
     subfolder_path(scratch->cache, 1, path);
     assert_int_equal(chmod(path, 0700), 0);
 }
 
-/* Every number of free descriptors from none to enough: a miss or a hit, never worse. */
+/* With every number of free descriptors from none to enough: a miss or a hit. */
 static int use_few_descriptors(struct scratch *scratch) {
     struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
     struct smelt__cache_key key = key_number(1);
@@ -372,7 +372,7 @@ static int use_few_descriptors(struct scratch *scratch) {
         stored = store(cache, 1, &compiler_new, BYTES);
     }
     CHECK(hit == 1 && stored == 0);
-    CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0); /* valgrind and sanitizers need some to end */
+    CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0); /* valgrind and sanitizers need some at exit */
     smelt__cache_close(cache);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Which entry a lookup picks: of kinds, names, compilers, layers; and without a cache. */
+/* The entry that a lookup selects, by kind, name, compiler and layer; and without a cache. */
 #include "common.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static int finds(struct smelt__cache *cache, const struct smelt__cache_key *key,
     return hit;
 }
 
-/* Neither kind is stored as the other, and each is found as what it is. */
+/* Each kind is stored and found as that kind only. */
 CACHE_TEST(test_kinds) {
     struct smelt__cache_key emulated = emulated_key(), gpu = gpu_key();
     struct smelt__compiled object = emulated_number(1), cubin = compiled_number(1, BYTES);
@@ -59,7 +59,7 @@ CACHE_TEST(test_kinds) {
     free(cubin.cubin);
 }
 
-/* A folder of the emulator's kernels serves nobody as a read-only layer. */
+/* A folder of the emulator's kernels is not used as a read-only layer. */
 CACHE_TEST(test_emulated_is_no_layer) {
     struct smelt__cache_key key = emulated_key();
     struct smelt__compiled object = emulated_number(1);
@@ -74,8 +74,8 @@ CACHE_TEST(test_emulated_is_no_layer) {
     assert_int_equal(finds(cache, &key, NULL), 0);
 }
 
-/* An emulated kernel under the name that a GPU's has, with all that a key says but its kind; with
- * `lie` its header calls it a cubin, too. */
+/* An emulated kernel under a GPU kernel's name, whose key differs in the kind only; with `lie` its
+ * header says that it is a cubin. */
 static void forge(const char *folder, bool lie) {
     struct smelt__cache_entry entry = {
         .key = gpu_key(), .compiler = compiler_new, .compiled = emulated_number(1)};
@@ -94,7 +94,7 @@ static void forge(const char *folder, bool lie) {
     free(entry.compiled.cubin);
 }
 
-/* Whatever folder, layer or export it comes from. */
+/* In any folder, layer or export. */
 SCRATCH_TEST(test_forged_kind) {
     struct smelt__cache_key gpu = gpu_key();
     char forged[PATH_BYTES], archive[PATH_BYTES];
@@ -163,7 +163,7 @@ CACHE_TEST(test_exact_and_any) {
     rebuilt.build_ids[0]++;
     assert_int_equal(hits(cache, 1, &rebuilt, 200), 0);
 
-    /* The newest is damaged: the next one will do. */
+    /* The newest is damaged: the next one is used. */
     entry_path(scratch->cache, 1, &compiler_new, path);
     write_file(path, "", 0);
     assert_int_equal(hits(cache, 1, NULL, 100), 1);
@@ -181,7 +181,7 @@ SCRATCH_TEST(test_readonly_layer) {
     scratch->settings.readonly_folder = scratch->readonly;
     cache = cache_begin(scratch);
     assert_int_equal(hits(cache, 1, &compiler_new, 100), 1); /* any compiler's */
-    assert_int_equal(hits(cache, 2, &compiler_old, 100), 1); /* the exact one preferred */
+    assert_int_equal(hits(cache, 2, &compiler_old, 100), 1); /* the exact one is preferred */
     assert_int_equal(hits(cache, 2, NULL, 200), 1);          /* the newest */
     assert_int_equal(hits(cache, 3, NULL, 200), 0);
     assert_int_equal(store(cache, 3, &compiler_new, 300), 0);
@@ -189,7 +189,7 @@ SCRATCH_TEST(test_readonly_layer) {
     assert_int_equal(count_files(scratch->readonly, ".smelt"), 3);
     assert_int_equal(count_files(scratch->cache, ".smelt"), 1);
 
-    /* What the driver refused there is passed over from now on; what replaces it is found. */
+    /* An entry there that the driver refused is skipped from now on; its replacement is found. */
     smelt__cache_forget(cache, &key, &compiler_new);
     assert_int_equal(hits(cache, 1, &compiler_new, 100), 0);
     assert_int_equal(count_files(scratch->readonly, ".smelt"), 3);
@@ -206,7 +206,7 @@ SCRATCH_TEST(test_readonly_layer) {
 CACHE_TEST(test_forget) {
     struct smelt__cache_key key = key_number(1);
 
-    /* Whatever the order in which the folder gives their names. */
+    /* In any order of the folder's names. */
     for (int n = 100; n < 116; n++) {
         struct smelt__cache_key other = key_number(n);
         assert_int_equal(store(cache, n, &compiler_old, 100), 0);
@@ -216,7 +216,7 @@ CACHE_TEST(test_forget) {
         assert_int_equal(hits(cache, n, &compiler_old, 100), 1);
     }
 
-    smelt__cache_forget(cache, &key, &compiler_new); /* nothing there: nothing happens */
+    smelt__cache_forget(cache, &key, &compiler_new); /* without an entry this does nothing */
     assert_int_equal(store(cache, 1, &compiler_old, 100), 0);
     assert_int_equal(store(cache, 1, &compiler_new, 200), 0);
     smelt__cache_forget(cache, &key, NULL);
@@ -261,8 +261,8 @@ static int compare_doubles(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* Prints the time; the bar of 300 µs is checked at ten times that, for slow machines and
- * sanitizers. */
+/* Prints the time. The bar is 300 µs; the test fails at ten times that, to allow for slow machines
+ * and sanitizers. */
 CACHE_TEST(test_warm_hit_time) {
     enum { ROUNDS = 201, CUBIN = 100000 };
     struct smelt__cache_key key = key_number(1);

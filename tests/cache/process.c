@@ -1,7 +1,7 @@
 /*
- * Locks whose holder stops, forks or never ends; many processes and threads at once are in
- * tests/torture (cold, kill, churn, threads). A compilation is faked: it appends one byte to a file
- * per kernel, so that the file's length counts the compilations.
+ * Locks whose holder stops, forks or never ends. (tests/torture has many processes and threads:
+ * cold, kill, churn, threads.) A simulated compilation appends one byte to a file per kernel, so
+ * that the file's length counts the compilations.
  *
  * Children report by their exit status; cmocka's assertions belong to the parent.
  */
@@ -43,8 +43,7 @@ static bool is_right(const struct smelt__compiled *found, int n) {
     return same;
 }
 
-/* What the runtime does to have kernel n: look, lock, compile, store. 0 when it got the right one.
- */
+/* Obtains kernel n like the runtime: lookup, lock, compilation, store. 0 if it is the right one. */
 static int obtain(const struct scratch *scratch, struct smelt__cache *cache, int n) {
     struct smelt__cache_key key = key_number(n);
     struct smelt__cache_lock lock = {-1};
@@ -101,7 +100,7 @@ static int hold_for_ever(struct scratch *scratch, struct smelt__cache *cache, in
     return 0;
 }
 
-/* A child that holds the lock of kernel n for certain. */
+/* A child that holds the lock of kernel n. */
 static pid_t start_holder(struct scratch *scratch, int n) {
     char byte;
     assert_int_equal(pipe(ready), 0);
@@ -117,8 +116,8 @@ static void end_holder(pid_t child) {
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* Whatever the scope of locks, the others wait for as long as they are to, not much longer, and then
- * compile the kernel, which serves the next. */
+/* With any scope of locks, other processes wait for the time-out, not much longer, and then compile
+ * the kernel, which the next process finds. */
 SCRATCH_TEST(test_holder_stopped) {
     static const smelt_cache_lock scopes[] = {SMELT_CACHE_LOCK_SHARED, SMELT_CACHE_LOCK_LOCAL};
     scratch->settings.lock_timeout_ms = 1000;
@@ -139,7 +138,7 @@ SCRATCH_TEST(test_holder_stopped) {
     }
 }
 
-/* The entry appears while its lock is held by somebody who never lets go. */
+/* The entry appears while another process holds its lock and never releases it. */
 CACHE_TEST(test_entry_appears) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
@@ -164,7 +163,7 @@ static int live_on(struct scratch *scratch, struct smelt__cache *cache, int numb
     return 0;
 }
 
-/* A child forked while a lock is held, which outlives it, must not keep it. */
+/* A child that is forked while a lock is held, and that outlives the lock, must not keep it. */
 CACHE_TEST(test_fork_while_held) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
@@ -204,7 +203,7 @@ CACHE_TEST(test_unlock_in_child) {
     smelt__cache_unlock(cache, &lock);
 }
 
-/* No lock file can be had: every process compiles, with one warning. */
+/* Without a lock file every process compiles, with one warning. */
 CACHE_TEST(test_no_lock_file) {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%.400s/lock", scratch->cache);

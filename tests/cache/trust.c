@@ -25,7 +25,7 @@ enum {
 
 /* ---- one component ------------------------------------------------------------------------- */
 
-static uid_t user; /* that the path belongs to, and who opens it */
+static uid_t user; /* owner of the path, and the user who opens it */
 
 static void own(const char *path, uid_t owner, gid_t group) {
     assert_int_equal(lchown(path, owner, group), 0);
@@ -40,7 +40,7 @@ static void parent_of(const char *path, char parent[PATH_BYTES]) {
     *strrchr(parent, '/') = '\0';
 }
 
-/* Moves the folder aside and puts a link to it in its place. */
+/* Replaces the folder by a link to it. */
 static void link_to(const char *path, const char *target_prefix) {
     char aside[PATH_BYTES], target[PATH_BYTES];
     snprintf(aside, sizeof aside, "%.400s.aside", path);
@@ -117,12 +117,13 @@ static void loop(const char *path) {
     assert_int_equal(symlink(path, path), 0);
 }
 
-/* What is still opened when a component is like this; `last` where the last one differs. */
+/* What can still be opened with a component like this; `last`: for the last component, if
+ * different. */
 static const struct row {
     const char *name;
     void (*make)(const char *path);
     int on_the_way, last;
-    const char *says; /* of the writable layer, when it is refused */
+    const char *says; /* message for the writable layer if it is refused */
 } rows[] = {
     {"nothing", nothing, ALL, ALL, ""},
     {"another's folder", anothers, NAMED, NAMED, "belongs to another user"},
@@ -144,7 +145,8 @@ static const struct row {
 
 /* ---- the whole path ------------------------------------------------------------------------ */
 
-/* In a child that is the user; the bits of what could be opened, or -1 (255): a wrong message. */
+/* Runs in a child as the user; returns what could be opened, as bits, or -1 (255) for a wrong
+ * message. */
 static int open_all(const char *layer, const char *says) {
     char path[PATH_BYTES], why[512];
     int result = 0, file;
@@ -247,9 +249,9 @@ SCRATCH_TEST(test_layers_behind_anothers_link) {
     assert_int_equal(scratch->warnings, 1);
     cache_end(scratch);
     snprintf(below, sizeof below, "%.400s/x", aside);
-    assert_int_equal(stat(below, &status), -1); /* nothing was made behind the link */
+    assert_int_equal(stat(below, &status), -1); /* nothing was created behind the link */
 
-    /* A link that somebody puts there while the cache is open. */
+    /* Another user creates the link while the cache is open. */
     scratch->settings.folder = scratch->cache;
     cache = cache_begin(scratch);
     assert_int_equal(store(cache, 1, &compiler_new, 1000), 0);
@@ -262,7 +264,7 @@ SCRATCH_TEST(test_layers_behind_anothers_link) {
     assert_int_equal(count_files(below, ".smelt"), 1);
     cache_end(scratch);
 
-    /* An exported file that all can write a folder above. */
+    /* An exported file below a folder that is writable by everyone. */
     assert_int_equal(unlink(scratch->cache), 0);
     mode(aside, 0777);
     snprintf(below, sizeof below, "%.400s/file", aside);
@@ -273,8 +275,8 @@ SCRATCH_TEST(test_layers_behind_anothers_link) {
 
 /* ---- the node's folder of locks ------------------------------------------------------------ */
 
-/* As a user whose folder in /tmp another made, or that others can write: the lock is the cache
- * folder's. 0, or what is wrong. */
+/* Runs as a user whose folder in /tmp another user made or can write: the lock is in the cache
+ * folder. 0, or the number of the failed check. */
 static int lock_in_child(struct scratch *scratch, uid_t locker) {
     struct smelt__cache_key key = key_number(1);
     struct smelt__cache_lock lock;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Names that are not UTF-8: whatever the command was given, its JSON is one document, in which each
-# stray byte is U+FFFD. Nothing of this is an exit status of its own.
+# Names that are not UTF-8: the command's JSON is always one document, in which each invalid byte is U+FFFD.
+# Such names do not change the exit status.
 . "$(dirname "$0")/cases.sh"
 
 stray=$(printf 'caf\351')           # Latin-1
@@ -9,7 +9,7 @@ halves=$(printf '\342\202')         # two of the three bytes of a euro sign
 halves_shown=$(printf '\357\277\275\357\277\275')
 euro=$(printf '\342\202\254 \360\237\230\200')
 
-# a_document TITLE FIELD...: as document, and the exit status is one of a verb that ended by itself.
+# a_document TITLE FIELD...: like document, and the exit status is 0 or 1.
 a_document() {
     if [ "$status" -le 3 ]; then
         document "$@"

@@ -1,5 +1,5 @@
-# What the command-line tests share: sourced, not run. Prints TAP: one "ok" or "not ok" a case.
-# $smelt: the command; $has: the JSON checker; $work: an empty folder that goes away at the end.
+# Shared by the command-line tests: sourced, not run. Prints TAP: "ok" or "not ok" for each case.
+# $smelt: the command; $has: the JSON checker; $work: an empty folder that is removed at the end.
 set -u
 
 smelt=$1
@@ -8,7 +8,7 @@ number=0
 failures=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Nothing of the caller's settings reaches the command, and no case touches the caller's cache.
+# The caller's settings do not reach the command, and no case uses the caller's cache.
 unset SMELT_CACHE_READONLY_DIR SMELT_CACHE_CAP SMELT_CACHE_LOCK SMELT_CACHE_LOCK_TIMEOUT \
     SMELT_CACHE_DISABLE SMELT_CACHE_RECOMPILE SMELT_OFFLINE SMELT_TUNING SMELT_TUNING_DISABLE SMELT_LOG SMELT_CUDA SMELT_EMULATOR \
     SMELT_TEMPLATES SMELT_NVRTC_DEBUG SMELT_EMU_SOURCE SMELT_EMU_CFLAGS SMELT_EMU_KEEP
@@ -31,13 +31,13 @@ failed() {
     [ -s "$work/err" ] && sed 's/^/# stderr: /' "$work/err" | head -5
 }
 
-# holds STATUS TITLE WHY: passed if STATUS is 0, such as $? of the condition in the line before; WHY says
-# why not.
+# holds STATUS TITLE WHY: passed if STATUS is 0, usually $? of the previous line's condition; WHY: the reason
+# if not.
 holds() {
     if [ "$1" -eq 0 ]; then passed "$2"; else failed "$2" "$3"; fi
 }
 
-# same TITLE FILE FILE: their bytes.
+# same TITLE FILE FILE: the files have equal bytes.
 same() {
     cmp -s "$2" "$3"
     holds $? "$1" 'they differ'
@@ -48,14 +48,14 @@ skipped() {
     echo "ok $number - $1 # SKIP $2"
 }
 
-# Runs the command; $status, $work/out and $work/err say what happened.
+# Runs the command; the results are in $status, $work/out and $work/err.
 run() {
     "$smelt" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
 
-# gives STATUS PATTERN ARGUMENT...: exit status, and an extended pattern in standard error ('' : it
-# must be empty; - : it does not matter).
+# gives STATUS PATTERN ARGUMENT...: checks the exit status, and standard error against an extended regular
+# expression ('': it must be empty; -: any).
 gives() {
     expected=$1 pattern=$2
     shift 2
@@ -72,8 +72,8 @@ gives() {
     fi
 }
 
-# refuses PATTERN ARGUMENT...: a usage error (2) says so, on standard error alone; asked for JSON, it
-# is one document with the error in it.
+# refuses PATTERN ARGUMENT...: a usage error (2), with output on standard error only; with --json it is one
+# document that contains the error.
 refuses() {
     pattern=$1
     shift

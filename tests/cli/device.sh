@@ -1,6 +1,6 @@
 #!/bin/sh
-# check and bench, on a stand-in for the GPU that computes on the CPU: what they print, that they fail
-# when results are wrong, and that the command a failure prints reproduces it.
+# check and bench on a stand-in for the GPU that computes on the CPU: their output, failures for wrong
+# results, and that the printed command reproduces a failure.
 . "$(dirname "$0")/cases.sh"
 gives 0 '' check "$operator"
 prints 'check tries several kinds of lists' "^  $operator +forward +stand-in +random +16 of 16 .* passed$"
@@ -11,11 +11,11 @@ document 'check --json' results.0.spec=$operator results.0.arch=stand-in results
     results.0.max_abs_error.out:number results.0.max_abs_error.lse:number \
     results.0.tolerance.out:number results.0.tolerance.lse:number results.0.schedules=0 \
     results.0.reports:array passed=1 failed=0
-# (The stand-in has one operator, so no preset.)
+# (The stand-in has a single operator, so presets do not work.)
 gives 0 '' check --json --lists window "$operator,passes=both" "$operator,buckets=auto,passes=both"
 document 'check of both passes' results.3.passed=true passed=4
 
-# What cannot be is one message, and nothing is run.
+# An impossible problem gives one message, and nothing runs.
 refuses 'on stand-in: width is out of range: refused by the stand-in$' check "$operator" --width 65
 refuses 'valid = 65 is out of range; legal: 1\.\.64' check "$operator" --valid 65
 gives 2 'valid = 65 is out of range' bench --queries 8 --rows 64 --repeat 3 --valid 65 "$operator"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# check --emulate: what it prints, what the machine may lack, and that each kind of memory a kernel
-# must not touch is watched: copies of a kernel with one line changed, which the emulator takes in its
-# place (SMELT_EMU_SOURCE).
+# check --emulate: its output, missing parts of the machine, and reports for each kind of memory that a kernel
+# must not access, by copies of a kernel with one changed line, which replace it on the emulator
+# (SMELT_EMU_SOURCE).
 . "$(dirname "$0")/cases.sh"
 
 operator=sparse_attn:heads=9,dqk=128,dv=64,topk=70,sink=1
@@ -27,9 +27,9 @@ gives 0 '' check --emulate --schedule random,shuffled,12 --schedule late,descend
 prints 'the schedules named' 'emulated, 2 schedules each'
 # shellcheck disable=SC2086
 gives 0 '' check --emulate --far --lists random --query-list partial $everything "$operator"
-# Rows shorter than a vector, of data that ask where samples are.
+# Rows shorter than a vector, with data that depend on the samples' positions.
 gives 0 '' check --emulate --queries 2 --rows 3 --data plateau topk_select:topk=20
-# A sample takes no more memory than there are units.
+# A sample's memory is limited by the number of units.
 gives 0 '' check --emulate --queries 2 --rows 3 --schedules 1 --data plateau --sample 2147483647 topk_select:topk=20
 prints 'all units' ' 2 of 2 '
 ! [ -e "$SMELT_CACHE_DIR" ]
@@ -39,12 +39,12 @@ SMELT_EMU_KEEP=$work/made
 export SMELT_EMU_KEEP
 gives 0 '' check --emulate --lists random "$operator"
 unset SMELT_EMU_KEEP
-# The assembler's report is taken as the emulator writes it: for want of one the library asks again.
+# The library reads the emulator's assembler report; without one it would compile again.
 [ "$(find "$work/made" -name kernel.so | wc -l)" -eq 1 ]
 holds $? 'a kernel is compiled once' "$(ls "$work/made")"
 
 # ---- what cannot be -------------------------------------------------------------------------------
-# One message, before gigabytes are filled for it, each of which would take the emulator seconds.
+# One message, before gigabytes of memory are filled.
 refuses 'topk_select:topk=20 on sm_90a: rows = 2000000000 is out of range; legal: 0\.\.1073741824$' \
     check --emulate topk_select:topk=20 --rows 2000000000 --queries 1 --schedules 1
 refuses 'width = 4096 is out of range; this operator was made for topk=70' \
@@ -61,12 +61,12 @@ for any in "$operator,passes=both" "$operator,buckets=auto" $("$smelt" list | se
     gives 2 'tokens = |tokens exceed|rows = ' check --emulate "$any" --batches 65536 --queries 2147483647 \
         --rows 2147483647
 done
-# And nothing else is: passes whose calls say otherwise what of their tensors is missing.
+# Nothing else is refused: passes whose calls would report missing tensors.
 for any in "$operator,passes=both" indexer_bwd:heads=8,dim=64,topk=20; do
     gives 0 '' check --emulate "$any" --queries 2 --rows 40 --lists random --schedules 1
 done
 
-# With clang for the emulator's compiler, where it is: a kernel that copies structs in shared memory.
+# With clang, if installed, as the emulator's compiler: a kernel that copies structs in shared memory.
 if command -v clang >/dev/null; then
     CC=clang
     export CC
@@ -89,7 +89,7 @@ cp "$smelt" "$work/smelt"
     LD_LIBRARY_PATH=$(dirname "$1"):${LD_LIBRARY_PATH:-}
     export LD_LIBRARY_PATH
     run check --emulate "$operator"
-    # Where the library was installed before, it is found.
+    # The emulator is found in the folder of an earlier installation.
     [ "$status" -eq 0 ] || { [ "$status" -eq 3 ] && grep -q 'the emulator was not found' "$work/err"; }
 )
 holds $? 'a command away from its build folder' 'neither found nor refused'
@@ -115,7 +115,7 @@ printf '#!/bin/sh\ncase " $* " in *" -c "*) echo . >>"%s" ;; esac\nexec cc "$@"\
     >"$work/own-cc"
 chmod +x "$work/own-cc"
 
-# compiled COUNT NAME: so many compilations so far, after a check with the compiler of our own.
+# compiled COUNT NAME: runs a check with a compiler that counts, and expects COUNT compilations so far.
 compiled() {
     CC=$work/own-cc SMELT_EMU_OBJECTS=$work/objects "$smelt" check --emulate --lists causal \
         --schedules 1 "$operator" >"$work/out" 2>"$work/err"
@@ -152,7 +152,7 @@ run cache stat --json
 "$has" entries=0 <"$work/out" && passed 'none of it is an entry for a GPU' || failed 'none of it is an entry for a GPU' ''
 
 # ---- variables that cannot be what they are set to ------------------------------------------------
-# with VARIABLE VALUE PATTERN: a check fails and says so.
+# with VARIABLE VALUE PATTERN: a check fails with this message.
 with() {
     export "$1=$2"
     gives 1 "$3" check --emulate --lists causal --schedules 1 "$operator"
@@ -176,7 +176,7 @@ with SMELT_EMU_OBJECTS "$work/other.cu" 'SMELT_EMU_OBJECTS names a folder that c
 mkdir -m 777 "$work/shared"
 chmod 777 "$work/shared"
 with SMELT_EMU_OBJECTS "$work/shared/objects" 'SMELT_EMU_OBJECTS names a folder that cannot be used: .*writable by everyone'
-# Of an operator's kernels one is enough.
+# It may hold any of an operator's kernels.
 run emit --arch sm_90a sparse_attn_bwd_lists:pass=group
 cp "$work/out" "$work/lists.cu"
 SMELT_EMU_SOURCE=$work/lists.cu gives 0 '' check --emulate --lists causal --schedules 1 "$operator,passes=both"
@@ -187,7 +187,7 @@ cp "$work/out" "$work/kernel.cu"
 SMELT_EMU_SOURCE=$work/edited.cu
 export SMELT_EMU_SOURCE
 
-# edit FROM TO: the kernel with a piece of text in another's place, wherever it stands.
+# edit FROM TO: replaces all occurrences of a text in the kernel.
 edit() {
     awk -v from="$1" -v to="$2" '{
         while ((at = index($0, from)) > 0) {
@@ -200,7 +200,7 @@ edit() {
         failed "edit: $1" 'the kernel has no such text any more: change this test'
 }
 
-# reported KIND NAME FROM TO OPTION...: the kernel changed so is reported, by kind and buffer.
+# reported KIND NAME FROM TO OPTION...: the edited kernel is reported, with kind and buffer.
 reported() {
     kind=$1 name=$2
     edit "$3" "$4"
@@ -217,7 +217,7 @@ reported() {
 cp "$work/kernel.cu" "$SMELT_EMU_SOURCE"
 # shellcheck disable=SC2086
 gives 0 '' check --emulate $everything --query-list partial "$operator"
-# A row that no slot names: the adversarial lists leave out row 0.
+# A row that no slot names: adversarial lists avoid row 0.
 reported forbidden kv '+ (u64)(u32)row * row_bytes : kv, present ? CHUNK_BYTES : 0' \
     '+ (u64)(u32)row * row_bytes : kv, CHUNK_BYTES' --lists adversarial
 reported forbidden kv 'present ? source + (u64)(u32)row * row_bytes' \
@@ -247,15 +247,15 @@ reported forbidden lse 'params->lse[task->batch' 'params->lse[-1 + task->batch' 
     --lists random --queries 1 --batches 1
 reported forbidden max_logits 'params->max_logits[task->batch' 'params->max_logits[1 + task->batch' \
     --lists random --queries 1 --batches 1
-# Past the end of an allocation.
+# Beyond the end of an allocation.
 reported bounds sink 'params->sink[head]' 'params->sink[head + HEADS]' --lists random
-# What the other operands of an offset are: narrowed, it lands elsewhere.
+# Offsets: if they are narrowed to 32 bits, they address other memory.
 reported forbidden indices 'batch * params->indices_batch_stride' \
     '(int)(batch * params->indices_batch_stride)' --lists random --far
 
-# ---- results that must be the reference's own ------------------------------------------------------
-# exact RULE OPERATOR KERNEL FROM TO OPTION...: numbers that are compared one for one are refused when
-# they are others, by the name of the rule.
+# ---- results that must be the reference's own ------------------------------------------------------ exact
+# RULE OPERATOR KERNEL FROM TO OPTION...: wrong numbers in an output that must be exact are refused, with the
+# rule's name.
 exact() {
     rule=$1
     shift
@@ -276,9 +276,9 @@ exact indices topk_select:topk=16 topk_select_rows:topk=16,pass=rows 'element + 
 exact window_end indexer_windows indexer_windows_build 'window_end[token] = window.end' \
     'window_end[token] = window.end + 1' --lists random --queries 20
 
-# ---- what an overlapped launch wrote --------------------------------------------------------------
-# The bucket of bound 9 runs beside the largest one and does not wait for the lists: it reads them past
-# L1. All queries are in it.
+# ---- what an overlapped launch wrote -------------------------------------------------------------- The
+# bucket of bound 9 runs concurrently with the largest one and does not wait for the lists; it reads them
+# bypassing L1. It has all queries.
 plain=$kernel whole=$operator
 operator=sparse_attn:heads=9,dqk=128,dv=64,topk=70,sink=1,buckets=9
 kernel=sparse_attn_fwd:heads=9,dqk=128,dv=64,topk=9,sink=1
@@ -310,7 +310,7 @@ edit 'struct block_scan scan;' 'struct block_scan scan = nothing;'
 gives 1 "nothing" check --emulate --lists random "$operator"
 
 # ---- tune, with the emulator as the GPU -----------------------------------------------------------
-# Times mean little here; what is done with them must hold all the same.
+# Times on the emulator mean little, but their processing must work.
 edit 'log2_approximate(sum)) * LN_2' 'log2_approximate(sum))'
 SMELT_CUDA=$(dirname "$smelt")/src/emu/libsmelt_emu.so
 SMELT_NVRTC=$SMELT_CUDA
@@ -319,7 +319,7 @@ shape='--queries 1 --rows 64 --width 40 --repeat 2 --limit 2'
 # shellcheck disable=SC2086
 gives 1 "the rule's plan: check: .*error of lse" tune $shape --knobs stages "$operator"
 unset SMELT_EMU_SOURCE
-export SMELT_CACHE_RECOMPILE=1 # what the edited text made
+export SMELT_CACHE_RECOMPILE=1 # not the kernel from the edited text
 # shellcheck disable=SC2086
 gives 0 '' tune $shape --knobs stages --json "$operator"
 document 'tune --json' device:string file="$SMELT_CACHE_DIR/tuning" results.0.spec=$kernel \
@@ -337,9 +337,8 @@ unset SMELT_CACHE_RECOMPILE
 gives 0 '' tune $shape --knobs stages "$operator"
 prints 'tune has a table' "^  \(the rule's\) +[0-9]+ +[0-9.]+ +[0-9.]+ +1\.000x +rule"
 prints 'tune has the noise' "^the rule's plan: [0-9.]+ us, noise [0-9.]+ us$"
-# A pass that no kernel's own keys make an operator of: through the operator that was named. One
-# knob's value is the backward pass's alone.
-# shellcheck disable=SC2086
+# A pass that needs the named operator, because no kernel's keys describe it. One knob value exists in the
+# backward pass only. shellcheck disable=SC2086
 gives 0 '' tune $shape --knobs stages --json "$operator,passes=both"
 document 'tune races every pass' results.0.spec=$kernel results.1.spec=$backward \
     results.1.rule_us:number results.1.candidates.1.knobs=stages=1 results.1.candidates.1.us:number

@@ -1,10 +1,10 @@
 /*
  * json_has FIELD...: reads standard input, which must be exactly one JSON document, and checks that
  * every FIELD is in it. A field is a path and a type: "kernels.0.spec:string", "ok:boolean",
- * "seconds:number"; array elements go by number; "path=TEXT" wants that string or number.
+ * "seconds:number"; array elements have numbers; "path=TEXT" requires that string or number.
  *
- * json_has --keys prints the names of members, which smelt(1) has to document: not those that name a
- * plan's numbers, outputs, rules or errors.
+ * json_has --keys prints the names of members that smelt(1) must document: all except names of a
+ * plan's numbers, outputs, rules and errors.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# kinds.sh SMELT JSON_HAS FAKE_NVRTC EMULATOR: emulated kernels are never taken for a GPU's, and are kept
-# apart: no entries of the cache, and in no export or read-only layer.
+# kinds.sh SMELT JSON_HAS FAKE_NVRTC EMULATOR: emulated kernels are never used as a GPU's and are stored
+# separately: they are not listed as entries of the cache and are in no export or read-only layer.
 . "$(dirname "$0")/cases.sh"
 gpu=$3
 emulator=$4
@@ -25,7 +25,7 @@ holds $? 'without a compiler it is no kernel for a GPU' "exit status $status"
 
 # ---- apart ----------------------------------------------------------------------------------------
 run cache stat --json
-# The miss is the GPU's kernel's.
+# The miss is of the GPU's kernel.
 document 'it is no entry of the cache, and no lookup' entries=0 hits=0 misses=1 stores=0 emulated_entries=1 \
     emulated_bytes:integer
 run list --cache --json
@@ -34,7 +34,7 @@ document 'nor listed' entries:array
 gives 1 'nothing to export' cache export "$work/file.tar"
 gives 1 'holds no kernel' cache import "$work/file.tar"
 
-# Neither a folder with it nor its export is a read-only layer that has it.
+# As a read-only layer neither the folder nor its export provides the kernel.
 cp -R "$SMELT_CACHE_DIR" "$work/folder"
 for layer in folder file.tar; do
     SMELT_CACHE_DIR=$work/other.$layer
@@ -67,7 +67,7 @@ gives 0 '' cache prune --max-size 1
 prints 'and removes both' '^2 removed .*, 0 kept'
 warm "$gpu"
 warm "$emulator"
-# What these make is not the kernel that its key says: neither found nor kept.
+# With these variables the compiled kernel does not match its key: it is neither looked up nor stored.
 run emit --arch sm_80 "$kernel"
 cp "$work/out" "$work/kernel.cu"
 for setting in CFLAGS=-g "KEEP=$work" "SOURCE=$work/kernel.cu"; do

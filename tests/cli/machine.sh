@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a machine lacks: no driver, no NVRTC, a wrong library in its place, no usable cache folder.
+# Machines without a driver, without NVRTC, with a wrong library, without a usable cache folder.
 . "$(dirname "$0")/cases.sh"
 
 # ---- no NVRTC -------------------------------------------------------------------------------------
@@ -49,9 +49,9 @@ else
 fi
 
 # ---- the cache folder -----------------------------------------------------------------------------
-export SMELT_NVRTC=$3 # the fake one, which takes no time
-# bypassed TITLE FOLDER: the kernel is compiled all the same, with one warning; but warm, whose purpose
-# is keeping it, fails and says why.
+export SMELT_NVRTC=$3 # the fake one, which is fast
+# bypassed TITLE FOLDER: the kernel is compiled nevertheless, with one warning; but warm, which exists to
+# store it, fails with the reason.
 bypassed() {
     SMELT_CACHE_DIR=$2
     run show --arch sm_90a "$kernel"
@@ -78,7 +78,7 @@ bypassed 'a cache folder others can write' "$work/open"
 SMELT_CACHE_DIR=
 XDG_CACHE_HOME='' HOME='' unkept 'no cache folder at all'
 SMELT_CACHE_DIR=$work/limited
-# Pipes have no limit; its own output into files would.
+# Output goes to pipes, because the limit applies to files.
 mkfifo "$work/pipe"
 cat "$work/pipe" >"$work/err" &
 (ulimit -f 1 && exec "$smelt" warm --arch sm_90a "$kernel" --json 2>"$work/pipe" </dev/null) | cat >"$work/out"
@@ -94,7 +94,7 @@ prints 'as doctor says' '^cache +.*absent, disabled by SMELT_CACHE_DISABLE$'
 [ ! -e "$work/absent" ]
 holds $? 'and no folder is made' "$(ls -d "$work/absent")"
 if unshare -rm true 2>/dev/null; then
-    # A root that may do everything, but for a file system that is read-only.
+    # For root, who may write everywhere, a read-only file system.
     SMELT_CACHE_DIR=$work/frozen
     gives 0 '' warm --arch sm_90a "$kernel"
     read_only() {
@@ -223,7 +223,7 @@ gives 1 'No such file' cache verify "$work/nowhere"
 gives 1 'is not a file that .smelt cache export. wrote' cache verify "$0"
 
 # ---- after an upgrade -----------------------------------------------------------------------------
-# A template's edit stands for another version of smelt.
+# An edited template acts as another version of smelt.
 SMELT_CACHE_DIR=$work/upgraded
 mkdir -p "$work/templates/common"
 { cat "$(dirname "$0")/../../templates/common/base.cuh" && echo '// another'; } >"$work/templates/common/base.cuh"

@@ -1,5 +1,5 @@
 /* The command linked against the stand-in for a GPU: STAND_IN_DEFECT, a number of enum
- * stand_in_defect, chooses what the stand-in does wrong. */
+ * stand_in_defect, selects the stand-in's defect. */
 #include <stdlib.h>
 
 #include "../reference/stand_in.h"

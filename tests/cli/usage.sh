@@ -1,23 +1,23 @@
 #!/bin/sh
-# Help, and the bad input every verb must answer: exit status 2 and a message naming the value.
+# Help, and invalid input for every verb: exit status 2 and a message with the value.
 . "$(dirname "$0")/cases.sh"
 documents=$3 # the folder of the man page and the completion
 
-# completes WORD...: what bash offers for the last word, one a line, with this command in the path.
+# completes WORD...: bash's completions of the last word, one per line, with this command in the path.
 completes() {
     PATH=$(cd "$(dirname "$smelt")" && pwd):$PATH bash -c '. "$0"; COMP_WORDS=("$@")
         COMP_CWORD=$(($# - 1)); _smelt; printf "%s\n" "${COMPREPLY[@]}"' \
         "$documents/smelt.bash-completion" smelt "$@" >"$work/out" 2>"$work/err"
 }
 
-# manual OPTION: what the man page says of it, without troff's backslashes.
+# manual OPTION: the man page's text about it, without troff's backslashes.
 manual() {
     sed 's/\\-/-/g' "$documents/smelt.1" |
         awk -v option="$1" '/^\.(TP|S[HS])/ { getline; on = ($0 " ") ~ (option "[ ,\"]") } on'
 }
 
-# same_values VERB OPTION: the choices that a wrong value is refused with (they come from the table)
-# are those of the man page, the help and the completion.
+# same_values VERB OPTION: the choices in the error for a wrong value (from the table) equal those in the man
+# page, the help and the completion.
 same_values() {
     run "$1" "$2" '?'
     values=$(sed -n "s/.*\('?' is none of\|legal:\) //p" "$work/err" | tr -d ,)
@@ -28,7 +28,7 @@ same_values() {
         grep -qw -- "$value" "$work/manual" || wrong="$wrong, no $value in smelt.1"
         grep -qw -- "$value" "$work/said" || wrong="$wrong, no $value in --help"
     done
-    # What stands out in the man page beside values: verbs, and operators by their underscore.
+    # Words in bold in the man page other than values: verbs, and operators, which have an underscore.
     for bold in $(sed -n 's/^\.BR\{0,1\} \([a-z][a-z0-9-]*\)\( .*\)\{0,1\}$/\1/p' "$work/manual"); do
         case " $values check bench tune show emit " in
         *" $bold "*) ;;
@@ -56,7 +56,7 @@ for verb in warm list show emit check bench tune emulate cache doctor; do
     prints "$verb has a usage line" "^usage: smelt $verb"
     prints "$verb takes --json" '^ +--json'
     for option in $(grep -Eo -- '--[a-z-]+' "$work/out" | sort -u); do
-        # troff writes a hyphen that is meant as one with a backslash.
+        # In troff a hyphen has a backslash.
         sed 's/\\-/-/g' "$documents/smelt.1" | grep -q -- "$option"
         holds $? "smelt.1 knows $option ($verb)" 'not in the man page'
     done
@@ -114,7 +114,7 @@ completes tune --knobs ''
 knobs=$(cat "$work/out")
 prints 'knobs complete' '^pv_overlap$'
 for knob in $knobs; do
-    # The first of them that has it.
+    # The first verb that has the option.
     for tuned in "$operator" "$operator,passes=backward" indexer_logits:heads=8,dim=64,dtype=fp8 \
         topk_select:topk=64 indexer_loss:topk=64 indexer_scores:heads=8,dim=64,topk=64 \
         indexer_bwd:heads=8,dim=64,topk=64,deterministic=1 \
@@ -124,7 +124,7 @@ for knob in $knobs; do
     done
     gives 0 '' tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned"
 done
-# Operators with one pass alone, forward or backward, too.
+# Also operators with a single pass, forward or backward.
 gives 0 '' tune --dry-run --arch sm_90a --limit 1 --preset glm-5.2
 prints 'a preset is tuned' '^indexer_bwd_main:'
 gives 0 '' show --arch sm_90a --passes backward indexer_bwd:heads=8,dim=64,topk=64
@@ -220,7 +220,7 @@ refuses 'shared memory' emit --arch sm_86 $big,block_keys=128,stages=4
 refuses 'takes one spec' show --arch sm_90a "$kernel" "$big"
 refuses 'takes one spec' show --arch sm_90a --arch sm_80 "$kernel"
 refuses 'takes one spec' emit --arch sm_90a "$kernel" "$big"
-# An architecture whose kernels no GPU uses: said, and refused if asked to.
+# An architecture whose kernels no GPU uses: a warning, or an error with --strict.
 gives 0 '^smelt emit: no GPU uses kernels for sm_90: .*h100, .* use those for sm_90a$' emit --arch sm_90 "$kernel"
 gives 0 'b200, gb200 use those for sm_100a$' emit --arch sm_100 "$kernel"
 for named in sm_80 sm_89 sm_90a A100 h200 b300 gb10; do

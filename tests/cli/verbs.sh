@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the verbs print, in text and in JSON, and what warm leaves in the cache.
+# The verbs' output, as text and JSON, and the kernels that warm stores in the cache.
 . "$(dirname "$0")/cases.sh"
 fake=$3 nvcc=${4:-}
 
@@ -39,7 +39,7 @@ else
     passed 'emit --constants: the source up to its own template'
 fi
 
-# Templates of a folder, one of them edited, stand in for the library's.
+# Templates of a folder, one of them edited, replace the library's.
 mkdir -p "$work/templates/common"
 export SMELT_TEMPLATES=$work/templates
 gives 0 '' emit --arch sm_90a "$kernel"
@@ -78,7 +78,8 @@ export SMELT_NVRTC_DEBUG
 gives 2 'SMELT_NVRTC_DEBUG is "line"; legal: lines, full' emit --arch sm_90a "$kernel"
 unset SMELT_NVRTC_DEBUG
 
-# An operator of one kernel is that kernel; of several every source, each under its line, or one.
+# For an operator with one kernel, that kernel's source; with several, each source below a line that names it,
+# or a selected one.
 gives 0 '' emit --arch sm_90a "$operator"
 same "emit of an operator with one kernel: that kernel's bytes" "$work/first.cu" "$work/out"
 gives 0 '' emit --arch sm_90a --json "$operator"
@@ -110,7 +111,7 @@ for knobs in '' ,passes=both ,passes=both,stages=2; do
     document 'emit --passes' spec=$operator${knobs#,passes=both} source:string
 done
 
-# A knob for all kernels is one for those of the passes that are asked for.
+# A knob without a prefix applies to the kernels of the requested passes.
 gives 0 '' emit --arch sm_80 "$operator,stages=4"
 prints 'a knob that the forward pass alone takes' 'sparse_attn_fwd:.*,stages=4'
 gives 0 '' emit --arch sm_80 "$operator,passes=backward,stages=1"
@@ -235,7 +236,7 @@ SMELT_CACHE_DIR=$work/several gives 0 '' show --arch sm_90a --kernel 3 "$operato
 prints 'show --kernel' "^spec +$kernel$"
 
 # ---- a manifest, several architectures ------------------------------------------------------------
-# From here on by the fake NVRTC, which takes no time.
+# The fake NVRTC, which is fast, serves the tests from here on.
 export SMELT_NVRTC=$fake SMELT_CACHE_DIR=$work/many
 gives 0 '' warm --arch sm_90a "$kernel"
 cat >"$work/manifest.json" <<END
@@ -275,7 +276,7 @@ entry=$(find "$SMELT_CACHE_DIR" -name '*.smelt' | head -1)
 printf 'damage' | dd of="$entry" bs=1 seek=300 conv=notrunc 2>/dev/null
 gives 1 'removed ' cache verify
 prints 'cache verify counts' "^$((kernels - 1)) sound, 1 damaged and removed$"
-"$smelt" warm --arch sm_80 "$kernel" >/dev/null 2>&1 # should it be the one that was removed
+"$smelt" warm --arch sm_80 "$kernel" >/dev/null 2>&1 # in case it is the removed one
 entries=$(find "$SMELT_CACHE_DIR" -name '*.smelt' | wc -l)
 echo "$kernel  NVIDIA H200  stages=2  12.50" >"$SMELT_CACHE_DIR/tuning"
 gives 0 '' cache export "$work/kernels.tar" --json

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Warming by many processes at once, killed and stopped, on a fake NVRTC that notes each compilation.
+# Warming by many processes, which are killed and stopped, with a fake NVRTC that records each compilation.
 . "$(dirname "$0")/cases.sh"
 
 export SMELT_NVRTC=$3 FAKE_NVRTC_COMPILES=$work/compiles FAKE_NVRTC_MS=60
@@ -18,13 +18,13 @@ compiles() {
     if [ -f "$FAKE_NVRTC_COMPILES" ]; then wc -l <"$FAKE_NVRTC_COMPILES"; else echo 0; fi
 }
 
-# field FILE NAME: the number behind "NAME": at the document's top level.
+# field FILE NAME: the number after "NAME": at the document's top level.
 field() {
     sed -n "s/^  \"$2\": \([0-9.]*\),\{0,1\}\$/\1/p" "$1"
 }
 
 # ---- 16 warmers -----------------------------------------------------------------------------------
-# Together they compile each kernel once, and each of them compiles some.
+# Together they compile each kernel once; each process compiles some.
 warmers=16
 i=0
 while [ $i -lt $warmers ]; do
@@ -64,7 +64,7 @@ else
 fi
 
 # ---- without locks --------------------------------------------------------------------------------
-# As on nodes that share a folder and no locks: a kernel is seldom compiled twice at the same time.
+# As on nodes that share a folder but no locks: a kernel is seldom compiled twice at the same time.
 export SMELT_CACHE_DIR=$work/unlocked FAKE_NVRTC_COMPILES=$work/compiles.unlocked
 for i in 1 2 3 4; do
     SMELT_CACHE_LOCK=off "$smelt" warm --manifest "$manifest" -j 1 >/dev/null 2>&1 &
@@ -78,7 +78,7 @@ else
 fi
 
 # ---- a warmer that is killed ----------------------------------------------------------------------
-# The next one goes on where it stopped: nothing that was stored is compiled again.
+# The next process continues: stored kernels are not compiled again.
 export SMELT_CACHE_DIR=$work/killed FAKE_NVRTC_COMPILES=$work/compiles.killed
 rounds=0
 while [ $rounds -lt 6 ]; do
@@ -119,7 +119,7 @@ took=$(($(date +%s) - begin))
 holds $? 'a warmer that only waits stops when it is asked to' "exit status $status after $took s"
 document 'what is not done is named' undone=1 compiled=0 failed=0 \
     "undone_kernels.0.spec=$kernel" undone_kernels.0.arch=sm_80
-# After the time-out it does not wait for a holder that does not finish.
+# After the time-out it no longer waits for a stopped holder.
 SMELT_CACHE_LOCK_TIMEOUT=0.5 FAKE_NVRTC_MS=0 gives 0 '' warm --arch sm_80 "$kernel" --json
 document 'and a time-out has it compiled here' compiled=1 cached=0
 kill -KILL $holder

@@ -8,7 +8,7 @@
 #include "smelt/kernels.h"
 #include "smelt/tuning.h"
 
-/* Those of the operators that have such a file. */
+/* The cells of the operators that have such a file. */
 #define OPERATOR(stem) extern const struct compile_cells compile_cells_##stem;
 #include "cells.list"
 #undef OPERATOR
@@ -81,8 +81,7 @@ static int add_preset(void *user, const char *preset) {
     return collector->failed;
 }
 
-/* Of one operator: odd shapes and knobs, the plans that `smelt tune` may try, kernels of its own.
- */
+/* Adds an operator's odd shapes and knobs, its tuning candidates, and its additional kernels. */
 static void add_cells(struct collector *collector, const struct compile_cells *cells) {
     char spec[SPEC_TEXT];
     for (int i = 0; !collector->failed && cells->shape && cells->shape(i, spec, sizeof spec); i++)

@@ -1,5 +1,5 @@
 /*
- * What the compile matrix compiles: a list of kernel specs, crossed with the architectures.
+ * The compile matrix: kernel specs times architectures.
  */
 #pragma once
 
@@ -7,10 +7,10 @@
 
 enum { SPEC_TEXT = 256 };
 
-/* What an operator has in the matrix beside its example and presets, in tests/compile/STEM.c, where
- * there is one; lists end with NULL, as does NULL for none. */
+/* An operator's kernels in the matrix in addition to its example and presets, in
+ * tests/compile/STEM.c, if it has one. Lists end with NULL; a NULL list is empty. */
 struct compile_cells {
-    /* Odd shape number `number`, the text of an operator; 0 past the last. NULL: none. */
+    /* Writes odd shape number `number`, an operator's text; 0 past the last. NULL: none. */
     int (*shape)(int number, char *spec, size_t size);
     const char *const *operators; /* specs with knobs that no preset has */
     const char *const *tuned;     /* kernels whose tuning candidates are compiled, for sm_90a */
@@ -19,7 +19,7 @@ struct compile_cells {
 
 struct kernel_list {
     char (*specs)[SPEC_TEXT]; /* canonical kernel specs, none twice */
-    int *preset;              /* 1: a preset asks for it */
+    int *preset;              /* 1: a preset contains it */
     size_t count, capacity;
 };
 

@@ -3,7 +3,7 @@
 
 #include "cells.h"
 
-/* Heads that fill tiles and groups badly or not at all, with both widths, deterministic or not. */
+/* Numbers of heads that do not fill tiles and groups, with both widths, deterministic or not. */
 static int odd_shape(int number, char *spec, size_t size) {
     static const int heads[] = {1, 5, 8, 16, 20, 32, 48, 64, 72, 127, 128};
     enum { HEADS = sizeof heads / sizeof *heads };

@@ -3,8 +3,8 @@
 
 #include "cells.h"
 
-/* Heads that fill a tile's pair or a stage badly or not at all, with both widths; fp8 is refused
- * where it is not to be had. */
+/* Numbers of heads that do not fill a pair of tiles or a stage, with both widths; architectures
+ * without fp8 refuse it. */
 static int odd_shape(int number, char *spec, size_t size) {
     static const int heads[] = {1, 3, 8, 16, 20, 32, 64, 127, 128};
     enum { HEADS = sizeof heads / sizeof *heads };

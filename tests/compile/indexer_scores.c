@@ -3,7 +3,8 @@
 
 #include "cells.h"
 
-/* Heads that fill no eight, and every number of eights that registers could be short for. */
+/* Numbers of heads that are not multiples of 8, and every multiple of 8 for which registers are
+ * scarce. */
 static int odd_shape(int number, char *spec, size_t size) {
     static const int heads[] = {1, 3, 8, 20, 32, 64, 100, 127, 128};
     enum { HEADS = sizeof heads / sizeof *heads };

@@ -1,15 +1,15 @@
 /*
- * The compile matrix: compiles kernels for architectures whose GPUs need not be here, and holds
- * what the assembler reports against the plan: no spills, no serialised wgmma, registers within the
- * launch bound's, shared memory exactly the plan's.
+ * The compile matrix: compiles kernels for all architectures, without their GPUs, and compares the
+ * assembler's report with the plan: no spills, no serialised wgmma, no more registers than the
+ * launch bound permits, exactly the plan's shared memory.
  *
  *     matrix --full | --part I/N | --sample N [--seed S] [-j N]
  *
- * What the whole is, turns.h says, and of which kernels cells.h and each operator's file;
- * a part is every N-th cell of it, from number I on, for machines that share it. A sample holds
- * every preset with 64 and 128 heads on sm_90a, and fills up with a fixed random choice, of each
- * family as many. Nothing is read from the disk cache nor written to
- * it. Exit status: 0, 1 when a cell failed, 2 for a usage error, 77 (meson: skipped) without NVRTC.
+ * turns.h defines which architectures a kernel is compiled for; cells.h and each operator's file
+ * define the kernels. A part is every N-th cell, from number I on, for machines that share the
+ * work. A sample has every preset with 64 and 128 heads on sm_90a, and an equal number of random
+ * cells of each family. The disk cache is not used. Exit status: 0, 1 when a cell failed, 2 for a
+ * usage error, 77 (meson: skipped) without NVRTC.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -31,17 +31,17 @@ struct cell {
     int arch;
     const char *spec; /* the kernel's */
     int always;       /* in every sample */
-    uint64_t order;   /* of a family's others: lowest first */
-    size_t round;     /* of a sample, lowest first: 0 always, then one of each family a round */
+    uint64_t order;   /* order within a family: lowest first */
+    size_t round;     /* order in a sample: 0 always, then one cell of each family per round */
     int planned;
     int max_registers, shared_bytes; /* the plan's claims */
-    char problem[256];               /* "" when all is well */
-    smelt_kernel_info info;          /* its strings went with the context */
+    char problem[256];               /* "" if it passed */
+    smelt_kernel_info info;          /* its strings were freed with the context */
 };
 
 struct matrix {
     struct kernel_list kernels;
-    unsigned supported; /* by this NVRTC: one bit an architecture */
+    unsigned supported; /* by this NVRTC: one bit per architecture */
     struct cell *cells;
     size_t count;
 };
@@ -61,8 +61,7 @@ static uint64_t next_random(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* Which architectures the NVRTC that would be used compiles for: it lists them without the `a`.
- * 0, or SKIPPED. */
+/* Finds the architectures that the NVRTC supports; it lists them without the `a`. 0, or SKIPPED. */
 static int find_supported(unsigned *supported) {
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
@@ -89,7 +88,7 @@ static int find_supported(unsigned *supported) {
     return 0;
 }
 
-/* A preset's kernel with many heads, on the architecture most are run on, belongs to every sample. */
+/* Every sample includes the presets' kernels with many heads on the most common architecture. */
 static int always_sampled(const struct kernel_list *kernels, size_t kernel, const char *arch) {
     const int many = strstr(kernels->specs[kernel], "heads=64,") != NULL ||
                      strstr(kernels->specs[kernel], "heads=128,") != NULL;
@@ -136,7 +135,7 @@ static int compare_place(const void *left, const void *right) {
     return a->arch - b->arch;
 }
 
-/* Every `parts`-th cell stays. */
+/* Keeps every `parts`-th cell. */
 static void keep_part(struct matrix *matrix, size_t part, size_t parts) {
     size_t kept = 0;
     for (size_t i = part; i < matrix->count; i += parts)
@@ -171,8 +170,8 @@ static int choose_cells(struct matrix *matrix, const struct choice *choice) {
     return 0;
 }
 
-/* What the plan claims of a cell. A refusal is a failure: every kernel of the matrix fits every
- * architecture in it. */
+/* Plans a cell. A refusal is a failure, because every kernel of the matrix fits all of its
+ * architectures. */
 static void plan_cell(const struct kernel_list *kernels, struct cell *cell) {
     struct smelt__message message = {0};
     struct smelt__spec spec;
@@ -195,7 +194,7 @@ static int report_progress(void *user, size_t done, size_t total, const smelt_ke
     return 0;
 }
 
-/* The library's warnings: of a compiler that serialises products. One thread at a time calls. */
+/* Counts the library's warnings about serialised products. Called by one thread at a time. */
 static int warnings;
 
 static void note_warning(void *user, smelt_log_level level, const char *message) {
@@ -206,7 +205,7 @@ static void note_warning(void *user, smelt_log_level level, const char *message)
     printf("FAILED: %s\n", message);
 }
 
-/* Holds the assembler's report against the plan. */
+/* Compares the assembler's report with the plan. */
 static void judge_cell(struct cell *cell) {
     const smelt_kernel_info *info = &cell->info;
     int shared = info->static_shared_bytes + info->dynamic_shared_bytes;
@@ -242,7 +241,7 @@ static int compile_cells(struct matrix *matrix, int jobs) {
                                        .spec = matrix->kernels.specs[matrix->cells[i].kernel],
                                        .arch = arch_names[matrix->cells[i].arch]};
     }
-    infos[0].size = sizeof *infos; /* each one's */
+    infos[0].size = sizeof *infos; /* of each element */
     options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_80";
     options.cache_disable = 1;
@@ -252,7 +251,7 @@ static int compile_cells(struct matrix *matrix, int jobs) {
         fprintf(stderr, "matrix: context: %s\n", smelt_last_error());
         goto out;
     }
-    /* A kernel that fails shows in its info: the call's own status adds nothing. */
+    /* The kernels' infos have all failures, so the call's status is not needed. */
     const smelt_status first =
         smelt_kernels_prepare(context, requests, count, jobs, report_progress, NULL, infos);
     (void)first;
@@ -308,7 +307,7 @@ static void print_slowest(struct matrix *matrix) {
                matrix->kernels.specs[matrix->cells[i].kernel], arch_names[matrix->cells[i].arch]);
 }
 
-/* Prints what failed and the totals; the number of failures. */
+/* Prints failures and totals; returns the number of failures. */
 static size_t print_verdict(const struct matrix *matrix) {
     size_t failed = 0, spilling = 0;
     int cells[ARCHS] = {0}, archs = 0;

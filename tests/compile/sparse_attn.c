@@ -3,11 +3,10 @@
 
 #include "cells.h"
 
-/* Head counts that fill a tile of 16 badly or not at all, crossed with every pair of widths: what
- * tiles, registers and shared memory depend on. The list's length, which is a bound of loops and
- * the size of a ring, and the sink take turns, so that each meets each count and each width. The
- * backward pass, which does not know the list's length, has the same shapes; every second is
- * deterministic. */
+/* Head counts that do not fill a tile of 16, with every pair of widths; tiles, registers and shared
+ * memory depend on these. topk (a loop bound and the size of a ring) and the sink vary with them,
+ * so that each occurs with each head count and each width. The backward pass, which does not depend
+ * on topk, has the same shapes; every second one is deterministic. */
 static int odd_shape(int number, char *spec, size_t size) {
     static const int heads[] = {1, 7, 24, 40, 80, 112, 128, 192};
     static const int dv[] = {64, 128, 256, 512};
@@ -24,7 +23,7 @@ static int odd_shape(int number, char *spec, size_t size) {
     return 1;
 }
 
-/* Knobs that are there for comparison must compile as well. */
+/* Knobs for comparisons must compile as well. */
 static const char *const operators[] = {
     "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,compact=0",
     "sparse_attn:heads=8,dqk=512,dv=512,topk=640,sink=1,compact=0",

@@ -3,12 +3,12 @@
 
 #include "cells.h"
 
-/* Head counts that fill a tile of 8 or 16 badly or not at all, and more than one part; every pair
- * of widths in turn. */
+/* Head counts that do not fill a tile of 8 or 16, and that need several parts; every pair of widths
+ * in turn. */
 static int odd_shape(int number, char *spec, size_t size) {
     static const int heads[] = {1, 7, 24, 33, 40, 72, 112, 128, 192, 1024};
     static const int dv[] = {64, 128, 256, 512};
-    enum { HEADS = sizeof heads / sizeof *heads, WIDTHS = 8, EACH = 3 /* widths a head count */ };
+    enum { HEADS = sizeof heads / sizeof *heads, WIDTHS = 8, EACH = 3 /* widths per head count */ };
     if (number >= HEADS * EACH)
         return 0;
     const int h = number / EACH, w = (h * EACH + number % EACH) % WIDTHS;

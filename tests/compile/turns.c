@@ -13,14 +13,14 @@ const char *const arch_names[ARCHS] = {"sm_80",   "sm_86",   "sm_89",   "sm_90",
 /* Equal numbers: one generation of the assembler. */
 static const int generations[ARCHS] = {0, 1, 1, 2, 3, 4, 4, 5, 5};
 
-/* Knobs that were asked for fit what they were asked for: sm_90a's kernels. */
+/* Kernels with knobs are for sm_90a. */
 static int is_for(const char *spec, const char *arch) {
     static const char *const knobs[] = {
         "block_keys=", "part_tiles=", "racecheck=", "pv_overlap=", "_registers=", "variant=sm90"};
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         if (strstr(spec, knobs[i]))
             return strcmp(arch, "sm_90a") == 0;
-    /* Below compute capability 8.9 nothing multiplies e4m3. */
+    /* Compute capabilities below 8.9 have no e4m3 products. */
     return !strstr(spec, "dtype=fp8") ||
            (strcmp(arch, "sm_80") != 0 && strcmp(arch, "sm_86") != 0 && strcmp(arch, "sm_87") != 0);
 }
@@ -32,8 +32,8 @@ static uint64_t digest(uint64_t hash, const char *text) {
     return hash;
 }
 
-/* A number of the emitted text behind its banner, which names the architecture; 0: none is planned.
- */
+/* A hash of the emitted text after its banner, which names the architecture; 0: there is no
+ * plan. */
 static uint64_t text_number(const char *text, const char *arch_name) {
     struct smelt__message message = {0};
     struct smelt__spec spec;
@@ -51,7 +51,7 @@ static uint64_t text_number(const char *text, const char *arch_name) {
     return number;
 }
 
-/* Of the architectures in `among`, the one whose turn the kernel is. */
+/* Selects one of the architectures in `among` for the kernel. */
 static int draw(const char *spec, unsigned among) {
     uint64_t hash = digest(0xcbf29ce484222325U, spec);
     hash = (hash ^ hash >> 30) * 0xbf58476d1ce4e5b9U;

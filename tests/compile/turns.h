@@ -1,16 +1,15 @@
 /*
- * For which architectures the compile matrix compiles a kernel. A preset's, for all: those are what
- * people run. Another, once for each text that its plans give, and for each generation of the
- * assembler, which allocates registers by rules of its own: where a generation has two
- * architectures and they get the same text, one of them takes it, drawn by the kernel's name. So
- * every text is compiled by the assembler of each generation that can have it; what is left out is
- * a text that the sister architecture has compiled.
+ * The architectures for which the compile matrix compiles a kernel. A preset's kernel: all of them.
+ * Another kernel: once for each different source text and each generation of the assembler, since
+ * generations allocate registers differently. If two architectures of a generation have the same
+ * text, a hash of the kernel's name selects one of them. So the assembler of each generation
+ * compiles every text that it can get.
  */
 #pragma once
 
 enum { ARCHS = 9 };
 extern const char *const arch_names[ARCHS];
 
-/* One bit an architecture, of those in `supported`. A kernel keeps one that it is not planned for:
- * that is a failure, to be shown. */
+/* A bit for each architecture among those in `supported`. It includes architectures without a plan
+ * for the kernel, which are reported as failures. */
 unsigned kernel_archs(const char *spec, int preset, unsigned supported);

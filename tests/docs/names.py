@@ -14,7 +14,7 @@ OLD = re.compile(
     r"|`(import|from) smelt(?!_kernels)\b"
     r"|(?<![\w-])-m smelt(?!_kernels)\b"
 )
-EXAMPLES = {  # what the pattern is for: line -> whether it is refused
+EXAMPLES = {  # tests of the pattern: line -> whether it is refused
     "pip install smelt": True, "pip install -U 'smelt[report]'": True, "uv pip install smelt": True,
     "import smelt": True, "from smelt.compat import cudnn": True, "    python -m smelt doctor": True,
     "pip install smelt-kernels": False, "pip install .": False, "import smelt_kernels as smelt": False,

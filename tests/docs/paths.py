@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""paths.py ROOT: every path that a page, a comment or a script names is there.
+"""paths.py ROOT: every path that a page, a comment or a script names exists.
 
-Looked at: relative links of Markdown pages with their headings; names of files in backquotes on such
-pages, which may leave out leading folders (`cache/entry.c`); and in every text file what begins with
-one of the root's folders and ends in a known extension or a slash (src/emu/emulator.h, tests/gpu/).
-A name in capitals or angle brackets stands for any; * is a pattern. Exit status 1, with file and line,
-when something is not there.
+Checks relative links of Markdown pages and their headings; names of files in backquotes on such pages, which may omit
+leading folders (`cache/entry.c`); and in every text file words that begin with one of the root's folders and end in a
+known extension or a slash (src/emu/emulator.h, tests/gpu/). A name in capitals or angle brackets matches any; * is a
+pattern. Exit status 1, with file and line, if something is missing.
 """
 import fnmatch
 import os
@@ -15,7 +14,7 @@ import sys
 ROOMS = "src tests tools templates include bench docs scripts examples python".split()
 TEXT = "c h cu cuh md sh py build txt 1 bash-completion".split()
 NAMED = "c|h|cu|cuh|md|sh|py|txt|results|build|diff|dict|inc"
-# Trees that tests make up for themselves, and texts that are recorded.
+# Folders that tests create, and recorded texts.
 FOREIGN = ("tests/unit/embed", "tests/fuzz/corpus", "tests/abi/", "tests/emu/mutation/", "tests/docs/")
 ELSEWHERE = ("tests/test_flash_mla_sparse_prefill.py",)  # FlashMLA's
 IN_TEXT = re.compile(r"(?<![\w./$\"'-])((?:%s)/[\w./*<>-]*)" % "|".join(ROOMS))
@@ -24,7 +23,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def project_files(root):
-    """Paths of all files from the root, without build folders and what git keeps."""
+    """Paths of all files, relative to the root, without build folders and .git."""
     paths = []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith((".", "build"))
@@ -34,7 +33,7 @@ def project_files(root):
 
 
 def slug(heading):
-    """The anchor of a heading, as Markdown viewers make it."""
+    """The anchor that Markdown viewers give a heading."""
     return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -54,7 +53,7 @@ class Check:
         self.checked = 0
 
     def is_there(self, name, suffix):
-        """Whether a path is there; with `suffix` its first folders may be missing."""
+        """Whether a path exists; with `suffix` its first folders may be missing."""
         name = name.rstrip("/")
         if "*" in name:
             return any(fnmatch.fnmatch(path, name) or suffix and fnmatch.fnmatch(path, "*/" + name)

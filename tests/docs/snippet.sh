@@ -1,6 +1,6 @@
 #!/bin/sh
-# snippet.sh SOURCE_FOLDER LIBRARY: the program in README.md compiles against today's headers, without a
-# warning, and without a driver ends with the reason and status 1.
+# snippet.sh SOURCE_FOLDER LIBRARY: the program in README.md compiles without a warning, and without a driver
+# exits with a message and status 1.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

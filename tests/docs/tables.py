@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""tables.py PROGRAM ROOT: what headers and docs/operators.md say of the operators' tensors is what the library says.
+"""tables.py PROGRAM ROOT: headers and docs/operators.md describe the operators' tensors as the library does.
 
-PROGRAM is tensors.c's. Compared are, for each args struct in include/smelt/ and each table of tensors in
-docs/operators.md: which tensors there are, shapes, element types, which may be NULL and when, which are read, written
-or added to. Exit status 1, with a line for each difference.
+PROGRAM is built from tensors.c. For each args struct in include/smelt/ and each table of tensors in docs/operators.md
+it compares names, shapes, element types, which tensors may be NULL and when, and which are read, written or added to.
+Exit status 1, with a line for each difference.
 """
 import pathlib
 import re
@@ -23,7 +23,7 @@ KEYED = re.compile(r"[Ee]xactly when|[Ww]ith \w+=1")
 
 
 class Tensor:
-    """What the library, or a text, says of a tensor: what differs between two of them is an error."""
+    """A description of a tensor, by the library or by a text; two descriptions must not differ."""
 
     def __init__(self, shape, elements, const, optional, keyed, one_of, accumulated):
         self.says = {"shape": shape, "element types": sorted(elements), "an input": const, "optional": optional,
@@ -70,7 +70,7 @@ def header_tensors(text):
 
 
 def page_tensors(text, described):
-    """Those of docs/operators.md likewise. What it does not say of a tensor, input or output, is the library's."""
+    """The same for docs/operators.md; properties that it does not state are taken from the library."""
     found, stem = {}, ""
     for title, rows in TABLE.findall(text):
         stem = title or stem

@@ -18,39 +18,40 @@
 
 static const struct chunked {
     const char *arch, *spec;
-    int launches; /* least number per call: that of three chunks */
-    int runs;     /* each begins with other workspace contents; fewer for slow cases */
+    int launches; /* minimum per call, for three chunks */
+    int runs;     /* runs, with different initial contents of the workspace; fewer for slow cases */
     struct smelt__problem_options problem;
 } cases[] = {
 /* clang-format off */
 #define DETERMINISTIC ",passes=backward,deterministic=1"
-    /* Lists, rows; of a chunk the lists transposed, the main kernel and the sums; the end. */
+    /* Lists, rows; per chunk the transposed lists, the main kernel and the sums; finish. */
     {"sm_80", "sparse_attn:heads=8,dqk=64,dv=64,topk=200" DETERMINISTIC, 12, 3,
      {.batches = 3, .tokens = 7, .rows = 40, .width = 190, .topk_length = 1}},
     {"sm_80", "sparse_attn:heads=3,dqk=64,dv=64,topk=130,sink=1,buckets=40/80" DETERMINISTIC, 14, 1,
      {.batches = 2, .tokens = 13, .rows = 50, .width = 130, .dkv = SMELT__DKV_ADD}},
-    /* Five chunks, two to a round of lists; their sums beside the next chunk. */
+    /* Five chunks, two per round of lists; their sums run concurrently with the next chunk. */
     {"sm_90a", "sparse_attn:heads=24,dqk=512,dv=512,topk=64" DETERMINISTIC, 16, 1,
      {.batches = 3, .tokens = 6, .rows = 60, .width = 32, .dkv = SMELT__DKV_FP32}},
     {"sm_90a", "sparse_attn:heads=128,dqk=512,dv=512,topk=64" DETERMINISTIC, 11, 1,
      {.batches = 2, .tokens = 3, .rows = 30, .width = 64, .workspace_limit = 2 << 16}},
-    /* Buckets; more runs of the partition than are wanted. */
+    /* Buckets; more runs of the partition than it prefers. */
     {"sm_90a", "sparse_attn:heads=4,dqk=64,dv=64,topk=48,sink=1,buckets=8/16/32", 6, 3,
      {.batches = 3, .tokens = 29, .rows = 90, .width = 48, .topk_length = 1, .max_logits = 1}},
-    /* Exact sums: lists; of a part three kernels of grains, the main one and the totals; the end. */
+    /* Exact sums: lists; per part three kernels of grains, the main kernel and the totals;
+     * finish. */
     {"sm_80", "indexer_bwd:heads=4,dim=64,topk=40,deterministic=1,main.exact_groups=2", 17, 3,
      {.tokens = 18, .rows = 50, .width = 37, .topk_length = 1, .dkv = SMELT__DKV_ADD}},
     {"sm_90a", "indexer_bwd:heads=64,dim=64,topk=40,deterministic=1,main.exact_groups=2", 17, 1,
      {.tokens = 11, .rows = 50, .width = 40}},
-    /* Logits and the selection, chunk by chunk; windows that grow, so that chunks shrink. */
+    /* Logits and selection per chunk; growing windows, so that chunks shrink. */
     {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=16", 6, 3,
      {.tokens = 50, .rows = 61, .lists = SMELT__LISTS_CAUSAL, .topk_length = 1}},
     {"sm_90a", "indexer_topk:heads=8,dim=64,dtype=fp8,topk=20,order=score", 6, 1,
      {.tokens = 70, .rows = 75, .lists = SMELT__LISTS_CAUSAL, .max_logits = 1, .topk_length = 1}},
     {"sm_90a", "indexer_topk:heads=8,dim=64,dtype=fp8,topk=20", 6, 3,
      {.tokens = 40, .rows = 75, .max_logits = 1, .topk_length = 1}},
-    /* Several blocks to a row of the selection and their merge, which takes windows below 12289 keys
-     * alone. */
+    /* Several blocks per row of the selection and their merge; windows below 12289 keys use the
+     * merge kernel only. */
     {"sm_80", "topk_select:topk=40", 2, 3, {.tokens = 2, .rows = 13000, .max_logits = 1}},
     {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=60", 9, 1,
      {.tokens = 7, .rows = 13000, .documents = 1, .lists = SMELT__LISTS_CAUSAL, .workspace_limit = 353000,

@@ -1,7 +1,7 @@
 /*
- * The emulator against known defects: each small kernel of defects/ is run under several schedules,
- * and must be reported as its heading says, at the line it marks, under each; those without a
- * defect must not be.
+ * Tests that the emulator reports known defects: each small kernel of defects/ runs under several
+ * schedules. Under each one it must be reported as its heading says, at the marked line; a kernel
+ * without a defect must not be reported.
  *
  *     defects [--name TEXT] FILE...      with SMELT_CUDA and SMELT_NVRTC naming the emulator
  *
@@ -37,7 +37,7 @@ struct defect {
     int threads, cluster, chain, grid;
     char *text;
     const char *path;
-    int line;   /* of the file, at which the text begins */
+    int line;   /* the file's line at which the text begins */
     int marked; /* line of the case's HERE, from 1; 0: none */
 };
 
@@ -96,8 +96,8 @@ static void append(char **text, const char *more, const char *path, int line) {
     strcpy(*text + used, more);
 }
 
-/* Makes a kernel of a case's text, behind the shared one, that is the body of one. Lines keep their
- * numbers. */
+/* Makes a kernel from the shared text and a case's text, which is its body. Line numbers stay the
+ * same. */
 static void wrap(struct defect *defect, size_t shared) {
     char *body = strdup(defect->text + shared);
     if (body && !strstr(body, "KERNEL")) {
@@ -109,9 +109,9 @@ static void wrap(struct defect *defect, size_t shared) {
     free(body);
 }
 
-/* Adds a file's cases to `count`; how many there are now. */
+/* Adds a file's cases to the `count` existing ones; returns the new number. */
 static int read_cases(const char *path, struct defect *defects, int count) {
-    char *line = NULL, *shared = NULL; /* the text ahead of the first case */
+    char *line = NULL, *shared = NULL; /* the text before the first case */
     size_t room = 0;
     int number = 0, shared_lines = 0;
     const int before = count;
@@ -153,7 +153,7 @@ static int read_cases(const char *path, struct defect *defects, int count) {
 
 static int lookup(const void *user, const char *name, int *found) {
     (void)user;
-    *found = strcmp(name, "STAGES") == 0; /* how many waits cp_async.cuh has */
+    *found = strcmp(name, "STAGES") == 0; /* the number of waits in cp_async.cuh */
     return 4;
 }
 
@@ -177,7 +177,7 @@ static void emit(const struct defect *defect, struct smelt__text *out) {
     free(all);
 }
 
-/* The loaded kernel, or exits: every case compiles. */
+/* Loads the kernel; exits if it does not compile. */
 static CUmodule load(const struct defect *defect) {
     struct smelt__text text = {0};
     struct smelt__compile_options options;
@@ -218,7 +218,7 @@ static CUresult launch_one(CUfunction function, const struct defect *defect, CUd
     return driver->cuLaunchKernelEx(&config, function, parameters, NULL);
 }
 
-/* The chain, and what it wrote read back. */
+/* Launches the chain and reads its results. */
 static CUresult launch(CUmodule module, const struct defect *defect, CUdeviceptr data) {
     CUfunction function;
     CUresult result = driver->cuModuleGetFunction(&function, module, "smelt_defect");
@@ -237,7 +237,7 @@ static int is_among(const char *name, const char *kinds) {
     return 0;
 }
 
-/* Whether the reports are what the heading says; prints what is not. */
+/* Whether the reports agree with the heading; prints differences. */
 static int verify(const struct defect *defect, CUresult result, const char *schedule) {
     char place[32];
     int none = strcmp(defect->kind, "none") == 0;
@@ -261,7 +261,7 @@ static int verify(const struct defect *defect, CUresult result, const char *sche
     return 0;
 }
 
-/* Of one launch, which has no end in one of them; a sanitizer's pace is a tenth. */
+/* Time limit of a launch; one case has an endless loop. Sanitizers are ten times slower. */
 #ifdef __SANITIZE_ADDRESS__
 static const double LONGEST = 5;
 #else

@@ -1,6 +1,6 @@
 /*
- * The emulator's driver: fills on a stream, clusters, grids of three dimensions, and what a driver
- * refuses, by the error it refuses it with.
+ * The emulator's driver: fills on a stream, clusters, three-dimensional grids, and the errors of
+ * refused calls.
  *
  *     emu_driver FOLDER      of the kernels; SMELT_CUDA names the emulator
  */
@@ -103,7 +103,7 @@ static char *read_kernel(const char *name) {
     return text;
 }
 
-/* Kernels are compiled once and stay. */
+/* Kernels are compiled once. */
 static CUfunction kernel(const char *name) {
     static struct {
         const char *name;
@@ -206,7 +206,7 @@ TEST(test_fills_refused) {
     cuda.cuMemFree_v2(data);
 }
 
-/* What a kernel must not touch, the operator's own fills must not, either. */
+/* Memory that is forbidden for a kernel is also forbidden for the operator's fills. */
 TEST(test_forbidden_fill) {
     CUdeviceptr data = make_words();
     emulator->forbid(data + 40, 4);
@@ -228,7 +228,8 @@ static size_t free_bytes(void) {
     return left;
 }
 
-/* Like a GPU it says when its memory is out, which is the machine's; nobody is killed for it. */
+/* Without free memory (the machine's) an allocation fails, as on a GPU; the process is not
+ * killed. */
 TEST(test_out_of_memory) {
     const size_t sizes[] = {(size_t)1 << 46, (size_t)1 << 38, SIZE_MAX, SIZE_MAX - 4096};
     CUdeviceptr data = 77;
@@ -257,8 +258,8 @@ static int add_one(const int *words, int to, int from) {
     return launch_chain(first + 4 * (CUdeviceptr)to, first + 4 * (CUdeviceptr)from, 1, 0);
 }
 
-/* What is lent is the device's, to the byte and until it is taken back; ranges that overlap are
- * one. */
+/* Registered memory is the device's, exactly and until it is unregistered; overlapping ranges are
+ * merged. */
 TEST(test_lent_memory) {
     static int words[8] = {10};
     const uint64_t first = (uint64_t)(uintptr_t)words;
@@ -302,7 +303,7 @@ static int launch_chain(CUdeviceptr to, CUdeviceptr from, int wait, int pdl) {
     return launch_on(NULL, to, from, wait, pdl);
 }
 
-/* The host waits for everything, and what was reported is forgotten. */
+/* Waits for all work and clears the reports. */
 static void settle(CUdeviceptr data) {
     int word;
     cuda.cuMemcpyDtoH_v2(&word, data, sizeof word);
@@ -323,7 +324,8 @@ TEST(test_fill_between_launches) {
     cuda.cuMemFree_v2(data);
 }
 
-/* A launch that does not wait may end before the one ahead of it: the fill follows it alone. */
+/* A launch that does not wait may end before the previous one; the fill is ordered after it
+ * only. */
 TEST(test_fill_concurrent_with_a_launch) {
     CUdeviceptr data = make_words();
     assert_int_equal(launch_chain(data + 4, data, 1, 0), 0);
@@ -387,7 +389,7 @@ TEST(test_shapes_refused) {
     cuda.cuMemFree_v2(data);
 }
 
-/* More than 48 KB is to be asked for, and each architecture has its most. */
+/* More than 48 KB must be requested; each architecture has a maximum. */
 TEST(test_shared_memory) {
     static const struct {
         int major, minor, kilobytes;
@@ -412,8 +414,8 @@ TEST(test_shared_memory) {
     cuda.cuMemFree_v2(data);
 }
 
-/* What a launch did not ask for is not there, though the text may not say what there is, or say it
- * of another plan: it ends, and what later launches meet there is not of an earlier one. */
+/* An access to shared memory that the launch did not request ends it, even if the source has no map
+ * or another plan's; and later launches do not find an earlier launch's contents there. */
 TEST(test_beyond_shared_memory) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(1, 1, 1);
@@ -455,7 +457,7 @@ static void expect_race(int result) {
     emulator->clear();
 }
 
-/* What one stream writes another may use when the host has waited for the first. */
+/* A stream may use another stream's results after the host has waited for that stream. */
 TEST(test_streams) {
     CUdeviceptr data = make_words();
     CUstream one, other, blocking;
@@ -473,13 +475,13 @@ TEST(test_streams) {
     expect_race(launch_on(other, data + 104, data + 8, 1, 0));
     assert_int_equal(cuda.cuStreamSynchronize(one), 0);
     assert_int_equal(launch_on(other, data + 12, data + 8, 1, 0), 0);
-    assert_int_equal(launch_on(one, data + 40, data + 44, 1, 0), 0); /* apart */
+    assert_int_equal(launch_on(one, data + 40, data + 44, 1, 0), 0); /* separate words */
     assert_int_equal(cuda.cuEventRecord(event, other), 0);
     assert_int_equal(cuda.cuEventSynchronize(event), 0);
     assert_int_equal(launch_on(one, data + 16, data + 12, 1, 0), 0);
     assert_int_equal(cuda.cuStreamSynchronize(one), 0);
     assert_int_equal(launch_on(blocking, data + 20, data + 16, 1, 0), 0);
-    assert_int_equal(launch_on(NULL, data + 24, data + 20, 1, 0), 0); /* in turn */
+    assert_int_equal(launch_on(NULL, data + 24, data + 20, 1, 0), 0); /* ordered */
     assert_int_equal(read_words(data)[6], 6);
     assert_int_equal(emulator->report_count(), 0);
     cuda.cuStreamDestroy_v2(one);
@@ -509,7 +511,8 @@ TEST(test_slow_producer) {
     assert_int_equal(cuda.cuStreamSynchronize(one), 0);
     assert_int_equal(launch_on(other, data + 12, data + 8, 0, 0), 0);
     emulator->produce(data, one);
-    assert_int_equal(cuda.cuMemsetD8_v2(data + 40, 0, 4), 0); /* by the host, which knows */
+    assert_int_equal(cuda.cuMemsetD8_v2(data + 40, 0, 4), 0); /* the host waited, so this is
+                                                                 ordered */
     assert_int_equal(launch_on(other, data + 16, data + 12, 0, 0), 0);
     assert_int_equal(read_words(data)[4], 4);
     cuda.cuStreamDestroy_v2(one);
@@ -590,7 +593,7 @@ TEST(test_contexts_not_mixed) {
     cuda.cuMemFree_v2(data);
 }
 
-/* A kernel reaches the memory of its own device alone: what was allocated, reserved and lent. */
+/* A kernel accesses only its own device's memory: allocated, reserved and registered. */
 TEST(test_memory_of_devices) {
     static int words[4], others[4];
     const uint64_t host = (uint64_t)(uintptr_t)words, other = (uint64_t)(uintptr_t)others;
@@ -630,7 +633,8 @@ TEST(test_bad_device_count) {
     assert_int_equal(unsetenv("SMELT_EMU_DEVICES"), 0);
 }
 
-/* A number of multiprocessors that is none is refused, by name, with what is legal. */
+/* An invalid number of multiprocessors is refused, with the variable's name and the legal
+ * values. */
 TEST(test_multiprocessors) {
     static const char variable[] = "SMELT_EMU_MULTIPROCESSORS";
     static const char *const bad[] = {"0", "-1", "many", "3x", " 3", "1025", "4294967298"};
@@ -663,8 +667,8 @@ TEST(test_multiprocessors) {
 
 /* ---- results written twice ------------------------------------------------------------------- */
 
-/* That several blocks write one place is a race, unless that was allowed; that one reads there what
- * another wrote is one all the same. */
+/* Writes of several blocks to one location are a race unless permitted; a block's read of another's
+ * write always is. */
 TEST(test_rewritable) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(3, 1, 1);
@@ -690,15 +694,15 @@ TEST(test_rewritable) {
 
 /* ---- locals ---------------------------------------------------------------------------------- */
 
-/* What nobody wrote is a large number, now above 0 and now below, and the same to a whole warp. Of
- * neighbours one is above and the other below; arrays are not the same. */
+/* Unwritten locals are large numbers of varying sign, equal for a whole warp. Adjacent ones have
+ * opposite signs; arrays differ from each other. */
 TEST(test_unwritten) {
     enum {
         TURNS = 8,
         KINDS = 9,
         SECOND = 1,
         FIRST = 6 /* of a pair */,
-        ARRAYS = 7, /* the same place of two */
+        ARRAYS = 7, /* the same element of two arrays */
         ABOVE = 0x7f7f7f7f,
         BELOW = (int)0xfefefefe
     };
@@ -754,7 +758,8 @@ TEST(test_clusters) {
     cuda.cuMemFree_v2(data);
 }
 
-/* __cluster_dims__ counts by itself, and a launch cannot say otherwise. */
+/* __cluster_dims__ applies without launch attributes, and a launch with another shape is
+ * refused. */
 TEST(test_cluster_of_the_kernel) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(6, 1, 1);

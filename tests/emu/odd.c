@@ -1,9 +1,9 @@
 /*
- * Gives each tensor of each operator in turn the least aligned legal address, and the least aligned
- * legal strides, while all others are packed and aligned. The emulator reports a kernel that uses
- * vector loads because only the other tensors allow them. Extents are chosen so that a row is a
- * whole number of vectors. Also tests one query in one batch, whose strides have no meaning,
- * including kernels that use tensor maps.
+ * Gives each tensor of each operator in turn the smallest legal alignment of its address and of its
+ * strides, while all others are packed and aligned. The emulator reports a kernel that uses vector
+ * loads because only the other tensors allow them. Extents are chosen so that a row is a whole
+ * number of vectors. Also tests one query in one batch, whose strides have no meaning, including
+ * kernels that use tensor maps.
  *
  *     emu_odd        SMELT_TEST_SEED repeats a run
  */
@@ -19,7 +19,7 @@ struct odd_case {
     struct smelt__problem_options problem;
 };
 
-/* Operators that are not here are tested with their example. */
+/* Other operators are tested with their example. */
 static const struct odd_case cases[] = {
 #define EXTENTS .tokens = 2, .rows = 48
     {"sm_80",

@@ -1,8 +1,7 @@
 /*
- * Random specs on random architectures, with random problems under random schedules, on the
- * emulator: no report, no wrong result. The kernels are right as far as anyone knows, so what fails
- * here is a false alarm of the emulator or a find. Of several devices the last one runs them, while
- * the first one's context is current.
+ * Random specs on random architectures, with random problems and schedules, on the emulator: there
+ * must be no report and no wrong result. A failure is a false report or a new defect. With several
+ * devices the last one runs the kernels while the first one's context is current.
  *
  *     emu_sweep [SPECS]        default 4; SMELT_TEST_SEED repeats a run
  */
@@ -24,7 +23,7 @@ enum {
     DEFAULT_SPECS = 4
 };
 
-/* Multiplications a launch may take: the emulator's second has about 100 million. */
+/* Limit of a launch's multiplications; the emulator does about 100 million per second. */
 static const double MOST_WORK = 60e6;
 
 static const char *const archs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
@@ -39,7 +38,8 @@ static int one_in(struct sweep *sweep, int count) {
     return random_below(&sweep->random, count) == 0;
 }
 
-/* One of the harness's operators: so many specs in all, however many operators there are. */
+/* Selects one of the harness's operators, so that the number of specs does not grow with the
+ * operators. */
 static const struct smelt__harness_operator *draw_operator(struct sweep *sweep) {
     int count = 0;
     while (smelt__harness_operators[count])
@@ -47,7 +47,7 @@ static const struct smelt__harness_operator *draw_operator(struct sweep *sweep) 
     return smelt__harness_operators[random_below(&sweep->random, count)];
 }
 
-/* A spec whose kernels the context's architecture can have; its text. */
+/* Draws a spec that the context's architecture supports. */
 static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SMELT__SPEC_TEXT]) {
     const struct smelt__harness_operator *op = draw_operator(sweep);
     struct smelt__message message;
@@ -58,7 +58,7 @@ static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SME
         struct smelt__spec drawn = random_spec(&sweep->random, schema);
         smelt__spec_print(&drawn, text);
         if (smelt__spec_key(schema, "passes") >= 0 &&
-            one_in(sweep, 2)) /* it takes the forward pass otherwise */
+            one_in(sweep, 2)) /* otherwise the forward pass runs */
             strncat(text, ",passes=backward", SMELT__SPEC_TEXT - 1 - strlen(text));
         status = smelt__harness_spec_parse(&parsed, text);
         if (status == SMELT_OK)
@@ -67,7 +67,7 @@ static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SME
     } while (status != SMELT_OK);
 }
 
-/* A problem of the first pass, made smaller until the emulator has time for it. */
+/* A problem of the first pass, reduced until it is within the limit. */
 static struct smelt__problem_options draw_problem(struct sweep *sweep, const char *text) {
     struct smelt__harness_spec spec;
     struct smelt__problem_options problem = {.seed = random_next(&sweep->random) >> 32};
@@ -77,11 +77,13 @@ static struct smelt__problem_options draw_problem(struct sweep *sweep, const cha
     problem.batches = 1 + one_in(sweep, 3);
     problem.tokens = 1 + random_below(&sweep->random, 5);
     problem.strided = one_in(sweep, 3);
-    problem.far = sweep->devices == 1 && one_in(sweep, 6); /* whose memory is the first device's */
+    problem.far = sweep->devices == 1 && one_in(sweep, 6); /* memory for far strides is the first
+                                                              device's */
     if (spec.op->draw)
         spec.op->draw(spec.spec, &random, &problem);
     smelt__problem_defaults(spec.op, spec.spec, &problem);
-    if (problem.rows >= SMELT__CUT_TOPK_COLUMNS) /* the selection of such rows wants workspace */
+    if (problem.rows >= SMELT__CUT_TOPK_COLUMNS) /* the selection of rows this long needs
+                                                    workspace */
         problem.workspace_limit = 1 << 22;
     while (pass->multiplications(spec.spec, &problem) > MOST_WORK &&
            (problem.tokens > 1 || problem.width > 1)) {
@@ -137,7 +139,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     struct sweep sweep = {.random = random_begin("emu_sweep"), .devices = second_device_begin()};
-    int first = random_below(&sweep.random, ARCHS); /* a few specs do not reach them all */
+    int first = random_below(&sweep.random, ARCHS); /* a few specs do not cover all of them */
     for (int i = 0; i < ARCHS; i++) {
         int share = (specs + ARCHS - 1 - i) / ARCHS;
         if (share > 0 && sweep_arch(&sweep, archs[(first + i) % ARCHS], share) != 0)

@@ -1,7 +1,7 @@
 /*
- * Vector clocks (src/emu/memory/clock.c) against what they mean, words joined one by one: threads
- * of two warps meet, release and acquire in a random order, and after each step every clock is
- * compared. SMELT_TEST_SEED repeats a run.
+ * Compares vector clocks (src/emu/memory/clock.c) with a model that joins all words one by one:
+ * threads of two warps synchronise, release and acquire in a random order, and every clock is
+ * compared after each step. SMELT_TEST_SEED repeats a run.
  */
 
 #include "../unit/test.h"
@@ -13,26 +13,26 @@ enum {
     SLOTS = 2 * THREADS + WARPS + MAX_MBARRIERS + 1,
     WORDS = 2 * SLOTS,
     BARRIERS = 2,
-    PLACES = 3, /* mbarriers */
+    MBARRIERS = 3,
     STEPS = 3000,
     GANGS = 6
 };
 
 struct machine emu;
 
-/* The model: of each clock all words. */
+/* The model: all words of each clock. */
 static u32 model[THREADS][WORDS], barrier_model[BARRIERS][WORDS];
-static u32 arriving_model[PLACES][WORDS], released_model[PLACES][WORDS], view_model[WORDS];
+static u32 arriving_model[MBARRIERS][WORDS], released_model[MBARRIERS][WORDS], view_model[WORDS];
 
 static struct thread threads[THREADS];
 static struct warp warps[WARPS];
 static struct joined barriers[BARRIERS];
-static int waiting[THREADS]; /* 1 + number of the barrier; 0: at none */
+static int waiting[THREADS]; /* 1 + the number of the barrier; 0: none */
 static struct {
     struct joined arriving;
     u32 *released, phase;
     u64 edition;
-} places[PLACES];
+} mbarriers[MBARRIERS];
 static u32 view[WORDS], products[WARPS], copies[THREADS];
 
 static void join(u32 *to, const u32 *from) {
@@ -40,8 +40,8 @@ static void join(u32 *to, const u32 *from) {
         to[i] = to[i] > from[i] ? to[i] : from[i];
 }
 
-static u16 place_slot(int place) {
-    return (u16)(2 * THREADS + WARPS + place);
+static u16 mbarrier_slot(int number) {
+    return (u16)(2 * THREADS + WARPS + number);
 }
 
 /* ---- what may happen ---------------------------------------------------------------------------
@@ -53,7 +53,7 @@ static void release(int thread, struct joined *to, u32 *to_model) {
     model[thread][thread]++;
 }
 
-/* Its arrival; most wait. */
+/* A thread arrives at a barrier; most threads wait. */
 static void come_to_barrier(struct random *random, int thread) {
     const int barrier = random_below(random, BARRIERS);
     release(thread, &barriers[barrier], barrier_model[barrier]);
@@ -74,28 +74,28 @@ static void complete_barrier(struct random *random) {
 }
 
 static void complete_phase(struct random *random) {
-    const int place = random_below(random, PLACES);
-    const u16 slot = place_slot(place);
-    const u32 phase = ++places[place].phase;
-    emu_clock_join(places[place].released, places[place].arriving.clock);
+    const int number = random_below(random, MBARRIERS);
+    const u16 slot = mbarrier_slot(number);
+    const u32 phase = ++mbarriers[number].phase;
+    emu_clock_join(mbarriers[number].released, mbarriers[number].arriving.clock);
     emu_clock_use_fenced(slot);
-    places[place].released[slot] = places[place].released[SLOTS + slot] = phase;
-    places[place].edition = emu_edition_new();
-    emu_joined_clear(&places[place].arriving);
-    join(released_model[place], arriving_model[place]);
-    released_model[place][slot] = released_model[place][SLOTS + slot] = phase;
-    memset(arriving_model[place], 0, sizeof arriving_model[place]);
+    mbarriers[number].released[slot] = mbarriers[number].released[SLOTS + slot] = phase;
+    mbarriers[number].edition = emu_edition_new();
+    emu_joined_clear(&mbarriers[number].arriving);
+    join(released_model[number], arriving_model[number]);
+    released_model[number][slot] = released_model[number][SLOTS + slot] = phase;
+    memset(arriving_model[number], 0, sizeof arriving_model[number]);
 }
 
 static void wait_for_phase(struct random *random, int thread) {
-    const int place = random_below(random, PLACES);
-    emu_acquire(&threads[thread], places[place].released, places[place].edition);
-    join(model[thread], released_model[place]);
+    const int number = random_below(random, MBARRIERS);
+    emu_acquire(&threads[thread], mbarriers[number].released, mbarriers[number].edition);
+    join(model[thread], released_model[number]);
 }
 
-/* Copies of the thread's are complete: it knows, or those will that wait for the mbarrier. */
+/* A thread's copies complete: the thread, or the waiters at an mbarrier, learn of it. */
 static void complete_copies(struct random *random, int thread) {
-    const int place = random_below(random, PLACES);
+    const int number = random_below(random, MBARRIERS);
     const u16 slot = emu_copy_slot(&threads[thread]);
     copies[thread]++;
     if (random_below(random, 2)) {
@@ -103,8 +103,8 @@ static void complete_copies(struct random *random, int thread) {
         threads[thread].clock[slot] = model[thread][slot] = copies[thread];
         return;
     }
-    emu_release_word(&places[place].arriving, slot, copies[thread]);
-    arriving_model[place][slot] = copies[thread];
+    emu_release_word(&mbarriers[number].arriving, slot, copies[thread]);
+    arriving_model[number][slot] = copies[thread];
 }
 
 static void fence(int thread) {
@@ -149,7 +149,7 @@ static void finish_products(int warp) {
     }
 }
 
-/* What one knew some time ago is taken over by another. */
+/* A thread joins another's earlier clock. */
 static void look_back(struct random *random, int thread) {
     if (random_below(random, 2)) {
         memcpy(view, threads[thread].clock, sizeof view);
@@ -161,10 +161,10 @@ static void look_back(struct random *random, int thread) {
 }
 
 static void act_alone(struct random *random, int thread) {
-    const int place = random_below(random, PLACES);
+    const int number = random_below(random, MBARRIERS);
     switch (random_below(random, 8)) {
     case 0:
-        release(thread, &places[place].arriving, arriving_model[place]);
+        release(thread, &mbarriers[number].arriving, arriving_model[number]);
         return;
     case 1:
         wait_for_phase(random, thread);
@@ -187,7 +187,7 @@ static void act_alone(struct random *random, int thread) {
     }
 }
 
-/* Lanes most often do the same one after the other. */
+/* Usually all lanes perform the same action. */
 static void act(struct random *random) {
     const int warp = random_below(random, WARPS);
     const u32 lanes = free_lanes(&warps[warp]);
@@ -204,7 +204,8 @@ static void act(struct random *random) {
         meet(random, warp, lanes);
         return;
     case 4:
-        finish_products(warp); /* of those that wait at a barrier, too: then no shortcut is right */
+        finish_products(warp); /* also while threads wait at a barrier, where no shortcut is
+                                  valid */
         return;
     default:
         for (int lane = 0; lane < WARP; lane++) {
@@ -240,12 +241,12 @@ static void begin(void) {
         model[i][i] = 1;
     }
     memset(barriers, 0, sizeof barriers);
-    memset(places, 0, sizeof places);
+    memset(mbarriers, 0, sizeof mbarriers);
     for (int i = 0; i < BARRIERS; i++)
         barriers[i].clock = emu_clock_new();
-    for (int i = 0; i < PLACES; i++) {
-        places[i].arriving.clock = emu_clock_new();
-        places[i].released = emu_clock_new();
+    for (int i = 0; i < MBARRIERS; i++) {
+        mbarriers[i].arriving.clock = emu_clock_new();
+        mbarriers[i].released = emu_clock_new();
     }
 }
 
@@ -254,9 +255,9 @@ static void end(void) {
         emu_clock_free(threads[i].clock);
     for (int i = 0; i < BARRIERS; i++)
         emu_clock_free(barriers[i].clock);
-    for (int i = 0; i < PLACES; i++) {
-        emu_clock_free(places[i].arriving.clock);
-        emu_clock_free(places[i].released);
+    for (int i = 0; i < MBARRIERS; i++) {
+        emu_clock_free(mbarriers[i].arriving.clock);
+        emu_clock_free(mbarriers[i].released);
     }
 }
 

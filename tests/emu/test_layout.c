@@ -1,6 +1,6 @@
 /*
- * The emulator's address maps: against the PTX ISA's own layouts, evaluated as CuTe writes them,
- * against walks element by element, and against places recorded on an H200.
+ * Compares the emulator's address maps with the PTX ISA's layouts in CuTe's notation, with walks
+ * element by element, and with addresses recorded on an H200.
  */
 
 #include "../unit/test.h"
@@ -70,7 +70,7 @@ static uint64_t descriptor(uint32_t address, uint32_t leading, uint32_t stride, 
            (uint64_t)(stride >> 4) << 32 | (uint64_t)base_offset << 49 | code << 62;
 }
 
-/* The examples of "Strides": exact layouts for 16 rows, here with one instruction's depth. */
+/* The examples of "Strides": exact layouts for 16 rows, with the depth of one instruction. */
 TEST(documented_operands) {
     static const struct {
         bool transposed;
@@ -154,7 +154,7 @@ TEST(canonical_operands) {
     }
 }
 
-/* Where an H200 was seen to read, with descriptors of every kind. */
+/* Addresses that an H200 read, with descriptors of every kind. */
 TEST(recorded_operands) {
     for (int i = 0; i < COUNT(recorded); i++) {
         struct emu_operand operand;
@@ -169,7 +169,7 @@ TEST(recorded_operands) {
     }
 }
 
-/* The pieces hold the elements' bytes and nothing else, and a load brings them in order. */
+/* The pieces cover exactly the elements' bytes, and a load returns them in order. */
 TEST(pieces_and_loads) {
     struct random random = random_begin("pieces_and_loads");
     enum { BASE = 1024, MEMORY = 128 * 1024 };
@@ -208,7 +208,7 @@ TEST(bad_operands) {
         int rows;
         bool transposed;
         int element_bytes;
-        const char *word; /* NULL: good */
+        const char *word; /* NULL: legal */
     } cases[] = {
         {UINT64_C(0x4000004000010040), 64, false, 2, NULL},
         {UINT64_C(0x4000004000010040), 64, true, 1, "16-bit"},
@@ -234,7 +234,7 @@ TEST(bad_operands) {
 
 /* ---- ldmatrix, stmatrix ---- */
 
-/* Every element names its place: matrix, row, column. */
+/* Every element encodes its matrix, row and column. */
 TEST(matrices) {
     for (int shape = 0; shape < 6; shape++) {
         int count = 1 << shape % 3;
@@ -291,8 +291,8 @@ static bool encode(void *map, const struct request *request, char *why, size_t s
                                  request->promotion, request->fill, why, size);
 }
 
-/* A change of a good request, and whether the driver on an H200 takes it (580.159); what is not
- * emulated is marked. */
+/* A change of a legal request, and whether the driver on an H200 accepts it (580.159). Unsupported
+ * features are marked. */
 TEST(encoding_rules) {
     const struct request good = {
         .type = 9,
@@ -332,7 +332,7 @@ TEST(encoding_rules) {
     RULE(request.strides[0] = 0, NULL);
     RULE(request.strides[0] = UINT64_C(1) << 40, "stride of dimension 1");
     RULE(request.strides[0] = (UINT64_C(1) << 40) - 16, NULL);
-    RULE(request.strides[1] = 8, NULL); /* not of this rank */
+    RULE(request.strides[1] = 8, NULL); /* beyond this rank */
     RULE(request.box[1] = 256, NULL);
     RULE(request.box[1] = 257, "dimension 1 is 257");
     RULE(request.box[1] = 0, "dimension 1 is 0");
@@ -366,7 +366,7 @@ enum { SHARED_BASE = 2048, SHARED_BYTES = 64 * 1024 };
 
 struct image {
     uint8_t bytes[SHARED_BYTES];
-    uint8_t times[SHARED_BYTES]; /* visits of a byte */
+    uint8_t times[SHARED_BYTES]; /* number of visits of each byte */
     const uint8_t *tensor;
     uint64_t tensor_bytes;
 };
@@ -504,13 +504,13 @@ static void note_piece(void *context, const struct emu_tensor_piece *piece) {
         seen->shared[seen->count++] = piece->shared;
 }
 
-/* Where an H200 put the first pieces of boxes narrower than their swizzle, in units of 16 bytes
- * from the shared address, and which places it refused. */
+/* Offsets at which an H200 put the first pieces of boxes narrower than their swizzle, in units of
+ * 16 bytes from the shared address, and the coordinates that it refused. */
 TEST(recorded_boxes) {
     static const struct {
         uint32_t width; /* bf16 */
         int swizzle;
-        uint32_t offset; /* of the shared address from a multiple of 1024 */
+        uint32_t offset; /* the shared address modulo 1024 */
         uint32_t places[9];
     } cases[] = {
         {8, 3, 0, {0, 9, 18, 27, 36, 45, 54, 63, 64}}, {16, 3, 0, {0, 1, 9, 8, 18, 19, 27, 26, 36}},

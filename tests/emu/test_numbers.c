@@ -1,6 +1,6 @@
 /*
- * The emulator's arithmetic against second formulations, and against sums recorded on an H200
- * (sums_h200.inc).
+ * Compares the emulator's arithmetic with independent formulations, and with sums recorded on an
+ * H200 (sums_h200.inc).
  */
 #include <math.h>
 
@@ -40,8 +40,7 @@ TEST(bf16_keeps_its_values) {
     }
 }
 
-/* Of the finite and infinite bf16, the nearest; of two equally near ones the even. Infinity counts
- * as 2^128. */
+/* The nearest finite or infinite bf16; ties go to the even one. Infinity counts as 2^128. */
 static uint16_t nearest_bf16(float value) {
     if (isnan(value))
         return 0x7fff;
@@ -108,7 +107,7 @@ TEST(e4m3_is_nearest) {
         if (i % 2)
             value = random_float(&random, -12, 10);
         if (i % 4 == 1)
-            value = float_of(bits_of(value) & 0xfff80000); /* ties among them */
+            value = float_of(bits_of(value) & 0xfff80000); /* some are ties */
         assert_int_equal(emu_e4m3_from_float(value), nearest_e4m3(value));
     }
     assert_int_equal(emu_e4m3_from_float(464), 0x7e);
@@ -126,12 +125,12 @@ TEST(flush) {
 
 /* ---- approximate functions ------------------------------------------------------------------- */
 
-/* Steps between two floats of one sign, or both zero. */
+/* The number of floats between two floats of one sign, or zeros. */
 static int steps(float x, float y) {
     return abs((int)(bits_of(x) - bits_of(y)));
 }
 
-/* What the PTX ISA's tables say, and the H200 did. */
+/* Values of the PTX ISA's tables, confirmed on an H200. */
 TEST(special_values) {
     static const struct {
         uint32_t x, exp2, log2, log2_flushing;
@@ -146,7 +145,7 @@ TEST(special_values) {
         {0xffa00001, 0x7fffffff, 0x7fffffff, 0x7fffffff},
         {0x43000000, 0x7f800000, 0x40e00000, 0x40e00000}, /* 128 */
         {0xc2fc0000, 0x00800000, 0x7fffffff, 0x7fffffff}, /* -126 */
-        {0xc2fc0001, 0x00000000, 0x7fffffff, 0x7fffffff}, /* a little less */
+        {0xc2fc0001, 0x00000000, 0x7fffffff, 0x7fffffff}, /* the next smaller number */
         {0x3f800000, 0x40000000, 0x00000000, 0x00000000}, /* 1 */
         {0xbf800000, 0x3f000000, 0x7fffffff, 0x7fffffff}, /* -1 */
     };
@@ -175,14 +174,14 @@ struct tensor_core {
 };
 static const struct tensor_core bf16_core = {16, 25, 23}, e4m3_core = {32, 13, 13};
 
-/* log2 of the exponent a term is aligned by: of its operands', not normalised; subnormals have the
- * least. */
+/* The exponent by which a term is aligned: the sum of its operands' exponents, not normalised;
+ * subnormal operands have the smallest one. */
 static int exponent_of(double value, int least) {
     int exponent = value == 0 ? least : ilogb(value);
     return exponent < least ? least : exponent;
 }
 
-/* numbers.c's model, in doubles: every step is exact there. */
+/* The model of numbers.c in doubles, in which every step is exact. */
 static uint32_t model(struct tensor_core core, const float *a, const float *b, float c) {
     int least = core.depth == 16 ? -126 : -6;
     double naive = (double)c;
@@ -211,7 +210,8 @@ static uint32_t model(struct tensor_core core, const float *a, const float *b, f
 
 enum { KINDS = 7 };
 
-/* Operands of one kind: close, wide, tiny, huge, zeros, all bits, with infinities and NaNs. */
+/* Operands of one kind: close or wide exponents, tiny, huge, zeros, any bits, infinities and
+ * NaNs. */
 static float operand(struct random *random, int kind) {
     static const int low[] = {-3, -60, -80, 50, -40, 0, -3}, high[] = {3, 60, -60, 70, 40, 0, 3};
     if (kind == 5)
@@ -275,7 +275,7 @@ TEST(mma_matches_model) {
     }
 }
 
-/* Random bytes of a row: bf16 of one kind, or e4m3. */
+/* A row of random bf16 numbers of one kind, or of e4m3. */
 static void random_row(struct random *random, enum emu_element element, int kind, uint8_t *bytes,
                        float *values) {
     for (int k = 0; k < (element == EMU_BF16 ? 16 : 32); k++) {
@@ -366,7 +366,7 @@ TEST(a_from_registers) {
     }
 }
 
-/* One sum of recorded or chosen operands, at a place of the product; zeros elsewhere. */
+/* One sum of given operands, at an element of the product; the others are zero. */
 static uint32_t one_sum(enum emu_element element, const void *a, const void *b, uint32_t before) {
     uint8_t rows[16][32] = {{0}}, columns[8][32] = {{0}};
     float d[32][4] = {{0}}, *lanes[32];
@@ -380,8 +380,8 @@ static uint32_t one_sum(enum emu_element element, const void *a, const void *b, 
     return bits_of(d[14][3]);
 }
 
-/* By hand: 1 - 1 leaves the last aligned place, and what is below it was cut off before, of either
- * sign; a larger term moves the place up. */
+/* Calculated by hand: after 1 - 1 only the last aligned bit remains; lower bits of either sign were
+ * truncated. A larger term moves that position up. */
 TEST(places_cut_off) {
     static const struct {
         float products[4];
@@ -398,7 +398,7 @@ TEST(places_cut_off) {
           {{4, 0x1p-11f, 0x1p-11f, 0}, 4 + 0x1p-10f},
       };
     for (int i = 0; i < 2 * COUNT(bf16_cases); i++) {
-        /* Near one, and where numbers.c goes the general way. */
+        /* Near one, and numbers for which numbers.c uses the general algorithm. */
         int exponent = i % 2 * 60;
         uint16_t a[16] = {0}, b[16] = {0};
         for (int k = 0; k < 4; k++) {

@@ -1,4 +1,4 @@
-/* Objects that are kept: found again by all that decides what is made, and never another's. */
+/* The cache of compiled objects: look-ups by everything that affects the output, and trust. */
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -40,7 +40,7 @@ TEST(key_names_the_output) {
     setenv("COMPILER_PATH", "/elsewhere", 1);
     assert_different(key, key_of(compiler, "text"));
     unsetenv("COMPILER_PATH");
-    /* Another version in its place, as long as the first. */
+    /* Another version with the same length. */
     unlink(compiler);
     assert_int_equal(write_text(compiler, "two", 0700), 0);
     const struct timespec times[2] = {{1, 0}, {1, 0}};
@@ -77,7 +77,7 @@ static struct smelt__cache *open_objects(const char *path) {
     return objects;
 }
 
-/* What stands for a shared object: an ELF head, then bytes that depend on the text. */
+/* A fake shared object: an ELF header, then bytes that depend on the text. */
 static void make_object(const char *text, unsigned char object[BYTES]) {
     const Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
                              .e_type = ET_DYN,
@@ -113,7 +113,7 @@ static int finds(const char *path, const char *text) {
     return found;
 }
 
-/* Runs a shell command on the folder; what it prints, as a number. */
+/* Runs a shell command on the folder and returns its output as a number. */
 static long shell(const char *format, const char *path) {
     char command[512];
     long number = 0;
@@ -136,7 +136,7 @@ TEST(stored_objects_are_found) {
     assert_int_equal(finds(path, "kernel a") + finds(path, "kernel b"), 2);
 }
 
-/* A folder of the user's own, with names like those that objects once had: nothing of it goes. */
+/* A user's folder with names like those of earlier objects: no file is removed. */
 TEST(a_users_files_stay) {
     char path[PATH_MAX], text[32];
     snprintf(path, sizeof path, "%s/pics", folder);
@@ -153,8 +153,8 @@ TEST(a_users_files_stay) {
     assert_int_equal(shell("find %s -name '*.jpg' | wc -l", path), 800);
 }
 
-/* In place of the one object there is: a FIFO, which must not be waited for, a link to a sound one,
- * a damaged one, one that others can write, another user's. */
+/* The object is replaced by: a FIFO, which must not block, a link to a valid object, a damaged one,
+ * one that others can write, another user's. */
 TEST(strange_objects_are_not_taken) {
     static const char *const commands[] = {
         "f=$(find %s -name '*.smelt'); rm $f && mkfifo $f",

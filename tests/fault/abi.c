@@ -1,5 +1,5 @@
-/* Compares src/runtime/driver/cuda_abi.h with NVIDIA's own headers; built where they are
- * installed. Ours is included under other names. */
+/* Compares src/runtime/driver/cuda_abi.h, included under other names, with NVIDIA's headers; built
+ * if they are installed. */
 #define CUresult smelt_CUresult
 #define CUdevice smelt_CUdevice
 #define CUdeviceptr smelt_CUdeviceptr

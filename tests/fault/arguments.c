@@ -11,10 +11,10 @@
 #include "ops/call.h"
 #include "smelt/smelt.h"
 
-static int calls = 3000; /* of each operator on each device, once one was launched, */
+static int calls = 3000; /* of each operator on each device after the first launch, */
 
 enum {
-    MOST_CALLS = 1000000, /* which it is by then */
+    MOST_CALLS = 1000000, /* which occurs within so many calls */
     WORKSPACE = 64 << 20, /* bytes */
     MOST_WORDS = 128,
     WORD = sizeof(int64_t)
@@ -39,7 +39,7 @@ struct subject {
     size_t rows, tokens; /* offsets in the args struct; 0: it has none */
 };
 
-/* Beside every pass of every operator's example. */
+/* Tested in addition to every pass of every operator's example. */
 static const char *const others[] = {
     "sparse_attn:heads=8,dqk=576,dv=512,topk=1048576,sink=1,buckets=auto",
     "sparse_attn:heads=1024,dqk=64,dv=64,topk=64",
@@ -96,7 +96,8 @@ static void find_subjects(void) {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* A word of the struct that is no tensor: mostly an extent, sometimes two ints, or 1.0F and 0. */
+/* A word of the struct outside its tensors: usually an extent, sometimes two ints, or 1.0F and
+ * 0. */
 static int64_t draw_word(struct random *random) {
     const uint64_t any = random_next(random);
     switch (random_below(random, 20)) {
@@ -125,7 +126,7 @@ static int64_t draw_word(struct random *random) {
     }
 }
 
-/* Never followed: places far apart, and some that are none. */
+/* Addresses, which are not dereferenced: far apart, some invalid. */
 static void *draw_address(struct random *random) {
     const uint64_t any = random_next(random);
     switch (random_below(random, 16)) {
@@ -151,7 +152,7 @@ static void draw_tensor(struct random *random, const struct smelt__tensor_row *r
                                  : draw_word(random);
 }
 
-/* All of the arguments, or a few of `good`, which were launched. */
+/* Draws all arguments, or changes a few of `good`, which were launched. */
 static void draw_arguments(struct random *random, const struct subject *subject,
                            const union arguments *good, union arguments *args) {
     const struct smelt__args_table *table = subject->table;
@@ -170,8 +171,7 @@ static void draw_arguments(struct random *random, const struct subject *subject,
             args->words[1 + random_below(random, words - 1)] = draw_word(random);
 }
 
-/* As much as the call asks for, where there is so much: what is less than it asks for is refused.
- */
+/* Gives the requested workspace if it fits; less is refused. */
 static void give_workspace(const struct subject *subject, const smelt_operator *made,
                            union arguments *args) {
     size_t bytes = 0;
@@ -187,7 +187,7 @@ static void give_workspace(const struct subject *subject, const smelt_operator *
 
 /* ---- the test -------------------------------------------------------------------------------- */
 
-/* Calls whose queries are taken in very many chunks last, and tell nothing. */
+/* Calls with very many chunks take long and test nothing new. */
 static int takes_long(const struct subject *subject, const union arguments *args) {
     smelt_indexer_topk_args choice;
     if (strncmp(subject->spec, "indexer_topk", 12) != 0)
@@ -212,8 +212,8 @@ static int call(const struct subject *subject, const smelt_operator *made,
     return 0;
 }
 
-/* An operator that was called before, which it may have kept something of, launches as one that was
- * not, and refuses what that one refuses, in its words. */
+/* An operator that was called before, and may have kept state, launches and refuses exactly like a
+ * new one, with the same messages. */
 static void compare_first_call(const struct subject *subject, const union arguments *args,
                                int launched) {
     static struct fake_launch again[FAKE_CHAIN];
@@ -236,7 +236,7 @@ static void compare_first_call(const struct subject *subject, const union argume
 
 /* ---- properties of calls that launch --------------------------------------------------------- */
 
-/* Tensors may begin at any multiple of their elements, or of whole rows, and nowhere else. */
+/* Tensors may begin at multiples of their alignment and nowhere else. */
 static void shift_addresses(const struct subject *subject, const smelt_operator *made,
                             const union arguments *good) {
     for (int i = 0; i < subject->table->count; i++) {
@@ -270,7 +270,7 @@ static union arguments plain_call(const struct subject *subject, const union arg
     return args;
 }
 
-/* Whether a call with as much workspace as it asks for is launched. */
+/* Whether a call with the requested workspace is launched. */
 static int takes(const struct subject *subject, const smelt_operator *made, union arguments *args) {
     size_t bytes = 0;
     if (smelt_operator_workspace(made, subject->pass, args, &bytes) != SMELT_OK)
@@ -285,7 +285,7 @@ static int takes(const struct subject *subject, const smelt_operator *made, unio
 static void grow_extent(const struct subject *subject, const smelt_operator *made,
                         const union arguments *good, size_t field) {
     int refused = 0;
-    driver->no_fills = 1; /* the workspace is not as large as it is said to be */
+    driver->no_fills = 1; /* the workspace is smaller than its stated size */
     for (int bits = 9; bits < 32; bits++)
         for (int more = -1; more < 2; more++) {
             union arguments args = plain_call(subject, good);
@@ -305,13 +305,13 @@ static void grow_extents(const struct subject *subject, const smelt_operator *ma
                          const union arguments *good) {
     const int in_chunks =
         strstr(subject->spec, "deterministic") || strncmp(subject->spec, "indexer_topk", 12) == 0;
-    if (subject->tokens && !in_chunks) /* of which there would be millions */
+    if (subject->tokens && !in_chunks) /* there would be millions of chunks */
         grow_extent(subject, made, good, subject->tokens);
     if (subject->rows)
         grow_extent(subject, made, good, subject->rows);
 }
 
-/* Calls of every operator that there is on a device of this compute capability. */
+/* Calls every operator that exists on a device of this compute capability. */
 static void call_all(struct random *random, int major) {
     const smelt_context_options options = fakes_options();
     driver->capability_major = major;
@@ -365,7 +365,7 @@ static int begin(void **unused) {
     driver->devices = 1;
     driver->context_id = 1;
     driver->chain_params = 0;
-    driver->stream = (CUstream)(void *)&context; /* any that is not the default one */
+    driver->stream = (CUstream)(void *)&context; /* any stream other than the default one */
     workspace = mmap(NULL, WORKSPACE, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return workspace == MAP_FAILED ? -1 : 0;

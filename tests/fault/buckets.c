@@ -1,6 +1,5 @@
-/* A bucketed operator on a fake driver: which kernels a call launches, in which order and with
- * what, that nothing is launched when an argument is refused, and what happens when a launch fails.
- */
+/* A bucketed operator on a fake driver: the launches of a call, their order and parameters; refused
+ * arguments, which launch nothing; failed launches. */
 
 #include "../unit/test.h"
 #include "fakes.h"
@@ -66,7 +65,7 @@ static smelt_sparse_attn_args make_args(void) {
 static void launch(const smelt_sparse_attn_args *args) {
     driver->chain_length = 0;
     driver->chain_params = sizeof(struct sparse_attn_fwd_params);
-    driver->chain_from = 2; /* behind the partition */
+    driver->chain_from = 2; /* after the partition */
     assert_true(driver->chain_params <= FAKE_CHAIN_PARAMS);
     assert_int_equal(smelt_sparse_attn_forward(attn, args, NULL), SMELT_OK);
     assert_int_equal(driver->chain_length, KERNELS);
@@ -101,7 +100,7 @@ TEST(the_chain) {
     }
 }
 
-/* In the order in which smelt_sparse_attn_get_kernel_info counts them. */
+/* In the order of smelt_sparse_attn_get_kernel_info. */
 TEST(infos) {
     static const char *const specs[KERNELS] = {
         "sparse_attn_partition:pass=count",
@@ -151,7 +150,7 @@ TEST(older_architecture) {
     }
 }
 
-/* A query list: its capacity counts, and the partition reads it. */
+/* A query list: its capacity determines the grid, and the partition reads it. */
 TEST(a_query_list) {
     open_operator(9, NULL);
     smelt_sparse_attn_args args = make_args();
@@ -168,14 +167,14 @@ TEST(a_query_list) {
     assert_int_equal(driver->chain_length, 0);
 }
 
-/* The driver's call with this number from here on. */
+/* Makes the driver's call number `number` from here on fail. */
 static void fail_call(int number) {
     driver->calls = 0;
     driver->fail_at = number;
     driver->fail_with = FAKE_UNKNOWN_ERROR;
 }
 
-/* Whichever launch fails, the call says so and launches no more. */
+/* Whichever launch fails, the call reports it and launches no more kernels. */
 TEST(a_launch_fails) {
     open_operator(9, NULL);
     const smelt_sparse_attn_args args = make_args();
@@ -196,8 +195,8 @@ TEST(a_launch_fails) {
     launch(&args);
 }
 
-/* Whichever call of the driver fails while the kernels are made, on several threads, nothing stays
- * behind, and the next attempt works. */
+/* Whichever driver call fails while the kernels are made by several threads, nothing is leaked, and
+ * the next attempt works. */
 TEST(making_fails) {
     smelt_context_options options = fakes_options();
     static const char spec[] = BUCKETED ",variant=mma";
@@ -215,7 +214,7 @@ TEST(making_fails) {
     }
 }
 
-/* The kernels of one operator are compiled side by side. */
+/* The kernels of one operator are compiled concurrently. */
 TEST(made_side_by_side) {
     fakes_compile_together(2);
     open_operator(9, NULL);

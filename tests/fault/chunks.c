@@ -61,7 +61,7 @@ static unsigned main_threads(void) {
     return (unsigned)info.threads;
 }
 
-/* What is free stays free, if it is less than all; no number of them is too large. */
+/* The free multiprocessors stay free unless they are all; no number is too large. */
 TEST(multiprocessors_that_stay_free) {
     static const int frees[] = {0, 1, 50, MULTIPROCESSORS - 1, MULTIPROCESSORS, 1 << 20, INT32_MAX};
     smelt_sparse_attn_grad_args args = make_args();
@@ -71,7 +71,7 @@ TEST(multiprocessors_that_stay_free) {
         args.free_multiprocessors = frees[i];
         driver->chain_length = 0;
         assert_int_equal(smelt_sparse_attn_backward(attn, &args, NULL), SMELT_OK);
-        assert_in_range(driver->chain_length, 1, FAKE_CHAIN - 1); /* all of them are seen */
+        assert_in_range(driver->chain_length, 1, FAKE_CHAIN - 1); /* all launches were recorded */
         for (int k = 0; k < driver->chain_length; k++) {
             const int64_t left = MULTIPROCESSORS - (int64_t)frees[i];
             if (driver->chain[k].threads != threads)
@@ -83,7 +83,7 @@ TEST(multiprocessors_that_stay_free) {
     }
 }
 
-/* A persistent kernel of clusters has whole clusters, one at the least, and fills the device. */
+/* A persistent kernel with clusters has whole clusters, at least one, and fills the device. */
 TEST(clusters_that_fit) {
     static const int multiprocessors[] = {1, 2, 3, 7, 131, 132};
     const int before = driver->multiprocessors;

@@ -1,5 +1,4 @@
-/* What the fake NVRTC makes of a source, for itself and for tests that check what they were given.
- */
+/* The fake NVRTC's output for a source; tests use it to check the cubin that they got. */
 #pragma once
 
 #include <inttypes.h>
@@ -17,8 +16,8 @@ static inline uint64_t fake_source_hash(const char *source) {
     return hash;
 }
 
-/* The head of an ELF file for GPUs, in which the entry's place tells the source; then bytes that
- * follow from its hash. */
+/* The header of an ELF file for GPUs whose entry point is the source's hash; then bytes derived
+ * from the hash. */
 struct fake_cubin {
     char head[FAKE_CUBIN_HEAD];
     uint64_t word;
@@ -34,7 +33,7 @@ static inline struct fake_cubin fake_cubin_begin(uint64_t hash) {
     return cubin;
 }
 
-/* Byte number `at`; asked for in order. */
+/* Byte number `at`; called in ascending order. */
 static inline unsigned char fake_cubin_byte(struct fake_cubin *cubin, size_t at) {
     if (at < FAKE_CUBIN_HEAD)
         return (unsigned char)cubin->head[at];
@@ -49,7 +48,7 @@ static inline void fake_cubin_fill(uint64_t hash, unsigned char *bytes, size_t c
         bytes[i] = fake_cubin_byte(&cubin, i);
 }
 
-/* Allocates nothing: memory may be out. */
+/* Does not allocate, since memory may be exhausted. */
 static inline int fake_cubin_matches(uint64_t hash, const void *bytes, size_t count) {
     struct fake_cubin cubin = fake_cubin_begin(hash);
     const unsigned char *given = (const unsigned char *)bytes;

@@ -31,7 +31,7 @@ EXPORT CUcontext fake_driver_current(void) {
     return depth ? stack[depth - 1] : NULL;
 }
 
-/* Every call begins here. A call that releases something does so even when it fails. */
+/* Every call begins here. A call that releases something does so even if it fails. */
 static CUresult begin(const char *name) {
     int number = atomic_fetch_add(&state.calls, 1) + 1;
     if (number <= FAKE_LOGGED)
@@ -46,8 +46,8 @@ static CUresult begin(const char *name) {
             return begun;                                                                          \
     } while (0)
 
-/* A call of which nothing else is to say: `does` it, once it has not failed; without and with the
- * current context that device work needs, as in the real driver. */
+/* A call that runs `does` unless it fails; without and with the check for a current context that
+ * the real driver requires for device work. */
 #define CALL(name, parameters, does)                                                               \
     EXPORT CUresult name parameters {                                                              \
         BEGIN();                                                                                   \
@@ -66,7 +66,7 @@ static CUresult begin(const char *name) {
         does;                                                                                      \
         return CUDA_SUCCESS;                                                                       \
     }
-/* One less of what is counted, also when it fails. */
+/* Decrements the counter, also if the call fails. */
 #define RELEASE(name, parameters, count)                                                           \
     EXPORT CUresult name parameters {                                                              \
         (count)--;                                                                                 \
@@ -75,7 +75,7 @@ static CUresult begin(const char *name) {
 
 CALL(cuInit, (unsigned int flags), (void)0)
 
-/* Asked once, when the library is opened. */
+/* Called once, when the library is opened. */
 EXPORT CUresult cuDriverGetVersion(int *version) {
     *version = state.version;
     return CUDA_SUCCESS;
@@ -190,9 +190,9 @@ static int launched_with_pdl(const CUlaunchConfig *config) {
     return 0;
 }
 
-/* Of a params struct, whose size a driver has from the cubin and this one does not know: a shorter
- * one is read past its end, and nobody looks at what is there. By bytes, since a sanitizer watches
- * calls of memcpy wherever they are. */
+/* Copies a params struct. Its size is unknown here, since there is no real cubin; a shorter one is
+ * read beyond its end, and these bytes are ignored. Copies byte by byte, because a sanitizer checks
+ * every memcpy. */
 __attribute__((no_sanitize_address)) static void copy_params(unsigned char *to, const void *from,
                                                              size_t bytes) {
     const volatile unsigned char *const byte = from;
@@ -284,7 +284,8 @@ WORK(cuMemGetInfo_v2, (size_t * free_bytes, size_t *total_bytes), *free_bytes = 
      *total_bytes = (size_t)1 << 37)
 
 EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags) {
-    *stream = (CUstream)(void *)&state; /* what a call that fails may leave there, as with others */
+    *stream = (CUstream)(void *)&state; /* a failed call may leave this value, like the real
+                                           driver */
     BEGIN_WORK();
     if (flags != CU_STREAM_NON_BLOCKING)
         abort();

@@ -1,7 +1,7 @@
 /*
  * A CUDA driver without a device, for tests: a shared library with the exports that
- * src/runtime/driver/driver.c looks for. It records its calls, fails the one it is told to, and
- * counts what is alive. Tests reach its state through dlsym("fake_driver_state").
+ * src/runtime/driver/driver.c looks for. It records its calls, fails a selected one, and counts
+ * live objects. Tests reach its state through dlsym("fake_driver_state").
  */
 #pragma once
 
@@ -15,22 +15,22 @@ enum { FAKE_CHAIN = 48, FAKE_CHAIN_PARAMS = 512 };
 
 /* One of the launches since the test last set `chain_length` to 0. */
 struct fake_launch {
-    unsigned blocks, threads, cluster;       /* 0: the launch says nothing of clusters */
+    unsigned blocks, threads, cluster;       /* 0: no cluster attribute */
     int pdl;                                 /* programmatic dependent launch */
-    unsigned char params[FAKE_CHAIN_PARAMS]; /* as many as `chain_params` says */
+    unsigned char params[FAKE_CHAIN_PARAMS]; /* the first `chain_params` bytes */
 };
 
 struct fake_driver {
     atomic_int calls;   /* since the test last set it to 0 */
-    atomic_int fail_at; /* the call with this number fails, 0: none does */
+    atomic_int fail_at; /* number of the call that fails; 0: none */
     int fail_with;
     char log[FAKE_LOGGED][FAKE_CALL]; /* names of the first calls */
     /* Alive now. */
     atomic_int modules, retained, allocations, streams, events;
-    atomic_int loads;              /* of modules, ever */
-    atomic_int reject_images;      /* so many loads to come are refused as invalid images */
+    atomic_int loads;              /* modules loaded in total */
+    atomic_int reject_images;      /* so many further loads are refused as invalid images */
     unsigned long long context_id; /* of the primary context; another value: it was reset */
-    CUcontext destroyed;           /* a context that is gone, or NULL */
+    CUcontext destroyed;           /* a destroyed context, or NULL */
     int devices, capability_major, capability_minor, version, multiprocessors;
     CUstream stream;   /* the stream expected for launches and fills */
     atomic_int strays; /* number of launches and fills on another stream */
@@ -38,9 +38,9 @@ struct fake_driver {
     int fills;         /* since the test last set it to 0; of the last one: */
     CUdeviceptr filled;
     size_t filled_words;
-    atomic_int shared_bytes; /* what cuFuncSetAttribute asked for last */
+    atomic_int shared_bytes; /* last value of cuFuncSetAttribute */
     CUlaunchConfig launch;
-    CUlaunchAttribute attributes[4]; /* the launch's, whose own copy is gone by now */
+    CUlaunchAttribute attributes[4]; /* the launch's; its own copy is gone by now */
     struct smelt__tensor_box box;    /* the last tensor described */
     CUfunction launched;
     unsigned char params[FAKE_PARAMS]; /* the first bytes of the launched params struct */
@@ -52,5 +52,5 @@ struct fake_driver {
 };
 
 typedef struct fake_driver *(*fake_driver_function)(void);
-/* "fake_driver_current": this thread's current context, which is no call. */
+/* "fake_driver_current": this thread's current context; not counted as a call. */
 typedef CUcontext (*fake_driver_current_function)(void);

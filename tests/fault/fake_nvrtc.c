@@ -63,7 +63,7 @@ EXPORT nvrtcResult nvrtcGetSupportedArchs(int *supported) {
     return NVRTC_SUCCESS;
 }
 
-/* What other processes can count: one write, so lines of several processes never mix. */
+/* Records a compilation for other processes with one write, so that lines do not mix. */
 static void note_compile(nvrtcProgram program) {
     const char *path = getenv("FAKE_NVRTC_COMPILES");
     char line[32];
@@ -72,7 +72,7 @@ static void note_compile(nvrtcProgram program) {
     int length = snprintf(line, sizeof line, "%016" PRIx64 "\n", program->source_hash);
     int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file < 0 || write(file, line, (size_t)length) != length)
-        abort(); /* a test that counts must not go on */
+        abort(); /* a test that counts must not continue */
     close(file);
 }
 
@@ -132,7 +132,7 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
     int milliseconds = compile_ms();
     if (milliseconds)
         usleep((useconds_t)milliseconds * 1000);
-    /* Not waited for: in a forked child it may be held by nobody. */
+    /* Does not wait, because in a forked child the holder may not exist. */
     if (pthread_mutex_trylock(&options_mutex) == 0) {
         for (int i = 0; i < count && i < FAKE_NVRTC_OPTIONS; i++)
             snprintf(state.options[i], FAKE_NVRTC_OPTION, "%s", options[i]);

@@ -1,5 +1,5 @@
-/* What the fault tests share: the fakes' states, a kernel to ask for, children for what a process
- * does only once. */
+/* Shared by the fault tests: the fakes' states, a kernel, and child processes for things that a
+ * process does only once. */
 #pragma once
 
 #include "codegen/plan/plan.h"
@@ -12,7 +12,7 @@
 /* The states of the libraries that SMELT_CUDA and SMELT_NVRTC name; opens them. */
 struct fake_driver *fakes_driver(void);
 struct fake_nvrtc *fakes_nvrtc(void);
-/* The driver's own function, for a test that plays the part of another CUDA user. */
+/* A function of the driver, for tests that act as another user of CUDA. */
 void *fakes_driver_symbol(const char *name);
 /* Whether that NVRTC is loaded in this process. */
 int fakes_nvrtc_loaded(void);
@@ -29,6 +29,6 @@ int fakes_in_child(void (*body)(void));
 #define EXPECT(condition) fakes_expect(!!(condition), #condition, __FILE__, __LINE__)
 void fakes_expect(int holds, const char *condition, const char *file, int line);
 
-/* From now on a compilation ends only when so many have been at work at once, or after half a
- * minute: a busy machine starts threads late. */
+/* From now on a compilation ends only when so many have run concurrently, or after half a minute,
+ * since a busy machine starts threads late. */
 void fakes_compile_together(int count);

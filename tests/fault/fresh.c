@@ -20,7 +20,7 @@ int fresh_fakes(void **unused) {
     driver->context_id = 1;
     driver->devices = 1;
     driver->capability_major = 9;
-    /* What a test that failed left behind is no concern of the next. */
+    /* Clears what a failed test left. */
     driver->modules = driver->retained = driver->allocations = 0;
     driver->streams = driver->events = 0;
     nvrtc->compiles = nvrtc->max_running = nvrtc->programs = 0;

@@ -1,5 +1,5 @@
-/* Tests of the runtime on fakes that are as new before each: cmocka's set-up, a context, a kernel.
- */
+/* Tests of the runtime on fakes that are reset before each test: cmocka's set-up, a context, a
+ * kernel. */
 #pragma once
 
 #include "../unit/test.h"
@@ -10,11 +10,11 @@
 extern struct fake_driver *driver;
 extern struct fake_nvrtc *nvrtc;
 
-/* Before and after each test; at the end nothing is alive. */
+/* Run before and after each test; at the end no object is alive. */
 int fresh_fakes(void **unused);
 int end_fakes(void **unused);
 
-/* What the driver and the compiler handed out was given back. */
+/* Checks that all objects of the driver and the compiler were released. */
 void assert_nothing_alive(void);
 
 /* Lives until the next one is made, or the test's end. */

@@ -45,8 +45,8 @@ static bool search(const char *named, const struct smelt__nvrtc_file *right, lon
     const long calls = shim_end(&failed);
     if (calls < call)
         return false;
-    /* Places that cannot be read are passed over when no name is given: then another one is right,
-     * too, but by its own identity. */
+    /* Without a given name, unreadable folders are skipped; then another NVRTC is correct, too,
+     * with its own identity. */
     if (status == SMELT_OK && !named && strcmp(found.path, right->path) != 0 &&
         smelt__nvrtc_find(found.path, 0, NULL, &own) == SMELT_OK)
         right = &own;
@@ -90,7 +90,7 @@ TEST(in_the_loaders_path) {
     unsetenv("LD_LIBRARY_PATH");
 }
 
-/* Without a build-id: both ends of the file are hashed. */
+/* Without a build-id both ends of the file are hashed. */
 TEST(without_build_ids) {
     char command[3 * PATH_BYTES];
     snprintf(command, sizeof command,
@@ -117,8 +117,8 @@ TEST(builtins_count) {
     copy(sources[1], builtins);
 }
 
-/* A context: the kernel fails and says why, nothing is stored, and the next request searches anew.
- */
+/* In a context: the kernel fails with the reason, nothing is stored, and the next request searches
+ * again. */
 TEST(a_context_recovers) {
     const struct shim_order order = {SHIM_CALLS, 1, 1000000, EMFILE};
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;

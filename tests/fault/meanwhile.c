@@ -1,5 +1,5 @@
-/* A tuning entry that is stored while an operator is made, on fakes: what the operator knows of its
- * kernels is what they were made by, not what the next ones would be. */
+/* A tuning entry is stored while an operator is made, on fakes: the operator uses the plans of its
+ * loaded kernels, not those of later ones. */
 
 #include "../unit/files.h"
 #include "../unit/test.h"
@@ -14,7 +14,7 @@ static struct fake_driver *driver;
 static smelt_context *context;
 static char folder[64], file[96];
 
-/* What is stored while a kernel is compiled, and what came of it. */
+/* The entry that is stored during a compilation, and the result. */
 static struct meanwhile {
     const char *kernel, *knobs;
     uint64_t source_hash; /* of the kernel */
@@ -43,7 +43,7 @@ static int tear_down(void **unused) {
     return remove_tree(folder);
 }
 
-/* By the thread that compiles the kernel, whose plan is made. */
+/* Called by the thread that compiles the kernel, after it was planned. */
 static void store(uint64_t source_hash) {
     smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
     if (source_hash != meanwhile.source_hash || meanwhile.stored)
@@ -64,7 +64,7 @@ static void store_meanwhile(const char *kernel, const char *knobs) {
     fakes_nvrtc()->on_compile = store;
 }
 
-/* It was stored, and another kernel of the spec would be another one. */
+/* Checks that the entry was stored and that a new kernel of the spec differs. */
 static void was_stored(void) {
     smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
     assert_true(meanwhile.stored);
@@ -85,7 +85,7 @@ static int called(const char *name) {
     return 0;
 }
 
-/* The kernel that there is takes its tensors by maps; the one of the entry would not. */
+/* The loaded kernel uses tensor maps; the entry's kernel would not. */
 TEST(indexer_logits) {
     smelt_operator *indexer;
     store_meanwhile("indexer_logits_fwd:heads=8,dim=64,dtype=bf16", "variant=mma");

@@ -1,4 +1,4 @@
-/* Blocks of a grid, which nothing orders. How a case is written: ../defects.c. */
+/* Blocks of a grid, which are not ordered. ../defects.c describes the format. */
 //@use ptx/atomic.cuh
 //@use ptx/reduce.cuh
 

@@ -1,5 +1,4 @@
-/* Launches that begin before the one ahead of them has ended. How a case is written: ../defects.c.
- */
+/* Launches that begin before the previous one has ended. ../defects.c describes the format. */
 //@use ptx/grid.cuh
 //@use ptx/memory.cuh
 
@@ -11,7 +10,7 @@ DEVICE bool is_later(int *data) {
     return gridDim.x > 1;
 }
 
-/* And the second waits for it before it lets the third begin. */
+/* The second launch waits for it before it lets the third begin. */
 DEVICE bool is_third(int *data) {
     if (is_later(data) && gridDim.x == 2) {
         grid_wait();

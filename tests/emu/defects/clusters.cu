@@ -1,4 +1,4 @@
-/* Blocks of a cluster. How a case is written: ../defects.c. */
+/* Blocks of a cluster. ../defects.c describes the format. */
 //@use ptx/cluster.cuh
 //@use ptx/mbarrier.cuh
 

@@ -1,5 +1,5 @@
-/* Copies under way: cp.async, mbarriers, bulk copies and stores, what waits for them. How a case is
- * written: ../defects.c. */
+/* Asynchronous copies: cp.async, mbarriers, bulk copies and stores, and waits for them.
+ * ../defects.c describes the format. */
 //@use ptx/bulk.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
@@ -9,7 +9,7 @@
 //@use ptx/proxy.cuh
 //@use ptx/tensor.cuh
 
-/* Of so many arrivals. */
+/* Initialises a barrier. */
 DEVICE u32 begin_barrier(u32 arrivals) {
     if (threadIdx.x == 0) {
         mbarrier_init(shared_address(8192), arrivals);

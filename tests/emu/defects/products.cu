@@ -1,5 +1,4 @@
-/* Warpgroups: their products, the registers that these hold, setmaxnreg. How a case is written:
- * ../defects.c. */
+/* Warpgroups: products, their registers, setmaxnreg. ../defects.c describes the format. */
 //@use common/descriptor.cuh
 //@use ptx/ldmatrix.cuh
 //@use ptx/proxy.cuh

@@ -1,5 +1,5 @@
-/* Threads of a block: what orders them, barriers, the bounds of what they touch, numbers. How a
- * case is written: ../defects.c. */
+/* Threads of a block: order, barriers, bounds of accesses, arithmetic. ../defects.c describes the
+ * format. */
 //@use ptx/atomic.cuh
 //@use ptx/named_barrier.cuh
 //@use ptx/shared.cuh

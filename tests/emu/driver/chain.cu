@@ -1,7 +1,7 @@
 #define KERNEL_NAME chain
 #line 1 "templates/ptx/grid.cuh"
 #line 5 "chain.cu"
-/* A word of `to` gets one more than that of `from`; not waiting, if `wait` says so. */
+/* Sets a word of `to` to one more than that of `from`; waits if `wait` is set. */
 __global__ void KERNEL_NAME(int *to, const int *from, int wait) {
     grid_launch_dependents();
     if (wait) {

@@ -9,7 +9,7 @@ struct arrays {
     int first[4], second[4];
 };
 
-/* What locals hold that nobody wrote, each turn anew, of lanes 0 and 31. */
+/* Stores the contents of unwritten locals, in each iteration, of lanes 0 and 31. */
 __global__ void KERNEL_NAME(int *data) {
     if (threadIdx.x % 31 == 0) {
         for (int turn = 0; turn < TURNS; ++turn) {

@@ -1,5 +1,5 @@
 #define KERNEL_NAME where
-/* Each block says in its own word that it ran, by its place in the grid. */
+/* Each block writes to its own word, by its index in the grid. */
 __global__ void KERNEL_NAME(int *data) {
     const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     if (threadIdx.x == 0) {

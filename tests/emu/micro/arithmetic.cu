@@ -3,8 +3,8 @@
 //@use ptx/math_fp8.cuh
 //@use ptx/maximum.cuh
 //@use ptx/order.cuh
-/* One function over `count` inputs: a holds floats (pairs for the packing forms, the
- * maximum, the minimum and the built-ins), out what came of each. */
+/* One function over `count` inputs: a holds floats (pairs for the packing forms, the maximum, the
+ * minimum and the built-ins), out the results. */
 
 enum {
     EXP2 = 0,
@@ -14,15 +14,15 @@ enum {
     BUILT_INS = 4,
     MAXIMUM = 5,
     MINIMUM = 6,
-    GREATER = 7 /* than each of 32 thresholds, the first inputs: a bit each */
+    GREATER = 7 /* than each of 32 thresholds, the first inputs: one bit each */
 };
 
-/* One NaN for all: which one is not promised. */
+/* Replaces any NaN by one value, because its bits are unspecified. */
 DEVICE float settled(float x) {
     return x != x ? __int_as_float(0x7fffffff) : x;
 }
 
-/* What plain C arithmetic and the functions that it shares with CUDA make of two floats. */
+/* The results of C arithmetic and of functions that C and CUDA share, for two floats. */
 DEVICE void built_ins(float *out, float x, float y) {
     out[0] = settled(x + y);
     out[1] = settled(x * y);

@@ -6,8 +6,8 @@
 //@use ptx/thread.cuh
 //@use ptx/warp.cuh
 /*
- * Barriers inside a block, and what a warp's lanes tell each other. 256 threads.
- * out is one word a thread, b one word a thread, too.
+ * Barriers inside a block, and exchanges between a warp's lanes. 256 threads. out and b have one
+ * word per thread.
  *
  * Shared memory: WORDS, 4 bytes a thread; BARRIER, two of 8 bytes.
  */
@@ -20,14 +20,15 @@ enum {
     WHOLE_BLOCK = 4, /* __syncthreads_or, _and, _count */
     LANES = 5,       /* shuffles, votes, redux */
     BITS = 6,
-    REDUX = 7, /* sum, least and most of a warp's values */
+    REDUX = 7, /* sum, minimum and maximum of a warp's values */
     GRID = 8,  /* griddepcontrol without a dependent launch: no effect */
 
     THREADS = 256,
     HALF = 128
 };
 
-/* Every thread arrives in each phase; thread 0 notes what it saw of the one before and of this. */
+/* Every thread arrives in each phase; thread 0 records its view of the previous and the current
+ * phase. */
 DEVICE u32 phases(u32 barrier) {
     u32 seen = 0;
     for (int phase = 0; phase < 10; ++phase) {
@@ -44,7 +45,7 @@ DEVICE u32 phases(u32 barrier) {
     return seen;
 }
 
-/* Thread 0 alone, on a barrier of THREADS arrivals. */
+/* Thread 0 only, on a barrier of THREADS arrivals. */
 DEVICE u32 counts(u32 barrier) {
     u32 seen = 0;
     if (threadIdx.x != 0) {
@@ -63,7 +64,8 @@ DEVICE u32 counts(u32 barrier) {
     return seen * 2 + (u32)mbarrier_test(barrier, 0);
 }
 
-/* The first half writes and goes on, the second waits and reads; then the other way round. */
+/* The first half writes and continues, the second half waits and reads; then the halves change
+ * roles. */
 DEVICE u32 hand_over(const u32 *in) {
     u32 *const words = (u32 *)(arena + WORDS_OFFSET);
     const u32 me = threadIdx.x, other = me ^ HALF;

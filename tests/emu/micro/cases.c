@@ -9,7 +9,7 @@
 static struct micro_case *cases;
 static size_t case_count, case_capacity;
 
-/* A new case; what is not set is 0. */
+/* A new case; fields that are not set are 0. */
 __attribute__((format(printf, 2, 3))) static struct micro_case *add(const char *kernel,
                                                                     const char *format, ...) {
     if (case_count == case_capacity) {
@@ -101,7 +101,8 @@ static void add_fragments(void) {
         one->b_bytes = one->out_bytes = PRODUCTS * 128 * 4;
         one->comparison = products[i].comparison;
         one->scale = 1;
-        /* 17 terms up to 1, aligned and cut off at 2^-25 or finer; of e4m3 33 at 2^-13. */
+        /* 17 terms of at most 1, aligned and truncated at 2^-25 or finer; for e4m3, 33 terms at
+         * 2^-13. */
         one->tolerance = i < 3 ? 0x1p-20f : 33 * 0x1p-13f;
     }
     for (size_t i = case_count - MMA - KINDS; i < case_count; i++) {
@@ -112,7 +113,7 @@ static void add_fragments(void) {
 
 /* ---- products.cu ----------------------------------------------------------------------------- */
 
-/* The tiles' come behind the others; they are of one swizzle. */
+/* The tiles' forms come last; they use one swizzle. */
 enum form {
     SS_00,
     SS_01,
@@ -146,8 +147,8 @@ static void add_product(int columns, int form, int swizzle, enum numbers numbers
     int fp8 = form == FP8_SS;
     int b_transposed = form == SS_01 || form == SS_11 || form == RS_01 || form == SS_TILE_01 ||
                        form == SS_TILE_11 || form == RS_TILE_01;
-    /* A swizzled line of a transposed B holds swizzle / 2 columns: all of them exist, but of a
-     * tile's last one, of which products may take a part. */
+    /* A swizzled line of a transposed B has swizzle / 2 columns. All of them exist, except in a
+     * tile's last line, which products may use in part. */
     if (form < FORMS && b_transposed && 2 * columns % (swizzle ? swizzle : 16) != 0)
         return;
     struct micro_case *one = add("products", "wgmma n%d %s swizzle %d %s", columns,
@@ -159,16 +160,16 @@ static void add_product(int columns, int form, int swizzle, enum numbers numbers
     one->threads = 128;
     one->params.form = form;
     one->params.swizzle = swizzle;
-    /* About every second one begins with values; which, its name says, so that no other case has a
-     * part in its result. */
+    /* About every second case starts with accumulator values; the choice depends on its name only,
+     * so that adding cases does not change results. */
     one->params.count = (int)(micro_seed(one->name, 'd') >> 32 & 1);
     one->a = one->b = fills[numbers][fp8];
     one->a_bytes = 8192;
     one->b_bytes = (size_t)(128 * columns);
     one->out_bytes = (size_t)(64 * columns) * 4;
     one->comparison = numbers == INTEGERS ? BIT_FOR_BIT : ROUNDED;
-    /* bf16: four sums of 17 terms, cut off 25 bits below the largest, at most 2 (or D's up to 127);
-     * e4m3: of 33 terms, 13 bits. */
+    /* bf16: four sums of 17 terms, truncated 25 bits below the largest one, which is at most 2 (or
+     * 127 for D's); e4m3: 33 terms, 13 bits. */
     one->scale = one->params.count ? 128 : 2;
     one->tolerance = fp8 ? 4 * 33 * 0x1p-13f : 4 * 17 * 0x1p-24f;
 }
@@ -251,8 +252,8 @@ static void add_copies(void) {
 
 /* ---- tensors.cu ------------------------------------------------------------------------------ */
 
-/* A box of 8 rows (2 layers of 4 in three dimensions, twice 2 of 2 in four) whose inner bytes are
- * the swizzle's span. The fourth coordinate is the third, too. */
+/* A box of 8 rows (2 layers of 4 in three dimensions, 2 x 2 layers of 2 in four) whose inner bytes
+ * are the swizzle's span. The fourth coordinate equals the third. */
 static void add_tensor(int form, int swizzle, int element_bytes, const int at[3]) {
     static const char *const names[] = {"2d", "3d hint", "4d hint"};
     static const int ranks[] = {2, 3, 4}, boxes[][3] = {{8, 1, 1}, {4, 2, 1}, {2, 2, 2}};
@@ -265,7 +266,7 @@ static void add_tensor(int form, int swizzle, int element_bytes, const int at[3]
         .rank = ranks[form],
         .element_bytes = element_bytes,
         .swizzle = swizzle,
-        /* 16 bytes of each row lie outside */
+        /* 16 bytes of each row are outside */
         .dimensions = {272 / element_bytes, ROWS, LAYERS, VOLUMES},
         .box = {inner / element_bytes, boxes[form][0], boxes[form][1], boxes[form][2]},
         .strides = {0, PITCH, ROWS * PITCH, LAYERS * ROWS * PITCH},
@@ -287,7 +288,7 @@ static void add_tensor(int form, int swizzle, int element_bytes, const int at[3]
 }
 
 static void add_tensors(void) {
-    /* Inside, over each edge, wholly outside; in elements. */
+    /* Inside, across each edge, completely outside; in elements. */
     static const int places[][3] = {
         {0, 0, 0}, {8, 3, 1}, {-8, -2, -1}, {104, 15, 2}, {128, 18, 1}, {200, 4, 0}, {8, -8, 0},
     };
@@ -360,7 +361,7 @@ static struct case_map bf16_map(enum buffer buffer, int columns, int rows) {
     };
 }
 
-/* Q lies behind the rows in a. */
+/* Q follows the rows in a. */
 static void add_gather(int blocks, int stages) {
     enum { ROWS = 256, TILE = 8192 };
     struct micro_case *one =

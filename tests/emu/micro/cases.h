@@ -1,6 +1,6 @@
 /*
- * The suite's cases: each one launch of a micro-kernel with inputs made from a fixed seed, so that
- * what an H200 computed for it can be held against what the emulator computes.
+ * The suite's cases: each one is a launch of a micro-kernel with inputs from a fixed seed, so that
+ * the emulator's results can be compared with recorded results of an H200.
  */
 #pragma once
 
@@ -13,18 +13,18 @@
 
 enum { CASE_CONSTANTS = 2, CASE_REGIONS = 6, CASE_MAPS = 3, CASE_RANK = 4, CASE_NAME = 64 };
 
-/* What a buffer holds before the launch. */
+/* A buffer's contents before the launch. */
 enum fill {
     FILL_NOTHING, /* there is no buffer */
     FILL_ZERO,
-    FILL_POISON,        /* bytes 0xff: NaNs, so that what is not written shows */
+    FILL_POISON,        /* bytes 0xff: NaNs, to detect missing writes */
     FILL_WORDS,         /* any 32 bits */
     FILL_INTEGER_BF16,  /* -8 .. 8 */
     FILL_TERNARY_BF16,  /* -1, 0, 1 */
     FILL_RANDOM_BF16,   /* -1 .. 1, rounded */
-    FILL_EXTREME_BF16,  /* any 16 bits, zeros and infinities and NaNs often */
+    FILL_EXTREME_BF16,  /* any 16 bits; zeros, infinities and NaNs are frequent */
     FILL_INTEGER_E4M3,  /* -8 .. 8 */
-    FILL_RANDOM_E4M3,   /* any code of at most 1 in size */
+    FILL_RANDOM_E4M3,   /* any code of absolute value at most 1 */
     FILL_EXTREME_E4M3,  /* any code */
     FILL_INTEGER_FLOAT, /* -64 .. 64 */
     FILL_RANDOM_FLOAT,  /* -1 .. 1 */
@@ -49,7 +49,7 @@ struct case_map {
     size_t offset; /* bytes into it */
     int rank, element_bytes, swizzle;
     int dimensions[CASE_RANK], box[CASE_RANK];
-    int strides[CASE_RANK]; /* bytes, of the dimensions but the first */
+    int strides[CASE_RANK]; /* bytes, of the dimensions except the first */
 };
 
 struct micro_case {
@@ -76,7 +76,7 @@ struct micro_case {
 /* All cases, in their order; *count receives their number. Allocated once, never freed. */
 const struct micro_case *micro_cases(size_t *count);
 
-/* Writes a buffer's contents; the same for the same fill, size and seed. */
+/* Writes a buffer's contents, which depend on fill, size and seed only. */
 void micro_fill(enum fill fill, void *buffer, size_t bytes, uint64_t seed);
 
 /* A seed from a case's name and a buffer's letter. */

@@ -10,14 +10,14 @@
 
 enum {
     ONE_ROUND = 0,  /* st.async of 16 bytes */
-    GIVEN_BACK = 1, /* the same four times into the same place, given back each time */
+    GIVEN_BACK = 1, /* the same four times to the same memory, which is released each time */
 
     THREADS = 64,
     TILE_BYTES = THREADS * 16
 };
 
-/* Each round a thread stores four words to its peer in block `to`, once that one has given back the
- * place, and takes those that came from block `from`. */
+/* In each round a thread stores four words to its peer in block `to`, once that thread has released
+ * the memory, and takes those from block `from`. */
 DEVICE void exchange(const struct micro_params *params, u32 *values, u32 full, u32 to, u32 from) {
     const u32 place = shared_address((u32)THEIRS_OFFSET + threadIdx.x * 16u);
     const u32 *const theirs = (const u32 *)(arena + THEIRS_OFFSET) + 4 * threadIdx.x;
@@ -35,7 +35,7 @@ DEVICE void exchange(const struct micro_params *params, u32 *values, u32 full, u
             values[i] = theirs[i] + (params->form == GIVEN_BACK ? i : 0);
             read |= values[i];
         }
-        /* The address depends on what was read: `count` is not negative. */
+        /* The address depends on the words that were read (`count` is not negative). */
         mbarrier_give_back_remote(cluster_address(empty, from) +
                                   (read & (u32)(params->count >> 31)));
     }

@@ -13,28 +13,28 @@
 //@use ptx/reduce.cuh
 //@use ptx/stream.cuh
 /*
- * Copies between global and shared memory, and additions to global memory. a is what is copied or
- * added, b the number of bytes each thread's cp.async reads, out what was copied or added to.
+ * Copies between global and shared memory, and additions to global memory. a: the source; b: the
+ * number of bytes that each thread's cp.async reads; out: the target.
  *
  * Shared memory: TILE, 16 bytes a thread; BARRIER, 8 bytes. 64 threads.
  */
 
 enum {
-    CP_ASYNC = 0,        /* 0..16 bytes of 16, the others zero */
-    CP_ASYNC_GROUPS = 1, /* three groups, the first waited for alone */
+    CP_ASYNC = 0,        /* 0..16 bytes of 16; the others are 0 */
+    CP_ASYNC_GROUPS = 1, /* three groups; waits for the first one only */
     CP_ASYNC_NOINC = 2,  /* arrivals on a barrier, among the expected */
     CP_ASYNC_ALL = 3,    /* wait_all */
     BULK_COPY = 4,       /* `bytes` in and out again */
-    RED_F32 = 5,         /* every thread on the same values */
+    RED_F32 = 5,         /* all threads add to the same values */
     RED_F32X4 = 6,
     STREAMING = 7,    /* read-only 16-byte loads, streaming stores */
     STREAMING_IN = 8, /* loads past L1 */
-    ONCE = 9,         /* the same of what may have been written before; 8-byte stores */
+    ONCE = 9,         /* the same for data that may have been written before; 8-byte stores */
     PREFETCHED = 10,
     THROUGH_L2 = 11,
     SHARED_16 = 12, /* 16-byte loads of shared memory */
     APPENDED = 13,  /* pairs of words to shared memory, if the second is odd */
-    ATOMICS = 14,   /* on words of each thread's own and of all */
+    ATOMICS = 14,   /* on each thread's own word and on a common one */
     HINT = 15,
 
     THREADS = 64
@@ -157,7 +157,7 @@ DEVICE void load_and_store(const struct micro_params *params) {
     store_streaming_16(to, values);
 }
 
-/* What became of three words of the thread's tile, and how many bytes were appended. */
+/* Stores three words of the thread's tile and the number of appended bytes. */
 DEVICE void append(const struct micro_params *params) {
     const u32 *const values = (const u32 *)params->a + 4 * threadIdx.x;
     u32 *const tile = (u32 *)(arena + TILE_OFFSET) + 4 * threadIdx.x;
@@ -175,7 +175,8 @@ DEVICE void append(const struct micro_params *params) {
     out[3] = address - thread_tile();
 }
 
-/* What stood before in a word that nobody else changes, and after all in those that all do. */
+/* Stores the previous value of a word that only this thread changes, and the final value of the
+ * words that all change. */
 DEVICE void change_words(const struct micro_params *params) {
     const u32 *const values = (const u32 *)params->a + 4 * threadIdx.x;
     u32 *const own = (u32 *)(arena + TILE_OFFSET) + threadIdx.x;
@@ -197,8 +198,8 @@ DEVICE void change_words(const struct micro_params *params) {
     out[3] = threadIdx.x % 4 < 2 ? shared[threadIdx.x % 2] : load_l2_32(params->b);
 }
 
-/* All threads hint; one waits until all have, and then for what never comes. What a wait found is a
- * matter of time: that it ends is not. */
+/* All threads hint; one waits for all hints, and then for one that never comes. A wait's result
+ * depends on time, but it always ends. */
 DEVICE void hint(const struct micro_params *params) {
     u32 *const out = (u32 *)params->out;
     hint_add(out, threadIdx.x);

@@ -72,7 +72,7 @@ static int lookup(const void *user, const char *name, int *found) {
     return 0;
 }
 
-/* The banner's map is what the emulator checks bounds by. */
+/* The emulator checks bounds by the banner's map. */
 static void put_prologue(const struct micro_case *one, struct smelt__text *out) {
     smelt__text_print(out,
                       "/*\n * Written by tests/emu/micro: micro --emit '%s'\n *\n"
@@ -155,7 +155,7 @@ static int failed(const char *what, CUresult result) {
     return -1;
 }
 
-/* dlsym's object pointer as a function: POSIX promises it. */
+/* Converts dlsym's object pointer to a function, as POSIX permits. */
 static void find_symbol(const char *name, void *function, size_t size) {
     void *library = dlopen(driver->path, RTLD_NOW | RTLD_NOLOAD);
     void *symbol = library ? dlsym(library, name) : NULL;
@@ -242,13 +242,13 @@ static int load(const struct micro_case *one, struct kernel *kernel) {
                : 0;
 }
 
-/* The banner begins with the name of the first case that wants a kernel; what counts follows it,
- * the map of shared memory included. */
+/* The banner begins with the name of the kernel's first case, which does not matter; the text after
+ * it, with the map of shared memory, identifies the kernel. */
 static const char *after_name(const char *source) {
     return strstr(source, " * shared memory");
 }
 
-/* The kernel of a case, compiled when no case before had it; NULL with a message printed. */
+/* A case's kernel, compiled unless an earlier case had it; NULL with a message printed. */
 static struct kernel *find_kernel(const struct micro_case *one) {
     struct smelt__compile_options options;
     struct smelt__compiled compiled;

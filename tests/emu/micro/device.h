@@ -1,5 +1,5 @@
-/* Writing, compiling and launching a micro-kernel, on a GPU or on the emulator: whatever the driver
- * and the NVRTC are that libsmelt opens. */
+/* Generates, compiles and launches a micro-kernel on a GPU or on the emulator, with the driver and
+ * the NVRTC that libsmelt opens. */
 #pragma once
 
 #include <stddef.h>
@@ -11,8 +11,8 @@
 /* A case's CUDA text, freed by the caller; NULL with a message printed. */
 char *micro_source(const struct micro_case *one);
 
-/* Opens the NVRTC alone (device = 0), or the driver too, with device 0's primary context current.
- * 0, or -1 with a message printed. */
+/* Opens only NVRTC (device = 0), or also the driver, with device 0's primary context current. 0, or
+ * -1 with a message printed. */
 int micro_open(int device);
 void micro_close(void);
 

@@ -5,10 +5,10 @@
 //@use ptx/mma_fp8.cuh
 //@use ptx/stmatrix.cuh
 /*
- * What one warp's lanes hold. ldmatrix: a is the shared memory before, 128 words; b says for each
- * lane which 16-byte row of it is the lane's; out is each lane's registers. stmatrix: a is each
- * lane's four registers, b as before, out the shared memory after. mma: `count` products, a holds
- * A's and B's registers (128 and 64 words each), b the accumulators before.
+ * Registers of one warp's lanes. ldmatrix: a: the shared memory before, 128 words; b: each lane's
+ * 16-byte row of it; out: each lane's registers. stmatrix: a: each lane's four registers; b as
+ * before; out: the shared memory after. mma: `count` products; a: the registers of A and B (128 and
+ * 64 words each); b: the accumulators before.
  *
  * Shared memory: TILE, 512 bytes.
  */

@@ -1,4 +1,4 @@
-/* What the buffers hold before a launch: see cases.h. */
+/* The buffers' contents before a launch: see cases.h. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static uint16_t bf16(enum fill fill, uint64_t *state) {
         return bf16_of((float)(below(state, 3) - 1));
     case FILL_RANDOM_BF16:
         return bf16_of(unit(state));
-    default: /* seldom a special value, or no finite sum would be left */
+    default: /* special values are rare, since otherwise no sum would be finite */
         return below(state, 100) == 0 ? extremes[below(state, EXTREMES)]
                                       : (uint16_t)(next(state) & 0xbfff);
     }

@@ -1,6 +1,6 @@
 /*
- * The micro-kernels: each wrapper of templates/ptx in a kernel of its own, and two small
- * pipelines made of them. What an H200 computed is recorded; the emulator must compute the same.
+ * The micro-kernels: a small kernel for each wrapper of templates/ptx, and two small pipelines of
+ * wrappers. The emulator must give the results that were recorded on an H200.
  *
  *     micro --record FILE               run all cases and write their results
  *     micro --replay FILE               run them and compare
@@ -10,9 +10,8 @@
  *     micro --list                      the cases' names
  *     micro --emit NAME                 a case's CUDA text
  *
- * It runs on whatever SMELT_CUDA and SMELT_NVRTC name, or the machine's driver and NVRTC. Exit
- * status: 0, 1 when a case failed, 2 for a usage error, 77 (meson: skipped) when --compile finds no
- * NVRTC.
+ * Uses the driver and NVRTC that SMELT_CUDA and SMELT_NVRTC name, or the machine's. Exit status: 0,
+ * 1 when a case failed, 2 for a usage error, 77 (meson: skipped) when --compile finds no NVRTC.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 //@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
 //@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 1
 /*
- * The organisation of a sparse attention forward kernel, small: O [64][64] = clamp(Q K^T) K over
- * `count` blocks of 64 gathered rows, the clamp to -3..3 in place of the softmax.
+ * A small model of a sparse attention forward kernel: O [64][64] = clamp(Q K^T) K over `count`
+ * blocks of 64 gathered rows; a clamp to -3..3 replaces the softmax.
  *
  * a: rows of 64 bf16; b: row numbers, negative ones masked (rows of zeros); maps[0]: Q [64][64]
  * bf16, 128-byte swizzle; out: O, fp32.
@@ -32,7 +32,7 @@ enum {
     BLOCK_ROWS = 64,
     TILE_BYTES = BLOCK_ROWS * ROW_BYTES,
     GROUP_BYTES = 8 * ROW_BYTES, /* of a swizzle atom */
-    STEPS = 4,                   /* of 16 depths or keys */
+    STEPS = 4,                   /* of 16 elements of depth, or 16 keys */
     WARPS = 4,                   /* of a warpgroup */
     LAST = 1                     /* in a stage's word */
 };
@@ -141,8 +141,8 @@ DEVICE void multiply_scores(float *scores, int stage) {
     wgmma_wait_0();
 }
 
-/* clamp(scores) as bf16 to SCORES: each warp its 16 rows, two stripes of 8 columns an instruction.
- */
+/* Stores clamp(scores) as bf16 to SCORES: each warp its 16 rows, two stripes of 8 columns per
+ * instruction. */
 DEVICE void store_p(const float *scores) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % WARPS;
     const int row = 16 * warp + lane % 16;

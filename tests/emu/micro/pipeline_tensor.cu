@@ -14,14 +14,13 @@
  *
  * maps[0]: A, maps[1]: B, both bf16, boxes of 64 x 64 with the 128-byte swizzle; C: out, bf16.
  *
- * Warpgroup 0 loads (one thread of it), 1 and 2 each compute 64 rows of a tile, and 64 threads of
- * each store a row each while the warpgroup goes on.
+ * One thread of warpgroup 0 loads. Warpgroups 1 and 2 compute 64 rows of a tile each; 64 of their
+ * threads store a row each while the warpgroup continues.
  *
  * Shared memory: LEFT [STAGES][2][64][64] bf16: A for both; RIGHT [STAGES][64][64]: B; STAGED
- * [2][64][64]: C on its way out; BARRIERS:
- *   full[s]   1 and the bytes of three boxes; for the products
- *   empty[s]  8 warps of the two warpgroups; for the loader
- * Named barriers 1 and 2: a warpgroup's 128 threads, about STAGED.
+ * [2][64][64]: C on its way out; BARRIERS: full[s] 1 and the bytes of three boxes; for the products
+ * empty[s] 8 warps of the two warpgroups; for the loader Named barriers 1 and 2: a warpgroup's 128
+ * threads, for STAGED.
  */
 
 enum {
@@ -29,7 +28,7 @@ enum {
     ROW_BYTES = 128,
     TILE_BYTES = ROWS * ROW_BYTES,
     GROUP_BYTES = 8 * ROW_BYTES, /* of a swizzle atom */
-    STEPS = 4,                   /* of 16 depths */
+    STEPS = 4,                   /* of 16 elements of depth */
     CONSUMER_WARPS = 8,
     STAGE_BYTES = 3 * TILE_BYTES
 };
@@ -108,7 +107,7 @@ DEVICE void release(int stage) {
     }
 }
 
-/* One tile's products; a stage is released while the next one's are under way. */
+/* Computes one tile; a stage is released while the products of the next one run. */
 DEVICE void compute_tile(const struct micro_params *params, float *d, int half, struct pipe *pipe) {
     int before = -1;
     for (int step = 0; step < params->y; ++step) {
@@ -140,7 +139,7 @@ DEVICE void stage_tile(const float *d, int half) {
     }
 }
 
-/* Puts a tile on its way out; the one before has left STAGED by then. */
+/* Starts a tile's store; STAGED no longer has the previous tile. */
 DEVICE void store_tile(const struct micro_params *params, const float *d, int half, int tile) {
     const int row = (int)threadIdx.x % WARPGROUP;
     const bool issues = row < ROWS;

@@ -15,11 +15,11 @@
 //@use ptx/wgmma_ss_tile.cuh n = N, ta = 1, tb = 0
 //@use ptx/wgmma_ss_tile.cuh n = N, ta = 1, tb = 1
 /*
- * D [64][N] = A B^T by one warpgroup: four instructions, a group each or one statement, of 32 bytes
- * of depth (64 bf16 or 128 e4m3 values in all). a is A [64][depth], b is B [N][depth], both plain;
- * the kernel lays them out in shared memory, transposed or not and with any swizzle, element by
- * element. `count`: 0, the first instruction ignores what D holds; 1, it adds to the values 0,
- * 1, 2... that D begins with.
+ * D [64][N] = A B^T by one warpgroup: four instructions of 32 bytes of depth (64 bf16 or 128 e4m3
+ * values in total), in a group each or in one statement. a: A [64][depth]; b: B [N][depth], both
+ * plain. The kernel writes them to shared memory element by element, transposed or not and with any
+ * swizzle. `count`: 0: the first instruction ignores D's contents; 1: it adds to D's initial values
+ * 0, 1, 2...
  *
  * Shared memory: A, 8192 bytes; B, 128 * N, N rounded up to 64.
  */
@@ -40,7 +40,7 @@ enum {
     RS_TILE_01 = 12,
 
     ROWS = 64,
-    DEPTH_BYTES = 128, /* of a row of A or B */
+    DEPTH_BYTES = 128, /* bytes of a row of A or B */
     STEP_BYTES = 32,
     STEPS = DEPTH_BYTES / STEP_BYTES,
     THREADS = 128
@@ -55,8 +55,8 @@ DEVICE bool is_b_transposed(int form) {
            form == SS_TILE_11 || form == RS_TILE_01;
 }
 
-/* How an operand lies in shared memory: blocks of `lines` lines of `span` bytes; a line holds
- * `span` bytes of depth of one row or, transposed, of rows at one depth. */
+/* An operand's layout in shared memory: blocks of `lines` lines of `span` bytes; a line has `span`
+ * bytes of one row or, transposed, of one column. */
 struct arrangement {
     int offset; /* in the arena */
     int rows, transposed, swizzle, element_bytes;

@@ -1,11 +1,12 @@
 //@use micro/params.h
 //@use ptx/registers.cuh
-/* Three warpgroups share a multiprocessor's registers: one gives, two take and need them. b and out
- * are one word a thread, which each mixes with VALUES others `count` times. 384 threads. */
+/* Three warpgroups share a multiprocessor's registers: one releases registers, the two others take
+ * and need them. b and out have one word per thread; each thread mixes it with VALUES others
+ * `count` times. 384 threads. */
 
 enum { VALUES = 180 };
 
-/* VALUES values live at once: they must all stand in registers. */
+/* VALUES values are live at once and must all be in registers. */
 DEVICE u32 mix(u32 seed, int times) {
     u32 held[VALUES], sum = 0;
 #pragma unroll

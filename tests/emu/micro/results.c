@@ -29,7 +29,7 @@ static uint64_t hash_of(const void *bytes, size_t count) {
     return hash;
 }
 
-/* Of an approximate function all words are recorded, of rounded sums a good sample. */
+/* All words of approximate functions are recorded, and a sample of rounded sums. */
 static size_t stride_of(const struct micro_case *one) {
     const size_t words = one->out_bytes / 4, kept = one->comparison == ULPS ? 4096 : 512;
     return words > kept ? (words + kept - 1) / kept : 1;
@@ -41,7 +41,7 @@ static uint32_t word_at(const void *out, size_t index) {
     return word;
 }
 
-/* The line's name: a case's own or, of one compared bit for bit, its first two words. */
+/* The line's name: the case's name, or its first two words if it is compared bit for bit. */
 static void name_line(const struct micro_case *one, char name[CASE_NAME]) {
     snprintf(name, CASE_NAME, "%s", one->name);
     char *space = one->comparison == BIT_FOR_BIT ? strchr(name, ' ') : NULL;
@@ -49,7 +49,7 @@ static void name_line(const struct micro_case *one, char name[CASE_NAME]) {
         *space = '\0';
 }
 
-/* The index of a case among those of its line, and how many those are. */
+/* The index of a case among those of its line, and their number. */
 static size_t find_index(const struct micro_case *one, size_t *line_cases) {
     size_t count, index = 0;
     char name[CASE_NAME], other[CASE_NAME];
@@ -181,7 +181,7 @@ static float float_of(uint32_t word) {
     return value;
 }
 
-/* Floats in order as integers, so that neighbours differ by 1 and the two zeros by none. */
+/* Maps floats to integers in order: neighbours differ by 1, and both zeros are equal. */
 static int64_t rank_of(uint32_t word) {
     return word & 0x80000000 ? -(int64_t)(word & 0x7fffffff) : (int64_t)word;
 }
@@ -199,7 +199,7 @@ static int is_close(const struct micro_case *one, uint32_t word, uint32_t record
     return apart <= (double)one->tolerance * ((double)one->scale + fabs((double)expected));
 }
 
-/* Word by word, where the hash differs. */
+/* Compares word by word if the hash differs. */
 static enum verdict compare_words(const struct micro_case *one, const struct result *result,
                                   const void *out) {
     const size_t stride = stride_of(one), count = result->count - 1;

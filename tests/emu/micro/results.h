@@ -16,11 +16,11 @@
 
 struct results; /* a whole file */
 
-/* A path of NULL: an empty one, to be recorded. NULL with a message printed. */
+/* Reads a file; a NULL path gives an empty one for recording. NULL with a message printed. */
 struct results *results_read(const char *path);
 void results_free(struct results *results);
 
-/* A line that no case was compared with; NULL: there is none. */
+/* A line without a case; NULL: none. */
 const char *results_unused(const struct results *results);
 
 /* Adds one case's output; -1: out of memory. */
@@ -29,6 +29,6 @@ void results_write(const struct results *results, FILE *file);
 
 enum verdict { SAME_BITS, WITHIN, DIFFERENT };
 
-/* Holds an output against the recorded one; what differs is printed. */
+/* Compares an output with the recorded one and prints differences. */
 enum verdict results_compare(struct results *results, const struct micro_case *one,
                              const void *out);

@@ -4,8 +4,8 @@
 //@use ptx/proxy.cuh
 //@use ptx/tensor.cuh
 /*
- * One box of the tensor of maps[0], loaded at (x, y, z, w), its `bytes` shown as they lie in shared
- * memory.
+ * Loads one box of the tensor of maps[0] at (x, y, z, w) and stores its `bytes` as they are in
+ * shared memory.
  *
  * Shared memory: BOX; BARRIER, 8 bytes. 32 threads.
  */

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""wrappers.py ROOT: of templates/ptx each wrapper is called by a micro-kernel, whose result on an H200
-is recorded, and by a template or one of the known defects: it is in every kernel's text that uses its
-part. Exit status 1, with the names of those that are not."""
+"""wrappers.py ROOT: checks that each wrapper of templates/ptx is called by a micro-kernel, whose result on an H200 is
+recorded, and by a template or a known defect. Exit status 1, with the names of the others."""
 import pathlib
 import re
 import sys

@@ -1,4 +1,4 @@
-/* Small values in place of those in src/ops/cuts.h, which explains them. With these, calls small
+/* Replaces src/ops/cuts.h, which explains the constants, by small values, so that calls small
  * enough for the emulator are split into several chunks, rounds and parts. */
 #pragma once
 
