@@ -11,13 +11,13 @@ import os
 import re
 import sys
 
-ROOMS = "src tests tools templates include bench docs scripts examples python".split()
+FOLDERS = "src tests tools templates include bench docs scripts examples python".split()
 TEXT = "c h cu cuh md sh py build txt 1 bash-completion".split()
 NAMED = "c|h|cu|cuh|md|sh|py|txt|results|build|diff|dict|inc"
 # Folders that tests create, and recorded texts.
 FOREIGN = ("tests/unit/embed", "tests/fuzz/corpus", "tests/abi/", "tests/emu/mutation/", "tests/docs/")
 ELSEWHERE = ("tests/test_flash_mla_sparse_prefill.py",)  # FlashMLA's
-IN_TEXT = re.compile(r"(?<![\w./$\"'-])((?:%s)/[\w./*<>-]*)" % "|".join(ROOMS))
+IN_TEXT = re.compile(r"(?<![\w./$\"'-])((?:%s)/[\w./*<>-]*)" % "|".join(FOLDERS))
 IN_QUOTES = re.compile(r"`(\w[\w./*<>-]*\.(?:%s))`" % NAMED)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 

@@ -130,8 +130,8 @@ static size_t attention_workspace(void) {
     return bytes;
 }
 
-/* The workspace is the loaded kernel's, whose queries of a group it depends on: as much as without
- * the entry, and other than of the kernel that the entry is for. */
+/* The workspace, which depends on the number of queries in a group, is the loaded kernel's: as
+ * large as without the entry, and different from that of the entry's kernel. */
 static void backward(const char *kernel, size_t (*workspace)(void)) {
     store_meanwhile(kernel, "group=2");
     const size_t meant = workspace();

@@ -1,5 +1,5 @@
-/* What the runtime says when the machine lacks something, and what it does without NVRTC when the
- * cache holds the kernel. Each case runs in a child: a process opens its driver once. */
+/* The runtime's messages if the machine lacks something, and its behaviour without NVRTC if the
+ * cache has the kernel. Each case runs in a child, because a process opens its driver once. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ static smelt_status get(smelt_context *context, const struct smelt__kernel **ker
     return smelt__kernel_get(context, &plan, kernel);
 }
 
-/* A context that works without NVRTC, and a kernel that does not. */
+/* A context works without NVRTC; getting a kernel fails. */
 static void expect_no_compiler(const char *path, const char *why) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
@@ -175,7 +175,7 @@ static void newest_that_the_driver_runs(void) {
     EXPECT(!fakes_nvrtc_loaded());
 }
 
-/* Two builds of one version are two compilers. */
+/* Two builds of one version are different compilers. */
 static void identity_follows_the_files(void) {
     struct smelt__nvrtc_file a;
     struct smelt__nvrtc_file b;
@@ -240,7 +240,7 @@ static void refused_entry_is_compiled_again(void) {
 
 /* ---- the emulator on one side, a GPU's driver or compiler on the other ---- */
 
-/* What the cache has for GPUs is used; what it has not is not made. */
+/* The cache's GPU kernels are used; missing ones cannot be compiled. */
 static void emulator_beside_a_driver(void) {
     const struct smelt__kernel *kernel;
     struct smelt__plan plan;

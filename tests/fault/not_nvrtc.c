@@ -1,4 +1,4 @@
-/* A sound shared library that is not NVRTC, to be named in SMELT_NVRTC. */
+/* A valid shared library that is not NVRTC, for SMELT_NVRTC. */
 int not_nvrtc(void);
 
 int not_nvrtc(void) {

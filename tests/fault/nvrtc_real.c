@@ -1,5 +1,5 @@
-/* Whatever NVRTC this machine has, through the search, the loading and the compilation: one small
- * kernel for every architecture it knows. Skipped (77) with a message where there is none. */
+/* Tests this machine's NVRTC: search, loading, and compilation of a small kernel for every
+ * architecture that it supports. Skipped (77) with a message without NVRTC. */
 
 #include "../unit/test.h"
 #include "codegen/arch.h"
@@ -16,7 +16,7 @@ static const char plain[] = "extern \"C\" __global__ void scale(float *x) {\n"
                             "    x[threadIdx.x] = 2.0f * tile[31 - threadIdx.x];\n"
                             "}\n";
 
-/* 100 live floats in the 32 registers that 2048 threads a multiprocessor leave. */
+/* 100 live floats in 32 registers, the limit with 2048 threads per multiprocessor. */
 static const char spilling[] =
     "extern \"C\" __global__ void __launch_bounds__(1024, 2) crowd(float *x) {\n"
     "    float a[100];\n"
@@ -35,7 +35,7 @@ static void compile(const char *source, const char *kernel, const char *arch,
     assert_memory_equal(compiled->cubin, "\177ELF", 4);
     assert_in_range(compiled->registers, 4, 255);
     assert_true(compiled->compile_seconds > 0);
-    /* The cubin says the same. */
+    /* The cubin has the same figures. */
     struct smelt__cubin_figures figures = {-1, -1};
     assert_int_equal(smelt__cubin_read(compiled->cubin, compiled->cubin_bytes, kernel, &figures),
                      1);
@@ -78,7 +78,7 @@ TEST(spills_are_read) {
     free(compiled.cubin);
 }
 
-/* Truncated and damaged cubins: the figures, or none; never a byte from outside (ASan looks on). */
+/* Truncated and damaged cubins give the figures or none, and no read outside (checked by ASan). */
 TEST(damaged_cubins) {
     struct smelt__compiled compiled;
     struct smelt__cubin_figures figures;
@@ -115,7 +115,7 @@ TEST(errors_hold_the_log) {
     assert_non_null(strstr(smelt_last_error(), "sm_35"));
 }
 
-/* What the file names said before loading is what the library says of itself. */
+/* The version from the file names equals the version that the loaded library reports. */
 TEST(version_was_foretold) {
     assert_int_equal(file.id.major, nvrtc->major);
     assert_int_equal(file.id.minor, nvrtc->minor);

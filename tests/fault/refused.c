@@ -1,5 +1,6 @@
-/* What the copy engine cannot step over, on a fake driver: each operator whose kernel takes a
- * tensor by it refuses such a stride, naming it and the way out, before anything is launched. */
+/* Strides that TMA does not support, on a fake driver: each operator whose kernel uses TMA for a
+ * tensor refuses such a stride before its first launch, with a message that names it and the
+ * remedy. */
 
 #include "../unit/test.h"
 #include "fakes.h"
@@ -10,7 +11,7 @@
 
 enum { TOKENS = 3, ROWS = 4, WIDTH = 64, INDEX_HEADS = 8, INDEX_DIM = 64 };
 
-/* The first stride that is too long, of tensors of bf16. */
+/* The smallest stride that is too long for tensors of bf16. */
 static const int64_t TOO_LONG = INT64_C(1) << 39;
 
 static struct fake_driver *driver;
@@ -42,7 +43,7 @@ static void begin(void) {
     memset(driver->log, 0, sizeof driver->log);
 }
 
-/* Of a call with a stride that is too long: refused by name, and nothing is on the stream. */
+/* A call with a stride that is too long is refused by name, and nothing was launched. */
 static void refused(smelt_status status, const char *stride, const char *knob) {
     const int calls = driver->calls < FAKE_LOGGED ? driver->calls : FAKE_LOGGED;
     assert_int_equal(status, SMELT_ERROR_INVALID_ARGUMENT);
@@ -133,7 +134,7 @@ TEST(indexer_logits) {
     smelt_operator_destroy(&indexer);
 }
 
-/* In chunks of one query each, whatever of the call is too long is refused before the first. */
+/* With chunks of one query each, a stride that is too long is refused before the first launch. */
 TEST(indexer_topk) {
     smelt_operator *indexer;
     assert_int_equal(

@@ -1,5 +1,4 @@
-/* The runtime on a fake driver and a fake NVRTC: what is called in which order, what happens when a
- * call fails. */
+/* The runtime on a fake driver and a fake NVRTC: the order of calls, and failing calls. */
 
 #include "../unit/test.h"
 #include "fresh.h"
@@ -60,7 +59,8 @@ TEST(launch_order_and_arguments) {
     assert_null(current);
 }
 
-/* A launch with PDL differs by its attribute alone, and by nothing where the GPU lacks PDL. */
+/* A launch with PDL differs in its attribute only; without PDL in the GPU there is no
+ * difference. */
 TEST(pdl_launch_has_the_attribute) {
     unsigned char params[FAKE_PARAMS];
     struct CUstream_st *stream = (struct CUstream_st *)(uintptr_t)0x1234;
@@ -87,8 +87,7 @@ TEST(pdl_launch_has_the_attribute) {
     }
 }
 
-/* A grid of three dimensions, a cluster with PDL, and what a call does around its
- * kernels: memory set on the stream, a tensor described for the copy engine. */
+/* A three-dimensional grid, a cluster with PDL, a fill on the stream, and a tensor map. */
 TEST(grids_clusters_and_fills) {
     unsigned char params[FAKE_PARAMS] = {0};
     smelt_context *context = make_context();
@@ -130,7 +129,7 @@ TEST(grids_clusters_and_fills) {
     assert_true(described.strides[1] == 128 && described.box[0] == 64);
 }
 
-/* The context that is current is used as it is, and is not retained. */
+/* The current context is used and not retained. */
 TEST(launch_in_the_current_context) {
     static const char *const bare[] = {"cuCtxGetCurrent", "cuCtxGetId", "cuLaunchKernelEx", NULL};
     unsigned char params[FAKE_PARAMS] = {0};
@@ -185,8 +184,8 @@ static smelt_status compile_plain(const struct smelt__nvrtc *by, struct smelt__c
                                  &options, compiled);
 }
 
-/* NVRTC's own cache is left out where NVRTC knows how; what it gave without the assembler's report
- * is compiled once more, and then taken as it is. */
+/* NVRTC's own cache is disabled if NVRTC has the option. A result without the assembler's report is
+ * compiled once more and then accepted. */
 TEST(a_missing_report) {
     struct smelt__nvrtc_file file;
     const struct smelt__nvrtc *found;
@@ -215,7 +214,7 @@ TEST(a_missing_report) {
 
 /* ---- failures ---- */
 
-/* Whatever a call did, and however it ended: what was current in this thread is again. */
+/* After each call, also a failed one, this thread's current context is the same as before. */
 static CUcontext context_before;
 
 static void assert_same_context(void) {
@@ -233,8 +232,8 @@ static void keep_first(smelt_status *first, smelt_status status, char *message, 
     }
 }
 
-/* Everything the runtime does with a driver; goes on after a failure, as a careless caller might.
- * The first failure's status, its message, and the number of the destruction's first call. */
+/* Makes all kinds of driver calls; continues after a failure, like a careless caller. Returns the
+ * first failure's status, its message, and the number of the first call of the destruction. */
 static smelt_status whole_life(char *message, size_t bytes, int *destroy_begins) {
     smelt_context_options options = fakes_options();
     smelt_device_info info = SMELT_DEVICE_INFO_INIT;
@@ -274,7 +273,7 @@ static smelt_status whole_life(char *message, size_t bytes, int *destroy_begins)
         KEEP(smelt_event_elapsed(context, begin, end, &milliseconds));
     }
     KEEP(smelt_stream_synchronize(context, stream));
-    /* A handle that a failure kept from being given back is given back again. */
+    /* Releases again a handle whose release failed. */
 #define GIVE_BACK(call, alive)                                                                     \
     do {                                                                                           \
         int before = alive;                                                                        \
@@ -297,8 +296,8 @@ static smelt_status whole_life(char *message, size_t bytes, int *destroy_begins)
 #undef KEEP
 }
 
-/* What nobody can act upon is not reported: a pop that fails after the work was done, and failures
- * while the context is destroyed. */
+/* Some failures are not reported, because callers cannot react: a failed pop after the work was
+ * done, and failures during the context's destruction. */
 static int is_silent(const char *name, int number, int destroy_begins) {
     return strcmp(name, "cuCtxPopCurrent_v2") == 0 || number >= destroy_begins;
 }
@@ -343,7 +342,7 @@ static void fail_every_driver_call(void) {
     print_message("%d driver calls failed in turn\n", total);
 }
 
-/* In a thread without a current context, and in one that has another's. */
+/* In a thread without a current context, and in one with another current context. */
 TEST(every_driver_call_fails_in_turn) {
     CUcontext other = (CUcontext)(void *)&context_before; /* any address will do */
     CUresult (*push)(CUcontext);
@@ -383,13 +382,13 @@ TEST(every_nvrtc_call_fails_in_turn) {
             if (i == 1 && j == 1)
                 assert_non_null(strstr(smelt_last_error(), "kernel.cu(7): error: told to fail"));
             nvrtc->fail[0] = '\0';
-            /* The failure is not remembered. */
+            /* The next attempt works. */
             assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_OK);
         }
 }
 
-/* Whatever a library that is called NVRTC makes: what is no cubin reaches neither driver nor cache.
- */
+/* If the library named as NVRTC does not make cubins, its output reaches neither the driver nor the
+ * cache. */
 TEST(not_a_cubin) {
     struct smelt__plan plan;
     const struct smelt__kernel *kernel;
@@ -488,7 +487,7 @@ TEST(bad_options) {
 
 /* ---- what calls that fail leave in the caller's pointers ---- */
 
-static int unset; /* what these hold before */
+static int unset; /* their previous value */
 
 static void make_nothing(const smelt_context *context, smelt_status expected) {
     void *memory = &unset;
@@ -506,7 +505,7 @@ static void make_nothing(const smelt_context *context, smelt_status expected) {
     assert_true(milliseconds == 0);
 }
 
-/* Lets the driver's next call but `after` fail. */
+/* Makes the driver's call after the next `after` calls fail. */
 static void fail_after(int after) {
     driver->calls = 0;
     driver->fail_at = after + 1;

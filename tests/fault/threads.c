@@ -1,5 +1,5 @@
-/* Kernels that several threads ask for at once, and that prepare makes on several: who compiles,
- * whose failure and whose message each gets. */
+/* Kernels that several threads request concurrently, and that prepare makes with several threads:
+ * the number of compilations, and each thread's status and message. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static void *ask(void *user) {
     return NULL;
 }
 
-/* Thread i asks for specs[i % spec_count]. */
+/* Thread i requests specs[i % spec_count]. */
 static void ask_at_once(struct asker *askers, int count, smelt_context *context,
                         const char *const *specs, int spec_count, int compile_only) {
     pthread_t threads[THREADS];
@@ -65,7 +65,7 @@ static void ask_at_once(struct asker *askers, int count, smelt_context *context,
 
 static smelt_context *boarded;
 
-/* The compilation of the one flight there is goes on until every thread waits for it. */
+/* The compilation lasts until every thread waits for it. */
 static void wait_until_all_board(uint64_t source_hash) {
     struct smelt__flights *flights = &boarded->compiling;
     (void)source_hash;
@@ -89,8 +89,8 @@ TEST(threads_share_one_compile_and_load) {
     }
     assert_int_equal(nvrtc->compiles, 1);
     assert_int_equal(driver->loads, 1);
-    /* Without a cache a thread that comes after the landing compiles for itself: all are to board.
-     */
+    /* Without a cache a thread that arrives after the landing compiles again, so all threads must
+     * board. */
     boarded = context;
     nvrtc->on_compile = wait_until_all_board;
     ask_at_once(askers, THREADS, context, specs, 1, 1);
@@ -104,7 +104,7 @@ TEST(threads_share_one_failure) {
     snprintf(nvrtc->fail, sizeof nvrtc->fail, "nvrtcCompileProgram");
     nvrtc->fail_with = NVRTC_ERROR_COMPILATION;
     smelt_context *context = make_context();
-    /* Those who wait for a kernel to be loaded, and for one to be compiled. */
+    /* For threads that wait for loading, and for threads that wait for compilation. */
     for (int compile_only = 0; compile_only < 2; compile_only++) {
         ask_at_once(askers, THREADS, context, specs, 1, compile_only);
         assert_non_null(strstr(askers[0].message, "kernel.cu(7): error: told to fail"));
@@ -126,7 +126,7 @@ static void make_long_message(void) {
 static void *follow(void *user) {
     struct smelt__flights *flights = user;
     struct smelt__flight *flight;
-    if (smelt__flight_board(flights, "key", &flight)) /* too late: leads itself */
+    if (smelt__flight_board(flights, "key", &flight)) /* too late: this thread leads */
         smelt__flight_land(flights, flight, SMELT_ERROR_COMPILE,
                            (smelt__fail(SMELT_ERROR_COMPILE, "%s", long_message), NULL));
     const int same =
@@ -135,7 +135,7 @@ static void *follow(void *user) {
     return same ? user : NULL;
 }
 
-/* Nothing of a message is lost on the way to those who waited. */
+/* Waiting threads get the complete message. */
 TEST(followers_have_the_whole_message) {
     struct smelt__flights flights;
     struct smelt__flight *flight;
@@ -200,7 +200,7 @@ TEST(prepare_reports_each_kernel) {
     assert_int_equal(driver->loads, 0);
 }
 
-/* In place of the C library's: the machine has as many processors as the test says. */
+/* Replaces the C library's function: the number of processors is the test's. */
 static int processors = 1;
 
 int sched_getaffinity(pid_t process, size_t bytes, cpu_set_t *set) {
@@ -213,7 +213,7 @@ int sched_getaffinity(pid_t process, size_t bytes, cpu_set_t *set) {
 
 TEST(prepare_uses_the_threads_it_may) {
     enum { KERNELS = 8 };
-    /* processors, jobs, threads at most at work */
+    /* processors, jobs, maximum number of working threads */
     static const int cases[][3] = {{3, 0, 3}, {1, 0, 1}, {64, 0, KERNELS}, {1, 4, 4}, {3, 1, 1}};
     smelt_kernel_request requests[KERNELS];
     char specs[KERNELS][64];
@@ -223,7 +223,7 @@ TEST(prepare_uses_the_threads_it_may) {
         requests[i] = (smelt_kernel_request)SMELT_KERNEL_REQUEST_INIT;
         requests[i].spec = specs[i];
     }
-    nvrtc->sleep_ms = 20; /* for one too many to be seen */
+    nvrtc->sleep_ms = 20; /* long enough to detect an additional thread */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         smelt_context *context = make_context();
         processors = cases[i][0];
@@ -235,9 +235,8 @@ TEST(prepare_uses_the_threads_it_may) {
     }
 }
 
-/* Which of several failures comes first depends on the order they are met in, which is random: the
- * call's status and message are those of the first request that failed, and of each info its own.
- */
+/* The order in which failures occur is random. The call's status and message are those of the
+ * lowest failed request; each info has its own. */
 TEST(failures_keep_their_messages) {
     enum { REQUESTS = 6, ROUNDS = 40 };
     static const struct {
@@ -275,7 +274,7 @@ TEST(failures_keep_their_messages) {
     }
 }
 
-/* The same of an operator's kernels, which are got side by side. */
+/* The same for an operator's kernels, which are made concurrently. */
 TEST(first_failed_kernel_speaks) {
     enum { KERNELS = 4, ROUNDS = 40 };
     static const char *const texts[KERNELS] = {
@@ -291,7 +290,7 @@ TEST(first_failed_kernel_speaks) {
     nvrtc->fail_with = NVRTC_ERROR_COMPILATION;
     for (int round = 0; round < ROUNDS; round++) {
         smelt_context *context = make_context();
-        /* Kernel 0 fails last, and yet it is the first; then it does not fail. */
+        /* Kernel 0 fails last but determines the message; then it does not fail. */
         nvrtc->sleep_ms = round % 2 ? 0 : 2;
         if (round == ROUNDS / 2)
             nvrtc->fail[0] = '\0';
@@ -320,8 +319,8 @@ static void look_at_mask(uint64_t source_hash) {
     faults_reach += !sigismember(&mask, SIGSEGV) && !sigismember(&mask, SIGBUS);
 }
 
-/* The library's threads take no signal of the program's, but for faults of their own; the caller's
- * mask is as it was. */
+/* The library's threads take no signals except their own faults; the caller's mask does not
+ * change. */
 TEST(threads_leave_signals_alone) {
     enum { KERNELS = 3 };
     struct smelt__spec specs[KERNELS];
@@ -333,7 +332,7 @@ TEST(threads_leave_signals_alone) {
     main_thread = pthread_self();
     helpers = masked = faults_reach = 0;
     nvrtc->on_compile = look_at_mask;
-    nvrtc->sleep_ms = 20; /* so that the helpers come before this thread has done it all */
+    nvrtc->sleep_ms = 20; /* so that the helpers start before this thread has done all the work */
     for (int i = 0; i < KERNELS; i++) {
         snprintf(texts[i], sizeof texts[i], "sparse_attn_fwd:heads=16,dqk=64,dv=64,topk=%d",
                  64 * (i + 1));

@@ -1,4 +1,4 @@
-/* The tuning file on a fake device: what plans take from it, what is refused, how it is written. */
+/* The tuning file on a fake device: its effect on plans, refused files and entries, writing. */
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -81,7 +81,7 @@ static smelt_context *make_on(smelt_context_kind kind) {
     return make(&options);
 }
 
-/* Whether the plan of a kernel in a context has the text in it. */
+/* Whether a kernel's plan in a context contains the text. */
 static int plan_has(smelt_context *context, const char *kernel, const char *arch,
                     const char *part) {
     char *text = NULL;
@@ -114,12 +114,12 @@ TEST(plans_take_entries_over) {
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
     assert_true(plan_has(context, FAKES_SPEC, NULL, "tuned"));
     assert_int_equal(stages_of(context, OTHER), 3);
-    /* What the spec names stays. */
+    /* Knobs of the spec take precedence. */
     assert_int_equal(stages_of(context, FAKES_SPEC ",stages=3"), 3);
     assert_true(plan_has(context, FAKES_SPEC ",stages=3", NULL, "tuned"));
     /* Another architecture is another device. */
     assert_false(plan_has(context, FAKES_SPEC, "sm_80", "tuned"));
-    /* The calls without a context know of none. */
+    /* Calls without a context use no entries. */
     char *text = NULL;
     assert_int_equal(smelt_plan_print(FAKES_SPEC, "sm_90a", 0, &text), SMELT_OK);
     assert_null(strstr(text, "tuned"));
@@ -128,8 +128,8 @@ TEST(plans_take_entries_over) {
     smelt_context_destroy(&context);
 }
 
-/* An operator gets the tuned kernel, and a context without a device that names this one gets the
- * same: what it compiled is found in the cache. */
+/* An operator gets the tuned kernel, and so does a compile-only context that names the device: the
+ * cache has the kernel that it compiled. */
 TEST(warming_and_running_agree) {
     assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  100\n", 0600), 0);
     const smelt_kernel_request request = {.size = sizeof request, .spec = FAKES_SPEC};
@@ -144,7 +144,7 @@ TEST(warming_and_running_agree) {
     assert_int_equal(smelt_kernels_prepare(context, &request, 1, 1, NULL, NULL, &info), SMELT_OK);
     assert_int_equal(info.state, SMELT_KERNEL_COMPILED);
     assert_string_equal(info.spec, FAKES_SPEC);
-    char key[64]; /* infos' strings go with their context */
+    char key[64]; /* infos' strings are freed with their context */
     snprintf(key, sizeof key, "%s", info.key);
     smelt_context_destroy(&context);
 
@@ -156,7 +156,7 @@ TEST(warming_and_running_agree) {
     assert_int_equal(run.state, SMELT_KERNEL_CACHED);
     assert_string_equal(run.key, key);
     smelt_operator_destroy(&attn);
-    /* The same knobs named: a kernel of its own, so that each says what it was asked for. */
+    /* The same knobs in the spec give a separate kernel, whose info has the requested spec. */
     assert_int_equal(smelt_operator_create(
                          &attn, context, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,stages=2"),
                      SMELT_OK);
@@ -179,7 +179,7 @@ TEST(bad_lines_are_passed_over) {
     assert_non_null(strstr(logged, "tuning:5: ignored"));
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
     smelt_context_destroy(&context);
-    /* Not a warning for each of very many. */
+    /* The number of warnings is limited. */
     FILE *out = fopen(file, "w");
     for (int i = 0; i < 5000; i++)
         fprintf(out, "line %d\n", i);
@@ -191,7 +191,7 @@ TEST(bad_lines_are_passed_over) {
     smelt_context_destroy(&context);
 }
 
-/* An entry that was legal once: the rule's plan, and one warning. */
+/* An entry that is no longer legal: the rule's plan, and one warning. */
 TEST(entries_without_a_plan) {
     assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  variant=sm90,stages=4  1\n", 0600),
                      0);
@@ -201,7 +201,7 @@ TEST(entries_without_a_plan) {
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(logged, "stages=4 is not legal"));
     smelt_context_destroy(&context);
-    /* With knobs of the spec's own it is no mistake of the file's. */
+    /* With knobs in the spec a conflict is not the file's fault. */
     assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  pv_overlap=4  1\n", 0600), 0);
     warnings = 0;
     context = make_on(SMELT_CONTEXT_DEVICE);
@@ -225,7 +225,7 @@ TEST(layers_and_settings) {
     smelt_context_options options = options_of(SMELT_CONTEXT_DEVICE);
     options.cache_readonly_dir = readonly_folder;
     smelt_context *context = make(&options);
-    assert_int_equal(stages_of(context, FAKES_SPEC), 3); /* ours wins */
+    assert_int_equal(stages_of(context, FAKES_SPEC), 3); /* the writable layer's takes precedence */
     assert_int_equal(stages_of(context, OTHER), 2);
     smelt_context_destroy(&context);
 
@@ -236,7 +236,7 @@ TEST(layers_and_settings) {
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
     smelt_context_destroy(&context);
     options = options_of(SMELT_CONTEXT_DEVICE);
-    options.tuning = file; /* the option wins */
+    options.tuning = file; /* the option takes precedence */
     context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     smelt_context_destroy(&context);
@@ -254,7 +254,7 @@ TEST(layers_and_settings) {
     context = make(&options);
     assert_string_equal(smelt_tuning_path(context), "");
     smelt_context_destroy(&context);
-    options.tuning_device = "H200"; /* a device's own are used */
+    options.tuning_device = "H200"; /* the device's entries are used */
     assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(warnings, 0);
 }
@@ -293,7 +293,7 @@ TEST(files_that_are_not_trusted) {
     expect_unread("not a regular file");
     assert_int_equal(rmdir(file), 0);
     assert_int_equal(write_text(file, line, 0600), 0);
-    assert_int_equal(truncate(file, (off_t)1 << 40), 0); /* a hole: it costs no disk */
+    assert_int_equal(truncate(file, (off_t)1 << 40), 0); /* a hole, which uses no disk space */
     expect_unread("longer than 1 MiB");
     /* The named file may be a link, but must not be world-writable. */
     setenv("SMELT_TUNING", file, 1);
@@ -304,7 +304,7 @@ TEST(files_that_are_not_trusted) {
     smelt_context_destroy(&context);
     assert_int_equal(chmod(other, 0666), 0);
     expect_unread("writable by others");
-    /* Nor may a folder on the way to it be. */
+    /* A folder on its path must not be either. */
     snprintf(other, sizeof other, "%s/shared", folder);
     assert_int_equal(mkdir(other, 0700), 0);
     assert_int_equal(chmod(other, 0777), 0);
@@ -351,7 +351,7 @@ TEST(stores) {
     assert_true(found.microseconds == 2104.5);
     assert_string_equal(found.spec, FAKES_SPEC);
     assert_string_equal(found.device, DEVICE);
-    /* Other lines are kept as they are, the good, the bad and the plain text. */
+    /* Other lines are kept: valid, invalid and arbitrary ones. */
     assert_int_equal(write_text(file,
                                 "# notes\n\nbad line\n" FAKES_SPEC "  " DEVICE
                                 "  stages=2  1\n" OTHER "   " DEVICE "   stages=2   1\n" FAKES_SPEC
@@ -366,7 +366,7 @@ TEST(stores) {
     assert_int_equal(stages_of(context, OTHER), 2);
     assert_int_equal(smelt_tuning_walk(context, count_entries, &count), SMELT_OK);
     assert_int_equal(count, 3);
-    entry.knobs = NULL; /* takes it out */
+    entry.knobs = NULL; /* removes the entry */
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
     assert_string_equal(read_text(file), "# notes\n\nbad line\n" OTHER "   " DEVICE
                                          "   stages=2   1\n" FAKES_SPEC "  X  stages=2  1\n");
@@ -374,7 +374,7 @@ TEST(stores) {
     smelt_context_destroy(&context);
 }
 
-/* Files may not grow: what was there stays as it was, and nothing is left beside it. */
+/* With a limit on the size of files the old file is unchanged, and no temporary file remains. */
 TEST(stores_that_fail) {
     static const char before[] = "# notes\n";
     const struct rlimit limit = {4, 4};
@@ -413,7 +413,7 @@ TEST(stores_that_are_refused) {
     entry.spec = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048";
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_SPEC);
     assert_int_equal(access(file, F_OK), -1);
-    /* Where a link or a folder stands, nothing is written. */
+    /* A link or a folder is not replaced. */
     entry = entry_of("stages=2", 1);
     assert_int_equal(symlink("/dev/null", file), 0);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_CACHE);
@@ -422,7 +422,7 @@ TEST(stores_that_are_refused) {
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_CACHE);
     assert_int_equal(rmdir(file), 0);
     smelt_context_destroy(&context);
-    context = make_on(SMELT_CONTEXT_COMPILE_ONLY); /* no device of its own */
+    context = make_on(SMELT_CONTEXT_COMPILE_ONLY); /* without a device */
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_ARGUMENT);
     smelt_context_destroy(&context);
     smelt_context_options options = options_of(SMELT_CONTEXT_DEVICE);
@@ -450,7 +450,7 @@ static void store_many(int writer) {
     _exit(0);
 }
 
-/* Writers at the same time lose nothing of each other's. */
+/* Concurrent writers do not lose each other's entries. */
 TEST(many_writers) {
     int count = 0, status;
     for (int i = 0; i < WRITERS; i++)
@@ -467,7 +467,7 @@ TEST(many_writers) {
     smelt_context_destroy(&context);
 }
 
-/* What comes with an imported cache: ours win, the rest is added. */
+/* The tuning file of an imported cache: existing entries take precedence, others are added. */
 TEST(merging) {
     static const char text[] = "# theirs\nbad\n" FAKES_SPEC "  " DEVICE "  stages=3  9\n" OTHER
                                "  " DEVICE "  stages=2  9";

@@ -1,5 +1,5 @@
-/* The reader of exported archives: the head, the index in order, and finding by bisection. An input
- * is tried as it is, and with its sizes and the index's checksum put right. */
+/* The reader of exported archives: the head, the index in order, and bisection. Each input is also
+ * tried with correct sizes and a correct checksum of the index. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,8 @@ static int take_record(void *user, const struct smelt__archive_record *record) {
     return 0;
 }
 
-/* In memory: a run writes it some 60,000 times. The reader follows no link to a nameless file. */
+/* In memory, because a run writes it about 60,000 times. It needs a name, because the reader
+ * follows no links. */
 static char path[] = "/dev/shm/smelt-fuzz-archive-XXXXXX";
 
 static void remove_file(void) {
@@ -64,7 +65,7 @@ static void seal(unsigned char *bytes, size_t count) {
     unsigned char *index = bytes + SMELT__TAR_BLOCK;
     XXH128_canonical_t canonical;
     put_u64(index + AT_ARCHIVE_BYTES, count);
-    /* As many records as the input has room for, at most those it names. */
+    /* The number of records that fit into the input, at most its own number. */
     uint64_t records = index[AT_COUNT];
     size_t summed = HEAD_BYTES + (size_t)records * RECORD_BYTES;
     put_u64(index + AT_COUNT, records);

@@ -1,4 +1,4 @@
-/* The reader of a cubin's own figures: a compiler's output, or whatever lies in a cache entry. */
+/* The reader of a cubin's figures. A cubin comes from a compiler or from a cache entry. */
 #include <string.h>
 
 #include "fuzz.h"
@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int found = smelt__cubin_read(data, size, "kernel", &figures);
     FUZZ_REQUIRE(found == 0 || found == 1);
     FUZZ_REQUIRE(!found || (figures.registers >= 0 && figures.frame_bytes >= 0));
-    /* The kernel's name may be as long as one in an entry. */
+    /* The kernel's name, with the maximum length of an entry. */
     char name[128];
     memset(name, 'k', sizeof name - 1);
     name[sizeof name - 1] = '\0';

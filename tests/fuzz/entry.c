@@ -1,6 +1,6 @@
 /*
- * The parser of cache entries. An input is tried as it is, and with its lengths and its checksum
- * put right: a fuzzer finds no checksum by chance, and behind it lies most of the parser.
+ * The parser of cache entries. Each input is also tried with correct lengths and a correct
+ * checksum, because a fuzzer does not find checksums, and most of the parser runs after that check.
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void seal(unsigned char *bytes, size_t count) {
            SMELT__ENTRY_CHECKSUM_BYTES);
 }
 
-/* What a sound entry promises to whoever reads it. */
+/* The properties of a valid entry. */
 static void require_sound(const unsigned char *bytes, size_t count,
                           const struct smelt__cache_entry *entry) {
     unsigned char header[SMELT__ENTRY_HEADER_BYTES], checksum[SMELT__ENTRY_CHECKSUM_BYTES];
@@ -44,7 +44,7 @@ static void require_sound(const unsigned char *bytes, size_t count,
     FUZZ_REQUIRE(memchr(entry->key.arch, '\0', sizeof entry->key.arch));
     FUZZ_REQUIRE(memchr(compiled->spec, '\0', sizeof compiled->spec));
     FUZZ_REQUIRE(memchr(compiled->kernel_name, '\0', sizeof compiled->kernel_name));
-    /* Written again and read again it says the same. */
+    /* Encoding and decoding it again gives the same entry. */
     unsigned char *written = malloc(count);
     FUZZ_REQUIRE(written);
     memcpy(written, bytes, count);
@@ -69,7 +69,7 @@ static void try_bytes(const unsigned char *bytes, size_t count) {
     if (state == SMELT__ENTRY_SOUND)
         require_sound(bytes, count, &entry);
     else
-        FUZZ_REQUIRE(why[0] != '\0'); /* says what is wrong */
+        FUZZ_REQUIRE(why[0] != '\0'); /* gives the reason */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         put_u64(copy + AT_PAYLOAD_BYTES, size - around);
         seal(copy, size);
         try_bytes(copy, size);
-        /* This version, and either kind of payload. */
+        /* This version, and both kinds of payload. */
         copy[AT_VERSION] = SMELT__ENTRY_VERSION;
         for (unsigned char output = 1; output <= 2 && size >= around + sizeof(Elf64_Ehdr);
              output++) {

@@ -1,7 +1,7 @@
 /*
- * A fuzz target is one file with the entry point of libFuzzer. Built by clang with -Dfuzz=true it
- * is a fuzzer (scripts/fuzz.sh); else replay.c drives it over its corpus, and over small changes of
- * it, as a test of `make test`.
+ * A fuzz target is one file with libFuzzer's entry point. With clang and -Dfuzz=true it is a fuzzer
+ * (scripts/fuzz.sh); otherwise replay.c runs it on its corpus and on small changes of it, as a test
+ * of `make test`.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Returns 0. An input that shows a defect ends the process. */
+/* Returns 0. A defect ends the process. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define FUZZ_REQUIRE(condition)                                                                    \

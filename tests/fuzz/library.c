@@ -1,4 +1,4 @@
-/* The reader of a shared library's build-id: what names a compiler is whatever file lies there. */
+/* The reader of a shared library's build-id, which must accept any file. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* The parser of manifests: what it refuses it refuses once, with the line. */
+/* The parser of manifests: it refuses an input with exactly one message, which has the line. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <string.h>

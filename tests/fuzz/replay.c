@@ -1,14 +1,14 @@
 /*
- * Drives a fuzz target without a fuzzer: every input of the corpus, each cut off at every byte, and
- * random small changes of them.
+ * Runs a fuzz target without a fuzzer: on every input of the corpus, on every prefix of each, and
+ * on random small changes of them.
  *
  *   fuzz_TARGET CORPUS.pack [CHANGES]
  *   fuzz_TARGET FILE                     one input: a finding of libFuzzer, or of this program
  *
  * A corpus is one file: the line `smelt corpus 2`, then for each input its length in decimal, a
  * space, its bytes, and a newline. scripts/fuzz.sh packs and unpacks it. An input that ends the
- * process is written to fuzz_TARGET.failed in the working folder, and named: which of the corpus
- * (pack.py --unpack writes them as files of these numbers), and what was done to it.
+ * process is written to fuzz_TARGET.failed in the working folder. The message has its number in the
+ * corpus (pack.py --unpack writes files with these numbers) and the change.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static size_t input_count;
 
 static uint64_t random_state;
 
-/* What runs now, for the words at its end. */
+/* The current input, for the message if the process ends. */
 static struct {
     const uint8_t *bytes;
     size_t count;
@@ -40,10 +40,10 @@ static struct {
 
 static void put(int file, const void *bytes, size_t count) {
     ssize_t written = write(file, bytes, count);
-    (void)written; /* the process ends for another reason */
+    (void)written; /* the process is ending for another reason */
 }
 
-/* Calls nothing that a signal handler may not. */
+/* Async-signal-safe. */
 static void tell_what_failed(void) {
     static const char words[] = "failed: ", kept[] = "; its bytes are in ";
     int file = open(failed_name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -76,7 +76,7 @@ static void watch_for_the_end(void) {
             signal(numbers[i], end_by_signal);
 }
 
-/* From memory of exactly its size, so that sanitizers see a byte too many. */
+/* Runs the input from memory of exactly its size, so that sanitizers detect reads beyond it. */
 static void run(const uint8_t *bytes, size_t count) {
     uint8_t *exact = malloc(count ? count : 1);
     FUZZ_REQUIRE(exact);
@@ -108,7 +108,8 @@ static uint8_t *read_file(const char *path, size_t *count) {
     return bytes;
 }
 
-/* A length and its space at `at`; SIZE_MAX when there is none. `at` moves past it. */
+/* Reads a length and the space after it at `at`, and moves `at` past them; SIZE_MAX: there is
+ * none. */
 static size_t read_length(const uint8_t *bytes, size_t count, size_t *at) {
     size_t length = 0, begin = *at;
     while (*at < count && bytes[*at] >= '0' && bytes[*at] <= '9' && length < MOST_BYTES)
@@ -153,7 +154,7 @@ static long run_cuts(size_t number) {
     return runs + 1;
 }
 
-/* One to four changes: a byte, a bit, a piece doubled or left out, another input's end. */
+/* Makes one to four changes: a byte, a bit, a piece repeated or removed, another input's end. */
 static void run_changed(long change) {
     static uint8_t bytes[2 * MOST_BYTES];
     size_t number = next_random(&random_state) % input_count;

@@ -1,10 +1,10 @@
-/* The parser of specs, and all that follows from a spec without a compiler: expansion, plan. */
+/* The parser of specs, expansion and plans. */
 #include <string.h>
 
 #include "fuzz.h"
 #include "smelt/smelt.h"
 
-/* A message says something, and in reasonable length. */
+/* A message is neither empty nor too long. */
 static void require_message(void) {
     size_t length = strlen(smelt_last_error());
     FUZZ_REQUIRE(length > 0 && length < 4096);

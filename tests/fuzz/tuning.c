@@ -1,4 +1,4 @@
-/* The parser of lines of the tuning file: what it takes it prints so that it takes it again. */
+/* The parser of lines of the tuning file: a parsed line can be printed and parsed again. */
 #include <string.h>
 
 #include "fuzz.h"
@@ -18,7 +18,7 @@ static void require_printed_again(const struct smelt__tuning_line *line) {
     smelt__text_free(&text);
 }
 
-/* A line by itself: the lines around it have no effect on it. */
+/* Inputs are single lines, because lines do not affect each other. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *text = (const char *)data, *newline = memchr(text, '\n', size);
     size_t length = newline ? (size_t)(newline - text) : size;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goldens: what the generator writes for chosen specs.
+"""Goldens: the generator's output for chosen specs.
 
     golden.py SMELT ROOT            compare; print the first line that differs
     golden.py SMELT ROOT --renew    write today's text
@@ -9,9 +9,8 @@ begins with a line `@ ARCHITECTURE SPEC KERNEL` for each of its goldens, which a
 order. Each row is a line of their sources: of the banner, of the prologue (less the enumerators that
 repeat a row of the banner), or of the list of parts with their arguments. A row has the numbers that
 stand for # in each column (- where the golden lacks the line, + where the line has no number), or a
-single = where all columns have the line as it is written. The columns are as similar as the table is
-short: put specs of one variant into one table. To add a golden, write its `@ ARCHITECTURE SPEC` and
-renew.
+single = where all columns have the line as it is written. Similar columns make a table short, so put specs of one
+variant into one table. To add a golden, write its `@ ARCHITECTURE SPEC` and renew.
 
 Tables write runs of spaces as one space and leave out lines without a word; layout.txt has the head
 of one source as it is.
@@ -40,7 +39,7 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.:])")
 
 
 class Failure(Exception):
-    """What is wrong with one golden."""
+    """An error in one golden."""
 
 
 # ---- templates -----------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-/* What every operator's launch must refuse, naming the argument: by its table of arguments, and what
- * the operator's row adds (suite.h). */
+/* Calls that every operator must refuse, with the argument's name: those that follow from its table
+ * of arguments, and those of the operator's row (suite.h). */
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ struct trial {
     struct workload *workload;
     const struct suite_arguments *arguments;
     const struct smelt__args_table *table;
-    char message[1024]; /* what is wrong; "" nothing yet */
+    char message[1024]; /* the failure; "": none so far */
 };
 
 static union args good_args(const struct trial *trial) {
@@ -31,7 +31,7 @@ static smelt_status launch(const struct trial *trial, const union args *args) {
     return smelt_operator_launch(trial->workload->object, trial->workload->pass->pass, args, NULL);
 }
 
-/* The arguments with `bytes` at `offset` set to a value: refused, in a message with this text. */
+/* Sets `bytes` at `offset` of the arguments to a value and expects a refusal with this text. */
 __attribute__((format(printf, 5, 6))) static void refuse(struct trial *trial, size_t offset,
                                                          const void *value, size_t bytes,
                                                          const char *format, ...) {
@@ -60,7 +60,7 @@ static void refuse_integer(struct trial *trial, size_t offset, size_t bytes, int
            text);
 }
 
-/* A key of the spec that a row names; 0 for NULL. */
+/* The value of the spec's key that a row names; 0 for NULL. */
 static int64_t key_of(const struct trial *trial, const char *key) {
     int64_t value = 0;
     if (key && smelt_spec_get(trial->workload->spec.text, key, &value) != SMELT_OK)
@@ -78,7 +78,7 @@ static void refuse_number(struct trial *trial, const struct smelt__scalar_row *r
         refuse(trial, row->field, &floats[i], sizeof *floats, "%s = ", row->name);
     if (!wide && row->type != SMELT_SCALAR_INT)
         return;
-    if (wide) { /* of counts, whatever the table says */
+    if (wide) { /* for counts, regardless of the table */
         refuse_integer(trial, row->field, bytes, -1, row->name);
         refuse_integer(trial, row->field, bytes, INT64_C(1) << 31, row->name);
     }
@@ -106,7 +106,7 @@ static void refuse_pointer(struct trial *trial, const struct smelt__tensor_row *
     refuse(trial, row->field, &data, sizeof data, text, row->name);
 }
 
-/* That it is there, or not, and aligned. */
+/* Refuses missing, superfluous and misaligned pointers. */
 static void refuse_pointers(struct trial *trial, const struct smelt__tensor_row *row) {
     enum { SOMEWHERE = 1 << 20 };
     const uintptr_t data = (uintptr_t)smelt__tensor_in(row, trial->workload->placed.args)->data;
@@ -160,7 +160,7 @@ static void refuse_strides(struct trial *trial, const struct smelt__tensor_row *
     }
 }
 
-/* What is written, on whatever else the call has. */
+/* Refuses outputs that overlap any other memory of the call. */
 static void refuse_overlaps(struct trial *trial, const struct smelt__tensor_row *row) {
     const union args args = good_args(trial);
     for (int i = 0; i < trial->table->count; i++) {
@@ -192,7 +192,7 @@ static void refuse_workspace(struct trial *trial) {
 
 /* ---- what is legal --------------------------------------------------------------------------- */
 
-/* Without queries or rows tensors that then have no elements may be NULL. */
+/* Without queries or rows, tensors without elements may be NULL. */
 static void drop_empty(const struct trial *trial, union args *args) {
     const struct smelt__args_table *const table = trial->table;
     const int64_t none = 0;

@@ -1,6 +1,6 @@
 /*
- * The kernels that make the backward pass's lists against a reference, entry for entry. Arguments:
- * kernel_alone.h.
+ * Compares the kernels that make the backward pass's lists with a reference, entry for entry.
+ * Arguments: kernel_alone.h.
  */
 #include "slots.h"
 
@@ -9,9 +9,9 @@
 
 enum {
     POISON = 0xA5,
-    COPY_POISON = 0x5A, /* of a list's other copies: what is copied too far shows */
-    FAR = 1 << 30,      /* elements from a row to the next: the third lies past 2^31 */
-    ZERO_FLOATS = 4,    /* of a vector of the zeros; behind the last is one that stays as it is */
+    COPY_POISON = 0x5A, /* of a list's other copies, to detect writes beyond a list */
+    FAR = 1 << 30,      /* elements between rows: the third row is beyond 2^31 */
+    ZERO_FLOATS = 4,    /* of a vector of the zeros; the vector after the last must not change */
     ZERO_BYTES = ZERO_FLOATS * sizeof(float),
     MOST_ZEROS = 3000
 };
@@ -22,17 +22,17 @@ enum list { ALL_QUERIES, LISTED, COUNTED, RANGED, BUCKETED, LISTS };
 struct shape {
     const char *name;
     int batches, tokens, rows, width, topk;
-    int group_queries, ascending; /* 1: as the argument; 2: `firsts` is given */
-    int past;                     /* ints that the first row starts past a multiple of 16 bytes */
-    int padding;                  /* ints between two rows */
+    int group_queries, ascending; /* 1: the argument `ascending`; 2: `firsts` is given */
+    int past;                     /* offset of the first row from a multiple of 16 bytes, in ints */
+    int padding;                  /* ints between rows */
     int lengths;                  /* 1: topk_length is given */
     enum fill fill;
     enum list list;
-    int far; /* 1: on the emulator alone, whose memory exists when touched: rows of every array lie
-                FAR apart */
+    int far; /* 1: rows of every array are FAR apart; emulator only, whose memory is allocated on
+                access */
 };
 
-/* Listed cases: real use and the edges. */
+/* Fixed cases: typical use and boundaries. */
 static const struct shape shapes[] = {
     {"one slot", 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, ANY, ALL_QUERIES, 0},
     {"slot order", 1, 20, 5000, 700, 700, 1, 0, 0, 0, 0, DISTINCT, ALL_QUERIES, 0},
@@ -78,9 +78,9 @@ static const struct shape large_shapes[] = {
     {"a long row", 1, 3, 3000000, 1000000, 1000000, 2, 0, 1, 1, 0, ANY, ALL_QUERIES, 0},
 };
 
-static long long map_bits; /* of all windows of the kernel's maps */
+static long long map_bits; /* total of all windows of the kernel's maps */
 
-/* The kernel's arguments with pointers to a problem's arrays on the host, and to the device's. */
+/* The kernel's arguments with pointers to the arrays on the host and on the device. */
 static struct sparse_attn_bwd_lists_params host, device;
 static size_t index_count; /* of `indices`, with gaps */
 
@@ -187,7 +187,7 @@ static void make_problem(const struct shape *shape) {
                (size_t)(host.key_stride - host.copy_stride) * sizeof(int));
 }
 
-/* What the reference gave, once more for each other copy. */
+/* Repeats the reference's results for each other copy. */
 static void repeat_lists(void) {
     for (int group = 0; group < host.groups; group++) {
         int *const keys = host.keys + (int64_t)group * host.key_stride;
@@ -248,10 +248,10 @@ static int run(const void *shape, int turn) {
            same_results();
 }
 
-/* More vectors of zeros than 2^31, 32 GiB, and a vector behind them that stays as it is: where
- * there is a GPU with so much memory left. */
+/* More than 2^31 vectors of zeros (32 GiB), and a vector after them that must not change; on a GPU
+ * with enough memory. */
 static void check_many_zeros(void) {
-    enum { LOOKED_AT = 1024 /* bytes, in several places */ };
+    enum { LOOKED_AT = 1024 /* bytes checked in each of several ranges */ };
     static const long long vectors = (1LL << 31) + 77;
     const size_t bytes = (size_t)vectors * ZERO_BYTES, end = bytes + ZERO_BYTES;
     const size_t places[] = {0, (size_t)INT_MAX * ZERO_BYTES, bytes - LOOKED_AT};

@@ -7,7 +7,7 @@ enum { LIST_STEP = 64 };
 /* A member's valid slot. */
 struct named {
     int key, member;
-    int again; /* it has named the key before */
+    int again; /* it named the key before */
 };
 
 static int by_key(const void *a, const void *b) {
@@ -58,7 +58,7 @@ static int read_row(const struct sparse_attn_bwd_lists_params *params, int query
     return count;
 }
 
-/* Puts entries behind the list's end. */
+/* Appends entries to the list. */
 static void append(const struct sparse_attn_bwd_lists_params *params, int group, int key,
                    int mask) {
     const long long place = (long long)group * params->key_stride + params->counts[group]++;
@@ -67,7 +67,7 @@ static void append(const struct sparse_attn_bwd_lists_params *params, int group,
         params->masks[place] = (unsigned char)mask;
 }
 
-/* Sorted entries into keys that appear once, how many; and then those named again. */
+/* Splits sorted entries into keys that appear once, whose number it returns, and repeated ones. */
 static int unite(const struct sparse_attn_bwd_lists_params *params, int group, struct named *named,
                  int count) {
     for (int i = 1; i < count; i++)
@@ -123,8 +123,9 @@ void reference_lists(const struct sparse_attn_bwd_lists_params *params, long lon
 
 /* ---- lists by keys --------------------------------------------------------------------------- */
 
-/* A chunk's lists. */
-static void turn_chunk(const struct sparse_attn_bwd_segments_params *params, int chunk, int *next) {
+/* Transposes a chunk's lists. */
+static void transpose_chunk(const struct sparse_attn_bwd_segments_params *params, int chunk,
+                            int *next) {
     const int first = chunk * params->chunk, last = first + params->chunk;
     int *const starts = params->starts + (long long)chunk * (params->key_count + 1);
     memset(next, 0, (size_t)params->key_count * sizeof *next);
@@ -150,7 +151,7 @@ static void turn_chunk(const struct sparse_attn_bwd_segments_params *params, int
 void reference_segments(const struct sparse_attn_bwd_segments_params *params) {
     int *next = take((size_t)params->key_count * sizeof *next);
     for (int chunk = 0; chunk < params->chunks; chunk++)
-        turn_chunk(params, chunk, next);
+        transpose_chunk(params, chunk, next);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */

@@ -1,11 +1,11 @@
-/* The meaning of the backward pass's lists (sparse_attn_bwd_lists, sparse_attn_bwd_sum), in scalar
- * C: params structs with host pointers. */
+/* A reference in scalar C of the backward pass's lists and sums (sparse_attn_bwd_lists,
+ * sparse_attn_bwd_sum): params structs with host pointers. */
 #pragma once
 
 #include "ops/sparse_attn_params.h"
 
-/* The pass `group`. most_rows: of the kernel's maps, all windows together. What the pass leaves
- * alone is left alone. */
+/* The pass `group`. most_rows: the total of all windows of the kernel's maps. Writes only what the
+ * pass writes. */
 void reference_lists(const struct sparse_attn_bwd_lists_params *params, long long most_rows);
 
 /* The pass `transpose`. */

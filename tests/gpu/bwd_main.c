@@ -1,16 +1,15 @@
 /*
- * The main kernel of sparse attention's backward pass by itself, of deterministic mode: as a later
- * launch of a call, whose first group is so far on that places in lists, masks and statistics pass
- * 2^31, and with lists so far apart that those in its partial rows do, it gives what it gives with
- * everything side by side. An operator's are in its workspace, packed, where so many would take
- * more than there is.
+ * Tests the main kernel of sparse attention's backward pass (deterministic mode) by itself. In a
+ * later launch of a call, offsets in lists, masks and statistics exceed 2^31, and with lists far
+ * apart, so do offsets in partial rows; the results must equal those with packed arrays. (In an
+ * operator's packed workspace such offsets would need too much memory.)
  *
- * Launches of one group and of two read nothing that is another one's, either: how thread blocks
- * keep in step is found out from neighbouring groups. With `steps`: whether they keep in step as
- * they should, which no result shows, but how often they have counted themselves in does; and
- * whether they go through every second list downwards then, which the order of a sum shows.
+ * Launches of one and two groups must not read other groups' data, although thread blocks that run
+ * in step look at neighbouring groups. With `steps`: checks that thread blocks run in step, by
+ * their progress counter, and that they process every second list in descending order, by the order
+ * of a sum.
  *
- * On the emulator, whose pages exist when touched.
+ * Runs on the emulator, whose pages are allocated on access.
  *
  *     gpu_bwd_main KERNEL_SPEC [steps]    such as
  *                                 sparse_attn_bwd:heads=24,dqk=512,dv=512,deterministic=1,variant=sm90
@@ -25,40 +24,40 @@
 enum {
     GROUPS = 6,
     ROWS = 780,
-    WIDTH = 192, /* of a list, at most */
+    WIDTH = 192, /* maximum of a list */
     BLOCK_KEYS = 64,
     SHORT = 61,     /* keys of a list: an odd number, and odd when halved */
-    LOOSE_STEP = 2, /* key blocks: how often a thread block counts itself in */
+    LOOSE_STEP = 2, /* key blocks between two increments of the progress counter */
     CLOSE_STEP = 4,
-    ENDED = 1 << 24, /* and what it counts at its end */
+    ENDED = 1 << 24, /* the increment at a thread block's end */
     FAR_LISTS =
-        1 << 20, /* entries from one to the next: 5 lists have 2^31 elements of rows of 512 */
-    FAR_GROUP = 5 << 24, /* which has 32 rows of statistics at least */
+        1 << 20, /* entries between lists: the rows of 512 elements of 5 lists have 2^31 elements */
+    FAR_GROUP = 5 << 24, /* a group has at least 32 rows of statistics */
     BLOCKS = 2,
     RUNS = 4
 };
 
-/* The number of the first group, entries from one list to the next, how many of the groups the
- * launch leaves out at the front, and how its thread blocks are to keep in step. */
+/* The number of the first group, the entries between lists, the number of first groups that the
+ * launch skips, and how closely thread blocks run in step. */
 struct layout {
     int first_group, key_stride, left_out, step;
 };
 
-/* Lists that share the keys of some places with the one before them, from one group to another; and
- * how thread blocks then keep in step. */
+/* Lists that share the keys in some slots with the previous list, for a range of groups; and how
+ * closely thread blocks then run in step. */
 struct sharing {
     const char *name;
-    int begin, end; /* places */
+    int begin, end; /* slots */
     int first_group, last_group;
     int left_out, asked; /* of the launch */
     int step;
-    const int *counts; /* NULL: of SHORT keys each */
+    const int *counts; /* NULL: SHORT keys each */
 };
 
 static const int whole_lists[GROUPS] = {WIDTH, WIDTH, WIDTH, WIDTH, WIDTH, WIDTH};
 static const int few_keys[GROUPS] = {7, 7, 7, 7, 7, 7};
 static const int long_and_short[GROUPS] = {WIDTH, 9, WIDTH, 9, WIDTH, 9};
-/* What stands where an empty list would begin is no key of it. */
+/* Entries at the beginning of an empty list are not keys. */
 static const int empty_before[GROUPS] = {0, 1, 0, 1, 1, 1},
                  empty_behind[GROUPS] = {1, 1, 0, 1, 0, 1};
 
@@ -86,9 +85,9 @@ static const struct sharing sharings[] = {
     {"lists of two lengths", 0, WIDTH, 0, GROUPS, 0, STEP_CLOSE, STEP_CLOSE, long_and_short},
 };
 
-/* Of launches whose lists' order is looked at: groups left out at the front, how thread blocks are
- * to keep in step, and lengths of lists, which are empty or end in the last of their three blocks.
- */
+/* Launches whose order within lists is checked: the number of skipped groups, how closely thread
+ * blocks run in step, and the lengths of lists, which are empty or end in the last of three
+ * blocks. */
 struct order {
     const char *name;
     int left_out, step;
@@ -103,14 +102,14 @@ static const struct order orders[] = {
     {"an empty list between", 0, STEP_LOOSE, {150, 130, 191, 0, 129, WIDTH}},
 };
 
-/* Of the kernel's plan. */
+/* From the kernel's plan. */
 static struct shape {
     int heads, dqk, dv;
     int group_queries, query_rows, head_blocks, block_heads;
     int maps;
 } shape;
 
-/* Inputs on the host, lists side by side. */
+/* Inputs on the host, with packed lists. */
 static struct problem {
     int tokens;
     uint16_t *q, *kv, *grad_out;
@@ -119,7 +118,7 @@ static struct problem {
     unsigned char *masks;
 } problem;
 
-/* What a run gave; partial rows up to the lists' ends, the rest zeros. */
+/* A run's results; partial rows up to the lists' ends, then zeros. */
 struct results {
     uint16_t *dq, *partials;
     unsigned progress;
@@ -176,14 +175,15 @@ static void make_problem(void) {
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-/* What a group has `bytes` of, as if so many groups came before; nothing is there of theirs. */
+/* Places an array of `bytes` per group as if `first_group` groups preceded it, which have no
+ * memory. */
 static void *place_groups(const char *name, const void *host, int64_t bytes, int64_t step,
                           int first_group) {
     char *const placed = copy_rows(name, host, rows_of(GROUPS, bytes, step));
     return (void *)((uintptr_t)placed - (uintptr_t)first_group * (uintptr_t)step);
 }
 
-/* Memory that exists when touched, of zeros. */
+/* Zeroed memory that is allocated on access. */
 static void *place_zeros(const char *name, int64_t bytes) {
     return copy_rows(name, NULL, (struct rows){1, (size_t)bytes, 0, 1});
 }
@@ -208,7 +208,7 @@ static uint16_t *fetch_partials(const struct layout *layout, const char *partial
     return (uint16_t *)(void *)host;
 }
 
-/* Returns 0 when it failed. */
+/* Returns 0 on failure. */
 static int run(const struct layout *layout, struct results *results) {
     const int64_t q_rows = (int64_t)problem.tokens * shape.heads, q_bytes = q_rows * shape.dqk * 2;
     const int64_t members = (int64_t)shape.group_queries * 4, keys = layout->key_stride;
@@ -253,7 +253,8 @@ static int run(const struct layout *layout, struct results *results) {
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-/* And that they are numbers, not all of which are zero: else anything would be the same. */
+/* Also checks that the results are finite and at most half are zero, since otherwise equality means
+ * little. */
 static int same_far(const char *what, const uint16_t *near, const uint16_t *far, size_t count) {
     size_t zeros = 0;
     for (size_t i = 0; i < count; i++) {
@@ -271,7 +272,7 @@ static int same_far(const char *what, const uint16_t *near, const uint16_t *far,
 }
 
 static int check_far(void) {
-    /* Of few groups nothing is compared: the emulator says what is read where no group is. */
+    /* With few groups nothing is compared; the emulator reports reads of missing groups. */
     static const struct layout layouts[RUNS] = {{0, WIDTH, 0, STEP_CLOSE},
                                                 {FAR_GROUP, FAR_LISTS, 0, STEP_CLOSE},
                                                 {0, WIDTH, GROUPS - 1, STEP_CLOSE},
@@ -305,8 +306,8 @@ static void share_lists(const struct sharing *sharing) {
     }
 }
 
-/* What thread blocks have counted when all have ended: items are theirs in turn, from the last on.
- */
+/* The final value of the progress counter. Items are dealt to thread blocks in turn, from the last
+ * one on. */
 static unsigned count_steps(const struct sharing *sharing) {
     const int head_blocks = shape.head_blocks;
     unsigned counted = 0;
@@ -322,7 +323,7 @@ static unsigned count_steps(const struct sharing *sharing) {
     return counted;
 }
 
-/* Returns 0 when thread blocks did not keep in step as they should. */
+/* Returns 0 if thread blocks did not run in step. */
 static int check_step(const struct sharing *sharing) {
     const struct layout layout = {0, WIDTH, sharing->left_out, sharing->asked};
     struct results results = {0};
@@ -348,12 +349,12 @@ static int check_steps(void) {
 
 enum { FIRST_ROW, LAST_ROW = 2 };
 
-/* Rows of kv that take LARGE from, add it to and add 1 to every column of dq but the first, all
- * with the same slope, scale / 2^base: scores are 0, and grad_out meets the first column alone,
- * where all rows have 1. A list's blocks are of one kind each, so that what the last adds is there
- * in the end when it came last, and was cut off beside LARGE when it came first. */
+/* Three kinds of kv rows, which add -LARGE, LARGE and 1 to every column of dq but the first, all
+ * with the same dS, scale / 2^base: scores are 0, and grad_out is nonzero in the first column only,
+ * where all rows have 1. Each block of a list has one kind of rows, so that the last block's
+ * contribution remains if it is added last and is lost to rounding if it is added first. */
 static void oppose_rows(void) {
-    static const float LARGE = 1073741824.0F; /* 2^30: 64 rows of 1 are less than its last bit */
+    static const float LARGE = 1073741824.0F; /* 2^30: 64 is less than half of its last bit */
     const float values[] = {-LARGE, LARGE, 1.0F};
     const int heads = problem.tokens * shape.heads;
     memset(problem.q, 0, (size_t)(heads * shape.dqk) * sizeof *problem.q);
@@ -379,7 +380,8 @@ static void list_rows(const int *counts) {
     }
 }
 
-/* What dq of a group's first query and head has in a column: how often its last block's rows. */
+/* The number of the last block's rows that dq of a group's first query and head contains, in one
+ * column. */
 static float times_small(const struct results *results, int group, int column) {
     const int query = problem.members[group * shape.group_queries];
     const float slope = ldexpf(
@@ -387,7 +389,7 @@ static float times_small(const struct results *results, int group, int column) {
     return smelt__bf16_to_float(results->dq[query * shape.heads * shape.dqk + column]) / slope;
 }
 
-/* Returns 0 when a list was not gone through as it should. */
+/* Returns 0 if a list was processed in the wrong order. */
 static int check_order(const struct order *order) {
     const struct layout layout = {0, WIDTH, order->left_out, order->step};
     const int columns[] = {1, shape.dqk - 1}; /* of two warpgroups */

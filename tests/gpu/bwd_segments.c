@@ -1,7 +1,7 @@
 /*
- * The deterministic backward pass's lists by keys, and its sums, against a reference: starts and
- * entries number for number, sums bit for bit. Arguments: kernel_alone.h; a fourth, `lists`, leaves
- * the sums out, which take most of the time.
+ * Compares the deterministic backward pass's transposed lists and sums with a reference: starts and
+ * entries exactly, sums bit for bit. Arguments: kernel_alone.h; a fourth one, `lists`, omits the
+ * sums, which take most of the time.
  */
 #include "kernel_alone.h"
 
@@ -10,12 +10,12 @@
 #include "ops/sparse_attn_segments.h"
 
 enum {
-    POISON = 0xFF, /* of floats a NaN */
+    POISON = 0xFF, /* NaN in floats */
     WIDTHS = 2,
-    FAR = 1 << 26,      /* groups, of whose lists there is no memory ahead of the first one */
-    FAR_ROWS = 1 << 29, /* partial rows of which there is none, ahead of the first one */
+    FAR = 1 << 26,      /* preceding groups, whose lists have no memory */
+    FAR_ROWS = 1 << 29, /* preceding partial rows, which have no memory */
     RANGE = SMELT__BWD_TRANSPOSE_RANGE,
-    PART = 384 /* groups, likewise: of the plan, which this program checks */
+    PART = 384 /* groups; as in the plan, which this program checks */
 };
 
 #define TRANSPOSE "sparse_attn_bwd_lists:pass=transpose"
@@ -25,13 +25,13 @@ enum {
 static const int widths[WIDTHS] = {64, 576};
 static const char *const sum_specs[WIDTHS] = {SUMS, WIDE_SUMS};
 
-/* What the lists hold. */
+/* Contents of the lists. */
 enum fill {
     ANY,    /* any keys */
-    FEW,    /* few keys, so that they stand often in each list */
+    FEW,    /* few keys, which each list repeats */
     ONE,    /* the same key in every entry */
     ONCE,   /* each list's keys once */
-    SHARED, /* any keys, and one that every list has */
+    SHARED, /* any keys, and one that is in every list */
     EMPTY,
     FILLS
 };
@@ -40,7 +40,7 @@ struct shape {
     const char *name;
     int groups, first_group, key_stride, key_count;
     enum fill fill;
-    int blocks; /* of the pass; 0: the launch's own */
+    int blocks; /* of the pass; 0: the launch determines it */
     int key_rows, width /* number of widths[] */;
     int chunk; /* groups of a chunk; 0: all of them */
 };
@@ -93,16 +93,16 @@ static struct problem {
     struct sparse_attn_bwd_segments_params host, device;
     struct sparse_attn_bwd_sum_params host_sum, device_sum;
     struct smelt__segments_layout layout;
-    int64_t missing;                         /* lists ahead of those that there are */
-    size_t lists, list_keys, partials, sums; /* how many of each there are */
-    int *counts, *firsts, *keys;             /* of the lists that there are */
+    int64_t missing;                         /* preceding lists without memory */
+    size_t lists, list_keys, partials, sums; /* the number of each */
+    int *counts, *firsts, *keys;             /* of the existing lists */
     float *sums_before;
-    int *far_entries; /* the device's entries for the sums: partial rows begin with FAR_ROWS */
+    int *far_entries; /* entries for the sums, where partial rows begin at FAR_ROWS */
 } problem;
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-/* Where an array would begin with so many ints ahead of it that are not there. */
+/* The beginning of an array if so many ints without memory preceded it. */
 static const int *begin_before(const int *array, int64_t ints) {
     return (const int *)((uintptr_t)array - (uintptr_t)ints * sizeof(int));
 }
@@ -124,7 +124,8 @@ static int ascending(const void *a, const void *b) {
     return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
 }
 
-/* A sorted list: each key once, how many; then the others. `again` has room for all of them. */
+/* Splits a sorted list into its distinct keys, whose number it returns, and repeated ones. `again`
+ * has space for all entries. */
 static int split(int *keys, int count, int *again) {
     int once = 0, more = 0;
     for (int i = 0; i < count; i++) {
@@ -158,12 +159,12 @@ static void fill_lists(const struct shape *shape) {
     }
 }
 
-/* A key all of whose rows are zeros, so that whatever is added besides is seen. */
+/* A key whose rows are all zeros, to detect wrong additions. */
 static int is_zero(int64_t key) {
     return key % 7 == 3;
 }
 
-/* Partial rows up to the lists' ends; NaN behind them. */
+/* Partial rows up to the lists' ends; then NaN. */
 static unsigned short *fill_partials(const struct shape *shape) {
     const int dqk = widths[shape->width];
     unsigned short *partials = filled(problem.partials * sizeof *partials, POISON);
@@ -228,13 +229,13 @@ static void make_problem(const struct shape *shape) {
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-/* Memory of nothing in particular. */
+/* Memory with arbitrary contents. */
 static void *reserve(const char *name, int64_t ints) {
     const size_t bytes = (size_t)ints * sizeof(int);
     return copy(name, filled(bytes, POISON), bytes);
 }
 
-/* The entries as the sums are given them, whose partial rows then lie past 2^32 bytes. */
+/* Moves the sums' entries so that their partial rows are beyond 2^32 bytes. */
 static int move_entries(void) {
     const size_t bytes = (size_t)problem.layout.entries * sizeof(int);
     int *const entries = fetch(problem.device.entries, packed(bytes));
@@ -266,7 +267,7 @@ static void place_problem(const struct shape *shape) {
     sum->sums = reserve("sums", (int64_t)problem.sums);
 }
 
-/* Of a chunk. */
+/* The sums' params of a chunk. */
 static struct sparse_attn_bwd_sum_params sum_of(const struct sparse_attn_bwd_sum_params *all,
                                                 int chunk) {
     struct sparse_attn_bwd_sum_params sum = *all;
@@ -290,13 +291,14 @@ static int run_sums(uint32_t blocks) {
     return good && works(smelt_stream_synchronize(alone.context, NULL), "sums");
 }
 
-/* The pass by its own launch, or with fewer blocks, each of which then takes several ranges. */
+/* Runs the pass by its launch function, or with fewer blocks, each of which processes several
+ * ranges. */
 static int run_segments(void) {
     struct sparse_attn_bwd_segments_params params = problem.device;
     int pushed;
     if (problem.shape->blocks)
         return run_kernel(alone.kernels[WIDTHS], (uint32_t)problem.shape->blocks, &problem.device);
-    params.chunks = 0; /* the launch's to set */
+    params.chunks = 0; /* set by the launch function */
     if (!works(smelt_stream_synchronize(alone.context, NULL), "synchronize") ||
         !works(smelt__context_enter(alone.context, &pushed), "enter"))
         return 0;
@@ -348,8 +350,8 @@ static void draw_shape(void *of) {
                             .chunk = below(2) ? 1 + below(20) : 0};
 }
 
-/* What the reference must know of the sums' plans, and whether the lists' plan has the range and the
- * parts that cases are made for. */
+/* Reads the constants that the reference needs, and checks the range and parts that the cases
+ * assume. */
 static int read_plans(void) {
     for (int i = 0; i < WIDTHS; i++)
         sum_plans[i] =

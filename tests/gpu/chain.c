@@ -49,7 +49,7 @@ static int poison(struct suite *suite, struct chain *chain, char *message, size_
     return works(smelt_stream_synchronize(suite->context, NULL), "wait", message, size);
 }
 
-/* A number for each link, made of the bits that it wrote, once they are there. */
+/* Computes a digest of each link's results after they are complete. */
 static int digest(struct suite *suite, struct chain *chain, uint64_t *digests, char *message,
                   size_t size) {
     if (!works(smelt_stream_synchronize(suite->context, chain->stream), "wait", message, size))
@@ -75,7 +75,7 @@ static int change_inputs(const struct chain_plan *plan, struct chain *chain, int
     return 1;
 }
 
-/* The calls one by one, and what they gave. */
+/* Runs the calls one by one and records their results. */
 static int run_alone(struct suite *suite, struct chain *chain, uint64_t *digests, char *message,
                      size_t size) {
     return poison(suite, chain, message, size) && launch(chain, message, size) &&
@@ -130,7 +130,7 @@ static void replay(struct suite *suite, const struct chain_plan *plan, struct dr
     driver->ctx_set_current(NULL);
 }
 
-/* Without graphs: the calls one by one twice. */
+/* Without graphs: runs the calls one by one twice. */
 static void repeat(struct suite *suite, struct chain *chain, char *message, size_t size) {
     uint64_t first[CHAIN_MOST_LINKS], second[CHAIN_MOST_LINKS];
     if (run_alone(suite, chain, first, message, size) &&

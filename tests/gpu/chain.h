@@ -1,6 +1,6 @@
 /*
- * Chains of operators on the device, one's outputs the next one's inputs: captured in one graph and
- * replayed on changed inputs they give the bits that the calls give one by one.
+ * Chains of operators on the device, where outputs are inputs of the next operator: captured in one
+ * graph and replayed on changed inputs, they give the same bits as single calls.
  */
 #pragma once
 
@@ -10,7 +10,7 @@ enum { CHAIN_MOST_LINKS = 8 };
 
 struct chain {
     struct workload links[CHAIN_MOST_LINKS];
-    int open; /* how many of them are */
+    int open; /* number of open ones */
     struct CUstream_st *stream;
 };
 
@@ -19,13 +19,14 @@ static inline void *chain_args(struct chain *chain, int link) {
 }
 
 struct chain_plan {
-    const char *name;         /* of the case */
+    const char *name;         /* the case's name */
     const char *const *specs; /* [links], in the order of the calls */
     int links;
-    /* The problem of a link, whose seed is set; `tokens` are those of a step. */
+    /* Sets a link's problem, whose seed is given; `tokens` of a step. */
     void (*problem)(int link, int64_t tokens, struct smelt__problem_options *options);
-    void (*connect)(struct chain *chain); /* names in each link's arguments what others write */
-    /* Where bf16 rows, the first tensor of these links, turn signs, `decided` writes other bits. */
+    void (*connect)(struct chain *chain); /* puts other links' outputs into each link's arguments */
+    /* If the signs of bf16 rows, the first tensor of these links, change, the results of link
+     * `decided` change. */
     int first_changed, last_changed, decided;
 };
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* POSIX lets dlsym's result be a function; ISO C has no cast for it, hence the copy. */
+/* POSIX permits dlsym to return a function; ISO C has no such cast, hence the copy. */
 static int find(struct driver *driver, const char *name, void *function, char *message,
                 size_t size) {
     void *symbol = dlsym(driver->library, name);

@@ -1,5 +1,4 @@
-/* The few driver calls the suite makes itself, beside the library: graphs and the current context.
- */
+/* The suite's own driver calls: graphs and the current context. */
 #pragma once
 
 #include <stddef.h>
@@ -26,6 +25,6 @@ struct driver {
                       struct CUstream_st *stream);
 };
 
-/* 0, or -1 with what is missing in `message`. */
+/* 0, or -1 with the missing function in `message`. */
 int driver_open(struct driver *driver, char *message, size_t size);
 void driver_close(struct driver *driver);

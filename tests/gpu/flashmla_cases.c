@@ -7,8 +7,8 @@ struct shape {
     int rows, topk;
 };
 
-/* Rows of the first are all named; of the second some; the third have fewer than there are slots.
- */
+/* Lists of the first shapes name all rows, of the second some rows; the third have fewer rows than
+ * slots. */
 static const struct shape all_shapes[] = {{128, 128},  {256, 256},  {512, 512},  {592, 128},
                                           {1840, 256}, {1592, 384}, {1521, 512}, {95, 128},
                                           {153, 256},  {114, 384}};
@@ -21,8 +21,8 @@ static const struct shape full_shapes[] = {
 
 enum { SINKS = 1, LENGTHS = 2, EITHER = 4 }; /* EITHER: in all four ways */
 
-/* A group is the product of its shapes, tokens and repetitions, with the widths and numbers of
- * heads that are named, or with both (0). Repetitions have other numbers of the same kind. */
+/* A group is the product of its shapes, tokens and repetitions, with the given width and number of
+ * heads, or with both (0). Repetitions have different random numbers. */
 static const struct group {
     const struct shape *shapes;
     int shape_count;

@@ -1,13 +1,13 @@
 /*
- * The problems that FlashMLA tests its sparse prefill on, as data: shapes, which inputs are given,
- * and the tolerances that every single element has to meet. What it is for: a kernel that passes
- * here can take FlashMLA's place in a program that was accepted with that one. Their description is
- * tests/test_flash_mla_sparse_prefill.py of deepseek-ai/FlashMLA (9241ae3); the inputs are our own.
+ * FlashMLA's test problems of its sparse prefill: shapes, given inputs, and tolerances for every
+ * element. A kernel that passes can replace FlashMLA's in a program that was validated with it.
+ * Their source is tests/test_flash_mla_sparse_prefill.py of deepseek-ai/FlashMLA (9241ae3); the
+ * random inputs are generated here.
  *
- * Inputs: q and kv are normal numbers over ten and one offset a tensor, between -0.05 and 0.05, all
- * in bf16; with a scale of 0.5 a softmax is nearly even. A query's slots name distinct rows; where
- * there are fewer rows than slots, numbers of no row stand behind them. Sinks: normal numbers,
- * three in ten -inf and three in ten +inf. Lengths: any from 0 to topk.
+ * Inputs: q and kv are normal numbers divided by ten, plus an offset per tensor between -0.05 and
+ * 0.05, in bf16; with a scale of 0.5 a softmax is nearly uniform. A query's slots name distinct
+ * rows; if there are fewer rows than slots, invalid indices follow. Sinks: normal numbers, three in
+ * ten -inf and three in ten +inf. Lengths: any from 0 to topk.
  */
 #pragma once
 
@@ -15,12 +15,12 @@
 
 struct flashmla_case {
     int dqk;    /* 512 or 576; the value's width is 512 */
-    int heads;  /* 64 or 128; they pass at any other number, too */
+    int heads;  /* 64 or 128; the tests also use other numbers */
     int tokens; /* queries */
     int rows, topk;
     int sink, lengths; /* 1: given */
-    int empty;         /* 1: one query in forty-four names no row at all */
-    int number;        /* in the list: what random numbers are made from */
+    int empty;         /* 1: one query in 44 names no row */
+    int number;        /* number in the list, the seed of random numbers */
 };
 
 #define FLASHMLA_SCALE 0.5F
@@ -28,12 +28,12 @@ struct flashmla_case {
 /* Number `number` of the list; 0 past its end. Pure. */
 int flashmla_case_at(int number, struct flashmla_case *problem);
 
-/* Slots that name no row, behind the valid ones: what they may say beside the number of rows. */
+/* Values of invalid slots after the valid ones, in addition to the number of rows. */
 enum { FLASHMLA_STRAYS = 7 };
 extern const int flashmla_strays[FLASHMLA_STRAYS];
 
-/* How far an element is off, in units of what is allowed: at most 1 is right, and NaN is not. `out`
- * against the true value; lse and max_logits likewise, where both may be -inf. */
+/* An element's error in units of the tolerance: at most 1 passes, NaN does not. For `out`, and for
+ * lse and max_logits, which may be -inf. */
 static inline double flashmla_out_error(double got, double expected) {
     return fabs(got - expected) / fmax(8e-4, 3.01 / 128 * fabs(expected));
 }

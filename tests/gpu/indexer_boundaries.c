@@ -1,5 +1,5 @@
-/* Calls at the edges of what trains the indexer: without a query, without a row. What then is not
- * there has no address. */
+/* Boundary cases of the operators that train the indexer: no queries, no rows. Tensors without
+ * elements are NULL. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static int are_zeros(const void *bytes, size_t count) {
     return 1;
 }
 
-/* Zeros, or what was there before. */
+/* Expects zeros, or the previous values. */
 static const char *judge_keys(const struct workload *work) {
     const struct smelt__indexer_bwd_spec *const spec = work->problem.spec;
     const struct smelt__key_rows rows = {TENSOR(DK), TENSOR(DK_FP32), TENSOR(DK_SUM), spec->dim};

@@ -1,4 +1,4 @@
-/* indexer_bwd in the GPU suite: what its cases are. */
+/* indexer_bwd's cases of the GPU suite. */
 #include <stdio.h>
 
 #include "harness/random.h"
@@ -55,7 +55,7 @@ static const struct suite_case large[] = {
                .tokens = 5, .rows = (1 << 24) + 77),
     SUITE_CASE("large: indexer_bwd, deterministic, T x width above 2^31",
                "indexer_bwd:heads=64,dim=64,topk=4096,deterministic=1", 4,
-               /* keys that 434,000 queries select, each: grains of many launches */ .tokens =
+               /* keys that 434,000 queries select each: grains over many launches */ .tokens =
                    530000,
                .rows = 5000),
     {.name = NULL},

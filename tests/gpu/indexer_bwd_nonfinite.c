@@ -1,6 +1,6 @@
-/* The indexer's backward pass with weights, gradients, queries and keys that are not finite: they
- * show where a query meets them as arithmetic has it, x = NaN counting as no x > 0, and reach no
- * further than queries that share a tile. And with weights below 0 alone, which are like others. */
+/* The indexer's backward pass with infinite or NaN weights, gradients, queries and keys: they
+ * affect results as in arithmetic (x = NaN counts as x <= 0), and only those of queries that share
+ * a tile. And with negative weights. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ enum {
     ROWS = 300,
     TOPK = 60,
     GROUP = 2, /* queries that share a tile: the specs' knob */
-    QUERY = 4, /* what is planted: by this one, of this head, slot and column */
+    QUERY = 4, /* the planted number's query, head, slot and column */
     HEAD = 11,
     SLOT = 5,
     COLUMN = 37,
@@ -28,18 +28,18 @@ enum {
 
 enum plant { NAN_WEIGHT, INFINITE_WEIGHT, NAN_GRAD, NAN_QUERY, NAN_KEY };
 
-/* What an element of a result must be beside that of the clean run. */
+/* The expected relation of a result to that of the clean run. */
 enum wanted { SAME, NOT_FINITE, ZERO, ANYTHING };
 
 static const char *const wanted_names[] = {"what it was without", "not finite", "0"};
 
-/* Of a clean run; dk in fp32. */
+/* Results of a clean run; dk in fp32. */
 struct kept {
     uint16_t *dq;
     float *dweights, *dk;
 };
 
-/* What was planted in which problem; key: the one that QUERY's SLOT names. */
+/* The planted number and its problem; key: the key in QUERY's SLOT. */
 struct planted {
     const struct smelt__problem *problem;
     enum plant plant;
@@ -60,7 +60,7 @@ static int selects(const struct smelt__problem *problem, int64_t query, int64_t 
     return 0;
 }
 
-/* Whether a query that shares a tile with this one selects the key. */
+/* Whether a query that shares a tile with QUERY selects the key. */
 static int tile_selects(const struct smelt__problem *problem, int64_t query, int64_t key) {
     const int64_t first = query / GROUP * GROUP;
     for (int64_t other = first; other < first + GROUP && other < TOKENS; other++)
@@ -74,7 +74,7 @@ static double element(const struct smelt__problem *problem, int tensor, int64_t 
     return (double)smelt__bf16_to_float(values[row * spec_of(problem)->dim + column]);
 }
 
-/* NOT_FINITE where x > 0, `other` where it is not, ANYTHING where fp32 may see it either way. */
+/* NOT_FINITE if x > 0, `other` if not, ANYTHING if rounding in fp32 decides. */
 static enum wanted by_sign(const struct smelt__problem *problem, int64_t query, int head,
                            int64_t key, enum wanted other) {
     const struct smelt__indexer_bwd_spec *const spec = spec_of(problem);
@@ -100,7 +100,7 @@ static enum wanted wanted_dq(const struct planted *planted, int64_t query, int h
         if (!tile_selects(problem, query, planted->key))
             return SAME;
         return column == COLUMN && selects(problem, query, planted->key) ? NOT_FINITE : ANYTHING;
-    default: /* of TOPK keys some have x > 0 */
+    default: /* some of TOPK keys have x > 0 */
         return met ? NOT_FINITE : SAME;
     }
 }
@@ -118,7 +118,7 @@ static enum wanted wanted_dweights(const struct planted *planted, int64_t query,
     }
 }
 
-/* Of one of the rows that QUERY selects. */
+/* For a row that QUERY selects. */
 static enum wanted wanted_selected(const struct planted *planted, int64_t key, int column) {
     enum wanted wanted = ANYTHING;
     switch (planted->plant) {
@@ -176,8 +176,8 @@ static void keep(const struct workload *work, struct kept *kept) {
         memcpy(kept->dk + (size_t)key * dim, dk_of(work, key), dim * sizeof *kept->dk);
 }
 
-/* Whether a result is as it must be; of what may differ by the order of a sum, within its rounding.
- * What is not finite is not what outputs are poisoned with. */
+/* Whether a result is as expected, within rounding if the order of a sum may differ. NaN must not
+ * be the poison. */
 static int is_wanted(enum wanted wanted, float got, float clean, int exact) {
     static const uint32_t poison = 0xffffffff;
     switch (wanted) {
@@ -193,7 +193,7 @@ static int is_wanted(enum wanted wanted, float got, float clean, int exact) {
     }
 }
 
-/* bf16 of a result, its poison fp32's. */
+/* A bf16 result as fp32, with the poison mapped to fp32's. */
 static float widened(uint16_t bits) {
     const uint32_t poison = 0xffffffff;
     float value = smelt__bf16_to_float(bits);
@@ -273,7 +273,7 @@ static int run(struct workload *work, char *message, size_t size) {
                     size);
 }
 
-/* Runs clean, plants, runs again. */
+/* Runs without and with the planted number. */
 static void spread(struct workload *work, enum plant what, char *message, size_t size) {
     const struct smelt__indexer_bwd_spec *const spec = spec_of(&work->problem);
     const size_t heads = (size_t)(TOKENS * spec->heads), dim = (size_t)spec->dim;
@@ -301,7 +301,7 @@ out:
     free(kept.dk);
 }
 
-/* The reference judges. */
+/* Compared with the reference. */
 static void negative_weights(struct workload *work, char *message, size_t size) {
     const struct smelt__indexer_bwd_spec *const spec = spec_of(&work->problem);
     float *const weights = smelt__problem_data(&work->problem, TENSOR(WEIGHTS));

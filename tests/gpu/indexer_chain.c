@@ -1,6 +1,6 @@
 /*
- * From cu_seqlens to attention without the host: windows, quantised keys and queries, the choice,
- * attention. (That it is right examples/indexer.c shows.)
+ * From cu_seqlens to attention without the host: windows, quantised keys and queries, selection,
+ * attention. (examples/indexer.c checks the results.)
  */
 #include "chain.h"
 #include "indexer_topk_groups.h"

@@ -1,10 +1,10 @@
-/* indexer_clean in the GPU suite: what its cases are. */
+/* indexer_clean's cases of the GPU suite. */
 #include <stdio.h>
 
 #include "smelt/indexer_clean.h"
 #include "suite.h"
 
-/* Rows of less than 16 bytes, of one item, of several, of one more key than those. */
+/* Rows of less than 16 bytes, of one item, of several items, and of one more key. */
 static const int64_t sizes[] = {1, 3, 531, 8192, 20001};
 static const enum smelt__lists kinds[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL,
                                           SMELT__LISTS_CAUSAL, SMELT__LISTS_FULL};

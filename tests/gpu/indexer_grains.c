@@ -1,6 +1,6 @@
 /*
- * The kernels that find the grains of dk's rows in the indexer's deterministic backward pass, and
- * the one that adds up sums of several grains, each by itself, against a reference, bit for bit.
+ * Compares the kernels that find the grains of dk's rows in the indexer's deterministic backward
+ * pass, and the one that adds sums of several parts, with a reference, bit for bit, each by itself.
  * Arguments: kernel_alone.h.
  */
 #include "indexer_grains.h"
@@ -10,15 +10,15 @@
 #include "kernel_alone.h"
 
 enum {
-    FAR_STRIDE = (1 << 29) + 64, /* five rows of it pass 2^31 elements */
-    UNWRITTEN = 0xff,            /* bytes of it are NaN */
-    LEAST_BITS = 2,              /* of an addend */
+    FAR_STRIDE = (1 << 29) + 64, /* five rows of it exceed 2^31 elements */
+    UNWRITTEN = 0xff,            /* a byte that forms NaN */
+    LEAST_BITS = 2,              /* minimum bits of an addend */
     MOST_BITS = 22,
     EMULATED_BLOCKS = 5,
-    EMULATED_TOTALS = 600 /* rows of them: a block goes on from row to row after few */
+    EMULATED_TOTALS = 600 /* rows: few, and still more than one per block */
 };
 
-/* Listed cases: real use and the edges. */
+/* Fixed cases: typical use and boundaries. */
 static const struct shape shapes[] = {
     {"one of all", 1, 1, 1, 1, 1, 64, FINE, MOST_BITS, 0, 0},
     {"one head", 21, 300, 100, 2, 1, 128, FINE, MOST_BITS, 4, 0},
@@ -48,9 +48,9 @@ static const struct shape large_shapes[] = {
 
 enum { REACH, BOUNDS, GRAINS, TOTALS };
 
-/* The kernels' arguments with pointers to a problem's arrays on the host, and to the device's. */
+/* The kernels' arguments with pointers to the arrays on the host and on the device. */
 static struct indexer_bwd_grains_params host, device;
-static float largest; /* of what groups add to a row at once */
+static float largest; /* the largest sum that a group adds to a row */
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
@@ -88,8 +88,8 @@ static int run_pass(int pass, uint32_t blocks) {
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-/* The largest that blocks wrote, NaN where one wrote none. Which block has which groups is the
- * kernel's affair. */
+/* The largest number that blocks wrote; NaN if one wrote none. The assignment of groups to blocks
+ * is not checked. */
 static float find_largest(uint32_t blocks) {
     const size_t bytes = blocks * sizeof(float);
     const float *const tops = fetch(device.tops, packed(bytes));
@@ -119,7 +119,7 @@ static int check_bounds(uint32_t blocks) {
            same("bounds", device.bounds, host.bounds, bounds, 4);
 }
 
-/* With the host's bounds. */
+/* Checks the grains that follow from the host's bounds. */
 static int check_grains(uint32_t blocks) {
     const size_t rows = (size_t)host.rows;
     return upload(device.bounds, host.bounds, rows * UNIT_KINDS * sizeof(unsigned)) &&
@@ -127,7 +127,7 @@ static int check_grains(uint32_t blocks) {
            same("grains", device.grains, host.grains, rows, 4);
 }
 
-/* As `same`, of any NaN for any other. */
+/* Like `same`, but all NaNs are equal. */
 static int same_numbers(const char *what, const float *numbers, const float *wanted, size_t count) {
     const size_t bytes = count * sizeof(float);
     const float *const got = fetch(numbers, packed(bytes));
@@ -139,9 +139,9 @@ static int same_numbers(const char *what, const float *numbers, const float *wan
     return 1;
 }
 
-/* Of three launches, the totals before the first of which mean nothing, and those before the second
- * are zeros of the other sign where it adds nothing. Of many rows the emulator has the first alone.
- */
+/* Three launches. The totals before the first one have no meaning; those before the second are
+ * zeros of the other sign where it adds nothing. With many rows the emulator runs only the
+ * first. */
 static int check_totals(uint32_t blocks) {
     const int rows = host.rows;
     int good = 1;
@@ -177,7 +177,7 @@ static void prepare(const void *shape) {
     place_problem(shape);
 }
 
-/* Every pass, once; the grains with the bounds of the pass before and with edges. */
+/* Runs every pass once; the grains with the previous pass's bounds and with boundary values. */
 static int run(const void *shape, int turn) {
     const uint32_t most_blocks = smelt__emulator() ? EMULATED_BLOCKS : UINT32_MAX;
     const uint32_t blocks = turn == 1 ? 2 : fewer((uint32_t)host.groups, most_blocks);

@@ -1,4 +1,4 @@
-/* See indexer_grains.h: problems of the grains' kernels, drawn. */
+/* Random problems of the grains' kernels: see indexer_grains.h. */
 #include "indexer_grains.h"
 
 #include <float.h>
@@ -9,17 +9,17 @@
 
 enum {
     LIST_STEP = 64,
-    GAP = 0x7f, /* bytes of it are a number that outweighs all others, of either type */
+    GAP = 0x7f, /* a byte that forms a huge number in both types */
     MOST_TOPS = 1024
 };
 
-static const float PEAK = 63.0F / 64; /* more than any other gradient */
+static const float PEAK = 63.0F / 64; /* larger than any other gradient */
 
 static float draw_sign(void) {
     return below(2) ? 1.0F : -1.0F;
 }
 
-/* A number that is none, or 0, or the largest. */
+/* NaN, infinity, 0, or the largest number. */
 static float draw_odd(void) {
     const float odd[] = {INFINITY, -INFINITY, NAN, 0.0F, -0.0F};
     return odd[below(5)];
@@ -95,9 +95,9 @@ static int common_divisor(int a, int b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
-/* Of a group's gradients of a key, where none is the PEAK: less by a power of two, so that sums
- * come to both sides of where units become fine ones, and far below. Denormal sums have no digits
- * left for that. */
+/* Scales a group's gradients of a key, if none is the PEAK, by a power of two, so that sums fall on
+ * both sides of the limit for fine units, and far below. Denormal sums have no digits left for
+ * that. */
 static void spread_grads(const struct indexer_bwd_grains_params *host, float *grads) {
     static const int exponents[] = {0, 0, 0, FINER - 1, FINER, FINER + 1, FINER + 9, 3 * FINER};
     for (int64_t group = 0; group < host->groups; group++) {
@@ -112,8 +112,8 @@ static void spread_grads(const struct indexer_bwd_grains_params *host, float *gr
     }
 }
 
-/* Lists of any length, the last one of the longest, no key twice in one; what is past their ends
- * must not be looked at. */
+/* Lists of any length, the last one of maximum length, without repeated keys; entries after their
+ * ends must not be read. */
 static void fill_lists(const struct shape *shape, struct indexer_bwd_grains_params *host) {
     const size_t slots = (size_t)host->groups * (size_t)host->key_stride;
     const int most = shape->width * shape->group_queries;
@@ -138,7 +138,7 @@ static void fill_lists(const struct shape *shape, struct indexer_bwd_grains_para
         for (int i = 0; i < count; i++)
             grads[place * host->key_stride + i] =
                 members[place] < 0 || below(4) == 0 ? 0.0F : draw_grad(shape->numbers);
-        /* The largest where a loop's step may pass it over. */
+        /* The largest number at a slot that a loop's step may skip. */
         if (members[place] >= 0 && peak >= 0 && peak < count && shape->numbers < ODD)
             grads[place * host->key_stride + peak] = PEAK;
     }

@@ -1,4 +1,4 @@
-/* See indexer_grains.h: what the grains' kernels are to leave, in double precision. */
+/* Expected results of the grains' kernels, in double precision: see indexer_grains.h. */
 #include "indexer_grains.h"
 
 #include <float.h>
@@ -12,7 +12,7 @@ enum {
     DIGITS = 24 /* of fp32 */
 };
 
-/* Of a product that fp32 holds, or overflows in. */
+/* The absolute value of a product that is exact in fp32 or overflows. */
 static double size_of(double product) {
     const double size = fabs(product);
     return size <= FLT_MAX ? size : 0.0;
@@ -36,7 +36,7 @@ static float find_reach(const struct indexer_bwd_grains_params *host, int64_t qu
     return clamp(largest);
 }
 
-/* What a group adds to a row at once, at most. */
+/* An upper bound of a group's contribution to a row. */
 static float find_top(const struct indexer_bwd_grains_params *host, int64_t group) {
     double sum = 0;
     for (int member = 0; member < host->group_queries; member++) {
@@ -50,7 +50,7 @@ static float find_top(const struct indexer_bwd_grains_params *host, int64_t grou
 }
 
 int find_unit(float largest, int bits) {
-    int exponent = -LARGEST_POWER; /* of 0 */
+    int exponent = -LARGEST_POWER; /* for 0 */
     if (largest > 0)
         frexp((double)largest, &exponent); /* largest < 2^exponent */
     return exponent - bits > -LARGEST_POWER ? exponent - bits : -LARGEST_POWER;
@@ -82,8 +82,8 @@ void find_bounds(const struct indexer_bwd_grains_params *host, int unit) {
     }
 }
 
-/* 2^23 u of the least power of two u, a normal number, such that a bound, a quarter more and one
- * unit are below 2^24 u. */
+/* 2^23 u for the smallest normal power of two u such that 1.25 times the bound plus one unit is
+ * below 2^24 u. */
 static float find_grain(int64_t bound, int unit) {
     const double sum = ldexp((double)(bound + bound / 4 + 1), unit);
     int u = LEAST_NORMAL;
@@ -92,7 +92,7 @@ static float find_grain(int64_t bound, int unit) {
     return bound ? ldexpf(1.0F, u + DIGITS - 1) : 0.0F;
 }
 
-/* Of a row's bounds: in coarse units, where there are any, the fine ones rounded up. */
+/* From a row's bounds: in coarse units if there are any, with fine ones rounded up. */
 static float find_key_grain(const unsigned *bounds, int unit) {
     const int64_t fine = bounds[FINE_UNITS] >> (unit - finer(unit));
     return bounds[COARSE_UNITS] ? find_grain((int64_t)bounds[COARSE_UNITS] + fine + 1, unit)
@@ -115,7 +115,7 @@ void reference(const struct indexer_bwd_grains_params *host, float *largest) {
 void set_edges(const struct indexer_bwd_grains_params *host, enum edges edges) {
     for (int key = 0; key < host->rows; key++) {
         const int64_t power = INT64_C(1) << (key % MOST_ADDED + 1);
-        int64_t edge = power * 4 / 5; /* the first that comes to `power` */
+        int64_t edge = power * 4 / 5; /* the first bound that reaches `power` */
         while (edge > 0 && edge + edge / 4 + 1 >= power)
             edge--;
         const int64_t beside = edge + key / MOST_ADDED % 4 - 1;
@@ -123,7 +123,7 @@ void set_edges(const struct indexer_bwd_grains_params *host, enum edges edges) {
         unsigned *const bounds = &host->bounds[key * UNIT_KINDS];
         bounds[COARSE_UNITS] = edges == OF_FINE ? 0 : bound;
         bounds[FINE_UNITS] = edges == OF_COARSE ? 0 : bound;
-        if (edges == OF_BOTH && bound > 1) { /* the sum's edge, within a unit */
+        if (edges == OF_BOTH && bound > 1) { /* the limit for the sum, within a unit */
             bounds[FINE_UNITS] = (unsigned)(key % 3) << FINER | (key % 2 ? (1U << FINER) - 1 : 0);
             bounds[COARSE_UNITS] =
                 bound > bounds[FINE_UNITS] >> FINER ? bound - (bounds[FINE_UNITS] >> FINER) : 1;

@@ -1,6 +1,6 @@
 /*
- * The kernel that makes the lists of the indexer's backward pass against a reference, entry for
- * entry, bit for bit. Arguments: kernel_alone.h.
+ * Compares the kernel that makes the lists of the indexer's backward pass with a reference, entry
+ * for entry, bit for bit. Arguments: kernel_alone.h.
  */
 #include "slots.h"
 
@@ -15,14 +15,14 @@ struct shape {
     const char *name;
     int tokens, rows, width, group_queries;
     int runs;    /* 1: lists have parts */
-    int padding; /* slots between two rows */
+    int padding; /* slots between rows */
     int lengths; /* 1: topk_length is given */
     enum fill fill;
-    int far; /* 1: lists so far apart that their places pass 2^31; on the emulator, whose pages
-                exist when touched */
+    int far; /* 1: lists so far apart that offsets exceed 2^31; on the emulator, whose pages are
+                allocated on access */
 };
 
-/* Listed cases: real use and the edges. */
+/* Fixed cases: typical use and boundaries. */
 static const struct shape shapes[] = {
     {"one slot", 1, 1, 1, 1, 0, 0, 0, ANY, 0},
     {"alone", 9, 5000, 700, 1, 0, 3, 1, DISTINCT, 0},
@@ -54,7 +54,7 @@ static const struct shape large_shapes[] = {
     {"a long row", 3, 3000000, 1000000, 2, 1, 0, 0, ANY, 0},
 };
 
-/* The kernel's arguments with pointers to a problem's arrays on the host, and to the device's. */
+/* The kernel's arguments with pointers to the arrays on the host and on the device. */
 static struct indexer_bwd_lists_params host, device;
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -66,7 +66,8 @@ static int is_masked(int query, int slot) {
     return slot >= length || index < 0 || index >= host.rows;
 }
 
-/* Index rows, whose gaps hold a valid index, and their gradients: NaN where nobody may look. */
+/* Index rows, whose gaps hold valid indices, and their gradients, with NaN where the kernel must
+ * not read. */
 static void fill_slots(const struct shape *shape) {
     const int stride = shape->width + shape->padding;
     const int odd[] = {-7, 0, INT_MAX, INT_MIN, shape->width};
@@ -123,7 +124,7 @@ static void make_problem(const struct shape *shape) {
 
 /* ---- the reference --------------------------------------------------------------------------- */
 
-/* What a group's members name: [rows] bits of members, [group_queries, rows] sums. */
+/* The keys that a group's members name: [rows] bits of members, [group_queries, rows] sums. */
 struct named {
     unsigned char *masks;
     float *sums;
@@ -146,7 +147,7 @@ static void read_members(int group, struct named *named) {
     }
 }
 
-/* Of which part of a list a key is, by the members that have it. */
+/* The part of the list to which a key belongs, by the members that name it. */
 static int part_of(int mask) {
     const int half = host.group_queries / 2, first = mask & ((1 << half) - 1);
     return !host.runs || !(mask >> half) ? 0 : first ? 1 : 2;

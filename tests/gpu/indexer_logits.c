@@ -1,4 +1,4 @@
-/* indexer_logits in the GPU suite: what its cases are. */
+/* indexer_logits's cases of the GPU suite. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
-/* T x S, and T x H x D, pass 2^31 elements. */
+/* T x S and T x H x D exceed 2^31 elements. */
 static const struct suite_case large[] = {
     SUITE_CASE("large: logits, T x S above 2^31", "indexer_logits:heads=8,dim=64,dtype=fp8", 16,
                .tokens = 2100, .rows = (1 << 20) + 5),
@@ -95,7 +95,7 @@ static const char *const launches[] = {
 
 enum { CUT_QUERIES = 5, CUT_KEYS = 37 }; /* from the front */
 
-/* The same call without its first queries and keys, into the same rows of memory. */
+/* The same call without its first queries and keys, writing to the same rows. */
 static smelt_status launch_part(const struct workload *workload, struct CUstream_st *stream) {
     const struct smelt__indexer_logits_spec *spec = workload->spec.spec;
     const int64_t bytes = spec->dtype == SMELT__DTYPE_FP8 ? 1 : 2;
@@ -112,7 +112,7 @@ static smelt_status launch_part(const struct workload *workload, struct CUstream
     return smelt_operator_launch(workload->object, workload->pass->pass, &args, stream);
 }
 
-/* Every window is every key. */
+/* All windows have all keys. */
 static void compare_invariant(struct suite *suite, const char *name, const char *spec) {
     const struct part part = {.name = name,
                               .spec = spec,

@@ -1,4 +1,4 @@
-/* indexer_loss in the GPU suite: what its cases are. */
+/* indexer_loss's cases of the GPU suite. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,8 @@ enum { GRAD, QUERIES, LOSS_ALONE };
 
 /* ---- matrix ---------------------------------------------------------------------------------- */
 
-/* Beside the sizes of warps, vectors and parts: rows in one warp, in several, in two parts; widths
- * that are no multiple of a vector. */
+/* Around the sizes of warps, vectors and parts: rows in one warp, in several, in two parts; widths
+ * that are not multiples of a vector. */
 static const struct suite_case small_cases[] = {
 #define CASE(spec_, T, width_, scores, lists_, weighted, outputs, strided_, length)                \
     {                                                                                              \
@@ -46,7 +46,7 @@ static const struct suite_case small_cases[] = {
 
 static const int all_topk[] = {1, 31, 512, 700, 1152, 2048, 4096, 8192, 16384, 40000};
 
-/* Everything with everything, in turn. */
+/* Combinations of all settings, cyclically. */
 static void large_matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     struct smelt__random random = smelt__random_at(suite->seed, 11, (uint64_t)number);
     const int topk = all_topk[number % COUNT(all_topk)];
@@ -120,7 +120,7 @@ static const struct suite_arguments arguments[] = {
 
 /* ---- the same bits --------------------------------------------------------------------------- */
 
-/* Whether the first queries' losses and gradients of two runs are the same. */
+/* Whether the first queries have the same losses and gradients in two runs. */
 static int same_queries(const struct smelt__placed *a, const struct smelt__placed *b,
                         int64_t queries) {
     const size_t bytes = (size_t)a->problem->options.width * sizeof(float);
@@ -139,8 +139,8 @@ static uint32_t loss_bits(const struct smelt__placed *placed) {
     return bits;
 }
 
-/* Compares a run with one of other options or arguments; `queries` of them are compared, and where
- * that is all, the loss. */
+/* Compares a run with one with other options or arguments: the first `queries` queries, and the
+ * loss if these are all. */
 static void compare_runs(struct suite *suite, const struct workload *base,
                          const struct smelt__problem_options *options, int64_t queries,
                          int free_multiprocessors, char *message, size_t size) {
@@ -165,8 +165,8 @@ static void compare_runs(struct suite *suite, const struct workload *base,
     workload_close(&other);
 }
 
-/* Of a query whatever the others, the layout (vectors, or slots one by one) and the number of
- * thread blocks; of the loss likewise. */
+/* A query's results must not depend on the other queries, the layout (vectors or single slots) or
+ * the number of thread blocks; nor must the loss. */
 static void run_same_bits(struct suite *suite) {
     const int64_t tokens = suite->quick || suite->emulated ? 41 : 3001;
     struct smelt__problem_options options = {

@@ -1,16 +1,14 @@
 /*
- * The main kernel of the indexer's backward pass by itself, of deterministic mode, for what no
- * operator's results show:
+ * Tests the main kernel of the indexer's backward pass (deterministic mode) by itself, for
+ * properties that an operator's results do not show:
  *
- * - with lists, keys and sums so far apart that their places pass 2^31 elements it gives what it
- *   gives with all of them side by side. An operator's lists and sums are in its workspace, packed,
- *   where so many would take more than there is;
- * - nothing of another query's q is taken for a member's that is not there;
- * - a thread block none of whose groups has a key adds nothing;
- * - each row of dk's sums is made of multiples of the row's own power of two (common/grain.cuh),
- *   whose grains are anything here.
+ * - with lists, keys and sums so far apart that offsets exceed 2^31 elements it gives the same
+ * results as with packed ones. (In an operator's packed workspace such offsets would need too much
+ * memory.) - it uses no other query's q for a missing member. - a thread block whose groups have no
+ * keys adds nothing. - each row of dk's sums consists of multiples of the row's grain
+ * (common/grain.cuh); the grains are arbitrary here.
  *
- * On the emulator, whose pages exist when touched.
+ * Runs on the emulator, whose pages are allocated on access.
  *
  *     gpu_indexer_main KERNEL_SPEC    such as
  *                                     indexer_bwd_main:heads=64,dim=64,deterministic=1,variant=sm90
@@ -25,19 +23,19 @@
 enum {
     GROUPS = 7,
     ROWS = 200,
-    WIDTH = 192,         /* of a list, at most */
+    WIDTH = 192,         /* maximum of a list */
     FAR_LISTS = 1 << 29, /* entries from one to the next */
-    FAR_ROWS = (1 << 18) + 1 /* rows from one that is named to the next */,
-    BLOCKS = 3,       /* the last one takes groups 4 and 1, which have no keys */
-    GRAIN_DIGITS = 23 /* of a row's power of two, the grain */
+    FAR_ROWS = (1 << 18) + 1 /* rows between named rows */,
+    BLOCKS = 3,       /* the last one has groups 4 and 1, which have no keys */
+    GRAIN_DIGITS = 23 /* digits of a number relative to a row's grain */
 };
 
-/* Where things are: rows and entries from one to the next. */
+/* The distances between rows and between lists. */
 struct layout {
     int key_stride, row_step;
 };
 
-/* Inputs on the host, rows of k and lists side by side. */
+/* Inputs on the host, with packed rows of k and lists. */
 static struct problem {
     int tokens, group_queries, block_heads, tiles, maps;
     int heads, dim;
@@ -46,7 +44,7 @@ static struct problem {
     int *members, *counts, *runs, *keys;
 } problem;
 
-/* What a run gave. */
+/* A run's results. */
 struct results {
     uint16_t *dq;
     float *dweights, *dk;
@@ -61,8 +59,8 @@ static void *drawn_floats(size_t count) {
     return values;
 }
 
-/* A group's list: keys in any order, of members of the first half alone, of all, of the second
- * alone. */
+/* A group's list: keys in any order, of members of the first half only, of all, of the second half
+ * only. */
 static void make_list(int group) {
     const int empty = group == 0 || group % BLOCKS == 1;
     const int last = group == 2 ? 1 : below(64); /* in the last block of keys */
@@ -101,8 +99,8 @@ static void make_problem(const char *spec) {
     problem.keys = take((size_t)(GROUPS * WIDTH) * sizeof(int));
     for (int i = 0; i < problem.tokens; i++)
         problem.members[i] = i;
-    /* The last member is not there; were another query's q taken for its, nothing of that would
-     * show but this: q is infinite of the first queries, which have no keys. */
+    /* The last member is missing. To detect the use of another query's q instead, q is infinite for
+     * the first queries, which have no keys. */
     problem.members[problem.tokens - 1] = -1;
     for (size_t i = 0; i < (size_t)(problem.group_queries * problem.heads) * dim; i++)
         problem.q[i] = smelt__bf16_from_float(INFINITY);
@@ -122,7 +120,7 @@ static void *place_zeros(const char *name, struct rows rows) {
     return device;
 }
 
-/* The lists, their keys where their rows are. */
+/* The lists, whose keys are the distant rows' numbers. */
 static const int *place_keys(const struct layout *layout) {
     int *const keys = take((size_t)(GROUPS * WIDTH) * sizeof *keys);
     for (int i = 0; i < GROUPS * WIDTH; i++)
@@ -130,7 +128,7 @@ static const int *place_keys(const struct layout *layout) {
     return copy_rows("keys", keys, rows_of(GROUPS, WIDTH * 4, (int64_t)layout->key_stride * 4));
 }
 
-/* Returns 0 when it failed. */
+/* Returns 0 on failure. */
 static int run(const struct layout *layout, struct results *results) {
     const int64_t row = problem.dim, step = layout->row_step;
     const size_t heads = (size_t)(problem.tokens * problem.heads),
@@ -185,7 +183,7 @@ static int same_far(const char *what, const void *near, const void *far, size_t 
     return 1;
 }
 
-/* Whether rows of dk are made of multiples of what their grains say. */
+/* Whether rows of dk are multiples of their grains. */
 static int are_multiples(const float *dk) {
     for (int row = 0; row < ROWS; row++) {
         const float unit = ldexpf(problem.grains[row], -GRAIN_DIGITS);
@@ -199,7 +197,7 @@ static int are_multiples(const float *dk) {
     return 1;
 }
 
-/* Under one schedule, so that sums are taken in one order. */
+/* Under one schedule, so that sums have one order. */
 static int check(const char *spec, const char *option) {
     static const struct layout layouts[] = {{WIDTH, 1}, {FAR_LISTS, FAR_ROWS}};
     struct results results[2] = {{0}, {0}};

@@ -1,4 +1,4 @@
-/* indexer_scores in the GPU suite: what its cases are. */
+/* indexer_scores's cases of the GPU suite. */
 #include <stdio.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ static const char *const launches[] = {"indexer_scores:heads=16,dim=128,topk=300
 
 enum { CUT_QUERIES = 3, CUT_SLOTS = 37 }; /* from the front */
 
-/* The same call without its first queries and slots, into the same memory. */
+/* The same call without its first queries and slots, writing to the same memory. */
 static smelt_status launch_part(const struct workload *workload, struct CUstream_st *stream) {
     const struct smelt__indexer_scores_spec *spec = workload->spec.spec;
     smelt_indexer_scores_args args = *(const smelt_indexer_scores_args *)workload->placed.args;

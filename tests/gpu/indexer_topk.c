@@ -1,4 +1,4 @@
-/* indexer_topk in the GPU suite: what its cases are. */
+/* indexer_topk's cases of the GPU suite. */
 #include <stdio.h>
 
 #include "harness/random.h"
@@ -49,7 +49,7 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 /* ---- offsets beyond 32 bits ------------------------------------------------------------------ */
 
-/* T x topk, and T x H x D, pass 2^31 elements; windows that need the most memory there is. */
+/* T x topk and T x H x D exceed 2^31 elements; windows that need the most memory. */
 static const struct suite_case large[] = {
     SUITE_CASE("large: indexer_topk, T x topk above 2^31",
                "indexer_topk:heads=4,dim=64,dtype=fp8,topk=4096", 16, .tokens = 530000,

@@ -1,5 +1,5 @@
-/* indexer_topk against its two steps, indexer_logits and topk_select: the same bits, whatever the
- * chunks. And no keys at all. */
+/* Compares indexer_topk with indexer_logits and topk_select: the same bits for any chunks. And
+ * calls without keys. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 /* ---- the two steps --------------------------------------------------------------------------- */
 
-/* What the two steps write, on the device. */
+/* The two steps' results on the device. */
 struct steps {
     smelt_operator *scorer;
     smelt_operator *select;
@@ -48,7 +48,7 @@ static void free_steps(struct suite *suite, struct steps *steps) {
     smelt_operator_destroy(&steps->scorer);
 }
 
-/* Both steps on the workload's inputs, into its outputs. */
+/* Runs both steps on the workload's inputs and outputs. */
 static int run_steps(struct suite *suite, const struct workload *workload, struct steps *steps,
                      char *message, size_t size) {
     const smelt_indexer_topk_args *given = workload->placed.args;
@@ -106,7 +106,7 @@ static unsigned char *copy_outputs(const struct workload *workload, size_t *byte
     return copy;
 }
 
-/* One call in at most so many bytes of workspace, held against what the two steps wrote. */
+/* Compares a call with limited workspace with the two steps' results. */
 static void compare_call(struct workload *workload, size_t limit, int64_t causal_limit,
                          const unsigned char *expected, size_t bytes, char *message, size_t size) {
     smelt_indexer_topk_args *args = workload->placed.args;
@@ -129,8 +129,8 @@ static void compare_call(struct workload *workload, size_t limit, int64_t causal
     free(got);
 }
 
-/* A query's logits and what the selection may want, a few queries', and by default; where windows
- * grow with their query's number, with chunks that do, too. */
+/* Compares calls with workspace for one query's logits and the selection, for a few queries', and
+ * by default; if windows grow with the query's number, also with growing chunks. */
 static void compare_all(struct suite *suite, struct workload *workload, char *message,
                         size_t size) {
     const int64_t rows = workload->problem.options.rows;

@@ -1,4 +1,5 @@
-/* The groups of cases that what trains the indexer has beside those in each operator's own file. */
+/* Groups of cases of the operators that train the indexer, in addition to those in each operator's
+ * file. */
 #pragma once
 
 #include "suite.h"

@@ -1,10 +1,10 @@
-/* indexer_windows in the GPU suite: what its cases are. */
+/* indexer_windows's cases of the GPU suite. */
 #include <stdio.h>
 
 #include "suite.h"
 
-/* Queries and documents: one of each; a block's worth of queries and one more; what is staged at a
- * time (2048 bounds) and one document fewer and more; several times that. */
+/* Numbers of queries and documents: one of each; a block's number of queries, and one more; the
+ * number of staged bounds (2048), one document less and one more; several times that. */
 static const struct {
     int64_t tokens, documents;
 } sizes[] = {{1, 1}, {256, 3}, {257, 2047}, {300, 2048}, {600, 7000}};
@@ -19,19 +19,19 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     one->problem.seed = suite->seed * 1000 + (uint64_t)number;
     one->problem.tokens = sizes[size].tokens;
     one->problem.documents = sizes[size].documents;
-    /* Fewer keys than the windows reach, now and then. */
+    /* Sometimes there are fewer keys than the windows have. */
     one->problem.rows = number % 3 ? 0 : 1 + sizes[size].tokens / 2;
     one->sample = 100;
     return 1;
 }
 
-/* Kinds of metadata have tensors of their own, so that one's graph cannot be replayed on another's:
- * indexer_chain.c has it in a graph. */
+/* Each kind of metadata has different tensors, so a graph cannot be replayed with another kind;
+ * indexer_chain.c has a graph. */
 static const char *const launches[] = {NULL};
 
 /* ---- what a launch must refuse --------------------------------------------------------------- */
 
-/* Of shards, every optional tensor is given. */
+/* Shards have every optional tensor. */
 static const struct suite_refusal refusals[] = {
     SUITE_REFUSAL(smelt_indexer_windows_args, reserved, "reserved", 1),
     {.text = NULL},
@@ -42,7 +42,7 @@ static const struct suite_arguments arguments[] = {
     {.spec = NULL},
 };
 
-/* No large cases: its tensors have one dimension, and no offset passes 32 bits. */
+/* No large cases, because all tensors have one dimension, so offsets fit 32 bits. */
 const struct suite_operator suite_operator_indexer_windows = {.matrix = matrix_case,
                                                               .launches = launches,
                                                               .launch = {.tokens = 5000},

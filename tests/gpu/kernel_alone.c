@@ -247,7 +247,7 @@ int same_results(void) {
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* How many schedules a case runs under: the emulator's coverage asks for fewer than usual. */
+/* The number of schedules of a case; coverage.py requests fewer. */
 static int schedules_to_run(const struct alone_test *test) {
     const char *asked = getenv("SMELT_TEST_SCHEDULES");
     return !smelt__emulator() ? 2 : asked ? atoi(asked) : test->schedules ? test->schedules : 3;
@@ -290,7 +290,7 @@ static void check_all(const struct alone_test *test, const void *shapes, int cou
         check(test, (const char *)shapes + (size_t)i * test->shape_bytes, only);
 }
 
-/* On one architecture; 0: it has no kernel. */
+/* Runs on one architecture; 0: it has no such kernel. */
 static int run_arch(const struct alone_test *test, int random_cases, const char *only) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     const int first = alone.cases == 0;

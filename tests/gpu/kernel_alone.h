@@ -42,15 +42,15 @@ void *filled(size_t bytes, int byte);
 /* bf16 numbers, multiples of 1 / step between -32 / step and 32 / step. */
 uint16_t *drawn_bf16(size_t count, int step);
 
-/* Rows of so many bytes, and how far apart they lie on the host and on the device. Those further
- * apart on the device lie in memory that exists when touched, which the emulator alone has. */
+/* Rows of so many bytes, and their distances on the host and on the device. Rows that are further
+ * apart on the device need memory that is allocated on access, that is, the emulator. */
 struct rows {
     int64_t count;
     size_t bytes, host_step, step;
 };
 
-/* Device memory with a copy of the host's, by its name in reports; the process ends where there is
- * none. `copy` gives NULL for NULL; `copy_rows` leaves rows unwritten for NULL. */
+/* Device memory with a copy of the host's, named in reports; the process exits if there is none.
+ * For NULL `copy` returns NULL and `copy_rows` leaves the rows unwritten. */
 void *copy(const char *name, const void *host, size_t bytes);
 void *copy_rows(const char *name, const void *host, struct rows rows);
 /* The rows' bytes as the host has them; gaps are 0. */
@@ -64,7 +64,7 @@ int upload(void *device, const void *host, size_t bytes);
 int get_kernel(const char *spec, const struct smelt__kernel **kernel);
 /* A constant of the kernel's plan. */
 int plan_constant(const char *spec, const char *name);
-/* The launch by itself: waits until earlier work and the launch are complete. */
+/* Launches the kernel, and waits for earlier work before and for the launch after. */
 int run_kernel(const struct smelt__kernel *kernel, uint32_t blocks, const void *params);
 /* A map of bf16 rows, packed; strides are elements, the first extent is the row's. */
 int make_map(const void *data, int dimensions, const int64_t *extents, uint32_t box_heads,
@@ -81,15 +81,16 @@ int same_rows(const char *what, const void *device, const void *wanted, struct r
 struct rows rows_of(int64_t count, int64_t bytes, int64_t step);
 struct rows packed(size_t bytes);
 
-/* Device memory that a kernel writes; the host's elements of 1, 2 or 4 bytes are the wanted ones.
+/* Device memory that a kernel writes; the host's elements of 1, 2 or 4 bytes are the expected ones.
  * NULL for NULL. */
 void *result_rows(const char *name, const void *wanted, struct rows rows, size_t element,
                   int poison);
-/* All of the case's: fills them with their poison; compares them. */
+/* For all results of the case: fills them with poison; compares them. */
 int poison_results(void);
 int same_results(void);
 
-/* Arrays of a program's params structs `host` and `device`: the device's pointer out of the host's. */
+/* For arrays of a program's params structs `host` and `device`: sets the device's pointer from the
+ * host's array. */
 #define COPY(field, count)                                                                         \
     (device.field = copy(#field, host.field, (size_t)(count) * sizeof *host.field))
 #define RESULT_ROWS(field, rows, poison)                                                           \
@@ -104,17 +105,19 @@ int same_results(void);
 struct alone_test {
     const char *name;
     const char *specs[4];        /* of alone.kernels, which each context loads */
-    int random_cases, schedules; /* by default, 0: 10; on the emulator, 0: 3 */
+    int random_cases, schedules; /* defaults: 10; 3 on the emulator */
     size_t shape_bytes, first_int;
     int ints;
     const void *shapes, *large_shapes; /* the latter are too large for the emulator */
     int shape_count, large_count;
-    size_t far;                         /* offset of an int: for the emulator alone; may be 0 */
-    int (*read_plans)(void);            /* 0: failed; may be NULL */
-    void (*prepare)(const void *shape); /* problem, device memory, reference */
-    int (*run)(const void *shape, int turn); /* 0: failed. On a GPU there are two turns */
+    size_t far;                              /* offset of an int that is nonzero in shapes for the
+                                           emulator only; may be 0 */
+    int (*read_plans)(void);                 /* 0: failed; may be NULL */
+    void (*prepare)(const void *shape);      /* problem, device memory, reference */
+    int (*run)(const void *shape, int turn); /* 0: failed. A GPU runs each shape twice, with `turn`
+                                                0 and 1 */
     void (*draw)(void *shape);               /* a random shape; its name is set */
-    void (*run_large)(void);                 /* what else is run on a GPU; may be NULL */
+    void (*run_large)(void);                 /* further tests on a GPU; may be NULL */
 };
 
 #define LARGE_SHAPES(list) .large_shapes = (list), .large_count = sizeof(list) / sizeof *(list)
@@ -139,13 +142,13 @@ struct alone_test {
     }
 
 /* PROGRAM [RANDOM_CASES [ARCH [NAME]]], for main to return; SMELT_TEST_SEED repeats a run. ARCH: on
- * the emulator, that one alone, instead of the listed shapes for the first and random ones for all.
- * NAME: shapes whose names have this text. A fourth argument is the program's own. */
+ * the emulator, only this architecture, instead of fixed shapes for the first one and random shapes
+ * for all. NAME: shapes whose names contain this text. A fourth argument is the program's own. */
 int run_alone(int argc, char **argv, const struct alone_test *test);
-/* One case, `good` or not. */
+/* Counts a case; prints it if it is not `good`. */
 void count_case(int good, const char *name);
 
-/* PROGRAM KERNEL_SPEC [OPTION], for main to return: `judge` with alone.kernels[0], on the emulator as
- * sm_90a. `passed`: what is printed of a kernel that did. */
+/* PROGRAM KERNEL_SPEC [OPTION], for main to return: calls `judge` with alone.kernels[0], on the
+ * emulator as sm_90a. `passed`: printed if the kernel passed. */
 int run_on_emulator(int argc, char **argv, const char *program,
                     int (*judge)(const char *spec, const char *option), const char *passed);

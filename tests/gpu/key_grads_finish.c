@@ -1,14 +1,14 @@
 /*
- * The last step of sparse attention's backward pass by itself, bit for bit: dq's rows out of their
- * slices, dkv out of its sums, dsink out of its parts. What an operator's results are compared by
- * is too coarse for the last bit of a number. Arguments: kernel_alone.h.
+ * Tests the last step of sparse attention's backward pass by itself, bit for bit: dq's rows from
+ * their slices, dkv from its sums, dsink from its parts. (The tolerances for an operator's results
+ * cannot detect a wrong last bit.) Arguments: kernel_alone.h.
  */
 #include "kernel_alone.h"
 #include "key_grads_finish.params.h"
 #include "reference/bf16.h"
 
 enum {
-    POISON = 0xFF, /* of bf16 and of floats a NaN */
+    POISON = 0xFF, /* NaN as bf16 and as a float */
     WIDTHS = 2,
     ITEM_ROWS = 64,
     BLOCK_KEYS = 64,
@@ -18,7 +18,7 @@ enum {
 
 static const int widths[WIDTHS] = {128, 576};
 
-/* Of the slices: those of the first `items` items, of pairs pairs, for so many CTAs. */
+/* Slices of the first `items` items (with pairs, of pairs), for so many CTAs. */
 struct shape {
     const char *name;
     int width; /* number of widths[] */
@@ -42,10 +42,10 @@ static const struct shape shapes[] = {
     {"no slices", 1, 0, 1, 1, 3, 1, 0, 0, 0, 2, 1, 30, FINISH_BF16, 40},
 };
 
-/* Arrays of the host, and how many there are of each. */
+/* Arrays on the host and their lengths. */
 static struct problem {
     const struct shape *shape;
-    struct key_grads_finish_params params; /* the device's pointers, but for what is written */
+    struct key_grads_finish_params params; /* the device's pointers, except outputs */
     uint16_t *slices, *dq;
     int *members, *counts;
     float *sums, *parts, *dsink;
@@ -55,8 +55,8 @@ static struct problem {
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-/* Few binary digits apart, so that sums often lie halfway between two numbers of bf16; every
- * seventh is a zero of either sign. */
+/* Numbers that differ in few binary digits, so that sums are often halfway between two bf16
+ * numbers; every seventh is a zero of either sign. */
 static uint16_t draw_bf16(void) {
     const unsigned bits = (unsigned)random_next(&alone.random);
     return (uint16_t)(bits % 7 == 0 ? bits >> 3 & 0x8000U
@@ -70,7 +70,7 @@ static float *drawn_floats(size_t count) {
     return values;
 }
 
-/* Each of the batches' queries is one member's, in any order; the others are of none. */
+/* Each query of the batches is one member's, in any order; other members have none. */
 static void draw_members(int *members, int count, int queries) {
     for (int i = 0; i < count; i++)
         members[i] = i < queries ? i : -1;
@@ -147,15 +147,15 @@ static void make_problem(const struct shape *shape) {
 /* ---- the reference: sparse_attn_bwd.slices.cuh, sparse_attn_bwd.columns.cuh -------------------
  */
 
-/* How many of an item's key blocks come before a CTA's: with all items side by side, each as long
- * as `slice_ctas`, a CTA has a stretch as long as `items`. */
+/* The number of an item's key blocks before a CTA's: with all items in a row, each of length
+ * `slice_ctas`, a CTA has a range of length `items`. */
 static int blocks_before(int blocks, int item, const struct shape *shape, int cta) {
     int64_t position = (int64_t)cta * shape->items - (int64_t)item * shape->slice_ctas;
     position = position < 0 ? 0 : position > shape->slice_ctas ? shape->slice_ctas : position;
     return (int)(blocks * position / shape->slice_ctas);
 }
 
-/* Where a row of dq begins, or -1: none. */
+/* The first element of a row of dq; -1: none. */
 static int64_t dq_row(int item, int row) {
     const struct dq_slices *const dq = &problem.params.dq;
     const int group = item / dq->head_blocks, block = item % dq->head_blocks;
@@ -167,7 +167,7 @@ static int64_t dq_row(int item, int row) {
                      query % dq->tokens * dq->dq_token_stride + head * dq->dq_head_stride;
 }
 
-/* Draws the slices that there are of a row, and adds them up. */
+/* Draws a row's slices and adds them. */
 static void reference_row(int item, int row) {
     const struct shape *const shape = problem.shape;
     const int dqk = widths[shape->width], number = item / shape->sides;
@@ -195,7 +195,7 @@ static void reference_dq(void) {
             reference_row(item, row);
 }
 
-/* Where a column's sum stands in its row. */
+/* The position of a column's sum in its row. */
 static int sum_position(int column) {
     const int i = column % 32 / 8, c = column % 8 / 2, e = column % 2;
     return column / 32 * 32 + 16 * (i / 2) + 4 * c + 2 * (i % 2) + e;
@@ -217,7 +217,7 @@ static void reference_dkv(void) {
     }
 }
 
-/* A lane adds every 32nd part; then lanes that are 16, 8, 4, 2, 1 apart add up. */
+/* A lane adds every 32nd part; then lanes at distances 16, 8, 4, 2, 1 are added. */
 static void reference_dsink(void) {
     const int heads = problem.shape->heads;
     for (int head = 0; head < heads && problem.shape->parts > 0; head++) {

@@ -75,7 +75,7 @@ static int same_tensors(const struct smelt__problem *a, const struct smelt__prob
     return 1;
 }
 
-/* Other data for a graph, whose arguments stay: of another kind where that has the same tensors. */
+/* Other data for a graph with the same arguments: of another kind if it has the same tensors. */
 static int vary(struct launch_test *test, uint64_t number, struct smelt__problem *problem) {
     const struct workload *workload = test->workload;
     const struct smelt__harness_operator *op = workload->spec.op;
@@ -94,7 +94,7 @@ static int vary(struct launch_test *test, uint64_t number, struct smelt__problem
     return 0;
 }
 
-/* Captured once; replayed on the data it was captured with and on other data in the same place. */
+/* Captured once; replayed with the same data and with other data at the same addresses. */
 static void graph(struct launch_test *test) {
     struct CUctx_st *context = NULL;
     if (!driven(test, test->driver->stream_get_ctx(test->stream, &context), "stream's context") ||
@@ -126,7 +126,7 @@ static int same_bytes(struct launch_test *test, const void *a, const void *b, si
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* Two problems on two streams, launched in turn without waiting. */
+/* Two problems on two streams, launched alternately without waiting. */
 static void two_streams(struct launch_test *test) {
     struct workload second;
     struct CUstream_st *streams[2] = {test->stream, NULL};
@@ -167,8 +167,8 @@ static int first_output(const struct smelt__placed *placed) {
     return row;
 }
 
-/* What follows a call in the stream finds all of its results: the buckets' kernels overlap, and the
- * last of them, which most often has nothing to do, must not end before the first. */
+/* Work after a call in the stream must find all of its results: the buckets' kernels overlap, and
+ * the last one, which often has no items, must not end before the first. */
 static void followed_at_once(struct launch_test *test) {
     const struct smelt__problem_options options = {
         .seed = test->suite->seed, .tokens = 6000, .rows = 5000};
@@ -216,7 +216,7 @@ static void default_stream(struct launch_test *test) {
 
 /* ---- threads and the current context --------------------------------------------------------- */
 
-/* The context current in this thread, which the launch must find and leave. */
+/* This thread's current context, which the launch must not change. */
 static void launch_under(struct launch_test *test, struct CUctx_st *context, const char *what) {
     struct CUctx_st *after = NULL;
     if (!driven(test, test->driver->ctx_set_current(context), "set current"))

@@ -1,5 +1,5 @@
-/* Each operator's shapes, with several kinds of inputs and everything else in turn: not the full
- * product, but every value meets every other's neighbourhood. */
+/* Each operator's shapes, with several kinds of inputs and all other settings cyclically: not the
+ * full product, but every value is combined with many others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void prepare(struct suite *suite, const struct matrix *matrix) {
     struct kernels kernels = {.capacity = MOST_CASES};
     kernels.requests = calloc(kernels.capacity, sizeof *kernels.requests);
     if (!kernels.requests)
-        return; /* then each is compiled when it is met */
+        return; /* then each is compiled at its first use */
     for (int i = 0; i < matrix->count; i++)
         if (has_case(suite, matrix, i, name, sizeof name) &&
             smelt_spec_expand(matrix->cases[i].spec, add_kernel, &kernels))

@@ -1,6 +1,6 @@
 /*
- * The partition's two kernels against the reference, entry for entry: ranges, lists and extents. No
- * operator shows its lists. Arguments: kernel_alone.h.
+ * Compares the partition's two kernels with the reference, entry for entry: ranges, lists and
+ * extents, which no operator returns. Arguments: kernel_alone.h.
  */
 #include "kernel_alone.h"
 
@@ -9,9 +9,9 @@
 #include "ops/sparse_attn_partition.h"
 #include "reference/operators.h"
 
-enum { GUARD = 64 /* bytes past the workspace */, POISON = 0xA5, FAR = 1 << 20 };
+enum { GUARD = 64 /* bytes after the workspace */, POISON = 0xA5, FAR = 1 << 20 };
 
-/* Which slots of a row are valid. */
+/* The valid slots of a row. */
 enum fill { SCATTERED, ALL, NONE, PREFIX, FIRST, LAST, AT_BOUNDS, FILLS };
 enum list { ALL_QUERIES, LISTED, LISTED_AND_COUNTED, LISTS };
 
@@ -20,8 +20,8 @@ struct shape {
     const char *name;
     const int *bounds; /* of the buckets */
     int batches, tokens, rows, width;
-    int past;    /* ints that the first row starts past a multiple of 16 bytes */
-    int padding; /* ints between two rows; FAR or more: nothing lies there */
+    int past;    /* offset of the first row from a multiple of 16 bytes, in ints */
+    int padding; /* ints between rows; FAR or more: without memory */
     int lengths; /* 1: topk_length is given */
     enum fill fill;
     enum list list;
@@ -36,7 +36,7 @@ static const int halves[] = {32, 64, 128};
 static const int from_0[] = {0, 64};
 static const int widths[] = {64, 128, 200};
 
-/* Listed cases: real use and the edges. */
+/* Fixed cases: typical use and boundaries. */
 static const struct shape shapes[] = {
     {"one slot", small, 1, 1, 1, 1, 0, 0, 0, ALL, ALL_QUERIES, 1, 0},
     {"no rows", few, 1, 40, 0, 33, 0, 0, 0, SCATTERED, ALL_QUERIES, 2, 0},
@@ -65,10 +65,10 @@ static const struct shape large_shapes[] = {
     {"a million listed", few, 4, 200000, 90, 65, 1, 0, 1, SCATTERED, LISTED_AND_COUNTED, 3, 0},
 };
 
-/* A problem's arrays on the host, and where they lie on the device. */
+/* A problem's arrays on the host and on the device. */
 static struct problem {
     const struct shape *shape;
-    int64_t queries, capacity; /* of the call; of the list, or queries */
+    int64_t queries, capacity; /* of the call; of the list, or the number of queries */
     int32_t *indices;          /* rows without gaps */
     int32_t *lengths, *list, count;
     int32_t *device_indices, *device_lengths, *device_list, *device_count;
@@ -150,8 +150,8 @@ static void make_problem(const struct shape *shape) {
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-/* Rows far from each other lie in memory that holds nothing else; other gaps hold a valid index, so
- * that reading one shows. */
+/* Distant rows have no memory between them; other gaps hold a valid index, so that reading one
+ * gives wrong results. */
 static int32_t *copy_indices(const struct shape *shape) {
     const size_t row = (size_t)shape->width * sizeof(int32_t);
     const size_t step = (size_t)row_stride(shape) * sizeof(int32_t);
@@ -166,7 +166,7 @@ static int32_t *copy_indices(const struct shape *shape) {
     return copy("indices", staged, bytes);
 }
 
-/* On the emulator, reads of what is no slot of a row are reports. */
+/* On the emulator, reads between rows are reported. */
 static void forbid_gaps(const struct shape *shape) {
     const struct emu_interface *emulator = smelt__emulator();
     const uint64_t base = (uint64_t)(uintptr_t)problem.device_indices;
@@ -187,7 +187,7 @@ static void forbid_gaps(const struct shape *shape) {
     }
 }
 
-/* What the forward's packing would hand on. */
+/* The params that the forward pass's packing would give. */
 static struct work_params work_params(void) {
     const struct shape *shape = problem.shape;
     return (struct work_params){
@@ -207,7 +207,7 @@ static struct work_params work_params(void) {
     };
 }
 
-/* Poisons the workspace, and runs both. */
+/* Poisons the workspace and runs both kernels. */
 static int run_kernels(const struct shape *shape) {
     const struct work_params work = work_params();
     const struct smelt__partition_kernels kernels = {.count = alone.kernels[0],

@@ -1,8 +1,8 @@
 /*
- * One launch a thousand times: whatever has the same bits in every run has them in each. What runs
- * differently from one launch to the next is when its copies land and which warp is first: enough
- * queries that each warpgroup has several. On the emulator each time under another schedule. What
- * has other bits each time is compared with the reference now and then.
+ * Repeats one launch a thousand times: reproducible outputs must have the same bits each time,
+ * although the timing of copies and the order of warps vary. There are enough queries for several
+ * per warpgroup. On the emulator each run has another schedule. Other outputs are sometimes
+ * compared with the reference.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static void judge(struct smelt__placed *placed, int launch, char *message, size_
         snprintf(message, size, "launch %d: %.900s", launch, result.message);
 }
 
-/* Runs it again and again; it was run and downloaded once. */
+/* Repeats the launch, which was run and downloaded once. */
 static void run_again(struct suite *suite, struct workload *workload, char *message, size_t size) {
     const int repetitions = suite->emulated ? EMULATED_REPETITIONS
                             : suite->quick  ? QUICK_REPETITIONS

@@ -1,5 +1,5 @@
-/* `--sample N`: so many cases in all, however many operators there are; each has an equal share,
- * and what one does not need the others get. Drawn by the cases' names and the seed alone. */
+/* `--sample N`: a total of N cases for any number of operators. Each has an equal share; what one
+ * does not need, the others get. The draw depends on the cases' names and the seed only. */
 #include "sample.h"
 
 #include <stdint.h>
@@ -9,14 +9,14 @@
 struct candidate {
     char *name;
     int op;
-    uint64_t ticket; /* the lowest of an operator are drawn */
+    uint64_t ticket; /* an operator's lowest ones are drawn */
 };
 
 struct sample {
     struct candidate *cases;
-    size_t count, capacity, size; /* size: how many are drawn */
+    size_t count, capacity, size; /* size: the number of drawn cases */
     uint64_t seed;
-    int complete; /* every case was added: what is not drawn is not run */
+    int complete; /* all cases were added; only drawn ones run */
 };
 
 struct sample *sample_create(size_t size, uint64_t seed) {
@@ -68,7 +68,7 @@ static int by_operator(const void *left, const void *right) {
     return (a->ticket > b->ticket) - (a->ticket < b->ticket);
 }
 
-/* Of each operator at most `share` cases: how many those are. */
+/* The number of cases with at most `share` per operator. */
 static size_t count_shared(const struct sample *sample, size_t share) {
     size_t total = 0;
     for (size_t i = 0, own = 0; i < sample->count; i++) {

@@ -5,15 +5,15 @@
 
 #include "kernel_alone.h"
 
-/* What an index row holds. */
+/* Contents of an index row. */
 enum fill {
-    DISTINCT,   /* valid rows, none twice where there are enough; some slots masked */
+    DISTINCT,   /* valid rows, distinct if there are enough; some slots masked */
     ANY,        /* valid rows, masked slots in between */
-    FEW,        /* the same few rows again and again */
+    FEW,        /* few rows, repeated */
     ONE,        /* row 0 in every slot */
     LAST,       /* the table's last rows */
     CAUSAL,     /* rows up to the query's own number, ascending, the rest masked */
-    NONE,       /* nothing valid */
+    NONE,       /* no valid slot */
     NEIGHBOURS, /* almost the same rows for neighbouring queries */
     FILLS
 };
@@ -23,7 +23,7 @@ static inline int draw_masked(int rows) {
     return rows == INT_MAX ? -1 - below(INT_MAX) : masked[below(5)];
 }
 
-/* Of rows of `width` slots, one for each of `tokens` queries and again for each further batch. */
+/* A slot of rows of `width` slots, one row for each of `tokens` queries of each batch. */
 static inline int draw_slot(enum fill fill, int rows, int width, int tokens, int64_t query,
                             int slot) {
     const int step = rows / width;
@@ -38,7 +38,7 @@ static inline int draw_slot(enum fill fill, int rows, int width, int tokens, int
         return below(5) ? below(rows < 9 ? rows : 9) * (rows / 9) : draw_masked(rows);
     case CAUSAL:
         return slot <= query % tokens && slot < rows ? slot : draw_masked(rows);
-    case NEIGHBOURS: /* in an order of its own, a few rows of its own */
+    case NEIGHBOURS: /* in a different order, with a few different rows */
         return below(10) ? (int)((slot * 7LL + query) % (rows < width ? rows : width))
                          : below(rows);
     case DISTINCT:

@@ -1,4 +1,4 @@
-/* sparse_attn in the GPU suite: what its cases are. */
+/* sparse_attn's cases of the GPU suite. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,17 +21,18 @@ static const struct widths main_widths[] = {{576, 512}, {512, 512}},
                            other_widths[] = {{64, 64},   {128, 64},  {128, 128},
                                              {192, 128}, {256, 256}, {320, 256}};
 
-enum { OTHERS = COUNT(other_widths), REPEATS = 3 /* of each spec of the main widths */ };
+enum { OTHERS = COUNT(other_widths), REPEATS = 3 /* for each spec of the main widths */ };
 
 struct shape {
     struct widths widths;
     int heads, topk, variation, backward;
 };
 
-/* What of the lists a run takes. */
+/* The parts of the lists that a run uses. */
 struct lists {
     const int *heads, *topk, *other_topk;
-    int head_count, topk_count, other_count; /* other_count: of topk, with other widths */
+    int head_count, topk_count, other_count; /* other_count: number of values of topk with other
+                                                widths */
     int repeats;
 };
 
@@ -44,8 +45,8 @@ static struct lists lists_of(const struct suite *suite, int backward) {
                                 COUNT(all_topk), COUNT(other_topk), repeats};
 }
 
-/* The main widths with everything, then the others with less. 0 past the last; *count: how many
- * there are. */
+/* Shapes: the main widths with everything, then the others with less. 0 past the last; *count:
+ * their number. */
 static int pass_shape_at(const struct suite *suite, int number, int backward, struct shape *shape,
                          int *count) {
     const struct lists lists = lists_of(suite, backward);
@@ -72,14 +73,14 @@ static int pass_shape_at(const struct suite *suite, int number, int backward, st
     return 1;
 }
 
-/* The forward pass's, then the backward pass's. */
+/* The forward pass's shapes, then the backward pass's. */
 static int shape_at(const struct suite *suite, int number, struct shape *shape) {
     int count;
     return pass_shape_at(suite, number, 0, shape, &count) ||
            pass_shape_at(suite, number - count, 1, shape, &count);
 }
 
-/* To what the emulator does in a second or so. */
+/* Reduces the problem to about a second on the emulator. */
 static void shrink(struct smelt__problem_options *problem) {
     problem->batches = problem->batches > 2 ? 2 : problem->batches;
     problem->tokens = 3;
@@ -87,7 +88,8 @@ static void shrink(struct smelt__problem_options *problem) {
     problem->width = problem->width > 200 ? 200 : problem->width;
 }
 
-/* What cycles does so by the case's number, the rest is drawn. `bucketed`: rows may be wider. */
+/* Some settings cycle with the case's number, the others are drawn. `bucketed`: rows may be
+ * wider. */
 static void draw_problem(const struct suite *suite, const struct shape *shape, int number,
                          int bucketed, struct smelt__problem_options *problem) {
     const int topk = shape->topk;
@@ -117,7 +119,7 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     char buckets[64] = "";
     if (!shape_at(suite, number, &shape))
         return 0;
-    const int sink = /* both, over the variations */
+    const int sink = /* with and without a sink, cyclically */
         (shape.heads + shape.topk + shape.widths.dqk / 64 + shape.variation) % 2;
     const char *knobs = shape.widths.dv == 512 && suite->knobs ? suite->knobs : "";
     if (number % (suite->quick ? 8 : 4) == 3)
@@ -135,7 +137,7 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 
 #define BACKWARD ",passes=backward"
 
-/* Rows times dqk, and queries times heads times dqk and dv, pass 2^31 elements. */
+/* Rows x dqk, and queries x heads x dqk and dv, exceed 2^31 elements. */
 static const struct suite_case large[] = {
     SUITE_CASE("large: S above 2^22", "sparse_attn:heads=16,dqk=128,dv=64,topk=640", 64,
                .tokens = 64, .rows = (1 << 22) + 7, .max_logits = 1),
@@ -161,7 +163,7 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-/* Strides of billions: every product of an index and a stride passes 2^32 elements. */
+/* Strides of billions: every product of an index and a stride exceeds 2^32 elements. */
 #define FAR(text, number, kind, which)                                                             \
     {                                                                                              \
         .name = "far: " text ", " kind " lists", .spec = text, .problem = {                        \
@@ -206,12 +208,12 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
         {"sparse_attn:heads=32,dqk=576,dv=512,topk=2048", 1000, SMELT__LISTS_LOG},
         {"sparse_attn:heads=32,dqk=576,dv=512,topk=512", 1000, SMELT__LISTS_LOG},
         {"sparse_attn:heads=8,dqk=576,dv=512,topk=2048,buckets=auto", 1000, SMELT__LISTS_LOG},
-        /* Two items and more of each thread block. */
+        /* At least two items per thread block. */
         {"sparse_attn:heads=64,dqk=576,dv=512,topk=640" BACKWARD, 400, SMELT__LISTS_LOG},
         {"sparse_attn:heads=16,dqk=576,dv=512,topk=640,sink=1" BACKWARD, 1200, SMELT__LISTS_LOG},
         {"sparse_attn:heads=128,dqk=576,dv=512,topk=640" BACKWARD, 200, SMELT__LISTS_LOG},
         {"sparse_attn:heads=72,dqk=512,dv=512,topk=640,sink=1" BACKWARD, 200, SMELT__LISTS_LOG},
-        /* Rows named again and again: many additions to one at once. */
+        /* Repeated rows: many concurrent additions to one row. */
         {"sparse_attn:heads=64,dqk=576,dv=512,topk=600" BACKWARD, 300, SMELT__LISTS_ADVERSARIAL},
         {"sparse_attn:heads=128,dqk=576,dv=512,topk=600" BACKWARD, 300, SMELT__LISTS_ADVERSARIAL},
         {"sparse_attn:heads=100,dqk=512,dv=512,topk=127" BACKWARD, 300, SMELT__LISTS_ADVERSARIAL},

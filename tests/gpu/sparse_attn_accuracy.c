@@ -1,7 +1,7 @@
-/* FlashMLA's own problems (flashmla_cases.h), at their heads and at others, every element within
- * its tolerance; and a query with one valid slot and no sink, whose output is that row. Compared
- * are the queries of a problem that have the fewest valid slots, where rounding shows most;
- * bench/peers compares all of them. */
+/* FlashMLA's problems (flashmla_cases.h), with its and with other numbers of heads: every element
+ * must be within its tolerance. And a query with one valid slot and no sink, whose output is that
+ * row. Compares the queries with the fewest valid slots, where rounding errors are largest;
+ * bench/peers compares all. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,11 @@
 #include "sparse_attn_groups.h"
 
 enum { DV = 512, COMPARED = 6, MOST_TOKENS = 213 };
-/* Of the list every so-manieth case is run; with few of them, some of each width. */
+/* Every STEP-th case of the list runs; LONG_STEP leaves some of each width. */
 enum { STEP = 5, LONG_STEP = 17 };
 enum { STREAM_Q = 1, STREAM_KV, STREAM_ROWS, STREAM_LENGTHS, STREAM_SINK, STREAM_OFFSETS };
 
-/* What a kernel is told instead of 64 or 128 heads, in turn; 0: leave it. */
+/* Numbers of heads that replace 64 or 128, cyclically; 0: no replacement. */
 static const struct {
     int heads;
     const char *knobs;
@@ -49,13 +49,13 @@ static float rounded(double value) {
     return smelt__bf16_to_float(smelt__bf16_from_float((float)value));
 }
 
-/* A row of q or kv: a tenth of normal numbers, and the tensor's offset. */
+/* A row of q or kv: normal numbers divided by ten, plus the tensor's offset. */
 static void fill_row(uint16_t *row, int width, float offset, struct smelt__random random) {
     for (int i = 0; i < width; i++)
         row[i] = smelt__bf16_from_float(rounded(rounded(normal(&random)) / 10) + offset);
 }
 
-/* Distinct rows in random order, then numbers of no row. */
+/* Distinct rows in random order, then invalid indices. */
 static void fill_slots(int32_t *slots, int width, int rows, struct smelt__random random) {
     int32_t *const table = malloc((size_t)rows * sizeof *table);
     for (int i = 0; i < rows && table; i++)
@@ -77,7 +77,7 @@ static float draw_sink(struct smelt__random random) {
     return kind < 0.31 ? -INFINITY : kind > 0.69 ? INFINITY : (float)normal(&random);
 }
 
-/* The case's inputs over those that the harness has made. */
+/* Replaces the harness's inputs by the case's. */
 static void fill(struct smelt__problem *problem, const struct flashmla_case *one,
                  const smelt_sparse_attn_args *args) {
     const uint64_t seed = problem->options.seed;
@@ -96,7 +96,7 @@ static void fill(struct smelt__problem *problem, const struct flashmla_case *one
         fill_slots(indices + t * args->indices.strides[1], one->topk, one->rows,
                    smelt__random_at(seed, STREAM_ROWS, (uint64_t)t));
         struct smelt__random random = smelt__random_at(seed, STREAM_LENGTHS, (uint64_t)t);
-        /* Every third has 1 to 4 slots: few, and elements of them often cancel out. */
+        /* Every third query has 1 to 4 slots, whose elements often cancel. */
         const int64_t length =
             t % 3 == 1 ? 1 + t / 3 % 4 : smelt__random_below(&random, one->topk + 1);
         if (lengths)
@@ -111,7 +111,8 @@ static void fill(struct smelt__problem *problem, const struct flashmla_case *one
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* The computed queries with the fewest valid slots but at least one; returns how many. */
+/* Chooses the computed queries with the fewest valid slots, but at least one; returns their
+ * number. */
 static int64_t choose(const struct smelt__problem *problem, int64_t tokens, int64_t *queries) {
     int64_t count = 0, floor = 1;
     while (count < COMPARED) {
@@ -130,7 +131,7 @@ static int64_t choose(const struct smelt__problem *problem, int64_t tokens, int6
     return count;
 }
 
-/* One head of a query. 0, or -1 with a message. */
+/* Compares one head of a query. 0, or -1 with a message. */
 static int compare_head(const struct smelt__placed *placed, int64_t query, int head,
                         const double *out, double lse, double max_logit, const uint16_t *single,
                         char *message, size_t size) {
@@ -175,7 +176,7 @@ static void compare(const struct workload *work, const struct smelt__sparse_attn
         const uint16_t *single = NULL;
         if (smelt__problem_valid_slots(&work->problem, queries[i]) == 1 && !spec->sink) {
             struct smelt__sparse_attn_spec one = *spec;
-            one.topk = 1; /* at most so many are written */
+            one.topk = 1; /* limits the number of written rows */
             smelt__sparse_attn_valid_rows(&one, args, queries[i], rows);
             single = (const uint16_t *)args->kv.data + rows[0] * args->kv.strides[1];
         }
@@ -195,7 +196,8 @@ static void compare(const struct workload *work, const struct smelt__sparse_attn
 
 /* To what the emulator does in a second or so. */
 static void shrink(struct flashmla_case *one) {
-    one->tokens = one->tokens > 5 ? 5 : one->tokens; /* with 1 slot, with 2, and three others */
+    one->tokens = one->tokens > 5 ? 5 : one->tokens; /* one with 1 slot, one with 2, and three
+                                                        others */
     one->topk = one->topk > 96 ? 96 : one->topk;
     one->rows = one->rows > 128 ? 128 : one->rows;
 }

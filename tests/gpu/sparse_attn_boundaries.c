@@ -1,4 +1,4 @@
-/* Shapes at their edges. */
+/* Boundary shapes. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static const char SPEC[] = "sparse_attn:heads=16,dqk=576,dv=512,topk=100";
 typedef void (*edge_function)(struct smelt__problem *problem, smelt_sparse_attn_args *args);
 
 static void compute_nothing(struct smelt__problem *problem) {
-    static uint8_t none[4096]; /* no query is listed; more than a workload here has */
+    static uint8_t none[4096]; /* no query is listed; longer than any workload here */
     problem->computed = 0;
     problem->listed = none;
 }
@@ -39,7 +39,7 @@ static void no_capacity(struct smelt__problem *problem, smelt_sparse_attn_args *
     compute_nothing(problem);
 }
 
-/* Every slot is out of range then, whatever it holds. */
+/* Without rows every slot is out of range. */
 static void no_rows(struct smelt__problem *problem, smelt_sparse_attn_args *args) {
     smelt_sparse_attn_args *host = problem->args;
     host->rows = args->rows = 0;
@@ -80,8 +80,9 @@ static void run_edge(struct suite *suite, edge_function edit, char *message, siz
     workload_close(&workload);
 }
 
-/* The deterministic backward pass cuts its queries into chunks of 108, whose sums run beside the
- * main kernel of the next. On the emulator, where a query takes a tenth of a second, two chunks. */
+/* The deterministic backward pass divides its queries into chunks of 108, whose sums run
+ * concurrently with the next chunk's main kernel. On the emulator, where a query takes a tenth of a
+ * second, there are two chunks. */
 static void run_chunks(struct suite *suite) {
     struct suite_case one = {
         .name = "boundaries: chunks of the deterministic backward pass",

@@ -1,12 +1,12 @@
-/* The bucketed operator: its results are the plain operator's, whatever the queries' lengths. */
+/* The bucketed operator has the plain operator's results for any lengths of queries. */
 #include <stdio.h>
 #include <string.h>
 
 #include "harness/sparse_attn.h"
 #include "sparse_attn_groups.h"
 
-/* A bucketed operator, and whether each of its kernels has the plain one's plan (heads as rows and
- * mma have; the plan for few heads looks at topk). */
+/* A bucketed operator, and whether each of its kernels has the plain one's plan (true for heads as
+ * rows and mma; the plan for few heads depends on topk). */
 static const struct {
     const char *plain, *buckets;
     int same_plan;
@@ -19,7 +19,7 @@ static const struct {
     {"sparse_attn:heads=7,dqk=192,dv=128,topk=65,sink=1", ",buckets=1/2/3/4/63/64", 1},
 };
 
-/* What the index rows are made into after the problem was. */
+/* Changes of the problem's index rows. */
 enum edit { AS_MADE, ALL_EMPTY, ALL_FULL, ONE_LONG, ONE_SHORT, NO_MIDDLE };
 
 static const struct {
@@ -59,7 +59,7 @@ static int keeps_row(enum edit edit, int64_t query) {
     }
 }
 
-/* Masks whole rows, or all but a row's last slot, of a packed problem. */
+/* Masks whole rows, or all slots of a row except the last, in a packed problem. */
 static void edit_rows(struct smelt__problem *problem, enum edit edit) {
     const int64_t width = problem->options.width;
     int32_t *const indices = smelt__problem_data(problem, SMELT__SPARSE_ATTN_INDICES);
@@ -140,7 +140,8 @@ static void run_mix(struct suite *suite, int number, int mix, char *message, siz
     workload_close(&workload);
 }
 
-/* Rows wider than topk: what counts is how many slots are valid; of more than topk the first. */
+/* Rows wider than topk: only the number of valid slots matters; beyond topk of them, the first topk
+ * are used. */
 static void run_wide(struct suite *suite, int64_t valid, char *message, size_t size) {
     struct workload workload;
     const struct smelt__problem_options options = {.seed = suite->seed,

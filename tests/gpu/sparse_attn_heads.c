@@ -1,12 +1,12 @@
-/* Numbers of heads that fill no block of a kernel's: what belongs to the heads past the last is
- * computed along, and must be neither read nor written anywhere. */
+/* Numbers of heads that do not fill a kernel's block: padded heads are computed, but memory beyond
+ * the last head must be neither read nor written. */
 #include <stdio.h>
 
 #include "sparse_attn_groups.h"
 
 enum { TOPK = 70 };
 
-/* Which kernel computes them. */
+/* Knobs that select the kernel. */
 static const char ROWS[] = "variant=sm90,orientation=heads";   /* blocks of 64 */
 static const char COLUMNS[] = "variant=sm90,orientation=keys"; /* rounded up to eights, to 32 */
 static const char MMA[] = "variant=mma";                       /* tiles of 16, up to four a block */
@@ -19,9 +19,9 @@ static const struct {
     {13, COLUMNS}, {31, COLUMNS}, {7, MMA},   {72, MMA},
 };
 
-/* A sink, which is read by head, in all. Tensors one after another, and with room between heads: in
- * the one what is written past a query's heads falls into the next query's or behind the last, in
- * the other into a gap. */
+/* All cases have a sink, which is read by head. Tensors are packed, so that a write beyond a
+ * query's heads hits the next query or the memory after the last, or have gaps between heads, so
+ * that it hits a gap. */
 static int heads_case(const struct suite *suite, int number, struct suite_case *one) {
     struct smelt__problem_options *problem = &one->problem;
     if (number >= COUNT(cases))

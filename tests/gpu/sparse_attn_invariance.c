@@ -1,4 +1,5 @@
-/* A query's bits do not depend on its place, its neighbours, the shape of the call or the run. */
+/* A query's bits do not depend on its position, its neighbours, the shape of the call or the
+ * run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,7 +52,7 @@ static int compare_bits(const struct smelt__placed *first, int64_t a,
 typedef void (*invariance_function)(struct suite *suite, struct workload *base, char *message,
                                     size_t size);
 
-/* Each query as a call of its own: T = B = 1, pointers moved to it. */
+/* Each query in a call of its own: T = B = 1, with advanced pointers. */
 static void alone(struct suite *suite, struct workload *base, char *message, size_t size) {
     const struct smelt__sparse_attn_spec *spec = base->problem.spec;
     struct smelt__placed single;
@@ -73,8 +74,8 @@ static void alone(struct suite *suite, struct workload *base, char *message, siz
     smelt__placed_destroy(&single);
 }
 
-/* Copies the queries of a batch, its keys and values into another problem, in another order; the
- * queries that remain between them become NaN. */
+/* Copies the queries, keys and values of a batch into another problem, in another order; the other
+ * queries become NaN. */
 static void transplant(const struct smelt__problem *from, int64_t batch,
                        struct smelt__problem *to) {
     const struct smelt__sparse_attn_spec *spec = from->spec;
@@ -141,7 +142,7 @@ static void listed(struct suite *suite, struct workload *base, char *message, si
     workload_close(&other);
 }
 
-/* A query list that names queries several times, side by side and far apart. */
+/* A query list that names queries several times, adjacent and far apart. */
 static void listed_again(struct suite *suite, struct workload *base, char *message, size_t size) {
     struct workload other;
     struct smelt__problem_options options = base_options(suite);
@@ -151,7 +152,7 @@ static void listed_again(struct suite *suite, struct workload *base, char *messa
         return;
     int32_t *const list = smelt__problem_data(&other.problem, SMELT__SPARSE_ATTN_QUERIES);
     const smelt_sparse_attn_args *const args = other.placed.args;
-    /* What is no query becomes one that the list has: query 0, or the one before. */
+    /* Invalid entries are replaced by queries of the list: query 0, or the previous entry. */
     for (int64_t i = 0, again = 0; i < args->query_capacity; i++)
         if (list[i] < 0 || list[i] >= 2 * TOKENS)
             list[i] = again++ % 2 && i > 0 ? list[i - 1] : 0;
@@ -172,7 +173,7 @@ static void repeated(struct suite *suite, struct workload *base, char *message, 
                  size) != 0)
         return;
     for (int i = 0; i < repetitions && !message[0]; i++) {
-        /* On the emulator each time otherwise; without it this does nothing. */
+        /* On the emulator, with another schedule each time; elsewhere this has no effect. */
         smelt__emulator_configure(smelt_context_arch(suite->context),
                                   smelt__schedule_at(suite->seed, i), 0);
         if (suite_ok(smelt__placed_run(&again, base->object, NULL), "forward", message, size) != 0)

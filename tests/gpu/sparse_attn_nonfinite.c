@@ -1,4 +1,4 @@
-/* NaN and infinity where a query meets them: they show there, and nowhere else. */
+/* NaN and infinity in a query's inputs: they appear in its results and nowhere else. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static const char SINK_SPEC[] = "sparse_attn:heads=24,dqk=576,dv=512,topk=100,si
 
 enum { BF16_NAN = 0x7fc0 };
 
-/* A NaN, and not the one that outputs are poisoned with. */
+/* A NaN other than the poison of outputs. */
 static int is_new_bf16_nan(uint16_t bits) {
     return (bits & 0x7fff) > 0x7f80 && bits != 0xffff;
 }
@@ -35,7 +35,7 @@ static int is_new_nan(float value) {
     return isnan(value) && bits != 0xffffffff;
 }
 
-/* 0 when the results of a query's head are NaN all over. */
+/* 0 if all results of a query's head are NaN. */
 static int all_nan(const struct smelt__placed *placed, int64_t query, int head, int dv) {
     const uint16_t *out = smelt__placed_out(placed, query, head);
     for (int column = 0; column < dv; column++)
@@ -109,7 +109,7 @@ static void compare(const struct workload *work, const struct kept *kept, reach_
         }
 }
 
-/* Runs clean, plants the NaN, runs again. */
+/* Runs without and with the planted NaN. */
 static void spread(struct workload *work, reach_function reaches, char *message, size_t size) {
     struct smelt__problem *problem = &work->problem;
     uint16_t *const q = smelt__problem_data(problem, SMELT__SPARSE_ATTN_Q);
@@ -146,7 +146,7 @@ static void nan_in_query(struct workload *work, char *message, size_t size) {
     spread(work, through_query, message, size);
 }
 
-/* A sink of -inf is none, one of +inf gives zeros; the reference says so too. */
+/* A sink of -inf has no effect, one of +inf gives zeros; so does the reference. */
 static void infinite_sinks(struct workload *work, char *message, size_t size) {
     float *const sink = smelt__problem_data(&work->problem, SMELT__SPARSE_ATTN_SINK);
     sink[0] = INFINITY;

@@ -1,12 +1,12 @@
-/* Scores that rise along a list by more than fp32's exponents reach, each key block's maximum a
- * little above the one before: a kernel that moves its maxima too late overflows, one that forgets
- * to scale what it has is wrong. */
+/* Scores that increase along a list beyond fp32's exponents, each key block's maximum slightly
+ * above the previous one's: a kernel that updates its maxima too late overflows, and one that does
+ * not rescale its sums is wrong. */
 #include <stdio.h>
 
 #include "sparse_attn_groups.h"
 
-/* A spiky problem's scores rise, or fall, by 1443 powers of two over the table: of 1024 rows a
- * block of 16 keys has 23, one of 64 has 90; fp32 has 127. */
+/* A spiky problem's scores increase or decrease by 1443 powers of two over the table. With 1024
+ * rows that is 23 per block of 16 keys and 90 per block of 64; fp32 has 127. */
 enum { ROWS = 1024, WIDTH = 1000 };
 
 static int rises_case(const struct suite *suite, int number, struct suite_case *one) {
@@ -21,13 +21,13 @@ static int rises_case(const struct suite *suite, int number, struct suite_case *
     snprintf(one->spec, sizeof one->spec, "%s", specs[number]);
     one->problem = (struct smelt__problem_options){
         .seed = suite->seed * 100 + (uint64_t)number,
-        .tokens = 2, /* the second one's scores rise, and fall */
+        .tokens = 2, /* the second query's scores increase and decrease */
         .rows = ROWS,
         .width = WIDTH,
         .lists = SMELT__LISTS_WINDOW,
         .spiky = 1,
         .max_logits = 1,
-        .scale = 0.001F /* the other columns' share is small: the rise is even */
+        .scale = 0.001F /* other columns contribute little, so the increase is uniform */
     };
     return 1;
 }

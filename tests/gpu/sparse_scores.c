@@ -1,4 +1,4 @@
-/* sparse_scores in the GPU suite: what its cases are. */
+/* sparse_scores's cases of the GPU suite. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +14,16 @@
 
 static const int all_heads[] = {1, 7, 8, 16, 24, 32, 33, 64, 72, 128, 192};
 static const int quick_heads[] = {7, 64, 128};
-enum { HEADS_AS_COLUMNS = 40 }; /* up to which they are, by the rule; and above 64 */
+enum { HEADS_AS_COLUMNS = 40 }; /* the rule's limit; and above 64 */
 static const struct widths {
     int dqk, dv;
 } widths[] = {{576, 512}, {512, 512}, {64, 64}, {192, 128}, {320, 256}};
 static const int topks[] = {1, 63, 64, 65, 130, 640, 2048};
 
 enum {
-    ONE_PART =
-        16, /* heads that a block of any variant takes at once: a query may be repeated then */
-    QUERY_LISTS = SMELT__QUERY_LIST_REPEATED /* others than this last one */
+    ONE_PART = 16, /* heads that a block of any variant processes at a time: a query may then be
+               repeated */
+    QUERY_LISTS = SMELT__QUERY_LIST_REPEATED /* kinds other than this last one */
 };
 
 static void draw_problem(const struct suite *suite, int number, int topk, int heads,
@@ -79,7 +79,7 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-/* Strides of billions: every product of an index and a stride passes 2^32 elements. */
+/* Strides of billions: every product of an index and a stride exceeds 2^32 elements. */
 #define FAR(title, of, which, queries)                                                             \
     {                                                                                              \
         .name = title, .spec = of, .problem = {                                                    \
@@ -177,8 +177,8 @@ static void run_invariance(struct suite *suite) {
 
 /* ---- ranks that share the heads add their targets up ----------------------------------------- */
 
-/* Adds to `sums` the target of `count` heads from `first` on, as the rank that has these would make
- * it: an operator of so many heads, on its part of the tensors. */
+/* Adds to `sums` the target of `count` heads from `first` on, as a rank with these heads computes
+ * it: an operator of `count` heads on its part of the tensors. */
 static int add_rank(struct suite *suite, struct workload *all, int first, int count, float *sums,
                     char *message, size_t size) {
     struct smelt__placed *const placed = &all->placed;
@@ -214,7 +214,7 @@ static int add_rank(struct suite *suite, struct workload *all, int first, int co
     return good;
 }
 
-/* With the ranks' sum in the place of the target, what one rank with all heads gives. */
+/* The sum over ranks must equal the target of one rank with all heads. */
 static void run_ranks(struct suite *suite) {
     enum { FIRST = 5, SECOND = 7 };
     static const char name[] = "ranks: sparse_scores, 5 and 7 heads of 12";
@@ -238,7 +238,7 @@ static void run_ranks(struct suite *suite) {
         snprintf(message, sizeof message, "out of memory");
     else if (add_rank(suite, &workload, 0, FIRST, sums, message, sizeof message) &&
              add_rank(suite, &workload, FIRST, SECOND, sums, message, sizeof message)) {
-        /* Judged as if it had been one call's. */
+        /* Compared like a single call's result. */
         float *const target = (float *)(uintptr_t)smelt__placed_row(
             &workload.placed, SMELT__SPARSE_SCORES_TARGET, 0, 0, 0);
         memcpy(target, sums, (size_t)count * sizeof *sums);

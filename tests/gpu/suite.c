@@ -62,12 +62,12 @@ int suite_ok(smelt_status status, const char *call, char *message, size_t size) 
     return -1;
 }
 
-/* Whether a spec takes suite->knobs: its values have a width that every variant has. */
+/* Whether suite->knobs apply to a spec: every variant supports its value width. */
 static int takes_knobs(const struct suite *suite, const char *spec) {
     return suite->knobs && strstr(spec, ",dv=512,") != NULL;
 }
 
-/* The operator; a spec that names knobs itself keeps to those. */
+/* Makes the operator; a spec with knobs keeps them. */
 static int open_object(struct workload *workload, struct suite *suite, const char *spec,
                        char *message, size_t size) {
     if (suite_ok(smelt__harness_spec_parse(&workload->spec, spec), "spec_parse", message, size))
@@ -159,14 +159,14 @@ static int usage(void) {
     return 2;
 }
 
-/* Those of every operator; the operators' own follow. */
+/* Groups of every operator; the operators' own groups follow. */
 static const struct suite_group groups[] = {
     {"matrix", run_matrix}, {"launches", run_launches},       {"large", run_large},
     {"far", run_far},       {"repetitions", run_repetitions}, {"arguments", run_arguments},
 };
 enum { GROUPS = sizeof groups / sizeof groups[0], MOST_CHOSEN = 32 };
 
-/* Group number `number`, and whose it is; NULL past the last. */
+/* Group number `number` and its operator; NULL past the last. */
 static const struct suite_group *group_at(int number, int *op) {
     *op = 0;
     if (number < GROUPS)
@@ -180,10 +180,11 @@ static const struct suite_group *group_at(int number, int *op) {
     return NULL;
 }
 
-/* What the command line says beside the suite itself. */
+/* Command-line arguments that are not in struct suite. */
 struct choice {
     int device;
-    /* Names; several operators may have one of a name. No wanted ones: all but the others. */
+    /* Names of groups; several operators may have a group of the same name. Without `groups`: all
+     * except `others`. */
     const char *groups[MOST_CHOSEN], *others[MOST_CHOSEN];
     int group_count, other_count;
     size_t sample;
@@ -222,7 +223,7 @@ static int read_schedule(struct choice *choice, const char *text) {
     return -1;
 }
 
-/* An option without a value: where it is kept, or NULL. */
+/* The field of an option without a value, or NULL. */
 static int *find_flag(struct suite *suite, const char *name) {
     struct {
         const char *name;
@@ -302,13 +303,13 @@ static void run_groups(struct suite *suite, const struct choice *choice) {
     }
 }
 
-/* Asks every case's name, draws a sample of them. */
+/* Collects the names of all cases and draws a sample. */
 static int draw_cases(struct suite *suite, const struct choice *choice) {
     const int list = suite->list;
     suite->sample = sample_create(choice->sample, suite->seed);
     if (!suite->sample)
         return -1;
-    suite->list = 1; /* nothing is run */
+    suite->list = 1; /* nothing runs */
     run_groups(suite, choice);
     suite->list = list;
     sample_draw(suite->sample);
@@ -322,7 +323,7 @@ static int open_device(struct suite *suite, const struct choice *choice) {
     options.kind = SMELT_CONTEXT_DEVICE;
     options.device = choice->device;
     options.log = log_line;
-    options.cache_disable = suite->emulated; /* no cubins, and perhaps edited ones */
+    options.cache_disable = suite->emulated; /* these are not cubins, and may be edited */
     smelt__emulator_configure("sm_90a", choice->schedule, 0);
     if (suite_ok(smelt_context_create(&suite->context, &options), "context_create", message,
                  sizeof message) != 0 ||
@@ -344,7 +345,7 @@ int main(int argc, char **argv) {
         suite.seed = strtoull(seed, NULL, 0);
     if (read_arguments(&suite, &choice, argc, argv) != 0)
         return usage();
-    /* What there is to draw from depends on the device. */
+    /* The set of cases depends on the device. */
     int failed = (!suite.list && open_device(&suite, &choice) != 0) ||
                  (choice.sample && draw_cases(&suite, &choice) != 0);
     if (!failed)

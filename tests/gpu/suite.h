@@ -26,27 +26,27 @@ struct suite {
     const char *knobs;  /* for every spec that takes them, "variant=sm90"; NULL: none */
     int quick;          /* few and small cases, for compute-sanitizer */
     int list;           /* print names, run nothing */
-    int without_driver; /* leave out what needs libcuda beside the library */
+    int without_driver; /* omit cases that call libcuda directly */
     int emulated;       /* the driver is the emulator */
     int verbose;
-    struct sample *sample; /* of the cases, drawn or being collected; NULL: all are run */
-    int part, parts;       /* of the cases, number `part` of so many parts; parts 0: all */
-    int op;                /* number of the operator whose cases come */
+    struct sample *sample; /* the cases, drawn or being collected; NULL: all run */
+    int part, parts;       /* run part `part` of so many parts of the cases; parts 0: all */
+    int op;                /* number of the current operator */
     int passed, failed, skipped;
 };
 
-/* Whether the case is one of those asked for. */
+/* Whether the case is selected. */
 int suite_has(const struct suite *suite, const char *name);
 
-/* Whether to run the case; with --list prints its name and says no. Every case asks, whatever it
- * needs: by this the sample is drawn. */
+/* Whether to run the case; with --list prints its name and returns 0. Every case must call this
+ * first, because the sample is drawn from these calls. */
 int suite_wants(struct suite *suite, const char *name);
 
-/* Counts a case and prints it when it failed (or always, verbose). message: what is wrong; NULL or
- * "" means it passed. */
+/* Counts a case, and prints it if it failed (or always, if verbose). message: the failure; NULL or
+ * "": passed. */
 void suite_report(struct suite *suite, const char *name, const char *message);
 
-/* Counts and prints a case that cannot be run here, when it is wanted. No sample has it. */
+/* Counts and prints a selected case that cannot run here. Samples exclude it. */
 void suite_skip(struct suite *suite, const char *name, const char *reason);
 
 /* A library call that must succeed: 0, or -1 with "CALL: STATUS: message" in `message`. */
@@ -66,7 +66,7 @@ int workload_open(struct workload *workload, struct suite *suite, const char *sp
                   const struct smelt__problem_options *options, char *message, size_t size);
 void workload_close(struct workload *workload);
 
-/* Compares what was run and downloaded with the reference; "" or what is wrong in `message`. */
+/* Compares downloaded results with the reference; `message`: the failure or "". */
 void workload_judge(struct workload *workload, char *message, size_t size);
 
 /* ---- groups of cases ------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ struct suite_group {
     void (*run)(struct suite *suite);
 };
 
-/* What every operator has, by its row below. */
+/* Groups of every operator, by its row below. */
 void run_matrix(struct suite *suite);      /* shapes x inputs x everything else */
 void run_large(struct suite *suite);       /* offsets beyond 32 bits, on a GPU */
 void run_far(struct suite *suite);         /* every offset beyond 32 bits, on the emulator */
@@ -104,10 +104,11 @@ struct suite_case {
 /* Runs a case, on the emulator under the schedule of that number, and reports it. */
 void suite_check(struct suite *suite, const char *name, const struct suite_case *one, int schedule);
 
-/* Case number `number` into a zeroed *one; 0 past the last. */
+/* Fills a zeroed *one with case number `number`; 0 past the last. */
 typedef int (*suite_cases)(const struct suite *suite, int number, struct suite_case *one);
 
-/* A field of the args struct set to a number, which is refused with a message that holds the text. */
+/* A field of the args struct and a number for it that is refused with a message containing the
+ * text. */
 struct suite_refusal {
     const char *text;
     size_t offset, bytes;
@@ -117,7 +118,8 @@ struct suite_refusal {
 #define SUITE_REFUSAL(type, field, text, value)                                                    \
     { (text), offsetof(type, field), sizeof(((type *)0)->field), (value) }
 
-/* What launches must refuse: all that follows from the operator's table of arguments, and more. */
+/* Arguments that launches must refuse, in addition to those that follow from the operator's
+ * table. */
 struct suite_arguments {
     const char *spec; /* NULL ends a list */
     struct smelt__problem_options problem;
@@ -125,7 +127,7 @@ struct suite_arguments {
     const struct suite_refusal *refusals; /* ended by a text of NULL; NULL: none */
 };
 
-/* Checks all of them, named after the group and their spec; those for sm_90a are skipped elsewhere. */
+/* Checks all cases, named by group and spec; those for sm_90a are skipped elsewhere. */
 void suite_check_all(struct suite *suite, const char *group, suite_cases next);
 
 struct suite_operator {
@@ -133,10 +135,10 @@ struct suite_operator {
     /* Ended by a NULL name; NULL: none. Seeds and `far` are the group's. */
     const struct suite_case *large, *far;
     const char *const *launches; /* specs whose launches are tried, ended by NULL */
-    /* Problems for them: packed; for a quick run or the emulator. */
+    /* Packed problems for them; and smaller ones for a quick run or the emulator. */
     struct smelt__problem_options launch, quick_launch;
     const struct suite_arguments *arguments; /* NULL: not tried */
-    const struct suite_group *groups; /* of this operator alone; ended by a NULL name; NULL: none */
+    const struct suite_group *groups; /* of this operator only; ended by a NULL name; NULL: none */
 };
 
 #define OPERATOR(stem) extern const struct suite_operator suite_operator_##stem;

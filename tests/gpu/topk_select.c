@@ -1,4 +1,4 @@
-/* topk_select in the GPU suite: what its cases are. */
+/* topk_select's cases of the GPU suite. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@ enum { WHOLE, CAUSAL, RANDOM };
 
 /* ---- matrix ---------------------------------------------------------------------------------- */
 
-/* On the emulator: each way through the kernels, with the data that leads there. Rows beside the
- * sizes of lists (2048, 4096, 6144 entries), of the map (65536 elements), of windows that pass
- * merge reads alone (12288); several blocks for few rows from 32768 columns on. */
+/* On the emulator: every path through the kernels, with data that leads to it. Rows around the
+ * sizes of lists (2048, 4096, 6144 entries), of the map (65536 elements), and of windows that only
+ * the pass merge reads (12288); several blocks for few rows from 32768 columns on. */
 static const struct suite_case small_cases[] = {
 #define CASE(spec_, T, S, data, windows, values, strided_)                                         \
     {                                                                                              \
@@ -62,7 +62,7 @@ static const char *const all_lists[] = {
 };
 static const int64_t all_rows[] = {1, 77, 2048, 4097, 8192, 20001, 32768, 65537, 100003, 300000};
 
-/* Everything with everything, in turn. */
+/* Combinations of all settings, cyclically. */
 static void large_matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     struct smelt__random random = smelt__random_at(suite->seed, 7, (uint64_t)number);
     const int by_score = smelt__random_below(&random, 3) == 0;
@@ -116,7 +116,7 @@ static const struct suite_case far[] = {
 
 static const char *const launches[] = {"topk_select:topk=100", NULL};
 
-/* Few rows and long ones for some GPUs, so that workspace is used; many for others. */
+/* Few long rows on some GPUs, so that workspace is used; many rows on others. */
 /* ---- what a launch must refuse --------------------------------------------------------------- */
 
 static const struct suite_refusal refusals[] = {

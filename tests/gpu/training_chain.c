@@ -1,6 +1,6 @@
 /*
- * A step of training the indexer without the host: the choice, attention, the target, the logits,
- * the loss, the gradients. (That the loss falls examples/train_indexer.c shows.)
+ * A training step of the indexer without the host: selection, attention, target, logits, loss,
+ * gradients. (examples/train_indexer.c shows that the loss decreases.)
  */
 #include "training_chain.h"
 
@@ -9,7 +9,7 @@
 
 enum { CHOICE, ATTENTION, TARGET, LOGITS, LOSS, GRADIENTS, LINKS };
 
-/* Gradients by keys have the same bits in every run in deterministic mode alone. */
+/* Only in deterministic mode do gradients with respect to keys have the same bits in every run. */
 static const char *const specs[LINKS] = {
     [CHOICE] = "indexer_topk:heads=8,dim=64,dtype=bf16,topk=64",
     [ATTENTION] = "sparse_attn:heads=16,dqk=128,dv=64,topk=64",

@@ -1,4 +1,4 @@
-/* The step that trains the indexer, all of its operators in one graph: a group of the GPU suite. */
+/* A group of the GPU suite: a training step of the indexer with all operators in one graph. */
 #pragma once
 
 #include "suite.h"

@@ -1,8 +1,7 @@
 #!/bin/sh
-# header.sh INCLUDE_FOLDER c|c++ HEADER...: each header alone, twice over (its guard), and the
-# initialiser macros it defines used as a user would: to initialise, for the first element of an array
-# and to assign. No struct has padding, which a field of a later version might come to stand in.
-# $COMPILER is the compiler's command.
+# header.sh INCLUDE_FOLDER c|c++ HEADER...: compiles each header by itself, included twice, and uses its
+# initialiser macros: in an initialiser, for the first element of an array, and in an assignment. No struct
+# may have padding, where a later version could add a field. $COMPILER is the compiler's command.
 set -u
 include=$1 language=$2
 shift 2

@@ -1,9 +1,9 @@
 #!/bin/sh
-# untouched.sh HOME: fails, naming what is there, when a cache or a tuning file was made in the stand-in
-# for the user's folders; takes it away, so that the next run finds its own alone.
+# untouched.sh HOME: fails with its name if a cache or a tuning file was made in the stand-in for the user's
+# folders, and removes it, so that the next run starts clean.
 set -eu
 home=$1
-# Run by hand, without the setups, this would look at nothing.
+# Without the setups this would check nothing.
 if [ "${HOME:-}" != "$home" ] || [ "${SMELT_CACHE_DIR:-}" != "$home/cache" ]; then
     echo "not run by meson test with its setups: HOME is ${HOME:-unset}"
     exit 1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# embed.sh EMBED: the example is right on a GPU; without one it says what is missing, status 3.
+# embed.sh EMBED: the example gives correct results on a GPU; without one it exits with a message and status 3.
 status=0
 message=$("$1" 2>&1) || status=$?
 echo "$message"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# install.sh SOURCE_FOLDER: configures, builds and installs smelt under a prefix of its own, as a user
-# does, then looks for what must be there, builds the example with every command that README.md and
-# docs/embedding.md give, and runs it and the command from that prefix: on the emulator, without
-# LD_LIBRARY_PATH. A second time with the static library alone.
+# install.sh SOURCE_FOLDER: configures, builds and installs smelt under a new prefix, as a user does, and
+# checks the installed files. Builds the example with every command of README.md and docs/embedding.md, and
+# runs it and the command from that prefix on the emulator, without LD_LIBRARY_PATH. Repeats this with the
+# static library only.
 set -euo pipefail
 export LC_ALL=C
 source=$1
@@ -15,7 +15,7 @@ fail() {
     exit 1
 }
 
-# pkg-config as it is on a machine without cmocka, which the tests alone need.
+# A pkg-config that does not find cmocka, which only tests need.
 mkdir "$work/bin"
 cat >"$work/bin/pkg-config" <<END
 #!/bin/sh
@@ -41,7 +41,7 @@ install() {
     fi
 }
 
-# found NAME: the one installed file of that name.
+# found NAME: the installed file of that name.
 found() {
     find "$prefix" -name "$1" | grep . || fail "$1 is not installed"
 }
@@ -57,14 +57,13 @@ build() {
     (cd "$work/program" && rm -f a.out && eval "$1") || fail "$1"
 }
 
-# run PROGRAM...: the emulator is driver and compiler; results are checked by the example itself.
+# run PROGRAM...: the emulator serves as driver and compiler; the example checks its results.
 run() {
     env SMELT_CUDA="$emulator" SMELT_NVRTC="$emulator" SMELT_CACHE_DIR="$work/cache" \
         SMELT_CACHE_DISABLE=1 "$@"
 }
 
-# The commands that a file gives, one a line: those that begin with `cc`, program.c being the
-# reader's.
+# A file's commands, one per line: those that begin with `cc`, where program.c is the reader's program.
 commands() {
     sed -n 's/^[ *`]*\(cc [a-z]*\.c .*pkg-config.*\)$/\1/p' "$source/$1" |
         sed 's/`.*//; s/ *#.*//; s/program\.c/embed.c/; s, *&& \./a\.out,,'
@@ -79,22 +78,22 @@ for name in libsmelt.so libsmelt.so.2 libsmelt.a LICENSE NOTICE operators.md glo
     embedding.md embed.c example.h; do
     found "$name" >/dev/null
 done
-cmp "$(found LICENSE)" "$source/LICENSE" || fail "LICENSE is another"
+cmp "$(found LICENSE)" "$source/LICENSE" || fail "LICENSE differs"
 PKG_CONFIG_PATH=$(dirname "$(found smelt.pc)")
 emulator=$(found libsmelt_emu.so)
 export PKG_CONFIG_PATH
 [ "$(pkg-config --modversion smelt)" = "$(sed -n "s/^ *version: '\(.*\)',/\1/p" "$source/meson.build" |
     head -n 1)" ] || fail "smelt.pc has another version"
 
-# Every documented command links; those that name no rpath are for a folder of the loader's path,
-# which LD_RUN_PATH stands for here. The last one is for the static library alone: further down.
+# Every documented command must link. Commands without an rpath assume a folder in the loader's path, which
+# LD_RUN_PATH replaces here. The last one, for the static library only, is tested below.
 mkdir "$work/program"
 cp "$source/examples/embed.c" "$source/examples/example.h" "$work/program"
 for file in README.md docs/embedding.md examples/embed.c; do
     [ -n "$(commands $file)" ] || fail "$file has no command that builds a program"
 done
 
-# CMake's package: the shared library, later the static one alone.
+# CMake's package: the shared library, later only the static one.
 cmake_program() {
     command -v cmake >/dev/null || return 0
     rm -rf "$work/cmake"
@@ -135,12 +134,12 @@ while read -r text; do
 done < <(for file in README.md docs/embedding.md examples/embed.c; do commands $file; done | sort -u)
 [ "$ways" = 3 ] || fail "3 ways to link were expected, $ways are documented"
 
-# With neither driver nor compiler the static library says so instead of failing to start.
+# Without a driver and a compiler a program with the static library starts and reports this.
 status=0
 SMELT_CUDA=/nowhere SMELT_CACHE_DIR=$work/cache "$work/static" || status=$?
 [ $status = 3 ] || fail "without a driver: exit status $status"
 
-# The installed command finds its library and the emulator, wherever the prefix is.
+# The installed command finds its library and the emulator, also after the prefix is moved.
 if [ "${TOOLS:-true}" = true ]; then
     "$prefix/bin/smelt" --version || fail "the installed command does not run"
     found 'smelt.1*' >/dev/null
@@ -148,7 +147,7 @@ if [ "${TOOLS:-true}" = true ]; then
         find "$prefix" -path "*$completion" | grep -q . || fail "$completion is not installed"
     done
     mv "$prefix" "$work/moved"
-    mv "$work/build" "$work/build-moved" # no way back there
+    mv "$work/build" "$work/build-moved" # so that the build folder cannot be found
     SMELT_CACHE_DIR=$work/cache "$work/moved/bin/smelt" check --emulate --queries 1 --schedules 1 \
         --lists random sparse_attn:heads=8,dqk=64,dv=64,topk=32 ||
         fail "the installed command does not find the emulator"
@@ -157,7 +156,7 @@ if [ "${TOOLS:-true}" = true ]; then
     mv "$work/build-moved" "$work/build"
 fi
 
-# The static library alone: pkg-config --static has all it takes.
+# Only the static library: pkg-config --static gives all flags.
 install -Ddefault_library=static
 [ -z "$(find "$prefix" -name 'libsmelt.so*')" ] || fail "the shared library is installed, too"
 text=$(commands docs/embedding.md | grep -e '--static' || fail "no command for --static")
@@ -171,7 +170,7 @@ if [ "${TOOLS:-true}" = true ]; then
     "$prefix/bin/smelt" --version || fail "the installed command does not run"
 fi
 
-# A subproject brings the library, and neither tests nor bench nor examples.
+# A subproject builds the library, but neither tests nor bench nor examples.
 mkdir -p "$work/parent/subprojects"
 ln -s "$(cd "$source" && pwd)" "$work/parent/subprojects/smelt"
 printf '%s\n' "project('parent', 'c')" "executable('p', 'p.c', dependencies: dependency('smelt', fallback: 'smelt'))" \

@@ -1,7 +1,7 @@
 #!/bin/sh
-# library.sh LIBSMELT.SO INCLUDE_FOLDER: what the shared library asks of a machine and shows to a
-# program. It needs libc and the loader alone, every symbol it exports begins with smelt_ and
-# stands in a public header, and it is at most 1.25 MB without its debugging information.
+# library.sh LIBSMELT.SO INCLUDE_FOLDER: checks the shared library's imports and exports. It needs only libc
+# and the loader; every exported symbol begins with smelt_ and is in a public header; its stripped size is at
+# most 1.25 MB.
 set -eu
 export LC_ALL=C
 library=$1 headers=$2
@@ -18,7 +18,7 @@ echo "needs: $needed"
 for name in $needed; do
     case $name in
     libc.so.* | ld-linux*) ;;
-    libdl.so.* | libpthread.so.*) ;; # parts of libc that were files of their own before glibc 2.34
+    libdl.so.* | libpthread.so.*) ;; # parts of libc, separate files before glibc 2.34
     *) fail "needs $name" ;;
     esac
 done
@@ -32,7 +32,7 @@ fi
 while read -r symbol; do
     grep -qrw "$symbol" "$headers" || fail "$symbol is exported but in no public header"
 done <"$work/symbols"
-# And every declared function is there.
+# Every declared function is exported.
 sed -n 's/^SMELT_\(API\|CALL\) .*[ *]\(smelt_[a-z_]*\)(.*/\2/p' "$headers"/smelt/*.h | sort -u >"$work/declared"
 sort "$work/symbols" >"$work/sorted"
 for symbol in $(comm -23 "$work/declared" "$work/sorted"); do

@@ -1,14 +1,14 @@
 #!/bin/sh
-# imports.sh SOURCE_FOLDER: ARCHITECTURE.md's rules of import, held against every #include: each room
-# names headers of these rooms alone. Headers without a folder are a file's neighbours or parts of
-# templates/ that the host shares (params structs).
+# imports.sh SOURCE_FOLDER: checks every #include against ARCHITECTURE.md's rules of import: each folder may
+# include headers of the listed folders only. Headers without a folder are in the same folder, or are parts of
+# templates/ that host code shares (params structs).
 set -eu
 cd "$1"
 status=0
-rooms=0
+folders=0
 
-# room FOLDER PATTERN: what its files may include, as a pattern of whole names.
-room() {
+# folder FOLDER PATTERN: the headers that its files may include, as a pattern of whole names.
+folder() {
     uses=$(grep -rn --include='*.[ch]' '^#include "[^"]*/' "$1" | sed 's/#include "\([^"]*\)".*/\1/')
     [ -n "$uses" ] || [ "$1" = src/reference ] || {
         echo "$1: no file there includes anything"
@@ -18,34 +18,34 @@ room() {
         echo "the above: $1 may include $2"
         status=1
     fi
-    rooms=$((rooms + 1))
+    folders=$((folders + 1))
 }
 
-room src/codegen 'codegen/.*'
-room src/runtime 'runtime/.*|codegen/.*|smelt/.*|common/[a-z_]*\.h'
-room src/ops 'ops/.*|runtime/.*|codegen/.*|smelt/.*|common/[a-z_.]*\.h'
-room src/reference 'reference/.*|smelt/.*'
-room src/harness 'harness/.*|reference/.*|smelt/.*|emu/emulator\.h|ops/[a-z_]*table\.h'
-# The emulator's rooms, from the ground up. Of the library it knows the driver's types, how a
-# library's build is told, and the cache, in which it keeps what it compiled.
-room src/emu/formats 'emu/formats/.*'
-room src/emu/machine 'emu/(machine/.*|emulator\.h|export\.h)'
-room src/emu/memory 'emu/(memory|machine)/.*'
-room src/emu/instructions 'emu/(instructions|memory|machine|formats)/.*'
-room src/emu/launch 'emu/(launch|instructions|memory|machine)/.*'
-room src/emu/driver 'emu/(driver|launch|memory|machine|formats)/.*|runtime/driver/cuda_abi\.h'
-room src/emu/compiler 'emu/(compiler/.*|export\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache)\.h'
-# embed.c checks templates at build time; it is no part of the command.
-room tools '\.\./tool\.h|harness/.*|smelt/.*|codegen/template/engine\.h'
-room include 'smelt/.*'
+folder src/codegen 'codegen/.*'
+folder src/runtime 'runtime/.*|codegen/.*|smelt/.*|common/[a-z_]*\.h'
+folder src/ops 'ops/.*|runtime/.*|codegen/.*|smelt/.*|common/[a-z_.]*\.h'
+folder src/reference 'reference/.*|smelt/.*'
+folder src/harness 'harness/.*|reference/.*|smelt/.*|emu/emulator\.h|ops/[a-z_]*table\.h'
+# The emulator's folders, lowest first. From the library it includes the driver's types, the identification of
+# a library's build, and the cache, which stores compiled kernels.
+folder src/emu/formats 'emu/formats/.*'
+folder src/emu/machine 'emu/(machine/.*|emulator\.h|export\.h)'
+folder src/emu/memory 'emu/(memory|machine)/.*'
+folder src/emu/instructions 'emu/(instructions|memory|machine|formats)/.*'
+folder src/emu/launch 'emu/(launch|instructions|memory|machine)/.*'
+folder src/emu/driver 'emu/(driver|launch|memory|machine|formats)/.*|runtime/driver/cuda_abi\.h'
+folder src/emu/compiler 'emu/(compiler/.*|export\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache)\.h'
+# embed.c checks templates at build time; it is not part of the command.
+folder tools '\.\./tool\.h|harness/.*|smelt/.*|codegen/template/engine\.h'
+folder include 'smelt/.*'
 if grep -rln --include='*.[ch]' 'codegen/' tools | grep -v '^tools/embed\.c$'; then
     echo "the above: of tools/, embed.c alone may include codegen/"
     status=1
 fi
-# No CUDA header, anywhere that is built without one.
+# No CUDA headers in code that is built without CUDA.
 if grep -rnE --include='*.[ch]' '^#include [<"](cuda|nvrtc|driver_types)' src include tools examples; then
     echo "the above: no CUDA header is needed"
     status=1
 fi
-echo "$rooms rooms"
+echo "$folders folders"
 exit $status

@@ -3,8 +3,8 @@
 
 A file and its header are one node. A node depends on another if its object uses a symbol that the other
 defines, or if its header includes the other's.
-OBJECTS: the folder with the room's object files; ROOT: the source folder from which their names are built;
-PREFIX: how their names begin.
+OBJECTS: the folder's object files; ROOT: the source folder from which their names are built; PREFIX: the beginning of
+their names.
 """
 import graphlib
 import pathlib

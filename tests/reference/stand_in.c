@@ -249,7 +249,7 @@ smelt_status stand_in_launch(const char *knobs) {
     return last_ms < 0 ? stand_in_fail(SMELT_ERROR_DRIVER, "the launch") : SMELT_OK;
 }
 
-/* Every launch takes half a millisecond here, so that the benchmark's arithmetic can be checked. */
+/* Every launch takes half a millisecond, so that the benchmark's arithmetic can be checked. */
 smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st *begin,
                                  struct CUevent_st *end, float *milliseconds) {
     (void)context, (void)begin, (void)end;

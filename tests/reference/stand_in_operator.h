@@ -1,4 +1,4 @@
-/* The stand-in's operators, between its files. */
+/* The stand-in's operators, shared by its files. */
 #pragma once
 
 #include "codegen/spec/spec.h"
@@ -7,7 +7,7 @@
 #include "smelt/sparse_attn.h"
 #include "stand_in.h"
 
-enum { STAND_IN_WORKSPACE = 4096 /* of a backward pass, which has no use for it */ };
+enum { STAND_IN_WORKSPACE = 4096 /* of a backward pass, which does not use it */ };
 
 struct smelt_operator {
     int indexer; /* 1: of indexer_logits, 0: of sparse_attn */

@@ -12,8 +12,8 @@ static int off(const void *pointer) {
     return (uintptr_t)pointer % 16 != 0;
 }
 
-/* Whether a stride, number `number` of [batch, token, head], is read and is no multiple of eight
- * elements: those of dimensions of extent 1 may be anything. */
+/* Whether stride number `number` of [batch, token, head] is used and not a multiple of eight
+ * elements; strides of dimensions of extent 1 are ignored. */
 static int odd_stride(const int64_t *strides, int number, int64_t extent) {
     return extent > 1 && strides[number] % 8;
 }

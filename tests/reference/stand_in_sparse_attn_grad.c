@@ -1,6 +1,6 @@
 /*
- * sparse_attn's backward pass of the stand-in: in the order that a kernel takes things, query by
- * query, with p and ds rounded to bf16, and nothing of the reference's; with the chosen defect.
+ * sparse_attn's backward pass of the stand-in, independent of the reference: query by query like a
+ * kernel, with p and ds rounded to bf16; with the chosen defect.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -58,14 +58,14 @@ static double rounded(double value) {
     return widen(smelt__bf16_from_float((float)value));
 }
 
-/* To three bits less than bf16 has. */
+/* Rounds to three bits less than bf16. */
 static double coarse(double value) {
     int exponent;
     const double fraction = frexp(value, &exponent);
     return ldexp(floor(fraction * 32 + 0.5) / 32, exponent);
 }
 
-/* p as the products take it. */
+/* p as rounded for the products. */
 static double rounded_p(double p) {
     return has(STAND_IN_GRAD_COARSE_P) ? coarse(p) : rounded(p);
 }
@@ -96,7 +96,7 @@ static int is_valid(const struct call *call, const int32_t *indices, int64_t slo
 struct head {
     const uint16_t *q, *out, *grad_out;
     double lse, delta, share,
-        sink_share; /* of the softmax's sum, what is the slots' and the sink's */
+        sink_share; /* the slots' and the sink's shares of the softmax's sum */
 };
 
 static struct head head_of(const struct call *call, int64_t b, int64_t t, int number) {
@@ -194,7 +194,7 @@ static void add_query(const struct call *call, int64_t query) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The row that most slots name; of these the first. */
+/* The row that most slots name; the first of several. */
 static int64_t most_selected(const struct call *call) {
     int64_t most = 0;
     for (int64_t key = 1; key < call->args.batches * call->args.rows; key++)
@@ -228,14 +228,14 @@ static void store_key(const struct call *call, int64_t key) {
         ((uint16_t *)a->dkv.data)[offset(a->dkv.strides, b, row, 0)] ^= 1;
 }
 
-static int stands_before(const int32_t *list, int64_t place) {
-    for (int64_t i = 0; i < place; i++)
-        if (list[i] == list[place])
+static int is_repeated(const int32_t *list, int64_t slot) {
+    for (int64_t i = 0; i < slot; i++)
+        if (list[i] == list[slot])
             return 1;
     return 0;
 }
 
-/* The queries of the list, as often as they are named, or all. */
+/* Adds the listed queries, as often as they are listed, or all. */
 static void add_queries(const struct call *call) {
     const smelt_sparse_attn_grad_args *a = &call->args;
     const int32_t *list = has(STAND_IN_GRAD_COMPUTES_UNLISTED) ? NULL : a->queries.data;
@@ -246,7 +246,7 @@ static void add_queries(const struct call *call) {
         count = *given;
     for (int64_t i = 0; i < count; i++) {
         const int64_t query = list ? list[i] : i;
-        if (list && has(STAND_IN_GRAD_REPEATED_ONCE) && stands_before(list, i))
+        if (list && has(STAND_IN_GRAD_REPEATED_ONCE) && is_repeated(list, i))
             continue;
         if (query >= 0 && query < queries - has(STAND_IN_GRAD_SKIPS_LAST_QUERY))
             add_query(call, query);

@@ -1,5 +1,4 @@
-/* The core of check and bench against the stand-in: what is right passes, every defect is caught.
- */
+/* The core of check and bench with the stand-in: correct results pass, every defect is detected. */
 #include <math.h>
 
 #include "../unit/test.h"
@@ -29,7 +28,7 @@ static int restore(void **state) {
     return 0;
 }
 
-/* Everything on, so that every defect has something to be seen by. */
+/* All options, so that every defect has an effect. */
 static struct smelt__check_options everything(void) {
     struct smelt__check_options options = {
         .spec = "sparse_attn:heads=4,dqk=128,dv=64,topk=24,sink=1", .sample = 100};
@@ -83,7 +82,7 @@ TEST_WITH(test_defects_are_caught, NULL, restore) {
     }
 }
 
-/* What a failure prints, parsed again, is the same problem. */
+/* The command that a failure prints gives the same problem when parsed. */
 TEST(test_command_round_trip) {
     struct smelt__check_options options = everything();
     struct smelt__problem_options parsed = {0};

@@ -1,5 +1,5 @@
-/* check and bench of sparse_attn's backward pass against the stand-in: what is right passes, every
- * defect is caught. */
+/* check and bench of sparse_attn's backward pass with the stand-in: correct results pass, every
+ * defect is detected. */
 #include <math.h>
 
 #include "../unit/test.h"
@@ -35,7 +35,7 @@ static int restore(void **state) {
 
 /* ---- check ----------------------------------------------------------------------------------- */
 
-/* Everything on, so that every defect has something to be seen by. */
+/* All options, so that every defect has an effect. */
 static struct smelt__check_options everything(void) {
     struct smelt__check_options options = {
         .spec = "sparse_attn:heads=4,dqk=128,dv=64,topk=24,sink=1,passes=backward", .sample = 100};
@@ -70,7 +70,7 @@ TEST(test_correct_passes) {
     }
 }
 
-/* Roundings at their worst, and dp and delta that are all but the same. */
+/* The largest rounding errors, and dp nearly equal to delta. */
 TEST(test_few_slots_pass) {
     static const char *const specs[] = {"sparse_attn:heads=4,dqk=128,dv=64,topk=24,passes=backward",
                                         "sparse_attn:heads=4,dqk=128,dv=64,topk=24,sink=1,"
@@ -90,7 +90,7 @@ TEST(test_few_slots_pass) {
     }
 }
 
-/* What a defect shows in. */
+/* Options with which a defect has an effect. */
 static struct smelt__check_options options_for(enum stand_in_defect defect) {
     struct smelt__check_options options = everything();
     switch ((int)defect) {
@@ -105,7 +105,7 @@ static struct smelt__check_options options_for(enum stand_in_defect defect) {
     case STAND_IN_GRAD_OVERWRITES:
         options.problem.dkv = SMELT__DKV_ADD;
         break;
-    case STAND_IN_GRAD_COARSE_DELTA: /* one key against a sink, which takes little */
+    case STAND_IN_GRAD_COARSE_DELTA: /* one key and a sink with a small share */
         options.problem.lists = SMELT__LISTS_RANDOM;
         options.problem.topk_length = 0;
         options.problem.valid = 1;
@@ -137,7 +137,7 @@ TEST_WITH(test_defects_are_caught, NULL, restore) {
     }
 }
 
-/* Of many keys a few are compared; a stray gradient among the others is seen all the same. */
+/* Few of many keys are compared; a stray gradient among the others is detected nevertheless. */
 TEST_WITH(test_small_samples, NULL, restore) {
     static const enum stand_in_defect defects[] = {
         STAND_IN_GRAD_UNSELECTED_NOT_ZERO, STAND_IN_GRAD_DKV_ROW_OFF, STAND_IN_GRAD_OTHER_BATCH};
@@ -155,8 +155,8 @@ TEST_WITH(test_small_samples, NULL, restore) {
     }
 }
 
-/* The first pass of an operator made for both is the forward; each has its own figures. */
-/* Of rows of which one outweighs the others, the error over everything is that row's own. */
+/* The first pass of an operator with both is the forward pass; each pass has its own figures. */
+/* If one row outweighs the others, the overall error is that row's. */
 TEST(test_one_row_outweighs) {
     static const double ROW_BAR = 8e-3, MANY = 4e-3; /* grad_rows.c's */
     for (int even = 0; even < 2; even++) {
@@ -216,7 +216,7 @@ static const uint16_t *row_of(const struct smelt__problem *problem, int tensor, 
     return data + smelt__problem_at(problem, tensor, query / tokens, query % tokens, head);
 }
 
-/* Small problems: the inputs are the forward's, out and lse what it gives for them. */
+/* Small problems: the inputs are the forward pass's, and out and lse are its results. */
 TEST(test_exact_inputs) {
     enum { HEADS = 3, DV = 64, QUERIES = 24 };
     const struct smelt__sparse_attn_spec spec = {
@@ -260,7 +260,7 @@ TEST(test_exact_inputs) {
     smelt__problem_destroy(&forward);
 }
 
-/* Large ones: lse is near the forward's and above every score. */
+/* Large problems: lse is close to the forward pass's and above every score. */
 TEST(test_invented_inputs) {
     enum { HEADS = 4, QUERIES = 3000, COMPARED = 6 };
     const struct smelt__sparse_attn_spec spec = {

@@ -1,5 +1,5 @@
-/* e4m3 in the references: every code there and back, and rounding against neighbours; a second
- * implementation, the emulator's, gives the same bits. */
+/* e4m3 in the references: every code to a float and back, rounding between neighbours, and equality
+ * with the emulator's independent implementation. */
 #include <math.h>
 
 #include "../unit/test.h"
@@ -34,7 +34,7 @@ TEST(rounds_and_saturates) {
     assert_int_equal(smelt__e4m3_from_float(-NAN), 0x7f);
 }
 
-/* Every bf16, and floats a little beside each. */
+/* Every bf16 number, and floats close to each. */
 TEST(as_the_emulator) {
     for (uint32_t bits = 0; bits < 0x10000; bits++)
         for (uint32_t beside = 0; beside < 0x10000; beside += 0x5555) {

@@ -1,6 +1,6 @@
 /*
- * What the harness does on the emulator, against an interface that writes down what it is told and
- * the stand-in for the library: which memory is forbidden, which schedules run, what fails a check.
+ * The harness on the emulator, tested with an interface that records its calls and the stand-in for
+ * the library: forbidden memory, schedules, failures of a check.
  */
 
 #include "../unit/test.h"
@@ -33,7 +33,7 @@ static struct {
     size_t run_count;
     size_t bad_run;              /* in this run, counted from 1, ... */
     enum stand_in_defect defect; /* ... the library does this, */
-    size_t reports;              /* and the emulator has so many reports */
+    size_t reports;              /* and the emulator makes so many reports */
 } told;
 
 static void configure(const struct emu_settings *settings) {
@@ -79,7 +79,7 @@ static uint64_t named(const char *text) {
     return 0;
 }
 
-/* 0 bytes forget what begins at the pointer or after it, up to the next name. */
+/* 0 bytes remove the ranges from the pointer on, up to the next named memory. */
 static void forbid(uint64_t pointer, size_t bytes) {
     size_t kept = 0;
     uint64_t end = UINT64_MAX;
@@ -105,7 +105,7 @@ static int is_forbidden(uint64_t pointer) {
     return 0;
 }
 
-/* Of what the problem placed, on the stream of its launch. */
+/* Must be the problem's memory and the stream of its launch. */
 static void produce(uint64_t pointer, void *stream) {
     assert_true(pointer != 0);
     (void)stream;
@@ -144,7 +144,7 @@ static int end(void **state) {
 static const struct smelt__sparse_attn_spec spec = {
     .heads = 3, .dqk = 128, .dv = 64, .topk = 20, .sink = 1};
 
-/* A second derivation, byte by byte, of what a kernel of a pass may touch. */
+/* An independent derivation, byte by byte, of the memory that a pass's kernel may access. */
 struct touched {
     const struct smelt__problem *problem;
     const smelt_sparse_attn_args *args; /* of the backward pass: its inputs */
@@ -201,7 +201,7 @@ static void touch_query(struct touched *touched, int64_t b, int64_t t) {
     }
 }
 
-/* All of dkv and dsink, whatever is listed. */
+/* All of dkv and dsink, whichever queries are listed. */
 static void touch_sums(struct touched *touched) {
     for (int64_t b = 0; b < touched->args->batches; b++)
         for (int64_t row = 0; row < touched->args->rows; row++) {
@@ -244,7 +244,7 @@ static void expect_buffer(const struct touched *touched, int buffer, uint64_t te
     assert_true(wrong < 0);
 }
 
-/* The forbidden bytes of every tensor are exactly those that a kernel has no business with. */
+/* The forbidden bytes of every tensor are exactly those that a kernel must not access. */
 static void expect_forbidden(const struct smelt__placed *placed) {
     const struct smelt__problem *problem = placed->problem;
     const struct smelt__args_table *table = problem->pass->tensors;
@@ -262,7 +262,7 @@ static void expect_forbidden(const struct smelt__placed *placed) {
         if (!touched.sizes[i])
             continue;
         assert_true(tensor != 0);
-        /* Named with its guards, and with what keeps it from being aligned. */
+        /* The name covers the guards and the bytes that reduce the alignment. */
         const size_t front = placed->buffers[i].front;
         const size_t guard = rows[i].role == SMELT__INPUT ? 0 : 4096;
         assert_true(front >= guard && front - guard <= 16);
@@ -301,7 +301,7 @@ static void make(struct smelt__problem *problem, int pass,
                      0);
 }
 
-/* Results may be written again where the list names queries again, and nothing else ever. */
+/* Only results of queries that are listed repeatedly may be written again. */
 static void expect_rewritable(const struct smelt__placed *placed) {
     const int repeated = placed->problem->options.query_list == SMELT__QUERY_LIST_REPEATED;
     for (size_t i = 0; i < told.name_count; i++) {
@@ -324,7 +324,7 @@ TEST(test_forbidden) {
         assert_int_equal(smelt__placed_create(&placed, context, &problem), SMELT_OK);
         expect_forbidden(&placed);
         expect_rewritable(&placed);
-        /* Other lists in the same place: what was forbidden before is forgotten. */
+        /* Other lists at the same address: earlier prohibitions are removed. */
         options.seed += 1000;
         make(&other, (int)(number % 2), &options);
         memcpy(smelt__problem_data(&problem, SMELT__SPARSE_ATTN_INDICES),
@@ -369,7 +369,7 @@ TEST(test_schedule_text) {
 
 enum { RUNS = 5 };
 
-/* A check of five schedules of which number `bad_run` goes wrong. */
+/* A check under five schedules, where run number `bad_run` fails. */
 static int run_spec(const char *text, size_t bad_run, enum stand_in_defect defect, size_t reports,
                     struct smelt__check_result *result) {
     struct smelt__schedule schedules[RUNS];
@@ -408,7 +408,7 @@ TEST(test_every_schedule_runs) {
     assert_null(strstr(result.command, "--schedule"));
 }
 
-/* The run that fails ends the check, and the command names its schedule. */
+/* The failing run ends the check, and the command contains its schedule. */
 static void expect_failure(size_t bad_run, enum stand_in_defect defect, size_t reports,
                            const char *message) {
     struct smelt__check_result result;
@@ -445,7 +445,7 @@ TEST(test_other_bits) {
     }
 }
 
-/* dkv's last bits may be others in every run, unless the operator is deterministic; dq's never. */
+/* dkv's last bits may differ between runs unless the operator is deterministic; dq's must not. */
 TEST(test_bits_of_the_backward) {
     static const char *const specs[] = {
         "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1,passes=backward",

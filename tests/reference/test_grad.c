@@ -1,5 +1,5 @@
-/* The gradients' reference against values computed by hand, and against differences of the forward
- * reference. */
+/* Compares the gradients' reference with values computed by hand and with finite differences of the
+ * forward reference. */
 #include <math.h>
 
 #include "../unit/test.h"
@@ -35,7 +35,7 @@ static void to_bf16(const float *from, int count, uint16_t *to) {
         to[i] = smelt__bf16_from_float(from[i]);
 }
 
-/* out and lse are what the forward pass would give. */
+/* out and lse are the forward pass's results. */
 static void tiny_make(struct tiny *tiny, const int32_t *indices, int width, float lse, float out0,
                       float out1) {
     static const float q[DQK] = {1, 0, 2}, grad_out[DV] = {1, 2};
@@ -98,7 +98,7 @@ static void expect_nothing(const struct tiny *tiny) {
     assert_true(tiny->dsink == 0);
 }
 
-/* p = 1: the score makes no difference, and the value's gradient is out's. */
+/* p = 1: the score has no effect, and the value's gradient is out's. */
 TEST(test_single_key) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){1}, 1, 2, 4, 3);
@@ -136,7 +136,7 @@ TEST(test_duplicates) {
     expect_row(tiny.dkv[1], second + p, 2 * p, 2 * second);
 }
 
-/* A sink as large as the only score takes half; one of +inf all, one of -inf nothing. */
+/* A sink equal to the only score has half of the weight, one of +inf all, one of -inf none. */
 TEST(test_sink) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){1}, 1, 2, 2, 1.5F); /* half of (4, 3): delta = 5 */
@@ -175,7 +175,7 @@ TEST(test_empty) {
     }
 }
 
-/* Masked slots, what stands behind topk_length, and what is more than topk count for nothing. */
+/* Masked slots, slots from topk_length on, and valid slots beyond topk are ignored. */
 TEST(test_some_slots) {
     for (int i = 0; i < 3; i++) {
         struct tiny tiny;
@@ -192,7 +192,7 @@ TEST(test_some_slots) {
     }
 }
 
-/* Scores beyond what exp can hold. */
+/* Scores beyond the range of exp. */
 TEST(test_large_scores) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){1, 2}, 2, 4000, 4, 3);
@@ -213,7 +213,7 @@ TEST(test_large_scores) {
 
 enum { B = 2, T = 3, S = 5, H = 4, W = 6, Q = 7, V = 5, MOST_LISTED = 8 };
 
-/* A random problem: numbers that bf16 holds together with those two steps above and below. */
+/* A random problem whose numbers, and those two steps above and below, are exact in bf16. */
 struct random_case {
     struct smelt__sparse_attn_spec spec;
     smelt_sparse_attn_grad_args args;
@@ -244,7 +244,7 @@ static void draw_lists(struct random_case *one, struct smelt__random *random) {
     one->sink[smelt__random_below(random, H)] = -INFINITY;
     one->sink[smelt__random_below(random, H)] = INFINITY;
     one->listed_count = 1 + smelt__random_below(random, MOST_LISTED);
-    for (int i = 0; i < one->listed_count; i++) /* one may be there twice */
+    for (int i = 0; i < one->listed_count; i++) /* a query may occur twice */
         one->listed[i] = smelt__random_below(random, B * T);
 }
 
@@ -294,8 +294,8 @@ static double loss(const struct random_case *one) {
     return sum;
 }
 
-/* lse, and an out whose product with grad_out is exact, though it is bf16: nothing else of out
- * enters a gradient. Each column takes up what those before left over. */
+/* lse, and an out in bf16 whose product with grad_out is exact; gradients depend on out only
+ * through it. Each column compensates the previous ones' remainder. */
 static void run_forward(struct random_case *one) {
     const smelt_sparse_attn_args forward = smelt__sparse_attn_forward_of(&one->args);
     double out[B * T * H * V], lse[B * T * H];
@@ -325,7 +325,7 @@ static double loss_at(struct random_case *one, uint16_t *number, double by) {
     return got;
 }
 
-/* Two central differences, whose second-order errors cancel. */
+/* Combines two central differences so that their second-order errors cancel. */
 static double slope(struct random_case *one, uint16_t *number) {
     const double near = loss_at(one, number, STEP) - loss_at(one, number, -STEP);
     const double far = loss_at(one, number, 2 * STEP) - loss_at(one, number, -2 * STEP);
@@ -340,7 +340,7 @@ static void expect_dq(struct random_case *one, int64_t *compared) {
     assert_int_equal(
         smelt__sparse_attn_dq(&one->spec, &one->args, one->listed, one->listed_count, &results), 0);
     for (int64_t i = 0; i < one->listed_count; i++) {
-        int times = 0; /* each of them gives the query's own dq */
+        int times = 0; /* each occurrence gives the query's dq */
         for (int64_t k = 0; k < one->listed_count; k++)
             times += one->listed[k] == one->listed[i];
         for (int k = 0; k < H * Q; k++) {
@@ -378,7 +378,8 @@ static void expect_dsink(struct random_case *one) {
                                                   one->listed_count, head, &got, &terms),
                          0);
         assert_true(fabs(got) <= terms * (1 + 1e-12));
-        if (isinf(kept)) { /* there out does not depend on it: 0 as out is, or no sink */
+        if (isinf(kept)) { /* out does not depend on an infinite sink: it is 0, or there is no
+                              sink */
             assert_close(got, 0, 1e-12);
             continue;
         }
@@ -409,7 +410,7 @@ TEST(test_differences) {
     assert_true(compared > 1000);
 }
 
-/* Strides change where things lie, not what they are; a chosen query has what it has among all. */
+/* Strides do not change results; a query computed alone has the same result as among all. */
 TEST(test_strides) {
     struct random_case one;
     uint16_t grad_out[B * T * H * (V + 3)];

@@ -1,4 +1,4 @@
-/* The reference of indexer_bwd against differences of indexer_scores's. */
+/* Compares the reference of indexer_bwd with finite differences of indexer_scores's. */
 
 #include <math.h>
 
@@ -8,13 +8,13 @@
 
 enum { HEADS = 3, DIM = 64, TOKENS = 3, ROWS = 5, WIDTH = 6 };
 
-/* Numbers that bf16 holds with a step to spare; a logit is linear in each of them as long as no x
- * changes its sign. */
+/* Numbers that are exact in bf16 also after a step; a logit is linear in each of them as long as no
+ * x changes its sign. */
 static const float STEP = 0x1p-6F;
 
 static uint16_t q[TOKENS][HEADS][DIM], k[ROWS][DIM];
 static float weights[TOKENS][HEADS], grad[TOKENS][WIDTH];
-/* A key twice, masked slots of all kinds, a query without any; key 3 is nobody's. */
+/* A repeated key, masked slots of all kinds, a query without a valid slot; no query names key 3. */
 static const int32_t indices[TOKENS][WIDTH] = {
     {2, 0, 2, -1, 4, ROWS}, {-1, ROWS + 7, -5, -1, -1, -1}, {1, 4, 0, 2, 3, 3}};
 static const int32_t lengths[TOKENS] = {6, 6, 4};
@@ -50,7 +50,7 @@ static int fill(void **state) {
     return 0;
 }
 
-/* The sum of all valid slots' logits, each times its gradient. */
+/* The sum of all valid slots' logits times their gradients. */
 static double total(void) {
     const struct smelt__indexer_scores_spec scores_spec = {
         .heads = HEADS, .dim = DIM, .topk = WIDTH};
@@ -75,7 +75,7 @@ static double total(void) {
     return sum;
 }
 
-/* The difference that a step of a bf16 number makes, by the step. */
+/* The difference quotient for a step of a bf16 number. */
 static double slope(uint16_t *number) {
     const uint16_t before = *number;
     double sums[2];
@@ -118,13 +118,13 @@ TEST(keys_gradients_are_slopes) {
             square += grads[d] * grads[d];
         }
         reached += square > 0 && row.spread > 0;
-        /* Key 3 is behind query 2's length. */
+        /* Key 3 is after query 2's length. */
         assert_true(s != 3 || (square == 0 && row.spread == 0));
     }
     assert_true(reached > 1);
 }
 
-/* At x = 0 nothing counts, and where products take each other away the sign is in doubt. */
+/* x = 0 does not contribute, and if products cancel, the sign is uncertain. */
 TEST(zero_is_not_above) {
     uint16_t kept[DIM];
     double grads[DIM];
@@ -135,7 +135,7 @@ TEST(zero_is_not_above) {
     }
     assert_int_equal(smelt__indexer_bwd_key(&spec, &args, 1, &row), 0);
     assert_true(row.spread == 0 && row.doubtful == 0);
-    /* Products that are each other's opposites: x is 0, and none of its terms is. */
+    /* Opposite products: x is 0, but its terms are not. */
     const uint16_t first = q[2][0][0], second = q[2][0][1];
     q[2][0][0] = q[2][0][1] = smelt__bf16_from_float(1);
     k[1][0] = smelt__bf16_from_float(1);

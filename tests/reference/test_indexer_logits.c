@@ -1,5 +1,5 @@
-/* The reference of indexer_logits: sums of e4m3 products, which may be cut off or be too small for
- * fp32, meet infinities. What fp32 loses near 0 is no error. */
+/* The reference of indexer_logits: infinities with sums of e4m3 products that may be truncated or
+ * too small for fp32. fp32's rounding errors near 0 are permitted. */
 #include <math.h>
 
 #include "../unit/test.h"
@@ -31,14 +31,14 @@ static double logit(const float key[DIM], const float weights[HEADS], float scal
     return found;
 }
 
-/* Whether the rules hold for it. */
+/* Whether the rules accept the logit. */
 static int obeys(float got, double expected, double terms) {
     struct smelt__finding finding = {.failed = 0};
     smelt__logits_compare(got, expected, terms, 0, &finding);
     return !finding.broken;
 }
 
-/* 448 - 448 + 2^-9: of terms of 896 that is less than what a tensor core keeps. */
+/* 448 - 448 + 2^-9: less than a tensor core's precision with terms of 896. */
 static const float CANCELLED[DIM] = {1, -1, 0.001953125F};
 static const float CLEAR[DIM] = {1, 1, 0}, BELOW[DIM] = {-1, -1, 0}, ZERO[DIM] = {0, 0, 0};
 
@@ -83,8 +83,8 @@ TEST(sums_that_stay) {
 /* A dot product of 2^-9. */
 static const float LITTLE[DIM] = {0, 0, 0.001953125F};
 
-/* Times 2^-141 that is half of fp32's least number, which a kernel rounds to 0, and again when it
- * adds the other head; times the next larger weight it is rounded up. */
+/* Times 2^-141 this is half of fp32's smallest number, which a kernel rounds to 0, and again when
+ * it adds the other head; with the next larger weight it is rounded up. */
 TEST(sums_too_small_for_fp32) {
     const float half = 0x1p-141F, more = 0x1.01p-141F, least = 0x1p-149F;
     assert_true((float)(half * LITTLE[2]) == 0 && (float)(more * LITTLE[2]) > 0);
@@ -102,7 +102,8 @@ TEST(sums_too_small_for_fp32) {
     one_infinity(LITTLE, INFINITY, half, 1, INFINITY); /* 2^-9 itself is not too small */
 }
 
-/* 128 heads' products and one with the scale, each by half of fp32's least number at most. */
+/* Errors of 128 heads' products and of the product with the scale, each at most half of fp32's
+ * smallest number. */
 TEST(what_fp32_loses) {
     const double most = 129 * 0x1p-150;
     assert_true(smelt__logits_error(0, most) == 0);

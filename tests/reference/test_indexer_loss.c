@@ -1,5 +1,5 @@
-/* indexer_loss's reference against values computed by hand, and its gradient against differences of
- * its loss. */
+/* Compares indexer_loss's reference with values computed by hand, and its gradient with finite
+ * differences of its loss. */
 #include <float.h>
 #include <math.h>
 
@@ -9,7 +9,7 @@
 
 enum { WIDTH = 6, ROWS = 9 };
 
-/* One query with one slot more than is valid, of either kind of masked ones. */
+/* One query with masked slots of both kinds. */
 struct tiny {
     smelt_indexer_loss_args args;
     float logits[WIDTH], target[WIDTH], weight, grad_loss;
@@ -24,7 +24,7 @@ static void tiny_make(struct tiny *tiny) {
     tiny->weight = 1;
     tiny->grad_loss = 1;
     for (int i = 0; i < WIDTH; i++)
-        tiny->logits[i] = tiny->target[i] = NAN; /* of masked slots */
+        tiny->logits[i] = tiny->target[i] = NAN; /* in masked slots */
     tiny->args = (smelt_indexer_loss_args)SMELT_INDEXER_LOSS_ARGS_INIT;
     tiny->args.tokens = 1;
     tiny->args.rows = ROWS;
@@ -76,7 +76,7 @@ TEST(by_hand) {
         assert_close(grad[i], -15 * expected[i], 1e-5);
 }
 
-/* What has no loss: each alone makes loss and gradient 0. */
+/* Each of these conditions by itself makes loss and gradient 0. */
 TEST(nothing) {
     static const float logits[4] = {1, 2, 3, 4}, target[4] = {1, 2, 3, 4};
     static const float bad[][4] = {{0, 0, 0, 0},
@@ -102,7 +102,7 @@ TEST(nothing) {
     }
 }
 
-/* Numbers that count as others, slot by slot. */
+/* Numbers that are replaced by others, by slot. */
 TEST(odd_numbers) {
     static const struct {
         float logits[4], target[4], as_logits[4], as_target[4];
@@ -124,7 +124,7 @@ TEST(odd_numbers) {
     }
 }
 
-/* No q explains a target at a slot with -inf: the loss is infinite, the gradient is not. */
+/* A target at a slot with logit -inf: the loss is infinite, the gradient is not. */
 TEST(unexplained) {
     static const float some[4] = {-INFINITY, 0, 0, 0}, target[4] = {1, 1, 1, 1};
     static const float none[4] = {-INFINITY, NAN, -INFINITY, NAN};
@@ -142,7 +142,7 @@ TEST(unexplained) {
     assert_true(grad[1] == 0 && grad[5] == 0);
 }
 
-/* Central differences. Logits are fp32: steps are theirs. */
+/* Central differences, with the steps that fp32 logits actually take. */
 TEST(differences) {
     struct smelt__random random = smelt__random_at(5, 0, 0);
     for (int round = 0; round < 200; round++) {

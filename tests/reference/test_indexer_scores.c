@@ -1,4 +1,4 @@
-/* The reference of indexer_scores against values computed by hand. */
+/* Compares the reference of indexer_scores with values computed by hand. */
 
 #include <limits.h>
 #include <math.h>
@@ -41,7 +41,7 @@ static void compute(int64_t query, const int32_t *lengths, double *logits, doubl
     assert_int_equal(smelt__indexer_scores_reference(&spec, &args, query, logits, terms), 0);
 }
 
-/* Head 0 alone is above 0: half of the key. Sizes count both heads. */
+/* Only head 0 is positive: half of the key. The sum of absolute values includes both heads. */
 TEST(heads_are_added_up) {
     double logits[WIDTH], terms[WIDTH];
     compute(1, NULL, logits, terms);

@@ -1,5 +1,5 @@
-/* How wrong a choice of keys is: by more than their logits' errors and what fp32 loses near 0; and
- * which choices and values are wrong where logits are infinite. */
+/* The error of a selection of keys, beyond their logits' errors and fp32's near 0; and wrong
+ * selections and values with infinite logits. */
 #include <math.h>
 
 #include "../unit/test.h"
@@ -7,7 +7,7 @@
 
 enum { KEYS = 4 };
 
-/* Of keys of such logits and terms, the first two chosen. */
+/* The error of selecting the first two of keys with these logits and terms. */
 static double error(const double logits[KEYS], const double terms[KEYS]) {
     static const uint8_t chosen[KEYS] = {1, 1, 0, 0};
     return smelt__indexer_topk_error(logits, terms, chosen, 0, KEYS);
@@ -27,8 +27,8 @@ TEST(not_finite) {
     assert_true(error((const double[]){1, 3, 2, 0}, (const double[]){1, 2, INFINITY, 4}) == 0);
 }
 
-/* Each of two keys' logits may be off by half of fp32's least number for each of 128 heads and the
- * scale: what is closer to one another than that cannot be told apart. */
+/* Each of two logits may have an error of half of fp32's smallest number for each of 128 heads and
+ * the scale; logits that are closer are indistinguishable. */
 TEST(of_logits_too_small_for_fp32) {
     const double most = 129 * 0x1p-150, terms[KEYS] = {most, most, most, most};
     assert_true(error((const double[]){0, 0, 0x1p-150, -0x1p-150}, terms) == 0);
@@ -40,8 +40,8 @@ TEST(of_logits_too_small_for_fp32) {
 
 /* ---- infinities ------------------------------------------------------------------------------ */
 
-/* Of such keys, the one that is misplaced. Letters: P +inf, M -inf, f finite, u either infinity
- * (the reference gives -inf, U +inf for it); a finite one's terms may be infinite: t. */
+/* The misplaced one of such keys. Letters: P +inf, M -inf, f finite, u either infinity (the
+ * reference gives -inf; U: +inf), t finite with infinite terms. */
 static int64_t misplaced(const char *keys, const char *choice) {
     enum { MOST = 8 };
     double logits[MOST], terms[MOST];
@@ -62,7 +62,7 @@ TEST(right_choices_among_infinities) {
     static const char *const right[][2] = {
         {"fPfM", "xx.."}, {"fPtM", ".xx."}, {"PfPP", "x.x."}, {"PMMf", "xx.x"}, {"MMMM", "xx.."},
         {"PPPP", "xx.."}, {"tfMP", "xx.x"}, {"ffff", "..xx"}, {"MPMP", ".x.x"}, {"ffff", "...."},
-        {"fMPP", "xxxx"}, {"", ""}, /* no choice at all, or no key */
+        {"fMPP", "xxxx"}, {"", ""}, /* no selection, or no key */
     };
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
         assert_int_equal(misplaced(right[i][0], right[i][1]), -1);
@@ -80,7 +80,8 @@ TEST(wrong_choices_among_infinities) {
     assert_int_equal(misplaced("MMMM", "x..x"), 3);
 }
 
-/* Chosen, it is +inf; left out, -inf. The order of the indices has to suit both nonetheless. */
+/* An ambiguous infinity counts as +inf if it is selected and as -inf if not. The order of the
+ * indices must be consistent with that. */
 TEST(choices_among_undecided_infinities) {
     static const char undecided[] = {'u', 'U'};
     for (int i = 0; i < 2; i++) {

@@ -1,4 +1,4 @@
-/* The problems of check and bench are what problem.h says. */
+/* The problems of check and bench have the documented properties. */
 #include <math.h>
 
 #include "../unit/test.h"
@@ -35,7 +35,7 @@ static int seen_before(const int32_t *row, int64_t slot) {
     return 0;
 }
 
-/* Every valid entry is in range and named once; returns how many there are. */
+/* Every valid entry is in range and occurs once; returns their number. */
 static int64_t count_distinct(const struct smelt__problem *problem, int64_t query, int64_t first,
                               int64_t last) {
     const int32_t *row = indices_of(problem) + query * problem->options.width;
@@ -70,7 +70,8 @@ TEST(test_random_lists) {
     }
 }
 
-/* Four documents of 10, 20, 30 and 40 rows: nothing of another document, nothing of the future. */
+/* Four documents of 10, 20, 30 and 40 rows: lists contain no rows of other documents and no later
+ * rows. */
 TEST(test_causal_lists) {
     static const int64_t starts[] = {0, 10, 30, 60, 100};
     struct smelt__problem problem;
@@ -94,7 +95,7 @@ TEST(test_causal_lists) {
     smelt__problem_destroy(&problem);
 }
 
-/* Nine in ten slots hold the row that they held for the query before; rows are named once. */
+/* Nine in ten slots have the same row as for the previous query; rows occur once. */
 TEST(test_drift_lists) {
     static const int64_t tables[] = {1000, 48, 47, 9, 1};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
@@ -130,7 +131,7 @@ TEST(test_window_lists) {
     smelt__problem_destroy(&problem);
 }
 
-/* The rows that lists avoid hold NaN and are never named; some query is empty, some is full. */
+/* The rows that lists avoid are NaN and never named; some queries are empty, some full. */
 TEST(test_adversarial_lists) {
     struct smelt__problem problem;
     struct smelt__problem_options options = {.seed = seed, .tokens = 40, .rows = 70};
@@ -210,13 +211,14 @@ TEST(test_same_seed_same_bytes) {
     }
 }
 
-/* One dimension of a far tensor: its last index lies beyond 2^32, and it clears what it holds. */
+/* A dimension of a far tensor: its last index is beyond 2^32, and its stride exceeds the span of
+ * the inner dimensions. */
 static void expect_far(int64_t extent, int64_t stride, int64_t inner) {
     assert_true(stride >= inner);
     assert_true(extent == 1 || (extent - 1) * stride > INT64_C(1) << 32);
 }
 
-/* Far strides change where things lie, not what they are. */
+/* Far strides do not change values. */
 TEST(test_far) {
     struct smelt__problem near, far;
     struct smelt__problem_options options = {

@@ -1,5 +1,5 @@
-/* The reference against values computed by hand, and against a second implementation written
- * differently: streaming, in long double, without a list of valid slots. */
+/* Compares the reference with values computed by hand and with an independent implementation:
+ * streaming, in long double, without a list of valid slots. */
 #include <math.h>
 
 #include "../unit/test.h"
@@ -158,7 +158,7 @@ TEST(test_topk_length) {
     }
 }
 
-/* A kernel handed a longer row keeps the first topk valid slots. */
+/* Of a longer row the first topk valid slots are used. */
 TEST(test_first_topk_valid) {
     struct tiny tiny;
     tiny_make(&tiny, (const int32_t[]){-1, 1, -1, 3, 2}, 5);
@@ -290,7 +290,7 @@ TEST(test_against_streaming) {
     }
 }
 
-/* "These queries only" gives the same as all of them, in the order asked for. */
+/* Computing selected queries gives the same results as computing all, in the requested order. */
 TEST(test_some_queries) {
     struct smelt__problem problem;
     struct smelt__sparse_attn_spec spec = {.heads = 2, .dqk = 64, .dv = 64, .topk = 8};

@@ -1,5 +1,5 @@
-/* sparse_scores: the reference against values computed by hand and against attention's own;
- * problems of its row in the harness. */
+/* sparse_scores: compares the reference with values computed by hand and with attention's; problems
+ * of its row in the harness. */
 #include <math.h>
 
 #include "../unit/test.h"
@@ -57,7 +57,8 @@ static void expect(const struct tiny *tiny, const double expected[WIDTH]) {
     assert_true(largest == 2);
 }
 
-/* Slots keep their places, masked ones are 0, a row named twice counts in both. */
+/* Masked slots are 0, slots are not reordered, and a row that is named twice contributes to both
+ * slots. */
 TEST(by_hand) {
     struct tiny tiny;
     tiny_make(&tiny);
@@ -69,7 +70,7 @@ TEST(by_hand) {
     expect(&tiny, (double[WIDTH]){third, 0, first, 0, second, 0});
 }
 
-/* A sink takes its share of each head's denominator: none, all, as much as all slots together. */
+/* A sink's share of each head's denominator: none, all, as much as all slots together. */
 TEST(with_sink) {
     struct tiny tiny;
     tiny_make(&tiny);

@@ -1,4 +1,4 @@
-/* The core of tune against the stand-in, whose launches take the time a test says. */
+/* The core of tune with the stand-in, whose launches take given times. */
 
 #include "../unit/test.h"
 #include "harness/tune.h"
@@ -56,7 +56,7 @@ static double noise(void) {
 
 /* ---- who wins ---- */
 
-/* Candidate 3 takes 0.9 ms, the others 1 ms or more, give or take a percent. */
+/* Candidate 3 takes 0.9 ms, the others 1 ms or more, within a percent. */
 static double one_is_faster(const char *knobs) {
     const int number = number_of(knobs);
     launches++;
@@ -80,7 +80,7 @@ TEST(the_fastest_wins) {
         finalists += candidates[i].us > 0;
     }
     assert_int_equal(finalists, SMELT__TUNE_FINALISTS);
-    /* Warm-up rounds apart: seven of each, then the finalists and the rule's plan four times. */
+    /* Without warm-up rounds: seven of each, then the finalists and the rule's plan four times. */
     assert_int_equal(launches, 10 * (2 + SMELT__TUNE_QUICK) +
                                    (SMELT__TUNE_FINALISTS + SMELT__TUNE_REPEATS) * (2 + LAUNCHES));
 }
@@ -89,7 +89,7 @@ static double one_is_hardly_faster(const char *knobs) {
     return (number_of(knobs) == 3 ? 0.995 : 1) * (1 + 0.02 * noise());
 }
 
-/* Whatever the noise does, 0.5 % in 2 % is no victory. */
+/* A gain of 0.5 % with noise of 2 % is not enough. */
 TEST(less_than_the_noise) {
     int victories = 0;
     stand_in_ms = one_is_hardly_faster;
@@ -102,7 +102,7 @@ TEST(less_than_the_noise) {
     assert_true(victories <= 2);
 }
 
-/* A chip that gets slower and slower: everyone suffers alike. */
+/* A GPU that becomes slower over time affects all candidates equally. */
 static double slower_and_slower(const char *knobs) {
     return (number_of(knobs) == 3 ? 0.9 : 1) * (1 + 0.002 * launches++);
 }

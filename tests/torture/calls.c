@@ -1,7 +1,7 @@
 /*
- * A process that compiles and stores a kernel is killed at the entry of each system call of it, one
- * after another (strace injects SIGKILL). Whatever it left, nothing unsound is found afterwards,
- * and the next process has its kernel at once.
+ * A process that compiles and stores a kernel is killed at the entry of each of its system calls in
+ * turn (strace injects SIGKILL). Afterwards the cache has no invalid entry that is used, and the
+ * next process gets its kernel without delay.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -59,7 +59,7 @@ static int run_traced(const char *cap, const char *log, const char *injection) {
 
 static struct call {
     char name[32];
-    int ordinal; /* among the calls of this name, from 1 */
+    int ordinal; /* number among the calls of this name, from 1 */
 } calls[MOST_CALLS];
 
 static int ordinal_of(const char *name, int before) {
@@ -99,7 +99,7 @@ static int read_calls(const char *log, int *first) {
 static const struct situation {
     const char *name, *cap;
     int filled;   /* entries of other kernels */
-    bool damaged; /* and one of this kernel, cut off */
+    bool damaged; /* and a truncated one of this kernel */
 } situations[] = {
     {"an empty folder", "cap=0", 0, false},
     {"a damaged entry", "cap=0", 1, true},
@@ -138,7 +138,7 @@ static int require_sound(void *user, const char *file, const smelt_kernel_info *
     return 0;
 }
 
-/* The milliseconds the next process takes for the kernel. */
+/* Returns the next process's time for the kernel in milliseconds. */
 static double require_recovered(const struct situation *situation) {
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);

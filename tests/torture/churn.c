@@ -1,5 +1,5 @@
-/* Writers that store and readers that look up, in a cache whose cap holds three entries, so that
- * whatever is read is being evicted: every kernel is right and nothing is an error. */
+/* Writers and readers use a cache whose cap holds three entries, so that entries are evicted while
+ * they are read: every kernel is correct and there are no errors. */
 #include "torture.h"
 
 #include <stdatomic.h>
@@ -74,7 +74,7 @@ int row_churn(const struct arguments *arguments) {
            WRITERS, READERS, operations, atomic_load(&tally->stored), atomic_load(&tally->hits),
            atomic_load(&tally->misses), atomic_load(&tally->most_entries));
     REQUIRE(atomic_load(&tally->hits) > 0 && atomic_load(&tally->misses) > 0);
-    /* Whoever stores while another evicts may come on top. */
+    /* Stores during an eviction may exceed the cap. */
     REQUIRE(atomic_load(&tally->most_entries) <= 3 + WRITERS + READERS);
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * Processes whose clock is off by an hour or ten years (libfaketime; the file system keeps its own
- * time, as a server does for its clients): they evict nothing fresh, sweep no temporary that is
- * being written, and renew what they use.
+ * Processes whose clock is wrong by an hour or ten years (libfaketime; the file system has the
+ * correct time, like a server): they evict no recent entry, remove no temporary that is being
+ * written, and renew the entries that they use.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,9 +15,9 @@
 #include "torture.h"
 
 enum { CUBIN_BYTES = 5000, ENTRY_BYTES = CUBIN_BYTES + 560, FRESH = 6, CAP = 10 * ENTRY_BYTES };
-/* Kernels: 0..FRESH - 1 are fresh, the next three were last used two hours ago, of which the first
- * is used again; then come those stored by the process whose clock is off. With these the cap is
- * passed by one, and room for two is made. */
+/* Kernels: 0..FRESH - 1 are recent; the next three were last used two hours ago, and the first of
+ * these is used again; then those stored by the process with the wrong clock. These exceed the cap
+ * by one, and two are evicted. */
 enum { USED_AGAIN = FRESH, OLD, OLD_TOO, STORED, STORED_TOO };
 
 static const char *scratch;
@@ -95,7 +95,7 @@ static void make_temporary(const char *entry, char digit, long age, char path[2 
     set_age(path, age);
 }
 
-/* One process with this skew on a cache that is full after its stores. */
+/* Runs a process with this clock error on a cache that is full after its stores. */
 static void run_clock(const char *offset, long skew) {
     smelt_context_options options = torture_options(folder, NULL);
     char path[2 * TORTURE_PATH], fresh[2 * TORTURE_PATH], stale[2 * TORTURE_PATH];
@@ -127,7 +127,7 @@ static void run_clock(const char *offset, long skew) {
     REQUIRE(access(stale, F_OK) != 0);
 }
 
-/* What was stored while a clock was ahead does not stay for ever: an eviction dates it back. */
+/* Entries stored while a clock was ahead can be evicted: an eviction corrects their time. */
 static void run_future(void) {
     smelt_context_options options = torture_options(folder, NULL);
     char path[2 * TORTURE_PATH];

@@ -1,5 +1,5 @@
-/* Many processes, none of which finds anything in the cache, want the same kernels in the same
- * moment: each kernel is compiled once a round, whatever the scope of the locks. */
+/* Many processes with an empty cache request the same kernels at the same time: each kernel is
+ * compiled once per round, with any scope of locks. */
 #include "torture.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { COMPILE_MS = 5, MOST_PROCESSES = 256, CUBIN_BYTES = 20000, LINE_BYTES = 17 };
 
-/* Each child goes through the kernels from another one on. */
+/* Each child starts with another kernel. */
 static void be_process(const char *folder, smelt_cache_lock lock, int number, int keys,
                        const int start[2]) {
     smelt_context_options options = torture_options(folder, NULL);
@@ -27,7 +27,7 @@ static void be_process(const char *folder, smelt_cache_lock lock, int number, in
     _exit(0);
 }
 
-/* The file of compilations holds every kernel's hash once, and nothing else. */
+/* The file of compilations has every kernel's hash exactly once. */
 static void require_one_each(const char *path, int keys) {
     char *text = calloc(1, (size_t)keys * LINE_BYTES + 2);
     FILE *file = fopen(path, "r");

@@ -1,6 +1,6 @@
-/* Two CUDA contexts in one process, and contexts that are destroyed or reset while smelt's own
- * live: each launch goes to its own, what is gone is noticed before anything is launched, and the
- * rest goes on. */
+/* Two CUDA contexts in one process, and CUDA contexts that are destroyed or reset before smelt's:
+ * each launch uses its own context, a destroyed one is detected before a launch, and the others
+ * work. */
 #include "torture.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 enum { HEADS = 16, WIDTH = 128, TOPK = 64 };
 
-/* As the application's own contexts: the fake driver knows a context by its address. */
+/* The application's contexts; the fake driver identifies a context by its address. */
 static char application[2];
 static struct fake_driver *driver;
 static CUresult (*push_current)(CUcontext);
@@ -37,7 +37,7 @@ static smelt_context *make_context(const char *folder, smelt_context_kind kind) 
     return torture_context(&options);
 }
 
-/* The fake driver launches nothing: the buffers only have to be there. */
+/* The fake driver launches nothing, so any buffers will do. */
 static smelt_status launch(smelt_operator *attn) {
     static _Alignas(16) char inputs[4 * HEADS * WIDTH], out[4 * HEADS * WIDTH],
         lse[4 * HEADS * WIDTH];
@@ -95,13 +95,13 @@ static long two_contexts(const char *folder) {
         smelt_operator_destroy(&attns[i]);
         smelt_context_destroy(&contexts[i]);
     }
-    REQUIRE(driver->modules == 1); /* the first one's went with its CUDA context */
+    REQUIRE(driver->modules == 1); /* the first one's were unloaded with its CUDA context */
     driver->modules = 0;
     driver->destroyed = NULL;
     return launches + 2;
 }
 
-/* The primary context is reset: the same address, another context. */
+/* The primary context is reset: another context at the same address. */
 static long reset_context(const char *folder) {
     smelt_context *context = make_context(folder, SMELT_CONTEXT_DEVICE), *after;
     smelt_operator *attn = make_operator(context), *attn_after;
@@ -114,7 +114,7 @@ static long reset_context(const char *folder) {
     REQUIRE(smelt_operator_create(&refused, context, "sparse_attn:heads=64,dqk=64,dv=64,topk=7") ==
             SMELT_ERROR_DRIVER);
     REQUIRE(refused == NULL);
-    /* A context made afterwards works, beside what is left of the old one. */
+    /* A context made afterwards works while the old one still exists. */
     after = make_context(folder, SMELT_CONTEXT_DEVICE);
     attn_after = make_operator(after);
     REQUIRE(launch(attn_after) == SMELT_OK);

@@ -1,6 +1,6 @@
-/* A disk that is really full: a tmpfs of 64 KB, and one without free inodes, mounted in a name
- * space of this process. Kernels go on being made; what was stored stays right; nothing
- * half-written is left; and once there is room the cache goes on. */
+/* Full disks: a tmpfs of 64 KB, and one without free inodes, mounted in a name space of this
+ * process. Kernels are still made, stored entries stay valid, no partial file remains, and the
+ * cache works again after space is freed. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void write_map(const char *path, unsigned id) {
     REQUIRE(fclose(file) == 0);
 }
 
-/* Becomes root of a name space of its own, where it is not root already. */
+/* Becomes root of a new name space unless it is root already. */
 static void enter_namespace(void) {
     unsigned user = geteuid(), group = getegid();
     if (unshare(user == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0)
@@ -53,7 +53,7 @@ static int require_sound(void *user, const char *file, const smelt_kernel_info *
     return 0;
 }
 
-/* Returns how many of KERNELS kernels the disk took. */
+/* Returns how many of KERNELS kernels were stored. */
 static long fill_disk(const char *place) {
     char folder[TORTURE_PATH];
     struct notes notes = {0};
@@ -64,12 +64,12 @@ static long fill_disk(const char *place) {
     for (int round = 0; round < 2; round++)
         for (int n = 0; n < KERNELS; n++)
             REQUIRE(obtain(context, n) == RIGHT);
-    REQUIRE(notes.warnings == 1); /* once, not once a kernel */
+    REQUIRE(notes.warnings == 1); /* one, not one per kernel */
     printf("warned of: %s\n", notes.last);
     REQUIRE(strstr(notes.last, "No space left"));
     REQUIRE(count_files(folder, ".tmp-") <= 0);
     if (smelt_cache_walk(context, NULL, require_sound, &kept) == SMELT_OK && kept > 0) {
-        /* Room is made, and used again by the same context. */
+        /* Space is freed and used by the same context. */
         for (int n = 0; n < KERNELS; n++)
             forget(folder, n);
         REQUIRE(obtain(context, KERNELS) == RIGHT);
@@ -92,7 +92,7 @@ int row_disk(const struct arguments *arguments) {
     snprintf(none, sizeof none, "%.4000s/none", scratch);
     mount_small(bytes, "size=64k,mode=700");
     mount_small(inodes, "nr_inodes=12,mode=700");
-    mount_small(none, "nr_inodes=1,mode=700"); /* its own folder takes it */
+    mount_small(none, "nr_inodes=1,mode=700"); /* in a folder of its own */
     long by_bytes = fill_disk(bytes), by_inodes = fill_disk(inodes), by_none = fill_disk(none);
     umount(bytes);
     umount(inodes);

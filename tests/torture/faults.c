@@ -1,9 +1,8 @@
 /*
- * Every system call the library makes fails in turn, with every error a disk or a network file
- * system gives, once and from then on; every allocation fails in turn; files may not grow. What a
- * caller gets is the right kernel or a clear error, nothing is lost (descriptors, memory, sound
- * entries), nothing half-written is left to be found, and the next call, which may do its work,
- * does it.
+ * Every system call of the library fails in turn, once or permanently, with every error of a disk
+ * or a network file system; every allocation fails in turn; the size of files is limited. The
+ * caller gets the correct kernel or a clear error; descriptors, memory and valid entries are not
+ * lost; no partial file is ever used; and the next call without a fault succeeds.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -32,7 +31,7 @@ static char archive[TORTURE_PATH];  /* an export, with kernels 0..STORED - 1 */
 static smelt_context_options quiet_options(void) {
     smelt_context_options options = torture_options(folder, NULL);
     options.cache_readonly_dir = readonly;
-    options.cache_lock_timeout_ms = 20; /* EACCES from a lock means that another has it */
+    options.cache_lock_timeout_ms = 20; /* EACCES from a lock means that another process holds it */
     return options;
 }
 
@@ -53,7 +52,7 @@ static void set_warm(void) {
     fill(folder, 0, STORED);
 }
 
-/* The counters' file is about to be made small. */
+/* The counters' file is about to be compacted. */
 static void set_counted(void) {
     char path[TORTURE_PATH];
     set_warm();
@@ -74,7 +73,7 @@ static int damage_item(void *user, const char *file, const smelt_kernel_info *in
     return 0;
 }
 
-/* Kernel 0 is there, but its entry was cut off. */
+/* Kernel 0's entry is truncated. */
 static void set_damaged(void) {
     smelt_context_options options = torture_options(folder, NULL);
     remove_tree(folder);
@@ -86,7 +85,7 @@ static void set_damaged(void) {
 
 /* ---- what is done ---------------------------------------------------------------------------- */
 
-/* What a step may end with. Anything else is a defect. */
+/* Permitted results of a step. Anything else is a defect. */
 enum outcome { DONE, REFUSED };
 
 static enum outcome judge(smelt_status status) {
@@ -174,7 +173,7 @@ static enum outcome look_after(smelt_context *context) {
         outcome = REFUSED;
     if (judge(smelt_cache_verify(context, &sound, &removed)) == REFUSED)
         outcome = REFUSED;
-    REQUIRE(removed == 0); /* what cannot be read is not damaged */
+    REQUIRE(removed == 0); /* an unreadable entry is not damaged */
     return outcome;
 }
 
@@ -309,8 +308,8 @@ static const struct step {
     const char *name;
     void (*before)(void);
     enum outcome (*run)(void);
-    bool always; /* no fault of a file is an excuse */
-    int renames; /* at least so many files come to be by one */
+    bool always; /* must succeed with any file fault */
+    int renames; /* minimum number of renames */
 } steps[] = {
     {"compile and store", set_cold, step_obtain, true, 1},
     {"hit", set_warm, step_obtain, true, 0},
@@ -350,7 +349,7 @@ static int require_sound_or_old(void *user, const char *file, const smelt_kernel
     return 0;
 }
 
-/* Nothing unsound lies about, and everything works. */
+/* No invalid files remain, and everything works. */
 static void require_recovered(const struct step *step) {
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);
@@ -394,7 +393,7 @@ static bool run_faulty(const struct step *step, const struct shim_order *order,
             strstr(smelt_last_error(), "NVRTC"));
     REQUIRE(lost == 0);
     REQUIRE(open_descriptors() == descriptors);
-    /* A temporary may stay only where removing it was among what failed. */
+    /* A temporary may remain only if its removal failed. */
     long left = count_files(folder, ".tmp-");
     if (left > 0 && order->first == order->last && strcmp(failed, "unlinkat") != 0)
         fprintf(stderr, "%s with error %d in %s, call %ld: %ld temporaries left\n", step->name,
@@ -422,7 +421,7 @@ static void set_up(void) {
     smelt_context *context = torture_context(&options);
     REQUIRE(smelt_cache_export(context, archive, NULL) == SMELT_OK);
     smelt_context_destroy(&context);
-    /* Once for all that the process keeps, and for what each step renames. */
+    /* A first run, for state that the process keeps, and to count each step's renames. */
     for (int i = 0; i < STEPS; i++) {
         steps[i].before();
         shim_begin(&(struct shim_order){.target = SHIM_NOTHING});
@@ -437,14 +436,14 @@ static void set_up(void) {
     }
 }
 
-/* Each `stride`th call of a step from number `first` on, with one error, once and for ever. Returns
- * the last one's number. */
+/* Fails each `stride`th call of a step from number `first` on with one error, once and permanently.
+ * Returns the last call's number. */
 static long run_calls(const struct step *step, int error, long first, long stride,
                       struct fault_tally *tally) {
     struct shim_order order = {.target = SHIM_CALLS, .error = error};
     long calls = 0;
     for (int for_ever = 0; for_ever < 2; for_ever++) {
-        /* Interrupted for ever, or a byte less each time, is no fault a system has. */
+        /* Permanent interruption, or permanently partial writes, do not occur in a real system. */
         if (for_ever && error == EINTR)
             continue;
         for (long number = first;; number += stride) {
@@ -533,7 +532,7 @@ static bool signal_is_blocked(void) {
     return sigismember(&blocked, SIGXFSZ);
 }
 
-/* One step under a limit. How the program itself treats the signal stays as it was. */
+/* Runs one step with the limit. The program's own handling of the signal must not change. */
 static enum outcome run_limited(const struct step *step, rlim_t bytes) {
     const bool blocked = signal_is_blocked(), waits = signal_waits();
     step->before();
@@ -548,7 +547,7 @@ static enum outcome run_limited(const struct step *step, rlim_t bytes) {
     return outcome;
 }
 
-/* A store that fails says why. */
+/* A failed store gives the reason. */
 static void require_told(void) {
     struct notes notes = {0};
     smelt_context_options options = torture_options(folder, &notes);
@@ -572,7 +571,7 @@ static int row_limit(const struct arguments *arguments) {
     require_told();
     sigemptyset(&limit);
     sigaddset(&limit, SIGXFSZ);
-    /* As it comes; held back by the program; held back, and one of its own is waiting. */
+    /* With the signal's default action; blocked by the program; blocked with one pending. */
     for (int way = 0; way < 3; way++) {
         if (way == 1)
             REQUIRE(sigprocmask(SIG_BLOCK, &limit, NULL) == 0);

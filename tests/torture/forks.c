@@ -1,7 +1,7 @@
 /*
- * What a forked child may do (smelt/context.h): nothing with its parent's contexts but look at them
- * and destroy them; everything with its own. Also when the parent's threads were compiling, that is
- * holding locks, in the moment of the fork.
+ * What a forked child may do (smelt/context.h): only inspect and destroy its parent's contexts, and
+ * everything with its own. Also if the parent's threads were compiling, that is, holding locks,
+ * during the fork.
  */
 #include "torture.h"
 
@@ -17,7 +17,7 @@ enum { THREADS = 24, KEYS = 16, COMPILE_MS = 2, CUBIN_BYTES = 3000, CHILD_SECOND
 static const char *folder;
 static struct fake_driver *driver;
 
-/* Runs `body` in a child, which must come to its end in time. */
+/* Runs `body` in a child, which must end in time. */
 static void in_child(void (*body)(void *), void *user) {
     fflush(NULL);
     pid_t child = fork();
@@ -80,7 +80,7 @@ struct device_use {
     smelt_operator *attn;
 };
 
-/* A child with its parent's device context and operator: the driver hears nothing of it. */
+/* A child with its parent's device context and operator makes no driver calls. */
 static void use_inherited_device(void *user) {
     struct device_use *use = user;
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
@@ -113,7 +113,7 @@ static void fork_after_use(void) {
     REQUIRE(obtain(compiler, 1) == RIGHT);
     in_child(use_inherited, compiler);
     in_child(use_inherited_device, &use);
-    /* The parent has noticed nothing. */
+    /* The parent is not affected. */
     REQUIRE(obtain(compiler, 2) == RIGHT);
     smelt_operator_destroy(&use.attn);
     smelt_context_destroy(&use.context);
@@ -132,7 +132,7 @@ static void open_compiler_too(void *user) {
     obtain_from(2 * KEYS);
 }
 
-/* A process whose other thread is opening NVRTC, and the child it forks meanwhile. */
+/* A process forks a child while another of its threads opens NVRTC. */
 static void fork_while_opening(void *user) {
     enum { OPEN_MS = 100 };
     pthread_t thread;
@@ -162,8 +162,8 @@ static void *compile_and_forget(void *user) {
     return NULL;
 }
 
-/* The child wants what its parent's threads are compiling, and waits for their locks like any other
- * process; its own are not theirs. */
+/* The child requests kernels that its parent's threads are compiling, and waits for their locks
+ * like any other process. */
 static void fork_while_compiling(long forks) {
     smelt_context *contexts[2] = {make_context(SMELT_CONTEXT_COMPILE_ONLY),
                                   make_context(SMELT_CONTEXT_DEVICE)};

@@ -1,8 +1,7 @@
 /*
- * Hostile sizes cost neither memory nor time: every file and text that a user, or somebody else,
- * can put before the library, with lengths of gigabytes, claimed or real, is refused (or passed
- * over) within a second, by a process that may have no more than 64 MB more than it has, and two
- * seconds of processor time.
+ * Hostile sizes cost neither memory nor time: every kind of input file and text, with real or
+ * claimed lengths of gigabytes, is refused or skipped within a second, by a process that is limited
+ * to 64 MB of additional memory and two seconds of processor time.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -45,7 +44,7 @@ static void expect_right(const smelt_context_options *options) {
     smelt_context_destroy(&context);
 }
 
-/* An entry of 5 GB that says so itself. */
+/* An entry of 5 GB with that size in its header. */
 static void try_entry(void) {
     smelt_context_options options = options_of_case();
     unsigned char head[24] = "smelt\r\n\x1a\2\0\0\0\x20\2\0";
@@ -82,7 +81,7 @@ static void try_tuning(void) {
     expect_right(&options);
 }
 
-/* A tuning file of the greatest size that is read, of lines that have to be parsed. */
+/* A tuning file of the maximum size, whose lines must be parsed. */
 static void try_long_tuning(void) {
     smelt_context_options options = options_of_case();
     FILE *file = fopen(file_path, "w");
@@ -96,7 +95,7 @@ static void try_long_tuning(void) {
     expect_right(&options);
 }
 
-/* A compiler that is 5 GB of nothing, and one that nobody writes into. */
+/* A compiler library of 5 GB of zeros, and one that is a FIFO without a writer. */
 static void try_compiler(void) {
     smelt_context_options options = options_of_case();
     smelt_context *context;
@@ -152,7 +151,7 @@ static void try_manifest(void) {
     run_manifest("/dev/zero");
     write_sparse(file_path, "{\"specs\": [", 11);
     run_manifest(file_path);
-    FILE *file = fopen(file_path, "w"); /* nested as deeply as a megabyte can be */
+    FILE *file = fopen(file_path, "w"); /* nested as deeply as a megabyte permits */
     REQUIRE(file);
     for (int i = 0; i < (1 << 20) - 1; i++)
         fputc('[', file);
@@ -194,7 +193,7 @@ static size_t address_space(void) {
 #endif
 
 static void limit(void) {
-#ifndef TORTURE_SANITIZED /* whose shadow is larger than any limit, and which takes its time */
+#ifndef TORTURE_SANITIZED /* a sanitizer's shadow memory exceeds any limit, and it is slow */
     struct rlimit memory = {0}, processor = {CPU_SECONDS, CPU_SECONDS};
     memory.rlim_cur = memory.rlim_max = address_space() + MEMORY_BYTES;
     REQUIRE(setrlimit(RLIMIT_AS, &memory) == 0);
@@ -207,7 +206,7 @@ static void limit(void) {
 
 int row_hostile(const struct arguments *arguments) {
     long slowest_limit = argument(arguments, "limit_ms", SLOWEST_MS);
-#ifdef TORTURE_SANITIZED /* strict_string_checks walk through a whole string at each call on it */
+#ifdef TORTURE_SANITIZED /* with strict_string_checks each call reads the whole string */
     slowest_limit *= 20;
 #endif
     double slowest = 0;

@@ -1,7 +1,7 @@
 /*
  * Processes that obtain and forget kernels are killed (SIGKILL) at random moments, most of them
- * with a kernel's lock held. Each victim is replaced, and the first thing its replacement wants is
- * the kernel its victim was at: the time since the kill is what a dead owner costs the next.
+ * with a kernel's lock held. Each victim is replaced, and its replacement first requests the
+ * victim's kernel: the time since the kill is the delay due to a dead lock holder.
  */
 #include "torture.h"
 
@@ -11,23 +11,24 @@
 
 enum { COMPILE_MS = 3, MOST_PROCESSES = 64, MOST_KEYS = 256, CUBIN_BYTES = 50000 };
 
-/* What the processes tell one another. */
+/* Memory shared by the processes. */
 struct board {
     atomic_long obtained, wrong, failed, errors;
     _Atomic double slowest; /* seconds */
     _Atomic double
-        killed_at[MOST_KEYS]; /* when the kernel lost its owner; 0: it has one, or needs none */
+        killed_at[MOST_KEYS]; /* when the kernel's owner was killed; 0: it has an owner or needs
+                                 none */
     struct seat {
-        atomic_int kernel;    /* the one wanted now */
+        atomic_int kernel;    /* the current one */
         atomic_int compiling; /* its lock is held */
-        atomic_int heir;      /* has not yet what its predecessor was at */
+        atomic_int heir;      /* does not yet have its predecessor's kernel */
     } seats[MOST_PROCESSES];
 };
 
 static struct board *board;
 static struct seat *own_seat;
 
-/* Somebody is on with the kernel again. */
+/* Another process has the kernel again. */
 static void note_proceeding(int kernel) {
     double killed_at = atomic_exchange(&board->killed_at[kernel], 0);
     double taken = now_seconds() - killed_at, slowest = atomic_load(&board->slowest);
@@ -86,7 +87,7 @@ struct tally {
     long kills, while_compiling;
 };
 
-/* Kills whoever sits there, which must have what its predecessor was at. */
+/* Kills the process in a slot, which must have its predecessor's kernel. */
 static void kill_one(struct tally *tally, struct seat *seat, pid_t child) {
     double limit = now_seconds() + 30;
     while (atomic_load(&seat->heir)) {
@@ -110,7 +111,7 @@ static int count_unsound(void *user, const char *file, const smelt_kernel_info *
     return 0;
 }
 
-/* After the last kill: nothing unsound is left, and every kernel can be had. */
+/* After the last kill: no invalid entry remains, and every kernel can be obtained. */
 static void require_sound(const char *folder, int keys) {
     smelt_context_options options = torture_options(folder, NULL);
     smelt_context *context = torture_context(&options);

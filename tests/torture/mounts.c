@@ -1,8 +1,7 @@
 /*
- * Two nodes on one network file system: two bindfs mounts of one folder, each of which remembers
- * for two seconds what it saw and what it did not see, and knows nothing of the other's locks.
- * Kernels are right on both; a node compiles each at most once, and once the windows are over finds
- * what the other stored.
+ * Two nodes on one network file system: two bindfs mounts of one folder, which cache attributes and
+ * missing files for two seconds and do not share locks. Kernels are correct on both; a node
+ * compiles each at most once, and after two seconds finds the other's entries.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +68,7 @@ static void be_process(const char *folder, int number, int first) {
     _exit(0);
 }
 
-/* Some processes on each node at once. */
+/* Runs several processes on each node concurrently. */
 static void run_nodes(int first) {
     pid_t children[MOUNTS * PROCESSES];
     for (int i = 0; i < MOUNTS * PROCESSES; i++) {
@@ -116,7 +115,7 @@ int row_mounts(const struct arguments *arguments) {
         total += compiled;
         sleep(WINDOW_S + 1);
         run_nodes(round * KEYS);
-        REQUIRE(count_lines(compiles) == compiled); /* everything is seen */
+        REQUIRE(count_lines(compiles) == compiled); /* all entries are visible */
         unlink(compiles);
     }
     figure(

@@ -1,4 +1,4 @@
-/* The rows of one torture program, ended by one without a name. */
+/* The rows of one torture program, ended by a row without a name. */
 #pragma once
 
 #include "torture.h"

@@ -32,7 +32,7 @@ static _Atomic(const char *) first_failed;
 
 enum { WATCHED = 64, WATCHED_NAME = 96 };
 
-/* The last files that were created; the steps with files have one thread. */
+/* The last created files; steps that create files have one thread. */
 static struct watched {
     char name[WATCHED_NAME]; /* without its folder */
     int file;                /* -1: closed */
@@ -107,7 +107,7 @@ long shim_end(const char **failed) {
     return atomic_load(&counted);
 }
 
-/* Whether this call is one that fails. */
+/* Whether this call must fail. */
 static bool fails(enum shim_target target, const char *name) {
     const char *none = "";
     if (order.target != target)
@@ -119,7 +119,7 @@ static bool fails(enum shim_target target, const char *name) {
     return true;
 }
 
-/* A call that fails with an error; orders for a part of the work are none to it. */
+/* Whether this call must fail with an error; orders for partial work do not apply. */
 static bool fails_with_error(const char *name) {
     if (!fails(SHIM_CALLS, name) || order.error == SHIM_SHORT)
         return false;
@@ -160,7 +160,7 @@ int openat(int folder, const char *path, int flags, ...) {
     return file;
 }
 
-/* The descriptor is gone whatever close says. */
+/* The descriptor is closed whatever close returns. */
 int close(int file) {
     NEXT(int, (int), "close")
     watch_close(file);
@@ -171,8 +171,8 @@ int close(int file) {
     return -1;
 }
 
-/* How much of `count` bytes a read or write does: all of it, a part (not nothing, which would mean
- * the end), or -1. */
+/* How many of `count` bytes a read or write processes: all, a part (not 0, which would mean the
+ * end), or -1. */
 static ssize_t granted(const char *name, size_t count) {
     if (!fails(SHIM_CALLS, name))
         return (ssize_t)count;
@@ -311,7 +311,7 @@ bool shim_has_memory(void) {
     return true;
 }
 
-/* glibc's own names of them; dlsym, which allocates, would go round in circles. */
+/* glibc's names of these functions, since dlsym would allocate and recurse. */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);

@@ -1,5 +1,5 @@
-/* 24 threads of one process ask for the same kernels and for different ones in the same moment:
- * each kernel is compiled once and loaded once in a context, and what the threads get is one. */
+/* 24 threads of one process request the same kernels and different ones at the same time: each
+ * kernel is compiled once and loaded once per context, and all threads get the same kernel. */
 #include "torture.h"
 
 #include <pthread.h>

@@ -1,13 +1,13 @@
 /*
- * The torture tests: rows of a table of what the cache and the loader must survive. One program, a
- * row a sub-command:
+ * The torture tests: a table of faults that the cache and the loader must survive. One program with
+ * a sub-command per row:
  *
  *   torture ROW [NAME=NUMBER]...
  *
  * Everything goes through the public API, on the fake NVRTC and the fake driver of tests/fault, so
- * that a right kernel can be told from a wrong one in any process. A row prints what it did as
- * "figure: ..." (scripts/torture-table.py shows these) and ends with 0, 1 (failed) or 77 (cannot
- * run here, with the reason).
+ * that every process can recognise the right kernel. A row prints figures as "figure: ..."
+ * (scripts/torture-table.py shows them) and ends with 0, 1 (failed) or 77 (skipped, with the
+ * reason).
  */
 #pragma once
 
@@ -53,11 +53,11 @@ int row_forks(const struct arguments *arguments);
 int row_unload(const struct arguments *arguments);
 int row_calls(const struct arguments *arguments);
 int row_clock(const struct arguments *arguments);
-int row_skewed(const struct arguments *arguments); /* whose clock is off */
+int row_skewed(const struct arguments *arguments); /* a process with a wrong clock */
 int row_disk(const struct arguments *arguments);
 int row_mounts(const struct arguments *arguments);
 int row_hostile(const struct arguments *arguments);
-int row_store(const struct arguments *arguments); /* what the row above kills */
+int row_store(const struct arguments *arguments); /* the process that the row above kills */
 
 __attribute__((format(printf, 1, 2))) void figure(const char *format, ...);
 /* Prints why and ends the process with status 77. */
@@ -73,8 +73,8 @@ __attribute__((noreturn)) void torture_fail(const char *file, int line, const ch
 
 /* ---- surroundings -------------------------------------------------------------------------- */
 
-/* A fresh folder below TMPDIR, or below /dev/shm when `in_memory` and it is there; removed when
- * this process ends well. */
+/* A new folder in TMPDIR, or in /dev/shm with `in_memory` if that exists; removed when this process
+ * ends with 0. */
 const char *scratch_folder(bool in_memory);
 
 /* Memory that forked children share, zeroed. */
@@ -86,7 +86,7 @@ void expect_success(pid_t child);
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
-/* Counts what a context's log says at warning level. */
+/* Counts a context's log messages at warning level. */
 struct notes {
     int warnings;
     char last[1024];
@@ -100,19 +100,19 @@ uint64_t cache_errors(const smelt_context *context);
 /* The spec of kernel number n, n >= 0. */
 enum { TORTURE_SPEC = 128 };
 const char *kernel_spec(int n, char spec[TORTURE_SPEC]);
-/* The hash of its source: what the fake NVRTC knows it by. */
+/* The hash of its source, which identifies it for the fake NVRTC. */
 uint64_t kernel_hash(int n);
 
-/* Whether this is what the fake NVRTC makes of kernel n. */
+/* Whether this is the fake NVRTC's output for kernel n. */
 bool is_right(const void *cubin, size_t bytes, int n);
 
 enum verdict { RIGHT, WRONG, FAILED };
-/* Has the library produce kernel n, from the cache or compiled, and compares its cubin with what
- * the fake NVRTC makes of it. FAILED: smelt_last_error says why. */
+/* Makes the library get kernel n from the cache or the compiler, and checks its cubin. FAILED:
+ * smelt_last_error has the reason. */
 enum verdict obtain(smelt_context *context, int n);
 /* The cache key of kernel n, which the names of its entries begin with. */
 void kernel_key(int n, char hex[33]);
-/* How many entries of that key there are; the path of one. */
+/* The number of entries with that key; the path of one. */
 int find_by_prefix(const char *folder, const char *hex, char path[2 * TORTURE_PATH]);
 /* Deletes the entries of kernel n, as an evictor would. */
 void forget(const char *folder, int n);

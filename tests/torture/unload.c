@@ -1,5 +1,5 @@
-/* The shared library is opened, used, closed and opened again: it goes away whole, fork handlers
- * and memory included, and threads that used it live on. */
+/* The shared library is opened, used, closed and opened again: it is unloaded completely, with its
+ * fork handlers and memory, and threads that used it continue. */
 #include "torture.h"
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@ static const char *library_path;
 static smelt_context_options options;
 static sem_t used, go_on;
 
-/* The calls of the library that was opened, not of the one this program is linked with. */
+/* Functions of the opened library, not of the one this program is linked with. */
 struct calls {
     smelt_status (*create)(smelt_context **, const smelt_context_options *);
     smelt_status (*cubin)(smelt_context *, const char *, const char *, void **, size_t *);
@@ -53,7 +53,7 @@ static void use(const struct calls *calls, bool destroy) {
         calls->destroy(&context);
 }
 
-/* Uses the library, which leaves its last message in this thread, and outlives it. */
+/* Uses the library, which keeps its last message in this thread, and outlives it. */
 static void *use_and_stay(void *user) {
     use(user, true);
     sem_post(&used);
@@ -82,7 +82,7 @@ static void one_life(bool destroy) {
     fork_once();
     REQUIRE(dlclose(library) == 0);
     still = dlopen(library_path, RTLD_NOW | RTLD_NOLOAD);
-    REQUIRE(!still); /* it is gone */
+    REQUIRE(!still); /* it is unloaded */
     fork_once();     /* and so are its fork handlers */
     sem_post(&go_on);
     REQUIRE(pthread_join(thread, NULL) == 0);
@@ -102,8 +102,8 @@ int row_unload(const struct arguments *arguments) {
             begin = mallinfo2().uordblks;
     }
     long grown = (long)mallinfo2().uordblks - (long)begin;
-#ifndef TORTURE_SANITIZED /* which reports what is lost */
-    one_life(false);      /* a context that nobody destroyed is lost, nothing worse */
+#ifndef TORTURE_SANITIZED /* which reports leaks */
+    one_life(false);      /* a context that was not destroyed is leaked, without other effects */
 #endif
     figure(
         "opened, used by two threads, forked and closed %ld times: gone each time, %ld bytes more "

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs programs under valgrind: no access that is not right, no memory lost.
+# Runs programs under valgrind: no invalid access, no leak.
 #
 #   valgrind.sh COMMAND...     each a program with its arguments, separated by a lone `--`
 set -euo pipefail
@@ -20,7 +20,7 @@ check() {
     rm -f valgrind.log.$$
     programs=$((programs + 1))
 }
-# A program that valgrind itself cannot run (a sanitizer's) is no finding.
+# A program that valgrind cannot run (one with a sanitizer) does not count.
 command=()
 for word in "$@" --; do
     if [ "$word" != -- ]; then

@@ -1,4 +1,4 @@
-/* What the toy's outputs are held to: see tests/reference/compared/compared.h. */
+/* The requirements on the toy's outputs: see tests/reference/compared/compared.h. */
 #include <stddef.h>
 
 #include "../reference/compared/compared.h"
@@ -28,7 +28,7 @@ static const struct compared_pass passes[] = {
 
 static const struct compared toy = {"toy", passes, 2};
 
-/* The operators that the program's registry has besides are those of test "comparisons". */
+/* Test "comparisons" covers the other operators of this program's registry. */
 static const struct smelt__harness_operator *const registry[] = {&smelt__harness_toy, NULL};
 const struct smelt__harness_operator *const *compared_registry = registry;
 const struct compared *const compared_operators[] = {&toy, NULL};

@@ -1,6 +1,6 @@
 /*
- * The harness with an operator that was added: check finds both passes right on the emulator, one
- * of which adds to its output, and finds what is wrong with passes that were made wrong.
+ * The harness with an added operator: check accepts both passes on the emulator, one of which adds
+ * to its output, and detects the errors of defective passes.
  */
 
 #include "../unit/test.h"
@@ -49,7 +49,7 @@ TEST(is_registered) {
     assert_null(smelt__option_find(&smelt__harness_toy, "lists"));
 }
 
-/* An option's name means one thing: the command reads it before it knows for whom. */
+/* An option's name has one meaning, because the command reads it before it knows the operator. */
 TEST(options_agree) {
     const struct smelt__option *option;
     int own = 0;
@@ -93,7 +93,7 @@ TEST(not_made_for) {
     options.spec = "toy:width=75";
     assert_int_equal(smelt__check_run(context, &options, &result), -1);
     assert_int_equal(result.status, SMELT_ERROR_INVALID_SPEC);
-    options.pass = 0; /* the first of those it is made for */
+    options.pass = 0; /* the spec's first pass */
     options.spec = "toy:width=75,passes=backward";
     assert_int_equal(smelt__check_run(context, &options, &result), 0);
     assert_string_equal(result.pass, "backward");
@@ -118,12 +118,12 @@ static smelt_status never(const smelt_operator *op, enum smelt_pass pass, const 
 
 static smelt_status shorter(const smelt_operator *op, enum smelt_pass pass, const void *args,
                             struct CUstream_st *stream) {
-    smelt_toy_args fewer = *(const smelt_toy_args *)args; /* the structs differ in names alone */
+    smelt_toy_args fewer = *(const smelt_toy_args *)args; /* the structs differ in names only */
     fewer.tokens--;
     return smelt_operator_launch(op, pass, &fewer, stream);
 }
 
-/* Its rows are as wide as the problem's gaps allow. */
+/* Writes rows as wide as the problem's gaps permit. */
 static smelt_status elsewhere(const smelt_operator *op, enum smelt_pass pass, const void *args,
                               struct CUstream_st *stream) {
     smelt_toy_args moved = *(const smelt_toy_args *)args;

@@ -1,6 +1,6 @@
 /*
- * An operator that was added, the toy, through the public API and on the emulator: everything that
- * is written once knows it by its table alone.
+ * The added toy operator through the public API and on the emulator: generic code needs only its
+ * table.
  */
 
 #include "smelt/toy.h"
@@ -70,7 +70,7 @@ TEST(is_listed) {
     assert_true(has(&preset, "toy:width=96"));
     preset.count = 0;
     require(smelt_preset_expand("glm-5.2", 1, SMELT_PASS_BACKWARD, collect, &preset));
-    /* And sparse_attn, plain and with buckets, and the four that train the indexer. */
+    /* Also sparse_attn, plain and with buckets, and the four that train the indexer. */
     assert_int_equal(preset.count, 7);
     assert_true(has(&preset, "toy:width=96,passes=backward"));
     require(
@@ -142,7 +142,7 @@ TEST(computes) {
     }
 }
 
-/* What is made for the forward alone neither compiles nor runs anything of the backward. */
+/* An operator for the forward pass neither compiles nor runs kernels of the backward pass. */
 TEST(passes_are_apart) {
     smelt_context_counters before = SMELT_CONTEXT_COUNTERS_INIT,
                            after = SMELT_CONTEXT_COUNTERS_INIT;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The command on an operator that was added: `toy.sh SMELT`. Prints TAP.
+# The command with the added operator: `toy.sh SMELT`. Prints TAP.
 set -uo pipefail
 smelt=$1
 folder=$(mktemp -d)
@@ -7,7 +7,7 @@ trap 'rm -rf "$folder"' EXIT
 export SMELT_CACHE_DIR=$folder/cache SMELT_CACHE_DISABLE= SMELT_EMULATOR=$SMELT_CUDA
 cases=0
 
-# expect TITLE STATUS PATTERN COMMAND...: the exit status, and what standard output and error match.
+# expect TITLE STATUS PATTERN COMMAND...: checks the exit status, and standard output and error against the pattern.
 expect() {
     local title=$1 status=$2 pattern=$3 said got=0
     shift 3
@@ -44,7 +44,7 @@ own_kernels() {
 }
 expect 'one pass alone: no other kernel of its own' 0 '^1$' own_kernels
 
-# A kernel that forgets the last element, one that writes behind the row, one that forgets to add.
+# Kernels that omit the last element, write after the row, or do not add.
 defect() {
     "$smelt" emit toy_scale:width=77"$3" --arch sm_90a | sed "$2" >"$folder/defect.cu"
     SMELT_EMU_SOURCE=$folder/defect.cu expect "caught: $1" 1 "$4" \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# embed.sh EMBED FOLDER: runs the embedder on malformed templates and compares what it says.
+# embed.sh EMBED FOLDER: runs the embedder on malformed templates and compares its messages.
 set -u
 embed=$1
 folder=$2
@@ -23,7 +23,7 @@ refuses() {
     fi
 }
 
-# Meson may hand the program over by a relative path.
+# Meson may pass a relative path.
 embed=$(realpath "$embed")
 
 refuses 'templates/bad.cu:3: error: unknown directive //@fro; known: use, takes, for, if, else, end' \
@@ -35,10 +35,10 @@ refuses 'templates/a.cu:2: error: a.cu uses part/gone.cuh, which does not exist'
 refuses 'templates/part/b.cuh:2: error: part/b.cuh uses a.cu, which uses it in turn' \
     cycle templates/a.cu templates/part/b.cuh
 refuses 'templates/absent.cu: error: No such file or directory' directive templates/absent.cu
-# A folder's files, those of its folders included.
+# A folder's files, including those of its subfolders.
 refuses 'templates/a.cu:2: error: a.cu uses part/gone.cuh, which does not exist' missing templates
 
-# A good set is taken, whatever path leads to it.
+# A valid set is accepted through any path.
 part=$folder/missing/templates/part
 if ! "$embed" "$output" "$depfile" "$part" || ! grep -q '"part/there.cuh"' "$output" ||
     [ "$(cat "$depfile")" != "$output: $part $part/there.cuh" ]; then

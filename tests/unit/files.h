@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* A fresh folder in TMPDIR, or in /tmp where that path is too long; its path goes into `path`. 0, or
- * -1. */
+/* Makes a folder in TMPDIR, or in /tmp if that path is too long, and puts its path into `path`. 0,
+ * or -1. */
 static inline int make_scratch(char *path, size_t size) {
     static const char name[] = "smelt-test-XXXXXX";
     const char *place = getenv("TMPDIR");
@@ -26,7 +26,7 @@ static inline int remove_item(const char *path, const struct stat *status, int t
     return remove(path);
 }
 
-/* A folder and all in it. 0, or -1. */
+/* Removes a folder and its contents. 0, or -1. */
 static inline int remove_tree(const char *path) {
     return nftw(path, remove_item, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -69,7 +69,7 @@ static inline void pause_ms(double milliseconds) {
     nanosleep(&pause, NULL);
 }
 
-/* Waits for a child: its exit status, or -1 where it did not exit. */
+/* Waits for a child: its exit status, or -1 if it was ended by a signal. */
 static inline int exit_status(pid_t child) {
     int status;
     return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;

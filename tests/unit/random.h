@@ -1,5 +1,5 @@
 /*
- * Random numbers for tests: the seed is printed, and taken from SMELT_TEST_SEED when that is set.
+ * Random numbers for tests: the seed is printed; SMELT_TEST_SEED sets it.
  */
 #pragma once
 

@@ -21,7 +21,7 @@ static inline int64_t random_value(struct random *random, const struct smelt__ke
     int64_t span = key->maximum - key->minimum + 1;
     int64_t value = key->minimum + (int64_t)(random_next(random) % (uint64_t)span);
     switch (random_below(random, 4)) {
-    case 0: /* small ones are the common ones */
+    case 0: /* small numbers are common */
         value = key->minimum + random_below(random, span < 16 ? (int)span : 16);
         break;
     case 1: /* a power of two */
@@ -36,7 +36,7 @@ static inline int64_t random_value(struct random *random, const struct smelt__ke
     return value < key->minimum || value > key->maximum ? key->maximum : value;
 }
 
-/* A list: none most often, or auto, or ascending numbers. */
+/* A list: usually none, or auto, or ascending numbers. */
 static inline void random_list(struct random *random, const struct smelt__key *key, int index,
                                struct smelt__spec *spec) {
     int count = random_below(random, 2) ? 0 : random_below(random, SMELT__MAX_LIST + 1);
@@ -48,7 +48,7 @@ static inline void random_list(struct random *random, const struct smelt__key *k
     }
 }
 
-/* Adds an operator's knob with the name, if the check agrees with one of a few values. */
+/* Adds an operator's knob with the name, if one of a few values is legal. */
 static inline void random_knob(struct random *random, const char *name, struct smelt__spec *spec) {
     struct smelt__message message;
     for (int tries = 0; tries < 8; tries++) {
@@ -64,7 +64,7 @@ static inline void random_knob(struct random *random, const char *name, struct s
     }
 }
 
-/* Knobs for all kernels of an operator, and now and then one for a kernel alone. */
+/* Knobs for all kernels of an operator, and sometimes one for a single kernel. */
 static inline void random_knobs(struct random *random, struct smelt__spec *spec) {
     const struct smelt__key *key;
     for (int i = 0; (key = smelt__schema_knob(spec->schema, i)) != NULL; i++)
@@ -82,7 +82,7 @@ static inline void random_knobs(struct random *random, struct smelt__spec *spec)
     }
 }
 
-/* Any family; any of kernels. */
+/* Any family; any kernel family. */
 static inline const struct smelt__schema *random_family(struct random *random) {
     int count = 0;
     while (smelt__schema_at(count))
@@ -98,9 +98,9 @@ static inline const struct smelt__schema *random_kernel(struct random *random) {
     return schema;
 }
 
-/* What must be given is drawn until the family's check agrees; a kernel's knob is left to the plan
- * three times in four, else given one of a few values if the check agrees. Passes stay the
- * default: not every operator has all. */
+/* Required keys are drawn until the family's check accepts them. A kernel's knob is left to the
+ * plan three times in four, else it gets one of a few values if that is legal. Passes have their
+ * default, because not every operator has all. */
 static inline struct smelt__spec random_spec(struct random *random,
                                              const struct smelt__schema *schema) {
     static const int widths[] = {64, 128, 256, 512};
@@ -113,7 +113,7 @@ static inline struct smelt__spec random_spec(struct random *random,
                 random_list(random, &schema->keys[i], i, &spec);
             else if (!schema->keys[i].knob && strcmp(schema->keys[i].name, "passes") != 0)
                 spec.values[i] = random_value(random, &schema->keys[i]);
-        /* Pairs of widths are too rare to be met by chance. */
+        /* Legal pairs of widths are too rare for random drawing. */
         if (smelt__spec_key(schema, "dv") >= 0) {
             int dv = widths[random_below(random, 4)];
             smelt__spec_set(&spec, "dv", dv);

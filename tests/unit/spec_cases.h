@@ -1,5 +1,5 @@
-/* What the tests of an operator's specs share: from text to canonical text, from text
- * to a kernel's plan. */
+/* Shared by the tests of an operator's specs: from text to canonical text, and to a kernel's
+ * plan. */
 #pragma once
 
 #include "codegen/arch.h"
@@ -37,7 +37,7 @@ static inline int make_plan(const char *text, const char *arch, struct smelt__pl
     return smelt__plan_make(&spec, smelt__arch_find(arch, message), plan, message);
 }
 
-/* Of one kernel on one architecture. */
+/* A kernel on an architecture. */
 struct plan_case {
     const char *text, *arch, *part; /* of the message; NULL: there is a plan */
 };

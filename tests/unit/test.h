@@ -1,5 +1,5 @@
 /*
- * cmocka's unit tests, without a list of them:
+ * Registers cmocka's unit tests without a list:
  *
  *     TEST(name) { ... }    a test; tests run in the order of their lines
  *     TESTS("group")        main; where a program begins with something else, its main ends with
@@ -23,7 +23,7 @@
 
 struct tests {
     const char *name;
-    CMFixtureFunction setup, teardown;             /* of each test that has none of its own */
+    CMFixtureFunction setup, teardown;             /* of tests without their own */
     CMFixtureFunction group_setup, group_teardown; /* of the program */
     uint64_t *seed;                                /* is set, and printed; may be NULL */
 };

@@ -1,5 +1,5 @@
-/* How structs of callers are read and filled (runtime/abi.h), on a struct of three versions; with
- * the public ones, whole programs and the library: tests/abi. */
+/* Reading and filling callers' structs (runtime/abi.h), with a struct of three versions. tests/abi
+ * tests the public structs with whole programs. */
 
 #include "runtime/abi.h"
 #include "test.h"

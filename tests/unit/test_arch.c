@@ -1,4 +1,4 @@
-/* Architectures: the table's limits, and which one a device gets. */
+/* Architectures: the table's limits, and the architecture of a device. */
 #include <limits.h>
 
 #include "codegen/arch.h"
@@ -26,7 +26,8 @@ TEST(limits) {
     }
 }
 
-/* A block that takes all it may must fit on a multiprocessor, its reserve included. */
+/* A block with the maximum of shared memory must fit on a multiprocessor, including the reserved
+ * part. */
 TEST(table_is_consistent) {
     int count = 0;
     for (const struct smelt__arch *arch; (arch = smelt__arch_at(count)); count++) {
@@ -41,7 +42,7 @@ TEST(table_is_consistent) {
     assert_null(smelt__arch_at(-1));
 }
 
-/* So many blocks fit, and not one byte more of each. */
+/* So many blocks fit, but not with one byte more each. */
 TEST(shared_limits_are_exact) {
     for (int i = 0; smelt__arch_at(i); i++)
         for (int blocks = 1; blocks < 5; blocks++) {
@@ -82,7 +83,7 @@ TEST(capabilities) {
     assert_non_null(strstr(message.text, "compute capability 13.0 is not known"));
 }
 
-/* A GPU's name stands for the architecture that a GPU of its capability asks for. */
+/* A GPU's name means the architecture of its compute capability. */
 TEST(gpus) {
     struct smelt__message message;
     const struct smelt__gpu *gpu;

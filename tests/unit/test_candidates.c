@@ -1,4 +1,4 @@
-/* What tuning has to choose from. */
+/* Tuning candidates. */
 
 #include "codegen/candidates.h"
 #include "codegen/families/sparse_attn_fwd.h"
@@ -36,7 +36,8 @@ static void emit(const struct smelt__spec *spec, const struct smelt__arch *arch,
         fail_msg("%s", message.text);
 }
 
-/* Each has a plan; no two give the same source; no knob is named in vain; the rule's is first. */
+/* Each candidate has a plan; no two give the same source; every named knob has an effect; the
+ * rule's plan is first. */
 static void check_list(const struct smelt__spec *spec, const struct smelt__arch *arch,
                        const struct smelt__candidates *list) {
     char asked[SMELT__SPEC_TEXT], first[SMELT__SPEC_TEXT];
@@ -123,7 +124,7 @@ TEST(named_knobs) {
     find(&spec, arch_of("sm_90a"), "", &list);
     assert_int_equal(list.count, 1);
     smelt__candidates_free(&list);
-    /* compact is tried when it is named. */
+    /* compact has candidates only if it is named. */
     find(&spec, arch_of("sm_80"), "compact,stages", &list);
     int without = 0;
     for (int i = 0; i < list.count; i++)

@@ -1,4 +1,4 @@
-/* How indexer_topk takes its queries: every one of them, in chunks that have room. */
+/* indexer_topk's chunks: they cover all queries and fit into the workspace. */
 
 #include "ops/indexer_topk_chunks.h"
 #include "test.h"
@@ -11,7 +11,7 @@ static int64_t draw(struct random *random, int64_t limit) {
     return value < limit ? value : limit;
 }
 
-/* The selection's kernels on some GPU, which holds as many blocks of either at once. */
+/* The selection's kernels on a GPU that holds `resident` blocks of each. */
 static struct smelt__topk_kernels kernels(const struct smelt__kernel *kernel) {
     return (struct smelt__topk_kernels){.rows = kernel, .parts = kernel, .topk = 2048};
 }
@@ -28,7 +28,7 @@ static struct smelt__indexer_extent draw_extent(struct random *random,
     };
 }
 
-/* Whether a chunk is what it has to be; what it needs. */
+/* Checks a chunk; returns the workspace that it needs. */
 static size_t check_chunk(const struct smelt__indexer_extent *extent,
                           const struct smelt__indexer_chunk *chunk, int64_t first) {
     const int64_t last = first + chunk->count - 1, seen = last + extent->causal_limit;
@@ -65,7 +65,7 @@ TEST(whole) {
     }
 }
 
-/* Blocks are whole where there is room for one, and the chunks of about one size. */
+/* Chunks consist of whole blocks if one fits, and have about the same size. */
 TEST(balanced) {
     const struct smelt__kernel parts = {.resident_blocks = 1};
     const struct smelt__topk_kernels select = kernels(&parts);
@@ -84,14 +84,14 @@ TEST(balanced) {
         assert_true(chunks.even % 32 == 0 || chunks.even < 32);
         if (chunks.even < 32)
             continue;
-        /* As few as there can be, none of them short by more than a block for each. */
+        /* As few chunks as possible, up to a block per chunk. */
         assert_true(chunks.count <= extent.tokens / (room > 32 ? room : 32) + 1);
         assert_true(extent.tokens - (chunks.count - 1) * chunks.even >
                     chunks.even - 32 * chunks.count);
     }
 }
 
-/* Causal chunks: one after the other, as large as there is room, and no more than even ones. */
+/* Causal chunks: consecutive, as large as the workspace permits, and not more than even ones. */
 TEST(causal) {
     struct random random = random_begin("causal");
     for (int i = 0; i < 3000; i++) {
@@ -118,12 +118,12 @@ TEST(causal) {
         assert_int_equal(first, extent.tokens);
         assert_true(bytes <= extent.limit);
         assert_int_equal(chunks.bytes, count == 1 ? bytes : extent.limit);
-        /* The rest may be two: the selection from few rows wants room itself. */
+        /* The rest may take two, because the selection from few rows needs workspace, too. */
         assert_true(count <= even.count + 1);
     }
 }
 
-/* The number of chunks costs the host nothing: a thousand calls, each of millions of chunks. */
+/* The number of chunks costs no host time: a thousand calls with millions of chunks each. */
 TEST(at_once) {
     const struct smelt__kernel parts = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&parts);
@@ -149,7 +149,7 @@ static int64_t count_chunks(const struct smelt__indexer_chunks *chunks) {
     return count;
 }
 
-/* What it is for: half as many chunks where queries and keys are as many. */
+/* The purpose: half as many chunks if there are as many queries as keys. */
 TEST(halved) {
     const struct smelt__kernel parts = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&parts);
@@ -163,8 +163,8 @@ TEST(halved) {
     assert_in_range(count_chunks(&chunks), 67, 78);
 }
 
-/* A chunk whose last wave of the selection would be hardly filled has whole waves instead, one that
- * would fill half of it stays. */
+/* A chunk whose last wave of the selection would be nearly empty is reduced to whole waves; a
+ * half-filled wave is kept. */
 TEST(waves) {
     static const struct {
         int64_t rows, even;

@@ -79,7 +79,7 @@ TEST(expressions) {
 TEST(bad_expressions) {
     static const struct {
         const char *text, *part;
-        int syntax; /* the check alone refuses it, too */
+        int syntax; /* the check by itself refuses it, too */
     } cases[] = {
         {"", "operand is missing", 1},    {"1+", "operand is missing", 1},
         {"(1", "')' is missing", 1},      {"1)", "unexpected ')'", 1},
@@ -146,10 +146,10 @@ TEST(directives) {
         {"//@for i in 2..0\n$i\n//@end\n", ""},
         {"//@for i in 0 - 1..1\n$i\n//@end\n",
          "#line 2 \"templates/t.cu\"\n-1\n#line 2 \"templates/t.cu\"\n0\n"},
-        /* Nested: an inner bound and condition that look at the outer variable. */
+        /* Nested: an inner bound and condition that depend on the outer variable. */
         {"//@for i in 1..THREE\n//@for j in 0..i\n//@if i != j + 1\n$i$j\n//@end\n//@end\n//@end\n",
          "#line 4 \"templates/t.cu\"\n20\n"},
-        /* A branch that is dropped is not evaluated. */
+        /* A dropped branch is not evaluated. */
         {"//@if ZERO\n//@if unknown\na\n//@end\n//@else\nb\n//@end\n",
          "#line 6 \"templates/t.cu\"\nb\n"},
         /* One variable in two loops, one after the other. */
@@ -186,7 +186,7 @@ TEST(expansion_errors) {
     }
 }
 
-/* Templates whose check fails, the line it names and a part of what it says. */
+/* Templates whose check fails, the line in the message and a part of its text. */
 TEST(malformed) {
     static const struct {
         const char *text;
@@ -256,7 +256,7 @@ TEST(malformed) {
     }
 }
 
-/* Whatever bytes: an answer, no crash; what is accepted expands or says why not. */
+/* Any bytes: no crash; accepted templates expand or give a reason. */
 TEST(random_templates) {
     static const char *const pieces[] = {"//@if 1",    "//@else",
                                          "//@end",     "//@for i in 0..3",
@@ -346,13 +346,13 @@ TEST(part_parameters) {
     smelt__text_free(&out);
 }
 
-/* Arguments that do not fit: what is said, and where. */
+/* Wrong arguments: the message and its line. */
 TEST(wrong_arguments) {
     static const struct {
         const char *user;
         int line;
         const char *part;
-        int emitted_only; /* the check of the whole table cannot know */
+        int emitted_only; /* the check of the whole table cannot detect it */
     } cases[] = {
         {"//@use p\n", 1, "p takes 'n', which is given no value", 0},
         {"\n//@use p n = 1, k = 2\n", 2, "p takes no 'k'", 0},
@@ -427,8 +427,8 @@ static const char *line_at(const char *text, int number) {
     return text;
 }
 
-/* Every emitted line without a substitution is, byte for byte, the template's line that the
- * markers say it is. */
+/* Every emitted line without a substitution equals, byte for byte, the template's line that the
+ * markers name. */
 TEST(line_markers) {
     struct smelt__spec spec;
     struct smelt__plan plan;

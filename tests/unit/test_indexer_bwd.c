@@ -1,4 +1,4 @@
-/* Specs of indexer_bwd, what they expand to, and its main kernel's plans. */
+/* Specs of indexer_bwd, their expansions, and its main kernel's plans. */
 #include "codegen/families/indexer_bwd.h"
 #include "codegen/preset.h"
 #include "smelt/indexer_bwd.h"
@@ -25,7 +25,7 @@ TEST(specs) {
     check_specs(cases, sizeof cases / sizeof *cases);
 }
 
-/* The launches' order; what finds grains is there in deterministic mode alone. */
+/* The order of launches; only deterministic mode has kernels that find grains. */
 TEST(expansions) {
     static const char *const plain[] = {"indexer_bwd_lists", "indexer_bwd_main",
                                         "key_grads_finish"};
@@ -52,7 +52,7 @@ TEST(expansions) {
     }
 }
 
-/* Inference needs none of it. */
+/* Inference does not need it. */
 TEST(presets_have_it_for_training) {
     for (int training = 0; training < 2; training++) {
         static struct smelt__spec all[SMELT__MAX_PRESET_SPECS];
@@ -66,7 +66,7 @@ TEST(presets_have_it_for_training) {
     }
 }
 
-/* Few heads share tiles with neighbouring queries', with both variants. */
+/* With few heads, neighbouring queries share tiles, with both variants. */
 TEST(few_heads_share_tiles) {
     static const struct {
         const char *text, *arch;

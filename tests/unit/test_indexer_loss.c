@@ -1,4 +1,4 @@
-/* indexer_loss: its specs, and how many threads and blocks a row of each length gets. */
+/* indexer_loss: its specs, and the numbers of threads and blocks for rows of each length. */
 
 #include "smelt/indexer_loss.h"
 #include "spec_cases.h"
@@ -19,7 +19,7 @@ TEST(specs) {
     check_specs(cases, sizeof cases / sizeof *cases);
 }
 
-/* A row's slots are all some thread's, in as few warps as do; more than a part holds are in several
+/* Every slot of a row has a thread, with as few warps as possible; longer rows have several
  * parts. */
 TEST(rows_fit) {
     for (int topk = 1; topk < 70000; topk += 1 + topk / 9) {
@@ -37,7 +37,7 @@ TEST(rows_fit) {
     }
 }
 
-/* Blocks that leave a thread fewer registers than it needs, or that have no room. */
+/* Numbers of blocks that leave too few registers per thread, or that do not fit. */
 TEST(blocks_are_refused) {
     static const struct plan_case cases[] = {
         {"indexer_loss_rows:topk=2048,blocks=5", "sm_90a", NULL},

@@ -1,4 +1,4 @@
-/* Specs of indexer_scores, and what its kernel's plan makes of shared memory. */
+/* Specs of indexer_scores, and the shared memory of its kernel's plan. */
 #include "smelt/indexer_scores.h"
 #include "smelt/smelt.h"
 #include "spec_cases.h"
@@ -22,7 +22,7 @@ TEST(specs) {
     check_specs(cases, sizeof cases / sizeof *cases);
 }
 
-/* The rings take what the queries leave. */
+/* The rings take the shared memory that the queries leave. */
 TEST(stages_fill_shared_memory) {
     static const char *const texts[] = {
         "indexer_scores_fwd:heads=128,dim=128", "indexer_scores_fwd:heads=64,dim=128",

@@ -1,5 +1,5 @@
-/* Rows of knobs: what a row says holds for its family, and what plans read is in a row. Reads of a
- * spec by plan functions go through this file (the linker's --wrap, meson.build). */
+/* Rows of knobs: a row's contents are true for its family, and plans read only knobs with a row.
+ * This file intercepts plan functions' reads of a spec (the linker's --wrap, meson.build). */
 
 #include "codegen/family.h"
 #include "codegen/spec/keys.h"
@@ -18,7 +18,7 @@ enum smelt__origin __wrap_smelt__plan_origin(const struct smelt__spec *spec, con
 static const struct smelt__variant *planned; /* whose function runs; NULL: none */
 static int was_read[SMELT__MAX_KEYS];
 
-/* A value, or only its origin, which functions of all variants ask for. */
+/* Records a read of a value, or only of its origin, which functions of all variants read. */
 static void note(const struct smelt__spec *spec, const char *name, int is_value) {
     if (!planned)
         return;
@@ -53,7 +53,7 @@ static void plan_with(struct random *random, const struct smelt__schema *schema,
                       const struct smelt__variant *variant) {
     struct smelt__spec spec = random_spec(random, schema);
     struct smelt__message message;
-    /* Half of the time an architecture that has every variant. */
+    /* Half of the time, an architecture with every variant. */
     const struct smelt__arch *arch = random_below(random, 2)
                                          ? smelt__arch_at(random_below(random, 16))
                                          : smelt__arch_find("sm_90a", &message);
@@ -70,7 +70,7 @@ static void plan_with(struct random *random, const struct smelt__schema *schema,
         fail_msg("%s: variant %s: %s", schema->name, variant->name, plan.defect);
 }
 
-/* Each knob that a plan reads is in a row, of a variant that has it, and each row is read. */
+/* Each knob that a plan reads has a row that names the variant, and each row is read. */
 TEST(what_plans_read) {
     enum { SPECS = 1000 };
     struct random random = random_begin("what_plans_read");
@@ -98,7 +98,7 @@ static int has_variant(const struct smelt__schema *schema, const char *name) {
     return variant->name != NULL;
 }
 
-/* Of "a, b": the names, each of which `is_known`. */
+/* Checks that each name of "a, b" is known. */
 static void check_names(const struct smelt__schema *schema, const char *list,
                         int (*is_known)(const struct smelt__schema *, const char *)) {
     char copy[80], *rest = copy;
@@ -128,7 +128,7 @@ static void check_only_with(const struct smelt__schema *schema, const struct sme
     check_names(schema, key->only_with + strlen(name) + 1, is_its_value);
 }
 
-/* Legal values are ascending, and their text's. */
+/* Legal values ascend and agree with their text. */
 static void check_legal(const struct smelt__key *key) {
     int64_t value, before = INT64_MIN;
     if (key->list)
@@ -146,7 +146,7 @@ static void check_legal(const struct smelt__key *key) {
     assert_false(smelt__key_takes(key, SMELT__AUTO));
 }
 
-/* Candidates are legal, none twice. */
+/* Candidates are legal and distinct. */
 static void check_candidates(const struct smelt__schema *schema, const struct smelt__key *key) {
     int64_t value, other;
     int count = 0;
@@ -159,7 +159,7 @@ static void check_candidates(const struct smelt__schema *schema, const struct sm
         }
     }
     assert_int_equal(key->tuned, count > 0);
-    assert_in_range(count, 0, 12); /* of a search over all knobs */
+    assert_in_range(count, 0, 12); /* in a search over all knobs */
 }
 
 TEST(rows) {
@@ -184,7 +184,8 @@ TEST(rows) {
     assert_true(tuned > 30);
 }
 
-/* The one value that a variant has gives the variant's plan, each other value no plan of it. */
+/* If a variant has a single value of a knob, that value gives its plan, and every other value does
+ * not. */
 TEST(fixed_values) {
     static const char *const specs[] = {
         "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048",

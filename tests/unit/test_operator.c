@@ -1,6 +1,6 @@
-/* Operators as specs: any numbers and knobs are refused with a message, or give a canonical text and
- * are supported or not on every architecture; what is not made; descriptions. No number overflows
- * (the sanitizers' builds see that). */
+/* Operators as specs: any numbers and knobs are refused with a message, or give a canonical text
+ * and are supported or not on every architecture; operators that are not made; descriptions. No
+ * number overflows (checked by sanitizer builds). */
 
 #include "smelt/smelt.h"
 #include "test.h"
@@ -84,7 +84,7 @@ static const char *draw_more(struct random *random) {
     return random_below(random, 2) ? "" : more[random_below(random, sizeof more / sizeof *more)];
 }
 
-/* A legal one that some of its numbers are others in, and that more may follow. */
+/* A legal spec with some numbers changed and perhaps more keys. */
 static void draw_spec(struct random *random, const char *legal, char *text, size_t size) {
     size_t used = 0;
     for (const char *at = legal; *at && used + 32 < size;) {
@@ -101,7 +101,7 @@ static void draw_spec(struct random *random, const char *legal, char *text, size
     snprintf(text + used, size - used, "%s", draw_more(random));
 }
 
-/* Whether the spec is one. */
+/* Whether the spec is legal. */
 static int try_spec(smelt_context *const contexts[ARCHS], const char *spec) {
     char *text = NULL, *again = NULL;
     const smelt_status parsed = smelt_spec_canonical(spec, &text);
@@ -153,8 +153,8 @@ TEST(supported) {
     } cases[] = {
         {GLM, ""},
         {GLM ",fwd.stages=4,fwd.block_keys=128", "shared memory"},
-        {GLM ",stages=4", ""},                 /* no backward kernel would take it */
-        {GLM ",passes=backward,stages=1", ""}, /* nor a forward one this */
+        {GLM ",stages=4", ""},                 /* no backward kernel accepts it */
+        {GLM ",passes=backward,stages=1", ""}, /* no forward kernel accepts it */
         {GLM ",passes=both,stages=1", "only bwd accepts it, as bwd.stages=1"},
         {"sparse_attn:heads=129,dqk=576,dv=512,topk=2048", "heads=129"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048", "is a kernel, not an operator"},
@@ -179,8 +179,8 @@ TEST(supported) {
 
 /* ---- what is not made ------------------------------------------------------------------------ */
 
-/* A call that makes no operator leaves NULL, whatever the caller's pointer held: most declare it
- * and hand it over. */
+/* A failed creation sets the caller's pointer to NULL, whatever it held, since most callers do not
+ * initialise it. */
 static void made_none(smelt_context *context, const char *spec, smelt_status expected,
                       const char *message) {
     smelt_operator *made = (smelt_operator *)(uintptr_t)64; // NOLINT: nothing is there
@@ -264,7 +264,7 @@ TEST(not_described) {
         assert_non_null(strstr(smelt_last_error(), name));
     }
     assert_null(strstr(smelt_last_error(), "sparse_attn_fwd")); /* a kernel */
-    /* A name is checked as a spec is. */
+    /* A name is checked like a spec. */
     char longer[400];
     memset(longer, 'x', sizeof longer);
     longer[sizeof longer - 1] = '\0';

@@ -1,4 +1,4 @@
-/* The partition's workspace and what its blocks are given to do. */
+/* The partition's workspace and its division of work. */
 
 #include "codegen/families/sparse_attn_partition.h"
 #include "codegen/family.h"
@@ -12,7 +12,8 @@ static int64_t draw_queries(struct random *random) {
     return queries < INT32_MAX ? queries : INT32_MAX;
 }
 
-/* Aligned, apart from each other, all inside, and large enough for what the kernels write. */
+/* The arrays are aligned, disjoint, inside the workspace, and large enough for the kernels'
+ * writes. */
 static void check_layout(int64_t queries, int buckets) {
     const struct smelt__partition_layout layout = smelt__partition_layout(queries, buckets);
     const struct work_params work = {.query_capacity = (int)queries, .width = 100};
@@ -45,7 +46,8 @@ TEST(layouts) {
     check_layout(INT32_MAX, PARTITION_MOST_BUCKETS);
 }
 
-/* A workspace for many queries does for few: around every change of the rule, and at random. */
+/* A workspace for many queries suffices for fewer: around every change of the rule, and at
+ * random. */
 TEST(never_smaller) {
     struct random random = random_begin("never_smaller");
     for (int64_t queries = 1; queries < 300000; queries++)
@@ -63,7 +65,7 @@ static int is_power_of_two(int value) {
     return value > 0 && (value & (value - 1)) == 0;
 }
 
-/* What the kernels' head comments and the params struct ask for. */
+/* The requirements of the kernels' head comments and the params struct. */
 TEST(shares) {
     struct random random = random_begin("shares");
     for (int i = 0; i < 20000; i++) {
@@ -84,7 +86,7 @@ TEST(shares) {
     }
 }
 
-/* The plans have the threads that the shares are made for. */
+/* The plans have the number of threads that the shares assume. */
 TEST(threads) {
     static const int wanted[] = {SMELT__PARTITION_COUNT_THREADS, SMELT__PARTITION_PLACE_THREADS};
     struct smelt__message message;

@@ -1,4 +1,4 @@
-/* Plans and sources of random specs on every architecture: what must hold of each. */
+/* Properties of plans and sources of random specs on every architecture. */
 #include <ctype.h>
 
 #include "codegen/families/sparse_attn_fwd.h"
@@ -9,7 +9,7 @@
 #include "spec_cases.h"
 #include "test.h"
 
-/* The plan's numbers against the architecture's. */
+/* Compares the plan's numbers with the architecture's limits. */
 static void check_limits(const struct smelt__plan *plan) {
     const struct smelt__arch *arch = plan->arch;
     assert_in_range(plan->shared_bytes, 0, arch->shared_per_block);
@@ -22,15 +22,15 @@ static void check_limits(const struct smelt__plan *plan) {
     assert_true(plan->max_registers >= 24 && plan->max_registers <= 255);
     assert_true((long)plan->max_registers * plan->threads * plan->blocks_per_multiprocessor <=
                 arch->registers_per_multiprocessor);
-    /* Every head is somebody's, and no block is idle. */
+    /* Every head has a block, and no block is idle. */
     if (smelt__spec_key(plan->spec.schema, "heads") < 0)
         return;
     int found, heads = (int)smelt__spec_get(&plan->spec, "heads");
     int each = smelt__plan_constant(plan, "BLOCK_HEADS", &found);
     each = found ? each : 64; /* the one size of sm90 with heads as rows */
-    if (!plan->item)          /* nothing is done for each of an operator's items */
+    if (!plan->item)          /* the kernel does not process items */
         return;
-    if (strcmp(plan->item, "tile") == 0) { /* of queries and keys; it has all the heads */
+    if (strcmp(plan->item, "tile") == 0) { /* a tile of queries and keys, with all heads */
         assert_true(smelt__plan_constant(plan, "BLOCK_QUERIES", &found) > 0);
         assert_true(smelt__plan_constant(plan, "BLOCK_KEYS", &found) > 0);
         assert_int_equal(plan->blocks_per_item, 1);
@@ -38,7 +38,7 @@ static void check_limits(const struct smelt__plan *plan) {
     }
     assert_true(strcmp(plan->item, "query") == 0 || strcmp(plan->item, "group") == 0);
     smelt__plan_constant(plan, "GROUP_QUERIES", &found);
-    if (found) { /* rows of several queries, and of heads that a tile has and nobody needs */
+    if (found) { /* rows of several queries, and of padded heads */
         const int rows = smelt__plan_constant(plan, "GROUP_QUERIES", &found) * heads;
         assert_true(each > 0 && plan->blocks_per_item > 0);
         assert_true(each * plan->blocks_per_item >= rows);
@@ -47,7 +47,7 @@ static void check_limits(const struct smelt__plan *plan) {
     }
     assert_true(each > 0 && plan->blocks_per_item > 0);
     if (plan->blocks_per_item == 1 && smelt__spec_key(plan->spec.schema, "topk") < 0)
-        return; /* a sum over the heads, which a block takes one part after the other */
+        return; /* a sum over the heads, which a block processes part by part */
     assert_true(each * plan->blocks_per_item >= heads);
     assert_true(each * (plan->blocks_per_item - 1) < heads);
 }
@@ -56,7 +56,7 @@ static void check_regions(const struct smelt__plan *plan) {
     int end = 0;
     for (int i = 0; i < plan->region_count; i++) {
         const struct smelt__region *region = &plan->regions[i];
-        assert_true(region->bytes >= 0);    /* 0: a tile this shape has no use for */
+        assert_true(region->bytes >= 0);    /* 0: a tile that this shape does not use */
         assert_true(region->offset >= end); /* ascending and disjoint */
         assert_int_equal(region->offset % 4, 0);
         end = region->offset + region->bytes;
@@ -73,7 +73,7 @@ static int is_identifier(const char *name) {
     return 1;
 }
 
-/* A knob the spec names is the plan's, and said to be the spec's; every number has a meaning. */
+/* A knob of the spec is in the plan, with the spec as its origin; every number has a meaning. */
 static void check_constants(const struct smelt__plan *plan) {
     for (int i = 0; i < plan->constant_count; i++) {
         const struct smelt__constant *constant = &plan->constants[i];
@@ -150,7 +150,7 @@ TEST(invariants) {
     assert_true(planned > 10000);
 }
 
-/* Without knobs everything legal has a plan on every architecture. */
+/* Every legal spec without knobs has a plan on every architecture. */
 TEST(every_shape_is_planned) {
     struct random random = random_begin("every_shape_is_planned");
     for (int i = 0; i < 2000; i++) {
@@ -170,8 +170,8 @@ TEST(every_shape_is_planned) {
     }
 }
 
-/* Whether a knob's value has a plan for any shape, with no other knob than `variant`; true, too,
- * when the check refuses it whatever the shape. */
+/* Whether a knob's value has a plan for some shape, with no other knob than `variant`; also true if
+ * the check refuses it for every shape. */
 static int is_planned(struct random *random, const struct smelt__schema *schema, int key,
                       int64_t value) {
     enum { SHAPES = 400 };
@@ -197,8 +197,8 @@ static int is_planned(struct random *random, const struct smelt__schema *schema,
     return !legal;
 }
 
-/* The next of a row's legal values that are tried: names and numbers, of a range its ends and
- * powers of two between. */
+/* The next legal value of a row to try: all names and numbers; of a range the ends and the powers
+ * of two between. */
 static int next_index(const struct smelt__key *key, int index) {
     const int64_t last = (key->maximum - key->minimum) / (key->step ? key->step : 1);
     if (key->choices || key->values || index == 0 || index == last)
@@ -206,7 +206,7 @@ static int next_index(const struct smelt__key *key, int index) {
     return 2 * index < last ? 2 * index : (int)last;
 }
 
-/* Each legal value of a knob is some kernel's. */
+/* Each legal value of a knob has a plan of some kernel. */
 TEST(every_value_has_a_plan) {
     struct random random = random_begin("every_value_has_a_plan");
     const struct smelt__schema *schema;
@@ -309,7 +309,8 @@ static void expect_constant(const struct smelt__plan *plan, const char *name, in
     assert_int_equal(constant->origin, origin);
 }
 
-/* Keys as rows: the ring takes what two queries' Q leaves, also where that is no whole stage. */
+/* Keys as rows: the ring takes the shared memory that two queries' Q leaves, also if that is not a
+ * whole number of stages. */
 TEST(ring_by_rule) {
     static const struct {
         const char *spec;
@@ -338,8 +339,8 @@ TEST(ring_by_rule) {
     }
 }
 
-/* Blocks of 64 heads in pairs of thread blocks: where there is an even number, unless the knob
- * says no. */
+/* Pairs of thread blocks for blocks of 64 heads: if their number is even, unless the knob disables
+ * it. */
 TEST(backward_pairs) {
     static const struct {
         const char *spec;
@@ -368,7 +369,8 @@ TEST(backward_pairs) {
     }
 }
 
-/* A tuning entry gives what the spec leaves open, key by key, and the plan says so. */
+/* A tuning entry gives the knobs that the spec does not, key by key, and the plan names this
+ * origin. */
 TEST(tuned) {
     static const char asked[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,pv_overlap=4";
     struct smelt__spec spec;
@@ -391,7 +393,7 @@ TEST(tuned) {
     assert_int_equal(smelt__source_emit(&plan, NULL, &text, &message), 0);
     assert_non_null(strstr(text.data, "stages=2,pv_overlap=4 --arch sm_90a"));
     smelt__text_free(&text);
-    /* None, or one without knobs: the rule's plan, to the byte. */
+    /* Without an entry, or with one without knobs: exactly the rule's plan. */
     assert_int_equal(smelt__plan_make(&spec, arch, &rule, &message), 0);
     const char *const nothing[] = {NULL, ""};
     for (int i = 0; i < 2; i++) {
@@ -403,7 +405,7 @@ TEST(tuned) {
         assert_int_equal(smelt__plan_make_tuned(&spec, arch, bad[i], &plan, &message), -1);
 }
 
-/* The arena's arithmetic, and what a family adds. */
+/* The arena's arithmetic, and a family's additions. */
 TEST(building) {
     struct smelt__plan plan = {0};
     int found;
@@ -440,8 +442,8 @@ static const struct smelt__key made_keys[] = {
     {SMELT__KNOB("shared", ""), SMELT__AUTO_ONE_OF(1), .variants = "best, second"},
     {SMELT__KNOB("own", ""), SMELT__AUTO_ONE_OF(1), .variants = "best"}};
 
-/* The best variant refuses everything; `shared` belongs to it and to the second, not to the last.
- */
+/* The best variant refuses every spec; the knob `shared` belongs to it and to the second one, not
+ * to the last. */
 TEST(knobs_of_variants) {
     static const struct smelt__variant variants[] = {
         {"best", refuses}, {"second", takes}, {"last", takes}, {NULL, NULL}};

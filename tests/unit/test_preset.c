@@ -22,7 +22,7 @@ TEST(table) {
         struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
         struct smelt__message message = {0};
         char text[SMELT__SPEC_TEXT];
-        /* sparse_attn, plain and with buckets, stands first of the operators. */
+        /* sparse_attn, plain and with buckets, comes first. */
         assert_true(smelt__preset_expand(cases[i].name, cases[i].tp, 0, specs, &message) >= 2);
         smelt__spec_print(&specs[0], text);
         assert_int_equal(strncmp(text, cases[i].spec, strlen(cases[i].spec)), 0);
@@ -34,13 +34,14 @@ TEST(table) {
     }
 }
 
-/* Passes an operator has not leave it out; all there are is the default. */
+/* An operator without the requested passes is omitted; the default is all passes. */
 TEST(passes) {
     struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
     struct smelt__message message = {0};
     int all = smelt__preset_expand("glm-5.2", 1, 0, specs, &message);
     int forward = smelt__preset_expand("glm-5.2", 1, SMELT__FORWARD, specs, &message);
-    assert_true(all >= 3 && forward >= 3 && forward <= all); /* what chooses the keys, too */
+    assert_true(all >= 3 && forward >= 3 && forward <= all); /* includes the operators that select
+                                                                keys */
     for (int i = 0; i < forward; i++) {
         assert_int_equal(smelt__spec_passes(&specs[i]), SMELT__FORWARD);
         assert_int_equal(smelt__operator_of(specs[i].schema)->training, 0);
@@ -51,8 +52,8 @@ TEST(passes) {
                     smelt__operator_of(specs[i].schema)->training);
 }
 
-/* What trains the indexer comes with all passes and with the backward pass, not with the forward.
- */
+/* The operators that train the indexer are included with all passes and with the backward pass, not
+ * with the forward pass. */
 TEST(training) {
     static const struct {
         unsigned passes;

@@ -1,5 +1,5 @@
-/* Public calls that are refused: they say why, and leave nothing in the caller's pointers that
- * smelt_free would be given, whatever stood there. */
+/* Refused public calls: they give a reason, and set the caller's pointers that are passed to
+ * smelt_free to NULL. */
 
 #include "smelt/smelt.h"
 #include "test.h"
@@ -28,7 +28,7 @@ static void refused(smelt_status status, smelt_status expected, const char *mess
     assert_string_equal(smelt_last_error(), message);
 }
 
-/* What callers hand over without having set it. */
+/* An uninitialised pointer. */
 static char *unset(void) {
     return (char *)(uintptr_t)64; // NOLINT: nothing is there, and nobody looks
 }
@@ -75,7 +75,7 @@ static int take_text(void *user, const char *text) {
     return 0;
 }
 
-/* Families without keys say so, and not that a number up to -1 would do. */
+/* Families without keys have a message that says so, not one with a range up to -1. */
 TEST(families_without_keys) {
     smelt_family_key key = SMELT_FAMILY_KEY_INIT;
     char *text = unset();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the last lines of `make test` and of test-full's steps say, and what test-full refuses.
+"""The last lines of `make test` and of test-full's steps, and arguments that test-full refuses.
 
     test_scripts.py FOLDER      the folder: scripts/
 """

@@ -1,4 +1,4 @@
-/* The deterministic backward pass's lists by keys: their workspace and how it is cut. */
+/* The deterministic backward pass's transposed lists: their workspace and its division. */
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/family.h"
@@ -31,7 +31,7 @@ static struct smelt__segments_layout layout_of(const struct shape *shape) {
     return smelt__segments_layout(shape->groups, shape->chunk, shape->key_stride, shape->key_count);
 }
 
-/* Every chunk has starts of its own, entries are numbered by an int, ranges are too. */
+/* Every chunk has its own starts; the numbers of entries and of ranges fit an int. */
 TEST(cut) {
     struct random random = random_begin("cut");
     for (int i = 0; i < 50000; i++) {
@@ -47,7 +47,7 @@ TEST(cut) {
     }
 }
 
-/* What does for a round does for a smaller one. */
+/* The workspace of a round suffices for a smaller one. */
 TEST(never_smaller) {
     struct random random = random_begin("never_smaller");
     for (int i = 0; i < 50000; i++) {
@@ -67,8 +67,8 @@ TEST(rounds) {
     assert_int_equal(smelt__segments_round(40, 1 << 24, KEYS), 1);
 }
 
-/* Partial rows stay within the limit, whatever the number of groups, unless one group's alone are
- * more. (Where six half limits had just room for all groups, whole waves were 1.3 times it.) */
+/* Partial rows stay within the limit for any number of groups, unless one group's exceed it. (An
+ * earlier rule used 1.3 times the limit where six half limits just held all groups.) */
 TEST(limited) {
     static const size_t limits[] = {0, 1, 40000000, 900000000, (size_t)8 << 30};
     for (size_t i = 0; i < 4 * sizeof limits / sizeof *limits; i++) {
@@ -90,7 +90,7 @@ TEST(limited) {
     }
 }
 
-/* The plan has the ranges that launches are cut for. */
+/* The plan has the ranges that launches assume. */
 TEST(ranges) {
     struct smelt__message message;
     struct smelt__spec spec;

@@ -1,5 +1,5 @@
-/* The arguments of sparse_attn: what reaches the kernel, and what is refused beyond what follows from
- * an operator's table alone (tests/gpu/arguments.c). No device: the pointers are never followed. */
+/* The arguments of sparse_attn: the kernel's params, and refusals in addition to those that follow
+ * from the operator's table (tests/gpu/arguments.c). No device: pointers are not dereferenced. */
 #include "ops/call.h"
 #include "ops/sparse_attn_args.h"
 #include "smelt/sparse_attn.h"
@@ -54,13 +54,13 @@ static smelt_status ask_of(const char *text, const smelt_sparse_attn_args *args,
     return status;
 }
 
-/* An address that is only looked at: `number` tells pointers apart, so far that no tensor reaches
- * the next, and `offset` misaligns. */
+/* An address that is not dereferenced: `number` distinguishes addresses, which are far apart;
+ * `offset` misaligns. */
 static void *address(int number, uintptr_t offset) {
     return (void *)(((uintptr_t)number << 44) + offset); // NOLINT: never followed
 }
 
-/* Legal, packed, all the optional tensors given but the sink and the query list. */
+/* Legal and packed, with all optional tensors except the sink and the query list. */
 static smelt_sparse_attn_args legal_args(void) {
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
     args.batches = 2;
@@ -151,14 +151,14 @@ TEST(extents) {
     expect_refusal(shape, &args, "scale = -1 is not legal");
     args.scale = 1;
 
-    /* Together their product would not fit 64 bits: each is refused alone, first. */
+    /* Their product exceeds 64 bits; each is refused by itself before. */
     args.batches = args.tokens = INT64_MAX / 2;
     expect_refusal(shape, &args, "batches = 4611686018427387903 is out of range");
     args.batches = args.tokens = INT32_MAX;
     expect_refusal(shape, &args, "batches * tokens = 4611686014132420609 exceeds");
 }
 
-/* Without what may be left out. */
+/* Without optional tensors. */
 TEST(few_tensors) {
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
@@ -192,7 +192,7 @@ TEST(strides) {
     refuse_all(&args, cases, COUNT(cases));
 }
 
-/* What only looks unusual. */
+/* Unusual but legal strides. */
 TEST(legal_strides) {
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = strided_args();
@@ -228,14 +228,14 @@ TEST(legal_strides) {
 
 /* ---- tensors in one another's memory ---- */
 
-/* Where a tensor starts: `bytes` past the start of another that the call reads or writes. */
+/* A tensor's address: `bytes` after the start of another tensor of the call. */
 struct placement {
     size_t moved, onto; /* offsets of smelt_tensors in the args struct */
     int64_t bytes;
     const char *message; /* NULL: legal */
 };
 
-#define PLACE(moved, onto, bytes, message)                                                         \
+#define AT(moved, onto, bytes, message)                                                            \
     {                                                                                              \
         offsetof(smelt_sparse_attn_args, moved), offsetof(smelt_sparse_attn_args, onto), bytes,    \
             message                                                                                \
@@ -246,24 +246,24 @@ struct placement {
 TEST(overlaps) {
     static const struct placement cases[] = {
         {0, 0, 0, NULL}, /* as it is */
-        PLACE(out, q, 0, "out (6144 bytes from 0x100000000000) overlaps q (12288 bytes"),
-        PLACE(out, q, 12272, "overlaps q"),
-        PLACE(out, q, 12288, NULL),
-        PLACE(out, q, -6128, "overlaps q"),
-        PLACE(out, q, -6144, NULL),
-        PLACE(out, kv, 2544, "overlaps kv"),
-        PLACE(out, kv, 2560, NULL),
-        PLACE(lse, indices, 956, "lse (192 bytes from 0x3000000003bc) overlaps indices (960"),
-        PLACE(lse, indices, 960, NULL),
-        PLACE(lse, topk_length, -188, "overlaps topk_length"),
-        PLACE(lse, topk_length, -192, NULL),
-        PLACE(lse, out, 6140, "overlaps lse"),
-        PLACE(lse, out, 6144, NULL),
-        PLACE(max_logits, lse, 0, "lse (192 bytes from 0x700000000000) overlaps max_logits"),
-        PLACE(max_logits, lse, 188, "overlaps max_logits"),
-        PLACE(max_logits, lse, 192, NULL),
-        PLACE(q, kv, 0, NULL), /* both are read */
-        PLACE(topk_length, indices, 4, NULL),
+        AT(out, q, 0, "out (6144 bytes from 0x100000000000) overlaps q (12288 bytes"),
+        AT(out, q, 12272, "overlaps q"),
+        AT(out, q, 12288, NULL),
+        AT(out, q, -6128, "overlaps q"),
+        AT(out, q, -6144, NULL),
+        AT(out, kv, 2544, "overlaps kv"),
+        AT(out, kv, 2560, NULL),
+        AT(lse, indices, 956, "lse (192 bytes from 0x3000000003bc) overlaps indices (960"),
+        AT(lse, indices, 960, NULL),
+        AT(lse, topk_length, -188, "overlaps topk_length"),
+        AT(lse, topk_length, -192, NULL),
+        AT(lse, out, 6140, "overlaps lse"),
+        AT(lse, out, 6144, NULL),
+        AT(max_logits, lse, 0, "lse (192 bytes from 0x700000000000) overlaps max_logits"),
+        AT(max_logits, lse, 188, "overlaps max_logits"),
+        AT(max_logits, lse, 192, NULL),
+        AT(q, kv, 0, NULL), /* both are read */
+        AT(topk_length, indices, 4, NULL),
     };
     struct sparse_attn_fwd_params params;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -299,7 +299,7 @@ TEST(workspace_overlaps) {
     expect_legal(bucketed, &args, &params);
 }
 
-/* Tensors may share a buffer whose rows they divide among them. */
+/* Tensors may share a buffer and have different columns of its rows. */
 TEST(interleaved) {
     struct sparse_attn_fwd_params params;
     smelt_sparse_attn_args args = legal_args();
@@ -343,7 +343,7 @@ TEST(packed_strides) {
     assert_int_equal(params.lse_head_stride, 1);
     assert_int_equal(params.lse_token_stride, 8);
     assert_int_equal(params.lse_batch_stride, 24);
-    assert_int_equal(args.q.strides[2], 0); /* the caller's are his */
+    assert_int_equal(args.q.strides[2], 0); /* the caller's struct is not changed */
 
     args.batches = 1, args.tokens = args.rows = INT32_MAX; /* strides past 32 bits */
     assert_true(expect_legal(shape, &args, &params) == INT32_MAX);
@@ -376,7 +376,7 @@ TEST(nothing_to_do) {
     assert_int_equal(expect_legal(shape, &args, &params), 0);
     args.batches = 3;
     assert_int_equal(expect_legal(shape, &args, &params), 0);
-    args.batches = 0, args.tokens = 5; /* no number of batches is one of them */
+    args.batches = 0, args.tokens = 5; /* B = 0 is not such a case */
     expect_refusal(shape, &args, "q is NULL");
     args.tokens = 0;
     args.scale = 0; /* still checked */
@@ -494,14 +494,15 @@ TEST(workspace_and_width) {
     args.width = 49, args.indices.strides[1] = 48, args.indices.strides[0] = 4800;
     expect_refusal(bucketed, &args,
                    "indices.strides[1] (token) = 48 is below the row's 49 elements");
-    args = legal_args(), args.workspace = address(12, 1); /* a plain operator does not look at it */
+    args = legal_args(), args.workspace = address(12, 1); /* a plain operator ignores it */
     assert_int_equal(expect_legal(shape, &args, &params), args.batches * args.tokens);
     assert_null(params.work.query_range);
     assert_null(params.work.extents);
     assert_int_equal(params.work.pdl_wait_at_end, 0);
 }
 
-/* Blocks are counted without wrapping, at 2^31 and at 2^32, and the number that fits is taken. */
+/* The number of blocks does not wrap around at 2^31 and 2^32, and the largest legal number is
+ * accepted. */
 TEST(grids) {
     for (int64_t each = 1; each <= 64; each *= 4) {
         const struct smelt__kernel kernel = {.item = "query", .blocks_per_item = each};

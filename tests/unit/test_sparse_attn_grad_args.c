@@ -1,5 +1,6 @@
-/* The arguments of sparse_attn's backward pass: what is refused beyond what follows from its table
- * alone (tests/gpu/arguments.c), and how much workspace a call asks for. No device: the pointers are never followed, nothing is launched. */
+/* The arguments of sparse_attn's backward pass: refusals in addition to those that follow from its
+ * table (tests/gpu/arguments.c), and the size of the workspace. No device: pointers are not
+ * dereferenced, and nothing is launched. */
 #include "ops/cuts.h"
 #include "ops/sparse_attn_grad_params.h"
 #include "ops/sparse_attn_table.h"
@@ -10,7 +11,7 @@ enum { HEADS = 8, DQK = 128, DV = 64, TOPK = 48 };
 
 static const int bounds[] = {16, TOPK};
 
-/* As a main kernel without groups has it; changed by the tests. */
+/* For a main kernel without groups; tests change it. */
 static struct smelt__sparse_attn_backward backward_of(int sink, int buckets, int deterministic) {
     return (struct smelt__sparse_attn_backward){
         .shape = {HEADS, DQK, DV, TOPK, sink, buckets},
@@ -21,7 +22,7 @@ static struct smelt__sparse_attn_backward backward_of(int sink, int buckets, int
     };
 }
 
-/* An address that is only looked at, far from all others. */
+/* An address that is not dereferenced, far from all others. */
 static void *address(int number, uintptr_t offset) {
     return (void *)(((uintptr_t)number << 44) + offset); // NOLINT: never followed
 }
@@ -64,7 +65,7 @@ static const struct smelt__pass backward_pass = {.pass = SMELT_PASS_BACKWARD,
                                                  .workspace = ask,
                                                  .launch = check};
 
-/* bytes NULL: the call, else the question for its workspace. */
+/* bytes NULL: the call, else the workspace function. */
 static smelt_status call_of(const struct smelt__sparse_attn_backward *backward,
                             const smelt_sparse_attn_grad_args *args, size_t *bytes) {
     char text[160];
@@ -122,7 +123,7 @@ TEST(combinations) {
     expect_refusal(&buckets, &args, "partition = 0xa00000000004 is not aligned");
 }
 
-/* Also memory that is no tensor. */
+/* Also memory other than tensors. */
 TEST(overlaps) {
     const struct smelt__sparse_attn_backward backward = backward_of(0, 2, 0);
     smelt_sparse_attn_grad_args args = legal_args();
@@ -144,7 +145,8 @@ static size_t bytes_of(const struct smelt__sparse_attn_backward *backward,
     return bytes;
 }
 
-/* More of anything never needs less; a query list counts instead of the queries. */
+/* A larger extent never needs less workspace; a query list's capacity replaces the number of
+ * queries. */
 TEST(workspace) {
     for (int kind = 0; kind < 8; kind++) {
         struct smelt__sparse_attn_backward backward =
@@ -188,8 +190,8 @@ static struct smelt__grad_layout layout_of(const struct smelt__sparse_attn_backw
     return smelt__grad_find_layout(backward, &call, &args->dq, args->workspace_limit);
 }
 
-/* How far apart a call's lists are in dq, 0: they are not there; and that the workspace has room
- * for them then. */
+/* The distance between a call's lists in dq; 0: they are in the workspace, which must have space
+ * for them. */
 static int64_t lists_in_dq(const struct smelt__sparse_attn_backward *backward,
                            const smelt_sparse_attn_grad_args *args) {
     const struct smelt__grad_layout there = layout_of(backward, args);
@@ -202,7 +204,7 @@ static int64_t lists_in_dq(const struct smelt__sparse_attn_backward *backward,
     return there.dq_list_stride;
 }
 
-/* Lists stand in dq where each item is all of its query, and query q's rows begin q strides on. */
+/* Lists are in dq if each item is a whole query and query q's rows begin at q strides. */
 TEST(lists) {
     enum { PACKED = HEADS * DQK / 2 }; /* of 4 bytes */
     const struct smelt__sparse_attn_backward plain = backward_of(0, 0, 0);
@@ -219,7 +221,7 @@ TEST(lists) {
     assert_int_equal(lists_in_dq(&plain, &args), PACKED + 4);
     args.dq.strides[0] += 8; /* a gap between batches */
     assert_int_equal(lists_in_dq(&plain, &args), 0);
-    args.batches = 1; /* whose stride means nothing */
+    args.batches = 1; /* whose stride is ignored */
     assert_int_equal(lists_in_dq(&plain, &args), PACKED + 4);
     args.batches = 2, args.tokens = 1;
     assert_int_equal(lists_in_dq(&plain, &args), 3 * (PACKED + 4) + 4);
@@ -248,7 +250,7 @@ TEST(lists) {
     args.width++; /* longer than an item's rows */
     assert_int_equal(lists_in_dq(&other, &args), 0);
     args = legal_args();
-    other.shape.topk = TOPK, other.main.block_heads = HEADS; /* the second one has no head */
+    other.shape.topk = TOPK, other.main.block_heads = HEADS; /* the second item has no head */
     assert_int_equal(lists_in_dq(&other, &args), 0);
     other = plain, other.main.group_queries = 2;
     assert_int_equal(lists_in_dq(&other, &args), 0);
@@ -261,7 +263,7 @@ TEST(lists) {
     assert_int_equal(lists_in_dq(&plain, &args), PACKED);
     args.rows++;
     assert_int_equal(lists_in_dq(&plain, &args), 0);
-    /* A list fills a query's rows, or is longer. */
+    /* A list that fills a query's rows, or is longer. */
     args = legal_args();
     other = plain, other.shape.topk = PACKED + 1;
     args.width = PACKED;
@@ -270,8 +272,8 @@ TEST(lists) {
     assert_int_equal(lists_in_dq(&other, &args), 0);
 }
 
-/* All whole items are as many for each thread block; slices are of what is left, for thread blocks
- * that there are, in the workspace that there is. */
+/* Every thread block has the same number of whole items; the remaining items are sliced for the
+ * existing thread blocks, within the workspace. */
 static void check_grid(const struct smelt__sparse_attn_backward *backward, int64_t tokens,
                        int64_t width, int64_t most) {
     const smelt_sparse_attn_grad_args args = {
@@ -308,7 +310,8 @@ TEST(slices) {
                 for (int64_t width = 1; width <= 4000; width = width * 3 + 20)
                     check_grid(&backward, tokens, width, most);
     }
-    /* 4096 items of ten key blocks on 132 multiprocessors: four are left, for forty. */
+    /* 4096 items of ten key blocks on 132 multiprocessors: four items remain, for forty thread
+     * blocks. */
     struct smelt__sparse_attn_backward backward = backward_of(0, 0, 0);
     const struct smelt__grad_layout layout = {.dkv = {.groups = 4096, .key_stride = 640}};
     backward.main.slice_blocks = 1;
@@ -318,7 +321,7 @@ TEST(slices) {
     assert_int_equal(grid.slice_ctas, 40);
 }
 
-/* Partial rows stay below the limit that the caller sets, as long as one group fits. */
+/* Partial rows stay within the caller's limit if one group fits. */
 TEST(limits) {
     const struct smelt__sparse_attn_backward backward = backward_of(0, 0, 1);
     smelt_sparse_attn_grad_args args = SMELT_SPARSE_ATTN_GRAD_ARGS_INIT;

@@ -1,4 +1,4 @@
-/* Specs: round trips, canonical text, what bad input is answered with. */
+/* Specs: round trips, canonical text, messages for invalid input. */
 
 #include "codegen/families/sparse_attn.h"
 #include "codegen/families/sparse_attn_fwd.h"
@@ -81,7 +81,7 @@ TEST(canonical) {
 
 #define GOOD "heads=64,dqk=576,dv=512,topk=2048"
 
-/* Text that is no spec, and what its message must hold. */
+/* Invalid texts, and the text that the message must contain. */
 static const struct {
     const char *text, *part, *second_part;
 } bad[] = {
@@ -208,7 +208,7 @@ TEST(too_long) {
     char text[1000];
     struct smelt__spec spec;
     struct smelt__message message = {0};
-    /* Leading zeros bring a good spec to the last legal length, and one beyond. */
+    /* Leading zeros extend a legal spec to the maximum length, and one beyond. */
     for (size_t length = SMELT__SPEC_TEXT - 1; length <= SMELT__SPEC_TEXT; length++) {
         strcpy(text, "sparse_attn:dqk=64,dv=64,topk=1,heads=");
         size_t used = strlen(text);
@@ -220,7 +220,7 @@ TEST(too_long) {
     assert_non_null(strstr(message.text, "is too long: at most 255 characters"));
 }
 
-/* What an operator expands to, and the bounds behind it. */
+/* An operator's expansion and its bounds. */
 TEST(buckets) {
     static const struct {
         const char *given, *expanded[12];
@@ -265,7 +265,8 @@ TEST(buckets) {
     }
 }
 
-/* A knob for one kernel wins over one for all, and neither reaches a kernel that has none. */
+/* A knob for one kernel takes precedence over one for all; neither applies to a kernel without this
+ * knob. */
 TEST(knobs_of_one_kernel) {
     struct smelt__spec spec;
     struct smelt__expansion expansion;
@@ -286,7 +287,7 @@ TEST(knobs_of_one_kernel) {
         assert_int_equal(expansion.pass[i], SMELT__FORWARD);
 }
 
-/* Whether each member of these passes that has the knob takes the value; -1: none has it. */
+/* Whether each member of these passes that has the knob accepts the value; -1: none has it. */
 static int all_take(const struct smelt__schema *schema, unsigned passes, const char *name,
                     int64_t value) {
     int taken = -1;
@@ -301,7 +302,7 @@ static int all_take(const struct smelt__schema *schema, unsigned passes, const c
     return taken;
 }
 
-/* A knob for all is held against the kernels of the passes that are asked for, against no other. */
+/* A knob for all kernels is checked with the kernels of the requested passes only. */
 static void check_knob_of_passes(const struct smelt__spec *base, const char *name) {
     const unsigned passes = smelt__spec_passes(base);
     for (int value = 0; value < 300; value++) {
@@ -333,7 +334,7 @@ TEST(knobs_of_passes) {
         }
 }
 
-/* Whether the rows for lists say what is legal for a member's knob. */
+/* Whether the rows of `smelt list` have the legal values of a member's knob. */
 static int is_row(const struct smelt__schema *schema, const struct smelt__member *member,
                   const struct smelt__key *knob) {
     const struct smelt__key *key;
@@ -347,7 +348,7 @@ static int is_row(const struct smelt__schema *schema, const struct smelt__member
     return rows == 1;
 }
 
-/* Each member's knob has one row in lists; names mean the same to all. */
+/* Each member's knob has one row in lists; a name has the same meaning for all. */
 TEST(shared_knobs) {
     const struct smelt__schema *schema;
     for (int f = 0; (schema = smelt__schema_at(f)) && smelt__operator_of(schema); f++)
@@ -370,9 +371,8 @@ TEST(shared_knobs) {
         }
 }
 
-/* Kernels stand pass after pass, those of a pass that was not asked for nowhere. A pass that the
- * operator has not is refused when it is expanded, by name; no more kernels than there is room for
- * are ever written. */
+/* Kernels are ordered by pass, without those of passes that were not requested. Expanding a pass
+ * that the operator lacks is refused with the pass's name. No more kernels are written than fit. */
 TEST(passes) {
     struct smelt__spec spec;
     struct smelt__expansion *expansion = malloc(sizeof *expansion);
@@ -400,7 +400,7 @@ TEST(passes) {
     free(expansion);
 }
 
-/* With auto the bounds ascend to topk, whatever it is. */
+/* With auto the bounds ascend to any topk. */
 TEST(auto_buckets) {
     for (int topk = 1; topk < 5000; topk++) {
         struct smelt__spec spec;
@@ -441,7 +441,7 @@ TEST(knobs_only) {
     assert_null(strstr(message.text, "topk"));
 }
 
-/* Whether the operator has a knob of just that name. */
+/* Whether the operator has a knob of exactly that name. */
 static int has_knob(const struct smelt__schema *schema, const char *prefix, const char *name) {
     for (int i = 0; i < schema->member_count; i++) {
         const struct smelt__member *member = &schema->members[i];
@@ -453,7 +453,7 @@ static int has_knob(const struct smelt__schema *schema, const char *prefix, cons
     return 0;
 }
 
-/* A knob is found by its whole name behind its own kernel's whole prefix, and by no other text. */
+/* A knob is found by its full name after its kernel's full prefix, and by no other text. */
 static void expect_knob(const struct smelt__schema *schema, const char *prefix, const char *name) {
     char text[128];
     struct smelt__knob knob;
@@ -468,7 +468,7 @@ static void expect_knob(const struct smelt__schema *schema, const char *prefix, 
     assert_true(!prefix || strcmp(schema->members[knob.member].prefix, prefix) == 0);
 }
 
-/* Beginnings of a text, and what is a little longer. */
+/* Prefixes of a text, and slightly longer texts. */
 static int variation_of(const char *text, int number, char *varied, size_t size) {
     const int length = (int)strlen(text);
     if (number > length)
@@ -500,7 +500,7 @@ TEST(knob_names_are_whole) {
     assert_true(knobs > 50);
 }
 
-/* What the parser takes, it can print and take again; the rest it refuses with a message. */
+/* A parsed text can be printed and parsed again; other texts are refused with a message. */
 static void check_any_text(const char *text) {
     struct smelt__spec spec, again;
     struct smelt__message message = {0};
@@ -524,7 +524,7 @@ TEST(random_bytes) {
         text[length] = '\0';
         check_any_text(text);
     }
-    /* Near misses: a good text with a few bytes changed, lost or doubled. */
+    /* A legal text with a few bytes changed, removed or repeated. */
     static const char alphabet[] = ":=,/0123456789autoheadsbucktqv_ \x80";
     for (int i = 0; i < 50000; i++) {
         struct smelt__spec spec = random_spec(&random, random_family(&random));

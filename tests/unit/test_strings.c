@@ -61,7 +61,7 @@ TEST(threads_share) {
     }
 }
 
-/* However many messages a program provokes, a context holds no more than it says. */
+/* A context's memory for messages is bounded. */
 TEST(notes_are_bounded) {
     char text[1024];
     size_t held = 0;
@@ -83,8 +83,8 @@ TEST(notes_are_bounded) {
     assert_non_null(full);
     assert_true(strlen(full) > 0);
     assert_true(held <= SMELT__STRINGS_NOTES && held > SMELT__STRINGS_NOTES - 2000);
-    /* What it has it still finds, a shorter one still fits, and a kernel's strings have no bound.
-     */
+    /* Existing texts are still found, a shorter one still fits, and a kernel's strings have no
+     * bound. */
     snprintf(text, sizeof text, "%01000d", 0);
     assert_ptr_equal(smelt__strings_note(strings, text), first);
     assert_string_equal(smelt__strings_note(strings, "short"), "short");

@@ -11,7 +11,7 @@ static void name_case(char name[32], int op, int number) {
     snprintf(name, 32, "case %d of %d", number, op);
 }
 
-/* Each operator's cases, its last first when `backwards`. */
+/* Adds each operator's cases, in reverse order if `backwards`. */
 static struct sample *draw(size_t size, uint64_t seed, int backwards) {
     struct sample *sample = sample_create(size, seed);
     assert_non_null(sample);
@@ -56,7 +56,7 @@ TEST(test_shares) {
     }
 }
 
-/* How many cases two samples share. */
+/* The number of cases that two samples share. */
 static int count_common(const struct sample *a, const struct sample *b) {
     int common = 0;
     for (int op = 0; op < OPERATORS; op++)

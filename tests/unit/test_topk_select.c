@@ -1,4 +1,4 @@
-/* Which kernels a call of topk_select takes, its workspace, and its specs. */
+/* The kernels of a call of topk_select, its workspace, and its specs. */
 #include "codegen/families/topk_select_rows.h"
 #include "ops/topk_select_rows.h"
 #include "smelt/topk_select.h"
@@ -7,7 +7,7 @@
 
 enum { LARGEST = 64 << 20 /* bytes of workspace */ };
 
-/* As the kernels of a topk are on a GPU that holds so many blocks. */
+/* The kernels of a topk on a GPU that holds so many blocks. */
 static struct smelt__topk_kernels kernels_of(int topk, int64_t resident,
                                              struct smelt__kernel *parts) {
     memset(parts, 0, sizeof *parts);
@@ -32,7 +32,7 @@ TEST(workspace_is_bounded) {
     }
 }
 
-/* One long row has the whole GPU. */
+/* One long row uses the whole GPU. */
 TEST(long_rows_are_shared) {
     struct smelt__kernel parts;
     const struct smelt__topk_kernels kernels = kernels_of(2048, 528, &parts);

@@ -1,4 +1,4 @@
-/* Lines of the tuning file, good, bad and hostile. */
+/* Valid, invalid and hostile lines of the tuning file. */
 
 #include "runtime/tuning/file.h"
 #include "test.h"
@@ -80,7 +80,7 @@ TEST(bad_lines) {
     }
 }
 
-/* Too long in every part, and in all. */
+/* Too long in each part, and in total. */
 TEST(long_lines) {
     static char text[16384];
     struct smelt__tuning_line line;
@@ -97,8 +97,8 @@ TEST(long_lines) {
     }
 }
 
-/* Whatever the bytes: an entry that can be written and read again, or a reason. The text is not
- * terminated and ends where its memory does. */
+/* Any bytes give an entry that can be written and read again, or a reason. The text is not
+ * terminated and ends where its memory ends. */
 TEST(random_lines) {
     static const char model[] = SPEC "  NVIDIA H200  stages=2,pv_overlap=4  2104.5";
     struct random random = random_begin("random_lines");

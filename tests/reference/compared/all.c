@@ -1,6 +1,5 @@
-/* The tables of the library's operators: compared_STEM of each, as include/smelt/operators.h has
- * them.
- */
+/* The tables of the library's operators: compared_STEM for each one in
+ * include/smelt/operators.h. */
 #include "compared.h"
 
 const struct smelt__harness_operator *const *compared_registry = NULL;

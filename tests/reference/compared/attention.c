@@ -1,4 +1,4 @@
-/* What the outputs of sparse_attn and sparse_scores are held to: see compared.h. */
+/* The requirements on the outputs of sparse_attn and sparse_scores: see compared.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "smelt/kernels.h"
 #include "tables.h"
 
-/* An error of a score moves its probability by as much. */
+/* A score's error changes its probability by the same relative amount. */
 static const double BY_SCORE = 4.3e-6;
 
 static const struct smelt__problem_options attention_problems[] = {
@@ -51,7 +51,7 @@ static const struct smelt__sparse_attn_spec *attn_of(const struct bench *bench) 
     return bench->spec.spec;
 }
 
-/* own: [query, head, dv], as out would be without numbers below 0. */
+/* own: [query, head, dv], out computed with absolute values. */
 static void prepare_forward(struct bench *bench) {
     const struct smelt__sparse_attn_spec *spec = attn_of(bench);
     const int64_t queries = bench->problem.options.batches * bench->problem.options.tokens;
@@ -135,7 +135,7 @@ static const struct compared_rule forward_rules[] = {
     {0},
 };
 
-/* The log-sum-exp of nothing is -inf, and any other number infinitely wrong. */
+/* The log-sum-exp of an empty row is -inf; any other number has an infinite error. */
 static void plant_empty(struct bench *bench) {
     static const char *const names[] = {"lse", "max_logits"};
     for (int i = 0; i < bench->piece_count; i++)
@@ -156,7 +156,7 @@ static const char *const backward_specs[] = {
     "sparse_attn:heads=3,dqk=64,dv=64,topk=24,sink=1,passes=backward",
     "sparse_attn:heads=2,dqk=128,dv=64,topk=24,sink=1,passes=backward,deterministic=1", NULL};
 
-/* own: of each piece its size apart from rounding, and what may be lost besides. */
+/* own: each piece's size without rounding, and the additional error that is permitted. */
 static void prepare_backward(struct bench *bench) {
     const struct smelt__sparse_attn_spec *spec = attn_of(bench);
     const smelt_sparse_attn_grad_args *args = bench->problem.args;

@@ -100,12 +100,12 @@ static void take_answer(void *user, const struct smelt__placed *placed, int tens
         bench->piece_of[tensor][first + i] = bench->piece_count;
         bench_set(bench, tensor, first + i, expected[i]);
         if (expected[i] < 0 && bench_get(bench, tensor, first + i) == 0)
-            bench_set(bench, tensor, first + i, 0); /* too small for its type: +0 */
+            bench_set(bench, tensor, first + i, 0); /* underflows to +0 */
     }
     bench->piece_count++;
 }
 
-/* Every unit, so that all that is computed is told. */
+/* Compares every unit, to get the answers of all computed elements. */
 static void answer(struct bench *bench, int number) {
     const struct smelt__comparison *how = &bench->pass.comparisons[number];
     void *prepared = NULL;
@@ -211,7 +211,7 @@ static void compare(struct bench *bench) {
     assert_int_equal(failed, bench->result.culprit ? -1 : 0);
 }
 
-/* All units, also where the harness would choose some. */
+/* All units, although the harness would choose a sample. */
 static _Thread_local int64_t only_unit; /* -1: all */
 
 static int64_t choose_all(const struct smelt__placed *placed, int64_t most, int64_t *units) {

@@ -1,5 +1,4 @@
-/* What the outputs of operators are held to that have one right answer, to the bit: see compared.h.
- */
+/* The requirements on outputs that must be exact: see compared.h. */
 #include <stddef.h>
 
 #include "compared.h"

@@ -1,6 +1,4 @@
-/* What the outputs of the indexer's operators with logits and gradients are held to: see
- * compared.h.
- */
+/* The requirements on the logits and gradients of the indexer's operators: see compared.h. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -17,7 +15,7 @@
 #include "smelt/kernels.h"
 #include "tables.h"
 
-/* What fp32 may lose of a logit where numbers are small: 129 halves of its least. */
+/* The permitted error of small logits in fp32: 129 times half of its smallest number. */
 #define LEAST (129 * 0x1p-150)
 
 static const struct smelt__problem_options window_problems[] = {
@@ -101,7 +99,7 @@ static int is_outside(const struct bench *bench, const struct piece *piece, int6
     return !is_inside(bench, piece, element);
 }
 
-/* Where either infinity is right, only numbers are wrong. */
+/* If either infinity is correct, only finite numbers are wrong. */
 static int is_decided(const struct bench *bench, const struct piece *piece, int64_t element) {
     return is_inside(bench, piece, element) &&
            !(terms_of(bench, piece)[element - piece->first] < 0);
@@ -175,7 +173,8 @@ const struct compared compared_indexer_scores = {"indexer_scores", scores_passes
 
 /* ---- indexer_bwd ----------------------------------------------------------------------------- */
 
-/* own: two numbers a piece, as tables.h has it; of dweights the sum of its terms' sizes. */
+/* own: two numbers per piece, as in tables.h; for dweights the sum of its terms' absolute
+ * values. */
 static void prepare_bwd(struct bench *bench) {
     const struct smelt__indexer_bwd_spec *spec = bench->spec.spec;
     double grads[MOST_NUMBERS], dweights, terms;
@@ -232,8 +231,8 @@ static const struct compared_rule bwd_rules[] = {
     {0},
 };
 
-/* Of a query without a valid slot the gradient of a weight is 0, and anything else infinitely
- * wrong. */
+/* The gradient of a weight of a query without a valid slot is 0; any other value has an infinite
+ * error. */
 static void plant_dweights(struct bench *bench) {
     static const double values[] = {1e-40, (double)NAN, INFINITY};
     const int dweights = bench_tensor(bench, "dweights");
@@ -261,7 +260,7 @@ const struct compared compared_indexer_bwd = {"indexer_bwd", bwd_passes, 1};
 
 enum { SCORES, WEIGHTED, OUTPUTS, TRAINED = 1, ODD = 2, WITH_LOSSES = 1 }; /* its own options */
 
-/* ODD: of odd seeds' losses none is infinite; each_bench adds its own, so here both are tried. */
+/* ODD: with odd seeds no loss is infinite; each_bench adds its seeds, so both cases occur. */
 static const struct smelt__problem_options loss_problems[] = {
     {.tokens = 20,
      .rows = 60,
@@ -275,7 +274,8 @@ static const struct smelt__problem_options loss_problems[] = {
      .own = {[SCORES] = TRAINED, [WEIGHTED] = 1, [OUTPUTS] = WITH_LOSSES}},
 };
 
-/* own: [T, width] sizes of a slot's gradient, then [T] the sizes of losses, then the loss's. */
+/* own: [T, width] sizes of the slots' gradients, then [T] sizes of the losses, then the size of the
+ * loss. */
 static void prepare_loss(struct bench *bench) {
     smelt_indexer_loss_args args;
     smelt__problem_arguments(&bench->problem, &args);
@@ -358,7 +358,7 @@ static int is_masked_slot(const struct bench *bench, const struct piece *piece, 
 static const struct compared_rule loss_rules[] = {{"masked_slot", {"grad"}, ZERO, is_masked_slot},
                                                   {0}};
 
-/* Neither NaN nor an infinity is any of these. */
+/* NaN and infinities must be refused in all of these. */
 static void plant_no_number(struct bench *bench) {
     static const char *const names[][2] = {
         {"losses", "losses"}, {"loss", "loss"}, {"grad", "grad"}};

@@ -21,7 +21,8 @@ void size_is_1(const struct bench *bench, const struct piece *piece, double *siz
         sizes[i] = 1;
 }
 
-/* What an fp32 addition to a start value loses of it: 0 of an output that is not added to. */
+/* The rounding error of an fp32 addition to a previous value; 0 for outputs that are not added
+ * to. */
 static double lost_by_adding(const struct bench *bench, const struct piece *piece) {
     const float *before = smelt__problem_data(&bench->problem, piece->tensor);
     double squares = 0;

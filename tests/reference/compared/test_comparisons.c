@@ -1,4 +1,4 @@
-/* Every comparison rejects errors just beyond its bars and accepts errors just within: see
+/* Every comparison rejects errors just above its bars and accepts errors just below: see
  * compared.h. */
 #include <float.h>
 #include <math.h>
@@ -59,14 +59,14 @@ static void each_bench(const struct compared_pass *about, void (*each)(struct be
         }
 }
 
-/* Random problems may lack what a test needs: tries more of them until nothing is missing. Returns
- * the name of a metric or rule that is missing still, or NULL. */
+/* Random problems may not cover all metrics and rules, so more are tried until they do. Returns the
+ * name of a metric or rule that was not covered, or NULL. */
 static const char *until_complete(const struct compared_pass *about, void (*each)(struct bench *),
                                   const char *(*missing)(const struct compared_pass *about)) {
     enum { ROUNDS = 16 };
     const uint64_t first = seed;
     for (int round = 0; round < ROUNDS && (round == 0 || missing(about)); round++) {
-        seed = first + 1000 * (uint64_t)round + (uint64_t)round % 2; /* odd and even ones */
+        seed = first + 1000 * (uint64_t)round + (uint64_t)round % 2; /* alternately odd and even */
         each_bench(about, each);
     }
     seed = first;
@@ -90,7 +90,7 @@ static const struct compared_metric *metric_of(const struct compared_pass *about
     return NULL;
 }
 
-/* The judged metric of that name, by what comparing right answers found. */
+/* The number of the metric with that name in the result for correct outputs. */
 static int judged(const struct smelt__check_result *result, const char *name) {
     for (int i = 0; i < result->metric_count; i++)
         if (result->metrics[i].bar >= 0 && strcmp(result->metrics[i].metric->name, name) == 0)
@@ -205,7 +205,7 @@ static double error_of(const struct bench *bench, const struct compared_metric *
     return fmax(fabs(bench_get(bench, tensor, element) - expected) - metric->slack, 0);
 }
 
-/* The value as the table has it, and its bar. */
+/* Computes a metric's value and bar by the table. */
 static struct measured measure(const struct bench *bench, const struct compared_metric *metric) {
     double value = 0, weight = 0, heaviest = 0;
     for (int i = 0; i < bench->piece_count; i++) {
@@ -237,7 +237,7 @@ static int is_near(double got, double expected, double least) {
     return fabs(got - expected) <= 1e-6 * fabs(expected) + least;
 }
 
-/* The harness must compute each metric as the table does, and fail on the first one beyond its bar.
+/* The harness must compute each metric like the table and fail for the first one above its bar.
  * Returns this metric's name, or NULL. */
 static const char *expect_as_measured(struct bench *bench, const char *what) {
     const char *culprit = NULL;
@@ -263,7 +263,7 @@ static const char *expect_as_measured(struct bench *bench, const char *what) {
         if (!culprit && expected->value > expected->bar)
             culprit = metric->name;
         if (culprit)
-            break; /* what comes after the culprit's comparison is not looked at */
+            break; /* later comparisons do not run */
     }
     if (culprit ? !result->culprit || strcmp(result->culprit, culprit) != 0 : !result->passed)
         fail_msg("%s, seed %llu: %s expected, %s found (%s): %s", bench->spec_text,
@@ -272,7 +272,7 @@ static const char *expect_as_measured(struct bench *bench, const char *what) {
     return culprit;
 }
 
-/* Whether a rule of one of the kinds is about the element. */
+/* Whether a rule of one of these kinds applies to the element. */
 static int has_rule(const struct bench *bench, const struct compared_rule *rule,
                     const struct piece *piece, int64_t element) {
     const double expected = bench->expected[piece->tensor][element];
@@ -291,7 +291,7 @@ static int is_exact(const struct bench *bench, const struct piece *piece, int64_
     return 0;
 }
 
-/* The neighbouring number of the output's type, towards either infinity. */
+/* Moves an element to the adjacent number of its type, towards either infinity. */
 static void step(const struct bench *bench, int tensor, int64_t element, int up) {
     unsigned char *at = bench_at(bench, tensor, element);
     const enum smelt__element type = bench->pass.tensors->rows[tensor].element;
@@ -310,7 +310,7 @@ static void step(const struct bench *bench, int tensor, int64_t element, int up)
     memcpy(at, &number, (size_t)bits / 8);
 }
 
-/* An error of just so much, on one side of it or the other. */
+/* Plants an error of the given size, just above or just below it. */
 static void plant_element(const struct bench *bench, int tensor, int64_t element, double error,
                           int beyond, int up) {
     const double expected = bench->expected[tensor][element];
@@ -324,7 +324,7 @@ static void plant_element(const struct bench *bench, int tensor, int64_t element
     }
 }
 
-/* The whole piece off by so much, each element in proportion. */
+/* Plants an error in a whole piece, proportional to each element. */
 static void plant_piece(const struct bench *bench, const struct piece *piece, double share) {
     for (int64_t i = piece->first; i < piece->first + piece->count; i++)
         if (isfinite(bench->expected[piece->tensor][i]) && !is_exact(bench, piece, i))
@@ -338,7 +338,7 @@ static void plant_pieces(const struct bench *bench, const struct compared_metric
             plant_piece(bench, &bench->pieces[i], share);
 }
 
-/* How much of its bar the metric comes to when pieces are off by a share. */
+/* The ratio of the metric to its bar if pieces have a relative error of `share`. */
 static double reach(struct bench *bench, const struct compared_metric *metric,
                     const struct piece *only, double share) {
     bench_restore(bench);
@@ -347,7 +347,7 @@ static double reach(struct bench *bench, const struct compared_metric *metric,
     return found.value / found.bar;
 }
 
-/* Until the metric comes to `ratio` of its bar, or near it. 0: nothing makes it. */
+/* Plants errors until the metric is about `ratio` of its bar. 0: not possible. */
 static int plant_share(struct bench *bench, const struct compared_metric *metric,
                        const struct piece *only, double ratio) {
     enum { MOST = 40 };
@@ -369,7 +369,7 @@ static int plant_share(struct bench *bench, const struct compared_metric *metric
     return 0;
 }
 
-/* What came of planting, of a pass's metrics: how near to the bar from below, and from above. */
+/* For a pass's metrics, how close planted errors came to the bar from below and from above. */
 struct margins {
     double within, beyond;
 };
@@ -378,7 +378,7 @@ static struct margins margins[SMELT__MOST_METRICS];
 static void note(const struct bench *bench, const struct compared_metric *metric,
                  const char *culprit, double ratio) {
     struct margins *margin = &margins[metric - bench->about->metrics];
-    /* Passed: nothing was found, or what comes after it. */
+    /* Passed: no failure, or only a later one. */
     if (ratio <= 1 &&
         (!culprit || judged(&bench->result, culprit) > judged(&bench->result, metric->name)))
         margin->within = fmax(margin->within, ratio);
@@ -416,36 +416,37 @@ static void plant_metric(struct bench *bench, const struct compared_metric *metr
 }
 
 /* Elements that an error can be planted at. */
-struct place {
+struct location {
     int piece;
     int64_t element;
 };
 
-struct places {
-    struct place *all;
+struct locations {
+    struct location *all;
     int64_t count, room;
 };
 
-static void add_place(struct places *places, int piece, int64_t element) {
-    if (places->count == places->room) {
-        places->room = 2 * places->room + 64;
-        places->all = realloc(places->all, (size_t)places->room * sizeof *places->all);
-        assert_non_null(places->all);
+static void add_place(struct locations *locations, int piece, int64_t element) {
+    if (locations->count == locations->room) {
+        locations->room = 2 * locations->room + 64;
+        locations->all = realloc(locations->all, (size_t)locations->room * sizeof *locations->all);
+        assert_non_null(locations->all);
     }
-    places->all[places->count++] = (struct place){piece, element};
+    locations->all[locations->count++] = (struct location){piece, element};
 }
 
-/* The first place, the last, then random ones. */
-static struct place choose_place(const struct places *places, int number,
-                                 struct smelt__random *random) {
-    return places->all[number == 0   ? 0
-                       : number == 1 ? places->count - 1
-                                     : smelt__random_below(random, places->count)];
+/* The first location, the last one, then random ones. */
+static struct location choose_location(const struct locations *locations, int number,
+                                       struct smelt__random *random) {
+    return locations->all[number == 0   ? 0
+                          : number == 1 ? locations->count - 1
+                                        : smelt__random_below(random, locations->count)];
 }
 
-/* Every element whose error a metric of elements counts; of other metrics one such element a piece. */
-static void find_places(const struct bench *bench, const struct compared_metric *metric,
-                        struct places *places) {
+/* Every element whose error counts for a metric of elements; for other metrics one element per
+ * piece. */
+static void find_locations(const struct bench *bench, const struct compared_metric *metric,
+                           struct locations *locations) {
     double sizes[MOST_NUMBERS];
     for (int i = 0; i < bench->piece_count; i++) {
         const struct piece *piece = &bench->pieces[i];
@@ -458,7 +459,7 @@ static void find_places(const struct bench *bench, const struct compared_metric 
             if (!isfinite(expected) || !isfinite(size) || !(size > 0) ||
                 is_exact(bench, piece, piece->first + k))
                 continue;
-            add_place(places, i, piece->first + k);
+            add_place(locations, i, piece->first + k);
             if (metric->kind != EACH_ELEMENT)
                 break;
         }
@@ -469,14 +470,14 @@ static void plant_metrics(struct bench *bench) {
     enum { PLACES = 7 };
     struct smelt__random random = smelt__random_at(bench->seed, 1, 0);
     for (const struct compared_metric *metric = bench->about->metrics; metric->name; metric++) {
-        struct places places = {0};
+        struct locations locations = {0};
         if (metric->kind != BY_THE_TABLE)
-            find_places(bench, metric, &places);
-        for (int i = 0; i < (metric->kind == ALL_PIECES ? 1 : PLACES) && places.count > 0; i++) {
-            const struct place place = choose_place(&places, i, &random);
-            plant_metric(bench, metric, &bench->pieces[place.piece], place.element);
+            find_locations(bench, metric, &locations);
+        for (int i = 0; i < (metric->kind == ALL_PIECES ? 1 : PLACES) && locations.count > 0; i++) {
+            const struct location location = choose_location(&locations, i, &random);
+            plant_metric(bench, metric, &bench->pieces[location.piece], location.element);
         }
-        free(places.all);
+        free(locations.all);
     }
 }
 
@@ -513,7 +514,7 @@ static void metrics(void **state) {
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* What is just beyond a rule: number `number` of its kind's plants, 0 past the last. */
+/* Plants violation number `number` of a rule's kind; 0 past the last. */
 static int plant_rule(const struct bench *bench, const struct compared_rule *rule,
                       const struct piece *piece, int64_t element, int number) {
     static const double numbers[] = {(double)NAN, INFINITY, -INFINITY};
@@ -555,7 +556,7 @@ static int plant_rule(const struct bench *bench, const struct compared_rule *rul
     return 1;
 }
 
-/* Rules that say what kind of number there must be, tried where nothing is said of the number. */
+/* Rules about the kind of number, which apply where no rule determines the value. */
 static int is_candidate(const struct bench *bench, const struct compared_rule *rule,
                         const struct piece *piece, int64_t element) {
     const int exact = rule->kind == ZERO || rule->kind == MINUS_INF || rule->kind == EXACT;
@@ -574,7 +575,7 @@ static void try_rule(struct bench *bench, const struct compared_rule *rule,
     }
 }
 
-/* How often a rule was looked at, when every unit was. */
+/* How often a rule was checked if every unit is compared. */
 static int64_t applied(const struct smelt__check_result *result, const char *name) {
     for (int i = 0; i < result->rule_count; i++)
         if (strcmp(result->rules[i].rule->name, name) == 0)
@@ -588,20 +589,20 @@ static void plant_rules(struct bench *bench) {
     const struct smelt__check_result right = *bench_compare(bench);
     bench_restore(bench);
     for (const struct compared_rule *rule = bench->about->rules; rule && rule->name; rule++) {
-        struct places places = {0};
+        struct locations locations = {0};
         for (int i = 0; i < bench->piece_count; i++)
             for (int64_t k = 0; k < bench->pieces[i].count; k++)
                 if (is_candidate(bench, rule, &bench->pieces[i], bench->pieces[i].first + k))
-                    add_place(&places, i, bench->pieces[i].first + k);
+                    add_place(&locations, i, bench->pieces[i].first + k);
         const int exact = rule->kind == ZERO || rule->kind == MINUS_INF || rule->kind == EXACT;
-        if (exact && applied(&right, rule->name) != places.count)
+        if (exact && applied(&right, rule->name) != locations.count)
             fail_msg("%s: %s was looked at %lld times, %lld expected", bench->spec_text, rule->name,
-                     (long long)applied(&right, rule->name), (long long)places.count);
-        for (int i = 0; i < PLACES && places.count > 0; i++) {
-            const struct place place = choose_place(&places, i, &random);
-            try_rule(bench, rule, &bench->pieces[place.piece], place.element);
+                     (long long)applied(&right, rule->name), (long long)locations.count);
+        for (int i = 0; i < PLACES && locations.count > 0; i++) {
+            const struct location location = choose_location(&locations, i, &random);
+            try_rule(bench, rule, &bench->pieces[location.piece], location.element);
         }
-        free(places.all);
+        free(locations.all);
     }
     if (bench->about->plants)
         bench->about->plants(bench);
@@ -637,7 +638,7 @@ static int64_t computed_elements(const struct bench *bench, int tensor) {
     return bytes / (int64_t)smelt__element_bytes(bench->pass.tensors->rows[tensor].element);
 }
 
-/* Everything that is computed, once; and an output that is passed over is named. */
+/* Every computed element is compared once, and an output that is not compared is reported. */
 static void outputs_of(struct bench *bench) {
     const struct smelt__check_result right = *bench_compare(bench);
     bench_restore(bench);
@@ -666,7 +667,7 @@ static void ends_of(struct bench *bench) {
         const int last = i + 1 == bench->piece_count || piece[1].comparison != piece->comparison;
         if (!first && !last)
             continue;
-        /* A wrong number, but not NaN, so the search for unwritten elements does not find it. */
+        /* A wrong number, not NaN, which the search for unwritten elements would find. */
         for (int64_t k = piece->first; k < piece->first + piece->count; k++) {
             const double expected = bench->expected[piece->tensor][k];
             bench_set(bench, piece->tensor, k, isfinite(expected) ? 3 * expected + 100 : 5);
@@ -695,7 +696,7 @@ static void coverage(void **state) {
 
 /* ---- what check tries by itself -------------------------------------------------------------- */
 
-/* How often check's own small problems looked at each rule of a pass and at each output's elements. */
+/* How often check's small problems checked each rule of a pass and each output's elements. */
 static struct looked {
     const struct smelt__harness_pass *pass;
     const struct smelt__rule *rules[SMELT__MOST_RULES];
@@ -727,7 +728,7 @@ static void look_at_variation(const struct smelt__harness_operator *op,
     bench_close(&bench);
 }
 
-/* A rule or an output that none looked at, or NULL. */
+/* A rule or an output that none of them checked, or NULL. */
 static const char *not_looked_at(void) {
     for (int i = 0; i < looked.rule_count; i++)
         if (looked.applied[i] == 0)
@@ -740,12 +741,12 @@ static const char *not_looked_at(void) {
     return NULL;
 }
 
-/* The small problems of check's variations check every rule and every output, of a few seeds. */
+/* With a few seeds, the small problems of check's variations cover every rule and every output. */
 static void variations_of_pass(const struct smelt__harness_operator *op,
                                const struct compared_pass *about) {
     enum { SEEDS = 8 };
     struct compared_pass plain = *about;
-    plain.prepare = NULL; /* of larger problems: nothing is planted */
+    plain.prepare = NULL; /* for larger problems: no errors are planted */
     looked = (struct looked){0};
     for (uint64_t more = 0; more < SEEDS && (more == 0 || not_looked_at()); more++)
         for (int i = 0; about->specs[i]; i++) {

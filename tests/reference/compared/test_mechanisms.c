@@ -37,7 +37,7 @@ enum defect {
 static struct {
     const struct bench *bench;
     enum defect defect;
-    int when;   /* in which of the runs; 0: in each */
+    int when;   /* number of the run; 0: every run */
     int tensor; /* -1: the workspace */
     int64_t at; /* the byte, or the element */
     int run;    /* so far */
@@ -56,8 +56,8 @@ static int is_output(int tensor) {
     return row_of(tensor)->role != SMELT__INPUT && act.bench->right[tensor];
 }
 
-/* Before a launch all bytes of an output and its guards are equal, and form no valid result: no
- * index, no length, no -1, no number. */
+/* Before a launch all bytes of an output and its guards are equal and form no valid result: neither
+ * an index, a length, -1 nor a number. */
 static void expect_poison(const void *args, int tensor) {
     const unsigned char *data = data_of(args, tensor);
     const int64_t bytes = (int64_t)act.bench->placed.buffers[tensor].bytes;
@@ -76,7 +76,7 @@ static void expect_poison(const void *args, int tensor) {
         assert_true(word < -1);
         break;
     case SMELT__E4M3:
-        assert_int_equal(byte, 0xff); /* a conversion makes 0x7f of NaN */
+        assert_int_equal(byte, 0xff); /* conversions map NaN to 0x7f */
         break;
     default: /* as bf16, too */
         assert_true(isnan(number) && (word & 0x7fff) > 0x7f80);
@@ -148,7 +148,7 @@ static void destroy(smelt_operator **object) {
 
 static struct smelt__check_result run(enum defect defect, int when, int tensor, int64_t at) {
     static const struct smelt__schedule schedules[RUNS];
-    /* What nothing was added to is a number like any other. */
+    /* Elements without contributions are valid numbers, too. */
     const int added = tensor >= 0 && row_of(tensor)->role == SMELT__ACCUMULATED;
     const struct smelt__harness_operator *const list[] = {act.bench->spec.op, NULL};
     const struct smelt__check_options options = {.spec = act.bench->spec_text,
@@ -173,7 +173,7 @@ static struct smelt__check_result run(enum defect defect, int when, int tensor, 
     return result;
 }
 
-/* `culprit`: NULL: whatever. */
+/* `culprit` NULL: any. */
 static void expect_seen(enum defect defect, int when, int tensor, int64_t at, const char *culprit) {
     const struct smelt__check_result result = run(defect, when, tensor, at);
     if (result.passed || !result.culprit || (culprit && strcmp(result.culprit, culprit) != 0))
@@ -197,7 +197,7 @@ static void what_is_right_passes(void) {
 
 /* ---- defects --------------------------------------------------------------------------------- */
 
-/* The defect is in the first run, or only in the second, which check must find, too. */
+/* The defect is in the first run, or only in the second; check must detect both. */
 static void not_written(int tensor) {
     const struct smelt__footprint *footprint = &act.bench->placed.footprints.tensors[tensor];
     const int64_t element = footprint->intervals[footprint->count - 1].end /
@@ -226,7 +226,8 @@ static void written_outside(int tensor) {
     }
 }
 
-/* Gradients by keys are sums in any order, unless the operator is deterministic. */
+/* The order of summation of gradients with respect to keys is not fixed unless the operator is
+ * deterministic. */
 static int is_reproducible(int tensor) {
     static const char *const sums[] = {"dkv", "dkv_fp32", "dkv_sum", "dk", "dk_fp32", "dk_sum"};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
@@ -235,7 +236,7 @@ static int is_reproducible(int tensor) {
     return 1;
 }
 
-/* An element whose last bit hardly matters: the largest number. */
+/* The largest number, whose last bit hardly affects the error. */
 static int64_t largest_of(int tensor) {
     int64_t largest = -1;
     for (int64_t i = 0; i < (int64_t)act.bench->problem.buffers[tensor].elements; i++) {
@@ -256,7 +257,7 @@ static void other_bits(int tensor) {
     else if (!run(OTHER_BIT, 2, tensor, byte).passed)
         fail_msg("%s: the last bit of %s may be another", act.bench->spec_text,
                  row_of(tensor)->name);
-    /* And between two runs that are kept. */
+    /* The same between two separate runs. */
     struct smelt__placed other = act.bench->placed;
     unsigned char *const copy = malloc(other.buffers[tensor].front + other.buffers[tensor].bytes);
     assert_non_null(copy);
@@ -299,8 +300,8 @@ static void defects_of(const struct bench *bench) {
         expect_seen(WRITES_BYTE, 1 + i % RUNS, -1, outside[i], "workspace_guard");
 }
 
-/* Whether no problem of the pass's table had the same outputs, of a spec that is as deterministic.
- */
+/* Whether no earlier problem of the pass's table had the same outputs with the same setting of
+ * deterministic. */
 static int is_new(const struct bench *bench, unsigned *seen, int *count) {
     unsigned outputs = 0;
     act.bench = bench;

@@ -1,4 +1,4 @@
-/* What the outputs of indexer_topk are held to: see compared.h. */
+/* The requirements on the outputs of indexer_topk: see compared.h. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static int64_t rows_of(const struct bench *bench) {
     return bench->problem.options.rows;
 }
 
-/* own: [T, 2, rows], the logits and the sums of the sizes of what they are made of. */
+/* own: [T, 2, rows], the logits and the sums of their terms' absolute values. */
 static void prepare(struct bench *bench) {
     const int64_t tokens = bench->problem.extents[0], rows = rows_of(bench);
     smelt_indexer_topk_args args;
@@ -45,7 +45,7 @@ static double tolerance(const struct bench *bench) {
 /* A query's window and results; [topk] from the copy. */
 struct query {
     int64_t number, begin, end, added, wanted;
-    int indices, values, lengths; /* tensors; -1: not there */
+    int indices, values, lengths; /* tensors; -1: not given */
     int64_t first_index, first_value;
     const double *logits, *terms;
     const struct piece *piece; /* of its indices */
@@ -83,7 +83,7 @@ static int64_t key_at(const struct bench *bench, const struct query *query, int6
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
-/* Below 0 where an error would change the order. */
+/* Negative where an error would change the order. */
 static void size_of_values(const struct bench *bench, const struct piece *piece, double *sizes) {
     const struct query query = query_of(bench, piece->unit);
     const double *values = bench->expected[piece->tensor] + piece->first;
@@ -140,7 +140,7 @@ static void set_value(const struct bench *bench, const struct query *query, int6
         bench_set(bench, query->values, query->first_value + slot, value);
 }
 
-/* Of a row whose window has fewer keys than are asked for. */
+/* For a row whose window has fewer than topk keys. */
 static void plant_behind(struct bench *bench, const struct query *query) {
     const int64_t last = spec_of(bench)->topk - 1;
     for (int64_t slot = query->wanted; slot <= last; slot = slot == last ? last + 1 : last) {
@@ -208,7 +208,7 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* These keys, in the order that is asked for, with their values. */
+/* Writes these keys in the requested order, with their values. */
 static void set_choice(const struct bench *bench, const struct query *query, int64_t *keys) {
     sorting = query->logits;
     qsort(keys, (size_t)query->wanted, sizeof *keys,
@@ -223,7 +223,7 @@ static int is_finite(const struct query *query, int64_t key) {
     return isfinite(query->logits[key]) && isfinite(query->terms[key]);
 }
 
-/* By how much the best key left out is better than the worst chosen. */
+/* The excess of the best unselected key's logit over the worst selected one's. */
 static double choice_error(const struct query *query, const uint8_t *chosen) {
     double best = -INFINITY, worst = INFINITY, terms = 0;
     int64_t left = -1, taken = -1;
@@ -248,7 +248,7 @@ static double metric(const struct smelt__check_result *result, const char *name)
     return (double)NAN;
 }
 
-/* A key of those left out in the place of one chosen. */
+/* Replaces a selected key by an unselected one. */
 static void plant_choice(struct bench *bench, const struct query *query, int64_t slot,
                          int64_t other) {
     const int64_t replaced = key_at(bench, query, slot);

@@ -1,7 +1,7 @@
 //@use common/base.cuh
 //@use toy_scale.params.h
 /*
- * The tests' toy: each row is multiplied by a factor, and written over or (ACCUMULATE) added to the
+ * The tests' toy: multiplies each row by a factor and writes it to, or (ACCUMULATE) adds it to, the
  * row of another tensor. A block has one row, a thread every THREADS-th element of it.
  */
 

@@ -13,7 +13,7 @@ enum { STREAM_FROM = 1, STREAM_BEFORE };
 
 static const float FACTOR = 1.75F;
 
-/* The definition of an element; `before`: what was there, if it is added to. */
+/* The definition of an element; `before`: the previous value, for the pass that adds. */
 static double scaled(double factor, double from, double before) {
     return factor * from + before;
 }
@@ -114,8 +114,8 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-/* What a comparison can find is declared, and of which outputs: check fails where one was compared
- * with nothing, and compared_toy.c says apart from this what each is held to. */
+/* The metrics and rules of a comparison, with the outputs that they cover. check fails if an output
+ * was not compared; compared_toy.c states the requirements independently. */
 #define ROWS(output)                                                                               \
     {                                                                                              \
         { "max_abs_error", "rows", "rows", "error of a row", SMELT__LARGEST, SMELT__OF(output) }   \
@@ -127,7 +127,7 @@ static const struct smelt__metric forward_metrics[] = ROWS(SMELT__TOY_OUT),
 static const struct smelt__rule forward_rules[] = {
     {"zero", SMELT__OF(SMELT__TOY_OUT), "what a factor makes of 0 is not 0"}};
 
-/* Products of small numbers: what is added rounds once. */
+/* Products of small numbers, with one rounding in the sum. */
 static const double TOLERANCE = 1e-5;
 
 static void compare(const struct smelt__placed *placed, int from, int to, int64_t row,
