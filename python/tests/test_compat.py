@@ -182,7 +182,7 @@ REFUSED = [
     ("deep_gemm.fp8_mqa_logits", {"logits_dtype": torch.float16}, "logits_dtype"),
     ("deep_gemm.fp8_fp4_mqa_logits", {"q": (E4M3_Q, IW[0])}, "fp4"),
     ("megatron.sparse_mla_bwd", {"o": None}, "o or delta"),
-    ("slime.sparse_mla_bwd", {"is_casual": False}, "sparse_mla_bwd is causal"),
+    ("slime.sparse_mla_bwd", {"is_casual": False}, "sparse_mla_bwd supports only is_casual=True"),
 ]
 
 
