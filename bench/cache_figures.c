@@ -1,8 +1,7 @@
 /*
- * What the disk cache costs: a hit, counting 10,000 entries, what an eviction does to lookups and
- * stores beside it, export and import. Works in a folder of its own under TMPDIR, else /tmp. Each
- * figure that another process or the disk can disturb stands beside the same figure without the
- * disturbance.
+ * Times of the disk cache: a hit, counting 10,000 entries, lookups and stores during an eviction,
+ * export and import. Works in a new folder in TMPDIR or /tmp. Figures that another process or the
+ * disk can affect are also measured without it.
  *
  *   cache_figures [ENTRIES]      default 10000
  */
@@ -18,7 +17,7 @@
 #include "measure.h"
 #include "runtime/cache/internal.h"
 
-static char readonly_problem[SMELT__CACHE_PROBLEM]; /* that a stat tells */
+static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
 
 enum { HIT_BYTES = 100000, SMALL_BYTES = 1000, PATH_BYTES = 512 };
 
@@ -78,7 +77,7 @@ static void make_entry(int n, size_t bytes, struct smelt__cache_entry *entry) {
     entry->compiled.compile_seconds = 0.5;
 }
 
-/* Writes entries as a store does, but for waiting for the disk. The earlier ones are older. */
+/* Writes entries like a store, but without waiting for the disk. Earlier ones are older. */
 static void plant(const char *folder, int first, int count, size_t bytes) {
     unsigned char header[SMELT__ENTRY_HEADER_BYTES], checksum[SMELT__ENTRY_CHECKSUM_BYTES];
     for (int n = first; n < first + count; n++) {
@@ -160,8 +159,8 @@ static void measure_stat(const char *folder) {
     smelt__cache_close(cache);
 }
 
-/* Lookups, for as long as the child lives. */
-static void time_lookups_beside(const char *title, const char *folder, int entries, pid_t child) {
+/* Times lookups until the child ends. */
+static void time_lookups_during(const char *title, const char *folder, int entries, pid_t child) {
     struct smelt__cache *cache = open_cache(folder, "", 0);
     for (int i = 0; waitpid(child, NULL, WNOHANG) == 0; i++) {
         const double begin = nanoseconds();
@@ -215,9 +214,9 @@ static void time_stores(const char *title, const char *folder, uint64_t cap, int
 }
 
 static void measure_eviction(const char *folder, int entries) {
-    time_lookups_beside("lookups beside a process that only counts", folder, entries,
+    time_lookups_during("lookups beside a process that only counts", folder, entries,
                         start(only_count, folder, entries));
-    time_lookups_beside("lookups while another process removes every entry", folder, entries,
+    time_lookups_during("lookups while another process removes every entry", folder, entries,
                         start(prune_all, folder, entries));
     time_stores("store, no cap", folder, 0, 2 * entries, 200);
     plant(folder, 0, entries, SMALL_BYTES);
@@ -241,14 +240,14 @@ static void measure_import(const char *archive) {
 }
 
 int main(int argc, char **argv) {
-    const char *place = getenv("TMPDIR");
+    const char *parent = getenv("TMPDIR");
     char folder[PATH_BYTES + 16], archive[PATH_BYTES + 16];
     const int entries = argc > 1 ? atoi(argv[1]) : 10000;
     if (argc > 2 || entries < 100) {
         fprintf(stderr, "usage: cache_figures [ENTRIES], 100 and up\n");
         return 2;
     }
-    snprintf(scratch, sizeof scratch, "%.400s/cache-figures-XXXXXX", place ? place : "/tmp");
+    snprintf(scratch, sizeof scratch, "%.400s/cache-figures-XXXXXX", parent ? parent : "/tmp");
     check(mkdtemp(scratch) != NULL, scratch);
     snprintf(folder, sizeof folder, "%s/cache", scratch);
     snprintf(archive, sizeof archive, "%s/cache.tar", scratch);

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Attention context parallel over the GPUs of one host, beside one GPU: the same gradients, and what it costs.
+"""Context-parallel attention over the GPUs of one host, compared with one GPU: gradients and time.
 
     torchrun --nproc-per-node 2 bench/context_parallel.py [--tokens N] [--heads N] [--topk N]
 
-Queries are divided in zigzag order, as examples/train.py has it, whose gather is used: every rank has the KV
-rows of its own queries, gathers all (NCCL), runs attention forward and backward, and gets the sum of its rows'
-gradients back (fp32, reduce-scattered). Rank 0 also runs the whole on its GPU alone. Lists are causal: random
-rows up to the query's own. Medians of 20 steps, by events; exit status 1 when loss or gradients differ by more
-than rounding.
+Queries are divided in zigzag order by examples/train.py, whose gather is used: every rank has the KV rows of its own
+queries, gathers all (NCCL), runs attention forward and backward, and gets the sum of its rows' gradients (fp32,
+reduce-scatter). Rank 0 also runs everything on its GPU. Lists are causal: random rows up to the query's own. Medians of
+20 steps, timed by events; exit status 1 if loss or gradients differ by more than rounding.
 """
 
 import argparse
@@ -52,7 +51,7 @@ def step(q, local_kv, lists, shard):
     q, local_kv = q.detach().requires_grad_(), local_kv.detach().requires_grad_()
     kv = local_kv if shard is None else shard.gather(local_kv)
     out = smelt.sparse_attention(q, kv, lists, DQK**-0.5, dkv_dtype=torch.float32, backend="smelt")
-    loss = out.float().square().sum() / 2  # of terms that do not cancel
+    loss = out.float().square().sum() / 2  # its terms do not cancel
     return (loss.detach(), *torch.autograd.grad(loss, (q, local_kv)))
 
 
@@ -82,7 +81,7 @@ def apart(got, want):
 
 
 def compare(parts, whole, shard):
-    """How far loss and gradients are from one GPU's; on every rank."""
+    """The differences of loss and gradients from one GPU's; on every rank."""
     loss, dq, dkv = parts
     dist.all_reduce(loss)
     return {
@@ -122,7 +121,7 @@ def main():
     local = [part[shard.rows] for part in inputs]
     differences = compare(step(*local, shard), step(*inputs, None), shard)
     figures = times(inputs, local, shard)
-    right = all(each <= TOLERANCE for each in differences.values())  # a NaN is wrong
+    right = all(each <= TOLERANCE for each in differences.values())  # false for NaN
     if shard.rank == 0:
         print(f"{torch.cuda.get_device_name()} x {shard.ranks}, {vars(options)}")
         for name, figure in (*figures.items(), *differences.items()):

@@ -1,6 +1,7 @@
 /*
- * The emulator as the driver, but launches do nothing and memory is not watched: with it bench/pytorch.py
- * and bench/overhead.c time what the package, PyTorch and the library do on the host, without a GPU.
+ * The emulator as the driver, but launches do nothing and memory accesses are not checked: with it
+ * bench/pytorch.py and bench/overhead.c time the host code of the package, PyTorch and the library
+ * without a GPU.
  *
  *   SMELT_CUDA=build/bench/libidle_driver.so SMELT_NVRTC=build/src/emu/libsmelt_emu.so build/bench/overhead
  */
@@ -26,7 +27,7 @@ int cuMemsetD32Async(uint64_t pointer, unsigned value, size_t count, void *strea
     return 0;
 }
 
-/* No kernel's parameters are smaller, and none are read. */
+/* The smallest size of a kernel's parameters; they are not read. */
 int cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *bytes) {
     (void)function, (void)index;
     *offset = 0, *bytes = 8;
@@ -44,8 +45,8 @@ static size_t no_reports(void) {
     return 0;
 }
 
-/* All other calls of the driver are the emulator's. One is named here, or the linker would leave it
- * out. */
+/* All other driver calls are the emulator's. One is named here, so that the linker keeps the
+ * library. */
 int cuInit(unsigned flags);
 __attribute__((used)) static int (*const of_the_emulator)(unsigned) = cuInit;
 

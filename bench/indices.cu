@@ -1,9 +1,9 @@
-/* What bench/partition.c holds the partition against: one pass over index rows, and the writing of
- * them by a kernel before it. 512 threads. */
+/* The kernels with which bench/partition.c compares the partition: one pass over index rows, and a
+ * kernel that writes them. 512 threads. */
 
 enum { READ, WRITE_FORWARD, WRITE_BACKWARD, LOADS = 4, DOCUMENT = 512, THREADS = 512 };
 
-/* Reads everything once; the sum keeps the loads alive. */
+/* Reads everything once; the sum prevents removal of the loads. */
 static __device__ void read_all(const uint4 *vectors, long long count, unsigned *sum) {
     const long long stride = (long long)gridDim.x * THREADS;
     long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
@@ -27,10 +27,10 @@ static __device__ void read_all(const uint4 *vectors, long long count, unsigned 
 static __device__ void write_all(int *indices, long long count, int width, long long block) {
     const long long per_block = (count + gridDim.x - 1) / gridDim.x;
     for (long long i = threadIdx.x; i < per_block; i += THREADS) {
-        const long long place = block * per_block + i;
-        const int slot = (int)(place % width), token = (int)(place / width % DOCUMENT);
-        if (place < count)
-            indices[place] = slot <= token ? token - slot : -1;
+        const long long number = block * per_block + i;
+        const int slot = (int)(number % width), token = (int)(number / width % DOCUMENT);
+        if (number < count)
+            indices[number] = slot <= token ? token - slot : -1;
     }
 }
 

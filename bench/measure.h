@@ -1,4 +1,4 @@
-/* What the programs of this folder share. */
+/* Shared by the programs of this folder. */
 #pragma once
 
 #include <stdio.h>
@@ -24,8 +24,8 @@ static inline double median(double *values, size_t count) {
     return values[count / 2];
 }
 
-/* Ends the program with the last error unless all is well: exit status 3 without a GPU, else 1. The process's
- * end frees what it holds. */
+/* Ends the program with the last error unless the status is OK: exit status 3 without a GPU, else
+ * 1. */
 static inline void require(smelt_status status) {
     if (status == SMELT_OK)
         return;

@@ -1,12 +1,11 @@
 /*
- * What smelt costs the host: the time of a call above that of its bare launches, and the time from a spec
- * to a kernel that is ready to launch, in a new process that finds it in the cache (the usual one,
- * SMELT_CACHE_DIR). A call's launches, fills and parameters are recorded once; then the call and the bare
- * driver calls run alternately. Needs a GPU; exit status 3 without one.
+ * smelt's host time: the time of a call above that of its bare launches, and the time from a spec
+ * to a kernel that is ready to launch, in a new process with a cache hit (in SMELT_CACHE_DIR). A
+ * call's launches, fills and parameters are recorded once; then the call and the bare driver calls
+ * run alternately. Needs a GPU; exit status 3 without one.
  *
- *   overhead               all measurements
- *   overhead --ready       one start, as the first form starts it
- *   overhead SPEC CALLS    so many calls and nothing else: for a profiler, also without a GPU:
+ *   overhead all measurements overhead --ready one start, as run by the first form overhead SPEC
+ *   CALLS only so many calls, for a profiler, also without a GPU:
  *
  *   SMELT_CUDA=build/bench/libidle_driver.so SMELT_NVRTC=build/src/emu/libsmelt_emu.so valgrind --tool=callgrind
  *       --toggle-collect=smelt_sparse_attn_backward build/bench/overhead SPEC 1000
@@ -25,7 +24,8 @@
 #include "smelt/smelt.h"
 
 enum {
-    LAUNCHES = 500, /* between synchronisations: fewer than the driver queues, so that none waits */
+    LAUNCHES = 500, /* between synchronisations; fewer than the driver's queue holds, so that none
+                       waits */
     WINDOWS = 45,
     WARM_UP = 3,
     MOST_WAYS = 3,
@@ -36,7 +36,7 @@ enum {
     PROCESSES = 9
 };
 
-/* The first one's kernel is also launched by the runtime alone. */
+/* The first one's kernel is also launched by the runtime only. */
 static const char forward_kernel[] = "sparse_attn_fwd:heads=8,dqk=576,dv=512,topk=64";
 static const char *const specs[] = {
     "sparse_attn:heads=8,dqk=576,dv=512,topk=64",
@@ -138,7 +138,7 @@ static smelt_status replay(struct bench *bench) {
     return result == CUDA_SUCCESS ? SMELT_OK : smelt__driver_fail(driver, "replay", result);
 }
 
-/* What a caller of the driver does where the context is not current. */
+/* Replays the calls of a caller whose context is not current. */
 static smelt_status replay_pushed(struct bench *bench) {
     const struct smelt__driver *driver = bench->context->driver;
     CUcontext popped;
@@ -157,7 +157,7 @@ static smelt_status launch_kernel(struct bench *bench) {
     return smelt__kernel_launch(bench->context, bench->kernel, &launch, bench->stream);
 }
 
-/* One call, whose driver calls are kept. */
+/* Makes one call and records its driver calls. */
 static smelt_status record(struct bench *bench) {
     struct smelt__driver between = *bench->context->driver;
     recording.driver = bench->context->driver;
@@ -178,7 +178,7 @@ struct way {
     smelt_status (*run)(struct bench *bench);
 };
 
-/* Nanoseconds of a call. */
+/* Nanoseconds per call. */
 static double time_window(struct bench *bench, const struct way *way) {
     const int calls = LAUNCHES / recording.count;
     const double begin = nanoseconds();
@@ -208,7 +208,7 @@ static void compare_ways(struct bench *bench, const struct way *ways, int count)
     }
 }
 
-/* In a thread of its own, which never had a context. */
+/* Runs in a thread that never had a context. */
 static void *time_without_context(void *argument) {
     static const struct way ways[] = {{"push, cuLaunchKernelEx, pop", replay_pushed},
                                       {"smelt__kernel_launch", launch_kernel},
@@ -294,7 +294,7 @@ static smelt_operator *create(smelt_context *context, const char *text) {
     return made;
 }
 
-/* Makes `calls` of them and prints what one took; 0: measures. */
+/* Makes `calls` calls and prints the time of one; 0: measures. */
 static void measure_spec(struct bench *bench, const char *spec, int calls) {
     bench->backward = strstr(spec, "passes=backward") != NULL;
     bench->attn = create(bench->context, spec);
@@ -317,7 +317,7 @@ static void measure_all(struct bench *bench) {
         measure_spec(bench, specs[i], 0);
 }
 
-/* The context stays current: it is a caller of the driver's part in any case. */
+/* The context stays current, which is the caller's task with the bare driver, too. */
 static void set_up(struct bench *bench) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     int pushed;
@@ -330,7 +330,7 @@ static void set_up(struct bench *bench) {
 
 /* ---- ready to launch, in a new process ------------------------------------------------------- */
 
-/* Whether a file with this in its name is mapped; -1 when that cannot be told. */
+/* Whether a file with this text in its name is mapped; -1: unknown. */
 static int is_mapped(const char *name) {
     char line[4096];
     int found = 0;
@@ -358,8 +358,8 @@ static void start_driver(void) {
         require(smelt__driver_fail(driver, "driver start", result));
 }
 
-/* The new process: the driver's start is not timed. Prints microseconds of the context's creation
- * and of the operator's, and whether NVRTC is mapped. */
+/* The new process; the driver's start is not timed. Prints the microseconds for creating the
+ * context and the operator, and whether NVRTC is mapped. */
 static void run_ready(void) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;

@@ -1,9 +1,10 @@
 /*
- * The partition of queries into buckets: microseconds, and TB/s of index bytes, beside one plain pass over the
- * same bytes. A figure is the time of many calls on a stream divided by their number, median and least of some
- * rounds; it includes a launch's own cost on the GPU. Several index arrays alternate, larger together than the L2
- * cache. "just written": the kernel before wrote the array; its own time, measured alone, is subtracted. Needs a
- * GPU and NVRTC; exit status 3 without.
+ * The partition of queries into buckets: microseconds, and TB/s of index bytes, compared with one
+ * plain pass over the same bytes. A figure is the time of many calls on a stream divided by their
+ * number, median and minimum of several rounds; it includes the launch overhead on the GPU. Several
+ * index arrays alternate, which together exceed the L2 cache. "just written": the previous kernel
+ * wrote the array; its time, measured separately, is subtracted. Needs a GPU and NVRTC; exit status
+ * 3 without.
  *
  *   partition INDICES.CU     bench/indices.cu
  */
@@ -24,7 +25,7 @@ enum {
     WARM_UP = 2,
     MOST_ARRAYS = 8,
     THREADS = 512,     /* of indices.cu's blocks */
-    READ_BLOCKS = 2112 /* 16 a multiprocessor of an H200 */
+    READ_BLOCKS = 2112 /* 16 per multiprocessor of an H200 */
 };
 enum mode { READ, WRITE_FORWARD, WRITE_BACKWARD }; /* indices.cu's */
 
@@ -41,7 +42,7 @@ struct bench {
     void *array[MOST_ARRAYS], *workspace, *sum;
 };
 
-/* One call of something measured, `number` of its round. */
+/* One measured call, number `number` of its round. */
 typedef void (*call_function)(struct bench *bench, int number);
 
 static void check(const struct bench *bench, CUresult result) {
@@ -97,7 +98,7 @@ static void partition(struct bench *bench, int number) {
     require(smelt__partition_launch(bench->context, &bench->kernels, &params, bench->stream));
 }
 
-/* Both passes in the stream's plain order. */
+/* Both passes without PDL. */
 static void partition_in_order(struct bench *bench, int number) {
     const struct sparse_attn_partition_params params = params_of(bench, number);
     const uint32_t blocks =

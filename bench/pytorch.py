@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """The Python package: the host's time for a call. A step's time and memory: bench/peers training_step.
 
-    python bench/pytorch.py [--json FILE]     needs the package (pip install .) and a GPU, or bench/idle_driver.c
-                                              in the driver's place
+    python bench/pytorch.py [--json FILE] needs the package (pip install .) and a GPU, or bench/idle_driver.c as the
+    driver
 
-The best of several loops of calls so small that the GPU is done before the host is. torch.add in the same run
-shows how fast the host is, and an autograd.Function that does nothing what PyTorch's engine takes of it. A
-training step calls the engine once for all of a model: hence also a call of LAYERS of them, one behind the
-other, under one backward pass.
+The best of several loops of calls so small that the host is the bottleneck. For comparison the same run times torch.add
+(the host's speed) and an autograd.Function that does nothing (PyTorch's engine). Since a training step calls the engine
+once for a whole model, LAYERS consecutive calls under one backward pass are timed, too.
 """
 
 import argparse
@@ -27,7 +26,8 @@ def synchronize():
 
 
 def host_time(function, calls=60, loops=60):
-    """Microseconds. Few calls between waits: a full queue of launches would make the host wait."""
+    """Microseconds per call. There are few calls between waits, because a full queue of launches would make the host
+    wait."""
     best = float("inf")
     for _ in range(loops):
         synchronize()
@@ -48,8 +48,8 @@ def inputs(tokens, rows, heads, dqk, width):
 
 
 class Nothing(torch.autograd.Function):
-    """The least that an operator with sparse_attention's inputs costs in autograd: it keeps them and an output,
-    launches nothing, and hands out gradients that are there."""
+    """The minimum time in autograd of an operator with sparse_attention's inputs: it saves them and an output, launches
+    nothing, and returns existing gradients."""
 
     @staticmethod
     def forward(ctx, q, kv, sink, call):
@@ -63,7 +63,7 @@ class Nothing(torch.autograd.Function):
 
 
 def chain(layers, attend):
-    """Forward and backward of so many calls, each one's result the next one's queries (dqk = dv)."""
+    """Forward and backward pass of so many calls, where each result is the next call's queries (dqk = dv)."""
     q, _, indices = inputs(1, 64, 8, 512, 64)
     keys = [inputs(1, 64, 8, 512, 64)[1] for _ in range(layers)]
     grad = torch.randn(1, 8, 512, device=DEVICE, dtype=torch.bfloat16)
@@ -134,7 +134,7 @@ def host_figures():
 
 
 def indexer_figures():
-    """Of the functions that choose keys and train the indexer."""
+    """Host times of the functions that select keys and train the indexer."""
     q, kv, indices = (tensor.detach() for tensor in inputs(4, 64, 8, 576, 64))
     iq, ik, weights = q[..., :128].contiguous(), kv[:, :128].contiguous(), q[..., 0].float()
     begin, lse = torch.zeros_like(indices[:, 0]), torch.ones_like(weights)

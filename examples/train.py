@@ -4,17 +4,17 @@
     python examples/train.py [--model glm|v4] [--steps N]         on one GPU
     torchrun --nproc-per-node 2 examples/train.py                 context parallel: each rank has a part of
                                                                   every document's queries
-    ... --backend torch                                           the eager reference instead, to compare losses
+    ... --backend torch                                           the eager reference, to compare losses
 
-Packed documents of random words, each said over and over: a token is the one a period before it, which the
-model learns to look up. Two layers of
+Packed documents of random words that repeat with a fixed period: each token equals the one a period before it, which
+the model learns to look up. Two layers of
 
-    glm   absorbed MLA as GLM-5 has it: dqk is dv and 64 rotary columns, values projected up for each head
-    v4    as DeepSeek-V4: dqk = dv, a learnt sink, the last tokens always in the list beside what is chosen
+    glm   absorbed MLA as in GLM-5: dqk is dv plus 64 rotary columns, values are projected up per head
+    v4    as DeepSeek-V4: dqk = dv, a learnt sink; lists have the last tokens in addition to the selected ones
 
-The indexer chooses TOPK keys for each query; it is trained towards the attention's own distribution over
-them, without a matrix of tokens by tokens. Context parallel: queries in zigzag order, so that
-ranks have as much to do; keys are gathered, and their gradients summed, on the way back.
+The indexer selects TOPK keys for each query; it is trained towards attention's distribution over them, without a tokens
+x tokens matrix. Context parallel: queries are divided in zigzag order, so that ranks have equal work; keys are
+gathered, and the backward pass sums their gradients.
 """
 
 import argparse
@@ -32,7 +32,7 @@ DOCUMENTS, PERIOD = (24, 40), 5  # tokens of each document; multiples of twice t
 
 
 class Shard:
-    """Which rows of the packed batch this rank has, and all of them at need."""
+    """The rows of the packed batch that this rank has, and a gather of all rows."""
 
     def __init__(self, tokens, device):
         self.ranks = dist.get_world_size() if dist.is_initialized() else 1
@@ -40,8 +40,8 @@ class Shard:
         chunks = torch.arange(tokens, device=device).chunk(2 * self.ranks)
         owned = [torch.cat([chunks[rank], chunks[2 * self.ranks - 1 - rank]]) for rank in range(self.ranks)]
         self.rows = owned[self.rank]
-        self.by_rank = torch.cat(owned)  # the batch's rows in the ranks' order
-        self.order = torch.argsort(self.by_rank)  # and back
+        self.by_rank = torch.cat(owned)  # numbers of the batch's rows, in the ranks' order
+        self.order = torch.argsort(self.by_rank)  # the inverse
 
     def gather(self, local):
         """Rows of all ranks, in the batch's order; differentiable."""
@@ -52,7 +52,7 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, local, shard):
         ctx.shard = shard
-        if hasattr(ctx, "set_output_grad_dtype"):  # older ones round the gradient to bf16 first
+        if hasattr(ctx, "set_output_grad_dtype"):  # older versions round the gradient to bf16 first
             ctx.set_output_grad_dtype(torch.float32)
         whole = local.new_empty((shard.ranks * local.shape[0], *local.shape[1:]))
         dist.all_gather_into_tensor(whole, local.contiguous())
@@ -95,7 +95,7 @@ class Attention(nn.Module):
         ]
 
     def choose(self, x, begin, end, shard, backend):
-        """The indexer's lists of keys, and its logits at them. It learns apart from the model."""
+        """The indexer's lists of keys, and its logits at them. It is trained separately from the model."""
         x = x.detach()
         iq = self.index_q(x).view(-1, INDEX_HEADS, INDEX_DIM).bfloat16()
         ik = shard.gather(self.index_k(x).bfloat16())
@@ -103,7 +103,7 @@ class Attention(nn.Module):
         if self.sink is None:
             indices, logits, _ = smelt.indexer_topk(iq, ik, weights, begin, end, TOPK, backend=backend)
             return indices, logits
-        with torch.no_grad():  # the last WINDOW tokens are in the list anyway
+        with torch.no_grad():  # the list has the last WINDOW tokens in any case
             chosen, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend)
             last = end[:, None] - torch.arange(1, WINDOW + 1, device=x.device, dtype=torch.int32)
             indices = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
@@ -157,7 +157,7 @@ class Model(nn.Module):
 
 
 def batch(step, device):
-    """tokens, what follows each (-100: nothing), places in the documents."""
+    """tokens, the token after each (-100: none), positions in the documents."""
     made = torch.Generator().manual_seed(step)
     tokens = [
         torch.randint(WORDS, (PERIOD,), generator=made).repeat(-(-length // PERIOD) + 1)[: length + 1]
@@ -173,7 +173,7 @@ def batch(step, device):
 
 
 def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3):
-    """The losses of the steps (of the words, of the indexer), and the model."""
+    """The losses of the steps (of the model, of the indexer), and the model."""
     torch.manual_seed(0)
     model = Model(model_name).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)

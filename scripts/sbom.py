@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""sbom.py BUILD: what the build in this folder is made of and needs, as an SPDX 2.3 document.
+"""sbom.py BUILD: the components and requirements of the build in this folder, as an SPDX 2.3 document.
 
-Meson names the libraries that were found and their versions; what is opened at run time is listed without a version.
+Libraries and versions come from Meson; libraries that are opened at run time have no version.
 """
 import json
 import pathlib
@@ -10,7 +10,7 @@ import sys
 import uuid
 
 LICENCES = {"jansson": "MIT", "libxxhash": "BSD-2-Clause"}
-AT_RUN_TIME = {"libcuda": "the CUDA driver", "libnvrtc": "NVRTC, where a kernel is not in the cache"}
+AT_RUN_TIME = {"libcuda": "the CUDA driver", "libnvrtc": "NVRTC, if a kernel is not in the cache"}
 
 
 def introspect(build, what):
@@ -53,5 +53,5 @@ def main(build):
 
 
 if not pathlib.Path(sys.argv[1], "meson-info").is_dir():
-    sys.exit(f"sbom: {sys.argv[1]} is no build folder")
+    sys.exit(f"sbom: {sys.argv[1]} is not a build folder")
 main(sys.argv[1])

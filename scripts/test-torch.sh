@@ -3,7 +3,7 @@
 # a wheel built from this tree and installed there, then python/tests on CPU tensors through the emulator,
 # or with SMELT_TORCH_DEVICE=cuda on the GPU. Further arguments are pytest's. Ends with a line of counts.
 #
-#   scripts/test-torch.sh --install    PyTorch alone, ahead of time
+#   scripts/test-torch.sh --install    only installs PyTorch
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=$PWD/build/torch-venv python=$PWD/build/torch-venv/bin/python
@@ -15,14 +15,14 @@ if [ "$(cat "$venv/complete" 2>/dev/null)" != "${packages[*]}" ]; then
     [ -f "$venv/complete" ] || rm -rf "$venv"
     echo "smelt: PyTorch goes into build/torch-venv: about 5 GB, once"
     python3 -m venv "$venv"
-    # Of its thousands of files the tests import a few: these are compiled to bytecode then.
+    # Bytecode is compiled on import, because the tests import few of its files.
     "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile "${packages[@]}"
-    rm -f "$venv/complete" # in a copy of hard links it is another tree's, too
+    rm -f "$venv/complete" # a copy made of hard links shares this file with another tree
     echo "${packages[*]}" >"$venv/complete"
 fi
 [ "${1:-}" != --install ] || exit 0
 
-# Without isolation: what the build needs is in the venv.
+# Without isolation, since the venv has the build's requirements.
 PATH=$venv/bin:$PATH "$python" -m pip wheel --quiet --disable-pip-version-check --no-build-isolation \
     --no-deps --no-index --wheel-dir build/wheel.new -Cbuild-dir=build/python-package .
 rm -rf build/wheel
@@ -30,13 +30,13 @@ mv build/wheel.new build/wheel
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \
     build/wheel/smelt_kernels-*.whl
 
-at_once=0 # one process on a GPU
+at_once=0 # a single process on a GPU
 if [ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ]; then
     at_once=$(nproc)
     [ "$at_once" -le 4 ] || at_once=4
     package=$("$python" -c 'import importlib.util as u; print(u.find_spec("smelt_kernels").submodule_search_locations[0])')
     export SMELT_CUDA=$package/libsmelt_emu.so SMELT_NVRTC=$package/libsmelt_emu.so
-    # Its kernels are host code: no cache of the user's shall hold them.
+    # Emulated kernels are host code and must not go into the user's cache.
     SMELT_CACHE_DIR=$(scripts/trusted-folder.sh "$PWD/build")/torch-cache
     export SMELT_CACHE_DIR
 fi

@@ -1,4 +1,4 @@
-"""smelt beside its peers, and beside other builds of itself, in turn in one process.
+"""Times smelt, its peers and other builds of smelt alternately in one process.
 
 python3 bench/peers BENCHMARK [options]     BENCHMARK --help: its rows, options and checks
 """
@@ -11,7 +11,7 @@ import sys
 import accuracy
 import harness
 
-BENCHMARKS = {  # the class that reads a row's name, and what is timed
+BENCHMARKS = {  # the class that parses a row's name, and the measurement
     "forward": ("forward", "Row", "sparse_attn; peer: FlashMLA"),
     "backward": ("backward", "Row", "sparse_attn, backward; peer: cuDNN"),
     "training_step": ("training_step", "Row", "a step in PyTorch; peer: FlashMLA with cuDNN"),
@@ -40,7 +40,7 @@ def main(arguments=None):
     kinds = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     arguments = sys.argv[1:] if arguments is None else arguments
     for name, (module, row_class, what) in BENCHMARKS.items():
-        if arguments[:1] != [name]:  # its module may need packages that others do not
+        if arguments[:1] != [name]:  # its module may need further packages
             kinds.add_parser(name, help=what)
             continue
         module = importlib.import_module(module)
@@ -54,7 +54,7 @@ def main(arguments=None):
         harness.add_options(each, row_class)
         each.set_defaults(run=lambda options, row_class=row_class: harness.run(row_class, options))
     each = kinds.add_parser(
-        "accuracy", help="FlashMLA's test cases, beside double precision", description=accuracy.__doc__
+        "accuracy", help="FlashMLA's test cases, compared with double precision", description=accuracy.__doc__
     )
     accuracy.add_options(each)
     each.set_defaults(run=accuracy.run)

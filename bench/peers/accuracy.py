@@ -1,7 +1,7 @@
 """FlashMLA's own prefill tests (its tests/test_flash_mla_sparse_prefill.py: shapes, value ranges, invalid slots,
-lengths, sinks, strides) with inputs of our generator, and cases of ours with few valid slots: results beside
-double precision, counted by FlashMLA's tolerances. Outputs are NaN before each launch. Exit status 1 when a
-case misses."""
+lengths, sinks, strides) with random inputs made here, and further cases with few valid slots: compares results with
+double precision and counts the elements that miss FlashMLA's tolerances. Outputs are NaN before each launch. Exit
+status 1 if a case misses."""
 
 import argparse
 import dataclasses
@@ -13,13 +13,13 @@ import flash_mla
 import harness
 from harness import DEVICE, torch
 
-GAP = 128  # elements between rows and heads, as FlashMLA's tests leave
+GAP = 128  # elements between rows and heads, as in FlashMLA's tests
 EMPTY_IN = 44  # one query in so many has no valid slot: a normal value below -2
 SHAPES = (  # rows, topk; irregular ones from the fourth on
     (128, 128), (256, 256), (512, 512), (592, 128), (1840, 256),
     (1592, 384), (1521, 512), (95, 128), (153, 256), (114, 384),
 )  # fmt: skip
-# Absolute and relative tolerance, an element misses both; the most that the cosine may be off.
+# Absolute and relative tolerance (an element that misses exceeds both), and the maximum cosine difference.
 TOLERANCES = {
     "out": (8e-4, 3.01 / 128, 7e-6),
     "lse": (1e-6, 2.01 / 65536, 1e-7),
@@ -81,7 +81,7 @@ class Case(harness.Row):
             self.sinks = torch.where(other.abs() > 0.5, other * math.inf, sinks)
 
     def _lists(self, random):
-        """Gaps name row 0: a contender that reads them as slots has a wrong result."""
+        """Gaps name row 0, so a contender that reads them as slots has a wrong result."""
         shape = argparse.Namespace(tokens=self.tokens, topk=self.topk, rows=self.rows, lists="random")
         lists = attention.random_lists(shape, random)
         fillers = [-(2**31), -123456, -1, self.rows, 114514, 1919810, 2147480000, 2**31 - 1]
@@ -98,7 +98,7 @@ class Case(harness.Row):
 
 def cases_of(dqk, heads):
     found = [Case(dqk, heads, tokens, *shape) for shape in SHAPES for tokens in (1, 62, 213)]
-    found += [  # FlashMLA's list has each of these twice, with another seed
+    found += [  # FlashMLA's list has each of these twice, with different seeds
         Case(dqk, heads, tokens, *shape, sink, lengths)
         for shape in SHAPES[3:]
         for tokens in (62, 213)
@@ -114,7 +114,7 @@ def cases_of(dqk, heads):
 
 
 def large_cases():
-    """FlashMLA's tests time these, and check them, too."""
+    """Cases that FlashMLA's tests also time."""
     rows = (8192, 32768, 65536, 98304, 131072), (8192, 32768, 49152, 65536)
     found = [Case(576, 128, 4096, each, 2048, True) for each in rows[0]]
     for heads, topk in ((64, 512), (128, 1024)):
@@ -149,7 +149,7 @@ class Distance:
         self.where = tuple(int(i) for i in torch.unravel_index(torch.tensor(at), got.shape))
         got, want = got[finite], want[finite]
         squares, self.relative, self.cosine = float(want.square().sum()), 0.0, 0.0
-        if squares > 1e-12:  # of next to nothing FlashMLA's tests ignore the direction
+        if squares > 1e-12:  # FlashMLA's tests ignore the direction of tiny results
             self.relative = math.sqrt(float((got - want).square().sum()) / squares)
             self.cosine = 1 - 2 * float((got * want).sum()) / (float(got.square().sum()) + squares)
 
@@ -159,7 +159,7 @@ def is_miss(name, distance):
 
 
 def cells(cases):
-    """Of a contender's cases, each {tensor: Distance}."""
+    """Results of a contender's cases, each {tensor: Distance}."""
     by = [sum(bool(is_miss(name, case[name])) for case in cases) for name in TOLERANCES]
     failed = sum(any(is_miss(*each) for each in case.items()) for case in cases)
     worst = (max(case[name].worst for case in cases) for name in TOLERANCES)
@@ -207,7 +207,7 @@ def add_options(parser):
         "--heads", type=harness.numbers, default="", metavar="N,...", help="instead of 64, 128 and large cases"
     )
     parser.add_argument("--sample", type=harness.positive, default=4096, help="queries compared of a case (4096)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds it")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose names contain this")
     parser.add_argument("--verbose", action="store_true", help="a line for each tensor that misses")
     parser.add_argument("--list", action="store_true", help="print the names of the cases only")
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of attention share: a row's name, index lists, inputs, the exact result."""
+"""Shared by the benchmarks of attention: a row's name, index lists, inputs, the exact result."""
 
 import math
 import re
@@ -16,7 +16,7 @@ h64-8192 is 64 heads, 8192 queries and as many KV rows. Then, in any order: s131
   half                    random, half of the slots -1
   documents               causal within documents of 512 tokens, then -1; with topk_length"""
 DOCUMENT = 512  # tokens
-RENEWED = 10  # drift: one slot in so many, a query
+RENEWED = 10  # drift: one slot in so many changes per query
 
 
 class Row(harness.Row):
@@ -53,7 +53,7 @@ class Row(harness.Row):
             raise ValueError(f"row {self.name}: {word} is none of {', '.join(legal)}")
 
     def spec(self):
-        """The operator's, without its passes."""
+        """The operator's spec without passes."""
         text = f"sparse_attn:heads={self.heads},dqk={self.dqk},dv={self.dv},topk={self.topk}"
         return text + (",sink=1" if self.sink else "")
 
@@ -63,7 +63,7 @@ class Row(harness.Row):
         return {**named, **tensors, **({"sink": self.sinks} if self.sink else {})}
 
     def make_inputs(self, options, heads=0):
-        """Normal values; q of at least so many heads, of which the row takes its own."""
+        """Normal values; q has at least so many heads, of which the row uses its number."""
         generator = torch.Generator(DEVICE).manual_seed(options.seed)
         heads = max(heads, self.heads)
 
@@ -84,7 +84,7 @@ class Row(harness.Row):
 
 
 def random_lists(row, generator):
-    """[T, topk] int32: distinct rows in random order, of those the query may see, then -1."""
+    """[T, topk] int32: distinct rows that the query may see, in random order, then -1."""
     result = torch.full((row.tokens, row.topk), -1, dtype=torch.int32, device=DEVICE)
     reach = min(row.topk, row.rows)
     columns = torch.arange(row.rows, device=DEVICE)
@@ -148,7 +148,7 @@ def apart(got, want):
 
 
 def worst_row(got, want):
-    """The same of the worst row, of rows above 1e-3 of the largest."""
+    """The same of the worst row, among rows above 1e-3 of the largest."""
     error, norm = (got.float() - want.float()).norm(dim=-1), want.float().norm(dim=-1)
     found = (error / norm)[norm > 1e-3 * norm.max()]
     return float(found.max()) if len(found) else math.nan

@@ -1,15 +1,15 @@
-"""sparse_attn's backward pass with all its kernels, beside cuDNN Frontend's with all that its wrapper launches.
+"""sparse_attn's backward pass with all its kernels, compared with cuDNN Frontend's and all launches of its wrapper.
 
-cuDNN gets 16 heads where a row has 8, and a sink of -inf where it has none. out and lse are computed in fp32.
-Checks: how far the gradients are from cuDNN's (two right ones differ by 3e-3 to 6e-3) or, with --reference or
---smelt-only, from fp32's; "row": of the worst row."""
+cuDNN gets 16 heads if a row has 8, and a sink of -inf if it has none. out and lse are computed in fp32. Checks: the
+difference of the gradients from cuDNN's (two correct ones differ by 3e-3 to 6e-3) or, with --reference or --smelt-only,
+from fp32's; "row": of the worst row."""
 
 import math
 
 import attention
 from harness import DEVICE, reference, torch
 
-CUDNN_HEADS = (16, 32, 64, 128)  # that its own training wrapper takes; others are padded
+CUDNN_HEADS = (16, 32, 64, 128)  # supported by its training wrapper; others are padded
 BARS = """h64-4096,h64-8192,h64-16384,h64-32768,h64-8192-s131072,h64-8192-drift,h64-32768-drift,
 h64-8192-s131072-drift,h128-8192,h8-8192,h16-8192,h32-8192,h8-8192-drift,h16-8192-drift,h32-8192-drift,
 h64-4096-k640-d512-sink,h128-4096-k1152-d512-sink,h64-8192-causal,h64-8192-half"""
@@ -17,7 +17,7 @@ NAMES = ("dq", "dkv", "dsink")
 
 
 def padded_heads(tensor, heads, value=0.0):
-    """Dimension 1, or the only one, padded to so many heads."""
+    """Pads dimension 1, or the only one, to so many heads."""
     at = min(1, tensor.dim() - 1)
     missing = [0, 0] * (tensor.dim() - 1 - at) + [0, heads - tensor.shape[at]]
     return torch.nn.functional.pad(tensor, missing, value=value) if missing[-1] else tensor
@@ -54,7 +54,7 @@ class Row(attention.Row):
         return {"cudnn": self.cudnn}
 
     def cudnn(self):
-        """It takes lse as smelt writes it and skips slots outside the table."""
+        """It accepts smelt's lse and skips slots outside the table."""
         from cudnn import DSA
 
         heads = next(count for count in CUDNN_HEADS if count >= self.heads)

@@ -1,5 +1,5 @@
-/* FlashMLA's sparse prefill for Hopper behind a C function. flash_mla.py builds it against a checkout that the
- * user names and calls it; nothing of FlashMLA is in this repository. */
+/* A C function for FlashMLA's sparse prefill on Hopper. flash_mla.py compiles it with a checkout
+ * that the user names, and calls it; this repository contains no code of FlashMLA. */
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

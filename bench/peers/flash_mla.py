@@ -16,11 +16,11 @@ import tempfile
 
 from harness import torch
 
-HEADS_UNIT, TOPK_UNIT = 64, 128  # its kernels take multiples
+HEADS_UNIT, TOPK_UNIT = 64, 128  # its kernels need multiples of these
 FLAGS = """-O3 -std=c++20 -DNDEBUG -D_USE_MATH_DEFINES --expt-relaxed-constexpr --expt-extended-lambda
 --use_fast_math -Xptxas --register-usage-level=10 -gencode arch=compute_90a,code=sm_90a -Xcompiler -fPIC
 -Xcompiler -fvisibility=hidden""".split()
-# The C++ runtime is linked in: the file may run where another one is installed.
+# Links the C++ runtime statically, since the other machine may have another version.
 LINK = "-shared -Xcompiler -static-libstdc++,-static-libgcc -Xlinker --exclude-libs,ALL".split()
 
 

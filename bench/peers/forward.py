@@ -1,5 +1,5 @@
-"""sparse_attn's forward pass, beside FlashMLA's (flash_mla.py), which is given 64 random heads where a row has
-fewer. 32 queries are compared with double precision before a row is timed: "error" is of the norm."""
+"""sparse_attn's forward pass, compared with FlashMLA's (flash_mla.py), which gets 64 random heads if a row has fewer.
+Before a row is timed, 32 queries are compared with double precision: "error" is relative to the norm."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""What all benchmarks share: options, contenders timed in turn, checks, tables."""
+"""Shared by all benchmarks: options, alternating timing of contenders, checks, tables."""
 
 import argparse
 import concurrent.futures
@@ -28,11 +28,11 @@ USAGE, NO_GPU = 2, 3  # exit statuses
 class Row:
     """A shape, read from its name. A benchmark is a module with a subclass named Row."""
 
-    SETS = {}  # {name: names of rows, by commas}; the first is timed unless --rows says otherwise
-    BOUNDS = {}  # {check: the most that is right}; other checks are shown only
+    SETS = {}  # {name: names of rows, separated by commas}; the first is the default of --rows
+    BOUNDS = {}  # {check: upper limit}; other checks are only shown
     which = "forward"
-    group = None  # rows whose ratios have a mean of their own in the summary
-    flops = bytes = 0  # of a launch
+    group = None  # rows with a separate mean of ratios in the summary
+    flops = bytes = 0  # per launch
     deterministic = False  # the operator has this key
     extra = ""  # keys that the row adds to each contender's spec
 
@@ -47,11 +47,11 @@ class Row:
         raise NotImplementedError
 
     def arguments(self):
-        """{field: tensor, number or None} of a call of the operator, but for its outputs."""
+        """{field: tensor, number or None} of a call of the operator, without its outputs."""
         raise NotImplementedError
 
     def outputs(self):
-        """{field: tensor} made anew, filled with NaN or -2, for each contender."""
+        """{field: tensor} new tensors for each contender, filled with NaN or -2."""
         raise NotImplementedError
 
     def peers(self, options):
@@ -98,10 +98,10 @@ class Row:
 class Contender:
     def __init__(self, name, run, results):
         self.name, self.run, self.results = name, run, results
-        self.repeats = False  # each run is to give the same bits
+        self.repeats = False  # each run must give the same bits
 
     def changes(self):
-        """How many of its results differ after another run."""
+        """The number of its results that differ after another run."""
         before = {name: tensor.clone() for name, tensor in self.results.items()}
         self.run()
         return sum(
@@ -114,7 +114,7 @@ class Contender:
 
 
 class HostEvent:
-    """An event where there is no GPU."""
+    """An event for machines without a GPU."""
 
     def record(self):
         self.at = time.perf_counter()
@@ -133,8 +133,8 @@ def synchronize():
 
 
 def time_in_turn(contenders, rounds, rest=0.0):
-    """{contender: milliseconds of each launch}. In every round each contender runs once, in random order;
-    the host does not wait in between, unless the chip is to rest for so many milliseconds."""
+    """{contender: milliseconds of each launch}. In every round each contender runs once, in random order; the host does
+    not wait in between, except for `rest` milliseconds of idle time."""
     for contender in contenders * WARM_UPS:
         contender.run()
     events = {contender.name: [] for contender in contenders}
@@ -160,14 +160,14 @@ def complain(what, error):
 
 
 def reference(name="_reference"):
-    """The package's references in PyTorch, without the package, which may not be installed."""
+    """The package's references in PyTorch, loaded from their files, since the package may not be installed."""
     package = sys.modules.setdefault("references", types.ModuleType("references"))
     package.__path__ = [str(ROOT / "python" / "smelt_kernels")]
     return importlib.import_module(f"references.{name}")
 
 
 def check_gpu():
-    """Ends the program where an illegal access has lost the GPU to this process."""
+    """Ends the program if an illegal access made the GPU unusable for this process."""
     try:
         synchronize()
     except Exception as error:  # pylint: disable=broad-except
@@ -176,7 +176,7 @@ def check_gpu():
 
 
 def run_once(row, options):
-    """The contenders that ran, smelt's first, and the names of those that failed."""
+    """The contenders that ran, smelt's first, and the names of the failed ones."""
     found, failed = [], []
     for name, make in row.contenders(options).items():
         try:
@@ -192,7 +192,7 @@ def run_once(row, options):
 
 
 def is_wrong(row, checks):
-    """Written so that a NaN is wrong."""
+    """Written so that NaN fails."""
     bounds = {**row.BOUNDS, "changed results": 0}
     return any(
         not value <= bounds[check] for each in checks.values() for check, value in each.items() if check in bounds
@@ -254,7 +254,7 @@ def names_of(results):
 
 
 def print_table(results):
-    """Of each contender the median, then its time over the first one's."""
+    """Each contender's median, then its ratio to the first one's."""
     names = names_of(results)
     base = names[0] if names else ""
     heads = ["shape", f"{base} ms", "TFLOP/s"]
@@ -318,7 +318,7 @@ def add_options(parser, row_class):
     sets = list(row_class.SETS)
     named = "names of rows, or of sets: " + ", ".join(sets)
     parser.add_argument("--rows", default=sets[0], help=named)
-    parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name holds it")
+    parser.add_argument("--only", default="", metavar="TEXT", help="rows whose names contain this")
     parser.add_argument("--list", action="store_true", help="print the names of the rows only")
     add_contenders(parser)
     rounds = "launches of each contender (24)"
@@ -377,7 +377,7 @@ def open_libraries(options):
 
 
 def make_operators(rows, options):
-    """Compiles on several threads. A spec that cannot be had is reported where it is used."""
+    """Compiles on several threads. A spec that fails is reported where it is used."""
 
     def make(job):
         try:
@@ -401,7 +401,7 @@ def run(row_class, options):
         print("\n".join(row.name for row in rows))
         return 0
     if not rows:
-        refuse(f"--only {options.only}: no row of --rows has this in its name; --list prints the names")
+        refuse(f"--only {options.only}: no name of a row of --rows contains this; --list prints the names")
     open_libraries(options)
     make_operators(rows, options)
     return measure_rows(rows, options)

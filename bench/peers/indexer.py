@@ -11,8 +11,8 @@ DEEP_GEMM_HEADS, CUDNN_HEADS = (32, 64), {"fp8": (32, 64), "bf16": (16, 32, 64)}
 
 
 class Logits(harness.Row):
-    """indexer_logits, beside DeepGEMM's fp8_mqa_logits with its clean pass and without (deep_gemm.py), and cuDNN
-    Frontend's indexer_forward_wrapper, which masks by itself.
+    """indexer_logits, compared with DeepGEMM's fp8_mqa_logits with and without its clean pass (deep_gemm.py), and with
+    cuDNN Frontend's indexer_forward_wrapper, which masks.
 
     fp8-h64-16384-causal is e4m3, 64 heads, 16384 queries and as many keys, windows up to a query's own key;
     bf16-h32-4096x8192-full has 4096 queries, 8192 keys and windows of all of them. TFLOP/s counts 2 * H * 128 for
@@ -24,7 +24,7 @@ class Logits(harness.Row):
         bf16-h64-16384-causal,bf16-h32-16384-causal,bf16-h64-4096x8192-full,bf16-h32-4096x8192-full,
         fp8-h16-16384-causal,fp8-h8-16384-causal"""
     }
-    BOUNDS = {"off": 1e-2, "finite": 0}  # cuDNN's fp8 takes other roundings
+    BOUNDS = {"off": 1e-2, "finite": 0}  # cuDNN's fp8 rounds differently
 
     def __init__(self, name):
         match = re.fullmatch(r"(fp8|bf16)-h(\d+)-(\d+)(?:x(\d+))?-(causal|full)", name)
@@ -36,7 +36,7 @@ class Logits(harness.Row):
 
     @classmethod
     def of(cls, row, **changes):
-        """A row of this class with another's inputs, but for the changes."""
+        """A row of this class with another's inputs and the given changes."""
         made = cls.__new__(cls)
         vars(made).update(vars(row), **changes)
         return made
@@ -46,7 +46,7 @@ class Logits(harness.Row):
         parser.add_argument("--deep-gemm", metavar="FOLDER", help="deep_gemm.py's cubins")
 
     def make(self, options):
-        """A query's own scale is in the weights."""
+        """A query's scale is included in the weights."""
         random = torch.Generator(DEVICE).manual_seed(options.seed)
         q = torch.randn(self.tokens, self.heads, DIM, device=DEVICE, generator=random)
         k = torch.randn(self.keys, DIM, device=DEVICE, generator=random)
@@ -178,12 +178,12 @@ def make_scores(kind, shape, random):
 
 
 class Select(harness.Row):
-    """topk_select, beside torch.topk and cuDNN Frontend's indexer_top_k_wrapper.
+    """topk_select, compared with torch.topk and cuDNN Frontend's indexer_top_k_wrapper.
 
     2048x4096x32768-gaussian selects 2048 of each of 4096 rows of 32768 columns. Kinds of values: gaussian, equal,
     zeros, negative, narrow, increasing, decreasing, correlated, bf16, levels, periodic, special (NaN, infinities,
-    any bits), causal (windows). Check: "wrong" rows, which are not the selection of a sort of (value, -index)
-    pairs; of equal values the peers may select any."""
+    any bits), causal (windows). Check: "wrong", the number of rows that differ from a sort of (value, -index) pairs;
+    among equal values the peers may select any."""
 
     SETS = {
         "all": ",".join(
@@ -222,7 +222,7 @@ class Select(harness.Row):
         return {"indices": torch.full(shape, -2, dtype=torch.int32, device=DEVICE)}
 
     def peers(self, options):
-        """Their selection by value has any order: it is not checked."""
+        """Peers select in any order, which is not checked."""
 
         def cudnn(**modes):
             return cudnn_select(self.scores, self.ends, self.topk, **modes), {}
@@ -251,14 +251,14 @@ class Select(harness.Row):
 
 
 class Choice(Logits):
-    """indexer_topk, topk 2048, beside DeepGEMM's logits with its clean pass, or cuDNN's, in a matrix, followed by
-    cuDNN's top-k. Rows are named as indexer_logits'.
+    """indexer_topk, topk 2048, compared with a matrix of DeepGEMM's logits with its clean pass, or of cuDNN's, followed
+    by cuDNN's top-k. Rows are named as indexer_logits'.
 
-    --steps adds smelt's two steps alone (logits in a matrix, their selection) and "even", the call that does not
-    know that windows are causal; --workspace adds smelt with so much workspace. Checks, of 64 queries: "wrong",
-    whose keys are not those of a sort of the logits that indexer_logits gives for these queries alone; "error" of
-    these logits from double precision, over the sum of the sizes of all products; "differ", the share of smelt's
-    keys that a peer did not choose, which rounds differently. Shown: workspace, and memory taken beside it."""
+    --steps adds smelt's two steps (a matrix of logits, and the selection) and "even", a call without causal_limit;
+    --workspace adds smelt with this much workspace. Checks, of 64 queries: "wrong", the number whose keys differ from a
+    sort of indexer_logits's logits for these queries; "error" of these logits relative to double precision, over the
+    sum of the products' absolute values; "differ", the share of smelt's keys that a peer, which rounds differently, did
+    not select. Shown: workspace, and other memory."""
 
     SETS = {
         "all": ",".join(
@@ -349,7 +349,7 @@ class Choice(Logits):
         return found
 
     def exact(self, indices, queries, library):
-        """How many of the queries are wrong, and their logits' largest error."""
+        """The number of wrong queries, and the largest error of their logits."""
         sample = Logits.of(self, tokens=len(queries))
         sample.q = self.q.view(torch.uint8)[queries].view(self.q.dtype)
         sample.weights, sample.begins, sample.ends = (
@@ -368,7 +368,7 @@ class Choice(Logits):
 
 
 def memory_taken(run):
-    """MB of the device that a launch takes beside what its caller holds."""
+    """MB of device memory that a launch uses in addition to the caller's."""
     if harness.EMULATED:
         return 0.0
     torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""The operators that train the indexer, beside cuDNN Frontend's."""
+"""The operators that train the indexer, compared with cuDNN Frontend's."""
 
 import math
 
@@ -13,8 +13,9 @@ def sample(count):
 
 
 class Target(attention.Row):
-    """sparse_scores, beside cuDNN's sparse_attn_score_recompute_wrapper, which divides each query's row by its sum.
-    Check: "error", the largest of sampled queries' rows, divided by their sums; of cuDNN "peer's error"."""
+    """sparse_scores, compared with cuDNN's sparse_attn_score_recompute_wrapper, which divides each query's row by its
+    sum. Check: "error", the largest error of sampled queries' rows divided by their sums; for cuDNN "peer's
+    error"."""
 
     FLAGS, LISTS = (), ("random", "drift")
     SETS = {"all": "h64-8192,h128-8192,h32-8192,h16-8192,h8-8192"}
@@ -23,7 +24,7 @@ class Target(attention.Row):
     def make(self, options):
         self.dv = self.dqk // 128 * 128
         self.make_inputs(options)
-        # Near the true one, which costs a forward pass: the same is computed for any.
+        # Close to the true one, which would need a forward pass; the work is the same for any lse.
         self.lse = torch.full((self.tokens, self.heads), math.log(self.topk) + 0.5, device=DEVICE)
         self.flops = 2 * self.pairs * self.heads * self.dqk
 
@@ -61,15 +62,15 @@ class Target(attention.Row):
 
 
 def judged(contender):
-    """smelt's errors have a bound; a peer's are shown."""
+    """smelt's errors have a limit; a peer's are only shown."""
     return "error" if contender.name.startswith("smelt") else "peer's error"
 
 
 class Scores(attention.Row):
-    """indexer_scores, beside cuDNN's sparse_indexer_score_recompute_wrapper, which goes on to the softmax over a
-    query's slots and takes bf16 weights; smelt gets the same numbers. Check: "error", the largest of a sampled
-    query's logits over the sum of the sizes of their terms; "peer's error", of cuDNN's probabilities over the largest
-    of them."""
+    """indexer_scores, compared with cuDNN's sparse_indexer_score_recompute_wrapper, which also computes the softmax
+    over a query's slots and has bf16 weights; smelt gets the same numbers. Check: "error", the largest error of
+    sampled queries' logits, relative to the sum of their terms' absolute values; "peer's error", of cuDNN's
+    probabilities, relative to the largest one."""
 
     DQK, NUMBERS, FLAGS, LISTS = 128, {"s": "rows", "k": "topk"}, (), ("random", "drift")
     SETS = {"all": "h64-8192,h32-8192,h16-8192,h8-8192,h64-8192-drift,h32-8192-drift"}
@@ -119,10 +120,10 @@ class Scores(attention.Row):
 
 
 class Gradients(Scores):
-    """indexer_bwd, beside cuDNN's indexer_backward_wrapper, which has 64 heads alone, makes the loss's gradient first,
-    from two matrices of probabilities (timed with it), and takes bf16 weights. smelt gets the gradient that cuDNN's
-    first kernel makes, or one like it, and the same weights. Checks: the largest error of a query's dq and of a key's
-    dk, over its norm (of rows above 1e-3 of the largest), from fp32."""
+    """indexer_bwd, compared with cuDNN's indexer_backward_wrapper, which supports only 64 heads, first computes the
+    loss's gradient from two matrices of probabilities (included in its time), and has bf16 weights. smelt gets the
+    gradient that cuDNN's first kernel computes, or a similar one, and the same weights. Checks: the largest difference
+    of a query's dq and of a key's dk from fp32, relative to its norm (rows above 1e-3 of the largest)."""
 
     SETS = {
         "all": """h64-8192,h64-16384,h64-8192-drift,h64-16384-drift,h32-8192,h32-8192-drift,h16-8192,h16-8192-drift"""
@@ -151,7 +152,7 @@ class Gradients(Scores):
         return attention.uninitialised(dweights=self.weights.shape, **shapes)
 
     def contenders(self, options):
-        """cuDNN's first: it makes the gradient that smelt gets."""
+        """cuDNN first, because it computes the gradient for smelt."""
         found = super().contenders(options)
         return {name: found[name] for name in sorted(found, key=lambda name: name != "cudnn")}
 
@@ -173,7 +174,7 @@ class Gradients(Scores):
         }
         found = DSA.indexer_backward_wrapper(**inputs)
         torch.cuda.synchronize()
-        self.grad.copy_(target[0])  # its first kernel leaves it there; later launches compute other values
+        self.grad.copy_(target[0])  # overwritten by its first kernel; later launches differ
         results.update(dq=found["d_index_q"][0].clone(), dk=found["d_index_k"][0].clone())
         return lambda: DSA.indexer_backward_wrapper(**inputs), results
 

@@ -1,4 +1,4 @@
-"""Builds of smelt from before smelt/operator.h: the same calls by their older functions."""
+"""Builds of smelt without smelt/operator.h: the same calls through older functions."""
 
 from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
 
@@ -7,7 +7,7 @@ from smelt_library import Layout, Library, struct
 TYPES = {"l": c_int64, "i": c_int, "f": c_float, "p": c_void_p, "s": c_size_t, "t": None}
 DIMENSIONS = {"q": 4, "kv": 3, "indices": 3}  # of sparse_attn's tensors, which may have strides
 
-# The fields of each args struct behind its `size`: a type, then the fields that have it.
+# The fields of each args struct after `size`: a type, then the fields of this type.
 SHAPE = "l batches tokens rows width f scale i free_multiprocessors "
 ATTENTION = SHAPE + "t q kv indices topk_length sink "
 QUERIES = " t queries query_count l query_capacity "

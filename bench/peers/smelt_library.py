@@ -12,7 +12,7 @@ CONTEXT_DEVICE = 1  # enum smelt_context_kind: the primary context of a device
 SCALARS = (c_int, c_int64, c_size_t, c_float)  # enum smelt_scalar_type
 LONGER = 256  # bytes; a struct longer than the library's is legal if the library's part is filled
 ALIGNMENT = 256  # of workspace, in bytes
-EMULATOR = os.environ.get("SMELT_CUDA")  # runs kernels on the CPU; tensors are then the CPU's
+EMULATOR = os.environ.get("SMELT_CUDA")  # runs kernels on the CPU, on CPU tensors
 
 
 # The first fields of smelt_pass_info, smelt_tensor_info and smelt_scalar_info.
@@ -29,7 +29,7 @@ class SmeltError(RuntimeError):
 
 
 def struct(*fields):
-    """An instance of a struct that begins with `size` and these fields."""
+    """A struct that begins with `size` and these fields."""
     fields = [("size", c_size_t), *fields, ("rest", ctypes.c_char * LONGER)]
     kind = type("struct", (ctypes.Structure,), {"_fields_": fields})
     return kind(size=ctypes.sizeof(kind))
@@ -63,7 +63,7 @@ class Library:
             raise SmeltError(f"status {status}: {self.c.smelt_last_error().decode()}")
 
     def operator(self, spec):
-        """A spec's operator, made once. Several threads may ask at the same time."""
+        """A spec's operator, made once. Thread-safe."""
         if spec not in self.operators:
             self.operators[spec] = self.create(spec)
         return self.operators[spec]
@@ -137,7 +137,7 @@ class Call:
         kind.from_buffer(self.args, offset).value = value
 
     def _set_tensor(self, name, tensor):
-        """A tensor may lack the struct's first dimension, the batch."""
+        """A tensor may lack the first dimension, the batch."""
         offset, dimensions = self.layout.tensors[name]
         c_void_p.from_buffer(self.args, offset).value = tensor.data_ptr()
         if not tensor.is_contiguous():

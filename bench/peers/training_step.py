@@ -1,11 +1,11 @@
-"""A training step of attention in PyTorch, forward and backward through autograd: smelt's package beside
-FlashMLA's forward pass (flash_mla.py) with cuDNN Frontend's backward pass, wired as NeMo AutoModel wires them: heads
-padded to 64, lists compacted (valid slots first) and sorted, topk padded to 512, a sink of -inf where there is none,
-copies of tensors with strides.
+"""A training step of attention in PyTorch, forward and backward through autograd: smelt's package compared with
+FlashMLA's forward pass (flash_mla.py) and cuDNN Frontend's backward pass, combined as in NeMo AutoModel: heads padded
+to 64, lists compacted (valid slots first) and sorted, topk padded to 512, a sink of -inf if there is none, copies of
+strided tensors.
 
-"pair" is told that each query has a valid slot. "pair, any rows" is not: it finds the queries that have one, waits
-for the device and gathers their rows. "pair, sorted" gets compact, sorted lists, which a trainer may make itself.
-Checks: how far the gradients are from smelt's. Shown: memory beyond the inputs, at the peak of a step."""
+"pair" may assume that each query has a valid slot. "pair, any rows" may not: it finds the queries with one, waits for
+the device and gathers their rows. "pair, sorted" gets compact, sorted lists, which a trainer may provide. Checks: the
+difference of the gradients from smelt's. Shown: peak memory of a step in addition to the inputs."""
 
 import math
 
@@ -18,7 +18,7 @@ from backward import padded_heads
 from flash_mla import HEADS_UNIT, FlashMla
 from harness import Contender, torch
 
-TOPK_UNIT = 512  # that the pair is padded to
+TOPK_UNIT = 512  # the pair pads to multiples of this
 
 
 def take(order_by, lists, kept):
@@ -69,7 +69,7 @@ class Pair(torch.autograd.Function):
         q, kv, out, lse, sink, lists, length = ctx.saved_tensors
         taken = (q, out, grad_out, lse, lists, length)
         rows = None
-        if ctx.any_rows:  # those that have a slot; the host waits
+        if ctx.any_rows:  # queries with a valid slot; the host waits
             rows = (length > 0).nonzero().flatten()
             taken = tuple(tensor.index_select(0, rows) for tensor in taken)
         *wide, lists, length = taken
@@ -100,7 +100,7 @@ class Row(attention.Row):
     add_options = staticmethod(flash_mla.add_option)
 
     def operators(self, options):
-        return {}  # the package has its own
+        return {}  # the package makes its own operators
 
     def make(self, options):
         self.make_inputs(options)
@@ -110,7 +110,7 @@ class Row(attention.Row):
             leaf.requires_grad_()
 
     def step(self, name, attend):
-        """A contender of forward and backward."""
+        """A contender with forward and backward pass."""
         results = {}
 
         def run():

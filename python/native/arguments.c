@@ -1,4 +1,4 @@
-/* Python arguments into an operator's args struct, by the description of a pass. */
+/* Converts Python arguments to an operator's args struct, by the description of a pass. */
 #include <stdio.h>
 #include <string.h>
 
@@ -41,10 +41,11 @@ static int wrong_element(const struct tensor_argument *argument, PyObject *value
     return -1;
 }
 
-static int check_place(const char *name, const struct view *view, enum place place, int device) {
-    if (view->place == place && (place != ON_CUDA || view->device == device))
+static int check_location(const char *name, const struct view *view, enum location location,
+                          int device) {
+    if (view->location == location && (location != ON_CUDA || view->device == device))
         return 0;
-    if (place == ON_CPU)
+    if (location == ON_CPU)
         PyErr_Format(PyExc_ValueError,
                      "smelt: %s must be a CPU tensor: the library runs on the emulator", name);
     else
@@ -55,14 +56,14 @@ static int check_place(const char *name, const struct view *view, enum place pla
 
 /* Element type and device. */
 static int check_kind(struct call *call, const struct tensor_argument *argument, PyObject *value,
-                      const struct view *view, enum place place, int device) {
+                      const struct view *view, enum location location, int device) {
     const enum element expected = argument->element;
     if (view->element != expected && !(call->shapes_only && expected != INT32))
         return wrong_element(argument, value, expected);
-    return check_place(argument->name, view, place, device);
+    return check_location(argument->name, view, location, device);
 }
 
-/* `added`: dimensions of the view that the tensor has not. */
+/* `added`: the number of the view's dimensions that the tensor lacks. */
 static int check_dims(struct call *call, const struct tensor_argument *argument,
                       const struct view *view, int added) {
     const int whole = argument->dims, may_be_packed = argument->flags & BATCHED;
@@ -94,9 +95,9 @@ static int check_extents(struct call *call, const struct tensor_argument *argume
     return 0;
 }
 
-enum { NEEDS_COPY = 1 }; /* what a function returns of a layout that no kernel reads or writes */
+enum { NEEDS_COPY = 1 }; /* a function's result for a layout that no kernel reads or writes */
 
-/* The leading dimensions of a FLATTENED tensor, as one. 0, -1 with an exception or NEEDS_COPY. */
+/* Combines the leading dimensions of a FLATTENED tensor. 0, -1 with an exception, or NEEDS_COPY. */
 static int flatten(struct call *call, const struct tensor_argument *argument, struct view *view) {
     const int others = argument->dims - 1, count = view->dims - others;
     int64_t size = 1, stride = others > 0 && view->dims > 0 ? view->sizes[view->dims - 1] : 1;
@@ -134,7 +135,7 @@ static int flatten(struct call *call, const struct tensor_argument *argument, st
     return 0;
 }
 
-/* Strides as smelt/tensor.h wants them, one for each dimension but the last. 0 or NEEDS_COPY. */
+/* The strides in smelt/tensor.h's form, one for each dimension except the last. 0 or NEEDS_COPY. */
 static int take_strides(const struct tensor_argument *argument, const struct view *view,
                         int64_t strides[SMELT_TENSOR_STRIDES]) {
     const int last = view->dims - 1, missing = argument->dims - view->dims;
@@ -153,20 +154,20 @@ static int take_strides(const struct tensor_argument *argument, const struct vie
         if (view->strides[i] < 0 || (uint64_t)view->strides[i] * bytes % alignment != 0)
             return NEEDS_COPY;
     }
-    if (steps > 0 && all_zero) /* would say: packed */
+    if (steps > 0 && all_zero) /* the library would take the tensor as packed */
         return NEEDS_COPY;
-    if (steps == 0 && last >= 0) /* one row: whatever its strides are, packed says as much */
+    if (steps == 0 && last >= 0) /* a single row is packed whatever its strides are */
         memset(strides, 0, SMELT_TENSOR_STRIDES * sizeof *strides);
     return 0;
 }
 
-/* Whether Python gives this in an output's place. */
+/* Whether this value, given as an output, requests a new tensor. */
 static int is_to_be_made(PyObject *value) {
     return value == Py_True || PyFloat_Check(value);
 }
 
-/* A new tensor for an output, whose extents the tensors before it and the spec give. `wanted`:
- * True, or what it is filled with. */
+/* A new tensor for an output; the preceding tensors and the spec determine its extents. `wanted`:
+ * True, or the fill value. */
 static PyObject *make_output(struct call *call, const struct tensor_argument *argument,
                              PyObject *wanted) {
     struct view shape = {0};
@@ -197,18 +198,18 @@ static PyObject *make_output(struct call *call, const struct tensor_argument *ar
 
 /* Views a tensor, checks it and writes it into the args struct. 0, -1 with an exception or NEEDS_COPY.
  */
-static int take_tensor(struct call *call, int index, PyObject *value, enum place place,
+static int take_tensor(struct call *call, int index, PyObject *value, enum location location,
                        int device) {
     const struct tensor_argument *argument = &call->pass->tensors[index];
     struct view *view = &call->views[index];
     smelt_tensor tensor = {0};
     int problem = 0, added = 0;
     if (tensor_view(value, argument->name, view) ||
-        check_kind(call, argument, value, view, place, device))
+        check_kind(call, argument, value, view, location, device))
         return -1;
     if (argument->flags & FLATTENED && (problem = flatten(call, argument, view)))
         return problem;
-    /* A tensor of one element may be [1], too. */
+    /* A tensor of one element may also be [1]. */
     if (argument->flags & ONE_AT_END && view->dims < (argument->dims > 1 ? MAX_DIMS : 1)) {
         view->sizes[view->dims] = 1;
         view->strides[view->dims++] = 1;
@@ -225,7 +226,7 @@ static int take_tensor(struct call *call, int index, PyObject *value, enum place
     return 0;
 }
 
-/* A contiguous copy of an input, which lives until the call has been launched. */
+/* A contiguous copy of an input, kept until the call has been launched. */
 static PyObject *copy_input(struct call *call, const char *name, PyObject *value) {
     struct view shape;
     if (tensor_view(value, name, &shape))
@@ -239,7 +240,7 @@ static PyObject *copy_input(struct call *call, const char *name, PyObject *value
     return done ? copy : NULL;
 }
 
-static int read_tensor(struct call *call, int index, PyObject *value, enum place place,
+static int read_tensor(struct call *call, int index, PyObject *value, enum location location,
                        int device) {
     const struct tensor_argument *argument = &call->pass->tensors[index];
     if (value && is_to_be_made(value) && (argument->flags & OUTPUT) && call->like &&
@@ -254,28 +255,28 @@ static int read_tensor(struct call *call, int index, PyObject *value, enum place
     call->given[index] = 1;
     if (!call->like)
         call->like = value;
-    int problem = take_tensor(call, index, value, place, device);
+    int problem = take_tensor(call, index, value, location, device);
     if (problem == NEEDS_COPY && !(argument->flags & (OUTPUT | WRITTEN))) {
         value = copy_input(call, argument->name, value);
-        problem = value ? take_tensor(call, index, value, place, device) : -1;
+        problem = value ? take_tensor(call, index, value, location, device) : -1;
     }
     if (problem == NEEDS_COPY)
         PyErr_Format(PyExc_ValueError,
-                     "smelt: %s is laid out as no kernel writes it: its last dimension must be "
-                     "contiguous, its rows must begin at multiples of 16 bytes",
+                     "smelt: %s has a layout that no kernel writes: its last dimension must be "
+                     "contiguous, and its rows must begin at multiples of 16 bytes",
                      argument->name);
     return problem ? -1 : 0;
 }
 
-/* A buffer of bytes: the forward call's workspace, or a copy of it. */
-static int read_partition(struct call *call, PyObject *value, enum place place, int device) {
+/* A tensor of bytes: the forward call's workspace, or a copy of it. */
+static int read_partition(struct call *call, PyObject *value, enum location location, int device) {
     const struct pass *const pass = call->pass;
     struct view view;
     if (!value || value == Py_None)
         return 0;
     if (tensor_view(value, "partition", &view))
         return -1;
-    if (check_place("partition", &view, place, device))
+    if (check_location("partition", &view, location, device))
         return -1;
     if (view.element != UINT8 || view.dims != 1 || (view.sizes[0] > 1 && view.strides[0] != 1)) {
         PyErr_SetString(PyExc_TypeError, "smelt: partition must be the result of the forward call");
@@ -288,7 +289,7 @@ static int read_partition(struct call *call, PyObject *value, enum place place, 
     return 0;
 }
 
-/* Python's own message does not say which argument it is. */
+/* Replaces Python's message, which does not name the argument. */
 static int wrong_scalar(const struct scalar_argument *argument, PyObject *value) {
     if (PyErr_ExceptionMatches(PyExc_OverflowError))
         PyErr_Format(PyExc_ValueError, "smelt: %s is out of range: %R", argument->name, value);
@@ -330,7 +331,7 @@ static int read_scalar(struct call *call, const struct scalar_argument *argument
     return PyErr_Occurred() ? wrong_scalar(argument, value) : 0;
 }
 
-/* Of 0 batches, the library's call is one without tokens or rows: B = 0 counts as 1 there. */
+/* The library takes B = 0 as 1, so for 0 batches its call gets 0 tokens or rows. */
 static void write_extents(struct call *call) {
     const struct pass *const pass = call->pass;
     const int empty = call->batched == 1 && call->extents[pass->tensors[0].symbols[0]] == 0;
@@ -362,7 +363,8 @@ int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t p
     memcpy(values, given, (size_t)positional * sizeof *values);
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *const name = PyTuple_GetItem(keywords, i);
-        int searched = 0; /* from the one before it on: callers mostly follow the order */
+        int searched = 0; /* starts after the previous one, since callers usually follow the
+                             order */
         do
             found = found + 1 < expected ? found + 1 : 0;
         while (pass->names[found] != name && ++searched < expected);
@@ -376,29 +378,30 @@ int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t p
     return 0;
 }
 
-int read_arguments(struct call *call, PyObject *const *values, enum place place, int device) {
+int read_arguments(struct call *call, PyObject *const *values, enum location location, int device) {
     const struct pass *const pass = call->pass;
     const int scalars = pass->tensor_count, partition = scalars + pass->scalar_count;
     call->made_count = call->copy_count = 0;
     call->like = NULL;
-    call->quick = quick_maker(place, device);
+    call->quick = quick_maker(location, device);
     memset(&call->args, 0, pass->args_bytes);
     call->args.size = pass->args_bytes;
     call->batched = call->flat_dims = -1;
     memcpy(call->extents, pass->fixed, sizeof call->extents);
-    for (int i = 0; i < pass->scalar_count; i++) /* first: extents may be among them */
+    for (int i = 0; i < pass->scalar_count; i++) /* before the tensors, because they may contain
+                                                    extents */
         if (values[scalars + i] && read_scalar(call, &pass->scalars[i], values[scalars + i]))
             return -1;
     for (int i = 0; i < pass->tensor_count; i++) {
         call->given[i] = 0;
-        if (read_tensor(call, i, values[i], place, device))
+        if (read_tensor(call, i, values[i], location, device))
             return -1;
     }
     write_extents(call);
-    return pass->partition_offset ? read_partition(call, values[partition], place, device) : 0;
+    return pass->partition_offset ? read_partition(call, values[partition], location, device) : 0;
 }
 
-/* The passes of an operator, by its name; kept. NULL with an exception. */
+/* The passes of an operator, by its name; cached. NULL with an exception. */
 static struct passes *passes_of(PyObject *name) {
     static PyObject *known; /* name -> capsule */
     PyObject *capsule = known ? PyDict_GetItemWithError(known, name) : NULL;
@@ -435,7 +438,7 @@ PyObject *check(PyObject *module, PyObject *const *values, Py_ssize_t count, PyO
     call.shapes_only = 1;
     if (sort_arguments(call.pass, values + 2, count - 2, keywords, sorted) ||
         (sorted[0] && tensor_view(sorted[0], call.pass->tensors[0].name, &first)) ||
-        read_arguments(&call, sorted, first.place, first.device))
+        read_arguments(&call, sorted, first.location, first.device))
         return NULL;
     Py_RETURN_NONE;
 }

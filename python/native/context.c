@@ -1,4 +1,4 @@
-/* Contexts; specs, presets and the kernels that they need. */
+/* Contexts; specs, presets and their kernels. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ const struct emu_interface *emulator(void) {
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
-/* Into the logger `smelt` of Python's logging; `level` is smelt's. */
+/* Writes to the logger `smelt` of Python's logging; `level` is smelt's. */
 static void write_log(void *logger, smelt_log_level level, const char *message) {
     static const int levels[] = {0, 40, 30, 20, 10};
     PyGILState_STATE state = PyGILState_Ensure();
@@ -46,7 +46,7 @@ static PyObject *get_logger(void) {
     PyObject *logging = PyImport_ImportModule("logging");
     PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "smelt") : NULL;
     Py_XDECREF(logging);
-    return logger; /* kept for good: logging does the same */
+    return logger; /* kept forever, as in logging itself */
 }
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -64,7 +64,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *keywords) 
     struct context_object *self = (struct context_object *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
-    self->place = emulator() ? ON_CPU : ON_CUDA;
+    self->location = emulator() ? ON_CPU : ON_CUDA;
     self->device = options.device;
     smelt_status status;
     Py_BEGIN_ALLOW_THREADS status = smelt_context_create(&self->context, &options);
@@ -85,7 +85,7 @@ static void destroy(PyObject *object) {
     Py_DECREF(type);
 }
 
-/* supported(spec): "" or why not. */
+/* supported(spec): "" or the reason why not. */
 static PyObject *supported(PyObject *object, PyObject *args) {
     const struct context_object *self = (struct context_object *)object;
     const char *spec, *why = "";
@@ -100,7 +100,7 @@ static PyObject *arch(PyObject *object, PyObject *ignored) {
     return PyUnicode_FromString(smelt_context_arch(((struct context_object *)object)->context));
 }
 
-/* plan(spec): of a kernel, as a JSON text. */
+/* plan(spec): a kernel's plan as JSON text. */
 static PyObject *plan(PyObject *object, PyObject *args) {
     const char *spec;
     char *text;
@@ -139,13 +139,13 @@ PyObject *kernel_dict(const smelt_kernel_info *info) {
                          "cubin_bytes", (Py_ssize_t)info->cubin_bytes);
 }
 
-/* A function in Python, and what it raised. */
+/* A Python function, and the exception that it raised. */
 struct progress {
     PyObject *function, *type, *value, *traceback;
 };
 
-/* progress(done, total, kernel) in Python; what it raises stops the work, and prepare() raises it.
- */
+/* Calls progress(done, total, kernel) in Python. An exception stops the work, and prepare() raises
+ * it. */
 static int call_progress(void *user, size_t done, size_t total, const smelt_kernel_info *info) {
     struct progress *const progress = user;
     if (info->state == SMELT_KERNEL_AWAITED)
@@ -173,7 +173,7 @@ static PyObject *kernel_list(const smelt_kernel_info *infos, Py_ssize_t count) {
     return list;
 }
 
-/* prepare(kernels, jobs, progress): compiles them into the cache; a list of dicts. */
+/* prepare(kernels, jobs, progress): compiles kernels into the cache; returns a list of dicts. */
 static PyObject *prepare(PyObject *object, PyObject *args) {
     const struct context_object *self = (struct context_object *)object;
     PyObject *kernels, *list = NULL;

@@ -1,8 +1,8 @@
 /*
  * The part of DLPack's C exchange interface (version 1.3, the capsule `__dlpack_c_exchange_api__`
  * of a tensor type) that reads a tensor and a device's current stream: PyTorch has it from 2.10 on.
- * The layouts are the standard's; it is a way to a tensor's address, shape and strides without a
- * Python call and without PyTorch's headers.
+ * It gives a tensor's address, shape and strides without a Python call and without PyTorch's
+ * headers. The layouts are the standard's.
  */
 #pragma once
 
@@ -41,7 +41,7 @@ struct dlpack_exchange {
         uint32_t major, minor;
     } version;
     const struct dlpack_exchange *previous;
-    void (*allocate)(void); /* these three are not called here */
+    void (*allocate)(void); /* these three are not used */
     void (*export_tensor)(void);
     void (*import_tensor)(void);
     int (*view)(void *object,

@@ -1,4 +1,4 @@
-/* What goes wrong, as Python says it. */
+/* Converts errors to Python exceptions. */
 #include "native.h"
 
 int exiting;

@@ -1,12 +1,13 @@
-/* One look at a call's tensors: whether the call may go to the kernels directly, and the types and sizes
- * from which its operator's spec follows. In Python this takes a quarter of a forward call's time. */
+/* Inspects a call's tensors: decides whether the call may go to the kernels directly, and returns
+ * the types and sizes from which its operator's spec follows. In Python this would take a quarter
+ * of a forward call's time. */
 #include "native.h"
 
-/* In the order in which watch() takes them. */
+/* In the order of watch()'s arguments. */
 enum {
     TENSOR,         /* types of plain tensors */
     PARAMETER,      /* likewise */
-    DISPATCH_MODES, /* () -> how many are active */
+    DISPATCH_MODES, /* () -> the number of active ones */
     FUNCTORCH,      /* () -> an interpreter or None */
     PROFILER,       /* a module with _is_profiler_enabled */
     FORWARD_MODE,   /* a module with _current_level, -1: none */
@@ -25,21 +26,21 @@ PyObject *watch(PyObject *module, PyObject *const *values, Py_ssize_t count) {
     if (!name_profiling || !name_level)
         return NULL;
     for (int i = 0; i < WATCHED; i++) {
-        Py_INCREF(values[i]); /* for good */
+        Py_INCREF(values[i]); /* kept forever */
         watched[i] = values[i];
     }
     Py_RETURN_NONE;
 }
 
-/* The value as a number, of which the reference is taken. -1 with an exception. */
+/* The value as a number; takes over the reference. -1 with an exception. */
 static long number_of(PyObject *value) {
     const long number = value ? PyLong_AsLong(value) : -1;
     Py_XDECREF(value);
     return number;
 }
 
-/* Whether no mode, transform, profiler or forward-mode AD looks into the program. -1 with an exception.
- */
+/* Whether no dispatch mode, transform, profiler or forward-mode AD is active. -1 with an
+ * exception. */
 static int is_quiet(void) {
     if (number_of(PyObject_CallNoArgs(watched[DISPATCH_MODES])) != 0)
         return PyErr_Occurred() ? -1 : 0;
@@ -57,7 +58,8 @@ static int append(PyObject *key, Py_ssize_t *length, PyObject *item) {
     return item ? PyTuple_SetItem(key, (*length)++, item) : -1;
 }
 
-/* The device and, of each tensor that counts, its type and last sizes. -1 with an exception. */
+/* Fills in the device and the types and last sizes of the tensors in the key. -1 with an
+ * exception. */
 static int fill_key(PyObject *key, const char *counts, PyObject *const *tensors, PyObject *names,
                     Py_ssize_t count) {
     Py_ssize_t length = 1;
@@ -70,13 +72,13 @@ static int fill_key(PyObject *key, const char *counts, PyObject *const *tensors,
                                : PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
         if (!name || tensor_view(tensors[i], name, &view))
             return -1;
-        if (view.place == ELSEWHERE || view.dims < counts[i]) {
+        if (view.location == ELSEWHERE || view.dims < counts[i]) {
             PyErr_Format(PyExc_ValueError, "smelt: %s has too few dimensions or is not on a GPU",
                          name);
             return -1;
         }
         if (length == 1 &&
-            PyTuple_SetItem(key, 0, PyLong_FromLong(view.place == ON_CUDA ? view.device : -1)))
+            PyTuple_SetItem(key, 0, PyLong_FromLong(view.location == ON_CUDA ? view.device : -1)))
             return -1;
         if (append(key, &length, type_of(tensors[i], view.element)))
             return -1;
@@ -87,9 +89,10 @@ static int fill_key(PyObject *key, const char *counts, PyObject *const *tensors,
     return 0;
 }
 
-/* look(counts, arguments, names): the key of a call's operator; None: the call is watched, or its
- * tensors are not plain ones with memory. counts: bytes, one a tensor, how many of its last sizes are
- * in the key. names: None, or the arguments' names: the result is then a key or an exception. */
+/* look(counts, arguments, names): the key of a call's operator; None: PyTorch intercepts the call,
+ * or a tensor is not a plain one with memory. counts: a byte per tensor, the number of its last
+ * sizes in the key. names: None, or the arguments' names; then the result is a key or an
+ * exception. */
 PyObject *look(PyObject *module, PyObject *const *values, Py_ssize_t count) {
     char *counts;
     Py_ssize_t tensors, length = 1;

@@ -7,13 +7,13 @@ static PyObject *version(PyObject *module, PyObject *ignored) {
     return PyUnicode_FromString(smelt_version());
 }
 
-/* Whether the emulator is the driver: tensors are then the CPU's. */
+/* Whether the emulator is the driver; tensors are then CPU tensors. */
 static PyObject *emulated(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
     return PyBool_FromLong(emulator() != NULL);
 }
 
-/* emulate(major, minor): what contexts made from now on find for a device. */
+/* emulate(major, minor): the compute capability of the device of later contexts. */
 static PyObject *emulate(PyObject *module, PyObject *args) {
     struct emu_settings settings = {.size = sizeof settings};
     const struct emu_interface *emu = emulator();
@@ -28,7 +28,7 @@ static PyObject *emulate(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* At the interpreter's end: what is loaded stays where it is, since launches may be under way. */
+/* At the interpreter's exit: nothing is unloaded, since launches may be running. */
 static PyObject *leave(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
     exiting = 1;
@@ -41,21 +41,22 @@ static PyMethodDef functions[] = {
     {"check", (PyCFunction)(void (*)(void))check, METH_FASTCALL | METH_KEYWORDS,
      "check(operator, pass, arguments as of a call): raises where shapes do not fit."},
     {"watch", (PyCFunction)(void (*)(void))watch, METH_FASTCALL,
-     "watch(..): what of PyTorch decides whether a call may go directly, in look.c's order."},
+     "watch(..): PyTorch's functions that decide whether a call may go directly, in look.c's "
+     "order."},
     {"look", (PyCFunction)(void (*)(void))look, METH_FASTCALL,
      "look(counts, arguments, names): the key of a call's operator, or None."},
     {"version", version, METH_NOARGS, "The library's version."},
     {"emulated", emulated, METH_NOARGS, "Whether kernels run on the emulator, on CPU tensors."},
     {"emulate", emulate, METH_VARARGS, "emulate(major, minor): the compute capability to emulate."},
-    {"leave", leave, METH_NOARGS, "The interpreter ends."},
+    {"leave", leave, METH_NOARGS, "Called at the interpreter's exit."},
     {0}};
 
-/* Adds what `object` is, which may be NULL, with its exception. */
+/* Adds `object` to the module; NULL with an exception fails. */
 static int add(PyObject *module, const char *name, PyObject *object) {
     return object ? PyModule_AddObjectRef(module, name, object) : -1;
 }
 
-PyMODINIT_FUNC PyInit__native(void); /* Python calls it by its name */
+PyMODINIT_FUNC PyInit__native(void); /* Python looks this name up */
 
 PyMODINIT_FUNC PyInit__native(void) {
     static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,

@@ -1,7 +1,7 @@
 /*
- * smelt_kernels._native: the C API in Python, as thin as it can be. Written against Python's stable ABI, so
- * that one build serves every Python from 3.10 on, and without PyTorch's headers: tensors are
- * looked at through DLPack's exchange interface where PyTorch has it, else through their methods.
+ * smelt_kernels._native: a thin layer over the C API. It uses Python's stable ABI, so that one
+ * build serves every Python from 3.10 on, and no headers of PyTorch: it reads tensors through
+ * DLPack's exchange interface if PyTorch has it, else through their methods.
  *
  * tensors.c   what is where: address, shape, strides, element type, device of a tensor
  * look.c      whether a call may go directly, and the key of its operator
@@ -22,7 +22,7 @@
 
 #include <smelt/smelt.h>
 
-/* A function in a type's slot: Python has them as void *, for which ISO C has no conversion. */
+/* A function in a type's slot, which is a void *; ISO C has no such conversion. */
 #define SLOT(function) __extension__(void *)(function)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -34,46 +34,47 @@ enum element {
     FP32 = SMELT_ELEMENT_FP32,
     INT32 = SMELT_ELEMENT_INT32,
     E4M3 = SMELT_ELEMENT_E4M3,
-    UINT8, /* of buffers of bytes */
+    UINT8, /* for buffers of bytes */
     OTHER_ELEMENT
 };
-enum place { ON_CPU, ON_CUDA, ELSEWHERE };
+enum location { ON_CPU, ON_CUDA, ELSEWHERE };
 
 struct view {
     void *data;
     int64_t sizes[MAX_DIMS], strides[MAX_DIMS];
     int dims;
     enum element element;
-    enum place place;
-    int device; /* its number, of CUDA's */
+    enum location location;
+    int device; /* the CUDA device's number */
 };
 
-/* Looks at a tensor; `name` is for the message. -1 with TypeError or ValueError. */
+/* Reads a tensor's properties; `name` is for messages. -1 with TypeError or ValueError. */
 int tensor_view(PyObject *object, const char *name, struct view *view);
 
 /* "torch.bfloat16" */
 const char *element_name(enum element element);
 size_t element_bytes(enum element element);
 
-/* A tensor's torch.dtype, of an element type that tensor_view found: a new reference. */
+/* A new reference to the torch.dtype of a tensor with this element type. */
 PyObject *type_of(PyObject *tensor, enum element element);
 
-/* The stream that PyTorch works on, of a CUDA device. -1 with an exception. */
+/* PyTorch's current stream on a CUDA device. -1 with an exception. */
 int current_stream(int device, struct CUstream_st **stream);
 
-/* What makes tensors there without PyTorch's dispatcher, in a third of the time; NULL: there is
- * nothing, or it would make them elsewhere. Borrowed; good as long as this thread's device stays.
- */
-PyObject *quick_maker(enum place place, int device);
+/* A function that makes tensors on a device without PyTorch's dispatcher, in a third of the time.
+ * NULL: there is none, or it would use another device. Borrowed; valid until this thread's current
+ * device changes. */
+PyObject *quick_maker(enum location location, int device);
 
 /* A new contiguous tensor by PyTorch's allocator: dims, sizes and element of `shape` count.
- * `quick`: what quick_maker says of the place; where that is NULL on the device of `like`. */
+ * `quick`: quick_maker's result; NULL: on the device of `like`. */
 PyObject *make_tensor(PyObject *like, PyObject *quick, const struct view *shape);
 
-/* setup(tensor type, dtypes, make, make at once, stream): what the above need of PyTorch. */
+/* setup(tensor type, dtypes, make, make at once, stream): the parts of PyTorch that these functions
+ * use. */
 PyObject *setup(PyObject *module, PyObject *args);
 
-/* Of the module: see look.c. */
+/* In look's `counts`: the tensor is not in the key. See look.c. */
 enum { NOT_IN_KEY = 127 };
 PyObject *watch(PyObject *module, PyObject *const *values, Py_ssize_t count);
 PyObject *look(PyObject *module, PyObject *const *values, Py_ssize_t count);
@@ -89,18 +90,18 @@ enum {
     MAX_ARGS_BYTES = 1536,
 };
 
-/* What shapes are made of: the extent of symbol `base`, which is mostly this one, and `plus`. */
+/* An extent in a shape: the extent of symbol `base` (usually this symbol) plus `plus`. */
 struct symbol {
     char letters[MAX_LETTERS]; /* "T", "dqk", "D+1" */
     int base, plus;
 };
 
-/* A tensor of an args struct, and how Python's tensor may differ from the library's:
- * OUTPUT: the call writes it; True in its place asks for a new tensor, a float for one filled with that
- * number. WRITTEN: the call adds to the tensor that Python gives. BATCHED: its first dimension, B, is
- * missing in the packed layout, in all tensors of the call that have it. FLATTENED: any number of
- * dimensions stand for the first one, the same ones in all such tensors of the call. ONE_AT_END: the
- * last dimension, of extent 1, is missing. */
+/* A tensor of an args struct, and how Python's tensor may differ from the library's. OUTPUT: the
+ * call writes it; True instead of a tensor requests a new one, a float one filled with that number.
+ * WRITTEN: the call adds to the given tensor. BATCHED: in the packed layout all such tensors of the
+ * call lack their first dimension, B. FLATTENED: instead of the first dimension there may be any
+ * number of dimensions, the same in all such tensors of the call. ONE_AT_END: the last dimension,
+ * of extent 1, is missing. */
 enum { OPTIONAL = 1, OUTPUT = 2, WRITTEN = 4, BATCHED = 8, FLATTENED = 16, ONE_AT_END = 32 };
 
 struct tensor_argument {
@@ -117,11 +118,11 @@ struct scalar_argument {
     const char *name;
     size_t offset;
     enum smelt_scalar_type type;
-    int symbol; /* which extent it is, that tensors give or Python by name; -1: none */
+    int symbol; /* the extent, which tensors or Python give; -1: not an extent */
     int64_t least;
 };
 
-/* A pass of an operator, or of a spec: then `fixed` has the extents that the spec gives. */
+/* A pass of an operator, or of a spec, whose extents are then in `fixed`. */
 struct pass {
     enum smelt_pass which; /* 0: there is no such pass */
     size_t args_bytes;
@@ -132,9 +133,9 @@ struct pass {
     int symbol_count;
     int64_t fixed[MAX_SYMBOLS]; /* -1: not fixed */
     const char *flattened;
-    PyObject *names[MAX_VALUES]; /* interned: of tensors, of scalars, "partition" if there is one */
+    PyObject *names[MAX_VALUES]; /* interned: tensors, scalars, "partition" if there is one */
     int value_count;
-    size_t partition_offset, partition_size; /* of a pointer and its size; 0: none */
+    size_t partition_offset, partition_size; /* offsets of a pointer and its size; 0: none */
     size_t workspace_offset, workspace_size; /* likewise */
     size_t workspace_alignment;              /* a multiple of 16 */
 };
@@ -145,7 +146,7 @@ struct passes {
     struct pass of[PASSES]; /* forward, backward */
 };
 
-/* Those of a spec, or of all of an operator's that its name gives. NULL with an exception. */
+/* The passes of a spec, or of an operator given by name. NULL with an exception. */
 struct passes *describe_passes(const char *spec);
 void free_passes(struct passes *passes); /* or NULL */
 
@@ -165,30 +166,31 @@ struct call {
     int made_count, copy_count;
     PyObject *like;         /* the first tensor: new ones lie where it does */
     PyObject *quick;        /* quick_maker's */
-    int64_t flat[MAX_DIMS]; /* the dimensions that FLATTENED tensors have ahead of the others */
-    int flat_dims;          /* how many, -1: not known yet */
+    int64_t flat[MAX_DIMS]; /* the leading dimensions of FLATTENED tensors */
+    int flat_dims;          /* their number; -1: not known yet */
     int batched;            /* -1: not known yet */
     int shapes_only;        /* see check() */
 };
 
-/* Fills call->args from `values`, NULL where Python gives none. `place`, `device`: where tensors must
- * be. -1 with an exception. The caller releases call->made and call->copies, also then. */
-int read_arguments(struct call *call, PyObject *const *values, enum place place, int device);
+/* Fills call->args from `values` (NULL: not given). `location`, `device`: required of tensors. -1
+ * with an exception. In any case the caller releases call->made and call->copies. */
+int read_arguments(struct call *call, PyObject *const *values, enum location location, int device);
 
-/* Tensors in the order of the pass, and arguments by name, into the order of the pass. -1 with TypeError.
- */
+/* Sorts the tensors and the named arguments of a call into the order of the pass. -1 with
+ * TypeError. */
 int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t positional,
                    PyObject *keywords, PyObject *values[MAX_VALUES]);
 
-/* check(operator, pass (0: forward), arguments as of a call): raises what a call with these tensors would raise about their
- * shapes, devices and integer types. The eager reference takes them in any layout and floating type. */
+/* check(operator, pass (0: forward), arguments as of a call): raises the exceptions of a call with
+ * these tensors about shapes, devices and integer types. For the eager reference, which accepts any
+ * layout and floating type. */
 PyObject *check(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *keywords);
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
 struct context_object {
     PyObject_HEAD smelt_context *context;
-    enum place place; /* of tensors: ON_CPU with the emulator */
+    enum location location; /* of tensors; ON_CPU with the emulator */
     int device;
 };
 
@@ -199,12 +201,12 @@ PyObject *make_operator_type(void);
 PyObject *kernel_dict(const smelt_kernel_info *info);
 extern PyMethodDef spec_functions[]; /* of the module: expand, presets, ... */
 
-/* The emulator in the driver's place, NULL: there is none. */
+/* The emulator if it is the driver, or NULL. */
 const struct emu_interface *emulator(void);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-extern int exiting; /* the interpreter ends: what is loaded stays */
+extern int exiting; /* set at the interpreter's exit: nothing is unloaded */
 
-/* The library's message as a Python exception; returns NULL. */
+/* Raises the library's message as a Python exception; returns NULL. */
 PyObject *raise_status(smelt_status status);

@@ -40,7 +40,8 @@ static int lend_bytes(const struct emu_interface *emu, const unsigned char *args
     return !data || !bytes || emu->lend((uint64_t)(uintptr_t)data, bytes, name);
 }
 
-/* Lends what a call reads and writes. NULL, or the name of a buffer that cannot be lent. */
+/* Registers a call's buffers with the emulator. NULL, or the name of a buffer that cannot be
+ * registered. */
 static const char *lend_buffers(const struct emu_interface *emu, const struct call *call) {
     const struct pass *pass = call->pass;
     const unsigned char *args = call->args.bytes;
@@ -58,7 +59,7 @@ static const char *lend_buffers(const struct emu_interface *emu, const struct ca
 
 enum { PROBLEM = 8192 };
 
-/* `problem`: "", or what is wrong, where the library's message does not say it. */
+/* `problem`: "", or an error that the library's message does not contain. */
 static smelt_status launch_emulated(const struct operator_object *self, const struct call *call,
                                     char problem[PROBLEM]) {
     const struct emu_interface *emu = emulator();
@@ -85,13 +86,13 @@ static smelt_status launch_emulated(const struct operator_object *self, const st
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* Allocates what the call needs and puts it into its args. *workspace: a new reference, NULL when
- * nothing is needed. -1 with an exception. */
+/* Allocates the call's workspace and puts it into its args. *workspace: a new reference; NULL: none
+ * is needed. -1 with an exception. */
 static int add_workspace(const struct operator_object *self, struct call *call,
                          PyObject **workspace) {
     const struct pass *pass = call->pass;
-    /* What PyTorch's allocators see to: 512 bytes on a GPU, 64 on the host. */
-    const size_t missing = self->context->place == ON_CUDA || pass->workspace_alignment <= 64
+    /* PyTorch's allocators align to 512 bytes on a GPU, 64 on the host. */
+    const size_t missing = self->context->location == ON_CUDA || pass->workspace_alignment <= 64
                                ? 0
                                : pass->workspace_alignment - 1;
     struct view view;
@@ -119,7 +120,7 @@ static int add_workspace(const struct operator_object *self, struct call *call,
     return 0;
 }
 
-/* Allocates and launches. *workspace: as add_workspace has it. */
+/* Allocates and launches. *workspace: as for add_workspace. */
 static int launch(const struct operator_object *self, struct call *call, PyObject **workspace) {
     struct CUstream_st *stream = NULL;
     const struct context_object *context = self->context;
@@ -127,10 +128,10 @@ static int launch(const struct operator_object *self, struct call *call, PyObjec
     smelt_status status;
     if (add_workspace(self, call, workspace))
         return -1;
-    if (context->place == ON_CUDA && current_stream(context->device, &stream))
+    if (context->location == ON_CUDA && current_stream(context->device, &stream))
         goto failed;
     Py_BEGIN_ALLOW_THREADS status =
-        context->place == ON_CPU
+        context->location == ON_CPU
             ? launch_emulated(self, call, problem)
             : smelt_operator_launch(self->handle, call->pass->which, &call->args, stream);
     Py_END_ALLOW_THREADS if (status == SMELT_OK) return 0;
@@ -144,8 +145,8 @@ failed:
     return -1;
 }
 
-/* What a call returns: the outputs that it made, then its workspace, a tensor of bytes or None. Takes
- * the references. */
+/* A call's result: the outputs that it made, then its workspace, a tensor of bytes or None. Takes
+ * over the references. */
 static PyObject *result_of(struct call *call, PyObject *workspace) {
     PyObject *all = PyTuple_New(call->made_count + 1);
     if (!all) {
@@ -176,7 +177,7 @@ static PyObject *run(PyObject *object, int which, PyObject *const *given, Py_ssi
                             which == 0 ? "forward" : "backward");
     if (sort_arguments(call.pass, given, count, keywords, values))
         return NULL;
-    if (read_arguments(&call, values, context->place, context->device) == 0 &&
+    if (read_arguments(&call, values, context->location, context->device) == 0 &&
         launch(self, &call, &workspace) == 0)
         result = result_of(&call, workspace);
     while (call.made_count > 0)
@@ -196,7 +197,7 @@ static PyObject *backward(PyObject *self, PyObject *const *given, Py_ssize_t cou
     return run(self, 1, given, count, keywords);
 }
 
-/* kernels(): a dict of each kernel, pass after pass, in launch order. */
+/* kernels(): a dict for each kernel, by pass and in launch order. */
 static PyObject *kernels(PyObject *object, PyObject *ignored) {
     const struct operator_object *const self = (struct operator_object *)object;
     PyObject *list = PyList_New(0);
@@ -259,7 +260,8 @@ static void destroy(PyObject *object) {
 PyObject *make_operator_type(void) {
     static PyMethodDef methods[] = {
         {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL | METH_KEYWORDS,
-         "Launches the forward pass on PyTorch's current stream. True or a number in the place of "
+         "Launches the forward pass on PyTorch's current stream. True or a number in the location "
+         "of "
          "an "
          "output makes it. Returns the outputs that it made, then the workspace or None."},
         {"backward", (PyCFunction)(void (*)(void))backward, METH_FASTCALL | METH_KEYWORDS,

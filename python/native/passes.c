@@ -5,8 +5,8 @@
 
 #include "native.h"
 
-/* The number of a symbol, which is added where the pass has none of these letters yet; -1: there is no
- * room. "D+1" is the extent of D and one. */
+/* The number of the symbol with these letters, which is added to the pass if it is new; -1: the
+ * table is full. "D+1" is the extent of D plus one. */
 static int symbol_of(struct pass *pass, const char *letters) {
     for (int i = 0; i < pass->symbol_count; i++)
         if (strcmp(pass->symbols[i].letters, letters) == 0)
@@ -41,7 +41,8 @@ static int take_tensor(struct pass *pass, const smelt_tensor_info *info) {
     tensor->element = (enum element)info->type;
     tensor->alignment = (size_t)info->alignment;
     tensor->dims = info->dimensions;
-    if (info->optional || info->one_of || *info->key) /* the library says which go together */
+    if (info->optional || info->one_of || *info->key) /* the library checks which optional tensors
+                                                         are required together */
         tensor->flags |= OPTIONAL;
     if (info->role != SMELT_ROLE_INPUT)
         tensor->flags |= info->role == SMELT_ROLE_OUTPUT ? OUTPUT : WRITTEN;

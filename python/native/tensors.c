@@ -1,4 +1,4 @@
-/* What is where: a tensor's address, shape, strides, element type and device. */
+/* A tensor's address, shape, strides, element type and device; new tensors. */
 #include <string.h>
 
 #include "dlpack.h"
@@ -7,8 +7,8 @@
 static PyObject *tensor_type; /* torch.Tensor */
 static PyObject *dtypes[OTHER_ELEMENT];
 static PyObject *maker; /* (tensor, sizes, dtype) -> tensor */
-/* (sizes, strides, dtype) -> tensor, by place, NULL: this PyTorch has none. A GPU's makes it on the
- * current device, which is what current_device() returns. */
+/* (sizes, strides, dtype) -> tensor, by location; NULL: this PyTorch has none. The one for GPUs
+ * uses the current device, current_device(). */
 static PyObject *makers[ELSEWHERE], *current_device;
 static PyObject *stream_of; /* (device) -> address of a stream */
 static const struct dlpack_exchange *exchange;
@@ -73,16 +73,16 @@ static int view_by_exchange(PyObject *object, const char *name, struct view *vie
         view->strides[i] = tensor.strides[i];
     }
     view->element = element_of(tensor.type);
-    view->place = tensor.device.type == DLPACK_CPU    ? ON_CPU
-                  : tensor.device.type == DLPACK_CUDA ? ON_CUDA
-                                                      : ELSEWHERE;
+    view->location = tensor.device.type == DLPACK_CPU    ? ON_CPU
+                     : tensor.device.type == DLPACK_CUDA ? ON_CUDA
+                                                         : ELSEWHERE;
     view->device = tensor.device.index;
     return 0;
 }
 
 /* ---- through methods, before PyTorch 2.10 ---------------------------------------------------- */
 
-/* A new reference into *value, or -1. */
+/* Puts a new reference into *value. 0 or -1. */
 static int attribute(PyObject *object, PyObject *name, PyObject **value) {
     *value = PyObject_GetAttr(object, name);
     return *value ? 0 : -1;
@@ -142,7 +142,7 @@ static int view_by_methods(PyObject *object, const char *name, struct view *view
     const int cuda = is_true(object, name_is_cuda), cpu = is_true(object, name_is_cpu);
     if (cuda < 0 || cpu < 0)
         return -1;
-    view->place = cuda ? ON_CUDA : cpu ? ON_CPU : ELSEWHERE;
+    view->location = cuda ? ON_CUDA : cpu ? ON_CPU : ELSEWHERE;
     number = 0;
     if (cuda && read_int(PyObject_CallMethodObjArgs(object, name_get_device, NULL), &number))
         return -1;
@@ -199,9 +199,9 @@ static PyObject *tuple_of(const int64_t *values, int count) {
     return tuple;
 }
 
-PyObject *quick_maker(enum place place, int device) {
-    PyObject *found = place == ELSEWHERE ? NULL : makers[place];
-    if (!found || place == ON_CPU)
+PyObject *quick_maker(enum location location, int device) {
+    PyObject *found = location == ELSEWHERE ? NULL : makers[location];
+    if (!found || location == ON_CPU)
         return found;
     long long current;
     if (read_int(PyObject_CallNoArgs(current_device), &current)) {
@@ -211,12 +211,12 @@ PyObject *quick_maker(enum place place, int device) {
     return current == device ? found : NULL;
 }
 
-/* The sizes and strides of contiguous tensors as tuples: those of a training step's are the same in
- * every step. */
+/* A cache of sizes and strides of contiguous tensors as tuples, which are the same in every
+ * training step. */
 struct kept_shape {
     int dims;
     int64_t sizes[MAX_DIMS];
-    PyObject *tuples[2]; /* sizes, strides; NULL: nothing is here yet */
+    PyObject *tuples[2]; /* sizes, strides; NULL: a free entry */
 };
 
 /* New references to both. -1 with an exception. */
@@ -246,7 +246,8 @@ static int shape_tuples(const struct view *shape, PyObject *tuples[2]) {
         kept->dims = shape->dims;
         memcpy(kept->sizes, shape->sizes, bytes);
     }
-    for (int i = 0; i < 2; i++) { /* another thread may put others there while the tensor is made */
+    for (int i = 0; i < 2; i++) { /* another thread may replace the entry while the tensor is
+                                     made */
         Py_INCREF(kept->tuples[i]);
         tuples[i] = kept->tuples[i];
     }
@@ -265,7 +266,7 @@ PyObject *make_tensor(PyObject *like, PyObject *quick, const struct view *shape)
     return made;
 }
 
-/* The exchange interface of a tensor type, NULL where it has none that we know. */
+/* The exchange interface of a tensor type; NULL: none of a known version. */
 static const struct dlpack_exchange *find_exchange(PyObject *type) {
     PyObject *capsule = PyObject_GetAttrString(type, "__dlpack_c_exchange_api__");
     const struct dlpack_exchange *found = NULL;
@@ -292,7 +293,7 @@ static int intern_names(void) {
     return 0;
 }
 
-/* What setup's makers are: (of the CPU, of a GPU, current device), each a function or None. */
+/* Keeps setup's makers: (for the CPU, for a GPU, current device), each a function or None. */
 static void keep_makers(PyObject *given) {
     PyObject *const cpu = PyTuple_GetItem(given, 0), *const cuda = PyTuple_GetItem(given, 1);
     current_device = PyTuple_GetItem(given, 2);
@@ -313,7 +314,7 @@ PyObject *setup(PyObject *module, PyObject *args) {
     if (intern_names())
         return NULL;
     Py_INCREF(type);
-    Py_INCREF(types); /* kept with what they hold */
+    Py_INCREF(types); /* kept with the objects that they refer to */
     Py_INCREF(at_once);
     Py_INCREF(make);
     Py_INCREF(stream);
