@@ -1,8 +1,8 @@
-"""A table of smelt.compat's drop-ins (compat_cases_attention.py, compat_cases_indexer.py): for each a legal call, what
-its original computes of it (compat_definitions.py), and what each of its parameters does. test_compat_table.py runs it; a
-drop-in or a parameter that is missing fails there.
+"""A table of smelt.compat's drop-ins (compat_cases_attention.py, compat_cases_indexer.py): for each a legal call, the
+original's result by definition (compat_definitions.py), and the effect of each parameter. test_compat_table.py runs it;
+a drop-in or a parameter that is missing fails there.
 
-The originals were read at these versions: FlashMLA nv_dev (flash_mla/flash_mla_interface.py, ref.py of its tests), DeepGEMM
+The originals' versions: FlashMLA nv_dev (flash_mla/flash_mla_interface.py, ref.py of its tests), DeepGEMM
 54e2261 (csrc/apis/attention.hpp, test_attention.py of its tests), cuDNN Frontend 1.32 (python/cudnn/deepseek_sparse_attention:
 training.py, */api.py, */_interface*.py and the kernels that these launch), TileLang a35008a42 (examples/deepseek_v32),
 slime 624b824a8 (slime_plugins/models/glm5/ops), Megatron-LM d98e8a64dd (megatron/core/transformer/
@@ -21,18 +21,18 @@ import torch
 class Case:
     call: object
     given: dict  # legal arguments: those without a default, and tensors
-    want: object  # of all arguments, defaults included: what the original gives, by name, in double precision
+    want: object  # a function of all arguments, defaults included: the original's results by name, in double precision
     lists: tuple = ()  # arguments that are lists of rows, of which some slots are -1
     bounds: tuple = ()  # other arguments of integers
-    outputs: dict = field(default_factory=dict)  # arguments to write into: (name of the result, types beside its own)
-    changes: dict = field(default_factory=dict)  # arguments: another value, which is refused or gives what it should
-    tuning: dict = field(default_factory=dict)  # arguments: another value, which changes nothing
-    unread: tuple = ()  # tensors that change nothing
-    rows: int = 9  # how many rows lists name: what is not below is masked
-    leaves: tuple = ()  # arguments whose gradients count among the results, as grad_NAME, by the first result
+    outputs: dict = field(default_factory=dict)  # output arguments: (name of the result, further legal types)
+    changes: dict = field(default_factory=dict)  # other values: refused or as in the original
+    tuning: dict = field(default_factory=dict)  # arguments: another value without effect
+    unread: tuple = ()  # tensors without effect
+    rows: int = 9  # the number of rows; list entries from it on are masked
+    leaves: tuple = ()  # arguments whose gradients (of the first result) are results, as grad_NAME
 
     def arguments(self, **changes):
-        """Those of a call by name, a namespace."""
+        """A call's arguments, as a namespace."""
         bound = inspect.signature(self.call).bind(**{**self.given, **changes})
         bound.apply_defaults()
         return types.SimpleNamespace(**bound.arguments)
@@ -54,12 +54,12 @@ def flat(*tensors):
 
 
 def stacked(function, *tensors):
-    """function of each batch, its results with a dimension of batches in front."""
+    """Applies the function to each batch and stacks the results."""
     results = [function(*each) for each in zip(*tensors)]
     return [torch.stack(each) for each in zip(*results)]
 
 
-COTANGENT = normal(1 << 14).float()  # gradients of results: its first elements
+COTANGENT = normal(1 << 14).float()  # gradients of results are its first elements
 
 
 def cotangent(result):

@@ -12,7 +12,7 @@ T, S, H, D, DV, W, B = 4, 9, 2, 192, 128, 6, 2
 Q, KV, SINK, DO = normal(T, H, D), normal(S, D), torch.tensor([0.7, -1.3]), normal(T, H, DV)
 LISTS = ints([3, -1, 7, 0, 8, 5], [-1, 2, 2, -1, 6, 1], [-1] * 6, [0, 1, 2, 3, 4, -1])
 BEYOND = LISTS.clone()
-BEYOND[0, 2] = S  # no row: masked
+BEYOND[0, 2] = S  # beyond the rows: masked
 LENGTHS = ints([6, 5, 4, 3])[0]
 Q4, KV4, DO4 = normal(B, T, H, D), normal(B, S, D), normal(B, T, H, DV)
 LISTS4 = torch.stack([LISTS, LISTS.flip(0).flip(1)])
@@ -20,7 +20,7 @@ SCALE = 0.1
 
 
 def headed(*tensors):
-    """With a dimension of KV heads."""
+    """Adds a dimension of KV heads."""
     return [tensor.unsqueeze(-2) for tensor in tensors]
 
 
@@ -45,7 +45,7 @@ def by_flash_mla(q, kv, lists, scale, dv, sink, length, first):
 
 
 def attended(q, kv, lists, scale, dv, sink=None, leaves=(), empty=NEVER, sinks_in_lse=False):
-    """out and lse in base 2 of a TileLang port, and where wanted gradients; `empty`: the lse of a row without a slot."""
+    """out and lse in base 2 of a TileLang port, and optionally gradients; `empty`: the lse of an empty row."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     doubles = defined.doubles(*[each for each in (q, kv, sink) if each is not None])
     out, lse, _ = in_batches(*doubles[:2], lists, scale, dv, *doubles[2:])
@@ -58,7 +58,7 @@ def attended(q, kv, lists, scale, dv, sink=None, leaves=(), empty=NEVER, sinks_i
 
 
 def backward(q, kv, lists, do, scale, sink=None):
-    """dq, dkv and dsink where there is a sink."""
+    """dq, dkv and, with a sink, dsink."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     doubles = defined.doubles(*[each for each in (q, kv, sink) if each is not None])
     out, _, _ = in_batches(*doubles[:2], lists, scale, do.shape[-1], *doubles[2:])
@@ -67,7 +67,7 @@ def backward(q, kv, lists, do, scale, sink=None):
 
 
 def forward_of(q, kv, lists, scale, dv, sink=None, sinks_in_lse=False):
-    """What a forward pass hands to a backward pass: out in bf16, lse in fp32 and base 2."""
+    """The forward pass's results for a backward pass: out in bf16, lse in fp32 and base 2."""
     found = attended(q, kv, lists, scale, dv, sink, sinks_in_lse=sinks_in_lse)
     return found["out"].bfloat16(), found["lse"].float()
 
@@ -81,7 +81,7 @@ def cut(lists, length):
 
 
 def ported_backward(q, kv, lists, do, scale, seen=None, delta=False):
-    """Arguments of sparse_mla_bwd; with delta, and o that must not count beside it."""
+    """Arguments of sparse_mla_bwd, with delta and an o that must have no effect."""
     o, lse = forward_of(q, kv, lists if seen is None else seen, scale, DV)
     keys, slots = headed(kv, lists)
     given = {"q": q, "kv": keys, "o": o, "do": do, "indices": slots, "lse": lse, "sm_scale": scale}
@@ -91,7 +91,7 @@ def ported_backward(q, kv, lists, do, scale, seen=None, delta=False):
 
 
 def without_heads(g, seen):
-    """kv and what lists show of a port's arguments."""
+    """kv and lists from a port's arguments."""
     return g.kv.squeeze(-2), seen(g)
 
 
@@ -117,13 +117,13 @@ def own_slots(g):
 
 
 def causal_slots(g):
-    """TileLang's examples: a slot counts up to the query's own number."""
+    """TileLang's examples: slots up to the query's number are valid."""
     lists = g.indices.squeeze(-2)
     return lists.masked_fill(lists > torch.arange(lists.shape[1])[:, None], -1)
 
 
 def pipelined(g):
-    """TileLang's examples for a rank of context parallelism: key k is seen from token (k + 1) * stride - 1 on."""
+    """TileLang's examples for a rank of context parallelism: tokens from (k + 1) * stride - 1 on see key k."""
     kv, lists = without_heads(g, own_slots)
     token = g.q_start_index_s + torch.arange(lists.shape[1])
     seen = (lists + 1) * g.kv_stride - 1 <= token[:, None]
@@ -144,18 +144,18 @@ def function_of(empty=NEVER):
 PORT = dict(zip(("q", "kv", "indices"), (Q, *headed(KV, LISTS)))) | {"d_v": DV}
 PORT_TUNING = {"block_I": 128, "num_stages": 1, "threads": 128}
 PORT_CHANGES = {"sm_scale": 0.05, "d_v": 0}
-CAUSAL = LISTS4.remainder(T + 1)  # T: filled up
+CAUSAL = LISTS4.remainder(T + 1)  # T: masked
 CAUSAL_PORT = dict(zip(("q", "kv", "indices"), (Q4, *headed(KV4[:, :T], CAUSAL)))) | {"d_v": DV}
 SEEN = CAUSAL.masked_fill(CAUSAL > torch.arange(T)[:, None], -1)
 NOT_THERE = {"is_casual": False, "return_kernel": True}
 
-SENTINEL_KV = torch.cat([KV4[:1], torch.full((1, 1, D), 3.0).bfloat16()], 1)  # whose values must not count
+SENTINEL_KV = torch.cat([KV4[:1], torch.full((1, 1, D), 3.0).bfloat16()], 1)  # without effect
 SENTINEL_LISTS = LISTS4[:1].masked_fill(LISTS4[:1] < 0, S)
 SENTINELS = dict(zip(("q", "kv", "indices"), (Q4[:1], *headed(SENTINEL_KV, SENTINEL_LISTS))))
 
 
 def sentinel_slots(g):
-    """prime-rl: the last row of kv, and what is above, is masked."""
+    """prime-rl: slots that name the last row of kv or beyond are masked."""
     lists = g.indices.squeeze(-2)
     return lists.masked_fill(lists > g.kv.shape[1] - 2, -1)
 
@@ -202,7 +202,7 @@ HCA_TOKENS = 128
 
 
 def hca_lists(rank):
-    """cuDNN's aligned HCA: the rows of kv that each query of a rank sees, by its documentation."""
+    """cuDNN's aligned HCA: the rows of kv that each query of a rank sees, from its documentation."""
     own, groups, lists = HCA_TOKENS, HCA_TOKENS // 128, []
     for token in range(rank * own, rank * own + own):
         window = [each - rank * own + 128 for each in range(max(0, token - 127), token + 1)]
@@ -215,7 +215,7 @@ def hca_lists(rank):
 def hca(rank):
     q, kv, do = normal(HCA_TOKENS, H, 64), normal(HCA_TOKENS + 128 + 4, 64), normal(HCA_TOKENS, H, 64)
     lists = hca_lists(rank)
-    kv[sorted({*range(kv.shape[0])} - {*lists.flatten().tolist()})] = math.inf  # what no query sees
+    kv[sorted({*range(kv.shape[0])} - {*lists.flatten().tolist()})] = math.inf  # rows that no query sees
     out, lse = natural(*forward_of(q, seen(kv), lists, SCALE, 64, SINK))
     given = {"q": q, "kv": kv, "out": out, "dout": do, "lse": lse, "attn_sink": SINK, "cp_rank": rank, "cp_size": 2}
     return given | {"softmax_scale": SCALE}
@@ -405,7 +405,7 @@ ATTENTION = {
         lists=("topk_idxs",),
         changes={"return_dkv_accum_dtype": True},
     ),
-    # The backward pass keeps its digits where the sink is nearly all of the sum.
+    # The backward pass stays accurate if the sink is nearly all of the sum.
     "miles.sparse_mqa_bwd_interface, by the sink": Case(
         miles.sparse_mqa_bwd_interface,
         miles_backward(SINK + 30.0),

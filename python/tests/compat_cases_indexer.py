@@ -1,4 +1,4 @@
-"""The drop-ins of the indexer and of what trains it: see compat_cases.py."""
+"""The drop-ins of the indexer and its training: see compat_cases.py."""
 
 import math
 import types
@@ -10,9 +10,9 @@ from compat_cases_attention import B, BEYOND, H, KV, KV4, LENGTHS, LISTS, Q, Q4,
 from compat_definitions import NEVER
 from smelt_kernels.compat import cudnn, deep_gemm, megatron, miles, nemo, prime_rl, slime
 
-IH, ID, IS, K = 3, 64, 6, 4  # heads, their width, keys, how many are chosen
+IH, ID, IS, K = 3, 64, 6, 4  # heads, their width, keys, topk
 IQ, IK, IW = normal(B, T, IH, ID), normal(B, IS, ID), normal(B, T, IH, dtype=torch.float32)
-IK[1, 3] = IK[1, 2]  # keys of one logit
+IK[1, 3] = IK[1, 2]  # keys with equal logits
 SLOTS = torch.stack(
     [ints([0, -1, 3, 1], [5, 2, -1, -1], [-1] * 4, [4, 3, 2, 1]), ints([2, 0, 1, -1], *[[3, 5, 0, 1]] * 3)]
 )
@@ -34,8 +34,8 @@ HEADS = {"qhead_per_kv_head": IH + 1}
 
 
 def of_parts(g, q, k, *others):
-    """Of each batch or document its queries, keys, other tensors' parts, how many keys each query sees, and where its
-    queries and keys begin."""
+    """For each batch or document: its queries, keys, parts of other tensors, the number of keys that each query sees,
+    and the first query and key."""
     together = getattr(g, "cu_seqlens_q", None) is not None
     if together:
         firsts, keys = g.cu_seqlens_q.tolist(), g.cu_seqlens_k.tolist()
@@ -201,7 +201,7 @@ def port_gradients(g):
 
 
 def port_choice(g, narrow=False):
-    """lighting_indexer: scores, differentiable, and indices; `narrow`: no more slots than keys."""
+    """lighting_indexer: differentiable scores, and indices; `narrow`: at most as many slots as keys."""
     keys = g.index_k.squeeze(1) if g.index_k.dim() == 3 else g.index_k
     weights = g.weights.squeeze(-1) if g.weights.dim() == 3 else g.weights
     doubles = defined.doubles(g.index_q, keys, weights)
@@ -218,7 +218,7 @@ def port_choice(g, narrow=False):
 
 
 def miles_choice(g):
-    """The same of [T, B, ..], by batches; a key for compress_ratio tokens."""
+    """The same for [T, B, ..], by batch; one key per compress_ratio tokens."""
     tokens, rows = g.index_q.shape[0], g.index_k.shape[0]
     begin, end = g.cu_seqlen_ks, g.cu_seqlen_ke
     if begin is None:
@@ -245,7 +245,7 @@ def miles_choice(g):
 
 
 def fp8_choice(g):
-    """prime-rl's fp8_indexer; S where a window has no more keys."""
+    """prime-rl's fp8_indexer; S after a window's last key."""
     (q, q_scale), (k, k_scale) = defined.e4m3_rows(g.q), defined.e4m3_rows(g.k)
     logits = defined.index_logits(q, k * k_scale[:, None], g.w.float() * q_scale)
     indices, _ = defined.best(defined.windowed(logits, g.ks, g.ke), g.topk, ascending=False)
@@ -253,7 +253,7 @@ def fp8_choice(g):
 
 
 def document_windows(g):
-    """NeMo: each local query's window of keys; what pads sees nothing."""
+    """NeMo: each local query's window of keys; padding has an empty window."""
     places = g.cu_seqlens if g.cu_seqlens_padded is None else g.cu_seqlens_padded
     rows = torch.arange(len(g.index_q)) if g.query_indices is None else g.query_indices
     windows = []
@@ -287,16 +287,16 @@ def divergence(g):
 LENGTHS4 = ints([4, 1, 4, 3], [2, 4, 4, 4])
 TARGET = torch.rand(B, T, K, generator=made).masked_fill(SLOTS < 0, 0.0)
 PREDICT = defined.softmax(stacked(lambda *each: slot_logits(*each, None), IQ, IK, IW, SLOTS)[0]).float()
-PREDICT[1, 1, 2] = 0.0  # so unlikely that theirs clips it
+PREDICT[1, 1, 2] = 0.0  # so small that the original clips it
 GLOBAL = torch.where(SLOTS < 0, -1, SLOTS + IS * torch.arange(B)[:, None, None].int())
 ALL = torch.rand(B, T, IS, generator=made)
-ALL[1, 0] = 0.0  # of which nothing can be learnt
+ALL[1, 0] = 0.0  # a target without weight
 SCORES = normal(B, T, IS, dtype=torch.float32)
-SCORES[0, 3, 1] = -300.0  # the same of matrices
+SCORES[0, 3, 1] = -300.0  # the same for matrices
 DENSE = dict(zip(("attn_score", "index_score"), (ALL, SCORES)))
 DENSE |= {"attn_l1norm": ALL.sum(-1), "index_lse": SCORES.logsumexp(-1)}
 ATTENTION_LSE = normal(B, T, H, dtype=torch.float32)
-ATTENTION_LSE[0, 1, 1] = math.inf  # a head that only fills a tile up
+ATTENTION_LSE[0, 1, 1] = math.inf  # a padding head
 TRAINING = {"grad_loss": torch.tensor([2.0]), "loss_coeff": 3.0, "sm_scale": 0.5}
 GRADIENTS = {
     "d_index_q": ("d_index_q",),
@@ -333,7 +333,7 @@ def deep_gemm_logits(g):
 
 
 def top_values(g):
-    """cuDNN's top-k of rows of which groups of next_n share a length."""
+    """cuDNN's top-k of rows; groups of next_n rows share a length."""
     values = g.input_values.double()
     last = g.seq_lens.long().repeat_interleave(g.next_n)
     ends = last - g.next_n + 1 + torch.arange(len(values)) % g.next_n
@@ -349,7 +349,7 @@ def compacted(g):
 
 
 def globally(g):
-    """Rows of all batches or documents; a slot outside the own one's keys is -1."""
+    """Rows of all batches or documents; -1 for slots outside the query's batch or document."""
     lists = g.local_indices.clone().long()
     for row in range(lists.shape[0]):
         if g.cu_seqlens_q is None:

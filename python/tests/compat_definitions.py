@@ -1,5 +1,5 @@
-"""What the originals of smelt.compat compute, written anew in plain PyTorch and double precision: nothing of smelt is in
-here. compat_cases.py says of each drop-in which of these it is held against, and where its original was read."""
+"""Definitions of the originals of smelt.compat in plain PyTorch and double precision, independent of smelt.
+compat_cases.py names the definition and the source of each drop-in's original."""
 
 import math
 
@@ -10,7 +10,7 @@ LOG2E = math.log2(math.e)
 
 
 def gathered(rows, lists):
-    """rows [S, D] at lists [T, W]; what names no row names the last one: its slot is masked."""
+    """rows [S, D] at lists [T, W]; invalid slots, which are masked, name the last row."""
     return rows[lists.long().clamp(0, rows.shape[0] - 1)]
 
 
@@ -22,7 +22,7 @@ def valid_slots(lists, rows, length=None):
 
 
 def attention(q, kv, lists, scale, dv, sink=None, length=None):
-    """out [T, H, dv], lse [T, H] natural and of the keys alone, largest score [T, H]; of q [T, H, D], kv [S, D], whose
+    """out [T, H, dv], lse [T, H] natural and without the sink, largest score [T, H]; of q [T, H, D], kv [S, D], whose
     first dv columns are the values, lists [T, W]. A query without a slot: 0, -inf, -inf."""
     q, kv = q.double(), kv.double()
     valid = valid_slots(lists, kv.shape[0], length)[:, None]
@@ -36,7 +36,7 @@ def attention(q, kv, lists, scale, dv, sink=None, length=None):
 
 
 def probabilities(q, kv, lists, lse, scale, length=None):
-    """Of attention at the slots, summed over heads; lse natural, +inf: the head takes no part."""
+    """Attention's probabilities at the slots, summed over heads; lse natural, +inf: the head does not contribute."""
     valid = valid_slots(lists, kv.shape[0], length)[:, None]
     scores = scale * torch.einsum("thd,twd->thw", q.double(), gathered(kv.double(), lists))
     lse = lse.double().nan_to_num(neginf=math.inf)[..., None]
@@ -63,8 +63,8 @@ def at_slots(logits, lists, length=None):
 
 
 def best(logits, count, ascending):
-    """Indices of each row's largest logits, -1 where there are no more above -inf, and these logits, -inf there; in the
-    order of indices or by descending logit. Of equal ones the lowest index wins."""
+    """Indices of each row's largest logits above -inf, then -1, and these logits, then -inf; in the order of indices or
+    by descending logit. Ties go to the lowest index."""
     rows, columns = logits.shape
     indices, values = torch.full((rows, count), -1), torch.full((rows, count), NEVER).double()
     for row in range(rows):
@@ -77,7 +77,7 @@ def best(logits, count, ascending):
 
 
 def causal_ends(tokens, rows, offset, ratio):
-    """How many keys each query of a document sees, where `ratio` tokens share one."""
+    """The number of keys that each query of a document sees, with one key per `ratio` tokens."""
     return ((torch.arange(1, tokens + 1) + offset) // ratio).clamp(0, rows)
 
 
@@ -95,15 +95,16 @@ def e4m3_rows(x):
 
 
 def divergence_gradient(target, log_predict, seen):
-    """By the logits, of torch's kl_div with log_target: log-probabilities are clipped at -100 before, through which no
-    gradient comes."""
+    """The gradient with respect to the logits of torch's kl_div with log_target, where log-probabilities below -100 are
+    clipped and have no gradient."""
     target = target.double().masked_fill(~(seen & (log_predict >= -100.0)), 0.0)
     predict = log_predict.double().exp().masked_fill(~seen, 0.0)
     return predict * target.sum(-1, keepdim=True) - target
 
 
 def gradients(made, leaves, grads):
-    """Of a result by its leaves where its gradient is `grads`; infinite elements of the result take none."""
+    """Gradients with respect to the leaves for a result's gradient `grads`; infinite elements of the result have
+    none."""
     finite = made.isfinite()
     return torch.autograd.grad(made.where(finite, 0.0), leaves, grads.double() * finite)
 

@@ -1,5 +1,5 @@
-"""Stand-ins for trainers and libraries: their modules' paths and import statements, with functions that say where they come
-from. test_compat_install.py writes them into a folder and imports them. Versions: see compat_cases.py.
+"""Stand-ins for trainers and libraries: modules with the originals' paths and import statements, and functions that
+return their origin. test_compat_install.py writes them to a folder and imports them. Versions: see compat_cases.py.
 """
 
 THEIRS = "def {0}(*given, **named):\n    return __name__\n"
@@ -242,7 +242,7 @@ def backward():
     },
 }
 
-# cuDNN Frontend 1.32: everything comes when it is asked for; {0} is what its kernels need.
+# cuDNN Frontend 1.32: everything is imported at its first use; {0} is an import that its kernels need.
 LIBRARIES = {
     "cudnn": """
 import importlib
@@ -302,7 +302,7 @@ DSA = DSANamespace()
     "deep_gemm": "{0}" + plain("fp8_mqa_logits", "fp8_fp4_mqa_logits", "fp8_gemm_nt"),
 }
 
-# Of each trainer: names that are smelt's after `install`, with the function, and names that stay.
+# For each trainer: names that are smelt's after `install`, with the function, and names that do not change.
 SLIME, MILES, VEOMNI = "slime_plugins.models.glm5", "miles_plugins.models", "veomni.ops.kernels"
 OURS = {
     "slime": {

@@ -1,4 +1,4 @@
-"""Where the suite runs: on a GPU, or on CPU tensors through the emulator (SMELT_CUDA names it)."""
+"""The suite runs on a GPU, or on CPU tensors through the emulator (named by SMELT_CUDA)."""
 
 import os
 
@@ -8,12 +8,12 @@ import torch
 from smelt_kernels import _native, _runtime
 
 if _runtime.EMULATED:
-    _native.emulate(8, 9)  # the oldest with fp8; `mma` kernels: on the emulator Hopper's take seconds a query
+    _native.emulate(8, 9)  # the oldest with fp8, with `mma` kernels: Hopper's take seconds per query on the emulator
 
 torch.set_num_threads(1)
-smelt.set_backend("smelt")  # no test runs on the eager reference unasked
+smelt.set_backend("smelt")  # tests use the eager reference only explicitly
 
-# In a process of test_devices.py's: the driver has two GPUs, and CPU tensors pretend to lie there.
+# In a process of test_devices.py the driver has two GPUs, and CPU tensors pretend to be on them.
 DRIVER = None
 if os.environ.get("SMELT_TEST_TWO_GPUS"):
     import two_gpus
@@ -91,7 +91,7 @@ class Problem:
         )
 
     def truth(self, topk=None, grad_out=None):
-        """out, lse, max_logits and the gradients in double precision, by autograd."""
+        """out, lse, max_logits and gradients by autograd in double precision."""
         leaves = [t.detach().double().requires_grad_() for t in self.leaves()]
         sink = leaves[2] if self.sink is not None else None
         out, lse, highest = smelt._reference.sparse_attention(
@@ -110,7 +110,7 @@ def check_out(got, true):
 
 
 def check_sums(got, true):
-    """lse and max_logits: 1e-6 or 2.01/65536, and -inf where nothing is."""
+    """lse and max_logits: 1e-6 or 2.01/65536; -inf for empty rows."""
     assert got.shape == true.shape and got.dtype is torch.float32
     got, true = got.double(), true.double()
     none = true == float("-inf")
@@ -120,7 +120,7 @@ def check_sums(got, true):
 
 
 def check_grad(got, true):
-    """p and ds are rounded to bf16 on the way: 1 % of the whole, 4 % of the largest for each."""
+    """p and ds are rounded to bf16: 1 % of the norm, and for each element 4 % of the largest."""
     assert got.shape == true.shape
     got, true = got.double(), true.double()
     if true.numel() == 0:

@@ -1,5 +1,5 @@
-"""Every public function with every argument that it has: what tests of the package as a whole run over. A function or
-an argument that is new to the package fails test_every_argument_is_here until it is here, and then is covered."""
+"""Every public function with all of its arguments, for tests of the whole package. test_every_argument_is_here fails if
+a function or an argument is missing."""
 
 import inspect
 
@@ -7,7 +7,7 @@ import smelt_kernels as smelt
 import torch
 from test_hostile import DIFFERENTIABLE, NOT_CALLS, arguments_of_all
 
-# Another legal value of each argument that is no tensor, by its name.
+# Another legal value of each argument that is not a tensor, by name.
 OTHER_VALUES = {
     "backend": "torch",
     "buckets": "auto",
@@ -31,7 +31,7 @@ OTHER_VALUES = {
     "topk": 3,
     "workspace_limit": 1 << 20,
 }
-# Where that value is not legal.
+# Exceptions for functions where that value is not legal.
 OTHER_VALUES_OF = {
     ("sparse_attention", "topk"): 64,
     ("sparse_attention_backward", "topk"): 64,
@@ -54,7 +54,7 @@ def parameters(name):
 
 
 def bases(device):
-    """{label: (function, its arguments)}: as few tensors as it takes, and all of them."""
+    """{label: (function, its arguments)}: with required tensors only, and with all."""
     plain = arguments_of_all(device)
     found = {
         name: (name, {each: value for each, value in given.items() if value is not None})
@@ -128,7 +128,7 @@ def other_value(name, parameter):
 
 
 def gradient_of(given, result):
-    """By autograd, of the differentiable arguments that want one."""
+    """Gradients by autograd with respect to the differentiable arguments that require one."""
     out = next(each for each in (result if isinstance(result, tuple) else (result,)) if each.requires_grad)
     leaves = [value for value in given.values() if isinstance(value, torch.Tensor) and value.requires_grad]
     made = torch.Generator().manual_seed(5)

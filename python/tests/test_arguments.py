@@ -11,7 +11,7 @@ KINDS = (torch.bfloat16, torch.float32, torch.int32, torch.uint8, torch.float8_e
 KINDS += (torch.int64, torch.bool, torch.complex64)
 NO_TENSORS = (3, 0.5, "x", b"x", [1.0], {}, object(), torch.float32)
 NO_OPTIONS = ("no such", object(), [object()], 1j)
-TRUTHS = {"deterministic", "return_losses", "return_lse", "return_max_logits"}  # of which any value has one
+TRUTHS = {"deterministic", "return_losses", "return_lse", "return_max_logits"}  # any value has a truth value
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def names_it(error, name):
 
 
 def wrong_tensors(name, each, value):
-    """(arguments, must the error name this one)."""
+    """(arguments, whether the error must name this argument)."""
     for wrong in NO_TENSORS:
         yield wrong, True
     for kind in KINDS:
@@ -52,11 +52,11 @@ def test_wrong_arguments(everything, name):
                 call(name, {**fresh(base), each: value})
             except (TypeError, ValueError, RuntimeError) as error:
                 if name == "project_values" and type(error) is NotImplementedError:
-                    continue  # PyTorch's own product
+                    continue  # a product by PyTorch
                 text = str(error)
                 assert "smelt: " in text, (each, value, text)
                 if named:
                     assert names_it(text, each), (each, value, text)
                 continue
-            # A number of another type is taken for what it is; nothing else is.
+            # A number of another type is legal; other values are not.
             assert isinstance(value, torch.Tensor) and value.is_floating_point() or not named, (each, value)

@@ -1,4 +1,4 @@
-"""What computes a call: the switch, the types of inputs, and what the package says of it."""
+"""The back end of a call: the switch, the types of inputs, and the package's messages."""
 
 import logging
 import os
@@ -39,7 +39,7 @@ def program(text, **environment):
 
 
 def test_the_switch(problem, switch):
-    assert switch("torch") == "smelt"  # of conftest.py: tests run no eager reference unasked
+    assert switch("torch") == "smelt"  # set by conftest.py
     assert smelt.get_backend() == "torch"
     eager, _ = run(problem, torch.float64)
     assert eager.dtype is torch.float64
@@ -50,7 +50,7 @@ def test_the_switch(problem, switch):
     with pytest.warns(smelt.SmeltWarning, match="float64"):
         assert torch.equal(run(problem, torch.float64)[0], eager)
     with pytest.raises(TypeError, match="must be torch.bfloat16"):
-        run(problem, torch.float64, backend="smelt")  # a call's own backend goes before
+        run(problem, torch.float64, backend="smelt")  # a call's own backend takes precedence
     with pytest.raises(ValueError, match="'auto', 'smelt', 'torch', not 'cuda'"):
         smelt.set_backend("cuda")
 

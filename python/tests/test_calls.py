@@ -1,5 +1,5 @@
-"""The two ways of a call, direct and by the custom operator: whatever its arguments are, results, gradients and kinds of
-errors are the same."""
+"""Direct calls and calls through the custom operator: for any arguments, results, gradients and kinds of errors are the
+same."""
 
 import contextlib
 import inspect
@@ -15,7 +15,7 @@ from test_hostile import DIFFERENTIABLE, REFUSALS, Wrapper, arguments_of_all, ca
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-KERNELS = sorted(set(functions()) - {"project_values"})  # which is a product of PyTorch's
+KERNELS = sorted(set(functions()) - {"project_values"})  # which is a product by PyTorch
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def everything(device):
 
 
 class Operators(TorchDispatchMode):
-    """Under a mode, calls go by their custom operators."""
+    """Under a mode, calls go through their custom operators."""
 
     def __init__(self):
         super().__init__()
@@ -71,20 +71,20 @@ def check_same(got, want, what):
 
 
 def wide_rows(tensor):
-    """The same, with more between its rows."""
+    """The same tensor with larger gaps between rows."""
     if not tensor.dim():
         return tensor
     return torch.cat([tensor, tensor[..., :1].expand(*tensor.shape[:-1], 16)], -1)[..., : tensor.shape[-1]]
 
 
 def behind(tensor, bytes):
-    """The same, so many bytes from the beginning of its storage."""
+    """The same tensor, so many bytes from the beginning of its storage."""
     head = tensor.new_empty(bytes // tensor.element_size())
     return torch.cat([head, tensor.flatten()])[len(head) :].view(tensor.shape)
 
 
 def odd_steps(tensor):
-    """The same, with strides of dimensions of extent 1 that no memory has."""
+    """The same tensor, with arbitrary strides of dimensions of extent 1."""
     steps = [step if size > 1 else 12345 for size, step in zip(tensor.shape, tensor.stride())]
     return tensor.as_strided(tensor.shape, steps)
 
@@ -102,9 +102,9 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_layouts(everything, name):
-    """Of a tensor, which the results do not depend on. Some of them for each tensor, in turn."""
+    """Layouts of a tensor, which do not affect results. Each tensor gets some of them, in turn."""
     label, base = fullest(everything, name)
-    for given in (base, dict(of_all_tensors(name, base)).get("a query less")):  # which has one query: extents of 1
+    for given in (base, dict(of_all_tensors(name, base)).get("a query less")):  # a single query, with extents of 1
         if given:
             check_layouts(name, label, given)
 
@@ -114,7 +114,7 @@ def check_layouts(name, label, base):
     layouts = itertools.cycle(LAYOUTS.items())
     for each in [key for key, value in base.items() if isinstance(value, torch.Tensor)]:
         for layout, change in itertools.islice(layouts, 3):
-            if each != "logits" or name != "clean_logits_":  # whose result it is
+            if each != "logits" or name != "clean_logits_":  # logits are the result
                 got = call(name, {**fresh(base), each: change(base[each].clone())})
                 check_same(tensors_of(got), want, (label, each, layout))
 
@@ -123,7 +123,7 @@ def check_layouts(name, label, base):
 
 
 def other_tensors(tensor):
-    """(what is other, the tensor): some are refused."""
+    """(the change, the tensor): some are refused."""
     yield "a dimension more", tensor.unsqueeze(0)
     if tensor.dim():
         yield "a dimension less", tensor[0]
@@ -136,7 +136,7 @@ def other_tensors(tensor):
 
 
 def other_calls(name, base):
-    """(what is other, its arguments)."""
+    """(the change, the arguments)."""
     for each, is_tensor in parameters(name).items():
         value = base.get(each)
         if not is_tensor:
@@ -152,7 +152,7 @@ def other_calls(name, base):
 
 
 def of_all_tensors(name, base):
-    """Of all at once: subclass, one query less, batches."""
+    """Changes of all tensors: subclass, one query less, batches."""
     tokens = base["q"].shape[0] if "q" in base else None
     queries = [key for key, value in base.items() if isinstance(value, torch.Tensor) and value.shape[:1] == (tokens,)]
     tensors = {key: value for key, value in base.items() if isinstance(value, torch.Tensor)}
@@ -172,7 +172,7 @@ def test_other_calls(everything, name):
     label, base = fullest(everything, name)
     true = outcome(name, base)
     others = dict(other_calls(name, base))
-    got = {what: outcome(name, given) for what, given in others.items()}  # each after all those before it
+    got = {what: outcome(name, given) for what, given in others.items()}  # detects state kept by a call
     for what, given in others.items():
         smelt._runtime._found.clear()
         check_same(got[what], by_operator(name, given), (label, what))
@@ -180,7 +180,7 @@ def test_other_calls(everything, name):
 
 
 class Changing:
-    """A number that a program changes, and has the same identity then."""
+    """A number whose value a program changes in place."""
 
     def __init__(self, value):
         self.value = value
@@ -197,7 +197,7 @@ class Changing:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", KERNELS)
 def test_numbers_that_change(everything, name):
-    """Numbers that a program changes in place count as they are at each call, where a function takes them."""
+    """Each call uses the current value of a number that is changed in place."""
     _, base = fullest(everything, name)
     for place, (each, is_tensor) in enumerate(parameters(name).items()):
         other = None if is_tensor or each in ("backend", "buckets") else other_value(name, each)
@@ -246,7 +246,7 @@ def test_modes(everything, name, device):
 
 @pytest.mark.parametrize("shape", [(64,), (5, 64), (3, 2, 64), (2, 1, 3, 64), (0, 64)])
 def test_rows_of_any_dimensions(device, shape):
-    """quantize folds all but the last, of strided rows too, and gives them back."""
+    """quantize flattens all dimensions except the last, also of strided rows, and restores them."""
     x = torch.randn(*shape[:-1], 128, device=device).to(torch.bfloat16)[..., :64]
     factor = torch.rand(shape[:-1], device=device)
     y, scales = smelt.quantize(x, factor=factor, backend="torch")
@@ -266,7 +266,7 @@ def test_rows_of_any_dimensions(device, shape):
 
 @pytest.mark.parametrize("name,each", [("sparse_attention_backward", "grad_out"), ("indexer_backward", "grad")])
 def test_gradients_of_other_types(everything, name, each):
-    """Are taken."""
+    """Such tensors are legal."""
     _, base = everything[name]
     given = {**base, each: base[each].bfloat16().float()}
     want = outcome(name, given)
@@ -276,7 +276,7 @@ def test_gradients_of_other_types(everything, name, each):
 
 @pytest.mark.parametrize("name", sorted(set(KERNELS) & set(DIFFERENTIABLE)))
 def test_what_wants_gradients(everything, name):
-    """Any of the arguments alone, and all: the same gradients both ways; none where nothing wants one."""
+    """For each argument and for all: the same gradients on both paths; none if none is required."""
     for label, (of, base) in everything.items():
         if of != name:
             continue
@@ -297,8 +297,8 @@ def problem(device):
 
 
 def test_what_autograd_asks_of_a_node(problem):
-    """Saved tensors are packed and unpacked by hooks, and watched for changes; nodes have hooks and names, are freed by
-    a backward pass and stand anomaly detection."""
+    """Saved tensors go through pack and unpack hooks and are checked for in-place changes; nodes have hooks and names,
+    are freed by a backward pass and work with anomaly detection."""
     packed = []
     with saved_tensors_hooks(lambda each: packed.append(each) or len(packed) - 1, lambda at: packed[at]):
         out = problem.run()
@@ -326,7 +326,7 @@ def test_what_autograd_asks_of_a_node(problem):
 
 
 def test_the_partition_is_kept(problem):
-    """Of buckets: the backward pass does not make it again, whose hooks see it."""
+    """The partition of buckets is a saved tensor, which the backward pass reuses."""
     packed = []
     with saved_tensors_hooks(lambda each: packed.append(each) or each, lambda each: each):
         out = problem.run(buckets=(4,), deterministic=True)
@@ -336,7 +336,7 @@ def test_the_partition_is_kept(problem):
 
 
 def test_unused_results(device):
-    """Of indexer_topk's results the values alone have gradients; where nothing uses them there are none."""
+    """Only indexer_topk's values have gradients; none if they are not used."""
     given = with_leaves("indexer_topk", arguments_of_all(device)["indexer_topk"])
     indices, values, lengths = call("indexer_topk", given)
     assert values.requires_grad and not indices.requires_grad and not lengths.requires_grad
@@ -354,7 +354,7 @@ def test_fp8_has_no_gradients(device):
 
 
 def test_nothing_is_held(problem):
-    """What a call made is gone with its last name, with a graph or without."""
+    """A call's tensors are freed with their last reference, with a graph or without."""
     for grads in (True, False):
         with torch.set_grad_enabled(grads):
             out, lse = problem.run(return_lse=True)

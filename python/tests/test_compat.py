@@ -1,4 +1,4 @@
-"""The drop-ins: signatures, and what test_compat_table.py does not say."""
+"""The drop-ins: signatures, and cases that test_compat_table.py does not cover."""
 
 import inspect
 import re
@@ -38,7 +38,7 @@ def test_modules_come_when_they_are_asked_for():
 
 
 def test_infinite_values_are_chosen(device):
-    """A value like any other within the length."""
+    """A masked value within the length is ignored."""
     values = torch.randn(3, 20, device=device)
     values[:, 3:] = NEVER
     lengths = torch.tensor([9, 20, 2], dtype=torch.int32, device=device)
@@ -88,8 +88,8 @@ CUDNN_SCALED = (
 CUDNN_MADE = "d_index_q=None d_weights=None d_index_k=None stream=None"
 TUNING = "block_I=64 num_stages=2 threads=256"
 # As the originals declare them: FlashMLA b7643bd (nv_dev), cuDNN Frontend 1.32, DeepGEMM 54e2261, TileLang a35008a42,
-# slime 624b824a8, Megatron-LM d98e8a64dd, miles 31f1ca961, prime-rl 559b44772. A default that theirs has not is
-# in brackets.
+# slime 624b824a8, Megatron-LM d98e8a64dd, miles 31f1ca961, prime-rl 559b44772. A default that the original lacks is in
+# brackets.
 SIGNATURES = {
     "flash_mla.flash_mla_sparse_fwd": "q kv indices sm_scale d_v=512 attn_sink=None topk_length=None indexer_topk=0",
     "deep_gemm.fp8_mqa_logits": "q kv weights cu_seq_len_k_start cu_seq_len_k_end clean_logits=True max_seqlen_k=0 "
@@ -149,7 +149,8 @@ SIGNATURES = {
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signatures(name):
-    """A call that the original takes, by position or by name, is taken here and means the same; others are errors."""
+    """Every legal call of the original, by position or by name, is legal here with the same meaning; others are
+    errors."""
     module, function = name.split(".")
     parameters = inspect.signature(getattr(getattr(smelt.compat, module), function)).parameters
     kinds = inspect.Parameter
@@ -166,7 +167,7 @@ def test_signatures(name):
     assert all(each.default is not kinds.empty for each in beyond)
 
 
-# A case of the table, arguments in place of its own, what the error says. Other refusals are the table's `changes`.
+# A case of the table, changed arguments, and the error's text. The table's `changes` have other refusals.
 REFUSED = [
     ("flash_mla.flash_mla_sparse_fwd", {"kv": KV.unsqueeze(1).expand(-1, 2, -1)}, "one KV head"),
     ("flash_mla.flash_mla_sparse_fwd", {"indexer_topk": -1}, "indexer_topk"),

@@ -1,4 +1,4 @@
-"""smelt.compat.install and uninstall, on stand-ins laid out as trainers and libraries are (compat_layouts.py)."""
+"""smelt.compat.install and uninstall, with stand-ins for trainers and libraries (compat_layouts.py)."""
 
 import functools
 import importlib
@@ -21,7 +21,7 @@ TILELANG = {"tilelang": "from . import language\n", "tilelang.language": ""}
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    """Writes modules into a folder that Python imports from; takes everything back afterwards."""
+    """Writes modules to a folder from which Python imports; removes them afterwards."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -71,7 +71,7 @@ def is_ours(value, path):
 
 
 def is_smelts(value):
-    """Whether a value is any of ours."""
+    """Whether a value is smelt's."""
     return hasattr(value, "__wrapped__") or any(
         each.__module__.startswith("smelt_kernels.") for each in getattr(value, "__mro__", ())
     )
@@ -85,14 +85,15 @@ def libraries(needs=""):
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("there", [True, False], ids=["with TileLang", "without"])
 def test_trainers(written, trainer, order, there):
-    """In two lines, before the trainer is imported or after, with what its kernels need or without; twice; undone."""
+    """install before or after the trainer's import, with the kernels' requirements or without; twice; then
+    uninstall."""
     written({**layouts.TRAINERS[trainer], **(TILELANG | libraries() if there else {})})
     wanted = layouts.OURS[trainer]
     if order == "after":
         for path in wanted:
             try:
                 found(path)
-            except (ModuleNotFoundError, AttributeError):  # without what its kernels need
+            except (ModuleNotFoundError, AttributeError):  # without the kernels' requirements
                 assert not there
     first = smelt.compat.install(trainer)
     for path, ours_path in wanted.items():
@@ -119,7 +120,7 @@ def test_trainers(written, trainer, order, there):
 
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_flags(written, order):
-    """What trainers found missing when they were imported."""
+    """Flags that trainers set during their import."""
     written({**layouts.TRAINERS["nemo"], **layouts.TRAINERS["megatron"]})
     nemo = f"{layouts.NEMO}.glm_moe_dsa"
 
@@ -149,7 +150,7 @@ def test_flags(written, order):
     kept = smelt.compat.uninstall()
     if order == "after":
         assert state() == ({False}, False) and not kept
-    else:  # it found our FlashMLA when it was imported, which came with Megatron
+    else:  # it imported smelt's FlashMLA, which Megatron's install includes
         assert state() == ({False}, True) and kept == [f"{nemo}.kernels.cudnn_dsa._FLASH_MLA_SPARSE_FWD"]
 
 
@@ -190,7 +191,7 @@ def test_libraries_that_are_not_installed(written):
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("needs", ["", "import cutlass\n"], ids=["whole", "without CuTe DSL"])
 def test_libraries_that_are_installed(written, order, needs):
-    """What else they have stays; what comes late comes as ours, and goes again."""
+    """Other attributes do not change; modules imported later are replaced, too, and restored."""
     written(libraries(needs))
     backward = f"{layouts.CUDNN}.sparse_attention_backward"
     if order == "after":
@@ -243,7 +244,7 @@ def test_a_library_from_before_it_had_these_calls(written):
 
 
 def test_imported_by_name(written, caplog):
-    """Before, into modules of any name, by any name; what cannot be replaced is named."""
+    """References that were imported before, by any name; references that cannot be replaced are reported."""
     kernels = f"{layouts.SLIME}.ops"
     script = f"""
 import functools
@@ -321,7 +322,7 @@ def test_later_imports_are_logged(written, caplog):
 
 
 def test_each_has_its_own(written):
-    """Trainers that vendor the same kernels are undone one by one; functions pickle by their places."""
+    """Trainers that vendor the same kernels are restored one by one; functions pickle by their modules' names."""
     written({**layouts.TRAINERS["slime"], **layouts.TRAINERS["miles"], **TILELANG, **libraries()})
     smelt.compat.install("miles", "slime", "xtuner", "cudnn")
     names = [f"{package}.ops.sparse_mla.sparse_mla_bwd" for package in (layouts.SLIME, f"{layouts.MILES}.glm5")]
@@ -338,7 +339,7 @@ def test_each_has_its_own(written):
 
 
 def test_what_another_still_wants_stays(written):
-    """NeMo's name for FlashMLA's function, which came with "flash_mla"."""
+    """NeMo's name for FlashMLA's function, which "flash_mla" replaces."""
     written({**layouts.TRAINERS["nemo"], **libraries()})
     smelt.compat.install("flash_mla")
     name = f"{layouts.NEMO}.glm_moe_dsa.kernels.cudnn_dsa._FLASH_MLA_SPARSE_FWD"
@@ -389,7 +390,7 @@ def test_unknown_names(written, call):
 
 
 def test_other_errors_of_imports_stay(written):
-    """A kernel's module that cannot be imported is stood in for; no other one, and no error of another kind."""
+    """A kernel's module that cannot be imported gets a stand-in; other modules and other errors do not."""
     modules = {**layouts.TRAINERS["slime"], **TILELANG}
     modules[f"{layouts.SLIME}.ops.sparse_mla"] = "import nothing_of_this_name\n"
     modules[f"{layouts.SLIME}.ops.tilelang_indexer_fwd"] = "1 / 0\n"
@@ -424,7 +425,7 @@ def test_every_reference_is_there():
 
 @pytest.mark.parametrize("name", ["SparseMLA", "SGLangSparseMLA"])
 def test_slimes_functions_compute(written, device, name):
-    """Theirs on our kernels, and ours in the place of FlashMLA's: the log-sum-exp's base is the same on both ways."""
+    """The original autograd.Function on smelt's kernels, and smelt's: the log-sum-exp has the same base."""
     written({**layouts.TRAINERS["slime"]})
     smelt.compat.install("slime")
     problem = Problem(device, tokens=3, rows=7, heads=2, dqk=576, width=5)

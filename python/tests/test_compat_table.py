@@ -1,5 +1,5 @@
-"""Every drop-in of smelt.compat, by the tables in compat_cases_*.py: its arithmetic against the original's definition, what
-each parameter does, integers beyond int32, tensors to write into, shapes."""
+"""Every drop-in of smelt.compat, by the tables in compat_cases_*.py: arithmetic compared with the original's
+definition, the effect of each parameter, integers beyond int32, output tensors, shapes."""
 
 import contextlib
 import inspect
@@ -19,7 +19,7 @@ from smelt_kernels.compat import _conventions, _cudnn_dense, _cudnn_hca
 from test_hostile import NOT_CALLS
 
 CASES = ATTENTION | INDEXER
-ERRORS = (TypeError, ValueError, NotImplementedError, RuntimeError)  # what smelt's own checks raise
+ERRORS = (TypeError, ValueError, NotImplementedError, RuntimeError)  # raised by smelt's checks
 NASTY = (-(2**63), 2**63 - 1, 2**32, 2**40, -(2**33) + 2, 2**32 + 1, 2**31, -(2**31) - 1)
 
 
@@ -31,7 +31,7 @@ def eager_where_there_is_no_kernel(request):
 
 
 every_case = pytest.mark.parametrize("name", CASES)
-# Results that are not of the type that `result_type` says.
+# Results whose type differs from `result_type`.
 TYPES = {
     "slime.indexer_bwd_interface": {"dk": torch.float32},
     "slime.SGLangSparseMLA.apply": {"lse": torch.bfloat16},
@@ -61,7 +61,7 @@ def moved(value, device):
 
 
 def run(case, device, **changes):
-    """Results by name, on the CPU; gradients by leaves among them. Arguments are left as they are."""
+    """Results by name, on the CPU, with gradients of leaves. Arguments must not change."""
     given = {key: moved(value, device) for key, value in {**case.given, **changes}.items()}
     leaves = [given[leaf].requires_grad_() for leaf in case.leaves]
     made = case.call(**given)
@@ -86,14 +86,14 @@ def run(case, device, **changes):
     }
 
 
-# Of calls whose tuples are longer with some arguments.
+# Names of results, for calls whose tuples are longer with some arguments.
 MORE = {
     smelt.compat.flash_mla.flash_mla_sparse_fwd: ("out", "max_logits", "lse", "lse_indexer"),
     smelt.compat.miles.sparse_attn_tilelang: ("out", "lse"),
 }
 
 
-KEPT = {}  # of a case as it stands in the table: what is wanted, and results
+KEPT = {}  # expected and actual results of a case of the table
 
 
 def wanted(case, **changes):
@@ -109,7 +109,7 @@ def names_of(case):
 
 
 def usual(case, device):
-    """Results of the table's own arguments."""
+    """Results with the table's arguments."""
     if (id(case), "got") not in KEPT:
         KEPT[id(case), "got"] = run(case, device)
     return KEPT[id(case), "got"]
@@ -217,7 +217,7 @@ def test_every_drop_in_and_every_parameter_is_in_the_table():
 
 @every_case
 def test_definition(name, device):
-    """Values and types are the original's, and no argument is written into."""
+    """Values and types equal the original's, and no argument is changed."""
     case = of(name)
     got = usual(case, device)
     check_all(got, wanted(case))
@@ -227,7 +227,7 @@ def test_definition(name, device):
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if hasattr(module_of(case), "CHUNK_BYTES")])
 def test_in_chunks(name, device, monkeypatch):
-    """Of a few queries at a time: the same."""
+    """Small chunks of queries give the same results."""
     case = of(name)
     changes = {"max_seqlen_k": 3} if "max_seqlen_k" in case.changes else {}
     base = outcome(case, device, **changes)
@@ -251,7 +251,7 @@ def test_plain_scales_choose_other_keys():
 
 @every_case
 def test_parameters(name, device):
-    """Another value of an argument gives what the original gives, and something else, or is refused."""
+    """Another value of an argument gives the original's result, which differs, or is refused."""
     case = of(name)
     base = usual(case, device)
     for parameter, value in case.changes.items():
@@ -267,7 +267,7 @@ def test_parameters(name, device):
 
 
 def otherwise(value, key, case):
-    """A tensor that should give other results."""
+    """A changed tensor that should give different results."""
     if isinstance(value, tuple):
         return tuple(otherwise(each, key, case) if each is not None else None for each in value)
     if value.dtype is torch.bool:
@@ -288,7 +288,7 @@ def outcome(case, device, **changes):
 
 
 def differs(one, two):
-    """By more than what test_definition lets pass."""
+    """Different by more than test_definition's tolerance."""
     try:
         check_all({key: value.float() for key, value in one.items()}, two)
     except AssertionError:
@@ -298,7 +298,7 @@ def differs(one, two):
 
 @every_case
 def test_every_tensor_is_read(name, device):
-    """The definition depends on a tensor, so that test_definition sees it passed over, or else the results do."""
+    """The definition depends on each tensor, so that test_definition detects one that is ignored; or the results do."""
     case = of(name)
     for key, value in case.given.items():
         if not isinstance(value, (torch.Tensor, tuple)) or key == "bucket_sizes":
@@ -318,7 +318,7 @@ def test_every_tensor_is_read(name, device):
 
 @every_case
 def test_lists_of_int64(name, device):
-    """A slot that names no row in int64 names none: what is beyond int32 is not cut."""
+    """An int64 slot beyond int32 is masked, not truncated."""
     case = of(name)
     for key in case.lists:
         given = case.given[key]
@@ -338,7 +338,7 @@ def test_lists_of_int64(name, device):
 
 @every_case
 def test_bounds_of_int64(name, device):
-    """A length or a bound beyond int32 is as int32's largest or least."""
+    """A length or a bound beyond int32 is clamped."""
     case = of(name)
     for key in case.bounds:
         given = case.given[key]
@@ -388,7 +388,7 @@ OUTPUTS = [(name, key) for name, case in CASES.items() for key in case.outputs]
 
 
 def one_memory(case, shape, dtype, device):
-    """All tensors of a call in one piece of memory, and an output at its beginning."""
+    """All tensors of a call in one buffer, with an output at its beginning."""
     size = torch.empty(shape, dtype=dtype).nbytes
     places, end = {}, 0
     for key in tensors_of(case):
@@ -404,7 +404,7 @@ def one_memory(case, shape, dtype, device):
 
 @pytest.mark.parametrize(("name", "key"), OUTPUTS)
 def test_outputs(name, key, device):
-    """The result, whole, where its shape, type and device are what they have to be; refused by name elsewhere, before
+    """An output tensor of the right shape, type and device gets the complete result; others are refused by name before
     anything is written."""
     case = of(name)
     result, *types = case.outputs[key]
@@ -416,7 +416,7 @@ def test_outputs(name, key, device):
         return case.call(**{**arguments, **others, key: given})
 
     def as_usual(found):
-        """The bits of the usual call or, of gradients that a GPU adds up in any order, the right values."""
+        """The usual call's bits or, for gradients with an unspecified order of summation on a GPU, correct values."""
         if not torch.equal(found, base[result]):
             assert device.type == "cuda" and result in ("dkv", "d_kv")
             check(found, wanted(case)[result], result)
@@ -462,7 +462,7 @@ def test_outputs_share_no_memory(device):
 
 
 def reshaped(case, key, dimensions):
-    """Arguments in which one has so many dimensions, in the ways in which that can be meant."""
+    """Arguments where one tensor has so many dimensions, in all possible forms."""
     given = case.given[key]
     if dimensions == given.dim() + 1:
         yield {key: given.unsqueeze(-2)}
@@ -476,7 +476,7 @@ def reshaped(case, key, dimensions):
 
 @every_case
 def test_dimensions(name, device):
-    """A tensor of too many dimensions or too few is refused; what a message calls legal is taken."""
+    """A tensor with too many or too few dimensions is refused; the numbers in the message are legal."""
     case = of(name)
     for key in tensors_of(case):
         given = case.given[key]
@@ -593,7 +593,7 @@ def test_own_outputs(device):
 
 @every_case
 def test_work_goes_onto_the_stream(name, device, monkeypatch):
-    """A stream that is given is entered, and left, before results are made."""
+    """Work runs on a given stream, and the previous stream is restored."""
     case = of(name)
     parameter = {"stream", "current_stream"} & {*inspect.signature(case.call).parameters}
     if not parameter:
@@ -614,7 +614,7 @@ def test_work_goes_onto_the_stream(name, device, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "deterministic" in case.tuning])
 def test_deterministic_reaches_the_kernels(name, device, monkeypatch):
-    """In every run the same bits: of the emulator they are anyway."""
+    """The same bits in every run (on the emulator always)."""
     case, seen = of(name), []
     for module, call in itertools.product(
         (smelt.compat.cudnn, _cudnn_dense), ("indexer_backward", "sparse_attention_backward")

@@ -1,4 +1,4 @@
-"""What only a GPU shows: real sizes, streams, CUDA graphs, memory."""
+"""Tests that need a GPU: real sizes, streams, CUDA graphs, memory."""
 
 import gc
 import os
@@ -35,7 +35,7 @@ def test_real_sizes(device, name):
 
 def step(problem, **options):
     out = problem.run(deterministic=True, **options)
-    # detached: a graph that is alive would tie its leaves to the stream it was made on
+    # detached, because a live graph ties its leaves to its stream
     return (out.detach(), *torch.autograd.grad(out, problem.leaves(), problem.grad_out))
 
 
@@ -61,8 +61,8 @@ def test_graph(device, buckets):
 
 
 def test_behind_anything(device):
-    """The first launch of a call does not order itself behind what the stream did before: its kernel waits.
-    Behind a fill, a copy, another stream's work and a long kernel, captured in a graph and not."""
+    """The first launch of a call uses PDL, so its kernel must wait for earlier work in the stream: a fill, a copy,
+    another stream's work, a long kernel; captured in a graph and not."""
     problem = Problem(device, heads=8, dqk=576, tokens=16, rows=256, width=128)
     want = step(problem)
     q, kv = problem.q.detach().clone(), problem.kv.detach().clone()
@@ -188,7 +188,7 @@ def test_compile_reduce_overhead_trains(device, monkeypatch):
 
 
 def test_two_streams(device):
-    """Each stream's work waits for what is before it there, and memory is not given away too soon."""
+    """Work waits for earlier work in its stream, and memory is not reused too early."""
     problems = [Problem(device, heads=16, dqk=576, tokens=512, rows=2048, width=512, seed=seed) for seed in range(2)]
     want = [step(problem) for problem in problems]
     streams = [torch.cuda.Stream() for _ in problems]
@@ -248,7 +248,7 @@ def test_cpu_tensors_are_refused(device):
 
 
 def indexer_gradients(device):
-    """What cuDNN Frontend's wrappers of the indexer's training give, {name: gradients}, of a grad_loss."""
+    """{name: gradients} of cuDNN Frontend's wrappers of the indexer's training, for a grad_loss."""
     made = torch.Generator().manual_seed(1)
     q = torch.randn(1, 128, 64, 128, generator=made).to(device, torch.bfloat16)
     k = torch.randn(1, 128, 128, generator=made).to(device, torch.bfloat16)
@@ -271,7 +271,7 @@ def indexer_gradients(device):
 
 
 def test_drop_ins_in_a_graph(device):
-    """grad_loss is read when the graph is replayed, and every key as a list is as good as none."""
+    """A graph's replay reads grad_loss; lists of all keys give the same as no lists."""
     gradients = indexer_gradients(device)
     grad_loss = torch.ones(1, device=device)
     want = gradients(grad_loss)
@@ -289,7 +289,7 @@ def test_drop_ins_in_a_graph(device):
 
 
 def test_exit_with_work_in_flight():
-    """Kernels still run, a graph and its operators are alive: the interpreter ends as any other."""
+    """The interpreter exits normally while kernels run and a graph and its operators are alive."""
     program = """
 import torch, smelt_kernels as smelt
 q = torch.randn(2048, 64, 576, device="cuda").bfloat16().requires_grad_()
@@ -316,7 +316,7 @@ print("left")
 
 @pytest.mark.filterwarnings("ignore:This process")  # has threads
 def test_fork_once_cuda_is_in_use(device):
-    """CUDA cannot go on in a child: an error there, and the parent's goes on."""
+    """CUDA does not work in a forked child: an error there; the parent continues."""
     problem = Problem(device, grad=False)
     want = problem.run()
     torch.cuda.synchronize()

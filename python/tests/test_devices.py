@@ -1,4 +1,4 @@
-"""Streams, devices, references: on a machine without a GPU in processes whose driver has two (two_gpus.py)."""
+"""Streams, devices, references: without a GPU, in processes whose driver has two (two_gpus.py)."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ CASES = ("test_references.py", "two_gpus_cases.py")
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    """two_gpus.c, in front of the emulator. A C compiler is there: the emulator needs it as well."""
+    """Compiles two_gpus.c, a layer over the emulator, with the C compiler that the emulator needs, too."""
     emulator = pathlib.Path(smelt.__file__).with_name("libsmelt_emu.so")
     made = tmp_path_factory.mktemp("driver") / "libcuda.so"
     compiler = os.environ.get("CC", "cc").split()

@@ -78,7 +78,7 @@ def test_examples_run(name, device):
 
 
 def test_no_docstring_names_a_file_that_a_wheel_lacks():
-    """Of the package's Python files: those of the repository alone."""
+    """Tests the package's Python files; needs the repository."""
     for path in sorted(pathlib.Path(smelt.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):

@@ -73,7 +73,7 @@ def test_bad_arguments(device, changes, kind, message):
 
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
 def test_scale_in_a_tensor(device, backend):
-    """A number that changes in place is looked at in every call."""
+    """A number that changes in place is checked in every call."""
     problem = Problem(device, grad=False)
     scale = torch.tensor(0.1, device=device)
     one, two, three = (problem.q, problem.kv, problem.indices), [], []
@@ -98,7 +98,7 @@ def test_meta_and_sparse(device):
 @pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf"), 3e38])
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
 def test_scales_that_no_kernel_takes(device, scale, backend):
-    """An error, whichever computes."""
+    """An error with every backend."""
     problem = Problem(device, grad=False)
     with pytest.raises(ValueError, match="must be positive and at most 2e"):
         call(problem, scale=scale, backend=backend)
@@ -119,7 +119,7 @@ def test_outputs_that_overlap(device):
 
 
 def test_type_of_what_backward_hands_out(device):
-    """One that there is not is an error, and not silently another."""
+    """A device that does not exist is an error and not silently replaced."""
     problem = Problem(device, grad=False)
     out, lse = problem.run(return_lse=True)
     given = (problem.grad_out, problem.q, problem.kv, problem.indices, out, lse, problem.scale)

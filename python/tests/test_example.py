@@ -1,4 +1,4 @@
-"""examples/train.py: it trains, as the eager reference does, and on two ranks as on one."""
+"""examples/train.py trains like the eager reference, and on two ranks like on one."""
 
 import importlib.util
 import os

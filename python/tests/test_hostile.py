@@ -1,5 +1,5 @@
-"""Whatever a program does with the package's functions: a result, or an error that says something. Never a
-crash of the interpreter, which these tests would not survive."""
+"""Any use of the package's functions gives a result or an error with a message, never a crash of the interpreter, which
+would end these tests."""
 
 import contextlib
 import copy
@@ -106,7 +106,7 @@ def tensors_of(result):
 
 
 def fresh(arguments):
-    """Copies: what a call writes in place is not the next one's."""
+    """Copies, so that a call's writes do not affect the next one."""
     return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
 
 
@@ -118,7 +118,7 @@ def test_every_function_is_here(calls):
 
 
 def changed(random_, tensor):
-    """The tensor, otherwise: of another type, place, shape or layout."""
+    """The tensor with another type, device, shape or layout."""
     kind = random_.choice((torch.float16, torch.float64, torch.int64, torch.bool, torch.complex64, torch.bfloat16))
     shape = tensor.shape or (1,)
     dimension = random_.randrange(max(1, tensor.dim()))
@@ -136,12 +136,12 @@ def changed(random_, tensor):
         lambda: tensor.new_empty(()),
         lambda: tensor.new_empty((0,) * tensor.dim()),
         lambda: tensor.flatten()[1:],
-        lambda: torch.cat([tensor, tensor], -1)[..., ::2],  # its last dimension apart
+        lambda: torch.cat([tensor, tensor], -1)[..., ::2],  # a strided last dimension
         lambda: torch.cat([tensor, tensor], -1)[..., 1 : 1 + shape[-1]],  # rows begin anywhere
         lambda: tensor[:1].expand(1 << 45, *shape[1:]),  # more than any memory
         lambda: tensor[..., :1].expand(*shape[:-1], 1 << 45),
         lambda: tensor.as_strided(shape, (0,) * len(shape)),
-        lambda: tensor.as_strided(shape, (1,) * len(shape)),  # elements over each other
+        lambda: tensor.as_strided(shape, (1,) * len(shape)),  # overlapping elements
         lambda: tensor.view(torch.uint8),
         lambda: tensor.reshape(1, 1, 1, *shape),
         lambda: tensor.clone().requires_grad_(),
@@ -156,7 +156,7 @@ def changed(random_, tensor):
     try:
         return random_.choice(changes)()
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
-        return None  # this tensor cannot be changed so
+        return None  # this change is not possible for the tensor
 
 
 def inference_copy(tensor):
@@ -208,7 +208,7 @@ def modes(random_):
     )()
 
 
-@pytest.mark.filterwarnings("ignore")  # of nested and sparse tensors, prototypes both
+@pytest.mark.filterwarnings("ignore")  # about nested and sparse tensors, which are prototypes
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS))
 def test_arguments_of_every_kind(calls, name, seed):
@@ -234,7 +234,7 @@ def test_arguments_of_every_kind(calls, name, seed):
 
 
 def misfits(tensor):
-    """The tensor in shapes that are not its own, and as whole numbers of another size."""
+    """The tensor with other shapes, and as integers of another size."""
     yield tensor.new_empty(())
     yield tensor.unsqueeze(0)
     if tensor.dim():
@@ -249,7 +249,7 @@ def misfits(tensor):
 
 @pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS - {"project_values"}))
 def test_the_reference_refuses_what_kernels_refuse(calls, name):
-    """Nothing is stretched over dimensions that it has not."""
+    """Tensors are not broadcast."""
     refused = 0
     optional = {
         "topk_length": calls["indexer_loss"]["indices"][:, 0].contiguous(),
@@ -259,7 +259,7 @@ def test_the_reference_refuses_what_kernels_refuse(calls, name):
     }
     whole = {key: optional[key] if key in optional else value for key, value in calls[name].items()}
     if name == "sparse_attention_backward":
-        return  # there is no reference for it
+        return  # it has no reference
     for each in [key for key, value in whole.items() if isinstance(value, torch.Tensor)]:
         for wrong in misfits(whole[each]):
             errors = {}
@@ -278,7 +278,7 @@ def test_the_reference_refuses_what_kernels_refuse(calls, name):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_native_methods(calls, device, seed):
-    """The methods below the functions, of which nothing but the functions knows how they are called."""
+    """The internal methods, called with arguments that the public functions never use."""
     random_ = random.Random(seed)
     for name in ("sparse_attention", "indexer_logits", "indexer_topk", "quantize", "topk_select"):
         call(name, fresh(calls[name]))
@@ -321,7 +321,7 @@ def test_native_methods(calls, device, seed):
 
 
 WINDOWED = {"q": "THD", "k": "SD", "weights": "TH", "window_begin": "T", "window_end": "T"}
-# What the tensors' dimensions are, a letter each.
+# The tensors' dimensions, one letter each.
 EXTENTS = {
     "sparse_attention": {"q": "THD", "kv": "SD", "indices": "TW"},
     "sparse_scores": {"q": "THD", "kv": "SD", "indices": "TW", "lse": "TH"},
@@ -340,7 +340,7 @@ EXTENTS = {
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
 @pytest.mark.parametrize("name", EXTENTS)
 def test_empty_tensors(calls, name, backend):
-    """Without queries, keys, slots or rows there is a result all the same, of the right shape, with gradients."""
+    """Calls without queries, keys, slots or rows have results of the right shape, with gradients."""
     chosen = {} if name == "project_values" else {"backend": backend}
     letters = EXTENTS[name]
     for empty in sorted(set("".join(letters.values())) & set("ATSW")):
@@ -372,7 +372,7 @@ def shapes_of(result):
 
 
 def test_outputs_that_are_made(device):
-    """True is a new tensor in an output's place, and nothing in another's."""
+    """True requests a new tensor as an output and is an error for inputs."""
     problem = Problem(device, grad=False)
     want, lse = problem.run(return_lse=True)
     spec = "sparse_attn:heads=3,dqk=128,dv=128,topk=128"
@@ -401,8 +401,8 @@ def calls_of(module):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", DROP_INS)
 def test_arguments_of_drop_ins(device, name):
-    """Tensors of sizes that fit somewhere, in any order: a result, or an error that says something. Of what is no
-    tensor, errors are Python's own."""
+    """Tensors of plausible sizes, in any order: a result, or an error with a message. For other objects, errors may be
+    Python's own."""
     module = importlib.import_module(f"smelt_kernels.compat.{name}")
     random_, made = random.Random(name), torch.Generator().manual_seed(0)
     pool = [torch.randn(*shape, generator=made).to(device, torch.bfloat16) for shape in SHAPES]
@@ -432,7 +432,7 @@ def test_arguments_of_drop_ins(device, name):
 
 
 class Wrapper(torch.Tensor):
-    """A tensor without an address that holds another one, as those that a collective has yet to fill."""
+    """A wrapper tensor without an address, like those of pending collectives."""
 
     @staticmethod
     def __new__(cls, held):
@@ -451,7 +451,7 @@ class Wrapper(torch.Tensor):
 
 @pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS))
 def test_wrappers(calls, name):
-    """Any of the tensors, and all of them; also of a call that was made before."""
+    """For each tensor and for all; also after a successful call."""
     want = tensors_of(call(name, fresh(calls[name])))
     some = [each for each, value in calls[name].items() if isinstance(value, torch.Tensor)]
     for wrapped in (*([each] for each in some), some):
@@ -470,7 +470,7 @@ def test_wrappers(calls, name):
 
 @contextlib.contextmanager
 def defaults(device, dtype):
-    """As programs set them that build their models so."""
+    """Default device and type, which some programs set while they build models."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     torch.set_default_device(device)
@@ -498,9 +498,9 @@ def test_results_do_not_depend_on_defaults(calls, cold):
             assert given[each].grad.device == given[each].device, name
 
 
-@pytest.mark.filterwarnings("error")  # among them that the eager reference computes
+@pytest.mark.filterwarnings("error")  # including the warning about the eager reference
 def test_tensors_without_data(calls):
-    """On meta: shapes and types of what a call returns, and of its gradients, after a real call and before."""
+    """On meta: shapes and types of results and gradients, before and after a real call."""
     for name, arguments in calls.items():
         for _ in range(2):
             given = {
@@ -533,14 +533,14 @@ def floats_of(result):
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 @pytest.mark.parametrize("power", [1, 2], ids=["constant gradient", "gradient with a derivative"])
 def test_second_derivatives_are_refused(calls, name, power):
-    """Also where the incoming gradient is constant: dq of out.sum() depends on q, and would count as constant."""
-    for _ in range(2):  # cold, and made before
+    """Also with a constant incoming gradient: dq of out.sum() depends on q and must not count as constant."""
+    for _ in range(2):  # built, then from the cache
         given = with_leaves(name, calls[name])
         leaves = [given[each] for each in DIFFERENTIABLE[name]]
         loss = floats_of(call(name, given)).float().nan_to_num(neginf=0).pow(power).sum()
         want = torch.autograd.grad(loss, leaves, retain_graph=True)
         grads = torch.autograd.grad(loss, leaves, create_graph=True)
-        if name == "project_values":  # PyTorch's own product, which has one
+        if name == "project_values":  # a product by PyTorch, which has a second derivative
             torch.autograd.grad(grads[0].float().sum(), leaves, allow_unused=True)
             return
         for one, two in zip(grads, want):
@@ -549,7 +549,7 @@ def test_second_derivatives_are_refused(calls, name, power):
         for grad in grads:
             with pytest.raises(RuntimeError, match="second derivatives"):
                 grad.float().sum().backward(retain_graph=True)
-            if name != "indexer_loss":  # which does not keep what its gradient depends on
+            if name != "indexer_loss":  # which does not save its gradient's inputs
                 with pytest.raises(RuntimeError, match="second derivatives"):
                     weight = torch.ones_like(grad)
                     torch.autograd.grad(grad, leaves, weight, retain_graph=True, allow_unused=True)
@@ -560,8 +560,8 @@ def test_second_derivatives_are_refused(calls, name, power):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_many_gradients_at_once(calls, name):
-    """is_grads_batched, as of jacobian(vectorize=True): each as by itself."""
-    for _ in range(2):  # cold, and made before
+    """is_grads_batched, as in jacobian(vectorize=True): the same as single gradients."""
+    for _ in range(2):  # built, then from the cache
         given = with_leaves(name, calls[name])
         leaves = [given[each] for each in DIFFERENTIABLE[name]]
         out = floats_of(call(name, given))
@@ -575,10 +575,10 @@ def test_many_gradients_at_once(calls, name):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_what_a_graph_kept_may_not_change(calls, name):
-    """PyTorch's own rule, also for calls that the module makes by itself: an error, no wrong gradient."""
-    kept = {"indexer_loss": ()}.get(name, DIFFERENTIABLE[name])  # which keeps its gradient alone
+    """In-place changes of saved tensors are an error, also on the direct path, and never give a wrong gradient."""
+    kept = {"indexer_loss": ()}.get(name, DIFFERENTIABLE[name])  # which saves only its gradient
     for each in kept:
-        for _ in range(3):  # cold, and made before
+        for _ in range(3):  # built, then from the cache
             given = with_leaves(name, calls[name])
             given[each] = given[each].clone()
             loss = floats_of(call(name, given)).float().nan_to_num(neginf=0).sum()
@@ -595,10 +595,10 @@ def test_what_a_graph_kept_may_not_change(calls, name):
             loss.backward()
 
 
-@pytest.mark.filterwarnings("ignore")  # vmap's fallback is slow, it says
+@pytest.mark.filterwarnings("ignore")  # a warning that vmap's fallback is slow
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_functorch(calls, name):
-    """The transforms: the same gradients, or an error; nothing is lost silently."""
+    """Transforms give the same gradients or an error; no gradient is lost silently."""
     arguments, first = calls[name], DIFFERENTIABLE[name][0]
 
     def function(x):
@@ -642,7 +642,7 @@ def test_copies_and_pickles(calls, device):
     given = with_leaves("sparse_attention", calls["sparse_attention"])
     out = call("sparse_attention", given)
     with pytest.raises(RuntimeError):
-        copy.deepcopy(out)  # no leaf: PyTorch's own rule
+        copy.deepcopy(out)  # not a leaf, which PyTorch refuses
     assert torch.equal(pickle.loads(pickle.dumps(out.detach())), out.detach())
 
     class Layer(torch.nn.Module):
@@ -659,7 +659,7 @@ def test_copies_and_pickles(calls, device):
 
 
 def test_threads(calls):
-    """All functions at once in several threads, forward and backward, from cold."""
+    """All functions concurrently in several threads, forward and backward, from the first call on."""
     _runtime._forget()
     want, failures = {}, []
 
@@ -669,7 +669,7 @@ def test_threads(calls):
         grads = []
         if name in DIFFERENTIABLE:
             loss = floats_of(tuple(made)).float().nan_to_num(neginf=0).sum()
-            first = given[DIFFERENTIABLE[name][0]]  # whose gradient's bits repeat
+            first = given[DIFFERENTIABLE[name][0]]  # its gradient has the same bits in every run
             grads = torch.autograd.grad(loss, [first], allow_unused=True)
         return [each.detach().float() for each in (*made, *grads) if each is not None]
 
@@ -693,7 +693,7 @@ def test_threads(calls):
 @pytest.mark.emulated
 @pytest.mark.filterwarnings("ignore:This process")  # has threads
 def test_fork(calls):
-    """A child makes its own operators, also for a graph that its parent made."""
+    """A forked child makes its own operators, also for a graph of its parent."""
     given = with_leaves("sparse_attention", calls["sparse_attention"])
     out = call("sparse_attention", given)
     out.float().sum().backward(retain_graph=True)
@@ -708,7 +708,7 @@ def test_fork(calls):
                 grad = torch.autograd.grad(out.float().sum(), given["q"])[0]
             status = 0 if torch.equal(grad, want) else 2
         except BaseException as error:  # noqa: BLE001
-            # PyTorch's own: its engine has threads by now, which the tests before this one started.
+            # PyTorch's own error: earlier tests started its engine's threads.
             status = 0 if "Autograd-and-Fork" in str(error) else 1
             traceback.print_exc()
         finally:

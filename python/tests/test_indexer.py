@@ -1,4 +1,4 @@
-"""The indexer's operators against their eager reference and, apart from it, their definitions."""
+"""The indexer's operators compared with their eager reference and, independently, with their definitions."""
 
 import pytest
 import smelt_kernels as smelt
@@ -122,7 +122,7 @@ def test_whole_rows_and_rows_apart(device):
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
 @pytest.mark.parametrize("order", ["index", "score"])
 def test_fused(device, monkeypatch, backend, order):
-    """The same bits as the two steps, however it is cut."""
+    """The same bits as the two steps, with any chunks."""
     q, k, weights, begin, end = made(device, tokens=9)
     offset = torch.arange(9, dtype=torch.int32, device=device)
     logits = smelt.indexer_logits(q, k, weights, begin, end, backend=backend)
@@ -133,13 +133,13 @@ def test_fused(device, monkeypatch, backend, order):
     assert torch.equal(got[0], want[0]) and torch.equal(got[2], want[2])
     if backend == "smelt":
         assert torch.equal(got[1], want[1])
-    else:  # a product of PyTorch's depends on how many rows it has
+    else:  # a product by PyTorch depends on the number of rows
         same(got[1], want[1])
 
 
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
 def test_fused_causal(device, backend):
-    """With the promise that windows are causal, the same bits."""
+    """With causal_limit the bits are the same."""
     q, k, weights, begin, _ = made(device, tokens=37)
     end = torch.arange(1, 38, dtype=torch.int32, device=device)
     runs = [

@@ -1,4 +1,4 @@
-"""What trains the indexer, against definitions of its own in double precision, and by finite steps of training."""
+"""The indexer's training functions, compared with definitions in double precision, and by steps of training."""
 
 import pytest
 import smelt_kernels as smelt
@@ -9,7 +9,7 @@ NEVER = float("-inf")
 
 
 def made(device, tokens=6, rows=21, heads=3, dim=64, width=9, seed=0):
-    """q, k, weights and lists with masked slots, one query's all of them."""
+    """q, k, weights and lists with masked slots; one query has no valid slot."""
     generator = torch.Generator().manual_seed(seed)
     q = torch.randn(tokens, heads, dim, generator=generator).to(device, torch.bfloat16)
     k = torch.randn(rows, dim, generator=generator).to(device, torch.bfloat16)
@@ -25,7 +25,7 @@ def wanting(*tensors):
 
 
 def true_logits(q, k, weights, indices, topk_length=None):
-    """In double precision, of every slot by itself."""
+    """The definition in double precision, slot by slot."""
     keys = k[indices.clamp(min=0).long()]
     logits = (torch.einsum("thd,twd->thw", q, keys).relu() * weights[..., None]).sum(1)
     masked = indices < 0
@@ -124,7 +124,7 @@ def test_indexer_gradients(device, dk_dtype):
     direct = smelt.indexer_backward(grad, q, k, weights, indices, dk_dtype=dk_dtype, backend="smelt")
     assert direct[1].dtype is (dk_dtype or torch.bfloat16)
     assert torch.equal(direct[0], got[0]) and torch.equal(direct[2], got[2])
-    assert bool((got[0][-1] == 0).all())  # nobody's gradient, exactly
+    assert bool((got[0][-1] == 0).all())  # a key that no query selects has gradient 0
 
 
 def test_topk_values_are_differentiable(device):
@@ -266,7 +266,7 @@ def test_a_step_in_one_graph(device):
 
 
 def test_it_learns(device):
-    """A few steps of the indexer alone bring its distribution nearer to attention's."""
+    """A few training steps of the indexer bring its distribution closer to attention's."""
     q, k, weights, indices = made(device, width=8)
     target = torch.rand(indices.shape, device=device)
     leaves = [tensor.float().requires_grad_() for tensor in (q, k, weights)]

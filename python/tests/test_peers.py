@@ -29,7 +29,7 @@ def lines(capsys, text):
     [
         ("forward", "h", 41),
         ("forward --only sink", "d512-sink", 4),
-        ("accuracy", "Dqk", 673),  # as many as FlashMLA's tests have, and 56 of ours
+        ("accuracy", "Dqk", 673),  # FlashMLA's tests and 56 further cases
         ("accuracy", "few slots", 56),
         ("accuracy --heads 3", "H 3,", 330),
     ],
@@ -78,7 +78,7 @@ def small(benchmark):
 
 @pytest.mark.parametrize("benchmark", SMALL)
 def test_small_rows(peers, capsys, benchmark):
-    """What is printed, the report reads."""
+    """The report reads the printed lines."""
     report = pytest.importorskip("smelt_kernels.report")
     assert peers(small(benchmark)) == 0
     printed = capsys.readouterr().out
@@ -88,7 +88,7 @@ def test_small_rows(peers, capsys, benchmark):
 
 
 def test_wrong_results(peers, capsys, monkeypatch):
-    """A row whose error is above its bound."""
+    """A row whose error exceeds its limit."""
     import forward
 
     monkeypatch.setattr(forward.Row, "BOUNDS", {"error": 1e-6})

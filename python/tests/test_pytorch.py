@@ -1,4 +1,4 @@
-"""What PyTorch asks of an operator: opcheck, compile, export, checkpoint, autocast, transforms, threads."""
+"""PyTorch's requirements on operators: opcheck, compile, export, checkpoint, autocast, transforms, threads."""
 
 import pytest
 import smelt_kernels as smelt
@@ -42,7 +42,7 @@ def test_opcheck_backward(device):
 
 
 def test_the_two_ways_agree(device):
-    """The direct way and the custom operator: the same bits, of results and gradients."""
+    """Direct calls and the custom operator give the same bits of results and gradients."""
     problem = Problem(device, sink=True, lengths=True)
     direct = problem.run(deterministic=True)
     by_operator = torch.ops.smelt.sparse_attn(*op_arguments(problem))[0]
@@ -81,7 +81,7 @@ def test_compile(device, dynamic):
     ("kind", "batches"), [(torch.float32, None), (torch.float64, None), (torch.bfloat16, 2)], ids=str
 )
 def test_compile_of_the_eager_reference(device, kind, batches, monkeypatch):
-    """Its gradients, which are written down for the operator, are autograd's, which an eager call takes."""
+    """The operator's registered gradients equal autograd's in an eager call."""
     problem = Problem(device, sink=True, lengths=True, batches=batches, width=9)
     problem.indices[..., 0, :] = -1
     leaves = [tensor.detach().to(kind).requires_grad_() for tensor in (problem.q, problem.kv)]
@@ -207,7 +207,7 @@ def test_fake_tensors(device):
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 def test_vmap(device):
-    """By PyTorch's own fallback, a call for each."""
+    """PyTorch's fallback makes one call for each."""
     problem = Problem(device, batches=2, grad=False)
     got = torch.vmap(lambda q, kv, i: smelt.sparse_attention(q, kv, i, problem.scale, backend="smelt"))(
         problem.q, problem.kv, problem.indices

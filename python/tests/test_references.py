@@ -1,4 +1,4 @@
-"""References and memory: after a call, whether it returned or raised, everything is held as often as before."""
+"""Reference counts and memory: after a call, successful or not, all counts are as before."""
 
 import array
 import contextlib
@@ -16,8 +16,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from two_gpus import FAILED, SKIPPED
 
 pytestmark = pytest.mark.skipif(_runtime.EMULATED, reason="test_devices.py runs it, without kernels")
-COUNT = 8  # calls, of which each leaks the same
-# Held by everybody: other code changes their counts, too, by less than a reference a call.
+COUNT = 8  # calls; a leak grows with their number
+# Common objects: other code changes their counts, too, by less than one reference per call.
 SHARED = (
     None,
     True,
@@ -33,20 +33,20 @@ SHARED = (
 
 
 class Stop(BaseException):
-    """What no handler of the package's or PyTorch's catches."""
+    """An exception that neither the package nor PyTorch catches."""
 
 
 @pytest.fixture(scope="module")
 def everything(device):
     made = bases(device)
     gc.collect()
-    gc.freeze()  # what there is already is not looked through at each collection
+    gc.freeze()  # existing objects are excluded from collections
     yield made
     gc.unfreeze()
 
 
 def own(arguments):
-    """Copies of tensors and numbers that nobody else holds."""
+    """Copies of tensors and numbers without other references."""
     kinds = {
         torch.Tensor: torch.clone,
         float: lambda value: float(repr(value)),
@@ -60,13 +60,13 @@ def operators():
 
 
 def check_nothing_is_kept(arguments, action):
-    """By what is done, again and again."""
+    """The growth of reference counts when an action is repeated."""
     held = [value for value in arguments.values() if isinstance(value, (torch.Tensor, float, tuple))] + operators()
     action()
     gc.collect()
     gc.disable()
     try:
-        for _ in range(10):  # what is made once and for all is there after a while
+        for _ in range(10):  # creates everything that is made only once
             problem = kept_by(held, action)
             if not problem:
                 break
@@ -81,7 +81,7 @@ def kept_by(held, action):
     blocks = array.array("q", [0] * (COUNT + 1))
     cycles = 0
     for place in range(COUNT + 1):
-        cycles += gc.collect()  # also frees what Python keeps for its next objects
+        cycles += gc.collect()  # also frees Python's free lists
         blocks[place] = sys.getallocatedblocks()
         action()
     after, shared_after = [sys.getrefcount(each) for each in held], [sys.getrefcount(each) for each in SHARED]
@@ -117,7 +117,7 @@ def stop(*_):
 
 @of_each
 def test_gradients(name, given):
-    """Taken, or stopped on the way."""
+    """Successful calls, and calls that fail midway."""
     leaves = differentiable(name, given)
     if not leaves:
         return
@@ -145,7 +145,7 @@ def test_gradients(name, given):
 
 @of_each
 def test_arguments_that_are_refused(name, given):
-    """One at a time, so that all before it have been looked at."""
+    """One wrong argument at a time, so that all earlier ones were processed."""
     call(name, given)
     refused = []
     for each, is_tensor in parameters(name).items():
@@ -164,7 +164,7 @@ def test_arguments_that_are_refused(name, given):
 
 @of_each
 def test_no_memory(name, given):
-    """Each of the tensors that a call makes, in turn, cannot be made."""
+    """Each allocation of a call fails in turn."""
     left = 0
     kind, dtypes, make, _, stream = _runtime.SETUP
 
@@ -234,7 +234,7 @@ def test_launches_that_fail(name, given):
 
 
 def test_sizes_that_never_come_back(everything):
-    """What is kept of the sizes of results has an end, and is given up whole."""
+    """The cache of results' sizes is bounded and can be freed completely."""
     _, given = everything["quantize"]
     row, rows = given["x"][:1], itertools.count(1)
 

@@ -1,4 +1,4 @@
-"""python -m smelt_kernels.report: what it reads, what it shows, that the page needs no other file."""
+"""python -m smelt_kernels.report: its input, its contents, and that the page needs no other file."""
 
 import json
 import re
@@ -83,7 +83,7 @@ def test_the_page(tmp_path):
 
 
 def test_a_compact_picture():
-    """Numbers of tags are rounded, those of labels stay; whatever is drawn stays."""
+    """Numbers in tags are rounded, those in labels are not; drawn elements are kept."""
     svg = """<svg width="612pt"><metadata><x/></metadata><style type="text/css">*{a: b}</style>
  <g id="axes_1">
   <path d="M 1.256789 2

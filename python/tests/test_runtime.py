@@ -17,7 +17,7 @@ from smelt_kernels import _native, _runtime
 
 
 def python(code, **environment):
-    """Runs a program with the package, in this environment changed so."""
+    """Runs a program with the package, with changes of the environment."""
     changed = {**os.environ, **{name: value for name, value in environment.items() if value is not None}}
     for name, value in environment.items():
         if value is None:
@@ -67,7 +67,7 @@ def test_operators_are_made_once(device):
 
 
 def test_both_ways_to_look_at_tensors(device):
-    """PyTorch before 2.10 has no exchange interface: its methods say the same."""
+    """PyTorch before 2.10 has no exchange interface; its methods give the same."""
     problem = Problem(device, sink=True, lengths=True, grad=False)
     want = problem.run()
     had = _native.setup(*_runtime.SETUP)
@@ -125,7 +125,7 @@ def test_warm_of_what_is_none(what, named, kind, message):
 
 
 def test_specs_of_a_module(device):
-    """One spec or several, and what progress raises comes out."""
+    """One spec or several; exceptions of progress propagate."""
     one, several = smelt.warm(Named(SPEC)), smelt.warm(Named([SPEC, SPEC]))
     assert one and [each["spec"] for each in one] == [each["spec"] for each in several]
 
@@ -152,7 +152,7 @@ def test_warm_compiles_and_reports(device):
 
 
 def test_type_checkers_read_the_package():
-    """PEP 561's mark, and what they read: each public function says what its arguments are."""
+    """PEP 561's marker, and annotations of each public function."""
     assert (pathlib.Path(smelt.__file__).parent / "py.typed").is_file()
     for name in smelt.__all__:
         value = getattr(smelt, name)
@@ -182,7 +182,7 @@ def test_the_command():
 
 @pytest.mark.emulated
 def test_cpu_tensors_without_the_emulator():
-    """No driver, no emulator: forced smelt says why, auto computes all the same, compiling works."""
+    """Without a driver and the emulator: backend="smelt" raises the reason, "auto" computes, compiling works."""
     run = python(
         "import torch, smelt_kernels as smelt, warnings\n"
         "q = torch.randn(2, 3, 64).bfloat16(); kv = torch.randn(4, 64).bfloat16()\n"
@@ -213,7 +213,7 @@ def test_no_driver_at_all():
 @pytest.mark.emulated
 @pytest.mark.parametrize("more,name", [(64 << 20, "kv"), (560 << 20, "workspace")])
 def test_no_address_space_for_the_emulator(device, more, name):
-    """It keeps track of a buffer in memory of 24 times its size: an error that says so, and names the buffer."""
+    """The emulator needs 24 times a buffer's size of memory: an error names the buffer and says so."""
     problem = Problem(device, tokens=1, heads=2, dqk=64, grad=False)
     out, lse = problem.run(return_lse=True)
 

@@ -47,7 +47,7 @@ def test_empty_queries_give_zeros(device, backend):
 
 @pytest.mark.parametrize("buckets,topk,width", [("auto", None, 130), ([4], 8, 12), ((2, 4), 128, 9)])
 def test_buckets(device, buckets, topk, width):
-    """Rows may be wider than topk: the first valid slots count."""
+    """Rows may be wider than topk: the first valid slots are used."""
     problem = Problem(device, width=width, tokens=4, lengths=True, sink=True, masked=0.6)
     out, lse = problem.run(return_lse=True, buckets=buckets, topk=topk)
     true_out, true_lse, _, true_grads = problem.truth(topk=topk)
@@ -74,7 +74,7 @@ def test_strides_are_passed_on(device):
 
 
 def test_layouts_that_need_a_copy(device):
-    """A last dimension that is not contiguous, rows off 16 bytes, expanded gradients."""
+    """A last dimension that is not contiguous, rows that are not aligned to 16 bytes, expanded gradients."""
     plain = Problem(device)
     want = plain.run()
     columns = plain.q.detach().transpose(-1, -2).contiguous().transpose(-1, -2)
@@ -157,7 +157,7 @@ def test_kv_gradient_in_fp32(device, how):
 
 
 class Watched(TorchDispatchMode):
-    """Under a mode a call is the custom operator's."""
+    """Under a mode a call goes through the custom operator."""
 
     def __torch_dispatch__(self, function, types, arguments=(), named=None):
         return function(*arguments, **(named or {}))
@@ -218,7 +218,7 @@ def test_query_list(device, backend):
 
 
 def test_deterministic_as_pytorch_says(device, monkeypatch):
-    """The setting is looked at when the gradient is taken, and an argument wins over it."""
+    """The setting is read when the gradient is computed; an argument takes precedence."""
     problem = Problem(device, tokens=2)
     made = []
     operator = smelt._runtime.operator
@@ -231,7 +231,7 @@ def test_deterministic_as_pytorch_says(device, monkeypatch):
     ):
         out = problem.run(deterministic=asked)
         torch.use_deterministic_algorithms(setting)
-        smelt._runtime._found.clear()  # what was found once is not looked for again
+        smelt._runtime._found.clear()  # results of searches are cached
         try:
             out.backward(problem.grad_out)
         finally:
@@ -259,8 +259,8 @@ def test_value_projection(device):
 
 
 def exact_dq(q, kv, lists, lse, sink, scale, grad_out, out):
-    """dq in double precision, and by how much each row may be off as docs/operators.md says: by its
-    own roundings to bf16 and in fp32, and since delta is taken from out."""
+    """dq in double precision, and each row's permitted error by docs/operators.md: rounding to bf16 and in fp32, and
+    the error of delta, which is computed from out."""
     q, kv, lse, grad_out, out = (t.detach().double() for t in (q, kv, lse, grad_out, out))
     keys = kv[lists.long()]
     base = lse if sink is None else torch.logaddexp(lse, sink.double())
@@ -279,15 +279,14 @@ def exact_dq(q, kv, lists, lse, sink, scale, grad_out, out):
 @pytest.mark.parametrize("sink", [None, 1.0, -8.0])
 @pytest.mark.parametrize("distinct,slots,near", [(1, 64, 1.0), (2, 2, 1.0), (2, 2, 0.05)])
 def test_few_distinct_keys(device, distinct, slots, near, sink):
-    """dp and delta are nearly the same: dq is within the documented bound, from a coarser out it
-    is not."""
+    """dp and delta nearly cancel: dq is within the documented bound; with a coarser out it is not."""
     made = torch.Generator().manual_seed(3)
     tokens, heads, dim = 16, 8, 128
 
     def normal(*shape):
         return torch.randn(*shape, generator=made)
 
-    rows = normal(1, dim) * (1 - near) + normal(tokens + 1, dim) * near  # `near` small: alike
+    rows = normal(1, dim) * (1 - near) + normal(tokens + 1, dim) * near  # a small `near` makes rows similar
     made_up = (normal(tokens, heads, dim), rows, normal(tokens, heads, dim))
     q, kv, grad_out = (t.bfloat16().to(device) for t in made_up)
     lists = (torch.arange(tokens)[:, None] + torch.arange(slots) % distinct).int().to(device)

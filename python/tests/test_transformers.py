@@ -1,4 +1,4 @@
-"""smelt.integrations.transformers: small models of random weights beside their own eager attention."""
+"""smelt.integrations.transformers: small models with random weights, compared with their eager attention."""
 
 import contextlib
 
@@ -70,10 +70,10 @@ def make(name, attention, dtype, weights=None, **changes):
     config = transformers.AutoConfig.for_model(name, **{**CONFIGS[name], **changes})
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=dtype)
-    for key, table in model.named_buffers():  # begins as zeros: every token has expert 0, twice
+    for key, table in model.named_buffers():  # initially zeros, so every token has expert 0 twice
         if key.endswith("tid2eid"):
             table.copy_(torch.rand(table.shape[0], CONFIGS[name]["n_routed_experts"]).argsort(-1)[:, : table.shape[1]])
-    for parameter in model.parameters():  # sinks and biases begin as zeros
+    for parameter in model.parameters():  # sinks and biases are initially zeros
         if parameter.dim() < 2:
             torch.nn.init.normal_(parameter, mean=float(parameter.detach()[:1].sum()), std=0.1)
     if weights is not None:
@@ -87,7 +87,7 @@ def indexers(model):
 
 @contextlib.contextmanager
 def recorded(model):
-    """The lists that the model's indexers choose meanwhile."""
+    """Records the lists that the model's indexers select."""
     lists = []
     hooks = [each.register_forward_hook(lambda *given: lists.append(given[-1])) for each in indexers(model)]
     yield lists
@@ -110,7 +110,7 @@ def batch(device, padding, tokens=20):
 
 
 def train(model, ids, mask):
-    """Logits of the tokens that are no padding, and the gradients of their sum with random factors."""
+    """Logits of tokens other than padding, and gradients of their sum with random factors."""
     logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits.float()
     (logits * factors(logits, 1))[mask.bool()].sum().backward()
     return logits.detach()[mask.bool()], {name: each.grad for name, each in model.named_parameters()}
@@ -121,7 +121,7 @@ def factors(like, seed):
 
 
 def attended(model, ids, mask):
-    """Each layer's attention, and what it is called with."""
+    """Records each layer's attention and its arguments."""
     calls = []
     attentions = [layer.self_attn for layer in model.model.layers]
 
@@ -137,7 +137,7 @@ def attended(model, ids, mask):
 
 
 def chosen(model, layers):
-    """The lists that the indexers choose, each layer by itself."""
+    """The lists that the indexers select, for each layer separately."""
     with recorded(model) as lists, torch.no_grad():
         for attention, named in layers:
             attention(**named)
@@ -151,7 +151,7 @@ def cast(value, dtype):
 
 
 def attend(attention, named, mask, seed):
-    """Of one layer: its output, and the gradients by hidden states and parameters."""
+    """One layer's output, and gradients with respect to hidden states and parameters."""
     states = named["hidden_states"].clone().requires_grad_()
     out = attention(**{**named, "hidden_states": states})[0]
     (out * factors(out, seed).to(out.dtype))[mask.bool()].sum().backward()
@@ -179,13 +179,13 @@ def mean_error(got, true):
 
 
 def accept(errors, bounds):
-    """No error is larger than eager bf16's."""
+    """No error exceeds eager bf16's."""
     for what, value in errors.items():
         assert value <= bounds[what], f"{what}: {value} > {bounds[what]}"
 
 
 def overlap(got, want):
-    """The share of a query's own keys that the other list has, on average."""
+    """The average share of a query's keys that the other list has."""
     got, want = (each.reshape(-1, each.shape[-1]) for each in (got, want))
     found = ((want.unsqueeze(-1) == got.unsqueeze(1)).any(-1) & (want >= 0)).sum(-1)
     count = (want >= 0).sum(-1)
@@ -245,7 +245,7 @@ def close(got, true):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_cache(name, device):
-    """A prefill, and what follows it, give what one call gives."""
+    """A prefill and the following tokens give the same as one call."""
     ids, _ = batch(device, 0)
     model = make(name, "smelt", torch.bfloat16).to(device)
     want = logits_of(model, ids, use_cache=False)
@@ -256,7 +256,7 @@ def test_cache(name, device):
 
 @pytest.mark.parametrize("name", ["deepseek_v32", "glm_moe_dsa"])
 def test_documents(name, device):
-    """Documents packed into one sequence, and one padded on the left, give what each gives alone."""
+    """Documents packed into one sequence, and a left-padded one, give the same as separate calls."""
     ids, _ = batch(device, 0)
     model = make(name, "smelt", torch.bfloat16).to(device)
     parts = ids[:1].split((8, 12), dim=1)
@@ -286,14 +286,14 @@ def test_autocast(device):
     with torch.autocast(device.type, torch.bfloat16):
         got, gradients = train(model, ids, mask)
     assert error(got, want) < 0.1
-    indexer = {key for key in gradients if ".indexer." in key}  # which eager attention gives no gradients either
+    indexer = {key for key in gradients if ".indexer." in key}  # eager attention gives them no gradients either
     assert indexer and {key for key, each in gradients.items() if each is None} == indexer
     assert {key for key, each in true.items() if each is None} == indexer
     assert mean_error(*({key: of[key] for key in of.keys() - indexer} for of in (gradients, true))) < 0.2
 
 
 def test_refusals(device):
-    """What smelt does not have raises, and names it."""
+    """Unsupported configurations raise an error that names them."""
     ids, mask = batch(device, PADDING)
     name = "deepseek_v32"
     model = make(name, "smelt", torch.bfloat16).to(device)
@@ -329,7 +329,7 @@ def test_install(monkeypatch):
     from transformers.models.deepseek_v32 import modeling_deepseek_v32 as modeling
 
     hooked = modeling.DeepseekV32Indexer.forward
-    integration.install()  # nothing to do
+    integration.install()  # no effect
     assert modeling.DeepseekV32Indexer.forward is hooked
     integration.uninstall()
     try:

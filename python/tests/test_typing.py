@@ -13,7 +13,7 @@ import pytest
 TESTS = pathlib.Path(__file__).parent
 ROOT = TESTS.parents[1]
 DOCUMENTS = ("README.md", "docs/pytorch.md")
-# What the documents' lines take for granted.
+# Declarations that the documents' lines assume.
 NAMES = {
     "Tensor": "cu_seqlens grad ik indices iq kv per_query q w_vc weights begin end",
     "int": "rows tokens",

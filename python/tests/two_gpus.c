@@ -1,21 +1,22 @@
 /*
- * A CUDA driver of two GPUs for test_devices.py: the emulator, without the control interface by which the package
- * recognises it. What the package launches here goes the way of a GPU's launches, and the test is told the device
- * and the stream of each. EMULATOR: the path of libsmelt_emu.so, which this library is linked with.
+ * A CUDA driver with two GPUs for test_devices.py: the emulator without the control interface by
+ * which the package recognises it. The package launches as on a GPU, and the test learns the device
+ * and the stream of each launch. EMULATOR: the path of libsmelt_emu.so, with which this library is
+ * linked.
  */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
 enum { LAUNCH_FAILED = 719 };
-enum { RUN, FAILED, SKIPPED }; /* what an observer says */
+enum { RUN, FAILED, SKIPPED }; /* an observer's answer */
 
 struct launch_config { /* the head of CUlaunchConfig */
     unsigned grid[3], block[3], shared_bytes;
     void *stream;
 };
 
-/* Called before each operation on a stream, and after it where it ran. */
+/* Called before each operation on a stream, and after it if it ran. */
 typedef int (*observer)(int after, int device, void *stream);
 
 static observer observe;

@@ -1,5 +1,5 @@
-"""Two GPUs on a machine without one, for test_devices.py: CPU tensors that say they lie on a GPU, and the emulator
-as the driver, whose launches are watched for their device and stream.
+"""Two GPUs on a machine without one, for test_devices.py: CPU tensors that pretend to be on a GPU, and the emulator as
+the driver; the device and stream of each launch are checked.
 
 The module `pretend`s that all tensors are on one GPU, without their contents; TwoGpus is exact.
 """
@@ -18,7 +18,7 @@ OBSERVER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_v
 LEND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p)
 DLPACK_CUDA = 2
 KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU) | torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-RUN, FAILED, SKIPPED = range(3)  # what becomes of a launch
+RUN, FAILED, SKIPPED = range(3)  # the outcome of a launch
 
 
 class Settings(ctypes.Structure):
