@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/logit.cuh
 //@use common/quad_sum.cuh
+//@use common/queries.cuh
 //@use indexer_scores_fwd.params.h
 /*
  * From products to logits, shared by the variants of indexer_scores_fwd. Products are slots by
@@ -9,23 +10,92 @@
  * heads in ascending order, then the quad's four threads combine.
  */
 
-enum { EIGHTS = BLOCK_HEADS / 8 };
+enum {
+    MASKED = -1,
+    ELEMENT_BYTES = FP8 ? 1 : 2,
+    EIGHTS = BLOCK_HEADS / 8,
+    SUM_HEADS = HEADS / HEAD_GROUPS,  /* of a logit */
+    SUM_EIGHTS = EIGHTS / HEAD_GROUPS /* the same; columns past SUM_HEADS repeat the last head */
+};
 
-/* A thread's first head of every eight. */
+/* The head of a column. */
+DEVICE int head_of(int column) {
+    return column / (SUM_EIGHTS * 8) * SUM_HEADS +
+           minimum(column % (SUM_EIGHTS * 8), SUM_HEADS - 1);
+}
+
+/* A thread's first column of every eight. */
 DEVICE int thread_head(void) {
     return (int)(threadIdx.x % 4 * 2);
 }
 
-/* Adds the products with eight heads from `first` on. `sums` and `d`: of row g, then of row g + 8.
- * Columns past the last head are ignored. */
+/* The weight of a column of the query whose weights begin at `weights`. */
+DEVICE float weight_of(const struct indexer_scores_fwd_params *params, const float *weights,
+                       int column) {
+    return WEIGHTS ? weights[head_of(column)] : params->scale;
+}
+
+/* Adds the products with eight heads from the group's number `first` on. `sums` and `d`: of row g,
+ * then of row g + 8. Columns past the last head are ignored. */
 DEVICE void add_eight(float *sums, const float *d, const float *weights, int first) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        if (HEADS % 8 == 0 || first + thread_head() + i < HEADS) {
-            sums[0] = add_head(sums[0], weights[i], d[i]);
-            sums[1] = add_head(sums[1], weights[i], d[2 + i]);
+        if (SUM_HEADS % 8 == 0 || first + thread_head() + i < SUM_HEADS) {
+            sums[0] = RELU ? add_head(sums[0], weights[i], d[i]) : fmaf(weights[i], d[i], sums[0]);
+            sums[1] = RELU ? add_head(sums[1], weights[i], d[2 + i])
+                           : fmaf(weights[i], d[2 + i], sums[1]);
         }
     }
+}
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+/* A query's index row. */
+struct slot_row {
+    const int *row;
+    int slots;               /* to scan: GRANULARITY for each entry */
+    struct key_range window; /* with WINDOWS */
+};
+
+DEVICE struct slot_row open_row(const struct indexer_scores_fwd_params *params, int query) {
+    const struct work_params *const work = &params->work;
+    struct slot_row opened = {index_row(work, query), 0, {0, 0}};
+    if (GRANULARITY == 1) {
+        opened.slots = index_slots(work, query, query);
+    } else {
+        opened.slots = work->width;
+        if (work->topk_length) {
+            const int length = work->topk_length[query * work->topk_length_token_stride];
+            opened.slots = minimum(maximum(length, 0), work->width / GRANULARITY) * GRANULARITY;
+        }
+    }
+    if (WINDOWS) {
+        opened.window.begin = params->window_begin[query];
+        opened.window.end = params->window_end[query];
+    }
+    return opened;
+}
+
+/* The row that a slot names; anything that names_row rejects if it is none. */
+DEVICE int slot_value(const struct slot_row *row, int slot, int rows) {
+    if (slot >= row->slots) {
+        return MASKED;
+    }
+    const int entry = row->row[slot / GRANULARITY];
+    u32 found = (u32)entry;
+    if (GRANULARITY > 1) { /* an entry below 0 is large as u32 */
+        found = found < ((u32)rows + GRANULARITY - 1) / GRANULARITY
+                    ? found * GRANULARITY + (u32)(slot % GRANULARITY)
+                    : (u32)MASKED;
+    }
+    if (WINDOWS && ((int)found < row->window.begin || (int)found >= row->window.end)) {
+        return MASKED;
+    }
+    return (int)found;
+}
+
+DEVICE bool names_row(int value, int rows) {
+    return value >= 0 && value < rows;
 }
 
 /* The slot of 16 whose logit a lane writes; the upper half of each quad writes none. */
@@ -37,9 +107,11 @@ DEVICE int written_slot(void) {
 }
 
 /* Writes a lane's logit to its slot of a query's row; -inf if it is masked. `sums`: this thread's
- * two. By the whole warp. */
-DEVICE void write_logit(float *row, int slot, int width, const float *sums, bool valid) {
-    const float logit = canonical_logit(quad_sum_pair(sums[0], sums[1]));
+ * two; `scale`: of the key that the lane writes, with FP8. By the whole warp. */
+DEVICE void write_logit(float *row, int slot, int width, const float *sums, bool valid,
+                        float scale) {
+    const float sum = quad_sum_pair(sums[0], sums[1]);
+    const float logit = canonical_logit(FP8 ? sum * scale : sum);
     if (slot < width) {
         row[slot] = valid ? logit : LOWEST_LOGIT;
     }

@@ -6,11 +6,13 @@
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/memory.cuh
 //@use ptx/mma.cuh
+//@use ptx/mma_fp8.cuh
 //@use ptx/shared.cuh
 //@use indexer_scores_fwd.params.h
 /*
  * The lightning indexer's logits at the selected slots, with mma.sync. Mathematics and shapes:
- * include/smelt/indexer_scores.h.
+ * include/smelt/indexer_scores.h; with WINDOWS the lists are candidates of include/smelt/indexer_logits.h.
+ * A slot is one of GRANULARITY rows of an entry (indexer_scores_fwd.heads.cuh).
  *
  * Grid: one CTA per query, or fewer that take every gridDim.x-th. All WARPS warps have one role: a
  * warp processes WARP_KEYS slots and every WARPS-th such piece after them. It gathers their keys
@@ -33,7 +35,6 @@
  */
 
 enum {
-    MASKED = -1,
     KEY_TILES = WARP_KEYS / 16, /* m16 tiles of D */
     KEY_WORDS = ROW_LOADS * 4,  /* of a lane and row */
     QUERY_BYTES = BLOCK_HEADS * ROW_BYTES
@@ -50,8 +51,8 @@ DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query
     for (int i = (int)threadIdx.x; i < BLOCK_HEADS * ROW_CHUNKS; i += THREADS) {
         const int head = i / ROW_CHUNKS, chunk = i % ROW_CHUNKS;
         const char *const row =
-            (const char *)params->q +
-            2 * (query * params->q_token_stride + minimum(head, HEADS - 1) * params->q_head_stride);
+            (const char *)params->q + ELEMENT_BYTES * (query * params->q_token_stride +
+                                                       head_of(head) * params->q_head_stride);
         cp_async_16(base + query_chunk(head, chunk), row + chunk * CHUNK_BYTES, CHUNK_BYTES);
     }
 }
@@ -61,7 +62,8 @@ DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query
 /* A lane's part of a piece's keys: of rows g and g + 8 of each sixteen. */
 struct key_piece {
     u32 words[KEY_TILES][2][KEY_WORDS];
-    u32 valid[KEY_TILES]; /* a bit per slot, the same in every lane */
+    u32 valid[KEY_TILES];   /* a bit per slot, the same in every lane */
+    float scale[KEY_TILES]; /* of the key of slot lane % 16, with FP8 */
 };
 
 /* Loads this lane's part of a row; zeros, without a read, for a masked slot. */
@@ -77,18 +79,19 @@ DEVICE void load_key(u32 *words, const struct indexer_scores_fwd_params *params,
     }
 }
 
-/* Loads the keys of the piece at slot `first` of a row with `slots` slots. Returns whether any slot
- * is valid. */
+/* Loads the keys of the piece at slot `first`. Returns whether any slot is valid. */
 DEVICE bool load_piece(struct key_piece *piece, const struct indexer_scores_fwd_params *params,
-                       const int *row, int slots, int first) {
+                       const struct slot_row *row, int first) {
     const int lane = (int)(threadIdx.x % 32);
     bool any = false;
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; ++tile) {
-        const int slot = first + tile * 16 + lane % 16;
-        const int found = slot < slots ? row[slot] : MASKED;
-        const bool valid = found >= 0 && found < params->work.rows;
+        const int found = slot_value(row, first + tile * 16 + lane % 16, params->work.rows);
+        const bool valid = names_row(found, params->work.rows);
         piece->valid[tile] = __ballot_sync((u32)ALL_LANES, valid) & 0xffffu;
+        if (FP8) {
+            piece->scale[tile] = valid ? params->k_scale[found] : 0.0f;
+        }
         any |= piece->valid[tile] != 0;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -119,22 +122,29 @@ DEVICE void multiply_eight(float (*d)[4], const struct key_piece *piece, u32 add
                 const u32 *const low = &piece->words[tile][0][i * 4 + 2 * step];
                 const u32 *const high = &piece->words[tile][1][i * 4 + 2 * step];
                 const u32 a[4] = {low[0], high[0], low[1], high[1]};
-                mma_m16n8k16_bf16(d[tile], a, &heads[2 * step]);
+                if (FP8) {
+                    mma_m16n8k32_e4m3(d[tile], a, &heads[2 * step]);
+                } else {
+                    mma_m16n8k16_bf16(d[tile], a, &heads[2 * step]);
+                }
             }
         }
     }
 }
 
-/* The logits of a piece. `weights`: the query's; `query_rows`: the address of its buffer. */
-DEVICE void add_heads(float (*sums)[2], const struct key_piece *piece, const float *weights,
-                      u32 query_rows) {
+/* Adds the heads of a group to the logits of a piece. `query_rows`: the address of the query's
+ * buffer. */
+DEVICE void add_heads(float (*sums)[2], const struct key_piece *piece,
+                      const struct indexer_scores_fwd_params *params, const float *weights,
+                      int group, u32 query_rows) {
     const int lane = (int)(threadIdx.x % 32);
-    u32 address = query_rows + query_chunk(lane / 4, lane % 4);
+    u32 address =
+        query_rows + query_chunk(lane / 4, lane % 4) + (u32)(group * SUM_EIGHTS * 8 * ROW_BYTES);
 #pragma unroll 1
-    for (int eight = 0; eight < EIGHTS; ++eight) {
-        const int first = eight * 8, head = first + thread_head();
-        const float pair[2] = {weights[minimum(head, HEADS - 1)],
-                               weights[minimum(head + 1, HEADS - 1)]};
+    for (int eight = 0; eight < SUM_EIGHTS; ++eight) {
+        const int first = eight * 8, column = group * SUM_EIGHTS * 8 + first + thread_head();
+        const float pair[2] = {weight_of(params, weights, column),
+                               weight_of(params, weights, column + 1)};
         float d[KEY_TILES][4];
         multiply_eight(d, piece, address);
 #pragma unroll
@@ -149,8 +159,7 @@ DEVICE void add_heads(float (*sums)[2], const struct key_piece *piece, const flo
 
 /* Computes the warp's pieces of a query, whose heads are in a buffer. */
 DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int query, int buffer) {
-    const int *const row = index_row(&params->work, query);
-    const int slots = index_slots(&params->work, query, query);
+    const struct slot_row row = open_row(params, query);
     const float *const weights = params->weights + query * params->weights_token_stride;
     float *const logits = params->logits + query * params->logits_token_stride;
     const u32 heads = query_buffer(buffer);
@@ -158,18 +167,26 @@ DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int qu
     for (int first = (int)threadIdx.x / 32 * WARP_KEYS; first < params->work.width;
          first += WARPS * WARP_KEYS) {
         struct key_piece piece;
-        float sums[KEY_TILES][2];
+        const bool any = load_piece(&piece, params, &row, first);
+#pragma unroll 1
+        for (int group = 0; group < HEAD_GROUPS; ++group) {
+            float sums[KEY_TILES][2];
 #pragma unroll
-        for (int tile = 0; tile < KEY_TILES; ++tile) {
-            sums[tile][0] = sums[tile][1] = 0.0f;
-        }
-        if (load_piece(&piece, params, row, slots, first)) {
-            add_heads(sums, &piece, weights, heads);
-        }
+            for (int tile = 0; tile < KEY_TILES; ++tile) {
+                sums[tile][0] = sums[tile][1] = 0.0f;
+            }
+            if (any) {
+                add_heads(sums, &piece, params, weights, group, heads);
+            }
 #pragma unroll
-        for (int tile = 0; tile < KEY_TILES; ++tile) {
-            write_logit(logits, first + tile * 16 + written_slot(), params->work.width, sums[tile],
-                        piece.valid[tile] >> written_slot() % 16 & 1);
+            for (int tile = 0; tile < KEY_TILES; ++tile) {
+                const int slot = written_slot();
+                const float scale =
+                    FP8 ? __shfl_sync((u32)ALL_LANES, piece.scale[tile], slot % 16) : 1.0f;
+                write_logit(logits + group * params->logits_group_stride, first + tile * 16 + slot,
+                            params->work.width, sums[tile], piece.valid[tile] >> slot % 16 & 1,
+                            scale);
+            }
         }
     }
 }

@@ -5,13 +5,20 @@
  * count elements. See include/smelt/indexer_scores.h for the tensors.
  */
 struct indexer_scores_fwd_params {
-    struct work_params work; /* one batch, no query list */
-    const void *q;           /* [tokens, HEADS, DIM] bf16 */
-    const void *k;           /* [rows, DIM] bf16 */
-    const float *weights;    /* [tokens, HEADS] */
-    float *logits;           /* [tokens, width] */
+    struct work_params
+        work;             /* one batch, no query list; its width counts slots, GRANULARITY for each
+                                entry of `indices`, but topk_length entries */
+    const void *q;        /* [tokens, HEADS, DIM] bf16, or e4m3 with FP8 */
+    const void *k;        /* [rows, DIM] likewise */
+    const float *weights; /* [tokens, HEADS]; NULL without WEIGHTS */
+    float *logits;        /* [tokens, HEAD_GROUPS, width] */
     long long q_token_stride, q_head_stride;
     long long weights_token_stride;
     long long logits_token_stride;
-    unsigned k_row_bytes; /* from one key to the next */
+    unsigned k_row_bytes;    /* from one key to the next */
+    float scale;             /* every head's weight without WEIGHTS */
+    const float *k_scale;    /* [rows], with FP8 */
+    const int *window_begin; /* [tokens], with WINDOWS */
+    const int *window_end;   /* [tokens] */
+    long long logits_group_stride;
 };

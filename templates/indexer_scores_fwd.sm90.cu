@@ -12,18 +12,20 @@
 //@use ptx/shared.cuh
 //@use ptx/warp.cuh
 //@use ptx/wgmma.cuh
+//@use ptx/wgmma_fp8_ss.cuh n = BLOCK_HEADS
 //@use ptx/wgmma_ss.cuh n = BLOCK_HEADS, ta = 0, tb = 0
 //@use indexer_scores_fwd.params.h
 /*
  * The lightning indexer's logits at the selected slots, with wgmma. Mathematics and shapes:
- * include/smelt/indexer_scores.h.
+ * include/smelt/indexer_scores.h; with WINDOWS the lists are candidates of include/smelt/indexer_logits.h.
+ * A slot is one of GRANULARITY rows of an entry (indexer_scores_fwd.heads.cuh).
  *
  * Grid: one CTA per multiprocessor; CTA b takes queries b, b + gridDim.x, ... A query's slots are
- * split into blocks of BLOCK_KEYS, distributed cyclically over GROUPS pairs of a gather warp and a
+ * split into blocks of BLOCK_KEYS, distributed cyclically over WARPGROUPS pairs of a gather warp and a
  * math warpgroup. The next query starts with the next pair, which balances short queries.
  *
  *   role     warps                work
- *   math     GROUPS warpgroups    per part of 64 slots: X[64, BLOCK_HEADS] = K[64, DIM] Q^T, then
+ *   math     WARPGROUPS warpgroups    per part of 64 slots: X[64, BLOCK_HEADS] = K[64, DIM] Q^T, then
  *                                 the weighted sum of max(0, X) over heads, along a thread's own
  *                                 columns
  *   gather   one warpgroup, one   scans its blocks' slots and copies their keys as far ahead as its
@@ -37,12 +39,13 @@
  * others'. (ptxas serialises two products in flight in one warpgroup.)
  *
  * Shared memory (offsets and sizes: the plan above):
- *   KEYS     [GROUPS][STAGES] blocks; per part, ROW_TILES tiles of 64 rows of 128 bytes, 128-byte
+ *   KEYS     [WARPGROUPS][STAGES] blocks; per part, ROW_TILES tiles of 64 rows of 128 bytes, 128-byte
  *            swizzled
  *   QUERY    [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, swizzled likewise. Rows beyond HEADS
  *            repeat the last head and are discarded
  *   WEIGHTS  [QUERIES][BLOCK_HEADS] fp32; beyond HEADS likewise
- *   WORDS    [GROUPS][STAGES]: struct block_word
+ *   WORDS    [WARPGROUPS][STAGES]: struct block_word
+ *   ROWS     [WARPGROUPS][STAGES][BLOCK_KEYS] int, with FP8: row numbers, for the keys' scales
  *
  * Barriers (parity counts uses; g: a pair):
  *   barrier         count        arrives                                    waits
@@ -50,22 +53,21 @@
  *                                landed, and one for the word
  *   EMPTY[g][stage] 4            math: every warp when its products are     its gather warp
  *                                done
- *   QUERY_FULL[q]   GROUPS*32    gather: every lane when its copies have    math
- *                   + GROUPS     landed; every warp for its weights
- *   QUERY_EMPTY[q]  GROUPS*4     math: every warp, on reaching the next     gather
+ *   QUERY_FULL[q]   WARPGROUPS*32    gather: every lane when its copies have    math
+ *                   + WARPGROUPS     landed; every warp for its weights
+ *   QUERY_EMPTY[q]  WARPGROUPS*4     math: every warp, on reaching the next     gather
  *                                query
  * (Counts of 4 are of warps: common/warp_arrival.cuh.)
  *
- * Knobs: GROUPS, BLOCK_KEYS, STAGES: src/codegen/families/indexer_scores_fwd_sm90.c.
+ * Knobs: WARPGROUPS, BLOCK_KEYS, STAGES: src/codegen/families/indexer_scores_fwd_sm90.c.
  */
 
 enum {
-    MASKED = -1,
-    BLOCKS = GROUPS * STAGES,
-    STEP_SLOTS = GROUPS * BLOCK_KEYS, /* from a pair's block to its next one of a query */
-    QUERIES = 2,                      /* in shared memory */
-    PART_KEYS = 64,                   /* rows of a wgmma */
-    PARTS = BLOCK_KEYS / PART_KEYS,   /* of a block, one product each */
+    BLOCKS = WARPGROUPS * STAGES,
+    STEP_SLOTS = WARPGROUPS * BLOCK_KEYS, /* from a pair's block to its next one of a query */
+    QUERIES = 2,                          /* in shared memory */
+    PART_KEYS = 64,                       /* rows of a wgmma */
+    PARTS = BLOCK_KEYS / PART_KEYS,       /* of a block, one product each */
     VOTES = BLOCK_KEYS / 32,
     PART_BYTES = ROW_TILES * TILE_BYTES,
     BLOCK_BYTES = PARTS * PART_BYTES,
@@ -95,6 +97,11 @@ DEVICE struct block_word *block_word(int block) {
     return (struct block_word *)(arena + WORDS_OFFSET) + block;
 }
 
+/* The row numbers of a block's slots, MASKED or a row, with FP8. */
+DEVICE int *block_rows(int block) {
+    return (int *)(arena + ROWS_OFFSET) + block * BLOCK_KEYS;
+}
+
 DEVICE u32 block_keys(int block) {
     return (u32)(KEYS_OFFSET + block * BLOCK_BYTES);
 }
@@ -114,8 +121,8 @@ DEVICE void initialise(void) {
             mbarrier_init(barrier_at(EMPTY + block), 4 * WARP_ARRIVALS);
         }
         for (int buffer = 0; buffer < QUERIES; ++buffer) {
-            mbarrier_init(barrier_at(QUERY_FULL + buffer), GROUPS * (32 + WARP_ARRIVALS));
-            mbarrier_init(barrier_at(QUERY_EMPTY + buffer), GROUPS * 4 * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(QUERY_FULL + buffer), WARPGROUPS * (32 + WARP_ARRIVALS));
+            mbarrier_init(barrier_at(QUERY_EMPTY + buffer), WARPGROUPS * 4 * WARP_ARRIVALS);
         }
     }
     __syncthreads();
@@ -129,34 +136,23 @@ DEVICE u32 keep(u32 value) {
 
 /* ---- gather: slots --------------------------------------------------------------------------- */
 
-/* A query's index row. */
-struct slot_row {
-    const int *row;
-    int slots; /* slots to scan */
-};
-
 /* A block's slots; a lane holds slots lane + 32 * i. */
 struct slot_block {
     int values[VOTES]; /* row numbers; of masked slots anything before vote_block, MASKED after */
     u32 votes[VOTES];  /* set by vote_block: valid slots, a bit each */
 };
 
-DEVICE struct slot_row open_row(const struct work_params *params, int query) {
-    const struct slot_row opened = {index_row(params, query), index_slots(params, query, query)};
-    return opened;
-}
-
 /* A pair's first slot of the CTA's query number `iteration`. */
 DEVICE int first_slot(int group, int iteration) {
-    return (group + iteration) % GROUPS * BLOCK_KEYS;
+    return (group + iteration) % WARPGROUPS * BLOCK_KEYS;
 }
 
 /* Loads the slots of the block at slot `first`. */
-DEVICE void load_block(struct slot_block *block, const struct slot_row *row, int first) {
+DEVICE void load_block(struct slot_block *block, const struct slot_row *row, int first, int rows) {
 #pragma unroll
     for (int i = 0; i < VOTES; ++i) {
         const int slot = first + i * 32 + (int)(threadIdx.x % 32);
-        block->values[i] = slot < row->slots ? row->row[slot] : MASKED;
+        block->values[i] = slot_value(row, slot, rows);
     }
 }
 
@@ -165,7 +161,7 @@ DEVICE bool vote_block(struct slot_block *block, int rows) {
     u32 any = 0;
 #pragma unroll
     for (int i = 0; i < VOTES; ++i) {
-        const bool valid = block->values[i] >= 0 && block->values[i] < rows;
+        const bool valid = names_row(block->values[i], rows);
         block->values[i] = valid ? block->values[i] : MASKED;
         block->votes[i] = __ballot_sync((u32)ALL_LANES, valid);
         any |= block->votes[i];
@@ -178,8 +174,11 @@ DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query
 #pragma unroll
     for (int i = 0; i < VOTES; ++i) {
         const int slot = first + i * 32 + (int)(threadIdx.x % 32);
-        if (slot < params->work.width) {
-            params->logits[query * params->logits_token_stride + slot] = LOWEST_LOGIT;
+        for (int group = 0; group < HEAD_GROUPS; ++group) {
+            if (slot < params->work.width) {
+                params->logits[query * params->logits_token_stride +
+                               group * params->logits_group_stride + slot] = LOWEST_LOGIT;
+            }
         }
     }
 }
@@ -210,20 +209,20 @@ DEVICE void copy_keys(const struct slot_block *block, u32 to, const char *column
 /* Starts the copy of the warp's share of a query's heads and stores its share of the weights. */
 DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query, int group,
                        struct ring_place *place) {
-    enum { CHUNKS = DIM / 8, LOADERS = GROUPS * 32 };
+    enum { CHUNKS = DIM * ELEMENT_BYTES / 16, LOADERS = WARPGROUPS * 32 };
     const int loader = group * 32 + (int)(threadIdx.x % 32), full = QUERY_FULL + place->index;
     const u32 to = shared_address(query_heads(place->index));
     mbarrier_wait(barrier_at(QUERY_EMPTY + place->index), place->parity ^ 1);
     for (int head = loader; head < BLOCK_HEADS; head += LOADERS) {
         query_weights(place->index)[head] =
-            params->weights[query * params->weights_token_stride + minimum(head, HEADS - 1)];
+            weight_of(params, params->weights + query * params->weights_token_stride, head);
     }
 #pragma unroll 1
     for (int i = loader; i < BLOCK_HEADS * CHUNKS; i += LOADERS) {
         const int head = i / CHUNKS, chunk = i % CHUNKS;
         const char *const row =
-            (const char *)params->q +
-            2 * (query * params->q_token_stride + minimum(head, HEADS - 1) * params->q_head_stride);
+            (const char *)params->q + ELEMENT_BYTES * (query * params->q_token_stride +
+                                                       head_of(head) * params->q_head_stride);
         cp_async_16(to + (u32)(chunk / 8 * QUERY_TILE_BYTES + head * TILE_PITCH +
                                ((chunk ^ head) & 7) * 16),
                     row + chunk * 16, 16);
@@ -240,6 +239,13 @@ DEVICE void push_block(const struct indexer_scores_fwd_params *params,
                        int first, int group, struct ring_place *place) {
     const int number = group * STAGES + place->index;
     mbarrier_wait(barrier_at(EMPTY + number), place->parity ^ 1);
+    if (FP8) {
+#pragma unroll
+        for (int i = 0; i < VOTES; ++i) {
+            block_rows(number)[i * 32 + threadIdx.x % 32] = block->values[i];
+        }
+        __syncwarp((u32)ALL_LANES); /* lane 0's arrival releases them */
+    }
     if (threadIdx.x % 32 == 0) {
         struct block_word *const word = block_word(number);
         word->query = query;
@@ -264,10 +270,10 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
     const char *const columns =
         (const char *)((u64)keep((u32)(first_key >> 32)) << 32 | keep((u32)first_key));
     struct ring_place place = {0, 0}, query_place = {0, 0};
-    struct slot_row row = open_row(work, (int)blockIdx.x);
+    struct slot_row row = open_row(params, (int)blockIdx.x);
     struct slot_block ahead;
     int iteration = 0;
-    load_block(&ahead, &row, first_slot(group, iteration));
+    load_block(&ahead, &row, first_slot(group, iteration), work->rows);
 #pragma unroll 1
     for (u32 query = blockIdx.x; query < (u32)work->tokens; query += gridDim.x, ++iteration) {
         const int begin = first_slot(group, iteration);
@@ -277,10 +283,10 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
             struct slot_block block = ahead;
             const bool any = vote_block(&block, work->rows);
             if (first + STEP_SLOTS < work->width) {
-                load_block(&ahead, &row, first + STEP_SLOTS);
+                load_block(&ahead, &row, first + STEP_SLOTS, work->rows);
             } else if (query + gridDim.x < (u32)work->tokens) {
-                row = open_row(work, (int)(query + gridDim.x));
-                load_block(&ahead, &row, first_slot(group, iteration + 1));
+                row = open_row(params, (int)(query + gridDim.x));
+                load_block(&ahead, &row, first_slot(group, iteration + 1), work->rows);
             }
             if (any || first == begin) {
                 push_block(params, &block, any, columns, (int)query, first, group, &place);
@@ -296,9 +302,15 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
 /* ---- math ------------------------------------------------------------------------------------ */
 
 /* The product of 64 slots by BLOCK_HEADS heads. */
-// clang-format off
-#define multiply wgmma_ss_n${BLOCK_HEADS}_t00
-// clang-format on
+DEVICE void multiply(float *x, u64 a, u64 b, int accumulate) {
+    // clang-format off
+    if (FP8) {
+        wgmma_fp8_ss_n${BLOCK_HEADS}(x, a, b, accumulate);
+    } else {
+        wgmma_ss_n${BLOCK_HEADS}_t00(x, a, b, accumulate);
+    }
+    // clang-format on
+}
 
 /* A math warpgroup's current query. */
 struct math {
@@ -341,15 +353,15 @@ DEVICE void issue_part(float *x, int number, int part, u64 b) {
     wgmma_commit();
 }
 
-DEVICE void add_part(float *sums, const float *x, const struct math *math) {
+DEVICE void add_part(float (*sums)[2], const float *x, const struct math *math) {
 #pragma unroll
     for (int i = 0; i < EIGHTS; ++i) {
-        add_eight(sums, &x[i * 4], math->weights[i], i * 8);
+        add_eight(sums[i / SUM_EIGHTS], &x[i * 4], math->weights[i], i % SUM_EIGHTS * 8);
     }
 }
 
 /* X of a block and its sums over heads; one part's sums overlap the next one's product. */
-DEVICE void multiply_block(float (*sums)[2], const struct math *math, int number) {
+DEVICE void multiply_block(float (*sums)[HEAD_GROUPS][2], const struct math *math, int number) {
     float x[PARTS][VALUES];
     fence_proxy_async();
     wgmma_fence();
@@ -373,13 +385,19 @@ DEVICE void compute_block(const struct indexer_scores_fwd_params *params, const 
                                                                    part's slots */
     const struct block_word *const word = block_word(number);
     const int first = word->first;
-    float sums[PARTS][2];
+    float sums[PARTS][HEAD_GROUPS][2], scales[PARTS];
     u32 votes[PARTS], any = 0; /* votes: of the warp's half */
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
         const u32 low = word->votes[2 * part], high = word->votes[2 * part + 1];
-        sums[part][0] = sums[part][1] = 0.0f;
+        for (int group = 0; group < HEAD_GROUPS; ++group) {
+            sums[part][group][0] = sums[part][group][1] = 0.0f;
+        }
         votes[part] = lower ? low : high;
+        scales[part] = 1.0f;
+        if (FP8 && (votes[part] >> offset % 32 & 1) && offset < PART_KEYS) {
+            scales[part] = params->k_scale[block_rows(number)[part * PART_KEYS + offset]];
+        }
         any |= low | high;
     }
     if (any != 0) {
@@ -389,8 +407,12 @@ DEVICE void compute_block(const struct indexer_scores_fwd_params *params, const 
     }
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
-        write_logit(math->logits, first + part * PART_KEYS + offset, params->work.width, sums[part],
-                    votes[part] >> offset % 32 & 1);
+#pragma unroll
+        for (int group = 0; group < HEAD_GROUPS; ++group) {
+            write_logit(math->logits + group * params->logits_group_stride,
+                        first + part * PART_KEYS + offset, params->work.width, sums[part][group],
+                        votes[part] >> offset % 32 & 1, scales[part]);
+        }
     }
 }
 
@@ -418,12 +440,12 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct indexer_scores_fwd_params params) {
     initialise();
     const int warp = (int)warp_reduce_or(threadIdx.x / 32), warpgroup = warp / 4;
-    if (warpgroup < GROUPS) {
+    if (warpgroup < WARPGROUPS) {
         registers_increase(MATH_REGISTERS);
         run_math(&params, warpgroup);
     } else {
         registers_decrease(GATHER_REGISTERS);
-        if (warp % 4 < GROUPS) {
+        if (warp % 4 < WARPGROUPS) {
             run_gather(&params, warp % 4);
         }
     }

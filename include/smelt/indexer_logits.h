@@ -17,6 +17,12 @@
  *   weights=0        every head has the weight `scale`, and there is no tensor weights
  *   groups=G         group g has the heads g * H/G .. (g + 1) * H/G - 1, and logits of its own, the
  *                    sum over its heads: logits is [T,G,S]
+ *   candidate_block=r
+ *                    only the keys of listed blocks of r keys are scored: candidates[t,c] is a block's
+ *                    number, and logits is [T,N] or [T,G,N] with N = C * r. Logit c * r + i is of key
+ *                    candidates[t,c] * r + i; it is -inf, and the key is not read, where the number is
+ *                    none of a block (-1, for one), and outside the window. A block that is listed twice
+ *                    is scored twice. The cost is in proportion to C. Not with block_max
  *   block_max=r      only the largest logit of each block of r consecutive keys is written, from key 0
  *                    on: logits is [T,N] or [T,G,N], N = ceil(S / r). Keys outside the window do not
  *                    count; a block without a key in the window has -inf
@@ -35,6 +41,7 @@
  *   weights     1 (default) or 0
  *   groups      G: a divisor of heads, default 1
  *   block_max   r: 1 (default), 2, 4, 8, 16, 32, 64 or 128
+ *   candidate_block  r: 0 (default: all keys), 1, 2, 4, 8, 16, 32, 64 or 128
  * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_LOGITS_H
@@ -59,6 +66,8 @@ typedef struct smelt_indexer_logits_args {
     size_t size;                     /* sizeof, set by SMELT_INDEXER_LOGITS_ARGS_INIT */
     int64_t tokens;                  /* T, 0..2^31 - 1; 0 launches nothing */
     int64_t rows;                    /* S, 0..2^31 - 1; 0 launches nothing */
+    int64_t candidate_count;         /* C, 0..2^31 - 1, C * candidate_block below 2^31; 0 without
+                                        candidate_block, and launches nothing with it */
     int free_multiprocessors;        /* left to other streams while it runs; 0: none */
     float scale;                     /* of weights=0: every head's weight, finite; 0 counts as 1.
                                         With weights=1: 0 or 1 */
@@ -69,8 +78,10 @@ typedef struct smelt_indexer_logits_args {
                                         2^-125 may lose its last bit, 2^-149 */
     smelt_const_tensor window_begin; /* [T] int32: the window's first key */
     smelt_const_tensor window_end;   /* [T] int32: its last key plus one */
-    smelt_tensor logits; /* [T,S] fp32; [T,G,S] with groups, [T,N] with block_max, [T,G,N]
-                                        with both */
+    smelt_tensor logits;             /* [T,S] fp32; [T,G,S] with groups, [T,N] with block_max or
+                                        candidate_block, [T,G,N] with groups and one of these */
+    smelt_const_tensor candidates;   /* [T,C] int32, exactly when candidate_block is above 0: any
+                                      numbers. The row stride of k is below 2^31 then */
 } smelt_indexer_logits_args;
 
 #define SMELT_INDEXER_LOGITS_ARGS_INIT SMELT_INIT(smelt_indexer_logits_args)

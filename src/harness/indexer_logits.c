@@ -23,9 +23,30 @@ static int is_fp8(const struct smelt__indexer_logits_spec *spec) {
     return spec->dtype == SMELT__DTYPE_FP8;
 }
 
+enum { CANDIDATES }; /* own options by number */
+
+#define OWN(number) offsetof(struct smelt__problem_options, own[number])
+static const struct smelt__option own_options[] = {
+    {"candidates", SMELT__OPTION_INTEGER, OWN(CANDIDATES), 0, INT32_MAX, NULL,
+     "with candidate_block: blocks of a query", SMELT__OPTION_INPUTS},
+};
+
+/* The number of a query's candidates: by default half of the blocks, 2048 at most. */
+static int64_t candidates_of(const struct smelt__indexer_logits_spec *spec,
+                             const struct smelt__problem_options *given_) {
+    enum { MOST = 2048 };
+    const int64_t block = spec->candidate_block, asked = given_->own[CANDIDATES];
+    if (!block || asked)
+        return block ? asked : 0;
+    const int64_t half = (given_->rows / block + 2) / 2;
+    return half < MOST ? half : MOST;
+}
+
 static int given(const struct smelt__problem *problem, int tensor) {
     const struct smelt__indexer_logits_spec *spec = problem->spec;
-    return tensor == TENSOR(K_SCALE) ? is_fp8(spec) : spec->weights;
+    return tensor == TENSOR(K_SCALE)      ? is_fp8(spec)
+           : tensor == TENSOR(CANDIDATES) ? spec->candidate_block > 0
+                                          : spec->weights;
 }
 
 /* Without weights a scale, by default in every third problem. */
@@ -34,6 +55,73 @@ static void shape(struct smelt__problem *problem) {
     const struct smelt__indexer_logits_spec *spec = problem->spec;
     smelt_indexer_logits_args *const args = problem->args;
     args->scale = spec->weights ? 0 : scales[problem->options.seed % 3];
+    args->candidate_count = candidates_of(spec, &problem->options);
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+enum { STREAM_CANDIDATES = 99 };
+
+/* A query's candidates: ascending and distinct, those past the last block -1; adversarial ones are in
+ * any order, some are listed twice and some are numbers of no block. */
+static void fill_candidates(const struct smelt__problem *problem, int64_t query) {
+    static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
+    const struct smelt__indexer_logits_spec *spec = problem->spec;
+    const int64_t count = problem->extents[TENSOR(C)];
+    const int64_t blocks =
+        (problem->extents[TENSOR(S)] + spec->candidate_block - 1) / spec->candidate_block;
+    const int odd = problem->options.lists == SMELT__LISTS_ADVERSARIAL;
+    const int64_t step = count < blocks ? blocks / count : 1;
+    int32_t *const row = (int32_t *)smelt__problem_data(problem, TENSOR(CANDIDATES)) +
+                         smelt__problem_at(problem, TENSOR(CANDIDATES), query, 0, 0);
+    struct smelt__random random =
+        smelt__random_at(problem->options.seed, STREAM_CANDIDATES, (uint64_t)query);
+    for (int64_t c = 0; c < count; c++) {
+        const int64_t block = c * step + smelt__random_below(&random, step);
+        row[c] = block < blocks ? (int32_t)block : -1;
+        if (odd)
+            row[c] = smelt__random_below(&random, 4) == 0
+                         ? none[smelt__random_below(&random, 3)]
+                         : (int32_t)smelt__random_below(&random, blocks + 1);
+    }
+}
+
+/* The window of a query, and the key of its logit number `n`, or -1 if that is of no key in it. */
+static int64_t listed_key(const struct smelt__problem *problem,
+                          const smelt_indexer_logits_args *args, int64_t query, int64_t n) {
+    int32_t begin, end;
+    int64_t count;
+    const int64_t key = smelt__indexer_logits_keys(problem->spec, args, query, n, &count);
+    smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin, &end);
+    return count > 0 && key >= begin && key < end ? key : -1;
+}
+
+/* Marks the keys that some query scores, and counts the logits that are scored. */
+static void mark_listed(struct smelt__problem *problem, uint8_t *used) {
+    smelt_indexer_logits_args args;
+    smelt__problem_arguments(problem, &args);
+    problem->valid_slots = 0;
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)
+        for (int64_t n = 0; n < problem->extents[TENSOR(N)]; n++) {
+            const int64_t key = listed_key(problem, &args, t, n);
+            if (key < 0)
+                continue;
+            used[key] = 1;
+            problem->valid_slots++;
+        }
+}
+
+static int fill_listed(struct smelt__problem *problem, const struct smelt__indexer_inputs *inputs) {
+    uint8_t *const used = calloc((size_t)problem->options.rows, 1);
+    if (!used)
+        return -1;
+    smelt__windows_fill(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END));
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)
+        fill_candidates(problem, t);
+    mark_listed(problem, used);
+    const int failed = smelt__indexer_fill_rows(problem, inputs, used);
+    free(used);
+    return failed;
 }
 
 static int fill(struct smelt__problem *problem) {
@@ -49,7 +137,25 @@ static int fill(struct smelt__problem *problem) {
         .window_begin = TENSOR(WINDOW_BEGIN),
         .window_end = TENSOR(WINDOW_END),
     };
-    return smelt__indexer_fill(problem, &inputs);
+    return spec->candidate_block ? fill_listed(problem, &inputs)
+                                 : smelt__indexer_fill(problem, &inputs);
+}
+
+/* Of listed keys those that are scored. */
+static void touch_listed(const struct smelt__problem *problem,
+                         struct smelt__footprints *footprints) {
+    smelt_indexer_logits_args args;
+    smelt__problem_arguments(problem, &args);
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++) {
+        smelt__touch_row(footprints, TENSOR(CANDIDATES), t, 0, 0);
+        for (int64_t n = 0; n < problem->extents[TENSOR(N)] && footprints->inputs; n++) {
+            const int64_t key = listed_key(problem, &args, t, n);
+            if (key < 0)
+                continue;
+            smelt__touch_row(footprints, TENSOR(K), key, 0, 0);
+            smelt__touch(footprints, TENSOR(K_SCALE), key, key + 1);
+        }
+    }
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
@@ -63,9 +169,13 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
         for (int64_t g = 0; g < spec->groups; g++)
             smelt__touch_row(footprints, TENSOR(LOGITS), t, g, 0);
     }
-    for (int64_t s = 0; s < rows; s++)
-        smelt__touch_row(footprints, TENSOR(K), s, 0, 0);
-    smelt__touch(footprints, TENSOR(K_SCALE), 0, rows);
+    if (spec->candidate_block) {
+        touch_listed(problem, footprints);
+    } else {
+        for (int64_t s = 0; s < rows; s++)
+            smelt__touch_row(footprints, TENSOR(K), s, 0, 0);
+        smelt__touch(footprints, TENSOR(K_SCALE), 0, rows);
+    }
     smelt__touch(footprints, TENSOR(WINDOW_BEGIN), 0, tokens);
     smelt__touch(footprints, TENSOR(WINDOW_END), 0, tokens);
 }
@@ -74,7 +184,10 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 
 static double multiplications(const void *spec, const struct smelt__problem_options *given_) {
     const struct smelt__indexer_logits_spec *indexer = spec;
-    return (double)(given_->batches * given_->tokens) * (double)given_->rows * indexer->heads *
+    const int64_t keys = indexer->candidate_block
+                             ? candidates_of(indexer, given_) * indexer->candidate_block
+                             : given_->rows;
+    return (double)(given_->batches * given_->tokens) * (double)keys * indexer->heads *
            indexer->dim;
 }
 
@@ -115,8 +228,8 @@ static const struct smelt__rule rules[RULES] = {
 };
 
 /* One group's logits of a query; expected[N], then their terms. */
-static void compare_group(const struct smelt__placed *placed, int64_t query, int64_t group,
-                          const double *expected, const double *terms,
+static void compare_group(const struct smelt__placed *placed, const smelt_indexer_logits_args *args,
+                          int64_t query, int64_t group, const double *expected, const double *terms,
                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
     const struct smelt__indexer_logits_spec *spec = problem->spec;
@@ -127,8 +240,9 @@ static void compare_group(const struct smelt__placed *placed, int64_t query, int
     int32_t begin, end;
     smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin, &end);
     for (int64_t n = 0; n < columns && !finding->broken; n++) {
-        const int64_t first = n * spec->block_max, last = first + spec->block_max - 1;
-        if (begin < end && last >= begin && first < end)
+        int64_t count;
+        const int64_t first = smelt__indexer_logits_keys(spec, args, query, n, &count);
+        if (count > 0 && begin < end && first + count > begin && first < end)
             smelt__logits_compare(got[n], expected[n], terms[n], group * columns + n, finding);
         else
             smelt__finding_rule(finding, OUTSIDE_WINDOW, isinf(got[n]) && got[n] < 0,
@@ -148,8 +262,8 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     finding->failed = !expected || smelt__indexer_logits_reference(spec, &args, query, expected,
                                                                    expected + count);
     for (int64_t g = 0; g < spec->groups && !finding->failed && !finding->broken; g++)
-        compare_group(placed, query, g, expected + g * columns, expected + count + g * columns,
-                      finding);
+        compare_group(placed, &args, query, g, expected + g * columns,
+                      expected + count + g * columns, finding);
     free(expected);
 }
 
@@ -173,18 +287,23 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_logits, heads),     SMELT__SPEC_KEY(indexer_logits, dim),
-    SMELT__SPEC_KEY(indexer_logits, dtype),     SMELT__SPEC_KEY(indexer_logits, activation),
-    SMELT__SPEC_KEY(indexer_logits, weights),   SMELT__SPEC_KEY(indexer_logits, groups),
-    SMELT__SPEC_KEY(indexer_logits, block_max), {NULL, 0, 0},
+    SMELT__SPEC_KEY(indexer_logits, heads),
+    SMELT__SPEC_KEY(indexer_logits, dim),
+    SMELT__SPEC_KEY(indexer_logits, dtype),
+    SMELT__SPEC_KEY(indexer_logits, activation),
+    SMELT__SPEC_KEY(indexer_logits, weights),
+    SMELT__SPEC_KEY(indexer_logits, groups),
+    SMELT__SPEC_KEY(indexer_logits, block_max),
+    SMELT__SPEC_KEY(indexer_logits, candidate_block),
+    {NULL, 0, 0},
 };
 
 /* The passes differ in the table of their tensors; each takes the specs that have its table. */
 #define TAKES(number)                                                                              \
     static int takes_##number(const void *given_) {                                                \
         const struct smelt__indexer_logits_spec *spec = given_;                                    \
-        return smelt__indexer_logits_table_number(is_fp8(spec), spec->groups, spec->block_max) ==  \
-               (number);                                                                           \
+        return smelt__indexer_logits_table_number(is_fp8(spec), spec->groups, spec->block_max,     \
+                                                  spec->candidate_block) == (number);              \
     }
 #define PASS(number)                                                                               \
     {                                                                                              \
@@ -200,9 +319,14 @@ TAKES(4)
 TAKES(5)
 TAKES(6)
 TAKES(7)
+TAKES(8)
+TAKES(9)
+TAKES(10)
+TAKES(11)
 
-static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), PASS(3),
-                                                    PASS(4), PASS(5), PASS(6), PASS(7)};
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2),  PASS(3),
+                                                    PASS(4), PASS(5), PASS(6),  PASS(7),
+                                                    PASS(8), PASS(9), PASS(10), PASS(11)};
 
 /* Shapes for comparison with DeepGEMM and cuDNN. */
 #define PEERS(dtype, heads)                                                                        \
@@ -224,6 +348,8 @@ static const struct smelt__harness_shape peers[] = {
 const struct smelt__harness_operator smelt__harness_indexer_logits = {
     SMELT__HARNESS_ROW(indexer_logits),
     SMELT__HARNESS_KEYS(indexer_logits),
+    .own_options = own_options,
+    .own_option_count = sizeof own_options / sizeof *own_options,
     .defaults = smelt__indexer_defaults,
     .small = smelt__indexer_small,
     .draw = smelt__indexer_draw,

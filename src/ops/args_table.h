@@ -36,15 +36,16 @@ enum {
     SMELT__WORKSPACE_ALIGNMENT = 256 /* bytes: of a workspace, and of each array in it */
 };
 
-/* The extent of a dimension: `plus`, and the number that the spec or the arguments give, divided by
- * that of another symbol and rounded up. */
+/* The extent of a dimension: `plus`, and the number that the spec or the arguments give, times that of
+ * another symbol, or divided by it and rounded up. */
 struct smelt__symbol {
     const char *letter; /* as shapes are written: "T", "dqk" */
     const char *word;   /* of one step along it: "token" */
     const char *key;    /* of the spec; NULL: none */
     size_t field;       /* in the args struct, an int64_t; 0: none */
     int plus;
-    unsigned char per; /* the divisor: a symbol by a key; 0: none */
+    unsigned char per;   /* the divisor: a symbol by a key; 0: none */
+    unsigned char times; /* the factor, likewise */
 };
 
 struct smelt__tensor_row {
@@ -62,7 +63,7 @@ struct smelt__tensor_row {
                         have no elements */
     int whole_rows;  /* 1: rows are moved SMELT__ROW_BYTES at a time: data and strides are multiples
                         of it */
-    int may_be_nan;      /* 1: NaN is a legal element of this bf16 output, but never 0xffff */
+    int may_be_nan;  /* 1: NaN is a legal element of this bf16 output, but never 0xffff */
     int64_t most_stride; /* of the last of its strides, in elements; 0: any */
 };
 
@@ -112,9 +113,11 @@ struct smelt__args_table {
     { .letter = (letter_), .word = (word_), .key = (key_) }
 #define SMELT__ONE_ELEMENT                                                                         \
     { .letter = "1", .word = "element", .plus = 1 }
-/* The same, divided by symbol number `per_`. */
+/* The same, divided by symbol number `per_` or times symbol number `times_`. */
 #define SMELT__BY_ARGS_PER(letter_, word_, scalar, per_)                                           \
     { .letter = (letter_), .word = (word_), .field = offsetof(ARGS, scalar), .per = (per_) }
+#define SMELT__BY_ARGS_TIMES(letter_, word_, scalar, times_)                                       \
+    { .letter = (letter_), .word = (word_), .field = offsetof(ARGS, scalar), .times = (times_) }
 /* `last`: the last field that the first released version had. */
 #define SMELT__ARGS(init, last, symbols_, scalars_, rows_)                                         \
     .type = SMELT__ARGS_NAME(ARGS), .initialiser = (init),                                         \

@@ -150,7 +150,7 @@ smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, i
                                .letter = ""};
     for (int i = 0; i < subject.table->symbol_count; i++)
         if (subject.table->symbols[i].field == row->field && !subject.table->symbols[i].plus &&
-            !subject.table->symbols[i].per)
+            !subject.table->symbols[i].per && !subject.table->symbols[i].times)
             found.letter = subject.table->symbols[i].letter;
     smelt__struct_write(about, &found, info);
     return SMELT_OK;

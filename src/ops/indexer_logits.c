@@ -17,7 +17,8 @@ static void prepare(smelt_operator *op) {
 static smelt_status launch(struct smelt__call *call) {
     const struct indexer_logits *made = (const struct indexer_logits *)call->op;
     const smelt_indexer_logits_args *args = call->args;
-    if (args->tokens == 0 || args->rows == 0)
+    if (args->tokens == 0 ||
+        smelt__indexer_scorer_columns(&made->scorer, args->rows, args->candidate_count) == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
     smelt_status status = smelt__call_check(call, 0, NULL, 0);
     if (status == SMELT_OK)
@@ -29,9 +30,9 @@ static smelt_status launch(struct smelt__call *call) {
 }
 
 static int table_of(const struct smelt__spec *spec) {
-    return smelt__indexer_logits_table_number((int)smelt__spec_get(spec, "dtype"),
-                                              (int)smelt__spec_get(spec, "groups"),
-                                              (int)smelt__spec_get(spec, "block_max"));
+    return smelt__indexer_logits_table_number(
+        (int)smelt__spec_get(spec, "dtype"), (int)smelt__spec_get(spec, "groups"),
+        (int)smelt__spec_get(spec, "block_max"), (int)smelt__spec_get(spec, "candidate_block"));
 }
 
 static const struct smelt__pass passes[] = {

@@ -4,8 +4,11 @@
 #include <math.h>
 
 #include "codegen/families/indexer_keys.h"
+#include "codegen/families/indexer_scores_fwd.h"
 #include "common/tensor_map.h"
+#include "common/work.params.h"
 #include "indexer_logits_fwd.params.h"
+#include "indexer_scores_fwd.params.h"
 #include "ops/args_table.h"
 #include "ops/arguments.h"
 #include "ops/call.h"
@@ -20,6 +23,7 @@ enum { MAP_ROW_BYTES = 128 /* of a box at most: the widest swizzle */ };
 struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *context,
                                                       const struct smelt__kernel *kernel) {
     const struct smelt__plan *plan = &kernel->plan;
+    const int listed = plan->spec.schema == &smelt__indexer_scores_fwd.schema;
     return (struct smelt__indexer_scorer){
         .context = context,
         .kernel = kernel,
@@ -28,14 +32,19 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *conte
         .dtype = (int)smelt__spec_get(&plan->spec, "dtype"),
         .weights = (int)smelt__spec_get(&plan->spec, "weights"),
         .groups = (int)smelt__spec_get(&plan->spec, "groups"),
-        .block_max = (int)smelt__spec_get(&plan->spec, "block_max"),
-        .launch = *smelt__indexer_logits_launch(plan),
+        .block_max = listed ? 1 : (int)smelt__spec_get(&plan->spec, "block_max"),
+        .candidate_block = listed ? (int)smelt__spec_get(&plan->spec, "granularity") : 0,
+        .launch = listed ? (struct smelt__indexer_logits_launch){.block_queries = 1}
+                         : *smelt__indexer_logits_launch(plan),
     };
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-int64_t smelt__indexer_scorer_columns(const struct smelt__indexer_scorer *scorer, int64_t rows) {
+int64_t smelt__indexer_scorer_columns(const struct smelt__indexer_scorer *scorer, int64_t rows,
+                                      int64_t candidates) {
+    if (scorer->candidate_block)
+        return candidates * scorer->candidate_block;
     return smelt__divide_up(rows, scorer->block_max);
 }
 
@@ -62,6 +71,12 @@ smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *sco
                             : 1;
     const char *const knob = "variant=mma";
     smelt_status status = check_scale(scorer, args->scale);
+    if (status == SMELT_OK && scorer->candidate_block &&
+        args->candidate_count > INT32_MAX / scorer->candidate_block)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "candidate_count = %lld blocks of %d keys exceed 2^31 - 1 logits of a "
+                           "query; pass fewer",
+                           (long long)args->candidate_count, scorer->candidate_block);
     if (status != SMELT_OK || !scorer->launch.tensor_maps)
         return status;
     if (args->tokens > 1)
@@ -147,11 +162,46 @@ static smelt_status fill(const struct smelt__indexer_scorer *scorer,
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
+static smelt_status launch_listed(const struct smelt__indexer_scorer *scorer,
+                                  const smelt_indexer_logits_args *args,
+                                  struct CUstream_st *stream) {
+    const int64_t columns = smelt__indexer_scorer_columns(scorer, 0, args->candidate_count);
+    const struct indexer_scores_fwd_params params = {
+        .work = {.indices = args->candidates.data,
+                 .indices_token_stride = args->candidates.strides[0],
+                 .batches = 1,
+                 .tokens = (int)args->tokens,
+                 .rows = (int)args->rows,
+                 .width = (int)columns,
+                 .query_capacity = (int)args->tokens},
+        .q = args->q.data,
+        .k = args->k.data,
+        .weights = args->weights.data,
+        .logits = args->logits.data,
+        .q_token_stride = args->q.strides[0],
+        .q_head_stride = args->q.strides[1],
+        .weights_token_stride = args->weights.strides[0],
+        .logits_token_stride = args->logits.strides[0],
+        .k_row_bytes = (scorer->dtype == SMELT__INDEXER_FP8 ? 1 : 2) * (unsigned)args->k.strides[0],
+        .scale = args->scale == 0 ? 1 : args->scale,
+        .k_scale = args->k_scale.data,
+        .window_begin = args->window_begin.data,
+        .window_end = args->window_end.data,
+        .logits_group_stride = scorer->groups > 1 ? args->logits.strides[1] : 0,
+    };
+    const int64_t most = smelt__available_blocks(scorer->kernel, args->free_multiprocessors);
+    const struct smelt__launch launch = {
+        .blocks = {smelt__blocks_for(scorer->kernel, args->tokens, most)}, .params = &params};
+    return smelt__kernel_launch(scorer->context, scorer->kernel, &launch, stream);
+}
+
 smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *scorer,
                                           const smelt_indexer_logits_args *args,
                                           const struct smelt__indexer_chain *chain,
                                           struct CUstream_st *stream) {
     struct indexer_logits_fwd_params params;
+    if (scorer->candidate_block)
+        return launch_listed(scorer, args, stream);
     smelt_status status = fill(scorer, args, &params);
     if (status != SMELT_OK)
         return status;

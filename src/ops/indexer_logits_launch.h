@@ -15,15 +15,17 @@ struct smelt__indexer_scorer {
     const smelt_context *context;
     const struct smelt__kernel *kernel; /* the context's */
     int heads, dim, dtype, weights, groups, block_max;
+    int candidate_block; /* above 0: the kernel is of the family indexer_scores_fwd */
     struct smelt__indexer_logits_launch launch;
 };
 
-/* Of a kernel of the family indexer_logits_fwd. */
+/* Of a kernel of the family indexer_logits_fwd, or of indexer_scores_fwd for listed keys. */
 struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *context,
                                                       const struct smelt__kernel *kernel);
 
 /* Options of a launch whose logits another kernel processes; all 0 for the operator
- * indexer_logits. */
+ * indexer_logits. With listed keys all but `pdl` are ignored: every logit is written, and the kernel
+ * begins when the kernel before it has ended. */
 struct smelt__indexer_chain {
     int least; /* keys that a window must have to be scored; rows of shorter windows are undefined
                 */
@@ -33,8 +35,9 @@ struct smelt__indexer_chain {
     int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
 };
 
-/* The number of logits of a query and group of `rows` keys. */
-int64_t smelt__indexer_scorer_columns(const struct smelt__indexer_scorer *scorer, int64_t rows);
+/* The number of logits of a query and group of `rows` keys, or of `candidates` listed blocks. */
+int64_t smelt__indexer_scorer_columns(const struct smelt__indexer_scorer *scorer, int64_t rows,
+                                      int64_t candidates);
 
 /* INVALID_ARGUMENT for what a call's tables do not say: args->scale, and strides that the kernel's
  * tensor maps cannot have. Of args, tokens, rows, scale, q and k are read. */

@@ -15,6 +15,8 @@ void smelt__args_extents(const struct smelt__args_table *table, const void *args
         if (symbol->per) /* no overflow for any number */
             extents[i] =
                 extents[i] / extents[symbol->per] + (extents[i] % extents[symbol->per] > 0);
+        if (symbol->times)
+            extents[i] *= extents[symbol->times];
         extents[i] += symbol->plus;
     }
 }

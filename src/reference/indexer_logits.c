@@ -93,7 +93,27 @@ int smelt__indexer_logit_fits(double got, double logit, double terms) {
 
 int64_t smelt__indexer_logits_columns(const struct smelt__indexer_logits_spec *spec,
                                       const smelt_indexer_logits_args *args) {
+    if (spec->candidate_block)
+        return args->candidate_count * spec->candidate_block;
     return (args->rows + spec->block_max - 1) / spec->block_max;
+}
+
+int64_t smelt__indexer_logits_keys(const struct smelt__indexer_logits_spec *spec,
+                                   const smelt_indexer_logits_args *args, int64_t query,
+                                   int64_t column, int64_t *count) {
+    const int64_t size = spec->candidate_block;
+    int64_t first = column * spec->block_max;
+    *count = spec->block_max;
+    if (size) {
+        const int64_t block =
+            ((const int32_t *)
+                 args->candidates.data)[query * args->candidates.strides[0] + column / size];
+        first = block * size + column % size;
+        *count = block >= 0;
+    }
+    if (first + *count > args->rows)
+        *count = args->rows > first ? args->rows - first : 0;
+    return first;
 }
 
 /* The largest logit so far of a block, of its decided ones. */
@@ -119,17 +139,18 @@ static double terms_of(const struct largest *largest) {
     return isinf(largest->logit) ? -INFINITY : -fmax(largest->terms, DBL_MIN);
 }
 
-/* The logit of block `block` of the opened query's heads. */
+/* Logit number `column` of the opened query's heads. */
 static struct largest block_logit(const struct smelt__indexer_logits_spec *spec,
                                   const smelt_indexer_logits_args *args,
                                   const struct smelt__indexer_query *opened, int64_t query,
-                                  int64_t block) {
+                                  int64_t column) {
     const int32_t begin = ((const int32_t *)args->window_begin.data)[query];
     const int32_t end = ((const int32_t *)args->window_end.data)[query];
     const float *const scales = args->k_scale.data;
-    const int64_t first = block * spec->block_max;
+    int64_t count;
+    const int64_t first = smelt__indexer_logits_keys(spec, args, query, column, &count);
     struct largest largest = {.logit = -INFINITY};
-    for (int64_t s = first; s < first + spec->block_max && s < args->rows; s++) {
+    for (int64_t s = first; s < first + count; s++) {
         double terms;
         if (s < begin || s >= end)
             continue;

@@ -42,7 +42,7 @@ struct smelt__indexer_logits_spec {
     int heads, dim;
     int dtype;      /* of enum smelt__dtype */
     int activation; /* of enum smelt__activation */
-    int weights, groups, block_max;
+    int weights, groups, block_max, candidate_block;
 };
 
 struct smelt__indexer_topk_spec {
@@ -274,6 +274,12 @@ int smelt__indexer_logit_fits(double got, double logit, double terms);
 /* Logits of a query and group of a call: N. */
 int64_t smelt__indexer_logits_columns(const struct smelt__indexer_logits_spec *spec,
                                       const smelt_indexer_logits_args *args);
+
+/* The keys of a query's logit number `column` of N: the first one, and their number in *count; 0 where
+ * the logit is of no key. */
+int64_t smelt__indexer_logits_keys(const struct smelt__indexer_logits_spec *spec,
+                                   const smelt_indexer_logits_args *args, int64_t query,
+                                   int64_t column, int64_t *count);
 
 /*
  * One query's row: logits[groups * N], -inf outside its window, and in `terms` (may be NULL) the sum

@@ -36,6 +36,12 @@ static const char *const operators[] = {
     "indexer_logits:heads=127,dim=128,dtype=bf16,groups=127,variant=sm90",
     "indexer_logits:heads=4,dim=128,dtype=bf16,weights=0,block_max=4,variant=sm90",
     "indexer_logits:heads=9,dim=64,dtype=fp8,groups=3,activation=none,block_max=16,variant=sm90",
+    /* Listed keys. */
+    "indexer_logits:heads=64,dim=128,dtype=fp8,candidate_block=8",
+    "indexer_logits:heads=64,dim=128,dtype=bf16,candidate_block=8,variant=mma",
+    "indexer_logits:heads=20,dim=64,dtype=fp8,groups=4,candidate_block=128,variant=mma",
+    "indexer_logits:heads=4,dim=128,dtype=bf16,weights=0,activation=none,groups=2,candidate_block="
+    "4",
     NULL,
 };
 

@@ -20,9 +20,9 @@ static const char *const operators[] = {
     "indexer_scores:heads=64,dim=128,topk=2048,variant=mma,warps=4,blocks=2",
     "indexer_scores:heads=128,dim=128,topk=2048,variant=mma,warp_keys=16",
     "indexer_scores:heads=5,dim=64,topk=2048,variant=mma,warp_keys=16,blocks=1",
-    "indexer_scores:heads=64,dim=128,topk=2048,variant=sm90,groups=2,stages=2",
-    "indexer_scores:heads=64,dim=128,topk=2048,variant=sm90,groups=3",
-    "indexer_scores:heads=64,dim=128,topk=2048,variant=sm90,groups=3,block_keys=128",
+    "indexer_scores:heads=64,dim=128,topk=2048,variant=sm90,warpgroups=2,stages=2",
+    "indexer_scores:heads=64,dim=128,topk=2048,variant=sm90,warpgroups=3",
+    "indexer_scores:heads=64,dim=128,topk=2048,variant=sm90,warpgroups=3,block_keys=128",
     "indexer_scores:heads=3,dim=64,topk=512,variant=sm90,racecheck=1",
     NULL,
 };

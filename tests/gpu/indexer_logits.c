@@ -14,11 +14,19 @@ static const int all_heads[] = {1, 3, 8, 16, 24, 32, 64, 128};
 static const int quick_heads[] = {3, 32};
 static const char *const types[] = {"dim=128,dtype=bf16", "dim=128,dtype=fp8", "dim=64,dtype=bf16",
                                     "dim=64,dtype=fp8"};
-static const char *const scorings[] = {
-    ",block_max=8",    ",activation=none,block_max=128", ",weights=0,block_max=4",
-    ",block_max=64",   ",activation=none,weights=0",     ",weights=0,block_max=128",
-    ",block_max=2",    ",activation=none,block_max=16",  ",block_max=32",
-    ",activation=none"};
+static const char *const scorings[] = {",block_max=8",
+                                       ",activation=none,block_max=128",
+                                       ",weights=0,block_max=4",
+                                       ",block_max=64",
+                                       ",activation=none,weights=0",
+                                       ",weights=0,block_max=128",
+                                       ",block_max=2",
+                                       ",activation=none,block_max=16",
+                                       ",block_max=32",
+                                       ",activation=none",
+                                       ",candidate_block=8",
+                                       ",candidate_block=1",
+                                       ",weights=0,candidate_block=64"};
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,
     SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};
@@ -36,7 +44,8 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     /* Every second one as before there were these keys. */
     snprintf(one->spec, sizeof one->spec, "indexer_logits:heads=%d,%s%s", of_spec, types[type],
              number / COUNT(types) % 2 ? more : "");
-    if (number % 5 == 1) /* groups of one head and of half of them */
+    /* Groups of one head and of half of them; of listed keys those whose heads fit into a product. */
+    if (number % 5 == 1 && (!strstr(one->spec, "candidate_block") || of_spec <= 8))
         snprintf(one->spec + strlen(one->spec), sizeof one->spec - strlen(one->spec), ",groups=%d",
                  of_spec % 2 || number % 2 ? of_spec : 2);
     one->sample = suite->quick ? 8 : 24;
@@ -78,6 +87,9 @@ static const struct suite_case far[] = {
     SUITE_CASE("far: logits, groups of blocks",
                "indexer_logits:heads=6,dim=64,dtype=bf16,groups=3,block_max=4", 0, .tokens = 11,
                .rows = 300, .lists = SMELT__LISTS_RANDOM),
+    SUITE_CASE("far: logits, listed keys",
+               "indexer_logits:heads=5,dim=64,dtype=bf16,candidate_block=8", 0, .tokens = 11,
+               .rows = 300, .lists = SMELT__LISTS_RANDOM),
     {.name = NULL},
 };
 
@@ -88,6 +100,7 @@ static const char *const launches[] = {
     "indexer_logits:heads=16,dim=128,dtype=fp8",
     "indexer_logits:heads=4,dim=128,dtype=bf16,activation=none,weights=0,groups=4,block_max=128",
     "indexer_logits:heads=16,dim=128,dtype=fp8,block_max=8",
+    "indexer_logits:heads=16,dim=128,dtype=fp8,candidate_block=8",
     NULL,
 };
 
@@ -150,8 +163,11 @@ static const struct suite_refusal refusals[] = {
         .spec = "indexer_logits:heads=3,dim=64,dtype=" dtype,                                      \
         .problem = {.tokens = 9, .rows = 100}, .aligned = "q k", .refusals = refusals              \
     }
-static const struct suite_arguments arguments[] = {
-    ARGUMENTS("bf16"), ARGUMENTS("fp8"), ARGUMENTS("bf16,groups=3,block_max=4"), {.spec = NULL}};
+static const struct suite_arguments arguments[] = {ARGUMENTS("bf16"),
+                                                   ARGUMENTS("fp8"),
+                                                   ARGUMENTS("bf16,groups=3,block_max=4"),
+                                                   ARGUMENTS("fp8,candidate_block=8"),
+                                                   {.spec = NULL}};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 

@@ -140,13 +140,15 @@ smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context, 
                                          .sink = key(&spec, "sink"),
                                          .buckets = key(&spec, "buckets"),
                                          .deterministic = key(&spec, "deterministic")};
-    (*op)->logits = (struct smelt__indexer_logits_spec){.heads = key(&spec, "heads"),
-                                                        .dim = key(&spec, "dim"),
-                                                        .dtype = key(&spec, "dtype"),
-                                                        .activation = key(&spec, "activation"),
-                                                        .weights = key(&spec, "weights"),
-                                                        .groups = key(&spec, "groups"),
-                                                        .block_max = key(&spec, "block_max")};
+    (*op)->logits =
+        (struct smelt__indexer_logits_spec){.heads = key(&spec, "heads"),
+                                            .dim = key(&spec, "dim"),
+                                            .dtype = key(&spec, "dtype"),
+                                            .activation = key(&spec, "activation"),
+                                            .weights = key(&spec, "weights"),
+                                            .groups = key(&spec, "groups"),
+                                            .block_max = key(&spec, "block_max"),
+                                            .candidate_block = key(&spec, "candidate_block")};
     smelt__spec_print_knobs(&spec, (*op)->knobs);
     return SMELT_OK;
 }

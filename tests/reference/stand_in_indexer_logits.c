@@ -28,10 +28,12 @@ smelt_status stand_in_logits(const smelt_operator *indexer,
     const struct smelt__indexer_logits_spec spec = indexer->logits;
     const struct smelt__args_table *table =
         &smelt__indexer_logits_table[smelt__indexer_logits_table_number(
-            spec.dtype == SMELT__DTYPE_FP8, spec.groups, spec.block_max)];
+            spec.dtype == SMELT__DTYPE_FP8, spec.groups, spec.block_max, spec.candidate_block)];
     const int64_t columns = smelt__indexer_logits_columns(&spec, &args);
     const int64_t extents[SMELT__INDEXER_LOGITS_SYMBOLS] = {
-        args.tokens, args.rows, spec.heads, spec.dim, spec.groups, spec.block_max, columns};
+        args.tokens, args.rows,      spec.heads,           spec.dim,
+        spec.groups, spec.block_max, args.candidate_count, spec.candidate_block,
+        columns};
     for (int i = 0; i < table->count; i++)
         smelt__tensor_pack(&table->rows[i], extents, smelt__tensor_of(&table->rows[i], &args));
     smelt_status status = stand_in_launch(indexer->knobs);

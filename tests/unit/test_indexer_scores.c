@@ -26,7 +26,7 @@ TEST(specs) {
 TEST(stages_fill_shared_memory) {
     static const char *const texts[] = {
         "indexer_scores_fwd:heads=128,dim=128", "indexer_scores_fwd:heads=64,dim=128",
-        "indexer_scores_fwd:heads=64,dim=128,groups=2", "indexer_scores_fwd:heads=100,dim=128"};
+        "indexer_scores_fwd:heads=64,dim=128,warpgroups=2", "indexer_scores_fwd:heads=100,dim=128"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct smelt__plan plan;
         struct smelt__message message;
@@ -34,7 +34,7 @@ TEST(stages_fill_shared_memory) {
         assert_int_equal(make_plan(texts[i], "sm_90a", &plan, &message), 0);
         assert_string_equal(plan.variant, "sm90");
         assert_true(plan.shared_bytes <= plan.arch->shared_per_block);
-        assert_true(plan.shared_bytes + smelt__plan_constant(&plan, "GROUPS", NULL) * block >
+        assert_true(plan.shared_bytes + smelt__plan_constant(&plan, "WARPGROUPS", NULL) * block >
                     plan.arch->shared_per_block);
     }
 }
@@ -42,8 +42,8 @@ TEST(stages_fill_shared_memory) {
 TEST(refusals) {
     static const struct plan_case cases[] = {
         {"indexer_scores_fwd:heads=128,dim=128,stages=4", "sm_90a", "legal: 2..3"},
-        {"indexer_scores_fwd:heads=65,dim=128,groups=4", "sm_90a", "legal: 2, 3"},
-        {"indexer_scores_fwd:heads=64,dim=128,groups=4,block_keys=128", "sm_90a", "take fewer"},
+        {"indexer_scores_fwd:heads=65,dim=128,warpgroups=4", "sm_90a", "legal: 2, 3"},
+        {"indexer_scores_fwd:heads=64,dim=128,warpgroups=4,block_keys=128", "sm_90a", "take fewer"},
         {"indexer_scores_fwd:heads=8,dim=64,variant=sm90", "sm_80", "use variant=mma"},
     };
     check_plans(cases, sizeof cases / sizeof *cases);

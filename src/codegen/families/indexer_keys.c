@@ -5,6 +5,15 @@ int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__m
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int groups = (int)smelt__spec_get(spec, "groups");
     int less = groups < heads ? groups : heads;
+    const int64_t block_max = smelt__spec_get(spec, "block_max");
+    if (block_max > 1 && smelt__spec_get(spec, "candidate_block") > 0) {
+        smelt__message_set(
+            message,
+            "%s: block_max=%d is not legal with candidate_block, whose logits are of "
+            "single keys; legal there: block_max=1",
+            spec->schema->name, (int)block_max);
+        return -1;
+    }
     if (heads % groups == 0)
         return 0;
     while (heads % less != 0)
@@ -13,6 +22,19 @@ int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__m
                        "%s: groups=%d does not divide heads=%d; legal are divisors of the heads: "
                        "groups=%d, for example",
                        spec->schema->name, groups, heads, less);
+    return -1;
+}
+
+int smelt__indexer_refuse_fp8(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                              struct smelt__message *message) {
+    const int capability = 10 * arch->capability_major + arch->capability_minor;
+    if (smelt__spec_get(spec, "dtype") != SMELT__INDEXER_FP8 || capability >= 89)
+        return 0;
+    smelt__message_set(message,
+                       "%s: dtype=fp8 needs compute capability 8.9 or later, and %s has %d.%d; "
+                       "dtype=bf16 runs there",
+                       spec->schema->name, arch->name, arch->capability_major,
+                       arch->capability_minor);
     return -1;
 }
 

@@ -17,16 +17,25 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
         SMELT__REQUIRED("dtype", "elements of q and k: bf16, or e4m3 with scales"),                \
             SMELT__NAMES_2(bf16, fp8)                                                              \
     }
-/* How heads and keys make a logit; smelt__indexer_scoring_check has their combinations. */
-#define SMELT__INDEXER_SCORING                                                                     \
+/* How heads make a logit; smelt__indexer_scoring_check has the combinations of these keys. */
+#define SMELT__INDEXER_SUMS                                                                        \
     {SMELT__OPTIONAL("activation", "of a head's product with a key"), SMELT__NAMES_2(relu, none)}, \
         {SMELT__OPTIONAL("weights", "0: every head has the weight scale, an argument"),            \
          SMELT__ONE_OF(0, 1), .default_value = 1},                                                 \
-        {SMELT__OPTIONAL("groups", "groups of heads, each with logits of its own"),                \
-         SMELT__SOME_OF("1..128 that divide heads", 1, 128), .default_value = 1},                  \
     {                                                                                              \
-        SMELT__OPTIONAL("block_max", "keys of a block, whose largest logit is written"),           \
-            SMELT__ONE_OF(1, 2, 4, 8, 16, 32, 64, 128), .default_value = 1                         \
+        SMELT__OPTIONAL("groups", "groups of heads, each with logits of its own"),                 \
+            SMELT__SOME_OF("1..128 that divide heads", 1, 128), .default_value = 1                 \
+    }
+/* Rows that an entry of a list may stand for. */
+#define SMELT__INDEXER_GRANULES SMELT__ONE_OF(1, 2, 4, 8, 16, 32, 64, 128)
+#define SMELT__INDEXER_SCORING                                                                     \
+    SMELT__INDEXER_SUMS,                                                                           \
+        {SMELT__OPTIONAL("block_max", "keys of a block, whose largest logit is written"),          \
+         SMELT__INDEXER_GRANULES, .default_value = 1},                                             \
+    {                                                                                              \
+        SMELT__OPTIONAL("candidate_block",                                                         \
+                        "keys of a listed block, which alone are scored; 0: no lists"),            \
+            SMELT__ONE_OF(0, 1, 2, 4, 8, 16, 32, 64, 128)                                          \
     }
 /* Values of the key activation. */
 enum { SMELT__INDEXER_RELU, SMELT__INDEXER_NO_ACTIVATION };
@@ -35,8 +44,12 @@ enum { SMELT__INDEXER_RELU, SMELT__INDEXER_NO_ACTIVATION };
 #define SMELT__INDEXER_TOPK                                                                        \
     { SMELT__REQUIRED("topk", "the most slots of a query"), SMELT__RANGE(1, 1048576) }
 
-/* 0, or -1 with a message: groups that do not divide the heads. */
+/* 0, or -1 with a message: groups that do not divide the heads, block_max with candidate_block. */
 int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__message *message);
+
+/* Refuses dtype=fp8 where a GPU has no products of e4m3: -1, else 0. */
+int smelt__indexer_refuse_fp8(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                              struct smelt__message *message);
 
 /* Of those, docs/operators.md's table of models. */
 extern const struct smelt__preset_row smelt__indexer_slot_presets[];

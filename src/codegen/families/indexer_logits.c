@@ -1,20 +1,24 @@
-/* The operator indexer_logits: the lightning indexer's logits (docs/operators.md). One kernel. */
+/* The operator indexer_logits: the lightning indexer's logits (docs/operators.md). One kernel: of all
+ * keys, or of the keys of listed blocks. */
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_logits_fwd.h"
+#include "codegen/families/indexer_scores_fwd.h"
 
-enum { FWD }; /* members by number */
+enum { FWD, SCORES }; /* members by number */
 
 static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__indexer_logits_fwd.schema, 0},
+    [SCORES] = {"scores", &smelt__indexer_scores_fwd.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_logits_fwd, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_logits_fwd,
+                                                             &smelt__indexer_scores_fwd, NULL};
 
 static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE, SMELT__INDEXER_SCORING};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
-    smelt__expansion_add(expansion, spec, FWD, pass);
+    smelt__indexer_logits_expand(expansion, spec, FWD, SCORES, pass);
 }
 
 const struct smelt__operator_family smelt__indexer_logits = {

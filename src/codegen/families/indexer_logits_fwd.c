@@ -8,7 +8,9 @@
 
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_SHAPE,
-    SMELT__INDEXER_SCORING,
+    SMELT__INDEXER_SUMS,
+    {SMELT__OPTIONAL("block_max", "keys of a block, whose largest logit is written"),
+     SMELT__INDEXER_GRANULES, .default_value = 1},
     {SMELT__VARIANT_KNOB},
     {SMELT__KNOB("warps", "warps of a thread block"), SMELT__AUTO_ONE_OF(4, 8), SMELT__TUNED,
      .variants = "mma"},

@@ -5,6 +5,12 @@
 
 extern const struct smelt__kernel_family smelt__indexer_logits_fwd;
 
+/* Adds the kernel of an operator's logits: member `all`, of this family, or with candidate_block
+ * member `listed`, of the family indexer_scores_fwd. */
+void smelt__indexer_logits_expand(struct smelt__expansion *expansion,
+                                  const struct smelt__spec *spec, int all, int listed,
+                                  unsigned pass);
+
 /* Sets the kernel's name and adds what every variant has: HEADS, DIM, FP8. plan->variant is set. */
 void smelt__indexer_logits_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);
 

@@ -56,19 +56,6 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                                16, "groups of a part: the warps' largest logits");
 }
 
-static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                  struct smelt__message *message) {
-    const int capability = 10 * arch->capability_major + arch->capability_minor;
-    if (smelt__spec_get(spec, "dtype") != SMELT__INDEXER_FP8 || capability >= 89)
-        return 0;
-    smelt__message_set(message,
-                       "%s: dtype=fp8 needs compute capability 8.9 or later, and %s has %d.%d; "
-                       "dtype=bf16 runs there",
-                       spec->schema->name, arch->name, arch->capability_major,
-                       arch->capability_minor);
-    return -1;
-}
-
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
     struct smelt__indexer_logits_launch *const launch = (void *)plan->launch;
@@ -105,7 +92,7 @@ int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
     };
     choice.sum_heads = choice.heads / (int)smelt__spec_get(spec, "groups");
     choice.block_max = (int)smelt__spec_get(spec, "block_max");
-    if (refuse(spec, arch, message))
+    if (smelt__indexer_refuse_fp8(spec, arch, message))
         return -1;
     if (choice.fp8 && arch->capability_major >= CONVERTS &&
         arch->capability_major < CONVERTS_NO_MORE &&

@@ -31,3 +31,16 @@ void smelt__indexer_logits_fwd_name(const struct smelt__spec *spec, struct smelt
                     "keys of a block, whose largest logit is written");
     smelt__plan_add(plan, "FP8", fp8, SMELT__FROM_SPEC, "1: e4m3 and scales of the keys; 0: bf16");
 }
+
+void smelt__indexer_logits_expand(struct smelt__expansion *expansion,
+                                  const struct smelt__spec *spec, int all, int listed,
+                                  unsigned pass) {
+    const int64_t block = smelt__spec_get(spec, "candidate_block");
+    if (block <= 0) {
+        smelt__expansion_add(expansion, spec, all, pass);
+        return;
+    }
+    struct smelt__spec *const kernel = smelt__expansion_add(expansion, spec, listed, pass);
+    smelt__spec_set(kernel, "granularity", block);
+    smelt__spec_set(kernel, "windows", 1);
+}

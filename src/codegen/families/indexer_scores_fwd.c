@@ -8,6 +8,13 @@
 
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,
+    {SMELT__OPTIONAL("dtype", "elements of q and k: bf16, or e4m3 with scales"),
+     SMELT__NAMES_2(bf16, fp8)},
+    SMELT__INDEXER_SUMS,
+    {SMELT__OPTIONAL("granularity", "rows of an entry of the lists"), SMELT__INDEXER_GRANULES,
+     .default_value = 1},
+    {SMELT__OPTIONAL("windows", "1: rows outside a query's window are masked"),
+     SMELT__ONE_OF(0, 1)},
     {SMELT__VARIANT_KNOB},
     {SMELT__KNOB("warps", "warps of a thread block"), SMELT__AUTO_ONE_OF(4, 8), SMELT__TUNED,
      .variants = "mma"},
@@ -15,7 +22,7 @@ static const struct smelt__key keys[] = {
      .variants = "mma"},
     {SMELT__KNOB("warp_keys", "slots that a warp looks at together"), SMELT__AUTO_ONE_OF(16, 32),
      SMELT__TUNED, .variants = "mma"},
-    {SMELT__KNOB("groups", "warpgroups that compute"), SMELT__AUTO_RANGE(2, 4), SMELT__TUNED,
+    {SMELT__KNOB("warpgroups", "warpgroups that compute"), SMELT__AUTO_RANGE(2, 4), SMELT__TUNED,
      .variants = "sm90"},
     {SMELT__KNOB("block_keys", "slots of a block"), SMELT__AUTO_ONE_OF(64, 128), SMELT__TUNED,
      .variants = "sm90"},
@@ -35,6 +42,7 @@ const struct smelt__kernel_family smelt__indexer_scores_fwd = {
     .schema = {.name = "indexer_scores_fwd",
                .summary = "the lightning indexer's logits at selected slots",
                .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               .key_count = sizeof keys / sizeof *keys,
+               .check = smelt__indexer_scoring_check},
     .variants = variants,
 };

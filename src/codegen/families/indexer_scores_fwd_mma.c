@@ -10,6 +10,7 @@
  */
 #include <limits.h>
 
+#include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_scores_fwd.h"
 #include "codegen/plan/limits.h"
 
@@ -63,7 +64,8 @@ int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
     struct smelt__misses misses = SMELT__NO_MISSES;
     struct choice choice = {
         .block_heads = smelt__indexer_scores_fwd_name(spec, plan),
-        .row_bytes = 2 * (int)smelt__spec_get(spec, "dim"),
+        .row_bytes = (smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8 ? 1 : 2) *
+                     (int)smelt__spec_get(spec, "dim"),
         .warps = smelt__spec_knob(spec, "warps", DEFAULT_WARPS),
         .blocks = smelt__spec_knob(spec, "blocks", 0),
     };
@@ -73,6 +75,8 @@ int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
     smelt__plan_add_region(plan, "QUERY_OFFSET",
                            QUERY_BUFFERS * choice.block_heads * choice.row_bytes, ALIGNMENT,
                            "heads of two queries");
+    if (smelt__indexer_refuse_fp8(spec, arch, message))
+        return -1;
     const int knob = choice.blocks;
     if (!knob) /* as many warps by rule, whatever the knob warps says */
         choice.blocks = DEFAULT_WARPS * DEFAULT_BLOCKS / choice.warps;

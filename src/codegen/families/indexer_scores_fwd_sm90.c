@@ -7,17 +7,18 @@
  * registers suffice for three. Three with blocks of 128 slots are as fast as four with 64 (within
  * 1 % at 32 and 64 heads).
  */
+#include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_scores_fwd.h"
 #include "codegen/plan/limits.h"
 
 enum {
-    WARPGROUP = 128, /* threads */
-    QUERIES = 2,     /* in shared memory */
-    PART_KEYS = 64,  /* wgmma's rows */
-    TILE_COLUMNS = 64,
-    ROW = 128,        /* bytes of a tile's row */
-    ALIGNMENT = 1024, /* bytes: the swizzle repeats every 1024 */
-    WORD = 16,        /* bytes: what a block is, for each of its parts */
+    WARPGROUP = 128,    /* threads */
+    QUERIES = 2,        /* in shared memory */
+    PART_KEYS = 64,     /* wgmma's rows */
+    MOST_COLUMNS = 128, /* of a product: heads, each group's in eights */
+    ROW = 128,          /* bytes of a tile's row */
+    ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */
+    WORD = 16,          /* bytes: what a block is, for each of its parts */
     MOST_GROUPS = 4,
     MANY_HEADS = 64, /* most that four groups have registers for */
     LEAST_STAGES = 2,
@@ -26,7 +27,7 @@ enum {
 };
 
 struct choice {
-    int block_heads, tiles, groups, block_keys, stages;
+    int fp8, block_heads, tiles, groups, block_keys, stages;
 };
 
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
@@ -40,6 +41,9 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "weights of their heads, fp32");
     smelt__plan_add_region(plan, "WORDS_OFFSET", blocks * WORD * (choice->block_keys / PART_KEYS),
                            16, "what each block is");
+    if (choice->fp8)
+        smelt__plan_add_region(plan, "ROWS_OFFSET", blocks * choice->block_keys * 4, 16,
+                               "row numbers of each block's slots");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (blocks + QUERIES) * 8, 8, "mbarriers");
 }
 
@@ -53,19 +57,21 @@ static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
             break;
     }
     if (choice->stages < LEAST_STAGES) {
-        smelt__message_set(message,
-                           "%s: groups=%d and block_keys=%d with %d heads (in eights) need more "
-                           "than the %d KB of shared memory; take fewer of either",
-                           spec->schema->name, choice->groups, choice->block_keys,
-                           choice->block_heads, SHARED_LIMIT / 1024);
+        smelt__message_set(
+            message,
+            "%s: warpgroups=%d and block_keys=%d with %d heads (in eights) need more "
+            "than the %d KB of shared memory; take fewer of either",
+            spec->schema->name, choice->groups, choice->block_keys, choice->block_heads,
+            SHARED_LIMIT / 1024);
         return -1;
     }
     if (knob > choice->stages) {
-        smelt__message_set(message,
-                           "%s: stages=%d with %d heads (in eights) and groups=%d needs more than "
-                           "the %d KB of shared memory; legal: %d..%d",
-                           spec->schema->name, knob, choice->block_heads, choice->groups,
-                           SHARED_LIMIT / 1024, LEAST_STAGES, choice->stages);
+        smelt__message_set(
+            message,
+            "%s: stages=%d with %d heads (in eights) and warpgroups=%d needs more than "
+            "the %d KB of shared memory; legal: %d..%d",
+            spec->schema->name, knob, choice->block_heads, choice->groups, SHARED_LIMIT / 1024,
+            LEAST_STAGES, choice->stages);
         return -1;
     }
     if (knob) {
@@ -81,11 +87,24 @@ static const struct {
     int math, gather;
 } registers[MOST_GROUPS + 1] = {[2] = {216, 72}, [3] = {144, 72}, [4] = {104, 56}};
 
+static int refuse_heads(const struct smelt__spec *spec, const struct choice *choice,
+                        struct smelt__message *message) {
+    if (choice->block_heads <= MOST_COLUMNS)
+        return 0;
+    smelt__message_set(
+        message,
+        "%s: groups=%d of heads, each in eights, make %d columns of a product; legal: "
+        "%d at most, with fewer groups",
+        spec->schema->name, (int)smelt__spec_get(spec, "groups"), choice->block_heads,
+        MOST_COLUMNS);
+    return -1;
+}
+
 static int refuse_groups(const struct smelt__spec *spec, const struct choice *choice,
                          struct smelt__message *message) {
     if (choice->groups < MOST_GROUPS || choice->block_heads <= MANY_HEADS)
         return 0;
-    smelt__message_set(message, "%s: groups=%d has registers for %d heads at most; legal: 2, 3",
+    smelt__message_set(message, "%s: warpgroups=%d has registers for %d heads at most; legal: 2, 3",
                        spec->schema->name, choice->groups, MANY_HEADS);
     return -1;
 }
@@ -93,7 +112,7 @@ static int refuse_groups(const struct smelt__spec *spec, const struct choice *ch
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
     const struct smelt__plan_row constants[] = {
-        {"GROUPS", "groups", choice->groups, "warpgroups that compute"},
+        {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
         {"STAGES", "stages", choice->stages, "blocks of keys in flight, of each"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
@@ -103,19 +122,31 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"GATHER_REGISTERS", NULL, registers[choice->groups].gather, "of a thread that gathers"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    if (!choice->fp8)
+        smelt__plan_add(plan, "ROWS_OFFSET", 0, SMELT__DERIVED, "none: keys have no scales");
 }
 
 int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message) {
-    struct choice choice = {.tiles = (int)smelt__spec_get(spec, "dim") / TILE_COLUMNS};
+    const int fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8;
+    struct choice choice = {.tiles = (int)smelt__spec_get(spec, "dim") * (fp8 ? 1 : 2) / ROW,
+                            .fp8 = fp8};
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
+    if (choice.tiles == 0) {
+        smelt__message_set(message,
+                           "%s: variant sm90 has no rows of 64 bytes; variant=mma has dim=64 with "
+                           "dtype=fp8",
+                           spec->schema->name);
+        return -1;
+    }
     choice.block_heads = smelt__indexer_scores_fwd_name(spec, plan);
     choice.groups = smelt__spec_knob(
-        spec, "groups", choice.block_heads <= MANY_HEADS ? MOST_GROUPS : MOST_GROUPS - 1);
+        spec, "warpgroups", choice.block_heads <= MANY_HEADS ? MOST_GROUPS : MOST_GROUPS - 1);
     choice.block_keys = smelt__spec_knob(spec, "block_keys", PART_KEYS);
-    if (refuse_groups(spec, &choice, message) || choose_stages(spec, &choice, plan, message))
+    if (refuse_heads(spec, &choice, message) || refuse_groups(spec, &choice, message) ||
+        choose_stages(spec, &choice, plan, message))
         return -1;
     plan->template_name = "indexer_scores_fwd.sm90.cu";
     add_constants(&choice, spec, plan);

@@ -85,12 +85,21 @@ static double bar_of_logits(const struct bench *bench, double parts) {
 
 /* Whether one of the element's keys is in the window. */
 static int is_inside(const struct bench *bench, const struct piece *piece, int64_t element) {
-    const int64_t block = ((const struct smelt__indexer_logits_spec *)bench->spec.spec)->block_max;
-    const smelt_indexer_logits_args *args = bench->problem.args;
+    const struct smelt__indexer_logits_spec *spec = bench->spec.spec;
+    smelt_indexer_logits_args given, *const args = &given;
+    smelt__problem_arguments(&bench->problem, args);
     const int64_t begin = ((const int32_t *)args->window_begin.data)[piece->unit];
     const int64_t end = ((const int32_t *)args->window_end.data)[piece->unit];
+    const int64_t column = element - piece->first, block = spec->candidate_block;
     int inside = 0;
-    for (int64_t key = (element - piece->first) * block, i = 0; i < block; i++)
+    if (block) {
+        const int64_t number =
+            ((const int32_t *)
+                 args->candidates.data)[piece->unit * args->candidates.strides[0] + column / block];
+        const int64_t key = number * block + column % block;
+        return number >= 0 && key >= begin && key < end && key < args->rows;
+    }
+    for (int64_t key = column * spec->block_max, i = 0; i < spec->block_max; i++)
         inside |= key + i >= begin && key + i < end && key + i < args->rows;
     return inside;
 }
@@ -124,6 +133,10 @@ static const char *const logits_specs[] = {
     "indexer_logits:heads=2,dim=64,dtype=fp8,block_max=2",
     "indexer_logits:heads=4,dim=64,dtype=bf16,weights=0,groups=4,block_max=16",
     "indexer_logits:heads=4,dim=64,dtype=fp8,activation=none,groups=2,block_max=8",
+    "indexer_logits:heads=3,dim=64,dtype=bf16,candidate_block=4",
+    "indexer_logits:heads=3,dim=64,dtype=fp8,weights=0,candidate_block=8",
+    "indexer_logits:heads=4,dim=64,dtype=bf16,activation=none,groups=2,candidate_block=1",
+    "indexer_logits:heads=2,dim=64,dtype=fp8,groups=2,candidate_block=16",
     NULL};
 
 static const struct compared_pass logits_passes[] = {{SMELT_PASS_FORWARD, logits_specs,

@@ -12,23 +12,37 @@ def check(name, keys, options, knobs="", **more):
                  "indexer_scores_fwd:" + spec, options, files=FILES, **more)
 
 
+def listed(name, keys, kernel, options, knobs="", **more):
+    knobs = ",variant=sm90" + ("," + knobs if knobs else "")
+    return Check(name, "indexer_logits:" + keys + knobs, "indexer_scores_fwd:" + kernel + ",windows=1" + knobs, options,
+                 files=FILES, **more)
+
+
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("slots-sm90-far", "slots-sm90-narrow")
 
 CONFIGURATIONS = (
     # Seed 3: one block for all queries, some of them without a valid slot.
     check("slots-sm90", "heads=9,dim=128",
-          "--queries 11 --rows 90 --width 320 --lists adversarial --topk-length --seed 3", knobs="groups=2,stages=2"),
+          "--queries 11 --rows 90 --width 320 --lists adversarial --topk-length --seed 3", knobs="warpgroups=2,stages=2"),
     check("slots-sm90-narrow", "heads=3,dim=64", "--strided --queries 5 --rows 60 --width 140 --lists adversarial --seed 7",
-          knobs="groups=2,block_keys=128,stages=2"),
+          knobs="warpgroups=2,block_keys=128,stages=2"),
     # A query of more blocks than there are stages.
     check("slots-sm90-long", "heads=32,dim=64", "--queries 2 --rows 90 --width 600 --lists random --seed 3",
-          knobs="groups=2,stages=3", schedules=2),
+          knobs="warpgroups=2,stages=3", schedules=2),
     check("slots-sm90-one", "heads=1,dim=64", "--queries 1 --rows 1 --width 1 --lists full", schedules=1),
     # Queries shorter than a block, all on one block: pairs that have no slot of them.
     check("slots-sm90-racecheck", "heads=4,dim=64", "--queries 5 --rows 60 --width 60 --lists log --seed 3",
           knobs="racecheck=1", schedules=1),
+    # Listed keys: blocks of several rows in windows, e4m3, groups whose heads fill no eight, no ReLU, no weights.
+    listed("listed-sm90", "heads=9,dim=128,dtype=fp8,candidate_block=4", "heads=9,dim=128,dtype=fp8,granularity=4",
+           "--queries 11 --rows 203 --lists adversarial --seed 3", knobs="warpgroups=2,stages=2"),
+    listed("listed-sm90-groups", "heads=6,dim=64,dtype=bf16,activation=none,weights=0,groups=2,candidate_block=8",
+           "heads=6,dim=64,activation=none,weights=0,groups=2,granularity=8",
+           "--queries 9 --rows 150 --lists random --seed 4", knobs="warpgroups=2,stages=2", schedules=2),
+    listed("listed-sm90-single", "heads=8,dim=64,dtype=bf16,candidate_block=1", "heads=8,dim=64",
+           "--queries 9 --rows 150 --lists causal", schedules=1),
     # Blocks without a valid slot among them.
     check("slots-sm90-far", "heads=3,dim=64", "--far --queries 5 --rows 40 --width 300 --lists adversarial --topk-length",
-          knobs="groups=2", schedules=1),
+          knobs="warpgroups=2", schedules=1),
 )
