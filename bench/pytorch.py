@@ -86,7 +86,7 @@ def host_figures():
     grad = torch.randn(1, 8, 512, device=DEVICE, dtype=torch.bfloat16)
     one = torch.randn(16, device=DEVICE)
     leaf, ones = torch.randn(16, device=DEVICE, requires_grad=True), torch.ones(16, device=DEVICE)
-    options = (0.1, 512, 0, (), None, None, 0, 0, False, "auto")
+    options = (0, 0.1, 512, 0, (), False, 0, None, None, "auto")
 
     def forward():
         return attend(q, kv, indices)

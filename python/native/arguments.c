@@ -55,10 +55,10 @@ static int check_location(const char *name, const struct view *view, enum locati
 }
 
 /* Element type and device. */
-static int check_kind(struct call *call, const struct tensor_argument *argument, PyObject *value,
+static int check_kind(const struct tensor_argument *argument, PyObject *value,
                       const struct view *view, enum location location, int device) {
     const enum element expected = argument->element;
-    if (view->element != expected && !(call->shapes_only && expected != INT32))
+    if (view->element != expected)
         return wrong_element(argument, value, expected);
     return check_location(argument->name, view, location, device);
 }
@@ -121,7 +121,7 @@ static int flatten(struct call *call, const struct tensor_argument *argument, st
             continue;
         if (size == 1)
             stride = view->strides[i];
-        else if (view->strides[i] != stride * size && !call->shapes_only)
+        else if (view->strides[i] != stride * size)
             return NEEDS_COPY;
         size *= view->sizes[i];
     }
@@ -188,7 +188,7 @@ static PyObject *make_output(struct call *call, const struct tensor_argument *ar
     PyObject *made = make_tensor(call->like, call->quick, &shape);
     if (!made)
         return NULL;
-    call->made[call->made_count++] = made;
+    call->made[argument - call->pass->tensors] = made;
     if (wanted == Py_True)
         return made;
     PyObject *filled = PyObject_CallMethod(made, "fill_", "O", wanted);
@@ -205,7 +205,7 @@ static int take_tensor(struct call *call, int index, PyObject *value, enum locat
     smelt_tensor tensor = {0};
     int problem = 0, added = 0;
     if (tensor_view(value, argument->name, view) ||
-        check_kind(call, argument, value, view, location, device))
+        check_kind(argument, value, view, location, device))
         return -1;
     if (argument->flags & FLATTENED && (problem = flatten(call, argument, view)))
         return problem;
@@ -217,8 +217,6 @@ static int take_tensor(struct call *call, int index, PyObject *value, enum locat
     }
     if (check_dims(call, argument, view, added) || check_extents(call, argument, view))
         return -1;
-    if (call->shapes_only)
-        return 0;
     tensor.data = view->data;
     if ((problem = take_strides(argument, view, tensor.strides)))
         return problem;
@@ -246,8 +244,8 @@ static int read_tensor(struct call *call, int index, PyObject *value, enum locat
     if (value && is_to_be_made(value) && (argument->flags & OUTPUT) && call->like &&
         !(value = make_output(call, argument, value)))
         return -1;
-    if (!value || value == Py_None) {
-        if (argument->flags & (call->shapes_only ? OPTIONAL | OUTPUT : OPTIONAL))
+    if (!value || value == Py_None || (value == Py_False && argument->flags & OUTPUT)) {
+        if (argument->flags & OPTIONAL)
             return 0;
         PyErr_Format(PyExc_TypeError, "smelt: %s must be a torch.Tensor, not None", argument->name);
         return -1;
@@ -354,9 +352,9 @@ int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t p
     const int expected = pass->value_count;
     const Py_ssize_t count = keywords ? PyTuple_Size(keywords) : 0;
     int found = (int)positional - 1;
-    if (positional > pass->tensor_count) {
-        PyErr_Format(PyExc_TypeError, "the %s pass takes %d tensors, not %zd", pass_name(pass),
-                     pass->tensor_count, positional);
+    if (positional > expected) {
+        PyErr_Format(PyExc_TypeError, "the %s pass takes %d arguments, not %zd", pass_name(pass),
+                     expected, positional);
         return -1;
     }
     memset(values, 0, sizeof *values * MAX_VALUES);
@@ -381,16 +379,17 @@ int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t p
 int read_arguments(struct call *call, PyObject *const *values, enum location location, int device) {
     const struct pass *const pass = call->pass;
     const int scalars = pass->tensor_count, partition = scalars + pass->scalar_count;
-    call->made_count = call->copy_count = 0;
+    memset(call->made, 0, sizeof call->made);
+    call->copy_count = 0;
     call->like = NULL;
     call->quick = quick_maker(location, device);
     memset(&call->args, 0, pass->args_bytes);
     call->args.size = pass->args_bytes;
     call->batched = call->flat_dims = -1;
     memcpy(call->extents, pass->fixed, sizeof call->extents);
-    for (int i = 0; i < pass->scalar_count; i++) /* before the tensors, because they may contain
-                                                    extents */
-        if (values[scalars + i] && read_scalar(call, &pass->scalars[i], values[scalars + i]))
+    for (int i = 0; i < pass->scalar_count; i++) /* first: extents may be among them */
+        if (values[scalars + i] && values[scalars + i] != Py_None &&
+            read_scalar(call, &pass->scalars[i], values[scalars + i]))
             return -1;
     for (int i = 0; i < pass->tensor_count; i++) {
         call->given[i] = 0;
@@ -399,46 +398,4 @@ int read_arguments(struct call *call, PyObject *const *values, enum location loc
     }
     write_extents(call);
     return pass->partition_offset ? read_partition(call, values[partition], location, device) : 0;
-}
-
-/* The passes of an operator, by its name; cached. NULL with an exception. */
-static struct passes *passes_of(PyObject *name) {
-    static PyObject *known; /* name -> capsule */
-    PyObject *capsule = known ? PyDict_GetItemWithError(known, name) : NULL;
-    if (capsule)
-        return PyCapsule_GetPointer(capsule, NULL);
-    const char *const text = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
-    if (!text || (!known && !(known = PyDict_New())))
-        return NULL;
-    struct passes *const passes = describe_passes(text);
-    capsule = passes ? PyCapsule_New(passes, NULL, NULL) : NULL;
-    if (!capsule || PyDict_SetItem(known, name, capsule)) {
-        Py_XDECREF(capsule);
-        free_passes(passes);
-        return NULL;
-    }
-    Py_DECREF(capsule);
-    return passes;
-}
-
-PyObject *check(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *keywords) {
-    struct call call;
-    struct view first = {0};
-    PyObject *sorted[MAX_VALUES];
-    (void)module;
-    struct passes *const passes = count >= 2 ? passes_of(values[0]) : NULL;
-    if (count >= 2 && !passes)
-        return NULL;
-    const long which = passes ? PyLong_AsLong(values[1]) : -1;
-    if (which < 0 || which >= PASSES || !passes->of[which].which)
-        return PyErr_Occurred()
-                   ? NULL
-                   : PyErr_Format(PyExc_TypeError, "check takes an operator and its pass first");
-    call.pass = &passes->of[which];
-    call.shapes_only = 1;
-    if (sort_arguments(call.pass, values + 2, count - 2, keywords, sorted) ||
-        (sorted[0] && tensor_view(sorted[0], call.pass->tensors[0].name, &first)) ||
-        read_arguments(&call, sorted, first.location, first.device))
-        return NULL;
-    Py_RETURN_NONE;
 }

@@ -38,8 +38,8 @@ static PyObject *leave(PyObject *module, PyObject *ignored) {
 static PyMethodDef functions[] = {
     {"setup", setup, METH_VARARGS,
      "setup(tensor type, dtypes, make, make at once, stream[, exchange])"},
-    {"check", (PyCFunction)(void (*)(void))check, METH_FASTCALL | METH_KEYWORDS,
-     "check(operator, pass, arguments as of a call): raises where shapes do not fit."},
+    {"describe", describe, METH_O,
+     "describe(operator): the tensors and scalars of each pass, as native.h says."},
     {"watch", (PyCFunction)(void (*)(void))watch, METH_FASTCALL,
      "watch(..): PyTorch's functions that decide whether a call may go directly, in look.c's "
      "order."},

@@ -97,7 +97,8 @@ struct symbol {
 };
 
 /* A tensor of an args struct, and how Python's tensor may differ from the library's. OUTPUT: the
- * call writes it; True instead of a tensor requests a new one, a float one filled with that number.
+ * call writes it; True instead of a tensor requests a new one, a float one filled with that number,
+ * False none.
  * WRITTEN: the call adds to the given tensor. BATCHED: in the packed layout all such tensors of the
  * call lack their first dimension, B. FLATTENED: instead of the first dimension there may be any
  * number of dimensions, the same in all such tensors of the call. ONE_AT_END: the last dimension,
@@ -119,7 +120,7 @@ struct scalar_argument {
     size_t offset;
     enum smelt_scalar_type type;
     int symbol; /* the extent, which tensors or Python give; -1: not an extent */
-    int64_t least;
+    int64_t least, most;
 };
 
 /* A pass of an operator, or of a spec, whose extents are then in `fixed`. */
@@ -128,7 +129,7 @@ struct pass {
     size_t args_bytes;
     struct tensor_argument tensors[MAX_TENSORS];
     struct scalar_argument scalars[MAX_SCALARS];
-    int tensor_count, scalar_count;
+    int tensor_count, output_count, scalar_count;
     struct symbol symbols[MAX_SYMBOLS];
     int symbol_count;
     int64_t fixed[MAX_SYMBOLS]; /* -1: not fixed */
@@ -150,6 +151,10 @@ struct passes {
 struct passes *describe_passes(const char *spec);
 void free_passes(struct passes *passes); /* or NULL */
 
+/* describe(operator): for forward and backward pass None or (tensors, scalars, has a partition). A tensor: (name, element type,
+ * flags, letters of its shape); a scalar: (name, whether a float, letter of its extent or "", least, most). */
+PyObject *describe(PyObject *module, PyObject *spec);
+
 /* ---- arguments of a call --------------------------------------------------------------------- */
 
 struct call {
@@ -161,30 +166,24 @@ struct call {
     int64_t extents[MAX_SYMBOLS]; /* -1: not known yet */
     struct view views[MAX_TENSORS];
     int given[MAX_TENSORS];
-    PyObject *made[MAX_TENSORS];   /* outputs that the call made, in the order of the pass */
+    PyObject *made[MAX_TENSORS];   /* outputs that the call made, NULL for the other tensors */
     PyObject *copies[MAX_TENSORS]; /* of inputs in a layout that no kernel reads */
-    int made_count, copy_count;
+    int copy_count;
     PyObject *like;         /* the first tensor: new ones lie where it does */
     PyObject *quick;        /* quick_maker's */
     int64_t flat[MAX_DIMS]; /* the leading dimensions of FLATTENED tensors */
     int flat_dims;          /* their number; -1: not known yet */
     int batched;            /* -1: not known yet */
-    int shapes_only;        /* see check() */
 };
 
 /* Fills call->args from `values` (NULL: not given). `location`, `device`: required of tensors. -1
  * with an exception. In any case the caller releases call->made and call->copies. */
 int read_arguments(struct call *call, PyObject *const *values, enum location location, int device);
 
-/* Sorts the tensors and the named arguments of a call into the order of the pass. -1 with
+/* Arguments in the order of the pass (tensors, scalars, the partition), and by name, into that order. -1 with
  * TypeError. */
 int sort_arguments(const struct pass *pass, PyObject *const *given, Py_ssize_t positional,
                    PyObject *keywords, PyObject *values[MAX_VALUES]);
-
-/* check(operator, pass (0: forward), arguments as of a call): raises the exceptions of a call with
- * these tensors about shapes, devices and integer types. For the eager reference, which accepts any
- * layout and floating type. */
-PyObject *check(PyObject *module, PyObject *const *values, Py_ssize_t count, PyObject *keywords);
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 

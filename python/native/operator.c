@@ -145,22 +145,27 @@ failed:
     return -1;
 }
 
-/* A call's result: the outputs that it made, then its workspace, a tensor of bytes or None. Takes
- * over the references. */
+static PyObject *none(void) {
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
+/* A call's result: an entry for each output, the tensor that it made or None, then its workspace, a
+ * tensor of bytes or None. Takes over the references. */
 static PyObject *result_of(struct call *call, PyObject *workspace) {
-    PyObject *all = PyTuple_New(call->made_count + 1);
+    const struct pass *const pass = call->pass;
+    PyObject *all = PyTuple_New(pass->output_count + 1);
+    int count = 0;
     if (!all) {
         Py_XDECREF(workspace);
         return NULL;
     }
-    for (int i = 0; i < call->made_count; i++)
-        PyTuple_SetItem(all, i, call->made[i]);
-    if (!workspace) {
-        Py_INCREF(Py_None);
-        workspace = Py_None;
-    }
-    PyTuple_SetItem(all, call->made_count, workspace);
-    call->made_count = 0;
+    for (int i = 0; i < pass->tensor_count; i++)
+        if (pass->tensors[i].flags & OUTPUT) {
+            PyTuple_SetItem(all, count++, call->made[i] ? call->made[i] : none());
+            call->made[i] = NULL;
+        }
+    PyTuple_SetItem(all, count, workspace ? workspace : none());
     return all;
 }
 
@@ -171,7 +176,6 @@ static PyObject *run(PyObject *object, int which, PyObject *const *given, Py_ssi
     PyObject *values[MAX_VALUES], *workspace, *result = NULL;
     struct call call;
     call.pass = &self->passes->of[which];
-    call.shapes_only = 0;
     if (!call.pass->which)
         return PyErr_Format(PyExc_RuntimeError, "smelt: this operator has no %s pass",
                             which == 0 ? "forward" : "backward");
@@ -180,8 +184,8 @@ static PyObject *run(PyObject *object, int which, PyObject *const *given, Py_ssi
     if (read_arguments(&call, values, context->location, context->device) == 0 &&
         launch(self, &call, &workspace) == 0)
         result = result_of(&call, workspace);
-    while (call.made_count > 0)
-        Py_DECREF(call.made[--call.made_count]);
+    for (int i = 0; i < call.pass->tensor_count; i++)
+        Py_XDECREF(call.made[i]);
     while (call.copy_count > 0)
         Py_DECREF(call.copies[--call.copy_count]);
     return result;
@@ -260,10 +264,9 @@ static void destroy(PyObject *object) {
 PyObject *make_operator_type(void) {
     static PyMethodDef methods[] = {
         {"forward", (PyCFunction)(void (*)(void))forward, METH_FASTCALL | METH_KEYWORDS,
-         "Launches the forward pass on PyTorch's current stream. True or a number in the location "
-         "of "
-         "an "
-         "output makes it. Returns the outputs that it made, then the workspace or None."},
+         "Launches the forward pass on PyTorch's current stream. True or a number instead of an "
+         "output makes it. Returns an entry for each output, None where it made none, then the "
+         "workspace or None."},
         {"backward", (PyCFunction)(void (*)(void))backward, METH_FASTCALL | METH_KEYWORDS,
          "The backward pass likewise."},
         {"kernels", kernels, METH_NOARGS, "A dict of each kernel, pass after pass."},

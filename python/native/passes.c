@@ -46,6 +46,7 @@ static int take_tensor(struct pass *pass, const smelt_tensor_info *info) {
         tensor->flags |= OPTIONAL;
     if (info->role != SMELT_ROLE_INPUT)
         tensor->flags |= info->role == SMELT_ROLE_OUTPUT ? OUTPUT : WRITTEN;
+    pass->output_count += info->role == SMELT_ROLE_OUTPUT;
     if (strcmp(info->shape[0], "B") == 0)
         tensor->flags |= BATCHED;
     if (strcmp(info->shape[0], pass->flattened) == 0)
@@ -71,6 +72,7 @@ static int take_scalar(struct pass *pass, const smelt_scalar_info *info) {
         .offset = info->offset,
         .symbol = is_extent ? symbol_of(pass, info->letter) : -1,
         .least = info->least,
+        .most = info->most,
     };
     return is_extent && pass->scalars[pass->scalar_count - 1].symbol < 0 ? -1 : 0;
 }
@@ -151,4 +153,65 @@ struct passes *describe_passes(const char *spec) {
         }
     }
     return passes;
+}
+
+/* ---- describe() ------------------------------------------------------------------------------ */
+
+/* Appends what may be NULL, with its exception, and takes the reference. */
+static int append(PyObject *list, PyObject *item) {
+    const int failed = !item || PyList_Append(list, item);
+    Py_XDECREF(item);
+    return failed;
+}
+
+static PyObject *letters_of(const struct pass *pass, const struct tensor_argument *tensor) {
+    PyObject *letters = PyList_New(0);
+    for (int i = 0; letters && i < tensor->dims; i++)
+        if (append(letters, PyUnicode_InternFromString(pass->symbols[tensor->symbols[i]].letters)))
+            Py_CLEAR(letters);
+    return letters;
+}
+
+static PyObject *describe_tensor(const struct pass *pass, const struct tensor_argument *tensor) {
+    PyObject *letters = letters_of(pass, tensor);
+    return letters
+               ? Py_BuildValue("(siIN)", tensor->name, (int)tensor->element, tensor->flags, letters)
+               : NULL;
+}
+
+static PyObject *describe_scalar(const struct pass *pass, const struct scalar_argument *scalar) {
+    return Py_BuildValue("(sisLL)", scalar->name, scalar->type == SMELT_SCALAR_FLOAT,
+                         scalar->symbol < 0 ? "" : pass->symbols[scalar->symbol].letters,
+                         (long long)scalar->least, (long long)scalar->most);
+}
+
+static PyObject *describe_pass(const struct pass *pass) {
+    if (!pass->which)
+        Py_RETURN_NONE;
+    PyObject *tensors = PyList_New(0), *scalars = PyList_New(0);
+    int failed = !tensors || !scalars;
+    for (int i = 0; i < pass->tensor_count && !failed; i++)
+        failed = append(tensors, describe_tensor(pass, &pass->tensors[i]));
+    for (int i = 0; i < pass->scalar_count && !failed; i++)
+        failed = append(scalars, describe_scalar(pass, &pass->scalars[i]));
+    if (!failed)
+        return Py_BuildValue("(NNi)", tensors, scalars, pass->partition_offset > 0);
+    Py_XDECREF(tensors);
+    Py_XDECREF(scalars);
+    return NULL;
+}
+
+PyObject *describe(PyObject *module, PyObject *spec) {
+    PyObject *all = NULL;
+    (void)module;
+    const char *const text = PyUnicode_AsUTF8AndSize(spec, NULL);
+    struct passes *const passes = text ? describe_passes(text) : NULL;
+    PyObject *const forward = passes ? describe_pass(&passes->of[0]) : NULL;
+    PyObject *const backward = forward ? describe_pass(&passes->of[1]) : NULL;
+    if (backward)
+        all = PyTuple_Pack(2, forward, backward);
+    Py_XDECREF(forward);
+    Py_XDECREF(backward);
+    free_passes(passes);
+    return all;
 }

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from . import _native, _runtime
 from ._checks import ORDERS, SCALES, Backend, Order, ScaleKind, choose, whole
 from ._indexer_gradients import backward, scored_as_kernels_read
-from ._operation import Operation, as_kernels_read, may_cast
+from ._library import LibraryOperation
+from ._operation import as_kernels_read, may_cast
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
 _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
@@ -18,38 +18,13 @@ _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
 # ---- windows ----------------------------------------------------------------------------------------
 
 
-_WINDOWS = "indexer_windows".format
+def _windows_spec(_) -> str:
+    return "indexer_windows"
 
 
-def _indexer_windows(
-    key,
-    cu_seqlens: Tensor,
-    cu_seqlens_padded: Tensor | None,
-    cu_seqlens_keys: Tensor | None,
-    causal_offset: Tensor | None,
-    query_indices: Tensor | None,
-    tokens: int,
-    rows: int,
-    ratio: int,
-    backend: str | None,
-):
-    inputs = (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices)
-    numbers = {"tokens": tokens, "rows": rows, "ratio": ratio}
-    found = _runtime.find(key, backend, _WINDOWS)
-    if found is not None:
-        return found.forward(*inputs, True, True, **numbers)
-    _native.check("indexer_windows", 0, *inputs, **numbers)
-    if rows < 0 or ratio < 1:
-        raise ValueError(f"smelt: rows must be 0 or more, ratio 1 or more, not {rows} and {ratio}")
-    with torch.no_grad():
-        return _reference.windows(*inputs, tokens, rows, ratio)
-
-
-def _fake_windows(cu_seqlens, *others):
-    return tuple(cu_seqlens.new_empty((others[4],), dtype=torch.int32) for _ in range(2))
-
-
-_windows = Operation(_indexer_windows, _fake_windows, "Tensor begin, Tensor end", {"cu_seqlens": 0})
+_windows = LibraryOperation(
+    "indexer_windows", spec=_windows_spec, key={"cu_seqlens": 0}, reference=_reference.windows
+)
 
 
 def indexer_windows(
@@ -98,39 +73,31 @@ def indexer_windows(
         ([0, 0, 0, 3, 3], [1, 2, 3, 4, 5])
     """
     given = (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices)
-    return _windows.call(*given, tokens, rows, ratio, backend)[:2]
+    return _windows.call(*given, tokens, rows, ratio, backend)
 
 
 # ---- quantised rows ---------------------------------------------------------------------------------
 
 
-_QUANTIZE = "quantize:dim={1},scale={2}".format
+def _quantize_spec(_, dim, scale: str) -> str:
+    return f"quantize:dim={dim},scale={scale}"
 
 
-def _quantize(key, x: Tensor, factor: Tensor | None, scale: str, backend: str | None):
-    found = _runtime.find(key, backend, _QUANTIZE, scale)
-    if found is not None:
-        return found.forward(x, True, True, factor)
-    _quantize_rules(x)
-    _native.check("quantize", 0, x, factor=factor)
+def _quantize_by_reference(x, factor, scale):
     if not x.shape[-1]:
         raise ValueError(f"smelt: x has rows without an element: {tuple(x.shape)}")
-    with torch.no_grad():
-        y, scales = _reference.quantize(x, scale)
-        return y, scales if factor is None else scales * factor
+    y, scales = _reference.quantize(x, scale)
+    return y, (scales if factor is None else scales * factor).unsqueeze(-1)
 
 
-def _quantize_rules(x, *_):
-    if not x.dim() or x.dtype is not torch.bfloat16:
-        raise TypeError(f"smelt: x must be rows of torch.bfloat16, not {x.dtype}")
-
-
-def _fake_quantize(x, *_):
-    scales = x.new_empty(x.shape[:-1], dtype=torch.float32)
-    return x.new_empty(x.shape, dtype=torch.float8_e4m3fn), scales
-
-
-_quantization = Operation(_quantize, _fake_quantize, "Tensor y, Tensor scales", {"x": 1}, rules=_quantize_rules)
+_quantization = LibraryOperation(
+    "quantize",
+    spec=_quantize_spec,
+    key={"x": 1},
+    reference=_quantize_by_reference,
+    also=("y", "scale"),
+    sizes=lambda named: {"G": 1},
+)
 
 
 def quantize(
@@ -161,57 +128,40 @@ def quantize(
     choose(scale, "scale", SCALES)
     if may_cast(x):
         _, x = as_kernels_read(backend, x)
-    return _quantization.call(x, factor, scale, backend)[:2]
+    y, scales = _quantization.call(x, factor, 0, scale, backend)
+    return y, scales.squeeze(-1)
 
 
 # ---- logits -----------------------------------------------------------------------------------------
 
 
-def _scored_rules(q, k, weights, k_scale, *_):
-    if q.dim() != 3 or k.dim() != 2:
-        raise ValueError(f"smelt: q must be [T, H, D] and k [S, D], not {tuple(q.shape)} and {tuple(k.shape)}")
-    if q.dtype not in _DTYPES or k.dtype is not q.dtype:
-        raise TypeError(
-            f"smelt: q and k must both be torch.bfloat16 or torch.float8_e4m3fn, not {q.dtype} and {k.dtype}"
-        )
+_SCORED = {"q": tuple(_DTYPES), "k": tuple(_DTYPES)}  # legal types
+
+
+def _scored_rules(named) -> None:
+    q, k, k_scale = named["q"], named["k"], named["k_scale"]
+    if k.dtype is not q.dtype:
+        raise TypeError(f"smelt: k must be {q.dtype} as q is, not {k.dtype}")
     if (k_scale is None) == (q.dtype is torch.float8_e4m3fn):
         raise ValueError("smelt: k_scale goes with torch.float8_e4m3fn, and with nothing else")
 
 
-def _logits_spec(kind, heads, dim):
+def _logits_spec(kind, heads, dim) -> str:
     return f"indexer_logits:heads={heads},dim={dim},dtype={_DTYPES[kind]}"
 
 
-def _topk_spec(kind, heads, dim, topk, order):
+def _topk_spec(kind, heads, dim, topk: int, order: str) -> str:
     return f"indexer_topk:heads={heads},dim={dim},dtype={_DTYPES[kind]},topk={topk},order={order}"
 
 
-def _indexer_logits(
-    key,
-    q: Tensor,
-    k: Tensor,
-    weights: Tensor,
-    k_scale: Tensor | None,
-    window_begin: Tensor,
-    window_end: Tensor,
-    free_multiprocessors: int,
-    backend: str | None,
-):
-    inputs = (q, k, weights, k_scale, window_begin, window_end)
-    found = _runtime.find(key, backend, _logits_spec)
-    if found is not None:
-        return found.forward(*inputs, True, free_multiprocessors=free_multiprocessors)
-    _scored_rules(*inputs)
-    _native.check("indexer_logits", 0, *inputs)
-    with torch.no_grad():
-        return (_reference.logits(*inputs),)
-
-
-def _fake_logits(q, k, *_):
-    return (q.new_empty((q.shape[0], k.shape[0]), dtype=torch.float32),)
-
-
-_logits = Operation(_indexer_logits, _fake_logits, "Tensor logits", {"q": 2}, rules=_scored_rules)
+_logits = LibraryOperation(
+    "indexer_logits",
+    spec=_logits_spec,
+    key={"q": 2},
+    reference=_reference.logits,
+    kinds=_SCORED,
+    rules=_scored_rules,
+)
 
 
 def indexer_logits(
@@ -255,21 +205,13 @@ def indexer_logits(
     return _logits.call(*given, free_multiprocessors, backend)[0]
 
 
-_CLEAN = "indexer_clean".format
+def _clean_spec(_) -> str:
+    return "indexer_clean"
 
 
-def _indexer_clean(key, logits: Tensor, window_begin: Tensor, window_end: Tensor, backend: str | None):
-    inputs = (window_begin, window_end, logits)
-    found = _runtime.find(key, backend, _CLEAN)
-    if found is not None:
-        return found.forward(*inputs)
-    _native.check("indexer_clean", 0, *inputs)
-    with torch.no_grad():
-        _reference.clean_(logits, window_begin, window_end)
-    return ()
-
-
-_clean = Operation(_indexer_clean, lambda *_: (), "", {"logits": 0}, written="logits")
+_clean = LibraryOperation(
+    "indexer_clean", spec=_clean_spec, key={"logits": 0}, reference=_reference.clean_, written=("logits",)
+)
 
 
 def clean_logits_(
@@ -296,55 +238,23 @@ def clean_logits_(
         >>> smelt.clean_logits_(logits, begin, end) is logits
         True
     """
-    _clean.call(logits, window_begin, window_end, backend)
+    _clean.call(window_begin, window_end, logits, 0, backend)
     return logits
 
 
 # ---- top-k ------------------------------------------------------------------------------------------
 
 
-_SELECT = "topk_select:topk={1},order={2}".format
+def _select_spec(_, topk: int, order: str) -> str:
+    return f"topk_select:topk={topk},order={order}"
 
 
-def _topk_select(
-    key,
-    logits: Tensor,
-    window_begin: Tensor | None,
-    window_end: Tensor | None,
-    offset: Tensor | None,
-    topk: int,
-    index_offset: int,
-    order: str,
-    backend: str | None,
-):
-    inputs = (logits, window_begin, window_end, offset)
-    found = _runtime.find(key, backend, _SELECT, topk, order)
-    if found is not None:
-        return found.forward(*inputs, True, True, True, index_offset=index_offset)
-    _select_rules(logits)
-    _native.check("topk_select", 0, *inputs, index_offset=index_offset)
-    with torch.no_grad():
-        return _reference.select(logits, topk, window_begin, window_end, offset, index_offset, order)
-
-
-def _select_rules(logits, *_):
-    if logits.dim() != 2 or logits.dtype is not torch.float32:
-        raise TypeError(f"smelt: logits must be [T, S] torch.float32, not {tuple(logits.shape)} {logits.dtype}")
-
-
-def _fake_choice(like, topk):
-    """indices, values and lengths of the rows of `like`, which is in fp32."""
-    shape = (like.shape[0], topk)
-    return (
-        like.new_empty(shape, dtype=torch.int32),
-        like.new_empty(shape),
-        like.new_empty(shape[:1], dtype=torch.int32),
-    )
-
-
-_CHOICE = "Tensor indices, Tensor values, Tensor lengths"
-_select = Operation(
-    _topk_select, lambda *given: _fake_choice(given[0], given[4]), _CHOICE, {"logits": 0}, rules=_select_rules
+_select = LibraryOperation(
+    "topk_select",
+    spec=_select_spec,
+    key={"logits": 0},
+    reference=_reference.select,
+    also=("values", "lengths"),
 )
 
 
@@ -391,60 +301,24 @@ def topk_select(
     choose(order, "order", ORDERS)
     topk = whole(topk, "topk")
     given = (logits, window_begin, window_end, offset)
-    return _select.call(*given, topk, index_offset, order, backend)[:3]
+    return _select.call(*given, index_offset, topk, order, backend)
 
 
-def _two_steps(q, k, weights, k_scale, begin, end, offset, topk, index_offset, order):
+def _two_steps(q, k, weights, k_scale, window_begin, window_end, offset, topk, index_offset, order):
     """The eager reference by chunks of queries, so that no more than CHUNK_BYTES of logits are held."""
     rows = max(1, CHUNK_BYTES // max(4, 4 * k.shape[0]))
     parts = []
     for first in range(0, max(1, q.shape[0]), rows):
         part = slice(first, first + rows)
-        window = begin[part], end[part]
+        window = window_begin[part], window_end[part]
         logits = _reference.logits(q[part], k, weights[part], k_scale, *window)
         added = None if offset is None else offset[part]
         parts.append(_reference.select(logits, topk, *window, added, index_offset, order))
     return parts[0] if len(parts) == 1 else tuple(torch.cat(each) for each in zip(*parts))
 
 
-def _indexer_topk(
-    key,
-    q: Tensor,
-    k: Tensor,
-    weights: Tensor,
-    k_scale: Tensor | None,
-    window_begin: Tensor,
-    window_end: Tensor,
-    offset: Tensor | None,
-    topk: int,
-    index_offset: int,
-    order: str,
-    free_multiprocessors: int,
-    workspace_limit: int,
-    causal_limit: int,
-    backend: str | None,
-):
-    inputs = (q, k, weights, k_scale, window_begin, window_end, offset)
-    found = _runtime.find(key, backend, _topk_spec, topk, order)
-    if found is not None:
-        return found.forward(
-            *inputs,
-            True,
-            True,
-            True,
-            index_offset=index_offset,
-            free_multiprocessors=free_multiprocessors,
-            workspace_limit=workspace_limit,
-            causal_limit=causal_limit,
-        )
-    _scored_rules(*inputs)
-    _native.check("indexer_topk", 0, *inputs, index_offset=index_offset)
-    with torch.no_grad():
-        return _two_steps(*inputs, topk, index_offset, order)
-
-
 def _saved_choice(arguments, made):
-    q, k, weights, _, _, _, offset, _, index_offset, _, free, _, _, backend = arguments
+    q, k, weights, _, _, _, offset, index_offset, free, *_, backend = arguments
     return (q, k, weights, made[0], made[2], offset), (index_offset, free, backend)
 
 
@@ -456,11 +330,17 @@ def _choice_gradients(grad, options, q, k, weights, indices, lengths, offset):
     if offset is not None:
         indices = indices - offset.unsqueeze(1)
     given = (q, k, weights, indices, lengths)
-    return backward.in_backward(grad, *given, None, None, free, backend)
+    return backward.in_backward(grad, *given, free, None, None, backend)
 
 
-_topk = Operation(
-    _indexer_topk, lambda *given: _fake_choice(given[2], given[7]), _CHOICE, {"q": 2}, rules=_scored_rules
+_topk = LibraryOperation(
+    "indexer_topk",
+    spec=_topk_spec,
+    key={"q": 2},
+    reference=_two_steps,
+    also=("values", "lengths"),
+    kinds=_SCORED,
+    rules=_scored_rules,
 )
 _topk.differentiable(("q", "k", "weights"), 1, _saved_choice, _choice_gradients)
 
@@ -530,11 +410,11 @@ def indexer_topk(
         window_begin,
         window_end,
         offset,
-        whole(topk, "topk"),
         index_offset,
-        order,
         free_multiprocessors,
-        workspace_limit,
         causal_limit,
+        workspace_limit,
+        whole(topk, "topk"),
+        order,
         backend,
-    )[:3]
+    )

@@ -77,17 +77,19 @@ def logits(q, k, weights, k_scale, window_begin, window_end):
     return total.masked_fill(~inside(window_begin, window_end, k.shape[0]), NEVER)
 
 
-def clean_(scores, window_begin, window_end):
-    scores.masked_fill_(~inside(window_begin, window_end, scores.shape[1]), NEVER)
+def clean_(logits, window_begin, window_end):
+    """The operator indexer_clean."""
+    logits.masked_fill_(~inside(window_begin, window_end, logits.shape[1]), NEVER)
+    return ()
 
 
-def select(scores, topk, window_begin, window_end, offset, index_offset, order):
+def select(logits, topk, window_begin, window_end, offset, index_offset, order):
     """The operator topk_select."""
-    rows, columns = scores.shape
-    device = scores.device
+    rows, columns = logits.shape
+    device = logits.device
     begin = torch.zeros(rows, dtype=torch.int32, device=device) if window_begin is None else window_begin
     end = torch.full_like(begin, columns) if window_end is None else window_end
-    scores = scores.masked_fill(scores.isnan(), NEVER) + 0.0  # -0 counts as 0
+    scores = logits.masked_fill(logits.isnan(), NEVER) + 0.0  # -0 counts as 0
     legal = inside(begin, end, columns)
     # What is outside comes last, whatever its score: two stable sorts.
     order_by_score = torch.sort(scores, dim=-1, descending=True, stable=True).indices

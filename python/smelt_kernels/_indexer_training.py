@@ -16,68 +16,32 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from . import _indexer_reference as _reference
-from . import _native, _runtime
 from . import _reference as _attention_reference
-from ._checks import Backend, integer, legal_scale, number, one_masked, tensor, whole
-from ._indexer_gradients import SLOTS_KEY, backward, scored_as_kernels_read, selected_rules, slots_spec, type_of_dk
+from ._checks import Backend, integer, legal_scale, number, tensor, whole
+from ._indexer_gradients import SLOTS_KEY, backward, scored_as_kernels_read, slots_spec, type_of_dk
+from ._library import LibraryOperation
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
-from ._sparse_attention import ATTENTION_KEY, attention_rules, attention_spec, fp32, listed, topk_for
+from ._sparse_attention import ATTENTION_KEY, attention_spec, fp32, listed, topk_for
 
 # ---- attention's probabilities ----------------------------------------------------------------------
 
 
-def _sparse_scores(
-    key,
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    topk_length: Tensor | None,
-    sink: Tensor | None,
-    queries: Tensor | None,
-    query_count: Tensor | None,
-    lse: Tensor,
-    scale: float,
-    dv: int,
-    topk: int,
-    free_multiprocessors: int,
-    backend: str | None,
-):
-    width = key[-1]
-    inputs = (q, kv, indices if width else one_masked(indices), topk_length, sink)
-    inputs += (queries, query_count, lse)
-    found = _runtime.find(key, backend, _scores_spec, dv, topk, sink is not None)
-    if found is None:
-        target = _scores_by_reference(scale, *inputs)
-    else:
-        # Queries that a list leaves out keep 0.
-        target = True if queries is None else 0.0
-        free = free_multiprocessors
-        target, _ = found.forward(*inputs, target, scale=scale, free_multiprocessors=free)
-    return (target if width else target.new_empty((*target.shape[:-1], 0)),)
+def _scores_spec(_, heads, dqk, __, ___, width, dv: int, topk: int, sink) -> str:
+    return attention_spec("sparse_scores", heads, dqk, width, dv, topk, sink)
 
 
-def _scores_spec(_, heads, dqk, __, ___, width, *options):
-    return attention_spec("sparse_scores", heads, dqk, width, *options)
-
-
-def _scores_by_reference(scale, q, kv, indices, topk_length, sink, queries, query_count, lse):
+def _scores_by_reference(q, kv, indices, topk_length, sink, queries, query_count, lse, scale):
     legal_scale(scale)
-    inputs = (q, kv, indices, topk_length, sink, queries, query_count, lse)
-    _native.check("sparse_scores", 0, *inputs)
-    with torch.no_grad():
-        target = _attention_reference.sparse_scores(q, kv, indices, lse, scale, topk_length=topk_length, sink=sink)
-        if queries is not None:
-            named = listed(queries, query_count, lse[..., 0].numel()).view(indices.shape[:-1])
-            target = target * named.unsqueeze(-1)
-    return target
+    target = _attention_reference.sparse_scores(q, kv, indices, lse, scale, topk_length=topk_length, sink=sink)
+    if queries is not None:
+        named = listed(queries, query_count, lse[..., 0].numel()).view(indices.shape[:-1])
+        target = target * named.unsqueeze(-1)
+    return target.float()
 
 
-def _fake_scores(q, _kv, indices, *_):
-    wide = torch.float64 if q.dtype is torch.float64 else torch.float32  # the eager reference's
-    return (indices.new_empty(indices.shape, dtype=wide),)
-
-
-_scores = Operation(_sparse_scores, _fake_scores, "Tensor target", ATTENTION_KEY, rules=attention_rules)
+_scores = LibraryOperation(
+    "sparse_scores", spec=_scores_spec, key=ATTENTION_KEY, reference=_scores_by_reference, floats=True
+)
 
 
 def sparse_scores(
@@ -132,10 +96,10 @@ def sparse_scores(
     given = (q, kv, indices, topk_length, fp32(sink), queries, query_count, lse)
     return _scores.call(
         *given,
+        free_multiprocessors,
         number(scale, "scale"),
         0 if dv is None else whole(dv, "dv"),
         0 if topk is None else whole(topk, "topk"),
-        free_multiprocessors,
         backend,
     )[0]
 
@@ -143,42 +107,8 @@ def sparse_scores(
 # ---- the indexer's logits at the slots, and its gradients -------------------------------------------
 
 
-def _indexer_scores(
-    key,
-    q: Tensor,
-    k: Tensor,
-    weights: Tensor,
-    indices: Tensor,
-    topk_length: Tensor | None,
-    deterministic: bool | None,
-    dk_dtype: torch.dtype | None,
-    free_multiprocessors: int,
-    backend: str | None,
-):
-    width = key[-1]
-    inputs = (q, k, weights, indices if width else one_masked(indices), topk_length)
-    found = _runtime.find(key, backend, slots_spec)
-    if found is not None:
-        free = free_multiprocessors
-        logits, _ = found.forward(*inputs, True, free_multiprocessors=free)
-    else:
-        selected_rules(*inputs)
-        _native.check("indexer_scores", 0, *inputs)
-        with torch.no_grad():
-            logits = _reference.scores(*inputs)
-    return (logits if width else logits.new_empty((*logits.shape[:-1], 0)),)
-
-
-def _fake_logits(_q, _k, _weights, indices, *_):
-    return (indices.new_empty(indices.shape, dtype=torch.float32),)
-
-
-_logits = Operation(_indexer_scores, _fake_logits, "Tensor logits", SLOTS_KEY, rules=selected_rules)
-_logits.differentiable(
-    ("q", "k", "weights"),
-    0,
-    lambda arguments, made: (arguments[:5], arguments[5:]),
-    lambda grad, options, *saved: backward.in_backward(grad, *saved, *options),
+_logits = LibraryOperation(
+    "indexer_scores", spec=slots_spec, key=SLOTS_KEY, reference=_reference.scores, gradient=backward
 )
 
 
@@ -226,77 +156,32 @@ def indexer_scores(
     if may_cast(q):
         q, k, weights = scored_as_kernels_read(backend, q, k, weights)
     given = (q, k, weights, indices, topk_length)
-    return _logits.call(*given, deterministic, type_of_dk(dk_dtype), free_multiprocessors, backend)[0]
+    return _logits.call(*given, free_multiprocessors, deterministic, type_of_dk(dk_dtype), backend)[0]
 
 
 # ---- the loss ---------------------------------------------------------------------------------------
 
 
-def _indexer_loss(
-    key,
-    logits: Tensor,
-    target: Tensor,
-    indices: Tensor,
-    topk_length: Tensor | None,
-    weight: Tensor | None,
-    rows: int,
-    query_weight: float,
-    with_grad: bool,
-    free_multiprocessors: int,
-    backend: str | None,
-):
-    """The loss, the queries' losses and the gradient by the logits (None without `with_grad`)."""
-    inputs = (logits, target, indices, topk_length, weight)
-    if not key[-1]:  # no slot: no loss
-        loss, losses = logits.new_zeros(()), logits.new_zeros(logits.shape[:1])
-        return loss, losses, logits.new_zeros(logits.shape) if with_grad else None
-    found = _runtime.find(key, backend, _loss_spec)
-    if found is not None:
-        made = found.forward(
-            *inputs,
-            loss=True,
-            losses=True,
-            grad=True if with_grad else None,
-            rows=rows,
-            query_weight=query_weight,
-            free_multiprocessors=free_multiprocessors,
-        )
-        return made[0], made[1], made[2] if with_grad else None
-    _loss_rules(*inputs)
-    _native.check("indexer_loss", 0, *inputs)
-    rows, query_weight = integer(rows, "rows"), number(query_weight, "query_weight")
-    with torch.no_grad():
-        loss, losses, grad = _reference.loss(*inputs, rows, query_weight)
-    return loss, losses, grad if with_grad else None
-
-
-def _loss_spec(_, width):
+def _loss_spec(_, width) -> str:
     return f"indexer_loss:topk={topk_for(width)}"
 
 
-def _fake_loss(logits, *others):
-    with_grad = others[6]
-    losses = logits.new_empty(logits.shape[:1])
-    return logits.new_empty(()), losses, logits.new_empty(logits.shape) if with_grad else None
+def _loss_by_reference(logits, target, indices, topk_length, weight, rows, query_weight):
+    rows, query_weight = integer(rows, "rows"), number(query_weight, "query_weight")
+    return _reference.loss(logits, target, indices, topk_length, weight, rows, query_weight)
 
 
-def _loss_rules(logits, target, indices, *_):
-    if logits.dim() != 2 or not logits.shape == target.shape == indices.shape:
-        raise ValueError(
-            f"smelt: logits, target and indices must all be [T, width], not {tuple(logits.shape)}, "
-            f"{tuple(target.shape)} and {tuple(indices.shape)}"
-        )
-    for name, value in (("logits", logits), ("target", target)):
-        if value.dtype is not torch.float32:
-            raise TypeError(f"smelt: {name} must be torch.float32, not {value.dtype}")
-
-
-def _indexer_loss_backward(key, grad_loss: Tensor, grad: Tensor):
+def _indexer_loss_backward(_, grad_loss, grad):
     return (grad * grad_loss,)
 
 
 _loss_backward = Operation(
-    _indexer_loss_backward, lambda _, grad: (grad.new_empty(grad.shape),), "Tensor grad", {"grad_loss": 0}
+    "indexer_loss_backward",
+    _indexer_loss_backward,
+    lambda _, grad: (grad.new_empty(grad.shape),),
+    {"grad_loss": "Tensor", "grad": "Tensor"},
+    1,
+    {"grad_loss": 0},
 )
 _loss_backward.refuse_derivatives("indexer_loss")
 
@@ -307,8 +192,13 @@ def _loss_gradients(grad_loss, _, grad):
     return _loss_backward.in_backward(grad_loss, grad)
 
 
-_loss = Operation(
-    _indexer_loss, _fake_loss, "Tensor loss, Tensor losses, Tensor grad", {"indices": 1}, rules=_loss_rules
+_loss = LibraryOperation(
+    "indexer_loss",
+    spec=_loss_spec,
+    key={"indices": 1},
+    reference=_loss_by_reference,
+    also=("losses",),
+    asked=("grad",),
 )
 _loss.differentiable(("logits",), 0, lambda _, made: ((made[2],), None), _loss_gradients)
 
@@ -416,9 +306,9 @@ def indexer_loss(
         topk_length,
         weight,
         (1 << 31) - 1 if rows is None else rows,
+        free_multiprocessors,
         1.0 if later else query_weight,
         wanted,
-        free_multiprocessors,
         backend,
     )
     if later:

@@ -7,7 +7,6 @@ custom operator `torch.ops.smelt.NAME`, which costs tens of microseconds. Both w
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 
 import torch
@@ -112,40 +111,33 @@ _TYPES = {
 class Operation:
     """A function's kernel function; `call` runs it directly or as the custom operator of its name.
 
-    kernel: computes on plain tensors. Its signature, tensors first, is that of the custom operator, behind the call's
-        key (see `key`). It returns a tuple: the operator's outputs, None for those that were not asked for, and more
-        that `saved` may keep.
-    fake: as the kernel, but only shapes and types of the outputs.
+    kernel: computes on plain tensors, of the call's key (see `key`) and the arguments. It returns a tuple: the operator's
+        outputs, None for those that were not asked for, and more that `saved` may keep.
+    fake: as the kernel, but of the arguments alone, and only shapes and types of the outputs.
+    parameters: {argument: its type, as _TYPES has it}, tensors first: the custom operator's signature.
+    outputs: how many there are. written: the arguments that the kernel writes.
     key: {tensor: how many of its last sizes}: the call's key is the device, then type and these sizes of each.
-    returns: the outputs in the operator's schema. written: the name of a tensor that the kernel writes.
-    rules: checks of what the kernel and `fake` rely on. In a direct call the native module has the first word.
     """
 
     def __init__(
         self,
+        name: str,
         kernel: Callable,
         fake: Callable,
-        returns: str,
+        parameters: dict,
+        outputs: int,
         key: dict,
-        *,
-        name: str | None = None,
-        rules: Callable | None = None,
-        written: str = "",
+        written: tuple = (),
     ):
-        self.kernel, self.rules = kernel, rules
-        self.name = name or kernel.__name__[1:]
-        parameters = dict(inspect.signature(kernel).parameters)
-        del parameters["key"]
+        self.name, self.kernel, self.outputs = name, kernel, outputs
         self.names = tuple(parameters)
-        self.checks = tuple(_TYPES[each.annotation][1] for each in parameters.values())
-        self.tensors = sum(each.annotation.startswith("Tensor") for each in parameters.values())
+        self.checks = tuple(_TYPES[each][1] for each in parameters.values())
+        self.tensors = sum(each.startswith("Tensor") for each in parameters.values())
         self.key = bytes(key.get(name, _NOT_IN_KEY) for name in self.names[: self.tensors])
-        self.outputs = returns.count("Tensor")
         self.leaves: tuple = ()
-        types = [_TYPES[each.annotation][0] for each in parameters.values()]
-        types = [each + "(a!)" if name == written else each for name, each in zip(parameters, types)]
+        types = [_TYPES[each][0] + ("(a!)" if name in written else "") for name, each in parameters.items()]
         arguments = ", ".join(map(" ".join, zip(types, parameters)))
-        library.define(f"{self.name}({arguments}) -> ({returns})")
+        library.define(f"{self.name}({arguments}) -> ({', '.join(['Tensor'] * outputs)})")
         for device in ("CPU", "CUDA"):
             library.impl(self.name, self._as_operator(self._with_key), device)
         torch.library.register_fake(f"smelt::{self.name}", self._as_operator(fake), lib=library)
@@ -197,7 +189,7 @@ class Operation:
         return tuple(made)
 
     def _problem(self, arguments):
-        """After a failure: the rules' message is the better one where the kernel relied on what they check."""
+        """After a failure: this message is the better one where the kernel relied on what is checked here."""
         try:
             self._check(arguments)
         except (TypeError, ValueError) as problem:
@@ -209,8 +201,10 @@ class Operation:
             raise ValueError("smelt: tensors must be on one device, and some are on meta, which has no data")
         if self.names[-1] == "backend" and arguments[-1] is not None:
             choose(arguments[-1], "backend", BACKENDS)
-        if self.rules:
-            self.rules(*arguments)
+        self.check_arguments(arguments)
+
+    def check_arguments(self, arguments) -> None:
+        """Of what kernel and fake rely on. In a direct call the native module has the first word."""
 
     def _watched(self, arguments) -> tuple:
         arguments = [check(value, name) for check, value, name in zip(self.checks, arguments, self.names)]

@@ -18,9 +18,10 @@ def in_its_own_types(function):
     """Autocast is the caller's: here products are in the types that are named. The first argument is a tensor."""
 
     @functools.wraps(function)
-    def run(first, *others, **named):
+    def run(*given, **named):
+        first = given[0] if given else next(iter(named.values()))
         with torch.autocast(first.device.type, enabled=False):
-            return function(first, *others, **named)
+            return function(*given, **named)
 
     return run
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict, overload
@@ -11,9 +9,10 @@ from typing import TYPE_CHECKING, Literal, TypedDict, overload
 import torch
 from torch import Tensor
 
-from . import _native, _reference, _runtime
-from ._checks import LSE_BASES, Backend, LseBase, choose, floating, integer, legal_scale, number, one_masked, whole
-from ._operation import Operation, as_kernels_read, may_cast
+from . import _reference, _runtime
+from ._checks import LSE_BASES, Backend, LseBase, choose, floating, integer, legal_scale, number, whole
+from ._library import LibraryOperation
+from ._operation import as_kernels_read, may_cast
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -50,23 +49,6 @@ def _buckets(buckets) -> tuple:
     return tuple(whole(bound, "a bound of buckets") for bound in buckets)
 
 
-def is_deterministic(asked) -> bool:
-    return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
-
-
-def attention_rules(q, kv, indices, *_):
-    """Of q and indices, whose shapes give the spec."""
-    if q.dim() not in (3, 4) or not indices.dim():
-        raise ValueError(
-            f"smelt: q must be [T, H, dqk] or [B, T, H, dqk], not of {q.dim()} dimensions, indices [T, width] "
-            f"or [B, T, width], not of {indices.dim()}"
-        )
-    for name, tensor, last in (("kv", kv, "S, dqk"), ("indices", indices, "T, width")):
-        if tensor.dim() != q.dim() - 1:
-            shape = last if q.dim() == 3 else "B, " + last
-            raise ValueError(f"smelt: {name} must be [{shape}], not of {tensor.dim()} dimensions")
-
-
 ATTENTION_KEY = {"q": 2, "kv": 0, "indices": 1}
 
 
@@ -76,17 +58,19 @@ def attention_spec(family, heads, dqk, width, dv, topk, sink) -> str:
     return f"{family}:{text}{',sink=1' if sink else ''}"
 
 
-def _spec(kind, heads, dqk, kv_kind, _, width, dv, topk, sink, buckets, deterministic):
-    """deterministic: None for the forward pass."""
+def _spec(kind, heads, dqk, kv_kind, _, width, dv: int, topk: int, sink, buckets: tuple[int, ...]):
     if kind is not torch.bfloat16 or kv_kind is not torch.bfloat16:
         reason = f"q and kv must be torch.bfloat16, not {kind} and {kv_kind}"
         return _runtime.Refused(reason, TypeError)
     text = attention_spec("sparse_attn", heads, dqk, width, dv, topk, sink)
-    if buckets:
-        text += f",buckets={'auto' if buckets[0] < 0 else '/'.join(map(str, buckets))}"
-    if deterministic is not None:
-        text += f",passes=backward,deterministic={deterministic:d}"
-    return text
+    return f"{text},buckets={'auto' if buckets[0] < 0 else '/'.join(map(str, buckets))}" if buckets else text
+
+
+def _backward_spec(
+    kind, heads, dqk, kv_kind, _, width, dv, topk: int, sink, buckets: tuple[int, ...], deterministic: bool | None
+):
+    text = _spec(kind, heads, dqk, kv_kind, _, width, dv, topk, sink, buckets)
+    return text if type(text) is _runtime.Refused else f"{text},passes=backward,deterministic={deterministic:d}"
 
 
 def listed(queries, query_count, tokens):
@@ -98,230 +82,61 @@ def listed(queries, query_count, tokens):
     return named[:tokens]
 
 
-def _as_read(q, kv, dkv_dtype, key):
-    """kv in q's type, and the key with it: kv is given in fp32 where its gradient is to be in fp32."""
-    if dkv_dtype is torch.float32 and kv.dtype is torch.float32:
-        kv = kv.to(q.dtype)
-    return kv, (*key[:4], kv.dtype, *key[5:])
-
-
-# ---- forward ----------------------------------------------------------------------------------------
-
-
-def _sparse_attn(
-    key,
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    topk_length: Tensor | None,
-    sink: Tensor | None,
-    queries: Tensor | None,
-    query_count: Tensor | None,
-    scale: float,
-    dv: int,
-    topk: int,
-    buckets: tuple[int, ...],
-    deterministic: bool | None,
-    dkv_dtype: torch.dtype | None,
-    free_multiprocessors: int,
-    workspace_limit: int,
-    with_max: bool,
-    backend: str | None,
-):
-    """out, lse, max_logits and the partition into buckets, which the backward pass reuses."""
-    if not key[-1]:
-        indices = one_masked(indices)
-    if dkv_dtype is not None:
-        kv, key = _as_read(q, kv, dkv_dtype, key)
-    buckets = tuple(buckets)
-    found = _runtime.find(key, backend, _spec, dv, topk, sink is not None, buckets, None)
-    if found is None:
-        given = (q, kv, indices, topk_length, sink, queries, query_count)
-        return _by_reference(*given, scale, dv or value_width(key[3]), topk or topk_for(key[-1]))
-    # Queries that a list leaves out keep these numbers.
-    results, sums = (True, True) if queries is None else (0.0, NEVER)
-    out, lse, *more, partition = found.forward(
-        q,
-        kv,
-        indices,
-        topk_length,
-        sink,
-        queries,
-        query_count,
-        results,
-        sums,
-        sums if with_max else None,
-        scale=scale,
-        free_multiprocessors=free_multiprocessors,
+def _zero_unlisted(lse, queries, query_count, *results):
+    """The results of queries that the list leaves out: 0, and -inf of those that are per head alone."""
+    if queries is None:
+        return results
+    named = listed(queries, query_count, lse[..., 0].numel()).view(lse.shape[:-1]).unsqueeze(-1)
+    per_row = (each.dim() > lse.dim() for each in results)
+    return tuple(
+        torch.where(named.unsqueeze(-1), each, torch.zeros_like(each)) if wide else each.masked_fill(~named, NEVER)
+        for each, wide in zip(results, per_row)
     )
-    return out, lse, more[0] if more else None, partition
 
 
 def _by_reference(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk):
     legal_scale(scale)
-    _native.check("sparse_attn", 0, q, kv, indices, topk_length, sink, queries, query_count)
-    with torch.no_grad():
-        named = {"topk_length": topk_length, "sink": sink, "topk": topk}
-        out, lse, max_logits = _reference.sparse_attention(q, kv, indices, scale, dv, **named)
-        if queries is not None:
-            named = listed(queries, query_count, lse[..., 0].numel()).view(lse.shape[:-1])
-            named = named.unsqueeze(-1)
-            out = torch.where(named.unsqueeze(-1), out, torch.zeros_like(out))
-            lse, max_logits = (each.masked_fill(~named, NEVER) for each in (lse, max_logits))
-    return out, lse, max_logits, None
+    named = {"topk_length": topk_length, "sink": sink, "topk": topk or topk_for(indices.shape[-1])}
+    made = _reference.sparse_attention(q, kv, indices, scale, dv or value_width(q.shape[-1]), **named)
+    return _zero_unlisted(made[1], queries, query_count, *made)
 
 
-def _fake(q, *others):
-    dv, with_max = others[7], others[14]
-    rows = q.shape[:-1]
-    sums = torch.float32
-    return (
-        q.new_empty((*rows, dv or value_width(q.shape[-1]))),
-        q.new_empty(rows, dtype=sums),
-        q.new_empty(rows, dtype=sums) if with_max else None,
-    )
-
-
-_attention = Operation(
-    _sparse_attn, _fake, "Tensor out, Tensor lse, Tensor max_logits", ATTENTION_KEY, rules=attention_rules
-)
-
-
-# ---- backward ---------------------------------------------------------------------------------------
-
-
-def _gradients(
-    key,
-    dkv_sum: Tensor,
-    grad_out: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    partition: Tensor | None,
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    topk_length: Tensor | None,
-    sink: Tensor | None,
-    queries: Tensor | None,
-    query_count: Tensor | None,
-    scale: float,
-    topk: int,
-    buckets: tuple[int, ...],
-    deterministic: bool | None,
-    dkv_dtype: torch.dtype | None,
-    free_multiprocessors: int,
-    workspace_limit: int,
-    backend: str | None,
+def _backward_by_reference(
+    grad_out, q, kv, indices, topk_length, sink, queries, query_count, lse, scale, topk, dkv_dtype, dkv_sum=None
 ):
-    """dq, dkv (None with dkv_sum, to which it is added) and dsink (None without a sink)."""
-    if not key[-1]:
-        indices = one_masked(indices)
-    if dkv_dtype is not None:
-        kv, key = _as_read(q, kv, dkv_dtype, key)
-    if grad_out.dtype is not torch.bfloat16:
-        floating(grad_out=grad_out)
-    has_sink = sink is not None
-    options = out.shape[-1], topk, has_sink, tuple(buckets), is_deterministic(deterministic)
-    found = _runtime.find(key, backend, _spec, *options)
-    if found is None:
-        inputs = (q, kv, indices, topk_length, sink, queries, query_count)
-        return _backward_by_reference(grad_out, dkv_sum, lse, dkv_dtype, *inputs, scale, topk)
-    dkv = True if dkv_sum is None else None
-    wide = dkv_dtype is torch.float32
-    dq, *made, _ = found.backward(
-        q,
-        kv,
-        indices,
-        topk_length,
-        sink,
-        queries,
-        query_count,
-        out,
-        lse,
-        grad_out if grad_out.dtype is torch.bfloat16 else grad_out.to(torch.bfloat16),
-        True if queries is None else 0.0,  # of queries that a list leaves out
-        None if wide else dkv,
-        dkv if wide else None,
-        dkv_sum,
-        True if has_sink else None,
-        partition=partition,
-        scale=scale,
-        free_multiprocessors=free_multiprocessors,
-        workspace_limit=workspace_limit,
-    )
-    return dq, made[0] if dkv else None, made[-1] if has_sink else None
-
-
-def _backward_by_reference(grad_out, dkv_sum, lse, dkv_dtype, q, kv, indices, *others):
-    topk_length, sink, queries, query_count, scale, topk = others
-    if queries is not None:
-        named = listed(queries, query_count, lse[..., 0].numel())
-        grad_out = grad_out * named.view(lse.shape[:-1])[..., None, None]
+    (grad_out,) = _zero_unlisted(lse, queries, query_count, grad_out)
     named = {"topk_length": topk_length, "sink": sink, "topk": topk or topk_for(indices.shape[-1])}
     dq, dkv, dsink = _reference.sparse_attention_backward(grad_out, q, kv, indices, scale, grad_out.shape[-1], **named)
-    if dkv_sum is not None:
-        dkv_sum += dkv
-        return dq, None, dsink
-    return dq, dkv.to(dkv_dtype or kv.dtype), dsink
+    if dkv_sum is None:
+        return dq, dkv.to(dkv_dtype or kv.dtype), dsink
+    dkv_sum += dkv
+    return dq, None, dsink
 
 
-def _fake_gradients(dkv_sum, grad_out, out, lse, partition, q, kv, indices, length, sink, *others):
-    dkv_dtype = others[6]
-    return (
-        q.new_empty(q.shape),
-        None if dkv_sum is not None else kv.new_empty(kv.shape, dtype=dkv_dtype or kv.dtype),
-        None if sink is None else q.new_empty(sink.shape, dtype=torch.float32),
+_as_attention = {"key": ATTENTION_KEY, "floats": True}
+_backward, _backward_sum = (
+    LibraryOperation(
+        "sparse_attn",
+        which=1,
+        name=name,
+        spec=_backward_spec,
+        reference=_backward_by_reference,
+        written=written,
+        **_as_attention,
     )
-
-
-def _gradient_rules(dkv_sum, grad_out, out, lse, partition, q, kv, indices, *_):
-    attention_rules(q, kv, indices)
-    floating(grad_out=grad_out)
-    if out.dim() != q.dim():
-        raise ValueError(f"smelt: out must be of {q.dim()} dimensions as q is, not {out.dim()}")
-
-
-def _gradients_alone(key, *others):
-    return _gradients(key, None, *others)
-
-
-_signature = inspect.signature(_gradients)
-_gradients_alone.__signature__ = _signature.replace(
-    parameters=[each for name, each in _signature.parameters.items() if name != "dkv_sum"]
-)
-_GRADIENTS = "Tensor dq, Tensor dkv, Tensor dsink"
-_backward = Operation(
-    _gradients_alone,
-    lambda *given: _fake_gradients(None, *given),
-    _GRADIENTS,
-    ATTENTION_KEY,
-    name="sparse_attn_backward",
-    rules=lambda *given: _gradient_rules(None, *given),
-)
-_backward_sum = Operation(
-    _gradients,
-    _fake_gradients,
-    _GRADIENTS,
-    ATTENTION_KEY,
-    name="sparse_attn_backward_sum",
-    rules=_gradient_rules,
-    written="dkv_sum",
+    for name, written in (("sparse_attn_backward", ()), ("sparse_attn_backward_sum", ("dkv_sum",)))
 )
 _backward.refuse_derivatives("sparse_attention")
-
-
-def _saved(arguments, made):
-    inputs, (scale, _, topk, *options, _, backend) = arguments[:7], arguments[7:]
-    partition = made[3] if len(made) > 3 else None
-    return (made[0], made[1], partition, *inputs), (scale, topk, *options, backend)
-
-
-def _flow(grad_out, options, *saved):
-    dq, dkv, dsink = _backward.in_backward(grad_out, *saved, *options)
-    return dq, dkv, None if saved[7] is None else dsink  # without a sink
-
-
-_attention.differentiable(("q", "kv", "sink"), 0, _saved, _flow)
+_attention = LibraryOperation(
+    "sparse_attn",
+    spec=_spec,
+    reference=_by_reference,
+    gradient=_backward,
+    asked=("max_logits",),
+    fills={"lse": NEVER, "max_logits": NEVER},
+    sizes=lambda named: {"dv": named["dv"] or value_width(named["q"].shape[-1])},
+    **_as_attention,
+)
 
 
 # ---- the calls --------------------------------------------------------------------------------------
@@ -510,15 +325,15 @@ def sparse_attention(
         sink if sink is None else fp32(sink),
         queries,
         query_count,
+        free_multiprocessors,
         scale if type(scale) is float else number(scale, "scale"),
         0 if dv is None else whole(dv, "dv"),
         0 if topk is None else whole(topk, "topk"),
         () if buckets is None else _buckets(buckets),
+        return_max_logits,
+        workspace_limit,
         deterministic,
         dkv_dtype,
-        free_multiprocessors,
-        workspace_limit,
-        return_max_logits,
         backend,
     )
     if wanted is not None:
@@ -593,12 +408,9 @@ def sparse_attention_backward(
     if dkv_dtype is not None:
         legal = WIDE_TYPES if dkv_sum is None else (torch.float32,)
         choose(dkv_dtype, "dkv_dtype" if dkv_sum is None else "dkv_dtype with dkv_sum", legal)
-    run = _backward.call if dkv_sum is None else functools.partial(_backward_sum.call, dkv_sum)
+    run, added = (_backward.call, ()) if dkv_sum is None else (_backward_sum.call, (dkv_sum,))
     dq, dkv, dsink = run(
         grad_out,
-        out,
-        lse,
-        None,
         q,
         kv,
         indices,
@@ -606,13 +418,17 @@ def sparse_attention_backward(
         fp32(sink),
         queries,
         query_count,
+        out,
+        lse,
+        *added,
+        None,  # the partition
+        free_multiprocessors,
         number(scale, "scale"),
+        workspace_limit,
         0 if topk is None else whole(topk, "topk"),
         () if buckets is None else _buckets(buckets),
         deterministic,
         dkv_dtype,
-        free_multiprocessors,
-        workspace_limit,
         "smelt",
     )
     return dq, dkv if dkv_sum is None else dkv_sum, None if sink is None else dsink

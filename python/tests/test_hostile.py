@@ -290,7 +290,7 @@ def test_native_methods(calls, device, seed):
         names = random_.sample(list(pool), random_.choice((0, 1, 8, 12)))
         given = {each: random_.choice(kinds) if random_.random() < 0.3 else pool[each] for each in names}
         operator = random_.choice(operators)
-        for method in (operator.forward, operator.backward, lambda **given: _native.check("sparse_attn", 0, **given)):
+        for method in (operator.forward, operator.backward):
             with contextlib.suppress(*REFUSALS):
                 method(**given)
         values = random_.choices(kinds, k=3)
@@ -313,8 +313,8 @@ def test_native_methods(calls, device, seed):
         lambda: _native.look(b"\2", (), None),
         lambda: _native.look(b"\2", (1,), ()),
         lambda: _native.look(b"\2", (1,), ("q",)),
-        lambda: _native.check("sparse_attn", 2),
-        lambda: _native.check("no_such", 0),
+        lambda: _native.describe("no_such"),
+        lambda: _native.describe(1),
     ):
         with pytest.raises(REFUSALS):
             make()
@@ -378,9 +378,9 @@ def test_outputs_that_are_made(device):
     spec = "sparse_attn:heads=3,dqk=128,dv=128,topk=128"
     forward = _runtime.operator(problem.q.get_device(), spec).forward
     given = {"q": problem.q, "kv": problem.kv, "indices": problem.indices, "scale": problem.scale}
-    out, sums, partition = forward(**given, out=True, lse=True)
-    assert torch.equal(out, want) and torch.equal(sums, lse) and partition is None
-    assert forward(**given, out=out, lse=sums) == (None,)
+    out, sums, highest, partition = forward(**given, out=True, lse=True, max_logits=False)
+    assert torch.equal(out, want) and torch.equal(sums, lse) and highest is partition is None
+    assert forward(**given, out=out, lse=sums) == (None,) * 4
     for place in ("q", "kv", "indices", "topk_length", "queries"):
         with pytest.raises(TypeError):
             forward(**{**given, place: True}, out=True, lse=True)

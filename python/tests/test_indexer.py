@@ -179,11 +179,11 @@ def test_opcheck(device):
     ops = torch.ops.smelt
     for op, arguments in (
         (ops.indexer_logits, (q, k, weights, None, begin, end, 0, "smelt")),
-        (ops.indexer_topk, (q, k, weights, None, begin, end, None, 4, 0, "index", 0, 0, 0, "smelt")),
-        (ops.topk_select, (logits, begin, end, None, 4, 0, "index", "smelt")),
+        (ops.indexer_topk, (q, k, weights, None, begin, end, None, 0, 0, 0, 0, 4, "index", "smelt")),
+        (ops.topk_select, (logits, begin, end, None, 0, 4, "index", "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
-        (ops.quantize, (k, None, "plain", "smelt")),
-        (ops.indexer_clean, (logits, begin, end, "smelt")),
+        (ops.quantize, (k, None, 0, "plain", "smelt")),
+        (ops.indexer_clean, (begin, end, logits, 0, "smelt")),
     ):
         torch.library.opcheck(op.default, arguments)
 
@@ -208,7 +208,7 @@ def test_compile(device):
 
 BAD = {
     "q": ({"q": 3}, TypeError, "q must be a torch.Tensor"),
-    "fp16": ({"q": lambda q: q.half()}, TypeError, "q and k must both be"),
+    "fp16": ({"q": lambda q: q.half()}, TypeError, "q must be torch.bfloat16 or torch.float8_e4m3fn, not torch.float16"),
     "dimensions": ({"q": lambda q: q[0]}, ValueError, r"q must be \[T, H, D\]"),
     "width": ({"k": torch.zeros(37, 32).bfloat16()}, ValueError, "but must be 64"),
     "weights": ({"weights": torch.zeros(7, 2)}, ValueError, "dimension 1 of weights"),
@@ -246,7 +246,7 @@ def test_more_bad_arguments(device):
         smelt.topk_select(logits, 2, order="none")
     with pytest.raises(ValueError):
         smelt.topk_select(logits, 2, window_begin=torch.zeros(2, dtype=torch.int32, device=device), backend="smelt")
-    with pytest.raises(TypeError, match="x must be rows of torch.bfloat16"):
+    with pytest.raises(TypeError, match="x must be torch.bfloat16, not torch.float32"):
         smelt.quantize(logits)
     with pytest.raises(ValueError, match="causal_offset"):
         smelt.indexer_windows(

@@ -12,13 +12,13 @@ def op_inputs(problem):
 
 
 def op_arguments(problem, with_max=True):
-    options = (problem.scale, problem.dv, 0, [], True, None, 0, 0, with_max, "smelt")
+    options = (0, problem.scale, problem.dv, 0, [], with_max, 0, True, None, "smelt")
     return *op_inputs(problem), *options
 
 
-def op_backward_arguments(problem, out, lse):
-    options = (problem.scale, 0, [], True, None, 0, 0, "smelt")
-    return problem.grad_out, out, lse, None, *op_inputs(problem), *options
+def op_backward_arguments(problem, out, lse, *dkv_sum):
+    options = (0, problem.scale, 0, 0, [], True, None, "smelt")
+    return problem.grad_out, *op_inputs(problem), out, lse, *dkv_sum, None, *options
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_compile_of_sums_that_go_on(device):
     assert torch.equal(want, got) and bool((want != 1).any())
     torch.library.opcheck(
         torch.ops.smelt.sparse_attn_backward_sum.default,
-        (want, *op_backward_arguments(problem, out, lse)),
+        op_backward_arguments(problem, out, lse, want),
         test_utils=("test_schema", "test_faketensor"),
     )
 

@@ -1,0 +1,306 @@
+"""Custom operators of the library's operators: signature, checks, fakes, kernel function and what autograd keeps follow
+from the library's description of a pass, from the spec's function and from the eager reference's signature."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Callable
+
+import torch
+
+from . import _runtime
+from ._checks import floating, one_masked
+from ._description import OUTPUT, WRITTEN, Pass, Row, bind, check_scalars, shape_of
+from ._operation import Operation
+
+NEVER = float("-inf")
+FP32 = "_fp32"  # ends the name of an output that is one in bf16 otherwise
+LAUNCH = ("free_multiprocessors", "workspace_limit", "causal_limit")  # numbers on which no result depends
+SLOTS = "width"  # the letter of a list's slots, of which kernels need one
+
+
+def is_deterministic(asked) -> bool:
+    return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
+
+
+class LibraryOperation(Operation):
+    """An operator's pass.
+
+    spec: a function that says the spec's text, or a Refused. Its first parameters are the key's types and sizes; the
+        others are tensors (it is told whether they are given), the letter of an input's dimension (told is its extent),
+        or options of the call, with their types.
+    key: see Operation.
+    reference: the eager one. It is called with those arguments of the call that its parameters name, and returns a
+        tensor, or a tuple of all outputs. Optional tensors and numbers that it does not name (but LAUNCH) are no
+        arguments of the call.
+    which: 0 for the forward, 1 for the backward pass. name: the custom operator's, the operator's where not given.
+    gradient: the operation that computes the gradients of the output `differentiable`; its other inputs are arguments
+        and outputs of this operation, by name.
+    also: optional outputs that are always made. asked: those that are made where the option with_NAME is true.
+    written: outputs, or tensors that are added to, that the caller gives.
+    floats: whether the eager reference takes any floating type in the place of bf16. kinds: {tensor: legal types}, where
+        there are others than the description's.
+    fills: {output: what a query that a list of queries leaves out has}, 0 where not given.
+    sizes: gives extents that no tensor's shape has, by letter, of the arguments by name.
+    rules: a check of the arguments by name beyond the description's.
+
+    The call's arguments (`names`): the tensors in the order of the args struct (in a backward pass the outputs' gradients
+    first, a forward call's partition last), the numbers, the options of the spec, `dk_dtype` where there are the outputs
+    dk and dk_fp32, with_NAME, what `gradient` has beside these, backend.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        *,
+        spec: Callable,
+        key: dict,
+        reference: Callable,
+        which: int = 0,
+        name: str | None = None,
+        gradient: LibraryOperation | None = None,
+        differentiable: str | None = None,
+        also: tuple = (),
+        asked: tuple = (),
+        written: tuple = (),
+        floats: bool = False,
+        kinds: dict | None = None,
+        fills: dict | None = None,
+        sizes: Callable = lambda named: {},
+        rules: Callable = lambda named: None,
+    ):
+        described = Pass(operator, which)
+        self.which = which
+        self.described, self.reference, self.sizes, self.rules = described, reference, sizes, rules
+        self.asked, self.fills = asked, fills or {}
+        rows = [row for row in described.rows if row.name in written or not row.flags & (OUTPUT | WRITTEN)]
+        self.read = tuple(inspect.signature(reference).parameters)
+        rows = [row for row in rows if row.name in (*self.read, *written) or not row.is_optional()]
+        rows.sort(key=lambda row: not _is_gradient(row))
+        order = [row.name for row in rows]
+        made = [row.name for row in described.rows if row.is_output()]
+        self.wide = {name[: -len(FP32)] for name in made if name.endswith(FP32)}
+        results = [row for row in described.rows if row.is_output() and row.name not in written]
+        results = [
+            row
+            for row in results
+            if row.name in (*also, *asked)
+            or not row.is_optional()
+            or (row.name[0] == "d" and row.name[1:] in order)  # a gradient
+        ]
+        results.sort(key=lambda row: order.index(row.name[1:]) if which and row.name[1:] in order else -1)
+        self.rows, self.results = tuple(rows), tuple(results)
+        self.numbers = tuple(each for each in described.arguments(rows) if each.name in (*self.read, *LAUNCH))
+        lenient = [row.name for row in rows if _is_gradient(row) or (floats and row.kind is torch.bfloat16)]
+        self.kinds = {row.name: () if row.name in lenient else (row.kind,) for row in rows} | (kinds or {})
+        self.annotations = self._parameters(spec, key, gradient)
+        self.name = name or operator
+        self.read = tuple(name for name in self.read if name in self.annotations)
+        kernel = self._make_kernel(spec, key, made, gradient)
+        super().__init__(self.name, kernel, self._fake, self.annotations, len(results), key, written)
+        if gradient:
+            self._has_gradients(gradient, differentiable or results[0].name)
+
+    # ---- signature ----------------------------------------------------------------------------------
+
+    def _parameters(self, spec, key, gradient) -> dict:
+        may_be_none = {row.name: row.is_optional() and not row.flags & WRITTEN for row in self.rows}
+        found = {name: "Tensor | None" if may else "Tensor" for name, may in may_be_none.items()}
+        if self.described.has_partition:
+            found["partition"] = "Tensor | None"
+        found.update((each.name, "float" if each.is_float else "int") for each in self.numbers)
+        for each in _options(spec, key):
+            if each.annotation is not each.empty:
+                found.setdefault(each.name, each.annotation)
+        found.update((f"{each}_dtype", "torch.dtype | None") for each in sorted(self.wide))
+        found.update((f"with_{each}", "bool") for each in self.asked)
+        if gradient:
+            for name, annotation in list(gradient.annotations.items())[gradient.tensors : -1]:
+                found.setdefault(name, annotation)
+        return {**found, "backend": "str | None"}
+
+    # ---- checks and fakes ---------------------------------------------------------------------------
+
+    def check_arguments(self, arguments) -> None:
+        named = dict(zip(self.names, arguments))
+        bind(self.rows, named, self.kinds)
+        check_scalars(self.numbers, named)
+        self.rules(named)
+
+    def _fake(self, *arguments):
+        named = dict(zip(self.names, arguments))
+        extents = bind(self.rows, named, self.kinds)
+        letters = {letter for row in self.results for letter, _ in row.letters}
+        sizes = {letter: named[letter] for letter in letters if letter in named}
+        sizes.update((each.letter, named[each.name]) for each in self.numbers)
+        sizes.update(self.sizes(named), **extents.sizes)
+        extents = extents._replace(sizes=sizes)
+        first, made = named[self.rows[0].name], []
+        for row in self.results:
+            kind = self._type_of(row, named)
+            made.append(None if kind is None else first.new_empty(shape_of(row, extents), dtype=kind))
+        return tuple(made)
+
+    def _type_of(self, row, named):
+        """An output's type; None: it is not made."""
+        if not named.get(f"with_{row.name}", True) or f"{row.name}_sum" in named:
+            return None
+        if row.name[0] == "d" and row.name[1:] in named:  # a gradient
+            of = named[row.name[1:]]
+            return None if of is None else named.get(f"{row.name}_dtype") or of.dtype
+        return named[self.rows[0].name].dtype if row.kind is torch.bfloat16 else row.kind
+
+    # ---- the kernel function ------------------------------------------------------------------------
+
+    def _make_kernel(self, spec, key, made, gradient):
+        """A function written for this pass: loops over its arguments would take as long as a launch."""
+        names = ", ".join(self.annotations)
+        options = ", ".join(self._option(each.name) for each in _options(spec, key))
+        lines = [f"def kernel(key, {names}):"]
+        if any(row.name == list(key)[-1] and row.ends_with(SLOTS) for row in self.rows):
+            lines += ["    if not key[-1]:", f"        return without_slots(key, ({names},))"]
+        for each in self.wide | (gradient.wide if gradient else set()):
+            if self.kinds.get(each[1:]) == () and each[1:] in key:
+                lines += [f"    if {each}_dtype is torch.float32:", f"        {each[1:]}, key = as_read({each[1:]}, key)"]
+                keyed = list(key)[: list(key).index(each[1:])]
+                place = 1 + sum(1 + key[before] for before in keyed)
+        lines += [
+            f"    found = runtime.find(key, backend, spec, {options})",
+            "    if found is None:",
+            f"        return by_reference(({names},))",
+        ]
+        for row in self.rows:
+            if _is_gradient(row):
+                lines += [
+                    f"    if {row.name}.dtype is not {row.kind}:",
+                    f"        {row.name} = cast({row.name}, '{row.name}', {row.kind})",
+                ]
+        results = [self._result(row.name, made) for row in self.results]
+        if gradient and gradient.described.has_partition:
+            results.append("made[-1]")
+        lines += [
+            f"    made = found.{'backward' if self.which else 'forward'}({self._values()})",
+            f"    return {', '.join(results)}{',' if len(results) == 1 else ''}" if results else "    return ()",
+        ]
+        scope = {"__name__": __name__, "runtime": _runtime, "torch": torch, "spec": spec, "is_deterministic": is_deterministic}
+        scope.update(cast=_cast, without_slots=self._without_slots, by_reference=self._by_reference, NEVER=NEVER)
+        scope["as_read"] = lambda tensor, key: _in_first_type(tensor, key, place)
+        text, file = "\n".join(lines), f"<smelt_kernels: {self.name}>"
+        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for tracebacks
+        exec(compile(text, file, "exec"), scope)
+        return scope["kernel"]
+
+    def _option(self, name) -> str:
+        """What the spec is told."""
+        annotation = self.annotations.get(name)
+        if annotation is None:  # an extent
+            row = next(row for row in self.rows if (name, 0) in row.letters)
+            return f"{row.name}.shape[{row.letters.index((name, 0)) - len(row.letters)}]"
+        if annotation.startswith("Tensor"):
+            return f"{name} is not None"
+        if name == "deterministic":
+            return f"is_deterministic({name})"
+        return f"tuple({name})" if annotation.startswith("tuple") else name
+
+    def _values(self) -> str:
+        """The native call's arguments, in the order of the description."""
+        given = {row.name for row in self.rows}
+        values = [row.name if row.name in given else self._wanted(row) for row in self.described.rows]
+        numbers = {each.name for each in self.numbers}
+        values += [each.name if each.name in numbers else "None" for each in self.described.scalars]
+        return ", ".join(values + ["partition"] * self.described.has_partition)
+
+    def _wanted(self, row: Row) -> str:
+        """Whether an output is made, and with what it is filled."""
+        of, wanted = row.name.removesuffix(FP32), "True"
+        if of not in [each.name for each in self.results] or f"{of}_sum" in self.annotations:
+            return "None"
+        if of in self.wide:
+            wanted = f"{of}_dtype is{'' if row.name.endswith(FP32) else ' not'} torch.float32"
+        elif of in self.asked:
+            wanted = f"with_{of}"
+        elif of[0] == "d" and self.annotations.get(of[1:]) == "Tensor | None":
+            wanted = f"{of[1:]} is not None"
+        if "queries" not in self.annotations or ("T", 0) not in row.letters:
+            return wanted
+        fill = "NEVER" if self.fills.get(of) == NEVER else self.fills.get(of, 0.0)
+        filled = fill if wanted == "True" else f"{wanted} and {fill}"
+        return f"{wanted} if queries is None else {filled}"
+
+    def _result(self, name, made) -> str:
+        place = made.index(name)
+        if name not in self.wide:
+            return f"made[{place}]"
+        wide = made.index(name + FP32)
+        return f"made[{place}] if made[{wide}] is None else made[{wide}]"
+
+    def _without_slots(self, key, arguments) -> tuple:
+        """Lists without a slot, as lists of one that is masked."""
+        arguments = list(arguments)
+        for place, row in enumerate(self.rows):
+            each = arguments[place]
+            if row.ends_with(SLOTS) and each is not None:
+                lists = row.kind is torch.int32
+                arguments[place] = one_masked(each) if lists else each.new_zeros((*each.shape[:-1], 1))
+        made = list(self.kernel((*key[:-1], 1), *arguments))
+        for place, row in enumerate(self.results):
+            if row.ends_with(SLOTS) and made[place] is not None:
+                made[place] = made[place].new_empty((*made[place].shape[:-1], 0))
+        return tuple(made)
+
+    def _by_reference(self, arguments) -> tuple:
+        self._check(arguments)
+        named = dict(zip(self.names, arguments))
+        with torch.no_grad():
+            made = self.reference(**{name: named[name] for name in self.read})
+        made = made if isinstance(made, tuple) else (made,)
+        return tuple(each if named.get(f"with_{row.name}", True) else None for row, each in zip(self.results, made))
+
+    # ---- gradients ----------------------------------------------------------------------------------
+
+    def _has_gradients(self, gradient, differentiable) -> None:
+        outputs = [row.name for row in self.results]
+
+        def where(name):
+            if name in self.names:
+                return f"arguments[{self.names.index(name)}]"
+            if name in outputs:
+                return f"made[{outputs.index(name)}]"
+            return f"made[{len(outputs)}] if len(made) > {len(outputs)} else None"  # the partition
+
+        tensors = [where(name) for name in gradient.names[: gradient.tensors] if not name.startswith("grad")]
+        options = [where(name) for name in gradient.names[gradient.tensors :]]
+        leaves = tuple(row.name[1:] for row in gradient.results)
+        given = [tensors.index(where(name)) for name in leaves]
+        optional = [self.annotations[name] == "Tensor | None" for name in leaves]
+        saved = eval(f"lambda arguments, made: (({', '.join(tensors)},), ({', '.join(options)},))")
+
+        def flow(grad, options, *tensors):
+            made = gradient.in_backward(grad, *tensors, *options)
+            if not any(optional):
+                return made
+            return [None if tensors[place] is None else each for each, place in zip(made, given)]
+
+        self.differentiable(leaves, outputs.index(differentiable), saved, flow)
+
+
+def _is_gradient(row: Row) -> bool:
+    """Of an output, that a backward pass reads."""
+    return row.name.startswith("grad") and not row.is_output()
+
+
+def _options(spec, key) -> list:
+    """The parameters of a spec's function behind those that the key gives."""
+    return list(inspect.signature(spec).parameters.values())[sum(1 + count for count in key.values()) :]
+
+
+def _cast(grad, name, kind):
+    floating(**{name: grad})
+    return grad.to(kind)
+
+
+def _in_first_type(tensor, key, place):
+    """A tensor that is given in fp32, since its gradient is to be in fp32; and the key, with its type at `place`."""
+    tensor = tensor.to(key[1]) if tensor.dtype is torch.float32 else tensor
+    return tensor, (*key[:place], tensor.dtype, *key[place + 1 :])
