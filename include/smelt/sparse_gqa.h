@@ -85,7 +85,8 @@ typedef struct smelt_sparse_gqa_args {
 
 #define SMELT_SPARSE_GQA_ARGS_INIT SMELT_INIT(smelt_sparse_gqa_args)
 
-/* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 with variant mma.
+/* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 with variant mma,
+ * at most about 2.5 GiB and the lists by block with variant sm90 (docs/operators.md).
  * It depends on batches, tokens, rows, width, queries and query_capacity; all integers must be legal,
  * other tensors need not be set. Pure; any thread. Errors: INVALID_ARGUMENT. */
 SMELT_CALL smelt_status smelt_sparse_gqa_forward_workspace(const smelt_operator *op,

@@ -35,6 +35,9 @@ typedef struct uint2 {
 typedef struct uint4 {
     unsigned x, y, z, w;
 } __attribute__((aligned(16))) uint4;
+typedef struct int2 {
+    int x, y;
+} __attribute__((aligned(8))) int2;
 typedef struct int4 {
     int x, y, z, w;
 } __attribute__((aligned(16))) int4;

@@ -2,13 +2,17 @@
 #include "smelt/sparse_gqa.h"
 
 #include "codegen/families/sparse_gqa.h"
+#include "ops/sparse_gqa_block.h"
 #include "ops/sparse_gqa_call.h"
 
 static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     const smelt_sparse_gqa_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    const smelt_status status = smelt__sparse_attn_check_queries(&fields);
     *bytes = 0;
-    return smelt__sparse_attn_check_queries(&fields);
+    return status == SMELT_OK && smelt__sparse_gqa_is_block(call->op)
+               ? smelt__sparse_gqa_block_workspace(call, bytes)
+               : status;
 }
 
 static void fill(const smelt_sparse_gqa_args *args, const struct smelt__sparse_attn_call *fields,
@@ -58,6 +62,8 @@ static smelt_status launch(struct smelt__call *call) {
     if (status != SMELT_OK)
         return status;
     fill(args, &fields, queries, &params);
+    if (smelt__sparse_gqa_is_block(call->op))
+        return smelt__sparse_gqa_block_forward(call, &params);
     const struct smelt__kernel *kernel = call->op->kernels[SMELT__SPARSE_GQA_FWD];
     const int64_t most = smelt__available_blocks(kernel, args->free_multiprocessors);
     const struct smelt__launch one = {

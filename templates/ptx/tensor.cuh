@@ -42,3 +42,13 @@ DEVICE void tensor_load_4d_hint(u32 to, const struct tensor_map *map, u32 barrie
                  : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(policy)
                  : "memory");
 }
+
+/* The same without a policy. */
+DEVICE void tensor_load_4d(u32 to, const struct tensor_map *map, u32 barrier, int x, int y, int z,
+                           int w) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5, %6}], [%2];"
+                 :
+                 : "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}

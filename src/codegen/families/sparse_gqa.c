@@ -1,7 +1,9 @@
 /* The operator sparse_gqa: sparse attention for grouped heads (docs/operators.md). */
 #include "codegen/families/sparse_gqa.h"
 
+#include "codegen/families/sparse_gqa_block.h"
 #include "codegen/families/sparse_gqa_keys.h"
+#include "codegen/families/sparse_gqa_lists.h"
 
 enum { FWD }; /* members by number */
 
@@ -9,7 +11,9 @@ static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__sparse_gqa_fwd.schema, SMELT__FORWARD},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__sparse_gqa_fwd, NULL};
+static const struct smelt__kernel_family *const kernels[] = {&smelt__sparse_gqa_fwd,
+                                                            &smelt__sparse_gqa_lists,
+                                                            &smelt__sparse_gqa_merge, NULL};
 
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_GQA_HEADS,
@@ -19,9 +23,24 @@ static const struct smelt__key keys[] = {
     SMELT__SPARSE_GQA_SINK,
 };
 
+static void add_merge(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
+    static const char *const inherited[] = {"heads",       "kv_heads", "dqk", "dv",
+                                            "granularity", "lists",    "sink"};
+    struct smelt__spec *const merge =
+        smelt__expansion_add_other(expansion, &smelt__sparse_gqa_merge, SMELT__FORWARD);
+    for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
+        smelt__spec_set(merge, inherited[i], smelt__spec_get(spec, inherited[i]));
+}
+
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
-    smelt__expansion_add(expansion, spec, FWD, pass);
+    const struct smelt__spec *fwd = smelt__expansion_add(expansion, spec, FWD, pass);
+    if (smelt__sparse_gqa_may_be_block(fwd)) {
+        for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++)
+            smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, pass),
+                            "pass", i);
+        add_merge(spec, expansion);
+    }
 }
 
 static const struct smelt__preset_row presets[] = {{NULL, NULL}};

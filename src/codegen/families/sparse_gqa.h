@@ -6,7 +6,14 @@
 extern const struct smelt__kernel_family smelt__sparse_gqa_fwd;
 
 /* The kernels of the forward pass in the order of its expansion. */
-enum smelt__sparse_gqa_forward_kernel { SMELT__SPARSE_GQA_FWD };
+enum smelt__sparse_gqa_forward_kernel {
+    SMELT__SPARSE_GQA_FWD,
+    /* Only with a granularity that variant sm90 takes: */
+    SMELT__SPARSE_GQA_COUNT, /* the passes of sparse_gqa_lists */
+    SMELT__SPARSE_GQA_SCAN,
+    SMELT__SPARSE_GQA_FILL,
+    SMELT__SPARSE_GQA_MERGE
+};
 
 /* Names the kernel of a plan whose variant is set, "smelt_FAMILY_VARIANT_...", and adds the constants
  * that the spec gives: HEADS, KV_HEADS, GROUP_HEADS, DQK, DV, GRANULARITY, LISTS_OF_KV_HEADS; PDL. */

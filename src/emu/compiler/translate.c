@@ -142,7 +142,7 @@ static const char *skip_word(const char *at, const char *word) {
 static const char *skip_type(const char *at) {
     static const char *const types[] = {"int",   "u8",    "u16",   "u32",    "u64",
                                         "i64",   "char",  "float", "float2", "float4",
-                                        "uint2", "uint4", "int4"};
+                                        "uint2", "uint4", "int2",  "int4"};
     const char *rest = skip_word(at, "const");
     at = rest ? rest : at;
     rest = skip_word(at, "struct");

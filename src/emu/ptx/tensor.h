@@ -11,3 +11,5 @@ void emu_tensor_prefetch(const void *map);
     emu_tensor_load(to, map, barrier, 3, x, y, z, 0, policy)
 #define tensor_load_4d_hint(to, map, barrier, x, y, z, w, policy)                                  \
     emu_tensor_load(to, map, barrier, 4, x, y, z, w, policy)
+#define tensor_load_4d(to, map, barrier, x, y, z, w)                                               \
+    emu_tensor_load(to, map, barrier, 4, x, y, z, w, 0)

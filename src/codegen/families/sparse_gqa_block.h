@@ -1,0 +1,33 @@
+/* What the block-stationary kernels of sparse_gqa (variant sm90 of its forward pass, and
+ * sparse_gqa_merge) and their launch agree on. */
+#pragma once
+
+#include "codegen/family.h"
+
+extern const struct smelt__kernel_family smelt__sparse_gqa_merge;
+
+int smelt__sparse_gqa_fwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                    struct smelt__plan *plan, struct smelt__message *message);
+
+/* Whether a forward kernel's spec may get variant sm90 on some architecture. */
+int smelt__sparse_gqa_may_be_block(const struct smelt__spec *spec);
+
+/* For the launch. */
+struct smelt__sparse_gqa_block_launch {
+    int segment;   /* pairs of an item */
+    int units;     /* of a pair and KV head: eights of its query heads */
+    int box_heads; /* of a box of q's tensor map */
+};
+
+static inline const struct smelt__sparse_gqa_block_launch *
+smelt__sparse_gqa_block_launch(const struct smelt__plan *plan) {
+    return (const void *)plan->launch;
+}
+
+/* The units of a KV head: eights of its query heads. The most of them that are a part of both a KV
+ * head's and a tile's. */
+int smelt__sparse_gqa_units(const struct smelt__spec *spec);
+int smelt__sparse_gqa_box_units(int units);
+
+/* Adds the constants that both kernels have: LIST_HEADS, UNITS. */
+void smelt__sparse_gqa_block_constants(const struct smelt__spec *spec, struct smelt__plan *plan);

@@ -1,0 +1,67 @@
+/*
+ * The kernel family sparse_gqa_lists: the reverse index of sparse_gqa's lists, for each block of keys
+ * the queries that chose it (templates/sparse_gqa_lists.params.h). Nothing of an operator is compiled
+ * in, so that all of them share these kernels.
+ */
+#include "codegen/families/sparse_gqa_lists.h"
+
+#include <stdio.h>
+
+#include "codegen/plan/limits.h"
+#include "codegen/spec/keys.h"
+
+enum {
+    THREADS = 256,
+    SCAN_THREADS = 1024,
+    LISTS_AT_ONCE = 1024 /* counters of a warp: 8 warps' are 32 KB, and most calls need one round */
+};
+
+static const char *const templates[] = {"sparse_gqa_lists.count.cu", "sparse_gqa_lists.scan.cu",
+                                        "sparse_gqa_lists.fill.cu"};
+
+static const struct smelt__key keys[] = {
+    {SMELT__REQUIRED("pass",
+                     "count: pairs of each list; scan: where they begin; fill: writes them"),
+     SMELT__NAMES_3(count, scan, fill)},
+};
+
+static void add_scan(struct smelt__plan *plan) {
+    smelt__plan_add_region(plan, "TOTALS_OFFSET", 2 * SCAN_THREADS / 32 * 4, 4,
+                           "pairs and segments of each warp");
+    smelt__plan_add_region(plan, "BINS_OFFSET", SCAN_THREADS * 4, 4, "segments of each number");
+}
+
+static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                      struct smelt__plan *plan, struct smelt__message *message) {
+    const int64_t pass = smelt__spec_get(spec, "pass");
+    const int scan = pass == SMELT__GQA_LISTS_SCAN;
+    const int rows = pass == SMELT__GQA_LISTS_FILL ? THREADS / 32 : 1; /* of counters */
+    (void)arch, (void)message; /* every architecture has all of them */
+    plan->variant = smelt__spec_choice(spec, "pass");
+    plan->template_name = templates[pass];
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_gqa_lists_%s",
+             plan->variant);
+    smelt__plan_set_threads(plan, scan ? SCAN_THREADS : THREADS, 1);
+    if (scan) {
+        add_scan(plan);
+        return 0;
+    }
+    smelt__plan_add(plan, "LISTS_AT_ONCE", LISTS_AT_ONCE, SMELT__DERIVED, "counters of a warp");
+    smelt__plan_add_region(plan, "COUNTERS_OFFSET", rows * LISTS_AT_ONCE * 4, 4,
+                           "pairs of each list");
+    return 0;
+}
+
+/* All passes; a plan is named after its pass. */
+static const struct smelt__variant variants[] = {
+    {"lists", plan_lists},
+    {NULL, NULL},
+};
+
+const struct smelt__kernel_family smelt__sparse_gqa_lists = {
+    .schema = {.name = "sparse_gqa_lists",
+               .summary = "for each block of keys the queries that chose it",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys},
+    .variants = variants,
+};

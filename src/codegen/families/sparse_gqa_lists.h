@@ -1,0 +1,14 @@
+/* What the kernel family sparse_gqa_lists and its callers agree on. */
+#pragma once
+
+#include "codegen/family.h"
+
+extern const struct smelt__kernel_family smelt__sparse_gqa_lists;
+
+/* Values of the key `pass`, in launch order. */
+enum smelt__gqa_lists_pass {
+    SMELT__GQA_LISTS_COUNT = 0,
+    SMELT__GQA_LISTS_SCAN,
+    SMELT__GQA_LISTS_FILL,
+    SMELT__GQA_LISTS_PASSES
+};

@@ -1,0 +1,91 @@
+/* See sparse_gqa_index.h. */
+#include "ops/sparse_gqa_index.h"
+
+#include <inttypes.h>
+
+#include "codegen/families/sparse_gqa_lists.h"
+#include "ops/divide.h"
+#include "ops/key_grads.h"
+#include "runtime/log.h"
+
+enum {
+    CHUNK_ENTRIES = 128,     /* at least: 16 of each warp of the last kernel */
+    MOST_COUNTS = 1 << 26,   /* beyond, chunks are longer */
+    MOST_NUMBER = 0x7fff0000 /* of a list or pair */
+};
+
+smelt_status smelt__gqa_index_place(struct smelt__gqa_index *index, size_t *end) {
+    index->blocks = smelt__divide_up(index->rows, index->granularity);
+    index->lists = index->batches * index->groups * index->blocks;
+    const int64_t slots = index->entries * index->groups * index->width;
+    if (index->lists > MOST_NUMBER || slots > MOST_NUMBER)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "%" PRId64 " lists of blocks and %" PRId64
+                           " slots are too many for one call; at most %d of each",
+                           index->lists, slots, MOST_NUMBER);
+    index->chunk_entries = CHUNK_ENTRIES;
+    while (smelt__divide_up(index->entries, index->chunk_entries) * index->lists > MOST_COUNTS &&
+           index->chunk_entries < index->entries)
+        index->chunk_entries *= 2;
+    const int64_t chunks = smelt__divide_up(index->entries, index->chunk_entries);
+    const size_t number = sizeof(int);
+    index->counts = smelt__workspace_place(end, chunks * index->lists, number);
+    index->starts = smelt__workspace_place(end, index->lists + 1, number);
+    index->items = smelt__workspace_place(end, index->lists + 1, number);
+    index->queries = smelt__workspace_place(end, index->with_queries ? slots : 0, number);
+    if (index->with_pairs) {
+        const int64_t segments = index->lists + slots / index->segment;
+        index->pairs = smelt__workspace_place(end, slots, 2 * number);
+        index->places = smelt__workspace_place(end, slots, number);
+        index->order = smelt__workspace_place(end, segments, 2 * number);
+    }
+    return SMELT_OK;
+}
+
+static int *ints_at(void *workspace, size_t offset) {
+    return (int *)(void *)((char *)workspace + offset);
+}
+
+struct sparse_gqa_lists_params smelt__gqa_index_params(const struct smelt__gqa_index *index,
+                                                       const struct work_params *work,
+                                                       const struct gqa_lists_params *lists,
+                                                       int64_t first, int64_t entries,
+                                                       void *workspace) {
+    const int pairs = index->with_pairs;
+    return (struct sparse_gqa_lists_params){
+        .work = *work,
+        .lists = *lists,
+        .counts = ints_at(workspace, index->counts),
+        .starts = ints_at(workspace, index->starts),
+        .items = ints_at(workspace, index->items),
+        .queries = index->with_queries ? ints_at(workspace, index->queries) : NULL,
+        .pairs = pairs ? ints_at(workspace, index->pairs) : NULL,
+        .places = pairs ? ints_at(workspace, index->places) : NULL,
+        .order = pairs ? ints_at(workspace, index->order) : NULL,
+        .first = (int)first,
+        .entries = (int)entries,
+        .groups = index->groups,
+        .blocks = (int)index->blocks,
+        .granularity = index->granularity,
+        .chunks = (int)smelt__divide_up(entries, index->chunk_entries),
+        .chunk_entries = (int)index->chunk_entries,
+        .segment = index->segment,
+    };
+}
+
+smelt_status smelt__gqa_index_launch(const smelt_context *context,
+                                     const struct smelt__kernel *const *kernels,
+                                     const struct sparse_gqa_lists_params *params,
+                                     struct CUstream_st *stream) {
+    const uint32_t blocks[SMELT__GQA_LISTS_PASSES] = {
+        [SMELT__GQA_LISTS_COUNT] = (uint32_t)(params->chunks * params->groups),
+        [SMELT__GQA_LISTS_SCAN] = 1,
+        [SMELT__GQA_LISTS_FILL] = (uint32_t)(params->chunks * params->groups),
+    };
+    smelt_status status = SMELT_OK;
+    for (int i = 0; i < SMELT__GQA_LISTS_PASSES && status == SMELT_OK; i++) {
+        const struct smelt__launch launch = {.blocks = {blocks[i]}, .params = params};
+        status = smelt__kernel_launch(context, kernels[i], &launch, stream);
+    }
+    return status;
+}

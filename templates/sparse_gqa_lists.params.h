@@ -1,0 +1,30 @@
+/*
+ * Arguments of the sparse_gqa_lists kernels, all passes, and with them the reverse index: for each
+ * list, which is one (batch, group of KV heads, block of keys), the queries that chose the block.
+ * Included by the host code (behind common/work.params.h and sparse_gqa.params.h) and, by the
+ * generator, by the CUDA source: plain C types only. Strides count elements.
+ *
+ * Entry i of the query list is query number queries[i], or i without a query list. A pair is an
+ * entry and one of its valid slots. List number (batch * groups + group) * blocks + block. Pairs are
+ * sorted by list, within a list by entry. A segment is `segment` consecutive pairs of a list; its
+ * last one may be short.
+ */
+struct sparse_gqa_lists_params {
+    struct work_params work;
+    struct gqa_lists_params lists;
+    int *counts; /* [chunks][lists] pairs of each chunk, then of the chunks before it */
+    int *starts; /* [lists + 1] pairs before each list */
+    int *items;  /* [lists + 1] segments before each list */
+    /* Optional: */
+    int *queries; /* [pairs] the pair's entry */
+    int *pairs;   /* [pairs][2] the pair's query number, and how many keys of the block it reads */
+    int *places;  /* [entries][groups][width] a slot's pair, or -1 if it is masked */
+    int *order; /* [segments][2] list and number of each segment, all lists' first segments first */
+    int first, entries; /* the entries to index */
+    int groups;         /* of KV heads that share lists */
+    int blocks;         /* of keys */
+    int granularity;    /* keys of a block, a power of two */
+    int chunks,
+        chunk_entries; /* a chunk is as many consecutive entries; the last one may be short */
+    int segment;
+};
