@@ -16,6 +16,15 @@ smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least,
                        value, least, most);
 }
 
+smelt_status smelt__check_scale(float scale) {
+    const float most = 2e38F; /* times log2(e) this still is finite in fp32 */
+    if (scale > 0.0F && scale <= most)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "scale = %g is not legal; it must be positive and at most %g",
+                       (double)scale, (double)most);
+}
+
 smelt_status smelt__check_queries(int64_t batches, int64_t tokens) {
     smelt_status status = smelt__check_extent("batches", batches, 0, INT32_MAX);
     if (status == SMELT_OK)

@@ -11,6 +11,9 @@
 /* least <= value <= most, or INVALID_ARGUMENT. */
 smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least, int64_t most);
 
+/* The scale of attention's scores: positive, and finite in fp32 times log2(e). */
+smelt_status smelt__check_scale(float scale);
+
 /* batches * tokens, each from 0 on, at most 2^31 - 1 together. */
 smelt_status smelt__check_queries(int64_t batches, int64_t tokens);
 

@@ -9,6 +9,8 @@ enum { KEY_STEP = 64 /* lists are padded to whole blocks of it */ };
 
 static void prepare(smelt_operator *op) {
     struct smelt__indexer_bwd *made = (struct smelt__indexer_bwd *)op;
+    made->kernels = op->kernels;
+    made->context = op->context;
     made->heads = (int)smelt__spec_get(&op->spec, "heads");
     made->dim = (int)smelt__spec_get(&op->spec, "dim");
     made->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");
@@ -20,33 +22,12 @@ static void prepare(smelt_operator *op) {
 
 static struct smelt__indexer_bwd_layout find_layout(const struct smelt__indexer_bwd *indexer,
                                                     const smelt_indexer_bwd_args *args) {
-    const struct smelt__key_grads_shape shape = smelt__indexer_bwd_shape(indexer);
     const int64_t groups = smelt__divide_up(args->tokens, indexer->main.group_queries);
-    const int64_t entries = groups * indexer->main.group_queries;
+    const int64_t key_stride =
+        smelt__divide_up(args->width * indexer->main.group_queries, KEY_STEP) * KEY_STEP;
     struct smelt__indexer_bwd_layout layout = {0};
-    layout.dk.groups = groups;
-    layout.dk.key_count = args->rows;
-    layout.dk.key_stride =
-        (int)(smelt__divide_up(args->width * indexer->main.group_queries, KEY_STEP) * KEY_STEP);
-    layout.members = smelt__workspace_place(&layout.bytes, entries, sizeof(int));
-    layout.dk.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
-    layout.runs = smelt__workspace_place(&layout.bytes, indexer->main.group_tiles > 1 ? groups : 0,
-                                         2 * sizeof(int));
-    layout.dk.keys =
-        smelt__workspace_place(&layout.bytes, groups * layout.dk.key_stride, sizeof(int));
-    layout.grads =
-        smelt__workspace_place(&layout.bytes, entries * layout.dk.key_stride, sizeof(float));
-    if (indexer->deterministic) {
-        layout.reach = smelt__workspace_place(&layout.bytes, entries, sizeof(float));
-        layout.tops = smelt__workspace_place(&layout.bytes, SMELT__INDEXER_BWD_TOPS, sizeof(float));
-        layout.grains = smelt__workspace_place(&layout.bytes, args->rows, sizeof(float));
-        layout.totals = smelt__workspace_place(
-            &layout.bytes, groups > indexer->main.exact_groups ? args->rows * indexer->dim : 0,
-            sizeof(float));
-    }
-    layout.bounds = smelt__workspace_place(&layout.bytes, indexer->deterministic ? args->rows : 0,
-                                           SMELT__INDEXER_BWD_UNIT_KINDS * sizeof(unsigned));
-    smelt__key_grads_place(&shape, 0, &layout.bytes, &layout.dk);
+    smelt__indexer_bwd_lay_out(indexer, groups, key_stride, args->rows,
+                               groups > indexer->main.exact_groups, &layout);
     return layout;
 }
 

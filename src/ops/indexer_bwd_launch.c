@@ -21,7 +21,7 @@ enum {
 
 static const struct smelt__kernel *kernel_of(const struct smelt__indexer_bwd *indexer,
                                              enum smelt__indexer_bwd_kernel kernel) {
-    return indexer->op.kernels[smelt__indexer_bwd_place(indexer, kernel)];
+    return indexer->kernels[smelt__indexer_bwd_place(indexer, kernel)];
 }
 
 static void *at(const struct smelt__indexer_bwd_call *call, size_t offset) {
@@ -33,7 +33,7 @@ static smelt_status launch(const struct smelt__indexer_bwd_call *call,
                            const void *params) {
     const struct smelt__launch launch = {
         .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
-    return smelt__kernel_launch(call->indexer->op.context, kernel_of(call->indexer, number),
+    return smelt__kernel_launch(call->indexer->context, kernel_of(call->indexer, number),
                                 &launch, call->stream);
 }
 
@@ -41,6 +41,33 @@ static smelt_status launch(const struct smelt__indexer_bwd_call *call,
 static size_t zero_words(const struct smelt__indexer_bwd_call *call) {
     const size_t sums = (size_t)call->args->rows * (size_t)call->indexer->dim;
     return sums ? (call->layout.dk.sums - call->layout.bounds) / sizeof(float) + sums : 0;
+}
+
+void smelt__indexer_bwd_lay_out(const struct smelt__indexer_bwd *indexer, int64_t groups,
+                                int64_t key_stride, int64_t rows, int several,
+                                struct smelt__indexer_bwd_layout *layout) {
+    const struct smelt__key_grads_shape shape = smelt__indexer_bwd_shape(indexer);
+    const int64_t entries = groups * indexer->main.group_queries;
+    layout->dk.groups = groups;
+    layout->dk.key_count = rows;
+    layout->dk.key_stride = (int)key_stride;
+    layout->members = smelt__workspace_place(&layout->bytes, entries, sizeof(int));
+    layout->dk.counts = smelt__workspace_place(&layout->bytes, groups, sizeof(int));
+    layout->runs = smelt__workspace_place(&layout->bytes, indexer->main.group_tiles > 1 ? groups : 0,
+                                          2 * sizeof(int));
+    layout->dk.keys = smelt__workspace_place(&layout->bytes, groups * key_stride, sizeof(int));
+    layout->grads = smelt__workspace_place(&layout->bytes, entries * key_stride, sizeof(float));
+    if (indexer->deterministic) {
+        layout->reach = smelt__workspace_place(&layout->bytes, entries, sizeof(float));
+        layout->tops =
+            smelt__workspace_place(&layout->bytes, SMELT__INDEXER_BWD_TOPS, sizeof(float));
+        layout->grains = smelt__workspace_place(&layout->bytes, rows, sizeof(float));
+        layout->totals =
+            smelt__workspace_place(&layout->bytes, several ? rows * indexer->dim : 0, sizeof(float));
+    }
+    layout->bounds = smelt__workspace_place(&layout->bytes, indexer->deterministic ? rows : 0,
+                                            SMELT__INDEXER_BWD_UNIT_KINDS * sizeof(unsigned));
+    smelt__key_grads_place(&shape, 0, &layout->bytes, &layout->dk);
 }
 
 /* Each group's list of keys, with their gradients; and the zeros. */
@@ -97,14 +124,9 @@ static int64_t resident_for_threads(const struct smelt__indexer_bwd_call *call,
     return resident_for(call, number, smelt__divide_up(items, threads), UINT32_MAX);
 }
 
-/* Groups that one launch of the main kernel takes. */
-struct chunk {
-    int64_t first, groups;
-};
-
 /* What the passes of the grains have in common. */
 static struct indexer_bwd_grains_params grains_params(const struct smelt__indexer_bwd_call *call,
-                                                      struct chunk chunk) {
+                                                      struct smelt__indexer_bwd_chunk chunk) {
     const struct smelt__indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const struct smelt__indexer_bwd_layout *layout = &call->layout;
@@ -134,18 +156,18 @@ static struct indexer_bwd_grains_params grains_params(const struct smelt__indexe
         .top_count = (int)resident_for(call, SMELT__INDEXER_BWD_REACH, chunk.groups,
                                        SMELT__INDEXER_BWD_TOPS),
         .bits = unit_bits(chunk.groups),
-        .first = chunk.first == 0,
-        .last = chunk.first + chunk.groups == layout->dk.groups,
+        .first = chunk.begins,
+        .last = chunk.ends,
     };
 }
 
 /* Computes the grains to whose multiples a chunk's addends to dk are rounded. Bounds start as 0. */
-static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call, struct chunk chunk) {
+static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call, struct smelt__indexer_bwd_chunk chunk) {
     const struct indexer_bwd_grains_params params = grains_params(call, chunk);
     const int64_t rows = call->args->rows;
     smelt_status status = SMELT_OK;
-    if (chunk.first > 0 && rows > 0)
-        status = smelt__fill_async(call->indexer->op.context, params.bounds, 0,
+    if (!chunk.begins && rows > 0)
+        status = smelt__fill_async(call->indexer->context, params.bounds, 0,
                                    (size_t)rows * SMELT__INDEXER_BWD_UNIT_KINDS, 1, call->stream);
     if (status == SMELT_OK)
         status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
@@ -183,7 +205,7 @@ static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct 
             return status;
         box.strides[i] = (uint64_t)stride * 2;
     }
-    return smelt__tensor_map_make(indexer->op.context, &box, map);
+    return smelt__tensor_map_make(indexer->context, &box, map);
 }
 
 static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
@@ -219,7 +241,7 @@ static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
 
 /* *params: all but the chunk's fields. */
 static smelt_status launch_main(const struct smelt__indexer_bwd_call *call,
-                                struct indexer_bwd_main_params *params, struct chunk chunk) {
+                                struct indexer_bwd_main_params *params, struct smelt__indexer_bwd_chunk chunk) {
     const struct smelt__kernel *kernel = kernel_of(call->indexer, SMELT__INDEXER_BWD_MAIN);
     const int left = call->args->free_multiprocessors;
     params->first_group = (int)chunk.first;
@@ -230,11 +252,34 @@ static smelt_status launch_main(const struct smelt__indexer_bwd_call *call,
 }
 
 /* A chunk of several: its sums, added to those of the chunks before. */
-static smelt_status launch_totals(const struct smelt__indexer_bwd_call *call, struct chunk chunk) {
+static smelt_status launch_totals(const struct smelt__indexer_bwd_call *call, struct smelt__indexer_bwd_chunk chunk) {
     const struct indexer_bwd_grains_params params = grains_params(call, chunk);
     const int64_t vectors = call->args->rows * (call->indexer->dim / ZERO_WORDS);
     return launch(call, SMELT__INDEXER_BWD_TOTALS,
                   resident_for_threads(call, SMELT__INDEXER_BWD_TOTALS, vectors), &params);
+}
+
+/* *params: all but the chunk's fields. */
+static smelt_status launch_chunk(const struct smelt__indexer_bwd_call *call,
+                                 struct indexer_bwd_main_params *params,
+                                 struct smelt__indexer_bwd_chunk chunk) {
+    const int exact = call->indexer->deterministic, several = !chunk.begins || !chunk.ends;
+    smelt_status status = exact ? launch_grains(call, chunk) : SMELT_OK;
+    if (status == SMELT_OK)
+        status = launch_main(call, params, chunk);
+    return status == SMELT_OK && exact && several ? launch_totals(call, chunk) : status;
+}
+
+smelt_status smelt__indexer_bwd_launch_chunk(const struct smelt__indexer_bwd_call *call,
+                                             struct smelt__indexer_bwd_chunk chunk) {
+    struct indexer_bwd_main_params params;
+    const smelt_status status = fill_main(call, &params);
+    return status == SMELT_OK ? launch_chunk(call, &params, chunk) : status;
+}
+
+smelt_status smelt__indexer_bwd_check(const struct smelt__indexer_bwd_call *call) {
+    struct indexer_bwd_main_params params;
+    return fill_main(call, &params);
 }
 
 /* The sums of dk, chunk by chunk of as many groups as are exact at once: chunks of equal sizes, but
@@ -243,16 +288,14 @@ static smelt_status launch_exact(const struct smelt__indexer_bwd_call *call,
                                  struct indexer_bwd_main_params *params) {
     const int64_t groups = call->layout.dk.groups;
     const int64_t chunks = smelt__divide_up(groups, call->indexer->main.exact_groups);
-    struct chunk chunk = {.groups = smelt__divide_up(groups, chunks)};
+    struct smelt__indexer_bwd_chunk chunk = {.groups = smelt__divide_up(groups, chunks)};
     smelt_status status = SMELT_OK;
     for (; chunk.first < groups && status == SMELT_OK; chunk.first += chunk.groups) {
         if (chunk.groups > groups - chunk.first)
             chunk.groups = groups - chunk.first;
-        status = launch_grains(call, chunk);
-        if (status == SMELT_OK)
-            status = launch_main(call, params, chunk);
-        if (status == SMELT_OK && chunks > 1)
-            status = launch_totals(call, chunk);
+        chunk.begins = chunk.first == 0;
+        chunk.ends = chunk.first + chunk.groups == groups;
+        status = launch_chunk(call, params, chunk);
     }
     return status;
 }
@@ -260,7 +303,8 @@ static smelt_status launch_exact(const struct smelt__indexer_bwd_call *call,
 /* dq and dweights, and the sums of dk. The main kernel's arguments come first: what they refuse is
  * refused before anything is launched. */
 static smelt_status launch_queries(const struct smelt__indexer_bwd_call *call) {
-    const struct chunk all = {.groups = call->layout.dk.groups};
+    const struct smelt__indexer_bwd_chunk all = {
+        .groups = call->layout.dk.groups, .begins = 1, .ends = 1};
     struct indexer_bwd_main_params params;
     smelt_status status = fill_main(call, &params);
     if (status == SMELT_OK)
@@ -271,11 +315,12 @@ static smelt_status launch_queries(const struct smelt__indexer_bwd_call *call) {
                                         : launch_main(call, &params, all);
 }
 
-/* The caller's dk. */
-static smelt_status launch_finish(const struct smelt__indexer_bwd_call *call) {
+smelt_status smelt__indexer_bwd_launch_finish(const struct smelt__indexer_bwd_call *call) {
     const smelt_indexer_bwd_args *args = call->args;
+    if (args->rows == 0)
+        return SMELT_OK;
     const struct smelt__key_grads_call dk = {
-        .context = call->indexer->op.context,
+        .context = call->indexer->context,
         .shape = smelt__indexer_bwd_shape(call->indexer),
         .layout = &call->layout.dk,
         .finish = kernel_of(call->indexer, SMELT__INDEXER_BWD_FINISH),
@@ -297,13 +342,16 @@ static smelt_status launch_finish(const struct smelt__indexer_bwd_call *call) {
     return smelt__key_grads_launch_finish(&dk, params);
 }
 
-smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *call) {
+smelt_status smelt__indexer_bwd_launch_zeros(const struct smelt__indexer_bwd_call *call) {
     const size_t zeros = zero_words(call);
-    smelt_status status = SMELT_OK;
-    if (call->args->tokens > 0)
-        status = launch_queries(call);
-    else if (zeros > 0)
-        status = smelt__fill_async(call->indexer->op.context, at(call, call->layout.bounds), 0,
-                                   zeros, 1, call->stream);
-    return status == SMELT_OK && zeros > 0 ? launch_finish(call) : status;
+    return zeros > 0
+               ? smelt__fill_async(call->indexer->context, at(call, call->layout.bounds), 0,
+                                   zeros, 1, call->stream)
+               : SMELT_OK;
+}
+
+smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *call) {
+    const smelt_status status = call->args->tokens > 0 ? launch_queries(call)
+                                                       : smelt__indexer_bwd_launch_zeros(call);
+    return status == SMELT_OK ? smelt__indexer_bwd_launch_finish(call) : status;
 }

@@ -18,6 +18,8 @@ enum {
 /* What a call must know of the spec, and of the main kernel's plan. */
 struct smelt__indexer_bwd {
     smelt_operator op;
+    const smelt_context *context;
+    const struct smelt__kernel *const *kernels; /* in the order of enum smelt__indexer_bwd_kernel */
     int heads, dim, deterministic;
     struct smelt__indexer_bwd_main_launch main;
 };
@@ -46,6 +48,13 @@ struct smelt__indexer_bwd_layout {
     size_t bytes; /* of all */
 };
 
+/* Places the arrays from layout->bytes on, for `groups` groups with lists of `key_stride` entries, a
+ * multiple of 64. `several`: in deterministic mode, whether several launches of the main kernel share
+ * the sums of dk. */
+void smelt__indexer_bwd_lay_out(const struct smelt__indexer_bwd *indexer, int64_t groups,
+                                int64_t key_stride, int64_t rows, int several,
+                                struct smelt__indexer_bwd_layout *layout);
+
 /* A checked call. */
 struct smelt__indexer_bwd_call {
     const struct smelt__indexer_bwd *indexer;
@@ -56,3 +65,20 @@ struct smelt__indexer_bwd_call {
 
 /* The kernels, in their order. */
 smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *call);
+
+/* Groups that one launch of the main kernel takes. */
+struct smelt__indexer_bwd_chunk {
+    int64_t first, groups; /* of those whose lists are in the workspace */
+    int begins, ends;      /* whether it is the call's first launch, its last */
+};
+
+/*
+ * The same in steps, for an operator that writes the groups' lists itself: refusals of the main
+ * kernel's arguments; zeros of what is added to; for each chunk, dq and dweights, and the sums of dk;
+ * the caller's dk.
+ */
+smelt_status smelt__indexer_bwd_check(const struct smelt__indexer_bwd_call *call);
+smelt_status smelt__indexer_bwd_launch_zeros(const struct smelt__indexer_bwd_call *call);
+smelt_status smelt__indexer_bwd_launch_chunk(const struct smelt__indexer_bwd_call *call,
+                                             struct smelt__indexer_bwd_chunk chunk);
+smelt_status smelt__indexer_bwd_launch_finish(const struct smelt__indexer_bwd_call *call);

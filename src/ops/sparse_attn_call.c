@@ -7,9 +7,6 @@
 #include "ops/arguments.h"
 #include "runtime/log.h"
 
-/* Times log2(e) this still is finite in fp32, in which the kernel multiplies them. */
-static const float MAX_SCALE = 2e38F;
-
 static smelt_status check_query_list(const struct smelt__sparse_attn_call *call) {
     if (!call->queries->data && (call->query_count->data || call->query_capacity))
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
@@ -24,11 +21,8 @@ smelt_status smelt__sparse_attn_check_queries(const struct smelt__sparse_attn_ca
 }
 
 smelt_status smelt__sparse_attn_check_call(const struct smelt__sparse_attn_call *call) {
-    if (call->scale > 0.0F && call->scale <= MAX_SCALE)
-        return smelt__sparse_attn_check_queries(call);
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "scale = %g is not legal; it must be positive and at most %g",
-                       (double)call->scale, (double)MAX_SCALE);
+    const smelt_status status = smelt__check_scale(call->scale);
+    return status == SMELT_OK ? smelt__sparse_attn_check_queries(call) : status;
 }
 
 int64_t smelt__sparse_attn_count_queries(const struct smelt__sparse_attn_call *call) {

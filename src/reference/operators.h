@@ -72,6 +72,17 @@ struct smelt__indexer_bwd_spec {
 
 struct smelt__quantize_spec {
     int dim, groups;
+struct smelt__dense_lse_spec {
+    int heads, dqk, kv_heads;
+};
+
+struct smelt__indexer_dense_loss_spec {
+    int heads, dqk, kv_heads;
+    int index_heads, index_dim, deterministic;
+};
+
+struct smelt__indexer_quantize_spec {
+    int dim;
     int scale; /* of enum smelt__scale */
 };
 
@@ -213,6 +224,29 @@ smelt_sparse_attn_args smelt__sparse_scores_attention_args(const smelt_sparse_sc
 int smelt__sparse_scores_reference(const struct smelt__sparse_scores_spec *spec,
                                    const smelt_sparse_scores_args *args, int64_t query,
                                    double *target, double *max_abs);
+
+/* ---- dense_lse ------------------------------------------------------------------------------- */
+
+/* Dense attention over windows: what of an args struct says its scores. */
+struct smelt__dense_attention {
+    struct smelt__dense_lse_spec spec;
+    int64_t rows;
+    double scale;
+    smelt_const_tensor q, k, window_begin, window_end;
+};
+
+/* A query's window, clipped; an empty one is [0, 0). */
+void smelt__dense_window(const struct smelt__dense_attention *attention, int64_t query,
+                         int64_t *begin, int64_t *end);
+
+/* The scores of a query's head in its window, scores[end - begin]. */
+int smelt__dense_scores(const struct smelt__dense_attention *attention, int64_t query, int head,
+                        double *scores);
+
+/* A head's lse, and in *max_abs the largest absolute score, 0 without any. */
+int smelt__dense_lse_reference(const struct smelt__dense_lse_spec *spec,
+                               const smelt_dense_lse_args *args, int64_t query, int head,
+                               double *lse, double *max_abs);
 
 /* ---- indexer_windows ------------------------------------------------------------------------- */
 
@@ -388,3 +422,25 @@ int smelt__indexer_bwd_key(const struct smelt__indexer_bwd_spec *spec,
 
 /* The key that slot i of a query names, or -1 where it is masked. */
 int64_t smelt__indexer_bwd_slot(const smelt_indexer_bwd_args *args, int64_t query, int64_t i);
+
+/* ---- indexer_dense_loss ------------------------------------------------------------------------
+ * Out of the definitions of dense_lse, indexer_logits, indexer_loss and indexer_bwd. */
+
+/* One query; arrays of the caller, [rows], 0 outside the window. */
+struct smelt__indexer_dense_loss_query {
+    double *q, *p, *grad;
+    int32_t *keys; /* the key, or -1 outside the window */
+    struct smelt__indexer_loss_found found;
+    double terms; /* the largest sum of a logit's terms' sizes */
+};
+
+int smelt__indexer_dense_loss_reference(const struct smelt__indexer_dense_loss_spec *spec,
+                                        const smelt_indexer_dense_loss_args *args, int64_t query,
+                                        struct smelt__indexer_dense_loss_query *result);
+
+/* The backward pass whose results the gradients are: its spec; its arguments but for `indices` and
+ * `grad`, of rows slots. */
+struct smelt__indexer_bwd_spec
+smelt__indexer_dense_loss_indexer(const struct smelt__indexer_dense_loss_spec *spec);
+smelt_indexer_bwd_args
+smelt__indexer_dense_loss_gradients(const smelt_indexer_dense_loss_args *args);

@@ -1,0 +1,192 @@
+/*
+ * The kernel family dense_scores_fwd: attention's probabilities over windows, and the plan of the
+ * streamed product (templates/common/streamed_product.cuh), which dense_lse_fwd has, too.
+ *
+ * The rule. A warp multiplies 32 x 64 elements, so that it reads 48 bytes of shared memory for 1024
+ * multiplications; the keys of a block stay in shared memory, as many as fit beside a ring of
+ * stages, since each is read once for the queries that pass by: 128 rows of 576 columns halve the
+ * traffic that 64 have. A part of the ring must be as long under way as L2's latency.
+ */
+#include "codegen/families/dense_scores_fwd.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+
+enum {
+    WARP = 32,          /* threads */
+    TILE = 16,          /* rows of an mma tile */
+    SLAB_ROWS = 64,     /* of the stream, of a warp */
+    PART_COLUMNS = 64,  /* of both operands at a time */
+    OTHER_REGISTERS = 40,
+    ALIGNMENT = 1024,   /* bytes; the swizzle repeats every 1024 */
+    LEAST_ROWS = 8,     /* columns of an mma tile */
+    ITEM_TILES = 8      /* tiles of queries that a block of keys passes */
+};
+
+/* Preferred shapes, best first. */
+static const struct smelt__streamed_shape shapes[] = {
+    {128, 2, 2, 4}, {128, 2, 2, 3}, {128, 4, 4, 2}, {128, 2, 2, 2}, {64, 2, 4, 3}, {64, 2, 4, 2},
+    {64, 2, 2, 3},  {64, 2, 2, 2},  {64, 2, 1, 3},  {64, 2, 1, 2},  {64, 4, 4, 2}, {64, 4, 2, 2},
+    {32, 2, 4, 3},  {32, 2, 4, 2},  {32, 2, 2, 3},  {32, 2, 2, 2},  {32, 2, 1, 2},
+};
+
+static const struct smelt__key keys[] = {
+    SMELT__DENSE_SHAPE,
+    {SMELT__KNOB("block_keys", "keys that stay in shared memory"), SMELT__AUTO_ONE_OF(32, 64, 128),
+     SMELT__TUNED},
+    SMELT__STREAMED_KNOBS,
+    {SMELT__KNOB("item_tiles", "tiles of queries of an item"), SMELT__AUTO_RANGE(1, 32),
+     SMELT__TUNED_AT(4, 8, 16, 32)},
+};
+
+int smelt__dense_check(const struct smelt__spec *spec, struct smelt__message *message) {
+    const int64_t heads = smelt__spec_get(spec, "heads"), dqk = smelt__spec_get(spec, "dqk");
+    const int64_t kv_heads = smelt__spec_get(spec, "kv_heads");
+    if (dqk % TILE != 0)
+        return smelt__refuse_value(spec, "dqk", message);
+    if (heads % kv_heads == 0)
+        return 0;
+    smelt__message_set(message,
+                       "%s: kv_heads=%" PRId64 " does not divide heads=%" PRId64
+                       "; each key head is read by heads / kv_heads query heads",
+                       spec->schema->name, kv_heads, heads);
+    return -1;
+}
+
+int smelt__dense_rows(int count, int least, int most) {
+    int rows = least;
+    while (rows < count && rows < most)
+        rows *= 2;
+    return rows;
+}
+
+/* ---- the streamed product -------------------------------------------------------------------- */
+
+static int parts_of(const struct smelt__spec *spec) {
+    return ((int)smelt__spec_get(spec, "dqk") + PART_COLUMNS - 1) / PART_COLUMNS;
+}
+
+static void add_regions(const struct smelt__spec *spec, const struct smelt__streamed_shape *shape,
+                        struct smelt__plan *plan) {
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "RESIDENT_OFFSET",
+                           parts_of(spec) * shape->resident_rows * PART_COLUMNS * 2, ALIGNMENT,
+                           "rows that stay during an item");
+    smelt__plan_add_region(plan, "STREAM_OFFSET",
+                           shape->stages * shape->slabs * SLAB_ROWS * PART_COLUMNS * 2, ALIGNMENT,
+                           "parts of the stream");
+    smelt__plan_add_region(plan, "MERGED_OFFSET", shape->resident_rows * shape->slabs * 8, 8,
+                           "maxima and sums of the rows' slabs");
+}
+
+/* An estimate: products, a slab's offsets, two steps' operands. */
+static int registers_needed(const struct smelt__streamed_shape *shape) {
+    const int slab_tiles = SLAB_ROWS / 8, row_tiles = shape->row_tiles;
+    return 4 * row_tiles * slab_tiles + 2 * slab_tiles + 2 * (4 * row_tiles + 2 * slab_tiles) +
+           OTHER_REGISTERS;
+}
+
+static int is_asked(const struct smelt__spec *spec, const char *knob, int value) {
+    return smelt__spec_knob(spec, knob, value) == value;
+}
+
+/* The first preferred shape that the knobs leave and that fits; with stages that none of them has,
+ * those. */
+static int choose(const struct smelt__spec *spec, const struct smelt__arch *arch, const char *rows,
+                  struct smelt__streamed_shape *shape, struct smelt__plan *plan,
+                  struct smelt__misses *misses) {
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        *shape = shapes[i];
+        shape->stages = smelt__spec_knob(spec, "stages", shape->stages);
+        if (!is_asked(spec, rows, shape->resident_rows) ||
+            !is_asked(spec, "row_tiles", shape->row_tiles) ||
+            !is_asked(spec, "slabs", shape->slabs))
+            continue;
+        add_regions(spec, shape, plan);
+        if (smelt__limits_hold(arch, smelt__streamed_warps(shape) * WARP, 1, plan->shared_bytes,
+                               registers_needed(shape), misses))
+            return 1;
+    }
+    return 0;
+}
+
+int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                         const char *rows, struct smelt__streamed_shape *shape,
+                         struct smelt__plan *plan, struct smelt__message *message) {
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    if (!choose(spec, arch, rows, shape, plan, &misses)) {
+        smelt__misses_explain(&misses, spec, arch, "fewer rows, slabs or stages", "fewer row_tiles",
+                              "row_tiles=2, or row_tiles=4 with 64 rows or more and 2 or 4 slabs",
+                              message);
+        return -1;
+    }
+    const struct smelt__plan_row constants[] = {
+        {"RESIDENT_ROWS", rows, shape->resident_rows, "rows that stay during an item"},
+        {"ROW_TILES", "row_tiles", shape->row_tiles, "m16 tiles of a warp"},
+        {"SLABS", "slabs", shape->slabs, "of 64 rows of a tile of the stream"},
+        {"STAGES", "stages", shape->stages, "parts of the stream in flight"},
+    };
+    smelt__plan_add(plan, "HEADS", (int)smelt__spec_get(spec, "heads"), SMELT__FROM_SPEC,
+                    "query heads");
+    smelt__plan_add(plan, "KV_HEADS", (int)smelt__spec_get(spec, "kv_heads"), SMELT__FROM_SPEC,
+                    "key heads");
+    smelt__plan_add(plan, "DQK", (int)smelt__spec_get(spec, "dqk"), SMELT__FROM_SPEC,
+                    "width of a query and of a key, elements");
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    smelt__plan_set_threads(plan, smelt__streamed_warps(shape) * WARP, 1);
+    plan->blocks_per_item = 1;
+    plan->persistent = 1;
+    return 0;
+}
+
+void smelt__dense_name(const struct smelt__spec *spec, const char *stem, struct smelt__plan *plan) {
+    const int kv_heads = (int)smelt__spec_get(spec, "kv_heads");
+    char several[16] = "";
+    if (kv_heads > 1)
+        snprintf(several, sizeof several, "_kv%d", kv_heads);
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_%s_%s_h%d_d%d%s", stem,
+             plan->variant, (int)smelt__spec_get(spec, "heads"), (int)smelt__spec_get(spec, "dqk"),
+             several);
+}
+
+/* ---- dense_scores_fwd ------------------------------------------------------------------------ */
+
+static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                    struct smelt__plan *plan, struct smelt__message *message) {
+    const int group =
+        (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
+    struct smelt__streamed_shape shape;
+    plan->variant = "mma";
+    plan->template_name = "dense_scores_fwd.mma.cu";
+    smelt__dense_name(spec, "dense_scores", plan);
+    if (smelt__streamed_plan(spec, arch, "block_keys", &shape, plan, message))
+        return -1;
+    struct smelt__dense_scores_launch *const launch = (void *)plan->launch;
+    const int query_rows = smelt__dense_rows(group, LEAST_ROWS, SLAB_ROWS);
+    const int item_tiles = smelt__spec_knob(spec, "item_tiles", ITEM_TILES);
+    launch->block_keys = shape.resident_rows;
+    launch->item_queries = item_tiles * shape.slabs * (SLAB_ROWS / query_rows);
+    const struct smelt__plan_row constants[] = {
+        {"BLOCK_KEYS", NULL, shape.resident_rows, "keys of an item"},
+        {"ITEM_TILES", "item_tiles", item_tiles, "tiles of queries of an item"},
+        {"QUERY_ROWS", NULL, query_rows, "rows of a query: heads that read a key head, padded"},
+    };
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    plan->item = "tile";
+    return 0;
+}
+
+static const struct smelt__variant variants[] = {
+    {"mma", plan_mma},
+    {NULL, NULL},
+};
+
+const struct smelt__kernel_family smelt__dense_scores_fwd = {
+    .schema = {.name = "dense_scores_fwd",
+               .summary = "attention's probabilities over windows, summed over the heads",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .check = smelt__dense_check},
+    .variants = variants,
+};

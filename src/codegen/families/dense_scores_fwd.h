@@ -1,0 +1,76 @@
+/* The kernel family dense_scores_fwd, and what dense attention's kernels share: their keys, and the
+ * plan of common/streamed_product.cuh. */
+#pragma once
+
+#include "codegen/families/sparse_attn_keys.h"
+#include "codegen/family.h"
+#include "codegen/plan/limits.h"
+#include "codegen/spec/keys.h"
+
+extern const struct smelt__kernel_family smelt__dense_scores_fwd;
+
+/* Rows of tables of keys: dense attention's shape. */
+#define SMELT__DENSE_SHAPE                                                                         \
+    {SMELT__SPARSE_ATTN_HEADS},                                                                    \
+        {SMELT__REQUIRED("dqk", "width of a query and of a key"),                                  \
+         SMELT__SOME_OF("multiples of 16, 64..576", 64, 576)},                                     \
+    {                                                                                              \
+        SMELT__OPTIONAL("kv_heads", "key heads, each read by heads / kv_heads query heads"),       \
+            SMELT__SOME_OF("divisors of heads", 1, SMELT__SPARSE_ATTN_MAX_HEADS),                  \
+            .default_value = 1                                                                     \
+    }
+/* Rows of the kernels' knobs. */
+#define SMELT__STREAMED_KNOBS                                                                      \
+    {SMELT__KNOB("row_tiles", "m16 tiles of a warp"), SMELT__AUTO_ONE_OF(2, 4), SMELT__TUNED},     \
+        {SMELT__KNOB("slabs", "of 64 rows that a tile of the stream has"),                         \
+         SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED},                                               \
+    {                                                                                              \
+        SMELT__KNOB("stages", "parts of 64 columns of the stream in flight"),                      \
+            SMELT__AUTO_RANGE(2, 6), SMELT__TUNED_AT(2, 3, 4)                                      \
+    }
+
+/* What their ranges cannot say. 0, or -1 with a message. */
+int smelt__dense_check(const struct smelt__spec *spec, struct smelt__message *message);
+
+/* The least power of two that is at least `count`, within `least` and `most`. */
+int smelt__dense_rows(int count, int least, int most);
+
+/* The shape of a streamed product. */
+struct smelt__streamed_shape {
+    int resident_rows, row_tiles, slabs, stages;
+};
+
+static inline int smelt__streamed_warps(const struct smelt__streamed_shape *shape) {
+    return shape->resident_rows / (16 * shape->row_tiles) * shape->slabs;
+}
+
+/* Chooses a shape, with the knobs of SMELT__STREAMED_KNOBS and the one that is named `rows`, and adds
+ * its constants, regions and threads, and HEADS, KV_HEADS and DQK. 0, or -1 with a message. */
+int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                         const char *rows, struct smelt__streamed_shape *shape,
+                         struct smelt__plan *plan, struct smelt__message *message);
+
+/* What the host reads of a plan of dense_scores_fwd: queries and keys of an item of the grid. */
+struct smelt__dense_scores_launch {
+    int item_queries, block_keys;
+};
+
+static inline const struct smelt__dense_scores_launch *
+smelt__dense_scores_launch(const struct smelt__plan *plan) {
+    _Static_assert(sizeof(struct smelt__dense_scores_launch) <= sizeof plan->launch, "room");
+    return (const void *)plan->launch;
+}
+
+/* The same of dense_lse_fwd: queries of an item, and items that the same queries have. */
+struct smelt__dense_lse_launch {
+    int item_queries, query_items;
+};
+
+static inline const struct smelt__dense_lse_launch *
+smelt__dense_lse_launch(const struct smelt__plan *plan) {
+    _Static_assert(sizeof(struct smelt__dense_lse_launch) <= sizeof plan->launch, "room");
+    return (const void *)plan->launch;
+}
+
+/* Names a kernel "smelt_STEM_VARIANT_h64_d576", with "_kv4" where there are several key heads. */
+void smelt__dense_name(const struct smelt__spec *spec, const char *stem, struct smelt__plan *plan);

@@ -1,0 +1,31 @@
+/* What the rows of dense attention's operators share (dense_lse.c). */
+#pragma once
+
+#include "harness/problem.h"
+#include "reference/operators.h"
+
+/* Its inputs, by their rows in an operator's table. */
+struct smelt__dense_inputs {
+    struct smelt__dense_lse_spec spec;
+    int q, k, window_begin, window_end;
+};
+
+/* Sets the scale of options, else 1 / sqrt(dqk). */
+float smelt__dense_scale(const struct smelt__problem_options *given, int dqk);
+
+/* Fills q, k and windows; keys in no window hold NaN, so that a kernel that uses one gives NaN. Sets
+ * `computed` and `valid_slots` (keys in all windows). 0, or -1 when memory runs out. */
+int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_inputs *inputs);
+
+/* Which keys are in some window: `used`[rows]. 0, or -1. */
+int smelt__dense_used(const struct smelt__problem *problem,
+                      const struct smelt__dense_inputs *inputs, uint8_t *used);
+
+/* Touches them all. */
+void smelt__dense_touch(const struct smelt__problem *problem,
+                        const struct smelt__dense_inputs *inputs,
+                        struct smelt__footprints *footprints);
+
+/* Multiplications of T windows of S keys. */
+double smelt__dense_multiplications(const struct smelt__dense_lse_spec *spec,
+                                    const struct smelt__problem_options *given);

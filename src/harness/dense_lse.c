@@ -1,0 +1,262 @@
+/* The harness's row of dense_lse, and what other rows share with it (dense.h). */
+#include "smelt/dense_lse.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/dense.h"
+#include "harness/footprint.h"
+#include "harness/indexer.h"
+#include "harness/normal.h"
+#include "harness/operator.h"
+#include "harness/parallel.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "harness/windows.h"
+#include "ops/dense_lse_table.h"
+
+#define TENSOR(name) SMELT__DENSE_LSE_##name
+
+/* ---- what other rows share ------------------------------------------------------------------- */
+
+enum { STREAM_Q = 301, STREAM_K };
+
+float smelt__dense_scale(const struct smelt__problem_options *given, int dqk) {
+    return given->scale > 0 ? given->scale : 1.0F / sqrtf((float)dqk);
+}
+
+struct fill {
+    struct smelt__problem *problem;
+    const struct smelt__dense_inputs *inputs;
+    const struct smelt__normals *normals;
+    uint8_t *used; /* [rows] */
+};
+
+static void fill_row(const struct fill *fill, int tensor, uint64_t stream, int64_t i, int64_t head,
+                     int heads) {
+    smelt__normals_row(fill->normals, fill->problem->options.seed, stream,
+                       (uint64_t)(i * heads + head),
+                       (uint16_t *)smelt__problem_data(fill->problem, tensor) +
+                           smelt__problem_at(fill->problem, tensor, i, head, 0),
+                       fill->inputs->spec.dqk);
+}
+
+static void fill_queries(void *user, int64_t begin, int64_t end) {
+    const struct fill *fill = user;
+    const int heads = fill->inputs->spec.heads;
+    for (int64_t query = begin; query < end; query++)
+        for (int head = 0; head < heads; head++)
+            fill_row(fill, fill->inputs->q, STREAM_Q, query, head, heads);
+}
+
+static void fill_keys(void *user, int64_t begin, int64_t end) {
+    const struct fill *fill = user;
+    const int heads = fill->inputs->spec.kv_heads, k = fill->inputs->k;
+    for (int64_t key = begin; key < end; key++)
+        for (int head = 0; head < heads; head++) {
+            fill_row(fill, k, STREAM_K, key, head, heads);
+            if (!fill->used[key])
+                memset((uint16_t *)smelt__problem_data(fill->problem, k) +
+                           smelt__problem_at(fill->problem, k, key, head, 0),
+                       0xff, (size_t)fill->inputs->spec.dqk * 2); /* NaN */
+        }
+}
+
+int smelt__dense_used(const struct smelt__problem *problem,
+                      const struct smelt__dense_inputs *inputs, uint8_t *used) {
+    const int64_t queries = problem->options.batches * problem->options.tokens;
+    int32_t *const steps = calloc((size_t)problem->options.rows + 1, sizeof *steps);
+    if (!steps)
+        return -1;
+    for (int64_t query = 0; query < queries; query++) {
+        int32_t begin, end;
+        smelt__windows_of(problem, inputs->window_begin, inputs->window_end, query, &begin, &end);
+        steps[begin]++;
+        steps[end]--;
+    }
+    int32_t open = 0;
+    for (int64_t key = 0; key < problem->options.rows; key++) {
+        open += steps[key];
+        used[key] = open > 0;
+    }
+    free(steps);
+    return 0;
+}
+
+int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_inputs *inputs) {
+    struct fill fill = {problem, inputs, smelt__normals(),
+                        calloc((size_t)problem->options.rows + 1, 1)};
+    if (!fill.used)
+        return -1;
+    problem->computed = problem->options.batches * problem->options.tokens;
+    problem->valid_slots = smelt__windows_fill(problem, inputs->window_begin, inputs->window_end);
+    const int failed = smelt__dense_used(problem, inputs, fill.used);
+    if (!failed) {
+        smelt__parallel_for(problem->computed, 16, fill_queries, &fill);
+        smelt__parallel_for(problem->options.rows, 256, fill_keys, &fill);
+    }
+    free(fill.used);
+    return failed;
+}
+
+void smelt__dense_touch(const struct smelt__problem *problem,
+                        const struct smelt__dense_inputs *inputs,
+                        struct smelt__footprints *footprints) {
+    const int64_t queries = problem->options.batches * problem->options.tokens;
+    for (int64_t query = 0; query < queries; query++)
+        for (int head = 0; head < inputs->spec.heads; head++)
+            smelt__touch_row(footprints, inputs->q, query, head, 0);
+    for (int64_t key = 0; key < problem->options.rows; key++)
+        for (int head = 0; head < inputs->spec.kv_heads; head++)
+            smelt__touch_row(footprints, inputs->k, key, head, 0);
+    smelt__touch(footprints, inputs->window_begin, 0, queries);
+    smelt__touch(footprints, inputs->window_end, 0, queries);
+}
+
+double smelt__dense_multiplications(const struct smelt__dense_lse_spec *spec,
+                                    const struct smelt__problem_options *given) {
+    return (double)(given->batches * given->tokens) * (double)given->rows * spec->heads * spec->dqk;
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static const char *const options[] = {"width", "documents", "lists", "scale", NULL};
+
+static struct smelt__dense_inputs inputs_of(const struct smelt__problem *problem) {
+    const struct smelt__dense_lse_spec *spec = problem->spec;
+    return (struct smelt__dense_inputs){*spec, TENSOR(Q), TENSOR(K), TENSOR(WINDOW_BEGIN),
+                                        TENSOR(WINDOW_END)};
+}
+
+/* More keys than a tile of the stream, more queries than an item. */
+static void small(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->tokens == 0)
+        given->tokens = 7;
+    if (given->rows == 0)
+        given->rows = 300;
+    if (given->width == 0)
+        given->width = 100;
+}
+
+static void shape(struct smelt__problem *problem) {
+    smelt_dense_lse_args *args = problem->args;
+    const struct smelt__dense_lse_spec *spec = problem->spec;
+    args->scale = smelt__dense_scale(&problem->options, spec->dqk);
+}
+
+static int fill(struct smelt__problem *problem) {
+    const struct smelt__dense_inputs inputs = inputs_of(problem);
+    return smelt__dense_fill(problem, &inputs);
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const struct smelt__dense_inputs inputs = inputs_of(problem);
+    smelt__dense_touch(problem, &inputs, footprints);
+    for (int64_t query = 0; query < problem->computed; query++)
+        for (int head = 0; head < inputs.spec.heads; head++)
+            smelt__touch_row(footprints, TENSOR(LSE), query, head, 0);
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+static double multiplications(const void *spec, const struct smelt__problem_options *given) {
+    return smelt__dense_multiplications(spec, given);
+}
+
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const struct smelt__dense_lse_spec *spec = problem->spec;
+    const double ceiling = 690; /* TFLOP/s of one H200: a large bf16 product under sustained load */
+    found[0] = SMELT__TFLOPS(
+        2 * (double)problem->valid_slots * spec->heads * spec->dqk / 1e12, ceiling);
+    return 1;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+enum { METRIC_LSE };
+enum { RULE_EMPTY };
+
+static const struct smelt__metric metrics[] = {
+    [METRIC_LSE] = {"max_abs_error", "lse", "lse", "error of lse", SMELT__LARGEST,
+                    SMELT__OF(TENSOR(LSE))},
+};
+
+static const struct smelt__rule rules[] = {
+    [RULE_EMPTY] = {"empty", SMELT__OF(TENSOR(LSE)),
+                    "lse is not -inf where, and only where, the window is empty"},
+};
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const struct smelt__dense_lse_spec *spec = problem->spec;
+    smelt_dense_lse_args args;
+    (void)prepared;
+    smelt__problem_arguments(problem, &args);
+    for (int head = 0; head < spec->heads && !finding->broken; head++) {
+        double expected, max_abs;
+        if (smelt__dense_lse_reference(spec, &args, query, head, &expected, &max_abs)) {
+            finding->failed = 1;
+            return;
+        }
+        const float *const got = smelt__compared_row(
+            placed, finding, TENSOR(LSE),
+            smelt__problem_at(problem, TENSOR(LSE), query, head, 0), 1, &expected);
+        const int empty = isinf(expected) != 0;
+        if (!smelt__finding_rule(finding, RULE_EMPTY,
+                                 empty == (isinf(*got) && *got < 0), head) ||
+            empty)
+            continue;
+        /* Relative to scores, whose error grows with them. */
+        smelt__finding_enlarge(finding, METRIC_LSE,
+                               fabs((double)*got - expected) / (1 + max_abs), head);
+    }
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[METRIC_LSE].bar = 4e-6;
+}
+
+static const struct smelt__comparison comparisons[] = {
+    {
+        SMELT__UNITS("query", "head", TENSOR(T)),
+        SMELT__METRICS(metrics),
+        SMELT__RULES(rules),
+        .compare = compare_query,
+        .judge = judge,
+    },
+};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_key keys[] = {
+    SMELT__SPEC_KEY(dense_lse, heads),
+    SMELT__SPEC_KEY(dense_lse, dqk),
+    SMELT__SPEC_KEY(dense_lse, kv_heads),
+    {NULL, 0, 0},
+};
+
+static const struct smelt__harness_pass passes[] = {
+    {SMELT__PASS(FORWARD, "forward", &smelt__dense_lse_table), .shape = shape, .leaves_free = 1},
+};
+
+static const struct smelt__harness_shape peers[] = {
+    {.spec = "dense_lse:heads=64,dqk=576", .tokens = 8192, .rows = 8192,
+     .lists = SMELT__LISTS_CAUSAL, .documents = 1},
+};
+
+const struct smelt__harness_operator smelt__harness_dense_lse = {
+    SMELT__HARNESS_ROW(dense_lse),
+    SMELT__HARNESS_KEYS(dense_lse),
+    .defaults = smelt__indexer_defaults,
+    .small = small,
+    .draw = smelt__indexer_draw,
+    .variation = smelt__indexer_variation,
+    .bench = {.tokens = 8192, .rows = 8192, .lists = SMELT__LISTS_CAUSAL, .documents = 1},
+};

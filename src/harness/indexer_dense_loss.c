@@ -1,0 +1,672 @@
+/* The harness's row of indexer_dense_loss. */
+#include "smelt/indexer_dense_loss.h"
+
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/dense.h"
+#include "harness/footprint.h"
+#include "harness/grad_rows.h"
+#include "harness/indexer.h"
+#include "harness/normal.h"
+#include "harness/operator.h"
+#include "harness/parallel.h"
+#include "harness/placed.h"
+#include "harness/random.h"
+#include "harness/windows.h"
+#include "ops/indexer_dense_loss_table.h"
+#include "reference/bf16.h"
+
+#define TENSOR(name) SMELT__INDEXER_DENSE_LOSS_##name
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+enum { LOSS_ALONE, WEIGHTED, EACH_LOSS }; /* own options by number */
+
+static const char *const options[] = {"width", "documents",       "lists", "scale",
+                                      "dkv",   "workspace-limit", NULL};
+
+#define OWN(number) offsetof(struct smelt__problem_options, own[number])
+static const struct smelt__option own_options[] = {
+    {"loss-alone", SMELT__OPTION_FLAG, OWN(LOSS_ALONE), 0, 0, NULL, "ask for no gradients", 0},
+    {"weighted", SMELT__OPTION_FLAG, OWN(WEIGHTED), 0, 0, NULL, "give weights and grad_loss too",
+     0},
+    {"each-loss", SMELT__OPTION_FLAG, OWN(EACH_LOSS), 0, 0, NULL, "ask for each query's loss", 0},
+};
+
+/* More keys than a block, more queries than a group. */
+static void small(const void *spec, struct smelt__problem_options *given) {
+    (void)spec;
+    if (given->tokens == 0)
+        given->tokens = 7;
+    if (given->rows == 0)
+        given->rows = 200;
+    if (given->width == 0)
+        given->width = 70;
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *given) {
+    enum { MOST_ROWS = 300 };
+    (void)spec;
+    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
+    given->width = 1 + smelt__random_below(random, MOST_ROWS);
+    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
+    given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
+    given->own[LOSS_ALONE] = smelt__random_below(random, 4) == 0;
+    given->own[WEIGHTED] = smelt__random_below(random, 2);
+    given->own[EACH_LOSS] = smelt__random_below(random, 2);
+}
+
+static int variation(int number, struct smelt__problem_options *given) {
+    static const struct {
+        enum smelt__lists lists;
+        enum smelt__dkv dk;
+        int loss_alone, weighted, each;
+    } kinds[] = {
+        {SMELT__LISTS_CAUSAL, SMELT__DKV_BF16, 0, 0, 0},
+        {SMELT__LISTS_RANDOM, SMELT__DKV_FP32, 0, 1, 1},
+        {SMELT__LISTS_ADVERSARIAL, SMELT__DKV_ADD, 0, 1, 1},
+        {SMELT__LISTS_FULL, SMELT__DKV_BF16, 1, 1, 1},
+        {SMELT__LISTS_WINDOW, SMELT__DKV_BF16, 0, 0, 1},
+    };
+    if (number >= (int)(sizeof kinds / sizeof kinds[0]))
+        return 0;
+    given->lists = kinds[number].lists;
+    given->dkv = kinds[number].dk;
+    given->own[LOSS_ALONE] = kinds[number].loss_alone;
+    given->own[WEIGHTED] = kinds[number].weighted;
+    given->own[EACH_LOSS] = kinds[number].each;
+    return 1;
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+enum { STREAM_LSE = 311, STREAM_Q, STREAM_K, STREAM_WEIGHTS, STREAM_WEIGHT, STREAM_SUM };
+
+static struct smelt__dense_inputs inputs_of(const struct smelt__problem *problem) {
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    return (struct smelt__dense_inputs){{spec->heads, spec->dqk, spec->kv_heads},
+                                        TENSOR(Q),
+                                        TENSOR(K),
+                                        TENSOR(WINDOW_BEGIN),
+                                        TENSOR(WINDOW_END)};
+}
+
+static struct smelt__key_rows dk_rows(const struct smelt__problem *problem) {
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    return (struct smelt__key_rows){TENSOR(INDEX_DK), TENSOR(INDEX_DK_FP32), TENSOR(INDEX_DK_SUM),
+                                    spec->index_dim};
+}
+
+static void shape(struct smelt__problem *problem) {
+    smelt_indexer_dense_loss_args *args = problem->args;
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    args->scale = smelt__dense_scale(&problem->options, spec->dqk);
+    args->query_weight = problem->options.own[WEIGHTED] ? 2.0F : 1.0F;
+    if (problem->options.seed % 2)
+        args->causal_limit = smelt__windows_causal_limit(&problem->options);
+}
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    const struct smelt__key_rows dk = dk_rows(problem);
+    const int64_t *const own = problem->options.own;
+    switch (tensor) {
+    case TENSOR(LOSSES):
+        return own[EACH_LOSS] != 0;
+    case TENSOR(WEIGHT):
+    case TENSOR(GRAD_LOSS):
+        return own[WEIGHTED] != 0;
+    case TENSOR(INDEX_DQ):
+    case TENSOR(INDEX_DWEIGHTS):
+        return !own[LOSS_ALONE];
+    default:
+        return !own[LOSS_ALONE] && smelt__key_rows_given(problem, &dk, tensor);
+    }
+}
+
+struct fill {
+    struct smelt__problem *problem;
+    const struct smelt__normals *normals;
+    uint8_t *used; /* [rows] whether a window has the key */
+};
+
+static float normal(const struct fill *fill, struct smelt__random *random) {
+    const uint64_t bits = smelt__random_next(random);
+    return smelt__bf16_to_float(fill->normals->values[bits & (SMELT__NORMALS - 1)]);
+}
+
+static float *numbers(const struct fill *fill, int tensor, int64_t query, int64_t head) {
+    return (float *)smelt__problem_data(fill->problem, tensor) +
+           smelt__problem_at(fill->problem, tensor, query, head, 0);
+}
+
+/* About what attention's would be: of normally distributed scores, and as wrong as a head's may be
+ * that another kernel computed; NaN where the window is empty. */
+static void fill_lse(const struct fill *fill, int64_t query, int heads) {
+    const struct smelt__dense_inputs inputs = inputs_of(fill->problem);
+    struct smelt__random random =
+        smelt__random_at(fill->problem->options.seed, STREAM_LSE, (uint64_t)query);
+    int32_t begin, end;
+    const int64_t keys = smelt__windows_of(fill->problem, inputs.window_begin, inputs.window_end,
+                                           query, &begin, &end);
+    for (int head = 0; head < heads; head++)
+        *numbers(fill, TENSOR(LSE), query, head) =
+            keys > 0 ? logf((float)keys) + 0.5F + 0.2F * normal(fill, &random) : NAN;
+}
+
+/* Logits are then a few units apart. */
+static void fill_indexer_query(const struct fill *fill, int64_t query) {
+    const struct smelt__indexer_dense_loss_spec *spec = fill->problem->spec;
+    const float factor = 3.0F / sqrtf((float)(spec->index_heads * spec->index_dim));
+    struct smelt__random random =
+        smelt__random_at(fill->problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
+    float *const weights = numbers(fill, TENSOR(INDEX_WEIGHTS), query, 0);
+    for (int head = 0; head < spec->index_heads; head++) {
+        smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_Q,
+                           (uint64_t)(query * spec->index_heads + head),
+                           (uint16_t *)smelt__problem_data(fill->problem, TENSOR(INDEX_Q)) +
+                               smelt__problem_at(fill->problem, TENSOR(INDEX_Q), query, head, 0),
+                           spec->index_dim);
+        weights[head] = factor * normal(fill, &random);
+    }
+}
+
+/* With adversarial windows some weights are none: 0, negative, NaN, infinite. */
+static float weight_of(const struct fill *fill, int64_t query) {
+    static const float odd[] = {0, -0.7F, NAN, INFINITY};
+    struct smelt__random random =
+        smelt__random_at(fill->problem->options.seed, STREAM_WEIGHT, (uint64_t)query);
+    const int64_t kind = smelt__random_below(&random, 8);
+    return fill->problem->options.lists == SMELT__LISTS_ADVERSARIAL && kind < 4
+               ? odd[kind]
+               : 0.6F + 0.1F * (float)kind;
+}
+
+static void fill_queries(void *user, int64_t begin, int64_t end) {
+    const struct fill *fill = user;
+    const struct smelt__indexer_dense_loss_spec *spec = fill->problem->spec;
+    float *const weights = smelt__problem_data(fill->problem, TENSOR(WEIGHT));
+    for (int64_t query = begin; query < end; query++) {
+        fill_lse(fill, query, spec->heads);
+        fill_indexer_query(fill, query);
+        if (weights)
+            weights[query] = weight_of(fill, query);
+    }
+}
+
+static void fill_keys(void *user, int64_t begin, int64_t end) {
+    const struct fill *fill = user;
+    const struct smelt__indexer_dense_loss_spec *spec = fill->problem->spec;
+    for (int64_t key = begin; key < end; key++) {
+        uint16_t *const row = (uint16_t *)smelt__problem_data(fill->problem, TENSOR(INDEX_K)) +
+                              smelt__problem_at(fill->problem, TENSOR(INDEX_K), key, 0, 0);
+        smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_K, (uint64_t)key, row,
+                           spec->index_dim);
+        if (!fill->used[key])
+            memset(row, 0xff, (size_t)spec->index_dim * sizeof *row); /* NaN */
+    }
+}
+
+static int fill(struct smelt__problem *problem) {
+    const struct smelt__dense_inputs inputs = inputs_of(problem);
+    const struct smelt__key_rows dk = dk_rows(problem);
+    float *const grad_loss = smelt__problem_data(problem, TENSOR(GRAD_LOSS));
+    struct fill fill = {problem, smelt__normals(), calloc((size_t)problem->options.rows + 1, 1)};
+    int failed = !fill.used || smelt__dense_fill(problem, &inputs) ||
+                 smelt__dense_used(problem, &inputs, fill.used);
+    if (!failed) {
+        smelt__parallel_for(problem->computed, 16, fill_queries, &fill);
+        smelt__parallel_for(problem->options.rows, 256, fill_keys, &fill);
+        failed = !problem->options.own[LOSS_ALONE] && smelt__key_rows_fill(problem, &dk, STREAM_SUM);
+    }
+    if (grad_loss)
+        *grad_loss = -0.37F;
+    free(fill.used);
+    return failed ? -1 : 0;
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    const struct smelt__dense_inputs inputs = inputs_of(problem);
+    const struct smelt__key_rows dk = dk_rows(problem);
+    smelt__dense_touch(problem, &inputs, footprints);
+    for (int64_t query = 0; query < problem->computed; query++) {
+        for (int head = 0; head < spec->heads; head++)
+            smelt__touch_row(footprints, TENSOR(LSE), query, head, 0);
+        for (int head = 0; head < spec->index_heads; head++) {
+            smelt__touch_row(footprints, TENSOR(INDEX_Q), query, head, 0);
+            smelt__touch_row(footprints, TENSOR(INDEX_DQ), query, head, 0);
+        }
+        smelt__touch_row(footprints, TENSOR(INDEX_WEIGHTS), query, 0, 0);
+        smelt__touch_row(footprints, TENSOR(INDEX_DWEIGHTS), query, 0, 0);
+    }
+    for (int64_t key = 0; key < problem->options.rows; key++)
+        smelt__touch_row(footprints, TENSOR(INDEX_K), key, 0, 0);
+    smelt__touch(footprints, TENSOR(WEIGHT), 0, problem->computed);
+    smelt__touch(footprints, TENSOR(LOSSES), 0, problem->computed);
+    smelt__touch(footprints, TENSOR(GRAD_LOSS), 0, 1);
+    smelt__touch(footprints, TENSOR(LOSS), 0, 1);
+    if (!problem->options.own[LOSS_ALONE])
+        smelt__key_rows_touch(problem, &dk, footprints);
+}
+
+/* All but dk, whose sums are taken in any order unless the operator is deterministic. */
+static int reproducible(const struct smelt__problem *problem, int tensor) {
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    return spec->deterministic || tensor < TENSOR(INDEX_DK);
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+/* Attention's scores once; the indexer's products of the logits and, with gradients, three more. */
+static double multiplications(const void *spec, const struct smelt__problem_options *asked) {
+    const struct smelt__indexer_dense_loss_spec *loss = spec;
+    const struct smelt__dense_lse_spec attention = {loss->heads, loss->dqk, loss->kv_heads};
+    const double pairs = (double)(asked->batches * asked->tokens) * (double)asked->rows;
+    const double indexer = pairs * loss->index_heads * loss->index_dim;
+    return smelt__dense_multiplications(&attention, asked) +
+           indexer * (asked->own[LOSS_ALONE] ? 1 : 4);
+}
+
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    const double ceiling = 690; /* TFLOP/s of one H200: a large bf16 product under sustained load */
+    const double products = problem->options.own[LOSS_ALONE] ? 1 : 4;
+    const double columns =
+        (double)spec->heads * spec->dqk + products * spec->index_heads * spec->index_dim;
+    found[0] = SMELT__TFLOPS(2 * (double)problem->valid_slots * columns / 1e12, ceiling);
+    return 1;
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+/* Errors of a target relative to itself, and of a logit relative to its terms' sizes. */
+static const double TARGET_ERROR = 2e-5, LOGIT_ERROR = 1e-6;
+
+enum { DWEIGHTS = SMELT__GRAD_METRICS, LOSSES, QUERY_METRICS };
+enum { METRIC_LOSS };
+
+#define DQ SMELT__OF(TENSOR(INDEX_DQ))
+#define DK SMELT__KEY_ROWS(TENSOR(INDEX_DK), TENSOR(INDEX_DK_FP32), TENSOR(INDEX_DK_SUM))
+
+static const struct smelt__metric query_metrics[QUERY_METRICS] = {
+    SMELT__GRAD_METRIC_ROWS("dq", DQ),
+    [DWEIGHTS] = {"relative_error", "dweights", "dweights, relative",
+                  "error of dweights, relative to the sum of its terms' sizes,", SMELT__LARGEST,
+                  SMELT__OF(TENSOR(INDEX_DWEIGHTS))},
+    [LOSSES] = {"relative_error", "losses", "losses", "relative error of a query's loss",
+                SMELT__LARGEST, SMELT__OF(TENSOR(LOSSES))},
+};
+
+static const struct smelt__metric key_metrics[SMELT__GRAD_METRICS] = {
+    SMELT__GRAD_METRIC_ROWS("dk", DK),
+};
+
+static const struct smelt__metric loss_metrics[] = {
+    [METRIC_LOSS] = {"relative_error", "loss", "loss", "relative error of the loss", SMELT__LARGEST,
+                     SMELT__OF(TENSOR(LOSS))}};
+
+static const struct smelt__rule query_rules[SMELT__GRAD_RULES] = {
+    SMELT__GRAD_RULE_ROWS("dq", DQ, "a head that no key has a part in is not 0")};
+
+static const struct smelt__rule key_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE_ROWS(
+    "dk", DK, "a key to which no query contributes is not 0 or its previous value")};
+
+/* A query by the reference, in memory of its own, and its gradients as numbers of fp32. */
+struct row {
+    struct smelt__indexer_dense_loss_query query;
+    float *grad;
+};
+
+static void close_row(struct row *row) {
+    free(row->query.q);
+    free(row->query.keys);
+    free(row->grad);
+}
+
+static int open_row(const struct smelt__problem *problem, int64_t query, struct row *row) {
+    smelt_indexer_dense_loss_args args;
+    smelt__problem_arguments(problem, &args);
+    const size_t rows = (size_t)args.rows;
+    row->query.q = malloc((3 * rows + 1) * sizeof *row->query.q);
+    row->query.p = row->query.q ? row->query.q + rows : NULL;
+    row->query.grad = row->query.q ? row->query.q + 2 * rows : NULL;
+    row->query.keys = malloc((rows + 1) * sizeof *row->query.keys);
+    row->grad = malloc((rows + 1) * sizeof *row->grad);
+    if (!row->query.q || !row->query.keys || !row->grad ||
+        smelt__indexer_dense_loss_reference(problem->spec, &args, query, &row->query)) {
+        close_row(row);
+        return -1;
+    }
+    for (size_t s = 0; s < rows; s++)
+        row->grad[s] = (float)row->query.grad[s];
+    return 0;
+}
+
+/* The error that the gradient of a key's logit may have. */
+static double slot_error(const struct smelt__problem *problem,
+                         const struct smelt__indexer_dense_loss_query *query, int64_t key) {
+    const float *const grad_loss = smelt__problem_data(problem, TENSOR(GRAD_LOSS));
+    const double factor = fabs(query->found.weight * (grad_loss ? (double)*grad_loss : 1));
+    return factor * (query->q[key] * (TARGET_ERROR + LOGIT_ERROR * query->terms) +
+                     query->p[key] * TARGET_ERROR);
+}
+
+static double norm_of(const uint16_t *row, int dim) {
+    double sum = 0;
+    for (int d = 0; d < dim; d++)
+        sum += pow((double)smelt__bf16_to_float(row[d]), 2);
+    return sqrt(sum);
+}
+
+static const uint16_t *indexer_row(const struct smelt__problem *problem, int tensor, int64_t i,
+                                   int64_t head) {
+    return (const uint16_t *)smelt__problem_data(problem, tensor) +
+           smelt__problem_at(problem, tensor, i, head, 0);
+}
+
+static double weight_at(const struct smelt__problem *problem, int64_t query, int head) {
+    return (double)((const float *)smelt__problem_data(
+        problem, TENSOR(INDEX_WEIGHTS)))[smelt__problem_at(problem, TENSOR(INDEX_WEIGHTS), query, 0,
+                                                           0) +
+                                         head];
+}
+
+static struct smelt__expected_row expected_of(const struct smelt__indexer_bwd_spec *spec,
+                                              const struct smelt__indexer_bwd_row *row,
+                                              double lost) {
+    return (struct smelt__expected_row){
+        .grads = row->grads,
+        .columns = spec->dim,
+        .spread = row->spread,
+        .lost = row->doubtful + lost,
+        .none = row->spread == 0 && row->doubtful == 0 && lost == 0,
+    };
+}
+
+/* The errors of a query's logits' gradients times their keys' norms, added up. */
+static double key_errors(const struct smelt__problem *problem, const struct row *row, int dim) {
+    double sum = 0;
+    for (int64_t s = 0; s < problem->options.rows; s++)
+        if (row->query.keys[s] >= 0)
+            sum += slot_error(problem, &row->query, s) *
+                   norm_of(indexer_row(problem, TENSOR(INDEX_K), s, 0), dim);
+    return sum;
+}
+
+/* `memory`: [2 * dim]. `errors`: of key_errors. */
+static void compare_head(const struct smelt__placed *placed, const smelt_indexer_bwd_args *args,
+                         double errors, int64_t query, int head, double *memory,
+                         struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const struct smelt__indexer_bwd_spec spec = smelt__indexer_dense_loss_indexer(problem->spec);
+    struct smelt__indexer_bwd_row row = {.grads = memory};
+    double *const got = memory + spec.dim, expected_dweights, terms;
+    if (smelt__indexer_bwd_head(&spec, args, query, head, &row, &expected_dweights, &terms)) {
+        finding->failed = 1;
+        return;
+    }
+    const uint16_t *const dq = smelt__compared_row(
+        placed, finding, TENSOR(INDEX_DQ),
+        smelt__problem_at(problem, TENSOR(INDEX_DQ), query, head, 0), spec.dim, row.grads);
+    const float *const dweights = smelt__compared_row(
+        placed, finding, TENSOR(INDEX_DWEIGHTS),
+        smelt__problem_at(problem, TENSOR(INDEX_DWEIGHTS), query, 0, 0) + head, 1,
+        &expected_dweights);
+    for (int d = 0; d < spec.dim; d++)
+        got[d] = (double)smelt__bf16_to_float(dq[d]);
+    const double lost = errors * fabs(weight_at(problem, query, head));
+    const struct smelt__expected_row expected = expected_of(&spec, &row, lost);
+    smelt__grad_row_compare(got, &expected, head, finding);
+    /* Of a logit's gradient and its x together no more than the norms' product. */
+    const double size =
+        terms + errors * norm_of(indexer_row(problem, TENSOR(INDEX_Q), query, head), spec.dim) /
+                    TARGET_ERROR;
+    const double error = fabs((double)*dweights - expected_dweights);
+    smelt__finding_enlarge(finding, DWEIGHTS, error > 0 || isnan(error) ? error / size : 0, head);
+}
+
+static double relative(float got, double expected, double size) {
+    return fabs((double)got - expected) / size;
+}
+
+/* What a query's loss may be off by is relative to. */
+static double loss_size(const struct smelt__indexer_dense_loss_query *query) {
+    return fabs(query->found.weight) *
+               (1 + query->found.terms + LOGIT_ERROR / TARGET_ERROR * query->terms) +
+           (double)FLT_MIN;
+}
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const struct smelt__indexer_bwd_spec spec = smelt__indexer_dense_loss_indexer(problem->spec);
+    double *const memory = malloc(2 * (size_t)spec.dim * sizeof *memory);
+    smelt_indexer_dense_loss_args args;
+    struct row row;
+    (void)prepared;
+    smelt__problem_arguments(problem, &args);
+    finding->failed = !memory || open_row(problem, query, &row);
+    if (finding->failed) {
+        free(memory);
+        return;
+    }
+    smelt_indexer_bwd_args gradients = smelt__indexer_dense_loss_gradients(&args);
+    gradients.indices.data = row.query.keys; /* strides of 0: the row is every query's */
+    gradients.grad.data = row.grad;
+    const float *const loss =
+        smelt__compared_row(placed, finding, TENSOR(LOSSES), query, 1, &row.query.found.loss);
+    if (loss)
+        smelt__finding_enlarge(finding, LOSSES,
+                               relative(*loss, row.query.found.loss, loss_size(&row.query)), 0);
+    const double errors = key_errors(problem, &row, spec.dim);
+    for (int head = 0; head < spec.heads && !problem->options.own[LOSS_ALONE] &&
+                       !finding->failed && !finding->broken;
+         head++)
+        compare_head(placed, &gradients, errors, query, head, memory, finding);
+    close_row(&row);
+    free(memory);
+}
+
+static void judge_queries(const struct smelt__problem *problem, int64_t compared,
+                          struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    smelt__grad_rows_judge(0, results);
+    results[DWEIGHTS].bar = TARGET_ERROR;
+    results[LOSSES].bar = TARGET_ERROR;
+}
+
+/* ---- keys, and the loss: of all queries ------------------------------------------------------ */
+
+struct all {
+    const struct smelt__problem *problem;
+    float *grads, *errors; /* [T, S]: of logits */
+    int32_t *keys;         /* [T, S] */
+    double *reach;         /* [T] sum over heads of |weight| * norm of q */
+    double *losses, *sizes; /* [T] */
+    int failed;
+};
+
+static void release(void *prepared) {
+    struct all *all = prepared;
+    free(all->grads);
+    free(all->errors);
+    free(all->keys);
+    free(all->reach);
+    free(all->losses);
+    free(all->sizes);
+    free(all);
+}
+
+static void find_rows(void *user, int64_t begin, int64_t end) {
+    struct all *all = user;
+    const struct smelt__indexer_dense_loss_spec *spec = all->problem->spec;
+    const int64_t rows = all->problem->options.rows;
+    for (int64_t query = begin; query < end; query++) {
+        struct row row;
+        if (open_row(all->problem, query, &row)) {
+            all->failed = 1;
+            return;
+        }
+        for (int64_t s = 0; s < rows; s++) {
+            all->grads[query * rows + s] = row.grad[s];
+            all->keys[query * rows + s] = row.query.keys[s];
+            all->errors[query * rows + s] =
+                row.query.keys[s] < 0 ? 0 : (float)slot_error(all->problem, &row.query, s);
+        }
+        for (int head = 0; head < spec->index_heads; head++)
+            all->reach[query] +=
+                fabs(weight_at(all->problem, query, head)) *
+                norm_of(indexer_row(all->problem, TENSOR(INDEX_Q), query, head), spec->index_dim);
+        all->losses[query] = row.query.found.loss;
+        all->sizes[query] = loss_size(&row.query);
+        close_row(&row);
+    }
+}
+
+static void *prepare(const struct smelt__placed *placed, const int64_t *units, int64_t count) {
+    const struct smelt__problem *problem = placed->problem;
+    const size_t queries = (size_t)problem->computed, rows = (size_t)problem->options.rows;
+    struct all *all = calloc(1, sizeof *all);
+    (void)units, (void)count;
+    if (!all)
+        return NULL;
+    all->problem = problem;
+    all->grads = malloc((queries * rows + 1) * sizeof *all->grads);
+    all->errors = malloc((queries * rows + 1) * sizeof *all->errors);
+    all->keys = malloc((queries * rows + 1) * sizeof *all->keys);
+    all->reach = calloc(queries + 1, sizeof *all->reach);
+    all->losses = calloc(queries + 1, sizeof *all->losses);
+    all->sizes = calloc(queries + 1, sizeof *all->sizes);
+    all->failed = !all->grads || !all->errors || !all->keys || !all->reach || !all->losses ||
+                  !all->sizes;
+    if (!all->failed)
+        smelt__parallel_for((int64_t)queries, 1, find_rows, all);
+    if (!all->failed)
+        return all;
+    release(all);
+    return NULL;
+}
+
+static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
+                        struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const struct all *all = prepared;
+    const struct smelt__indexer_bwd_spec spec = smelt__indexer_dense_loss_indexer(problem->spec);
+    const struct smelt__key_rows rows = dk_rows(problem);
+    smelt_indexer_dense_loss_args args;
+    if (problem->options.own[LOSS_ALONE])
+        return;
+    smelt__problem_arguments(problem, &args);
+    double *const memory = malloc(2 * (size_t)spec.dim * sizeof *memory);
+    struct smelt__indexer_bwd_row row = {.grads = memory};
+    smelt_indexer_bwd_args gradients = smelt__indexer_dense_loss_gradients(&args);
+    gradients.indices = (smelt_const_tensor){all->keys, {args.rows}};
+    gradients.grad = (smelt_const_tensor){all->grads, {args.rows}};
+    finding->failed = !memory || smelt__indexer_bwd_key(&spec, &gradients, key, &row) != 0;
+    if (!finding->failed) {
+        double lost = 0, *const got = memory + spec.dim;
+        for (int64_t query = 0; query < problem->computed; query++)
+            lost += (double)all->errors[query * args.rows + key] * all->reach[query];
+        struct smelt__expected_row expected = expected_of(&spec, &row, lost);
+        finding->failed = smelt__key_row_read(placed, &rows, key, &expected, got, finding) != 0;
+        if (!finding->failed)
+            smelt__grad_row_compare(got, &expected, 0, finding);
+    }
+    free(memory);
+}
+
+static void judge_keys(const struct smelt__problem *problem, int64_t compared,
+                       struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    smelt__grad_rows_judge(0, results);
+}
+
+static void compare_loss(const struct smelt__placed *placed, const void *prepared, int64_t unit,
+                         struct smelt__finding *finding) {
+    const struct all *all = prepared;
+    double sum = 0, size = (double)FLT_MIN;
+    (void)unit;
+    for (int64_t query = 0; query < placed->problem->computed; query++) {
+        sum += all->losses[query];
+        size += all->sizes[query];
+    }
+    const float *const loss = smelt__compared_row(placed, finding, TENSOR(LOSS), 0, 1, &sum);
+    smelt__finding_enlarge(finding, METRIC_LOSS, relative(*loss, sum, size), 0);
+}
+
+static void judge_loss(const struct smelt__problem *problem, int64_t compared,
+                       struct smelt__metric_result *results) {
+    (void)problem, (void)compared;
+    results[METRIC_LOSS].bar = TARGET_ERROR;
+}
+
+static const struct smelt__comparison comparisons[] = {
+    {
+        SMELT__UNITS("query", "head", TENSOR(T)),
+        SMELT__METRICS(query_metrics),
+        SMELT__RULES(query_rules),
+        .compare = compare_query,
+        .judge = judge_queries,
+    },
+    {
+        SMELT__UNITS("key", "part", TENSOR(S)),
+        SMELT__METRICS(key_metrics),
+        SMELT__RULES(key_rules),
+        .prepare = prepare,
+        .release = release,
+        .compare = compare_key,
+        .judge = judge_keys,
+    },
+    {
+        SMELT__UNITS("call", "number", TENSOR(ONE)),
+        SMELT__METRICS(loss_metrics),
+        .prepare = prepare,
+        .release = release,
+        .compare = compare_loss,
+        .judge = judge_loss,
+    },
+};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_key keys[] = {
+    SMELT__SPEC_KEY(indexer_dense_loss, heads),
+    SMELT__SPEC_KEY(indexer_dense_loss, dqk),
+    SMELT__SPEC_KEY(indexer_dense_loss, kv_heads),
+    SMELT__SPEC_KEY(indexer_dense_loss, index_heads),
+    SMELT__SPEC_KEY(indexer_dense_loss, index_dim),
+    SMELT__SPEC_APART(indexer_dense_loss, deterministic),
+    {NULL, 0, 0},
+};
+
+static const struct smelt__harness_pass passes[] = {
+    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_dense_loss_table), .given = given,
+     .shape = shape, .leaves_free = 1, .reproducible = reproducible},
+};
+
+#define AT(T, more)                                                                                \
+    {                                                                                              \
+        .spec = "indexer_dense_loss:heads=64,dqk=576,index_heads=64,index_dim=128" more,           \
+        .tokens = T, .rows = T, .lists = SMELT__LISTS_CAUSAL, .documents = 1                       \
+    }
+
+static const struct smelt__harness_shape peers[] = {AT(8192, ""), AT(16384, ""),
+                                                    AT(8192, ",deterministic=1")};
+
+const struct smelt__harness_operator smelt__harness_indexer_dense_loss = {
+    SMELT__HARNESS_ROW(indexer_dense_loss),
+    SMELT__HARNESS_KEYS(indexer_dense_loss),
+    .own_options = own_options,
+    .own_option_count = sizeof own_options / sizeof own_options[0],
+    .defaults = smelt__indexer_defaults,
+    .small = small,
+    .draw = draw,
+    .variation = variation,
+    .bench = {.tokens = 8192, .rows = 8192, .lists = SMELT__LISTS_CAUSAL, .documents = 1},
+};

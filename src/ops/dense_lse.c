@@ -1,0 +1,59 @@
+/* The operator dense_lse: see smelt/dense_lse.h. */
+#include "smelt/dense_lse.h"
+
+#include "codegen/families/dense_scores_fwd.h"
+#include "dense_lse_fwd.params.h"
+#include "ops/call.h"
+#include "ops/dense_lse_table.h"
+#include "ops/divide.h"
+
+static struct dense_lse_fwd_params pack(const smelt_dense_lse_args *args) {
+    return (struct dense_lse_fwd_params){
+        .q = args->q.data,
+        .k = args->k.data,
+        .window_begin = args->window_begin.data,
+        .window_end = args->window_end.data,
+        .lse = args->lse.data,
+        .q_token_stride = args->q.strides[0],
+        .q_head_stride = args->q.strides[1],
+        .k_row_stride = args->k.strides[0],
+        .k_head_stride = args->k.strides[1],
+        .lse_token_stride = args->lse.strides[0],
+        .lse_head_stride = args->lse.strides[1],
+        .tokens = (int)args->tokens,
+        .rows = (int)args->rows,
+        .scale = args->scale,
+    };
+}
+
+static smelt_status launch(struct smelt__call *call) {
+    const smelt_dense_lse_args *args = call->args;
+    const struct smelt__kernel *kernel = call->op->kernels[0];
+    const struct smelt__dense_lse_launch *shape = smelt__dense_lse_launch(&kernel->plan);
+    smelt_status status = smelt__check_scale(args->scale);
+    if (status != SMELT_OK || args->tokens == 0)
+        return status; /* of an empty call no tensor is looked at */
+    status = smelt__call_check(call, 0, NULL, 0);
+    if (status != SMELT_OK)
+        return status;
+    const struct dense_lse_fwd_params params = pack(args);
+    const int64_t items =
+        smelt__divide_up(args->tokens, shape->item_queries) * shape->query_items;
+    return smelt__call_launch(call, kernel, items, args->free_multiprocessors, &params);
+}
+
+static const struct smelt__pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .call = "smelt_dense_lse_forward",
+     .tables = &smelt__dense_lse_table,
+     .launch = launch},
+};
+
+const struct smelt__operator_type smelt__dense_lse_type = {
+    .family = &smelt__dense_lse,
+    .bytes = sizeof(smelt_operator),
+    .passes = passes,
+    .pass_count = 1,
+};
+
+SMELT__CALL(dense_lse, forward, FORWARD, smelt_dense_lse_args)

@@ -1,0 +1,403 @@
+/*
+ * The operator indexer_dense_loss: see smelt/indexer_dense_loss.h.
+ *
+ * Queries are processed in chunks. A chunk's logits and targets, a row of S numbers each, are in the
+ * workspace: the kernels of the logits and of the probabilities each have the shared memory to
+ * themselves, which one kernel for both and the gradients would divide, and the products are the
+ * same in number. A chunk's loss then leaves the gradients as lists for indexer_bwd's main kernel.
+ */
+#include "smelt/indexer_dense_loss.h"
+
+#include <math.h>
+
+#include "codegen/families/dense_scores_fwd.h"
+#include "codegen/families/indexer_dense_loss.h"
+#include "dense_scores_fwd.params.h"
+#include "indexer_dense_rows.params.h"
+#include "indexer_loss_sum.params.h"
+#include "ops/call.h"
+#include "ops/divide.h"
+#include "ops/indexer_bwd_launch.h"
+#include "ops/indexer_dense_loss_table.h"
+#include "ops/indexer_logits_launch.h"
+#include "runtime/log.h"
+
+enum {
+    LIST_STEP = 64,       /* lists are padded to whole blocks of it */
+    MOST_GROUPS = 1 << 20 /* of a chunk */
+};
+
+struct dense_loss {
+    smelt_operator op;
+    struct smelt__indexer_scorer scorer;
+    struct smelt__dense_scores_launch scores;
+    struct smelt__indexer_bwd indexer; /* its own operator is not used */
+};
+
+static void prepare(smelt_operator *op) {
+    struct dense_loss *made = (struct dense_loss *)op;
+    struct smelt__indexer_bwd *indexer = &made->indexer;
+    made->scorer = smelt__indexer_scorer_of(op->context, op->kernels[SMELT__INDEXER_DENSE_LOGITS]);
+    made->scores = *smelt__dense_scores_launch(&op->kernels[SMELT__INDEXER_DENSE_SCORES]->plan);
+    indexer->context = op->context;
+    /* In the place of the lists' kernel is one that is never launched as such. */
+    indexer->kernels = op->kernels + SMELT__INDEXER_DENSE_BACKWARD - SMELT__INDEXER_BWD_REACH;
+    indexer->heads = (int)smelt__spec_get(&op->spec, "index_heads");
+    indexer->dim = (int)smelt__spec_get(&op->spec, "index_dim");
+    indexer->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");
+    const int main = smelt__indexer_bwd_place(indexer, SMELT__INDEXER_BWD_MAIN);
+    indexer->main = *smelt__indexer_bwd_main_launch(&indexer->kernels[main]->plan);
+}
+
+/* ---- the workspace --------------------------------------------------------------------------- */
+
+struct layout {
+    size_t losses, scores;
+    struct smelt__indexer_bwd_layout indexer; /* its `grads` are the logits, too */
+    int64_t chunk;                            /* queries of one, whole groups */
+};
+
+static int wants_gradients(const smelt_indexer_dense_loss_args *args) {
+    return args->index_dq.data != NULL;
+}
+
+/* The arrays of chunks of `groups` groups. */
+static struct layout lay_out(const struct dense_loss *made,
+                             const smelt_indexer_dense_loss_args *args, int64_t groups) {
+    const int64_t stride = smelt__divide_up(args->rows > 0 ? args->rows : 1, LIST_STEP) * LIST_STEP;
+    const int64_t queries = groups * made->indexer.main.group_queries;
+    struct layout layout = {.chunk = queries};
+    size_t *const end = &layout.indexer.bytes;
+    layout.losses =
+        smelt__workspace_place(end, args->losses.data ? 0 : args->tokens, sizeof(float));
+    layout.scores = smelt__workspace_place(end, queries * stride, sizeof(float));
+    if (wants_gradients(args)) {
+        smelt__indexer_bwd_lay_out(&made->indexer, groups, stride, args->rows,
+                                   queries < args->tokens, &layout.indexer);
+        return layout;
+    }
+    layout.indexer.dk.key_stride = (int)stride;
+    layout.indexer.grads = smelt__workspace_place(end, queries * stride, sizeof(float));
+    return layout;
+}
+
+/* The most groups of a chunk, up to `most`, whose arrays stay below the limit; at least 1. */
+static int64_t groups_below(const struct dense_loss *made,
+                            const smelt_indexer_dense_loss_args *args, int64_t most) {
+    int64_t fits = 1, above = most + 1; /* the first one that does not */
+    while (above - fits > 1) {
+        const int64_t middle = fits + (above - fits) / 2;
+        if (lay_out(made, args, middle).indexer.bytes <= args->workspace_limit)
+            fits = middle;
+        else
+            above = middle;
+    }
+    return fits;
+}
+
+static smelt_status find_layout(const struct dense_loss *made,
+                                const smelt_indexer_dense_loss_args *args, struct layout *layout) {
+    const int64_t group = made->indexer.main.group_queries;
+    const int64_t all = smelt__divide_up(args->tokens, group);
+    int64_t most = args->workspace_limit
+                       ? MOST_GROUPS
+                       : smelt__divide_up(SMELT_INDEXER_DENSE_LOSS_QUERIES, group);
+    if (made->indexer.deterministic && most > made->indexer.main.exact_groups)
+        most = made->indexer.main.exact_groups;
+    if (most > all)
+        most = all;
+    if (args->workspace_limit && most > 0)
+        most = groups_below(made, args, most);
+    *layout = lay_out(made, args, most);
+    if (!args->workspace_limit || layout->indexer.bytes <= args->workspace_limit)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "workspace_limit = %zu is too small: a chunk of one group of queries, with "
+                       "the sums of index_dk, needs %zu bytes",
+                       args->workspace_limit, layout->indexer.bytes);
+}
+
+static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
+    struct layout layout;
+    const smelt_status status =
+        find_layout((const struct dense_loss *)call->op, call->args, &layout);
+    *bytes = status == SMELT_OK ? layout.indexer.bytes : 0;
+    return status;
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static smelt_status check_gradients(const smelt_indexer_dense_loss_args *args) {
+    const int forms = (args->index_dk.data != NULL) + (args->index_dk_fp32.data != NULL) +
+                      (args->index_dk_sum.data != NULL);
+    const int dq = args->index_dq.data != NULL, dweights = args->index_dweights.data != NULL;
+    const int all = dq && dweights && (forms == 1 || (args->rows == 0 && forms == 0));
+    if (all || (!dq && !dweights && forms == 0))
+        return SMELT_OK;
+    return smelt__fail(
+        SMELT_ERROR_INVALID_ARGUMENT,
+        "index_dq, index_dweights and one of index_dk (bf16), index_dk_fp32 (fp32) and index_dk_sum "
+        "(fp32, added to) are given together, or none of them: index_dq is %s, index_dweights is "
+        "%s, of the forms of index_dk there are %d",
+        dq ? "given" : "NULL", dweights ? "given" : "NULL", forms);
+}
+
+static smelt_status check_numbers(const smelt_indexer_dense_loss_args *args) {
+    const smelt_status status = smelt__check_scale(args->scale);
+    if (status != SMELT_OK || (isfinite(args->query_weight) && args->query_weight != 0))
+        return status;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "query_weight = %g is not legal; legal: finite numbers but 0, for "
+                       "example 1, or 1 / tokens for a mean",
+                       (double)args->query_weight);
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+/* A checked call, its context current. */
+struct chain {
+    const struct dense_loss *made;
+    const smelt_indexer_dense_loss_args *args;
+    struct layout layout;
+    struct smelt__indexer_bwd_call gradients;
+    struct CUstream_st *stream;
+};
+
+/* Queries of a chunk, and the keys that their windows may have. */
+struct chunk {
+    int64_t first, queries, keys;
+};
+
+static void *at(const struct chain *chain, size_t offset) {
+    return (char *)chain->args->workspace + offset;
+}
+
+/* Element number `index` of a tensor along its first dimension. */
+static const void *const_at(const smelt_const_tensor *tensor, int64_t index, int64_t bytes) {
+    return tensor->data && index > 0 ? (const char *)tensor->data + index * tensor->strides[0] * bytes
+                                     : tensor->data;
+}
+
+static const int *numbers_at(const smelt_const_tensor *tensor, int64_t index) {
+    return (const int *)tensor->data + index;
+}
+
+static smelt_status launch_kernel(const struct chain *chain,
+                                  enum smelt__indexer_dense_loss_kernel number, int64_t items,
+                                  const void *params) {
+    const struct smelt__kernel *kernel = chain->made->op.kernels[number];
+    const int64_t most = smelt__blocks_beside(kernel, chain->args->free_multiprocessors);
+    const struct smelt__launch launch = {
+        .blocks = {smelt__blocks_for(kernel, items, most)}, .entered = 1, .params = params};
+    return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
+}
+
+static smelt_status launch_logits(const struct chain *chain, const struct chunk *chunk) {
+    const smelt_indexer_dense_loss_args *args = chain->args;
+    const smelt_indexer_logits_args part = {
+        .tokens = chunk->queries,
+        .rows = chunk->keys,
+        .free_multiprocessors = args->free_multiprocessors,
+        .q = {const_at(&args->index_q, chunk->first, 2),
+              {args->index_q.strides[0], args->index_q.strides[1]}},
+        .k = args->index_k,
+        .weights = {const_at(&args->index_weights, chunk->first, sizeof(float)),
+                    {args->index_weights.strides[0]}},
+        .window_begin = {numbers_at(&args->window_begin, chunk->first), {0}},
+        .window_end = {numbers_at(&args->window_end, chunk->first), {0}},
+        .logits = {at(chain, chain->layout.indexer.grads), {chain->layout.indexer.dk.key_stride}},
+    };
+    const struct smelt__indexer_chain inside = {.inner_only = 1};
+    return smelt__indexer_scorer_launch(&chain->made->scorer, &part, &inside, chain->stream);
+}
+
+static smelt_status launch_scores(const struct chain *chain, const struct chunk *chunk) {
+    const smelt_indexer_dense_loss_args *args = chain->args;
+    const struct smelt__dense_scores_launch *shape = &chain->made->scores;
+    const struct dense_scores_fwd_params params = {
+        .q = const_at(&args->q, chunk->first, 2),
+        .k = args->k.data,
+        .lse = const_at(&args->lse, chunk->first, sizeof(float)),
+        .window_begin = numbers_at(&args->window_begin, chunk->first),
+        .window_end = numbers_at(&args->window_end, chunk->first),
+        .scores = at(chain, chain->layout.scores),
+        .q_token_stride = args->q.strides[0],
+        .q_head_stride = args->q.strides[1],
+        .k_row_stride = args->k.strides[0],
+        .k_head_stride = args->k.strides[1],
+        .lse_token_stride = args->lse.strides[0],
+        .lse_head_stride = args->lse.strides[1],
+        .scores_stride = chain->layout.indexer.dk.key_stride,
+        .tokens = (int)chunk->queries,
+        .rows = (int)chunk->keys,
+        .scale = args->scale,
+    };
+    return launch_kernel(chain, SMELT__INDEXER_DENSE_SCORES,
+                         smelt__divide_up(chunk->queries, shape->item_queries) *
+                             smelt__divide_up(chunk->keys, shape->block_keys),
+                         &params);
+}
+
+static float *losses_of(const struct chain *chain) {
+    return chain->args->losses.data ? chain->args->losses.data : at(chain, chain->layout.losses);
+}
+
+static smelt_status launch_rows(const struct chain *chain, const struct chunk *chunk) {
+    const smelt_indexer_dense_loss_args *args = chain->args;
+    const struct smelt__indexer_bwd_layout *layout = &chain->layout.indexer;
+    const struct smelt__indexer_bwd_main_launch *main = &chain->made->indexer.main;
+    const int lists = wants_gradients(args);
+    const int group_queries = lists ? main->group_queries : 1;
+    const struct indexer_dense_rows_params params = {
+        .scores = at(chain, chain->layout.scores),
+        .logits = at(chain, layout->grads),
+        .window_begin = args->window_begin.data,
+        .window_end = args->window_end.data,
+        .weight = args->weight.data,
+        .grad_loss = args->grad_loss.data,
+        .losses = losses_of(chain),
+        .members = lists ? at(chain, layout->members) : NULL,
+        .counts = lists ? at(chain, layout->dk.counts) : NULL,
+        .runs = lists && main->group_tiles > 1 ? at(chain, layout->runs) : NULL,
+        .keys = lists ? at(chain, layout->dk.keys) : NULL,
+        .first = (int)chunk->first,
+        .tokens = (int)args->tokens,
+        .rows = (int)chunk->keys,
+        .groups = (int)smelt__divide_up(chunk->queries, group_queries),
+        .group_queries = group_queries,
+        .key_stride = layout->dk.key_stride,
+        .query_weight = args->query_weight,
+    };
+    return launch_kernel(chain, SMELT__INDEXER_DENSE_ROWS,
+                         (int64_t)params.groups * params.group_queries, &params);
+}
+
+static smelt_status launch_gradients(const struct chain *chain, const struct chunk *chunk) {
+    const int64_t group = chain->made->indexer.main.group_queries;
+    const struct smelt__indexer_bwd_chunk groups = {
+        .groups = smelt__divide_up(chunk->queries, group),
+        .begins = chunk->first == 0,
+        .ends = chunk->first + chunk->queries == chain->args->tokens,
+    };
+    return smelt__indexer_bwd_launch_chunk(&chain->gradients, groups);
+}
+
+static smelt_status launch_chunk(const struct chain *chain, const struct chunk *chunk) {
+    smelt_status status = SMELT_OK;
+    if (chunk->keys > 0) {
+        status = launch_logits(chain, chunk);
+        if (status == SMELT_OK)
+            status = launch_scores(chain, chunk);
+    }
+    if (status == SMELT_OK)
+        status = launch_rows(chain, chunk);
+    return status == SMELT_OK && wants_gradients(chain->args) ? launch_gradients(chain, chunk)
+                                                              : status;
+}
+
+static smelt_status launch_sum(const struct chain *chain) {
+    const struct smelt__kernel *kernel = chain->made->op.kernels[SMELT__INDEXER_DENSE_SUM];
+    const struct indexer_loss_sum_params params = {.losses = losses_of(chain),
+                                                   .loss = chain->args->loss.data,
+                                                   .queries = (int)chain->args->tokens};
+    const struct smelt__launch launch = {.blocks = {1}, .entered = 1, .params = &params};
+    return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
+}
+
+static smelt_status launch_chunks(const struct chain *chain) {
+    const smelt_indexer_dense_loss_args *args = chain->args;
+    smelt_status status = wants_gradients(args)
+                              ? smelt__indexer_bwd_launch_zeros(&chain->gradients)
+                              : SMELT_OK;
+    for (int64_t first = 0; first < args->tokens && status == SMELT_OK;) {
+        const int64_t left = args->tokens - first;
+        struct chunk chunk = {first, left < chain->layout.chunk ? left : chain->layout.chunk,
+                              args->rows};
+        const int64_t reach = first + chunk.queries - 1 + args->causal_limit;
+        if (args->causal_limit > 0 && reach < chunk.keys)
+            chunk.keys = reach;
+        status = launch_chunk(chain, &chunk);
+        first += chunk.queries;
+    }
+    if (status == SMELT_OK)
+        status = launch_sum(chain);
+    return status == SMELT_OK && wants_gradients(args)
+               ? smelt__indexer_bwd_launch_finish(&chain->gradients)
+               : status;
+}
+
+/* What indexer_bwd's launches read of its arguments. */
+static smelt_indexer_bwd_args gradient_args(const smelt_indexer_dense_loss_args *args) {
+    return (smelt_indexer_bwd_args){
+        .tokens = args->tokens,
+        .rows = args->rows,
+        .q = args->index_q,
+        .k = args->index_k,
+        .weights = args->index_weights,
+        .dq = args->index_dq,
+        .dweights = args->index_dweights,
+        .dk = args->index_dk,
+        .dk_fp32 = args->index_dk_fp32,
+        .dk_sum = args->index_dk_sum,
+        .workspace = args->workspace,
+        .free_multiprocessors = args->free_multiprocessors,
+    };
+}
+
+/* What the kernels' tensor maps refuse, before anything is launched. */
+static smelt_status check_maps(const struct chain *chain) {
+    const smelt_indexer_dense_loss_args *args = chain->args;
+    if (args->tokens == 0 || args->rows == 0)
+        return SMELT_OK;
+    const smelt_status status = smelt__indexer_scorer_check(
+        &chain->made->scorer, args->tokens, args->rows, &args->index_q, &args->index_k);
+    return status == SMELT_OK && wants_gradients(args)
+               ? smelt__indexer_bwd_check(&chain->gradients)
+               : status;
+}
+
+static smelt_status launch(struct smelt__call *call) {
+    const struct dense_loss *made = (const struct dense_loss *)call->op;
+    const smelt_indexer_dense_loss_args *args = call->args;
+    struct chain chain = {.made = made, .args = args, .stream = call->stream};
+    smelt_indexer_bwd_args gradients;
+    int pushed;
+    smelt_status status = check_numbers(args);
+    if (status == SMELT_OK)
+        status = check_gradients(args);
+    if (status == SMELT_OK)
+        status = find_layout(made, args, &chain.layout);
+    if (status == SMELT_OK)
+        status = smelt__call_check(call, chain.layout.indexer.bytes, NULL, 0);
+    if (status == SMELT_OK) /* the CUDA context is made current once for all launches */
+        status = smelt__context_enter(call->op->context, &pushed);
+    if (status != SMELT_OK)
+        return status;
+    gradients = gradient_args(args);
+    chain.gradients = (struct smelt__indexer_bwd_call){&made->indexer, &gradients,
+                                                       chain.layout.indexer, call->stream};
+    status = check_maps(&chain);
+    if (status == SMELT_OK)
+        status = launch_chunks(&chain);
+    smelt__context_leave(call->op->context, pushed);
+    return status;
+}
+
+static const struct smelt__pass passes[] = {
+    {.pass = SMELT_PASS_FORWARD,
+     .call = "smelt_indexer_dense_loss_forward",
+     .tables = &smelt__indexer_dense_loss_table,
+     .workspace = workspace,
+     .launch = launch},
+};
+
+const struct smelt__operator_type smelt__indexer_dense_loss_type = {
+    .family = &smelt__indexer_dense_loss,
+    .bytes = sizeof(struct dense_loss),
+    .prepare = prepare,
+    .passes = passes,
+    .pass_count = 1,
+};
+
+SMELT__CALL(indexer_dense_loss, forward, FORWARD, smelt_indexer_dense_loss_args)
+SMELT__ASK(indexer_dense_loss, forward, FORWARD, smelt_indexer_dense_loss_args)

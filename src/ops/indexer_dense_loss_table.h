@@ -1,0 +1,103 @@
+/* The arguments of the operator indexer_dense_loss as a table (args_table.h);
+ * smelt/indexer_dense_loss.h has their meaning. */
+#pragma once
+
+#include "ops/args_table.h"
+#include "ops/dense_lse_table.h"
+#include "smelt/indexer_dense_loss.h"
+
+/* Extents by number. */
+enum smelt__indexer_dense_loss_symbol {
+    SMELT__INDEXER_DENSE_LOSS_T,
+    SMELT__INDEXER_DENSE_LOSS_S,
+    SMELT__INDEXER_DENSE_LOSS_H,
+    SMELT__INDEXER_DENSE_LOSS_KV,
+    SMELT__INDEXER_DENSE_LOSS_DQK,
+    SMELT__INDEXER_DENSE_LOSS_HI,
+    SMELT__INDEXER_DENSE_LOSS_DI,
+    SMELT__INDEXER_DENSE_LOSS_ONE,
+};
+
+/* Rows by number. */
+enum smelt__indexer_dense_loss_tensor {
+    SMELT__INDEXER_DENSE_LOSS_Q,
+    SMELT__INDEXER_DENSE_LOSS_K,
+    SMELT__INDEXER_DENSE_LOSS_LSE,
+    SMELT__INDEXER_DENSE_LOSS_INDEX_Q,
+    SMELT__INDEXER_DENSE_LOSS_INDEX_K,
+    SMELT__INDEXER_DENSE_LOSS_INDEX_WEIGHTS,
+    SMELT__INDEXER_DENSE_LOSS_WINDOW_BEGIN,
+    SMELT__INDEXER_DENSE_LOSS_WINDOW_END,
+    SMELT__INDEXER_DENSE_LOSS_WEIGHT,
+    SMELT__INDEXER_DENSE_LOSS_GRAD_LOSS,
+    SMELT__INDEXER_DENSE_LOSS_LOSS,
+    SMELT__INDEXER_DENSE_LOSS_LOSSES,
+    SMELT__INDEXER_DENSE_LOSS_INDEX_DQ,
+    SMELT__INDEXER_DENSE_LOSS_INDEX_DWEIGHTS,
+    SMELT__INDEXER_DENSE_LOSS_INDEX_DK, /* of these three one is given, if index_dq is */
+    SMELT__INDEXER_DENSE_LOSS_INDEX_DK_FP32,
+    SMELT__INDEXER_DENSE_LOSS_INDEX_DK_SUM,
+    SMELT__INDEXER_DENSE_LOSS_TENSORS
+};
+
+#define OF(name) SMELT__INDEXER_DENSE_LOSS_##name
+#define ARGS smelt_indexer_dense_loss_args
+
+static const struct smelt__symbol smelt__indexer_dense_loss_symbols[] = {
+    [OF(T)] = SMELT__BY_ARGS("T", "token", tokens),
+    [OF(S)] = SMELT__BY_ARGS("S", "row", rows),
+    [OF(H)] = SMELT__BY_KEY("H", "head", "heads"),
+    [OF(KV)] = SMELT__BY_KEY("KV", "key head", "kv_heads"),
+    [OF(DQK)] = SMELT__BY_KEY("dqk", "element", "dqk"),
+    [OF(HI)] = SMELT__BY_KEY("HI", "indexer head", "index_heads"),
+    [OF(DI)] = SMELT__BY_KEY("DI", "element", "index_dim"),
+    [OF(ONE)] = SMELT__ONE_ELEMENT,
+};
+
+static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
+    {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
+    {SMELT__SCALAR(rows, INT64, 0, SMELT__DENSE_MOST_ROWS)},
+    {SMELT__SCALAR(scale, FLOAT, 0, 0)},
+    {SMELT__SCALAR(query_weight, FLOAT, 0, 0)},
+    {SMELT__SCALAR(free_multiprocessors, INT, 0, INT32_MAX)},
+    {SMELT__SCALAR(reserved, INT, 0, 0)},
+    {SMELT__SCALAR(workspace_limit, SIZE, 0, 0)},
+    {SMELT__SCALAR(causal_limit, INT64, 0, INT32_MAX)},
+};
+
+static const struct smelt__tensor_row smelt__indexer_dense_loss_tensors[] = {
+    [OF(Q)] = {SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(DQK)), .whole_rows = 1},
+    [OF(K)] = {SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(KV), OF(DQK)), .whole_rows = 1},
+    [OF(LSE)] = {SMELT__TENSOR(lse, FP32, INPUT, OF(T), OF(H), OF(ONE))},
+    [OF(INDEX_Q)] = {SMELT__TENSOR(index_q, BF16, INPUT, OF(T), OF(HI), OF(DI)), .whole_rows = 1},
+    /* The kernels keep the step between keys in 32 bits. */
+    [OF(INDEX_K)] = {SMELT__TENSOR(index_k, BF16, INPUT, OF(S), OF(DI)), .whole_rows = 1,
+                     .most_stride = INT32_MAX},
+    [OF(INDEX_WEIGHTS)] = {SMELT__TENSOR(index_weights, FP32, INPUT, OF(T), OF(HI))},
+    [OF(WINDOW_BEGIN)] = {SMELT__TENSOR(window_begin, INT32, INPUT, OF(T))},
+    [OF(WINDOW_END)] = {SMELT__TENSOR(window_end, INT32, INPUT, OF(T))},
+    [OF(WEIGHT)] = {SMELT__TENSOR(weight, FP32, INPUT, OF(T)), .optional = 1},
+    [OF(GRAD_LOSS)] = {SMELT__TENSOR(grad_loss, FP32, INPUT, OF(ONE)), .optional = 1},
+    [OF(LOSS)] = {SMELT__TENSOR(loss, FP32, OUTPUT, OF(ONE))},
+    [OF(LOSSES)] = {SMELT__TENSOR(losses, FP32, OUTPUT, OF(T)), .optional = 1},
+    [OF(INDEX_DQ)] = {SMELT__TENSOR(index_dq, BF16, OUTPUT, OF(T), OF(HI), OF(DI)),
+                      .whole_rows = 1, .optional = 1},
+    [OF(INDEX_DWEIGHTS)] = {SMELT__TENSOR(index_dweights, FP32, OUTPUT, OF(T), OF(HI)),
+                            .optional = 1},
+    [OF(INDEX_DK)] = {SMELT__TENSOR(index_dk, BF16, OUTPUT, OF(S), OF(DI)), .whole_rows = 1,
+                      .optional = 1},
+    [OF(INDEX_DK_FP32)] = {SMELT__TENSOR(index_dk_fp32, FP32, OUTPUT, OF(S), OF(DI)),
+                           .whole_rows = 1, .optional = 1},
+    [OF(INDEX_DK_SUM)] = {SMELT__TENSOR(index_dk_sum, FP32, ACCUMULATED, OF(S), OF(DI)),
+                          .whole_rows = 1, .optional = 1},
+};
+
+static const struct smelt__args_table smelt__indexer_dense_loss_table = {
+    SMELT__ARGS("SMELT_INDEXER_DENSE_LOSS_ARGS_INIT", causal_limit,
+                smelt__indexer_dense_loss_symbols, smelt__indexer_dense_loss_scalars,
+                smelt__indexer_dense_loss_tensors),
+    SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
+};
+
+#undef ARGS
+#undef OF

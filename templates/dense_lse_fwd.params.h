@@ -1,0 +1,17 @@
+/*
+ * Arguments of the dense_lse_fwd kernels, every variant. Included by the host code and, by the
+ * generator, by the CUDA source: plain C types only. Strides count elements. See
+ * include/smelt/dense_lse.h for the tensors.
+ */
+struct dense_lse_fwd_params {
+    const void *q;           /* [tokens, HEADS, DQK] bf16 */
+    const void *k;           /* [rows, KV_HEADS, DQK] bf16 */
+    const int *window_begin; /* [tokens], clipped to [0, rows) */
+    const int *window_end;   /* [tokens] */
+    float *lse;              /* [tokens, HEADS] natural */
+    long long q_token_stride, q_head_stride;
+    long long k_row_stride, k_head_stride;
+    long long lse_token_stride, lse_head_stride;
+    int tokens, rows; /* tokens above 0 */
+    float scale;      /* of the products, above 0 */
+};

@@ -1,0 +1,241 @@
+//@use common/base.cuh
+//@use common/block_sums.cuh
+//@use common/logit.cuh
+//@use common/softmax.cuh
+//@use ptx/math.cuh
+//@use indexer_dense_rows.params.h
+/*
+ * The indexer's loss of each query of a chunk over its window, and its gradient with respect to the
+ * logits, as lists for the indexer's backward pass (indexer_bwd_main.params.h). Meaning:
+ * include/smelt/indexer_dense_loss.h.
+ *
+ * Grid: one CTA per member of a group, or fewer that loop. A group's list has the keys of the hull
+ * of its members' windows; a member's gradient is 0 where its window lacks the key.
+ *
+ *   1. the sum of the targets, the maximum logit and the sum of exponentials relative to it: each
+ *      thread's own, then the block's
+ *   2. the loss, and the gradients, which overwrite the logits of the same row: the list's entry i is
+ *      the key `begin` + i, so that no thread overwrites a logit that another has yet to read if it
+ *      waits, after each step's reads, for all threads
+ *
+ * Shared memory: a float per warp for each of the four reductions.
+ */
+
+enum {
+    LOADS = 4, /* keys of a thread and step */
+    STEP = THREADS * LOADS,
+    LIST_STEP = 64 /* lists are padded to a multiple of it */
+};
+
+#define LARGEST_FLOAT __int_as_float(0x7f7fffff)
+#define LEAST_NORMAL __int_as_float(0x00800000)
+
+/* A member's row. */
+struct row {
+    const float *scores;
+    float *logits;
+    struct key_range window; /* empty unless begin < end */
+    struct key_range list;   /* keys of its group's list */
+    float weight;            /* of its loss; 0: it has none */
+    float factor;            /* of its gradient */
+};
+
+/* A row's softmax and normalisation constants. */
+struct norms {
+    float largest;     /* maximum logit; 0 if all are -inf */
+    float log_sum;     /* ln of the sum of exp(logit - largest); 0 if the sum is 0 */
+    float share, unit; /* 1 / that sum, or 0; 1 / the sum of the targets */
+    bool live;         /* the row has a loss */
+};
+
+/* A query's window, clipped; empty unless begin < end; that of a missing query is empty. */
+DEVICE struct key_range window_of(const struct indexer_dense_rows_params *params, i64 query) {
+    const struct key_range none = {0, 0};
+    return query < params->tokens
+               ? window_among(params->window_begin[query], params->window_end[query], 0,
+                              params->rows)
+               : none;
+}
+
+/* The hull of the windows of a group, whose first query is `query`; [0, 0) if all are empty. */
+DEVICE struct key_range find_list(const struct indexer_dense_rows_params *params, i64 query) {
+    struct key_range list = {params->rows, 0};
+    for (int i = 0; i < params->group_queries; ++i) {
+        const struct key_range window = window_of(params, query + i);
+        if (window.begin < window.end) {
+            list.begin = minimum(list.begin, window.begin);
+            list.end = maximum(list.end, window.end);
+        }
+    }
+    list.begin = minimum(list.begin, list.end);
+    return list;
+}
+
+DEVICE struct row open_row(const struct indexer_dense_rows_params *params, int number) {
+    const i64 query = (i64)params->first + number;
+    struct row row;
+    float weight = params->query_weight;
+    if (params->weight && query < params->tokens) {
+        weight *= params->weight[query];
+    }
+    row.scores = params->scores + (i64)number * params->key_stride;
+    row.logits = params->logits + (i64)number * params->key_stride;
+    row.window = window_of(params, query);
+    row.list = find_list(params, query - number % params->group_queries);
+    row.weight = fabsf(weight) <= LARGEST_FLOAT ? weight : 0.0f; /* 0 for NaN */
+    row.factor = row.weight * (params->grad_loss ? *params->grad_loss : 1.0f);
+    return row;
+}
+
+/* A logit as the loss takes it: -inf for NaN, else at most the largest finite number. */
+DEVICE float clamped_logit(float logit) {
+    return fminf(fmaxf(logit, MINUS_INFINITY), LARGEST_FLOAT);
+}
+
+/* Sum and maximum over the block; each contains a barrier. */
+DEVICE float block_total(float value, int offset) {
+    float *const warps = (float *)(arena + offset);
+    block_begin(warps, warp_sum(value));
+    __syncthreads();
+    return block_sum(warps);
+}
+
+DEVICE float block_largest(float value, int offset) {
+    float *const warps = (float *)(arena + offset);
+    block_begin(warps, warp_maximum(value));
+    __syncthreads();
+    return block_maximum(warps);
+}
+
+/* Adds a logit to a sum of exponentials relative to the largest logit so far. */
+DEVICE void add_logit(float *largest, float *sum, float logit) {
+    if (logit > *largest) {
+        *sum = *sum * exp2_approximate((*largest - logit) * LOG2_E) + 1.0f;
+        *largest = logit;
+    } else if (logit > MINUS_INFINITY) {
+        *sum += exp2_approximate((logit - *largest) * LOG2_E);
+    }
+}
+
+/* Pass 1. By the whole block. */
+DEVICE struct norms find_norms(const struct row *row) {
+    struct norms norms;
+    float largest = MINUS_INFINITY, sum = 0.0f, targets = 0.0f;
+#pragma unroll 4
+    for (int key = row->window.begin + (int)threadIdx.x; key < row->window.end; key += THREADS) {
+        add_logit(&largest, &sum, clamped_logit(row->logits[key]));
+        targets += fmaxf(row->scores[key], 0.0f);
+    }
+    targets = block_total(targets, TARGETS_OFFSET);
+    norms.largest = block_largest(largest, MAXIMA_OFFSET);
+    norms.largest = norms.largest == MINUS_INFINITY ? 0.0f : norms.largest;
+    sum = block_total(sum * exp2_approximate((largest - norms.largest) * LOG2_E), SUMS_OFFSET);
+    norms.log_sum = sum > 0.0f ? LN_2 * log2_approximate(sum) : 0.0f;
+    norms.share = sum > 0.0f ? 1.0f / sum : 0.0f;
+    norms.unit = 1.0f / targets;
+    norms.live = row->weight != 0.0f && targets >= LEAST_NORMAL && targets <= LARGEST_FLOAT;
+    return norms;
+}
+
+/* A key's gradient; adds its part of the loss. */
+DEVICE float differentiate(float *loss, const struct row *row, const struct norms *norms,
+                           float logit, float target) {
+    const float score = clamped_logit(logit) - norms->largest;
+    const float q = exp2_approximate(score * LOG2_E) * norms->share;
+    const float p = fmaxf(target, 0.0f) * norms->unit;
+    if (!norms->live) {
+        return 0.0f;
+    }
+    *loss += p > 0.0f ? p * (LN_2 * log2_approximate(p) - (score - norms->log_sum)) : 0.0f;
+    return q != p ? row->factor * (q - p) : 0.0f;
+}
+
+/* Pass 2: returns this thread's part of the loss. By the whole block. `stores`: the gradients of the
+ * list are written, zeros past its end. */
+DEVICE float finish_row(const struct row *row, const struct norms *norms, bool stores) {
+    const int count = row->list.end - row->list.begin;
+    const int padded = (count + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
+    float loss = 0.0f;
+#pragma unroll 1
+    for (int first = 0; first < padded; first += STEP) {
+        float grads[LOADS];
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i) {
+            const int key = row->list.begin + first + i * THREADS + (int)threadIdx.x;
+            grads[i] = 0.0f;
+            if (key >= row->window.begin && key < row->window.end) {
+                grads[i] =
+                    differentiate(&loss, row, norms, row->logits[key], row->scores[key]);
+            }
+        }
+        __syncthreads(); /* no logit of this step is needed any more */
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i) {
+            const int entry = first + i * THREADS + (int)threadIdx.x;
+            if (stores && entry < padded) {
+                row->logits[entry] = grads[i];
+            }
+        }
+    }
+    return loss;
+}
+
+/* What a list names in the place of a key: the key, or the list's first one, with gradients of 0, if
+ * the key is in no member's window, so that no query meets it. `query`: the group's first. */
+DEVICE int listed_key(const struct indexer_dense_rows_params *params, const struct row *row,
+                      int query, int key) {
+    bool any = false;
+    for (int i = 0; i < params->group_queries; ++i) {
+        const struct key_range window = window_of(params, (i64)query + i);
+        any |= key >= window.begin && key < window.end;
+    }
+    return any ? key : row->list.begin;
+}
+
+/* Writes the member's number and, by the first one of a group, the group's list. */
+DEVICE void store_list(const struct indexer_dense_rows_params *params, const struct row *row,
+                       int number) {
+    const int query = params->first + number, group = number / params->group_queries;
+    const int count = row->list.end - row->list.begin;
+    const int padded = (count + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
+    if (threadIdx.x == 0) {
+        params->members[number] = query < params->tokens ? query : -1;
+    }
+    if (number % params->group_queries != 0) {
+        return;
+    }
+    if (threadIdx.x == 0) {
+        params->counts[group] = count;
+        if (params->runs) { /* every key is in both halves' lists */
+            params->runs[group * 2] = 0;
+            params->runs[group * 2 + 1] = count;
+        }
+    }
+    for (int entry = (int)threadIdx.x; entry < padded; entry += THREADS) {
+        params->keys[(i64)group * params->key_stride + entry] =
+            entry < count ? listed_key(params, row, query, row->list.begin + entry) : -1;
+    }
+}
+
+/* One member, by the whole block. */
+DEVICE void process_row(const struct indexer_dense_rows_params *params, int number) {
+    const struct row row = open_row(params, number);
+    const struct norms norms = find_norms(&row);
+    float loss = finish_row(&row, &norms, params->members);
+    loss = block_total(loss, LOSSES_OFFSET);
+    if (threadIdx.x == 0 && params->first + number < params->tokens) {
+        params->losses[params->first + number] = norms.live ? row.weight * loss : 0.0f;
+    }
+    if (params->members) {
+        store_list(params, &row, number);
+    }
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct indexer_dense_rows_params params) {
+#pragma unroll 1
+    for (int number = (int)blockIdx.x; number < params.groups * params.group_queries;
+         number += (int)gridDim.x) {
+        process_row(&params, number);
+    }
+}
