@@ -83,9 +83,9 @@ DEVICE int lane_row(int i) {
 /* Starts the copy of a part of the item's rows; missing ones become zeros. */
 DEVICE void copy_queries(const struct dense_lse_fwd_params *params, const struct item *item,
                          int part) {
-    const char *const first = (const char *)params->q +
-                              2 * (item->first_query * params->q_token_stride +
-                                   item->key_head * GROUP_HEADS * params->q_head_stride);
+    const char *const first =
+        (const char *)params->q + 2 * (item->first_query * params->q_token_stride +
+                                       item->key_head * GROUP_HEADS * params->q_head_stride);
     for (int row = (int)threadIdx.x / PART_CHUNKS; row < RESIDENT_ROWS; row += COPY_ROWS) {
         copy_row(resident_part(part), row,
                  is_row(item, row) ? first + 2 * (row_query(row) * params->q_token_stride +
@@ -98,7 +98,8 @@ DEVICE void copy_queries(const struct dense_lse_fwd_params *params, const struct
 /* Starts the copy of part `part` of the keys from `key` on; those past the hull become zeros. */
 DEVICE void copy_keys(const struct dense_lse_fwd_params *params, const struct item *item, int key,
                       int part, int stage) {
-    const char *const first = (const char *)params->k + 2 * (item->key_head * params->k_head_stride);
+    const char *const first =
+        (const char *)params->k + 2 * (item->key_head * params->k_head_stride);
 #pragma unroll
     for (int i = 0; i < STREAM_ROWS / COPY_ROWS; ++i) {
         const int row = i * COPY_ROWS + (int)threadIdx.x / PART_CHUNKS;
@@ -276,7 +277,10 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         const int part = (int)(number % (KV_HEADS * ROUNDS));
         struct item item = {block * ITEM_QUERIES,
                             minimum(params.tokens - block * ITEM_QUERIES, ITEM_QUERIES),
-                            part / ROUNDS, part % ROUNDS, 0, 0};
+                            part / ROUNDS,
+                            part % ROUNDS,
+                            0,
+                            0};
         find_hull(&params, &item);
         compute_item(&params, &item);
         __syncthreads(); /* copies, stages and MERGED are free */

@@ -81,9 +81,9 @@ DEVICE u32 tiles_with_keys(const struct dense_scores_fwd_params *params, const s
 /* Starts the copy of a part of the item's keys; missing ones become zeros. */
 DEVICE void copy_keys(const struct dense_scores_fwd_params *params, const struct item *item,
                       int part) {
-    const char *const first = (const char *)params->k +
-                              2 * (item->first_key * params->k_row_stride +
-                                   item->key_head * params->k_head_stride);
+    const char *const first =
+        (const char *)params->k +
+        2 * (item->first_key * params->k_row_stride + item->key_head * params->k_head_stride);
     for (int row = (int)threadIdx.x / PART_CHUNKS; row < RESIDENT_ROWS; row += COPY_ROWS) {
         copy_row(resident_part(part), row,
                  row < item->keys ? first + 2 * (row * params->k_row_stride) : 0, first, part);
@@ -103,17 +103,18 @@ DEVICE int row_head(const struct cursor *cursor, int row) {
 /* Starts the copy of a part of the stream into a stage; missing rows become zeros. */
 DEVICE void copy_queries(const struct dense_scores_fwd_params *params, const struct item *item,
                          const struct cursor *cursor, int stage) {
-    const char *const first = (const char *)params->q +
-                              2 * (item->first_query * params->q_token_stride +
-                                   item->key_head * GROUP_HEADS * params->q_head_stride);
+    const char *const first =
+        (const char *)params->q + 2 * (item->first_query * params->q_token_stride +
+                                       item->key_head * GROUP_HEADS * params->q_head_stride);
 #pragma unroll
     for (int i = 0; i < STREAM_ROWS / COPY_ROWS; ++i) {
         const int row = i * COPY_ROWS + (int)threadIdx.x / PART_CHUNKS;
         const int query = row_query(cursor, row), head = row_head(cursor, row);
         const bool present = query < item->queries && head < GROUP_HEADS;
         copy_row(stream_stage(stage), row,
-                 present ? first + 2 * (query * params->q_token_stride + head * params->q_head_stride)
-                         : 0,
+                 present
+                     ? first + 2 * (query * params->q_token_stride + head * params->q_head_stride)
+                     : 0,
                  first, cursor->part);
     }
 }
@@ -205,8 +206,7 @@ DEVICE void finish_tile(const struct dense_scores_fwd_params *params, const stru
     const bool adds = KV_HEADS * ROUNDS > 1 && item->key_head + cursor->round > 0;
 #pragma unroll
     for (int i = 0; i < SLAB_QUERIES; ++i) {
-        const int query =
-            cursor->tile * TILE_QUERIES + warp_slab() * SLAB_QUERIES + i;
+        const int query = cursor->tile * TILE_QUERIES + warp_slab() * SLAB_QUERIES + i;
         float sums[ROW_TILES * 2];
         sum_heads(sums, d, offsets, i * QUERY_TILES, params->scale * LOG2_E);
         write_sums(params, item, query, sums, adds);

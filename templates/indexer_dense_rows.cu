@@ -34,10 +34,10 @@ enum {
 struct row {
     const float *scores;
     float *logits;
-    struct key_range window; /* empty unless begin < end */
-    struct key_range list;   /* keys of its group's list */
-    float weight;            /* of its loss; 0: it has none */
-    float factor;            /* of its gradient */
+    struct key_range window;
+    struct key_range list; /* keys of its group's list */
+    float weight;          /* of its loss; 0: it has none */
+    float factor;          /* of its gradient */
 };
 
 /* A row's softmax and normalisation constants. */
@@ -48,13 +48,15 @@ struct norms {
     bool live;         /* the row has a loss */
 };
 
-/* A query's window, clipped; empty unless begin < end; that of a missing query is empty. */
+/* A query's window, clipped; [0, 0) if it is empty, as that of a missing query. */
 DEVICE struct key_range window_of(const struct indexer_dense_rows_params *params, i64 query) {
     const struct key_range none = {0, 0};
-    return query < params->tokens
-               ? window_among(params->window_begin[query], params->window_end[query], 0,
-                              params->rows)
-               : none;
+    if (query >= params->tokens) {
+        return none;
+    }
+    const struct key_range window =
+        window_among(params->window_begin[query], params->window_end[query], 0, params->rows);
+    return window.begin < window.end ? window : none;
 }
 
 /* The hull of the windows of a group, whose first query is `query`; [0, 0) if all are empty. */
@@ -164,8 +166,7 @@ DEVICE float finish_row(const struct row *row, const struct norms *norms, bool s
             const int key = row->list.begin + first + i * THREADS + (int)threadIdx.x;
             grads[i] = 0.0f;
             if (key >= row->window.begin && key < row->window.end) {
-                grads[i] =
-                    differentiate(&loss, row, norms, row->logits[key], row->scores[key]);
+                grads[i] = differentiate(&loss, row, norms, row->logits[key], row->scores[key]);
             }
         }
         __syncthreads(); /* no logit of this step is needed any more */

@@ -71,9 +71,9 @@ typedef struct smelt_indexer_dense_loss_args {
                                  not 0 */
     int free_multiprocessors; /* that the main kernels leave to other streams; 0: none */
     int reserved;             /* 0 */
-    smelt_const_tensor q;             /* [T,H,dqk] bf16 */
-    smelt_const_tensor k;             /* [S,KV,dqk] bf16 */
-    smelt_const_tensor lse;           /* [T,H,1] fp32 */
+    smelt_const_tensor q;     /* [T,H,dqk] bf16 */
+    smelt_const_tensor k;     /* [S,KV,dqk] bf16 */
+    smelt_const_tensor lse;   /* [T,H,1] fp32 */
     smelt_const_tensor index_q;       /* [T,HI,DI] bf16 */
     smelt_const_tensor index_k;       /* [S,DI] bf16, row stride below 2^31 */
     smelt_const_tensor index_weights; /* [T,HI] fp32 */
@@ -92,9 +92,10 @@ typedef struct smelt_indexer_dense_loss_args {
      * bytes. No call reads its previous contents. */
     void *workspace;
     size_t workspace_bytes; /* at least the result of smelt_indexer_dense_loss_forward_workspace */
-    size_t workspace_limit; /* the maximum of that result; 0: room for SMELT_INDEXER_DENSE_LOSS_QUERIES
+    size_t
+        workspace_limit; /* the maximum of that result; 0: room for SMELT_INDEXER_DENSE_LOSS_QUERIES
                                queries at once */
-    int64_t causal_limit;   /* above 0, the caller guarantees window_end[t] <= t + causal_limit for
+    int64_t causal_limit; /* above 0, the caller guarantees window_end[t] <= t + causal_limit for
                                each query t (0 to T - 1): 1 for causal windows with query t at the
                                position of key t. Less time is spent on finding that blocks of keys
                                are outside the windows. Keys from t + causal_limit on may count as

@@ -133,8 +133,8 @@ static struct smelt__dense_inputs inputs_of(const struct smelt__problem *problem
 /* More keys than a tile of the stream, more queries than an item. */
 static void small(const void *spec, struct smelt__problem_options *given) {
     (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 7;
+    if (given->tokens == 0) /* each pattern of adversarial windows */
+        given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? 12 : 7;
     if (given->rows == 0)
         given->rows = 300;
     if (given->width == 0)
@@ -170,8 +170,8 @@ static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__dense_lse_spec *spec = problem->spec;
     const double ceiling = 690; /* TFLOP/s of one H200: a large bf16 product under sustained load */
-    found[0] = SMELT__TFLOPS(
-        2 * (double)problem->valid_slots * spec->heads * spec->dqk / 1e12, ceiling);
+    found[0] =
+        SMELT__TFLOPS(2 * (double)problem->valid_slots * spec->heads * spec->dqk / 1e12, ceiling);
     return 1;
 }
 
@@ -186,8 +186,7 @@ static const struct smelt__metric metrics[] = {
 };
 
 static const struct smelt__rule rules[] = {
-    [RULE_EMPTY] = {"empty", SMELT__OF(TENSOR(LSE)),
-                    "lse is not -inf where, and only where, the window is empty"},
+    [RULE_EMPTY] = {"empty", SMELT__OF(TENSOR(LSE)), "lse of an empty window is not -inf"},
 };
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
@@ -204,16 +203,15 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
             return;
         }
         const float *const got = smelt__compared_row(
-            placed, finding, TENSOR(LSE),
-            smelt__problem_at(problem, TENSOR(LSE), query, head, 0), 1, &expected);
-        const int empty = isinf(expected) != 0;
-        if (!smelt__finding_rule(finding, RULE_EMPTY,
-                                 empty == (isinf(*got) && *got < 0), head) ||
-            empty)
+            placed, finding, TENSOR(LSE), smelt__problem_at(problem, TENSOR(LSE), query, head, 0),
+            1, &expected);
+        if (isinf(expected)) {
+            smelt__finding_rule(finding, RULE_EMPTY, isinf(*got) && *got < 0, head);
             continue;
+        }
         /* Relative to scores, whose error grows with them. */
-        smelt__finding_enlarge(finding, METRIC_LSE,
-                               fabs((double)*got - expected) / (1 + max_abs), head);
+        smelt__finding_enlarge(finding, METRIC_LSE, fabs((double)*got - expected) / (1 + max_abs),
+                               head);
     }
 }
 
@@ -247,8 +245,11 @@ static const struct smelt__harness_pass passes[] = {
 };
 
 static const struct smelt__harness_shape peers[] = {
-    {.spec = "dense_lse:heads=64,dqk=576", .tokens = 8192, .rows = 8192,
-     .lists = SMELT__LISTS_CAUSAL, .documents = 1},
+    {.spec = "dense_lse:heads=64,dqk=576",
+     .tokens = 8192,
+     .rows = 8192,
+     .lists = SMELT__LISTS_CAUSAL,
+     .documents = 1},
 };
 
 const struct smelt__harness_operator smelt__harness_dense_lse = {

@@ -40,8 +40,8 @@ static const struct smelt__option own_options[] = {
 /* More keys than a block, more queries than a group. */
 static void small(const void *spec, struct smelt__problem_options *given) {
     (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 7;
+    if (given->tokens == 0) /* each pattern of adversarial windows */
+        given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? 12 : 7;
     if (given->rows == 0)
         given->rows = 200;
     if (given->width == 0)
@@ -221,7 +221,8 @@ static int fill(struct smelt__problem *problem) {
     if (!failed) {
         smelt__parallel_for(problem->computed, 16, fill_queries, &fill);
         smelt__parallel_for(problem->options.rows, 256, fill_keys, &fill);
-        failed = !problem->options.own[LOSS_ALONE] && smelt__key_rows_fill(problem, &dk, STREAM_SUM);
+        failed =
+            !problem->options.own[LOSS_ALONE] && smelt__key_rows_fill(problem, &dk, STREAM_SUM);
     }
     if (grad_loss)
         *grad_loss = -0.37F;
@@ -372,9 +373,9 @@ static const uint16_t *indexer_row(const struct smelt__problem *problem, int ten
 
 static double weight_at(const struct smelt__problem *problem, int64_t query, int head) {
     return (double)((const float *)smelt__problem_data(
-        problem, TENSOR(INDEX_WEIGHTS)))[smelt__problem_at(problem, TENSOR(INDEX_WEIGHTS), query, 0,
-                                                           0) +
-                                         head];
+        problem,
+        TENSOR(
+            INDEX_WEIGHTS)))[smelt__problem_at(problem, TENSOR(INDEX_WEIGHTS), query, 0, 0) + head];
 }
 
 static struct smelt__expected_row expected_of(const struct smelt__indexer_bwd_spec *spec,
@@ -414,10 +415,10 @@ static void compare_head(const struct smelt__placed *placed, const smelt_indexer
     const uint16_t *const dq = smelt__compared_row(
         placed, finding, TENSOR(INDEX_DQ),
         smelt__problem_at(problem, TENSOR(INDEX_DQ), query, head, 0), spec.dim, row.grads);
-    const float *const dweights = smelt__compared_row(
-        placed, finding, TENSOR(INDEX_DWEIGHTS),
-        smelt__problem_at(problem, TENSOR(INDEX_DWEIGHTS), query, 0, 0) + head, 1,
-        &expected_dweights);
+    const float *const dweights =
+        smelt__compared_row(placed, finding, TENSOR(INDEX_DWEIGHTS),
+                            smelt__problem_at(problem, TENSOR(INDEX_DWEIGHTS), query, 0, 0) + head,
+                            1, &expected_dweights);
     for (int d = 0; d < spec.dim; d++)
         got[d] = (double)smelt__bf16_to_float(dq[d]);
     const double lost = errors * fabs(weight_at(problem, query, head));
@@ -465,8 +466,8 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
         smelt__finding_enlarge(finding, LOSSES,
                                relative(*loss, row.query.found.loss, loss_size(&row.query)), 0);
     const double errors = key_errors(problem, &row, spec.dim);
-    for (int head = 0; head < spec.heads && !problem->options.own[LOSS_ALONE] &&
-                       !finding->failed && !finding->broken;
+    for (int head = 0; head < spec.heads && !problem->options.own[LOSS_ALONE] && !finding->failed &&
+                       !finding->broken;
          head++)
         compare_head(placed, &gradients, errors, query, head, memory, finding);
     close_row(&row);
@@ -485,9 +486,9 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
 
 struct all {
     const struct smelt__problem *problem;
-    float *grads, *errors; /* [T, S]: of logits */
-    int32_t *keys;         /* [T, S] */
-    double *reach;         /* [T] sum over heads of |weight| * norm of q */
+    float *grads, *errors;  /* [T, S]: of logits */
+    int32_t *keys;          /* [T, S] */
+    double *reach;          /* [T] sum over heads of |weight| * norm of q */
     double *losses, *sizes; /* [T] */
     int failed;
 };
@@ -543,8 +544,8 @@ static void *prepare(const struct smelt__placed *placed, const int64_t *units, i
     all->reach = calloc(queries + 1, sizeof *all->reach);
     all->losses = calloc(queries + 1, sizeof *all->losses);
     all->sizes = calloc(queries + 1, sizeof *all->sizes);
-    all->failed = !all->grads || !all->errors || !all->keys || !all->reach || !all->losses ||
-                  !all->sizes;
+    all->failed =
+        !all->grads || !all->errors || !all->keys || !all->reach || !all->losses || !all->sizes;
     if (!all->failed)
         smelt__parallel_for((int64_t)queries, 1, find_rows, all);
     if (!all->failed)

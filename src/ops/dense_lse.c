@@ -37,8 +37,7 @@ static smelt_status launch(struct smelt__call *call) {
     if (status != SMELT_OK)
         return status;
     const struct dense_lse_fwd_params params = pack(args);
-    const int64_t items =
-        smelt__divide_up(args->tokens, shape->item_queries) * shape->query_items;
+    const int64_t items = smelt__divide_up(args->tokens, shape->item_queries) * shape->query_items;
     return smelt__call_launch(call, kernel, items, args->free_multiprocessors, &params);
 }
 

@@ -33,8 +33,8 @@ static smelt_status launch(const struct smelt__indexer_bwd_call *call,
                            const void *params) {
     const struct smelt__launch launch = {
         .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
-    return smelt__kernel_launch(call->indexer->context, kernel_of(call->indexer, number),
-                                &launch, call->stream);
+    return smelt__kernel_launch(call->indexer->context, kernel_of(call->indexer, number), &launch,
+                                call->stream);
 }
 
 /* 32-bit words from the bounds on that begin as zeros: bounds, and dk's sums. */
@@ -53,8 +53,8 @@ void smelt__indexer_bwd_lay_out(const struct smelt__indexer_bwd *indexer, int64_
     layout->dk.key_stride = (int)key_stride;
     layout->members = smelt__workspace_place(&layout->bytes, entries, sizeof(int));
     layout->dk.counts = smelt__workspace_place(&layout->bytes, groups, sizeof(int));
-    layout->runs = smelt__workspace_place(&layout->bytes, indexer->main.group_tiles > 1 ? groups : 0,
-                                          2 * sizeof(int));
+    layout->runs = smelt__workspace_place(
+        &layout->bytes, indexer->main.group_tiles > 1 ? groups : 0, 2 * sizeof(int));
     layout->dk.keys = smelt__workspace_place(&layout->bytes, groups * key_stride, sizeof(int));
     layout->grads = smelt__workspace_place(&layout->bytes, entries * key_stride, sizeof(float));
     if (indexer->deterministic) {
@@ -62,8 +62,8 @@ void smelt__indexer_bwd_lay_out(const struct smelt__indexer_bwd *indexer, int64_
         layout->tops =
             smelt__workspace_place(&layout->bytes, SMELT__INDEXER_BWD_TOPS, sizeof(float));
         layout->grains = smelt__workspace_place(&layout->bytes, rows, sizeof(float));
-        layout->totals =
-            smelt__workspace_place(&layout->bytes, several ? rows * indexer->dim : 0, sizeof(float));
+        layout->totals = smelt__workspace_place(&layout->bytes, several ? rows * indexer->dim : 0,
+                                                sizeof(float));
     }
     layout->bounds = smelt__workspace_place(&layout->bytes, indexer->deterministic ? rows : 0,
                                             SMELT__INDEXER_BWD_UNIT_KINDS * sizeof(unsigned));
@@ -162,7 +162,8 @@ static struct indexer_bwd_grains_params grains_params(const struct smelt__indexe
 }
 
 /* Computes the grains to whose multiples a chunk's addends to dk are rounded. Bounds start as 0. */
-static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call, struct smelt__indexer_bwd_chunk chunk) {
+static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call,
+                                  struct smelt__indexer_bwd_chunk chunk) {
     const struct indexer_bwd_grains_params params = grains_params(call, chunk);
     const int64_t rows = call->args->rows;
     smelt_status status = SMELT_OK;
@@ -241,7 +242,8 @@ static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
 
 /* *params: all but the chunk's fields. */
 static smelt_status launch_main(const struct smelt__indexer_bwd_call *call,
-                                struct indexer_bwd_main_params *params, struct smelt__indexer_bwd_chunk chunk) {
+                                struct indexer_bwd_main_params *params,
+                                struct smelt__indexer_bwd_chunk chunk) {
     const struct smelt__kernel *kernel = kernel_of(call->indexer, SMELT__INDEXER_BWD_MAIN);
     const int left = call->args->free_multiprocessors;
     params->first_group = (int)chunk.first;
@@ -252,7 +254,8 @@ static smelt_status launch_main(const struct smelt__indexer_bwd_call *call,
 }
 
 /* A chunk of several: its sums, added to those of the chunks before. */
-static smelt_status launch_totals(const struct smelt__indexer_bwd_call *call, struct smelt__indexer_bwd_chunk chunk) {
+static smelt_status launch_totals(const struct smelt__indexer_bwd_call *call,
+                                  struct smelt__indexer_bwd_chunk chunk) {
     const struct indexer_bwd_grains_params params = grains_params(call, chunk);
     const int64_t vectors = call->args->rows * (call->indexer->dim / ZERO_WORDS);
     return launch(call, SMELT__INDEXER_BWD_TOTALS,
@@ -344,14 +347,13 @@ smelt_status smelt__indexer_bwd_launch_finish(const struct smelt__indexer_bwd_ca
 
 smelt_status smelt__indexer_bwd_launch_zeros(const struct smelt__indexer_bwd_call *call) {
     const size_t zeros = zero_words(call);
-    return zeros > 0
-               ? smelt__fill_async(call->indexer->context, at(call, call->layout.bounds), 0,
-                                   zeros, 1, call->stream)
-               : SMELT_OK;
+    return zeros > 0 ? smelt__fill_async(call->indexer->context, at(call, call->layout.bounds), 0,
+                                         zeros, 1, call->stream)
+                     : SMELT_OK;
 }
 
 smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *call) {
-    const smelt_status status = call->args->tokens > 0 ? launch_queries(call)
-                                                       : smelt__indexer_bwd_launch_zeros(call);
+    const smelt_status status =
+        call->args->tokens > 0 ? launch_queries(call) : smelt__indexer_bwd_launch_zeros(call);
     return status == SMELT_OK ? smelt__indexer_bwd_launch_finish(call) : status;
 }

@@ -136,7 +136,8 @@ static smelt_status check_gradients(const smelt_indexer_dense_loss_args *args) {
         return SMELT_OK;
     return smelt__fail(
         SMELT_ERROR_INVALID_ARGUMENT,
-        "index_dq, index_dweights and one of index_dk (bf16), index_dk_fp32 (fp32) and index_dk_sum "
+        "index_dq, index_dweights and one of index_dk (bf16), index_dk_fp32 (fp32) and "
+        "index_dk_sum "
         "(fp32, added to) are given together, or none of them: index_dq is %s, index_dweights is "
         "%s, of the forms of index_dk there are %d",
         dq ? "given" : "NULL", dweights ? "given" : "NULL", forms);
@@ -174,8 +175,9 @@ static void *at(const struct chain *chain, size_t offset) {
 
 /* Element number `index` of a tensor along its first dimension. */
 static const void *const_at(const smelt_const_tensor *tensor, int64_t index, int64_t bytes) {
-    return tensor->data && index > 0 ? (const char *)tensor->data + index * tensor->strides[0] * bytes
-                                     : tensor->data;
+    return tensor->data && index > 0
+               ? (const char *)tensor->data + index * tensor->strides[0] * bytes
+               : tensor->data;
 }
 
 static const int *numbers_at(const smelt_const_tensor *tensor, int64_t index) {
@@ -186,7 +188,7 @@ static smelt_status launch_kernel(const struct chain *chain,
                                   enum smelt__indexer_dense_loss_kernel number, int64_t items,
                                   const void *params) {
     const struct smelt__kernel *kernel = chain->made->op.kernels[number];
-    const int64_t most = smelt__blocks_beside(kernel, chain->args->free_multiprocessors);
+    const int64_t most = smelt__available_blocks(kernel, chain->args->free_multiprocessors);
     const struct smelt__launch launch = {
         .blocks = {smelt__blocks_for(kernel, items, most)}, .entered = 1, .params = params};
     return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
@@ -306,9 +308,8 @@ static smelt_status launch_sum(const struct chain *chain) {
 
 static smelt_status launch_chunks(const struct chain *chain) {
     const smelt_indexer_dense_loss_args *args = chain->args;
-    smelt_status status = wants_gradients(args)
-                              ? smelt__indexer_bwd_launch_zeros(&chain->gradients)
-                              : SMELT_OK;
+    smelt_status status =
+        wants_gradients(args) ? smelt__indexer_bwd_launch_zeros(&chain->gradients) : SMELT_OK;
     for (int64_t first = 0; first < args->tokens && status == SMELT_OK;) {
         const int64_t left = args->tokens - first;
         struct chunk chunk = {first, left < chain->layout.chunk ? left : chain->layout.chunk,
@@ -351,9 +352,8 @@ static smelt_status check_maps(const struct chain *chain) {
         return SMELT_OK;
     const smelt_status status = smelt__indexer_scorer_check(
         &chain->made->scorer, args->tokens, args->rows, &args->index_q, &args->index_k);
-    return status == SMELT_OK && wants_gradients(args)
-               ? smelt__indexer_bwd_check(&chain->gradients)
-               : status;
+    return status == SMELT_OK && wants_gradients(args) ? smelt__indexer_bwd_check(&chain->gradients)
+                                                       : status;
 }
 
 static smelt_status launch(struct smelt__call *call) {

@@ -42,8 +42,8 @@ int smelt__dense_lse_reference(const struct smelt__dense_lse_spec *spec,
                                const smelt_dense_lse_args *args, int64_t query, int head,
                                double *lse, double *max_abs) {
     const struct smelt__dense_attention attention = {
-        *spec, args->rows, (double)args->scale, args->q, args->k, args->window_begin,
-        args->window_end};
+        *spec,   args->rows,         (double)args->scale, args->q,
+        args->k, args->window_begin, args->window_end};
     int64_t begin, end;
     smelt__dense_window(&attention, query, &begin, &end);
     double *const scores = malloc((size_t)(end - begin + 1) * sizeof *scores);

@@ -25,16 +25,21 @@ smelt__indexer_dense_loss_gradients(const smelt_indexer_dense_loss_args *args) {
 static int add_targets(const struct smelt__indexer_dense_loss_spec *spec,
                        const smelt_indexer_dense_loss_args *args, int64_t query, double *scores,
                        double *target) {
-    const struct smelt__dense_attention attention = {
-        {spec->heads, spec->dqk, spec->kv_heads}, args->rows, (double)args->scale, args->q, args->k,
-        args->window_begin, args->window_end};
+    const struct smelt__dense_attention attention = {{spec->heads, spec->dqk, spec->kv_heads},
+                                                     args->rows,
+                                                     (double)args->scale,
+                                                     args->q,
+                                                     args->k,
+                                                     args->window_begin,
+                                                     args->window_end};
     int64_t begin, end;
     smelt__dense_window(&attention, query, &begin, &end);
     for (int64_t s = 0; s < args->rows; s++)
         target[s] = 0;
     for (int head = 0; head < spec->heads; head++) {
-        const double lse = (double)((const float *)args->lse.data)[query * args->lse.strides[0] +
-                                                                   head * args->lse.strides[1]];
+        const double lse =
+            (double)((const float *)args->lse
+                         .data)[query * args->lse.strides[0] + head * args->lse.strides[1]];
         if (smelt__dense_scores(&attention, query, head, scores))
             return -1;
         for (int64_t s = begin; s < end; s++)
@@ -66,9 +71,8 @@ static int find_logits(const struct smelt__indexer_dense_loss_spec *spec,
 }
 
 /* Loss and gradient of a row of logits and targets. */
-static void find_loss(const smelt_indexer_dense_loss_args *args, int64_t query,
-                      const float *logits, const float *target,
-                      struct smelt__indexer_dense_loss_query *result) {
+static void find_loss(const smelt_indexer_dense_loss_args *args, int64_t query, const float *logits,
+                      const float *target, struct smelt__indexer_dense_loss_query *result) {
     smelt_indexer_loss_args loss = SMELT_INDEXER_LOSS_ARGS_INIT;
     loss.tokens = args->tokens;
     loss.rows = loss.width = args->rows;
@@ -78,8 +82,7 @@ static void find_loss(const smelt_indexer_dense_loss_args *args, int64_t query,
     loss.logits.data = logits; /* strides of 0: the row is every query's */
     loss.target.data = target;
     loss.indices.data = result->keys;
-    result->found =
-        smelt__indexer_loss_reference(&loss, query, result->q, result->p, result->grad);
+    result->found = smelt__indexer_loss_reference(&loss, query, result->q, result->p, result->grad);
 }
 
 int smelt__indexer_dense_loss_reference(const struct smelt__indexer_dense_loss_spec *spec,

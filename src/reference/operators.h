@@ -70,8 +70,6 @@ struct smelt__indexer_bwd_spec {
     int heads, dim, topk, deterministic;
 };
 
-struct smelt__quantize_spec {
-    int dim, groups;
 struct smelt__dense_lse_spec {
     int heads, dqk, kv_heads;
 };
@@ -81,8 +79,8 @@ struct smelt__indexer_dense_loss_spec {
     int index_heads, index_dim, deterministic;
 };
 
-struct smelt__indexer_quantize_spec {
-    int dim;
+struct smelt__quantize_spec {
+    int dim, groups;
     int scale; /* of enum smelt__scale */
 };
 

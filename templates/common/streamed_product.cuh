@@ -111,8 +111,9 @@ DEVICE void multiply_steps(float (*d)[SLAB_TILES][4], u32 a, u32 b, int steps) {
 DEVICE void multiply_part(float (*d)[SLAB_TILES][4], int part, int stage) {
     const int lane = (int)threadIdx.x % 32;
     const u32 a = resident_part(part) + tile_chunk(warp_row() + lane % 16, lane / 16, PART_PITCH);
-    const u32 b = stream_stage(stage) + tile_chunk(warp_slab() * SLAB_ROWS + lane % 8 + lane / 16 * 8,
-                                                   lane / 8 % 2, PART_PITCH);
+    const u32 b =
+        stream_stage(stage) +
+        tile_chunk(warp_slab() * SLAB_ROWS + lane % 8 + lane / 16 * 8, lane / 8 % 2, PART_PITCH);
     if (LAST_STEPS < PART_COLUMNS / 16 && part == PARTS - 1) {
         multiply_steps(d, a, b, LAST_STEPS);
     } else {

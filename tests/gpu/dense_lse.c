@@ -5,11 +5,16 @@
 #include "ops/dense_lse_table.h"
 #include "suite.h"
 
-static const char *const shapes[] = {
-    "heads=64,dqk=576", "heads=128,dqk=512",           "heads=5,dqk=80",
-    "heads=1,dqk=64",   "heads=64,dqk=128,kv_heads=4", "heads=24,dqk=256,kv_heads=2",
-    "heads=192,dqk=96", "heads=3,dqk=576,block_rows=32", "heads=12,dqk=192,kv_heads=4,slabs=1",
-    "heads=40,dqk=320,row_tiles=4"};
+static const char *const shapes[] = {"heads=64,dqk=576",
+                                     "heads=128,dqk=512",
+                                     "heads=5,dqk=80",
+                                     "heads=1,dqk=64",
+                                     "heads=64,dqk=128,kv_heads=4",
+                                     "heads=24,dqk=256,kv_heads=2",
+                                     "heads=192,dqk=96",
+                                     "heads=3,dqk=576,block_rows=32",
+                                     "heads=12,dqk=192,kv_heads=4,slabs=1",
+                                     "heads=40,dqk=320,row_tiles=4"};
 static const enum smelt__lists kinds[] = {SMELT__LISTS_CAUSAL, SMELT__LISTS_RANDOM,
                                           SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,
                                           SMELT__LISTS_WINDOW};
@@ -41,8 +46,8 @@ static const struct suite_case large[] = {
 };
 
 static const struct suite_case far[] = {
-    SUITE_CASE("far: dense_lse", "dense_lse:heads=6,dqk=64,kv_heads=2", 0, .tokens = 5,
-               .rows = 150, .lists = SMELT__LISTS_RANDOM),
+    SUITE_CASE("far: dense_lse", "dense_lse:heads=6,dqk=64,kv_heads=2", 0, .tokens = 5, .rows = 150,
+               .lists = SMELT__LISTS_RANDOM),
     {.name = NULL},
 };
 
@@ -55,11 +60,10 @@ static const struct suite_arguments arguments[] = {
     {.spec = NULL},
 };
 
-const struct suite_operator suite_operator_dense_lse = {
-    .matrix = matrix_case,
-    .large = large,
-    .far = far,
-    .launches = launches,
-    .launch = {.tokens = 200, .rows = 3000},
-    .quick_launch = {.tokens = 5, .rows = 200},
-    .arguments = arguments};
+const struct suite_operator suite_operator_dense_lse = {.matrix = matrix_case,
+                                                        .large = large,
+                                                        .far = far,
+                                                        .launches = launches,
+                                                        .launch = {.tokens = 200, .rows = 3000},
+                                                        .quick_launch = {.tokens = 5, .rows = 200},
+                                                        .arguments = arguments};

@@ -31,8 +31,14 @@ static void check_limits(const struct smelt__plan *plan) {
     if (!plan->item)          /* the kernel does not process items */
         return;
     if (strcmp(plan->item, "tile") == 0) { /* a tile of queries and keys, with all heads */
-        assert_true(smelt__plan_constant(plan, "BLOCK_QUERIES", &found) > 0);
+        assert_true(smelt__plan_constant(plan, "BLOCK_QUERIES", &found) > 0 ||
+                    smelt__plan_constant(plan, "ITEM_TILES", &found) > 0);
         assert_true(smelt__plan_constant(plan, "BLOCK_KEYS", &found) > 0);
+        assert_int_equal(plan->blocks_per_item, 1);
+        return;
+    }
+    if (strcmp(plan->item, "rows") == 0) { /* of queries: heads in items of their own */
+        assert_true(smelt__plan_constant(plan, "QUERY_ROWS", &found) > 0);
         assert_int_equal(plan->blocks_per_item, 1);
         return;
     }

@@ -23,8 +23,8 @@ static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *ar
         return -1;
     struct smelt__dense_lse_launch *const launch = (void *)plan->launch;
     const int query_rows = smelt__dense_rows(group, 1, shape.resident_rows);
-    const struct smelt__plan_row rows = {
-        "QUERY_ROWS", NULL, query_rows, "rows of a query: heads that read a key head, padded"};
+    const struct smelt__plan_row rows = {"QUERY_ROWS", NULL, query_rows,
+                                         "rows of a query: heads that read a key head, padded"};
     smelt__plan_add_rows(plan, spec, &rows, 1);
     launch->item_queries = shape.resident_rows / query_rows;
     launch->query_items = (group + query_rows - 1) / query_rows * kv_heads;

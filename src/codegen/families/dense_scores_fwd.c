@@ -14,14 +14,14 @@
 #include <stdio.h>
 
 enum {
-    WARP = 32,          /* threads */
-    TILE = 16,          /* rows of an mma tile */
-    SLAB_ROWS = 64,     /* of the stream, of a warp */
-    PART_COLUMNS = 64,  /* of both operands at a time */
+    WARP = 32,         /* threads */
+    TILE = 16,         /* rows of an mma tile */
+    SLAB_ROWS = 64,    /* of the stream, of a warp */
+    PART_COLUMNS = 64, /* of both operands at a time */
     OTHER_REGISTERS = 40,
-    ALIGNMENT = 1024,   /* bytes; the swizzle repeats every 1024 */
-    LEAST_ROWS = 8,     /* columns of an mma tile */
-    ITEM_TILES = 8      /* tiles of queries that a block of keys passes */
+    ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
+    LEAST_ROWS = 8,   /* columns of an mma tile */
+    ITEM_TILES = 8    /* tiles of queries that a block of keys passes */
 };
 
 /* Preferred shapes, best first. */
@@ -154,8 +154,7 @@ void smelt__dense_name(const struct smelt__spec *spec, const char *stem, struct 
 
 static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                     struct smelt__plan *plan, struct smelt__message *message) {
-    const int group =
-        (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
+    const int group = (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
     struct smelt__streamed_shape shape;
     plan->variant = "mma";
     plan->template_name = "dense_scores_fwd.mma.cu";

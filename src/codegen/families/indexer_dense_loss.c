@@ -29,9 +29,10 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     plan->template_name = "indexer_dense_rows.cu";
     plan->item = "query";
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_dense_rows");
-    smelt__plan_set_threads(plan, THREADS, arch->threads_per_multiprocessor / THREADS < BLOCKS
-                                               ? arch->threads_per_multiprocessor / THREADS
-                                               : BLOCKS);
+    smelt__plan_set_threads(plan, THREADS,
+                            arch->threads_per_multiprocessor / THREADS < BLOCKS
+                                ? arch->threads_per_multiprocessor / THREADS
+                                : BLOCKS);
     plan->blocks_per_item = 1;
     plan->persistent = 1;
     smelt__plan_add_region(plan, "MAXIMA_OFFSET", bytes, 4, "each warp's largest logit");
@@ -61,8 +62,9 @@ static const struct smelt__member members[] = {
 };
 
 static const struct smelt__kernel_family *const kernels[] = {
-    &smelt__indexer_logits_fwd, &smelt__dense_scores_fwd, &indexer_dense_rows,
-    &smelt__indexer_loss_sum,   &smelt__indexer_bwd_grains, &smelt__indexer_bwd_main,
+    &smelt__indexer_logits_fwd, &smelt__dense_scores_fwd,
+    &indexer_dense_rows,        &smelt__indexer_loss_sum,
+    &smelt__indexer_bwd_grains, &smelt__indexer_bwd_main,
     &smelt__key_grads_finish,   NULL,
 };
 

@@ -1,0 +1,27 @@
+"""The indexer's loss over windows: windows of every kind in groups of one, two and more queries, odd weights."""
+
+from configurations import Check
+
+FILES = ("templates/indexer_dense_rows.cu",)
+
+
+def check(name, keys, options, **more):
+    return Check("dense-rows-" + name, f"indexer_dense_loss:heads=2,dqk=64,{keys}", "indexer_dense_rows", options,
+                 files=FILES, **more)
+
+
+# Together they reach every statement (coverage.py --suggest).
+COVERAGE = ("dense-rows-pairs", "dense-rows-eight")
+
+CONFIGURATIONS = (
+    check("pairs", "index_heads=64,index_dim=64",
+          "--queries 13 --rows 2200 --lists adversarial --weighted --each-loss", schedules=1),
+    check("eight", "index_heads=2,index_dim=64",
+          "--queries 19 --rows 150 --lists adversarial --weighted --each-loss", schedules=2),
+    check("one", "index_heads=64,index_dim=64,main.variant=mma",
+          "--queries 9 --rows 150 --lists random", arch="sm_80", schedules=2),
+    check("alone", "index_heads=2,index_dim=64", "--queries 9 --rows 90 --lists random --loss-alone --each-loss",
+          schedules=1),
+    check("deterministic", "index_heads=2,index_dim=64,deterministic=1,main.exact_groups=1",
+          "--queries 19 --rows 150 --lists adversarial --weighted", schedules=1),
+)
