@@ -69,9 +69,9 @@ static int variation(int number, struct smelt__problem_options *given) {
     } kinds[] = {
         {SMELT__LISTS_CAUSAL, SMELT__DKV_BF16, 0, 0, 0},
         {SMELT__LISTS_RANDOM, SMELT__DKV_FP32, 0, 1, 1},
+        {SMELT__LISTS_WINDOW, SMELT__DKV_BF16, 0, 0, 1},
         {SMELT__LISTS_ADVERSARIAL, SMELT__DKV_ADD, 0, 1, 1},
         {SMELT__LISTS_FULL, SMELT__DKV_BF16, 1, 1, 1},
-        {SMELT__LISTS_WINDOW, SMELT__DKV_BF16, 0, 0, 1},
     };
     if (number >= (int)(sizeof kinds / sizeof kinds[0]))
         return 0;

@@ -350,8 +350,9 @@ static smelt_status check_maps(const struct chain *chain) {
     const smelt_indexer_dense_loss_args *args = chain->args;
     if (args->tokens == 0 || args->rows == 0)
         return SMELT_OK;
-    const smelt_status status = smelt__indexer_scorer_check(
-        &chain->made->scorer, args->tokens, args->rows, &args->index_q, &args->index_k);
+    const smelt_indexer_logits_args logits = {
+        .tokens = args->tokens, .rows = args->rows, .q = args->index_q, .k = args->index_k};
+    const smelt_status status = smelt__indexer_scorer_check(&chain->made->scorer, &logits);
     return status == SMELT_OK && wants_gradients(args) ? smelt__indexer_bwd_check(&chain->gradients)
                                                        : status;
 }

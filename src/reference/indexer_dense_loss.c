@@ -52,8 +52,13 @@ static int add_targets(const struct smelt__indexer_dense_loss_spec *spec,
 static int find_logits(const struct smelt__indexer_dense_loss_spec *spec,
                        const smelt_indexer_dense_loss_args *args, int64_t query, double *logits,
                        double *terms, double *largest) {
-    const struct smelt__indexer_logits_spec indexer = {spec->index_heads, spec->index_dim,
-                                                       SMELT__DTYPE_BF16};
+    const struct smelt__indexer_logits_spec indexer = {.heads = spec->index_heads,
+                                                       .dim = spec->index_dim,
+                                                       .dtype = SMELT__DTYPE_BF16,
+                                                       .activation = SMELT__ACTIVATION_RELU,
+                                                       .weights = 1,
+                                                       .groups = 1,
+                                                       .block_max = 1};
     smelt_indexer_logits_args scored = SMELT_INDEXER_LOGITS_ARGS_INIT;
     scored.tokens = args->tokens;
     scored.rows = args->rows;

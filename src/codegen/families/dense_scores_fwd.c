@@ -2,10 +2,11 @@
  * The kernel family dense_scores_fwd: attention's probabilities over windows, and the plan of the
  * streamed product (templates/common/streamed_product.cuh), which dense_lse_fwd has, too.
  *
- * The rule. A warp multiplies 32 x 64 elements, so that it reads 48 bytes of shared memory for 1024
- * multiplications; the keys of a block stay in shared memory, as many as fit beside a ring of
- * stages, since each is read once for the queries that pass by: 128 rows of 576 columns halve the
- * traffic that 64 have. A part of the ring must be as long under way as L2's latency.
+ * The rule. A warp multiplies 64 x 64 elements if registers and shared memory have room, so that it
+ * reads 4 bytes of shared memory for 128 multiplications, else 32 x 64. The keys of a block stay in
+ * shared memory, as many as fit beside a ring of stages, since each is read once for the queries that
+ * pass by: 128 rows of 576 columns halve the traffic that 64 have. An item has few tiles of queries:
+ * larger ones leave multiprocessors idle at a launch's end for longer than reading the keys takes.
  */
 #include "codegen/families/dense_scores_fwd.h"
 
@@ -21,12 +22,12 @@ enum {
     OTHER_REGISTERS = 40,
     ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     LEAST_ROWS = 8,   /* columns of an mma tile */
-    ITEM_TILES = 8    /* tiles of queries that a block of keys passes */
+    ITEM_ROWS = 512   /* of queries that a block of keys passes */
 };
 
 /* Preferred shapes, best first. */
 static const struct smelt__streamed_shape shapes[] = {
-    {128, 2, 2, 4}, {128, 2, 2, 3}, {128, 4, 4, 2}, {128, 2, 2, 2}, {64, 2, 4, 3}, {64, 2, 4, 2},
+    {128, 4, 4, 2}, {128, 2, 2, 4}, {128, 2, 2, 3}, {128, 2, 2, 2}, {64, 2, 4, 3}, {64, 2, 4, 2},
     {64, 2, 2, 3},  {64, 2, 2, 2},  {64, 2, 1, 3},  {64, 2, 1, 2},  {64, 4, 4, 2}, {64, 4, 2, 2},
     {32, 2, 4, 3},  {32, 2, 4, 2},  {32, 2, 2, 3},  {32, 2, 2, 2},  {32, 2, 1, 2},
 };
@@ -37,7 +38,7 @@ static const struct smelt__key keys[] = {
      SMELT__TUNED},
     SMELT__STREAMED_KNOBS,
     {SMELT__KNOB("item_tiles", "tiles of queries of an item"), SMELT__AUTO_RANGE(1, 32),
-     SMELT__TUNED_AT(4, 8, 16, 32)},
+     SMELT__TUNED_AT(1, 2, 4, 8)},
 };
 
 int smelt__dense_check(const struct smelt__spec *spec, struct smelt__message *message) {
@@ -163,7 +164,8 @@ static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *ar
         return -1;
     struct smelt__dense_scores_launch *const launch = (void *)plan->launch;
     const int query_rows = smelt__dense_rows(group, LEAST_ROWS, SLAB_ROWS);
-    const int item_tiles = smelt__spec_knob(spec, "item_tiles", ITEM_TILES);
+    const int item_tiles =
+        smelt__spec_knob(spec, "item_tiles", ITEM_ROWS / (shape.slabs * SLAB_ROWS));
     launch->block_keys = shape.resident_rows;
     launch->item_queries = item_tiles * shape.slabs * (SLAB_ROWS / query_rows);
     const struct smelt__plan_row constants[] = {
