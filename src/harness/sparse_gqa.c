@@ -297,7 +297,7 @@ static int fill(struct smelt__problem *problem) {
         fill->problem = problem;
         fill->spec = problem->spec;
         fill->normals = smelt__normals();
-        fill->lists = smelt__sparse_gqa_lists(problem->spec);
+        fill->lists = smelt__sparse_gqa_list_count(problem->spec);
         fill->entries = entries_of(problem);
         fill->reach = calloc((size_t)(problem->options.batches * fill->lists * fill->entries) + 1,
                              sizeof *fill->reach);
@@ -316,7 +316,7 @@ static void touch_list(const struct smelt__problem *problem, const smelt_sparse_
                        struct smelt__footprints *footprints) {
     const struct smelt__sparse_gqa_spec *spec = problem->spec;
     const int64_t b = query / problem->options.tokens, t = query % problem->options.tokens;
-    const int64_t lists = smelt__sparse_gqa_lists(spec);
+    const int64_t lists = smelt__sparse_gqa_list_count(spec);
     const int64_t count = smelt__sparse_gqa_rows(spec, inputs, query, list, rows);
     smelt__touch_row(footprints, TENSOR(TOPK_LENGTH), b, t, list);
     smelt__touch(footprints, TENSOR(INDICES),
@@ -346,7 +346,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
             smelt__touch_row(footprints, TENSOR(LSE), b, t, head);
         }
         smelt__touch_row(footprints, TENSOR(LIMIT), b, t, 0);
-        for (int64_t list = 0; footprints->inputs && list < smelt__sparse_gqa_lists(spec); list++)
+        for (int64_t list = 0; footprints->inputs && list < smelt__sparse_gqa_list_count(spec); list++)
             touch_list(problem, &inputs, query, list, rows, footprints);
     }
     smelt__touch(footprints, TENSOR(QUERIES), 0,

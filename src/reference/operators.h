@@ -122,7 +122,7 @@ void smelt__sparse_attn_resolve_strides(const struct smelt__sparse_attn_spec *sp
  * Queries are numbered b * T + t, lists of a query from 0 on. */
 
 /* Lists of a query; the slots of one that count; its entries; the rows that a query may read. */
-int64_t smelt__sparse_gqa_lists(const struct smelt__sparse_gqa_spec *spec);
+int64_t smelt__sparse_gqa_list_count(const struct smelt__sparse_gqa_spec *spec);
 int64_t smelt__sparse_gqa_slots(const smelt_sparse_gqa_args *args, int64_t query, int64_t list);
 const int32_t *smelt__sparse_gqa_list(const smelt_sparse_gqa_args *args, int64_t query,
                                       int64_t list);

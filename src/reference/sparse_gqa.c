@@ -54,7 +54,7 @@ int64_t smelt__sparse_gqa_rows(const struct smelt__sparse_gqa_spec *spec,
     return count;
 }
 
-int64_t smelt__sparse_gqa_lists(const struct smelt__sparse_gqa_spec *spec) {
+int64_t smelt__sparse_gqa_list_count(const struct smelt__sparse_gqa_spec *spec) {
     return spec->lists == SMELT__LISTS_OF_KV_HEADS ? spec->kv_heads : 1;
 }
 
@@ -99,7 +99,7 @@ static const uint16_t *row_of(const smelt_const_tensor *tensor, int64_t batch, i
 static int64_t load_rows(const struct smelt__sparse_gqa_spec *spec,
                          const smelt_sparse_gqa_args *args, int64_t query, int64_t kv_head,
                          struct scratch *scratch) {
-    const int64_t list = smelt__sparse_gqa_lists(spec) > 1 ? kv_head : 0;
+    const int64_t list = smelt__sparse_gqa_list_count(spec) > 1 ? kv_head : 0;
     const int64_t count = smelt__sparse_gqa_rows(spec, args, query, list, scratch->rows);
     for (int64_t i = 0; i < count; i++) {
         const int64_t batch = query / args->tokens, row = scratch->rows[i];
