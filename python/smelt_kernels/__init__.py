@@ -6,6 +6,7 @@ the functions of the lightning indexer. ``smelt.compat`` replaces FlashMLA's, cu
 """
 
 from . import _native, compat, integrations
+from ._dense import dense_lse, indexer_dense_loss
 from ._indexer import clean_logits_, indexer_logits, indexer_topk, indexer_windows, quantize, topk_select
 from ._indexer_gradients import indexer_backward
 from ._indexer_training import indexer_loss, indexer_scores, sparse_scores
@@ -19,8 +20,10 @@ __version__: str = _native.version()
 __all__ = [
     "SmeltWarning",
     "clean_logits_",
+    "dense_lse",
     "get_backend",
     "indexer_backward",
+    "indexer_dense_loss",
     "indexer_logits",
     "indexer_loss",
     "indexer_scores",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from ._checks import legal_scale
 from ._reference import CHUNK_BYTES, in_its_own_types, valid_slots
 
 NEVER = float("-inf")
@@ -169,3 +172,59 @@ def loss(logits, target, indices, topk_length, weight, rows, query_weight):
     terms = torch.where(p > 0, p * (p.log() - log_q), torch.zeros_like(p))
     losses = torch.where(factor == 0, torch.zeros_like(factor), factor * terms.sum(-1))
     return losses.sum(), losses, factor.unsqueeze(-1) * (log_q.exp() - p)
+
+
+# ---- dense attention --------------------------------------------------------------------------------
+
+
+def _dense_parts(q, k, window_begin, window_end, scale):
+    """By chunks of queries: where they are, attention's scores [t, H, S], and which keys are in their windows."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    keys = k.to(wide).repeat_interleave(q.shape[1] // k.shape[1], 1)
+    step = max(1, CHUNK_BYTES // max(1, q.shape[1] * k.shape[0] * keys.element_size()))
+    for begin in range(0, max(1, q.shape[0]), step):
+        part = slice(begin, begin + step)
+        scores = torch.einsum("thd,shd->ths", q[part].to(wide), keys) * scale
+        yield part, scores, inside(window_begin[part], window_end[part], k.shape[0])
+
+
+@in_its_own_types
+def dense_lse(q, k, window_begin, window_end, scale):
+    """The operator dense_lse."""
+    legal_scale(scale)
+    parts = []
+    for _, scores, within in _dense_parts(q, k, window_begin, window_end, scale):
+        parts.append(scores.masked_fill(~within.unsqueeze(1), NEVER).logsumexp(-1))
+    return torch.cat(parts) if q.dtype is torch.float64 else torch.cat(parts).float()
+
+
+@in_its_own_types
+def dense_loss(
+    q, k, lse, index_q, index_k, index_weights, window_begin, window_end, weight, scale, query_weight
+):
+    """The operator indexer_dense_loss: the loss, the queries', dq, dk and dweights of the indexer's."""
+    legal_scale(scale)
+    if not math.isfinite(query_weight) or query_weight == 0:
+        raise ValueError(f"smelt: query_weight = {query_weight} is not legal; legal: finite numbers but 0")
+    wide = torch.promote_types(index_q.dtype, torch.float32)
+    rows, keys = k.shape[0], index_k.to(wide)
+    column = torch.arange(rows, dtype=torch.int32, device=q.device)
+    losses, dqs, dweights, dk = [], [], [], torch.zeros_like(keys)
+    for part, scores, within in _dense_parts(q, k, window_begin, window_end, scale):
+        target = (scores - lse[part].unsqueeze(-1)).exp().sum(1)
+        queries, factors = index_q[part].to(wide), index_weights[part].to(wide)
+        windows = window_begin[part], window_end[part]
+        marks = logits(index_q[part], index_k, index_weights[part], None, *windows)
+        slots = torch.where(within, column, -1)
+        own = None if weight is None else weight[part]
+        _, each, grad = loss(marks, target, slots, None, own, rows, query_weight)
+        products = torch.einsum("thd,sd->ths", queries, keys)
+        shares = torch.where(within, grad, torch.zeros_like(grad)).to(wide).unsqueeze(1)
+        weighted = shares * factors.unsqueeze(-1) * (products > 0)
+        losses.append(each)
+        dqs.append(torch.einsum("ths,sd->thd", weighted, keys))
+        dweights.append((shares * products.relu()).sum(-1))
+        dk += torch.einsum("ths,thd->sd", weighted, queries)
+    losses = torch.cat(losses)
+    made = torch.cat(dqs).to(index_q.dtype), dk, torch.cat(dweights).to(index_weights.dtype)
+    return losses.sum(), losses, *made

@@ -149,7 +149,8 @@ class LibraryOperation(Operation):
         if row.name[0] == "d" and row.name[1:] in named:  # a gradient
             of = named[row.name[1:]]
             return None if of is None else named.get(f"{row.name}_dtype") or of.dtype
-        return named[self.rows[0].name].dtype if row.kind is torch.bfloat16 else row.kind
+        narrow = named[self.rows[0].name].dtype if row.kind is torch.bfloat16 else row.kind
+        return named.get(f"{row.name}_dtype") or narrow
 
     # ---- the kernel function ------------------------------------------------------------------------
 
@@ -218,6 +219,7 @@ class LibraryOperation(Operation):
             return "None"
         if of in self.wide:
             wanted = f"{of}_dtype is{'' if row.name.endswith(FP32) else ' not'} torch.float32"
+            wanted = f"with_{of} and {wanted}" if of in self.asked else wanted
         elif of in self.asked:
             wanted = f"with_{of}"
         elif of[0] == "d" and self.annotations.get(of[1:]) == "Tensor | None":

@@ -1,0 +1,279 @@
+"""The warm-up of an indexer's training: its loss against dense attention over each query's whole window. Nothing of
+the size T x S is made.
+
+    lse = smelt.dense_lse(q, kv, begin, end, scale)
+    loss = smelt.indexer_dense_loss(q, kv, lse, iq, ik, weights, begin, end, scale)
+"""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from . import _indexer_reference as _reference
+from ._checks import Backend, integer, number, tensor
+from ._indexer_gradients import scored_as_kernels_read, type_of_dk
+from ._library import LibraryOperation
+from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
+
+
+def _keys(k):
+    """Latent attention's rows as one key head."""
+    return k.unsqueeze(1) if tensor(k, "k").dim() == 2 else k
+
+
+def _lse_spec(_, heads, dqk, __, kv_heads, ___) -> str:
+    return f"dense_lse:heads={heads},dqk={dqk},kv_heads={kv_heads}"
+
+
+_lse = LibraryOperation(
+    "dense_lse", spec=_lse_spec, key={"q": 2, "k": 2}, reference=_reference.dense_lse, floats=True
+)
+
+
+def dense_lse(
+    q: Tensor,
+    k: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    scale: float,
+    *,
+    free_multiprocessors: int = 0,
+    backend: Backend | None = None,
+) -> Tensor:
+    """Computes the log-sum-exp of dense attention over windows of keys, for indexer_dense_loss. Not differentiable.
+
+    Args:
+        q: [T, H, dqk], bf16.
+        k: [S, dqk], or [S, KV, dqk] where H / KV heads read each key head, bf16.
+        window_begin: [T] int32: the first key of each query's window.
+        window_end: [T] int32: its last key plus one.
+        scale: The softmax scale.
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        [T, H] fp32, natural logarithms; -inf where the window is empty.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> lse = smelt.dense_lse(q, kv, begin, end, scale)
+    """
+    if may_cast(q):
+        _, q, k = as_kernels_read(backend, q, k)
+    given = (q, _keys(k), window_begin, window_end)
+    return _lse.call(*given, number(scale, "scale"), free_multiprocessors, backend)[0]
+
+
+def _spec(_, heads, dqk, __, kv_heads, ___, ____, index_heads, index_dim, deterministic: bool | None) -> str:
+    attention = f"heads={heads},dqk={dqk},kv_heads={kv_heads}"
+    indexer = f"index_heads={index_heads},index_dim={index_dim},deterministic={deterministic:d}"
+    return f"indexer_dense_loss:{attention},{indexer}"
+
+
+def _by_reference(
+    q,
+    k,
+    lse,
+    index_q,
+    index_k,
+    index_weights,
+    window_begin,
+    window_end,
+    weight,
+    scale,
+    query_weight,
+    index_dk_dtype,
+):
+    loss, losses, dq, dk, dweights = _reference.dense_loss(
+        q, k, lse, index_q, index_k, index_weights, window_begin, window_end, weight, scale, query_weight
+    )
+    return loss, losses, dq, dweights, dk.to(index_dk_dtype or index_k.dtype)
+
+
+def _products(_, grad_loss, dq, dk, dweights):
+    return tuple((each * grad_loss).to(each.dtype) for each in (dq, dk, dweights))
+
+
+_backward = Operation(
+    "indexer_dense_loss_backward",
+    _products,
+    lambda _, *made: tuple(each.new_empty(each.shape) for each in made),
+    {"grad_loss": "Tensor", "dq": "Tensor", "dk": "Tensor", "dweights": "Tensor"},
+    3,
+    {"grad_loss": 0},
+)
+_backward.refuse_derivatives("indexer_dense_loss")
+
+
+def _gradients(grad_loss, _, dq, dk, dweights):
+    if torch.is_grad_enabled() and not is_traced():
+        dq = dq.detach().requires_grad_()  # it depends on the inputs, which are not kept
+    return _backward.in_backward(grad_loss, dq, dk, dweights)
+
+
+_loss = LibraryOperation(
+    "indexer_dense_loss",
+    spec=_spec,
+    key={"q": 2, "k": 2, "index_q": 2},
+    reference=_by_reference,
+    also=("losses",),
+    asked=("index_dq", "index_dweights", "index_dk"),
+    floats=True,
+)
+_loss.differentiable(
+    ("index_q", "index_k", "index_weights"), 0, lambda _, made: ((made[2], made[4], made[3]), None), _gradients
+)
+
+
+@overload
+def indexer_dense_loss(
+    q: Tensor,
+    k: Tensor,
+    lse: Tensor | None,
+    index_q: Tensor,
+    index_k: Tensor,
+    index_weights: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    scale: float,
+    *,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    return_losses: Literal[False] = False,
+    deterministic: bool | None = None,
+    dk_dtype: torch.dtype | None = None,
+    workspace_limit: int = 0,
+    causal_limit: int = 0,
+    free_multiprocessors: int = 0,
+    backend: Backend | None = None,
+) -> Tensor: ...
+@overload
+def indexer_dense_loss(
+    q: Tensor,
+    k: Tensor,
+    lse: Tensor | None,
+    index_q: Tensor,
+    index_k: Tensor,
+    index_weights: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    scale: float,
+    *,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    return_losses: bool,
+    deterministic: bool | None = None,
+    dk_dtype: torch.dtype | None = None,
+    workspace_limit: int = 0,
+    causal_limit: int = 0,
+    free_multiprocessors: int = 0,
+    backend: Backend | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def indexer_dense_loss(
+    q: Tensor,
+    k: Tensor,
+    lse: Tensor | None,
+    index_q: Tensor,
+    index_k: Tensor,
+    index_weights: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    scale: float,
+    *,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    return_losses: bool = False,
+    deterministic: bool | None = None,
+    dk_dtype: torch.dtype | None = None,
+    workspace_limit: int = 0,
+    causal_limit: int = 0,
+    free_multiprocessors: int = 0,
+    backend: Backend | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Computes the indexer's loss against dense attention, with which its training begins, and its gradients in one pass.
+
+    A query's loss is the Kullback-Leibler divergence of the softmax of the indexer's logits over its window from
+    attention's probabilities there, summed over heads and normalised. It is differentiable in index_q, index_k and
+    index_weights. The mean of tensor-parallel ranks' gradients, each of the loss for its own heads, is the gradient for
+    all heads. A query with an empty window has the loss 0.
+
+    Args:
+        q: [T, H, dqk], bf16: attention's queries.
+        k: [S, dqk], or [S, KV, dqk] where H / KV heads read each key head, bf16.
+        lse: [T, H], fp32: attention's log-sum-exp, natural and without a sink; None: dense_lse computes it.
+        index_q: [T, HI, DI], bf16: the indexer's queries.
+        index_k: [S, DI], bf16.
+        index_weights: [T, HI], fp32.
+        window_begin: [T] int32: the first key of each query's window.
+        window_end: [T] int32: its last key plus one.
+        scale: Attention's softmax scale.
+        weight: [T], fp32: multiplies each query's loss.
+        query_weight: One number for all queries, such as 1 / T; a tensor may have any value without a new kernel or
+            graph.
+        return_losses: Also return each query's loss.
+        deterministic: Whether index_k's gradient is summed in a fixed order; None follows
+            torch.use_deterministic_algorithms.
+        dk_dtype: Type in which index_k's gradient is computed, torch.bfloat16 (also if None) or torch.float32.
+        workspace_limit: Bytes of workspace at most; 0: room for 528 queries at once.
+        causal_limit: Above 0: window_end[t] <= t + causal_limit for each query.
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        The loss, a scalar of fp32; with return_losses a tuple of it and of the queries' losses, [T] fp32, which are not
+        differentiable.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> lse = smelt.dense_lse(q, kv, begin, end, scale)
+        >>> loss = smelt.indexer_dense_loss(q, kv, lse, iq, ik, weights, begin, end, scale)
+        >>> loss.backward()  # gradients of iq, ik and weights
+    """
+    if may_cast(q):
+        _, q, k = as_kernels_read(backend, q, k)
+    if may_cast(index_q):
+        index_q, index_k, index_weights = scored_as_kernels_read(backend, index_q, index_k, index_weights)
+    if lse is None:
+        lse = dense_lse(q, k, window_begin, window_end, scale, backend=backend)
+    # A number that changes from step to step (1 / T) multiplies afterwards: kernels and graphs do not depend on it.
+    later = is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
+    if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
+        raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
+    wanted = wants_gradients(tensor(index_q, "index_q"), index_k, index_weights)
+    loss, losses, *_ = _loss.call(
+        q,
+        _keys(k),
+        lse,
+        index_q,
+        index_k,
+        index_weights,
+        window_begin,
+        window_end,
+        weight,
+        number(scale, "scale"),
+        1.0 if later else query_weight,
+        free_multiprocessors,
+        integer(workspace_limit, "workspace_limit", 64),
+        integer(causal_limit, "causal_limit", 64),
+        deterministic,
+        type_of_dk(dk_dtype),
+        wanted,
+        wanted,
+        wanted,
+        backend,
+    )
+    if later:
+        loss, losses = loss * query_weight, losses * query_weight
+    return (loss, losses) if return_losses else loss

@@ -1,0 +1,143 @@
+"""The indexer's warm-up against dense attention, compared with autograd in double precision."""
+
+import pytest
+import smelt_kernels as smelt
+import torch
+
+SCALE = 0.11
+
+
+def made(device, tokens=5, rows=70, heads=4, dqk=64, kv_heads=None, index_heads=3, index_dim=64, seed=0):
+    """Attention's q and k, the indexer's, and windows, one of them empty."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator).to(device, torch.bfloat16)
+
+    q, k = normal(tokens, heads, dqk), normal(rows, *([] if kv_heads is None else [kv_heads]), dqk)
+    index_q, index_k = normal(tokens, index_heads, index_dim), normal(rows, index_dim)
+    weights = torch.randn(tokens, index_heads, generator=generator).to(device) * 0.1
+    begin = torch.randint(0, 20, (tokens,), generator=generator).to(device, torch.int32)
+    end = torch.randint(25, rows + 9, (tokens,), generator=generator).to(device, torch.int32)
+    end[tokens // 2] = -3
+    return q, k, index_q, index_k, weights, begin, end
+
+
+def true_scores(q, k, begin, end):
+    q, k = q.double(), k.double() if k.dim() == 3 else k.double().unsqueeze(1)
+    scores = torch.einsum("thd,shd->ths", q, k.repeat_interleave(q.shape[1] // k.shape[1], 1)) * SCALE
+    column = torch.arange(k.shape[0], device=q.device)
+    within = (column >= begin[:, None]) & (column < end[:, None])
+    return scores.masked_fill(~within.unsqueeze(1), float("-inf")), within
+
+
+def true_losses(q, k, index_q, index_k, weights, begin, end):
+    scores, within = true_scores(q, k, begin, end)
+    losses = []
+    for t in range(q.shape[0]):
+        if not within[t].any():
+            losses.append(weights.new_zeros(()).double())
+            continue
+        p = scores[t].softmax(-1).mean(0)[within[t]]
+        logits = (torch.einsum("hd,sd->hs", index_q[t], index_k[within[t]]).relu() * weights[t][:, None]).sum(0)
+        losses.append((torch.xlogy(p, p) - p * logits.log_softmax(0)).sum())
+    return torch.stack(losses)
+
+
+def close(got, wanted, tolerance):
+    assert (got.double() - wanted).norm() <= tolerance * wanted.norm()
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+@pytest.mark.parametrize("kv_heads", [None, 2], ids=["latent", "grouped"])
+def test_dense_lse(device, backend, kv_heads):
+    q, k, *_, begin, end = made(device, kv_heads=kv_heads)
+    got = smelt.dense_lse(q, k, begin, end, SCALE, backend=backend)
+    wanted = true_scores(q, k, begin, end)[0].logsumexp(-1)
+    assert got.shape == (5, 4) and got.dtype is torch.float32
+    assert (got[2] == float("-inf")).all()
+    torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+@pytest.mark.parametrize("kv_heads", [None, 2], ids=["latent", "grouped"])
+def test_indexer_dense_loss(device, backend, kv_heads):
+    q, k, *indexer, begin, end = made(device, kv_heads=kv_heads)
+    weight = torch.rand(5, device=device)
+    lse = smelt.dense_lse(q, k, begin, end, SCALE, backend=backend)
+    leaves = [each.clone().requires_grad_() for each in indexer]
+    loss, losses = smelt.indexer_dense_loss(
+        q, k, lse, *leaves, begin, end, SCALE, weight=weight, query_weight=0.25, return_losses=True, backend=backend
+    )
+    exact = [each.double().requires_grad_() for each in indexer]
+    wanted = true_losses(q, k, *exact, begin, end) * weight * 0.25
+    torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(loss.double(), wanted.sum().detach(), rtol=1e-4, atol=1e-5)
+    (loss * 3).backward()
+    (wanted.sum() * 3).backward()
+    for leaf, true in zip(leaves, exact):
+        assert leaf.grad.dtype is leaf.dtype
+        close(leaf.grad, true.grad, 8e-3)
+    assert (leaves[0].grad[2] == 0).all() and losses[2] == 0
+
+
+def test_without_gradients_or_lse(device):
+    q, k, *indexer, begin, end = made(device)
+    lse = smelt.dense_lse(q, k, begin, end, SCALE, backend="smelt")
+    loss = smelt.indexer_dense_loss(q, k, lse, *indexer, begin, end, SCALE, backend="smelt")
+    again = smelt.indexer_dense_loss(q, k, None, *indexer, begin, end, SCALE, backend="smelt")
+    half = smelt.indexer_dense_loss(
+        q, k, lse, *indexer, begin, end, SCALE, query_weight=torch.tensor(0.5, device=device), backend="smelt"
+    )
+    assert not loss.requires_grad and torch.equal(loss, again) and torch.equal(half, loss * 0.5)
+
+
+def test_deterministic_and_chunks(device):
+    q, k, *indexer, begin, end = made(device, tokens=19)
+    grads = []
+    for limit in (0, 60000):
+        leaves = [each.clone().requires_grad_() for each in indexer]
+        smelt.indexer_dense_loss(
+            q,
+            k,
+            None,
+            *leaves,
+            begin,
+            end,
+            SCALE,
+            deterministic=True,
+            dk_dtype=torch.float32,
+            workspace_limit=limit,
+            backend="smelt",
+        ).backward()
+        grads.append([leaf.grad.double() for leaf in leaves])
+    for a, b in zip(*grads):
+        close(a, b, 8e-3)
+
+
+def test_refusals(device):
+    q, k, *indexer, begin, end = made(device)
+    lse = torch.zeros(5, 4, device=device)
+    with pytest.raises(ValueError, match="scale"):
+        smelt.indexer_dense_loss(q, k, lse, *indexer, begin, end, -1.0, backend="smelt")
+    with pytest.raises(ValueError, match="query_weight"):
+        smelt.indexer_dense_loss(q, k, lse, *indexer, begin, end, SCALE, query_weight=0.0, backend="smelt")
+    with pytest.raises(ValueError, match="lse"):
+        smelt.indexer_dense_loss(q, k, lse[:, :2], *indexer, begin, end, SCALE, backend="smelt")
+    with pytest.raises(TypeError, match="window_begin"):
+        smelt.dense_lse(q, k, begin.long(), end, SCALE, backend="smelt")
+
+
+def test_compiled(device):
+    q, k, *indexer, begin, end = made(device)
+    lse = smelt.dense_lse(q, k, begin, end, SCALE, backend="smelt")
+
+    def step(*leaves):
+        return smelt.indexer_dense_loss(q, k, lse, *leaves, begin, end, SCALE, backend="smelt")
+
+    plain = [each.clone().requires_grad_() for each in indexer]
+    traced = [each.clone().requires_grad_() for each in indexer]
+    step(*plain).backward()
+    torch.compile(step, fullgraph=True, backend="aot_eager")(*traced).backward()
+    for a, b in zip(plain, traced):
+        close(a.grad, b.grad.double(), 4e-3)
