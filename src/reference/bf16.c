@@ -13,7 +13,7 @@ float smelt__bf16_to_float(uint16_t value) {
 uint16_t smelt__bf16_from_float(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffffU) > 0x7f800000U) /* NaN: keep it one when its low half is cut off */
+    if ((bits & 0x7fffffffU) > 0x7f800000U) /* NaN must not become infinite */
         return (uint16_t)((bits >> 16) | 0x40U);
     bits += 0x7fffU + ((bits >> 16) & 1U);
     return (uint16_t)(bits >> 16);

@@ -14,8 +14,8 @@ float smelt__e4m3_to_float(uint8_t value) {
     return value & SIGN ? -size : size;
 }
 
-/* Codes of one sign ascend with what they stand for: the two around a size are found by bisection,
- * and the nearer is taken, of two as near the even one. */
+/* Positive codes ascend with their values: bisection finds the two neighbours of a magnitude; the
+ * result is the nearer one, or the even one of two equally near. */
 uint8_t smelt__e4m3_from_float(float value) {
     const float size = fabsf(value);
     if (isnan(value))

@@ -6,6 +6,6 @@
 
 /* NaN for 0x7f and 0xff. */
 float smelt__e4m3_to_float(uint8_t value);
-/* To the nearest, ties to even; beyond the largest, infinities included, to the largest; NaN to
+/* Rounds to nearest, ties to even; saturates at the largest, also for infinities; NaN becomes
  * 0x7f. */
 uint8_t smelt__e4m3_from_float(float value);

@@ -45,7 +45,7 @@ static void add(struct smelt__indexer_bwd_row *row, double factor, double x, dou
         return;
     for (int d = 0; d < dim; d++)
         row->grads[d] += factor * vector[d];
-    row->spread += factor * factor * square; /* its root at the end */
+    row->spread += factor * factor * square; /* the root is taken at the end */
 }
 
 static void clear(struct smelt__indexer_bwd_row *row, int dim) {
@@ -80,7 +80,7 @@ int smelt__indexer_bwd_head(const struct smelt__indexer_bwd_spec *spec,
     return 0;
 }
 
-/* The sum of the gradients of a query's slots that name a key, and in *count how many those are. */
+/* The sum of the gradients of a query's slots with this key, and their number in *count. */
 static double grads_of(const smelt_indexer_bwd_args *args, int64_t query, int64_t key,
                        int64_t *count) {
     const int32_t *const lengths = args->topk_length.data;
@@ -91,7 +91,7 @@ static double grads_of(const smelt_indexer_bwd_args *args, int64_t query, int64_
     const int64_t slots = length < args->width ? length : args->width;
     double sum = 0;
     *count = 0;
-    for (int64_t i = 0; i < slots; i++) /* of billions of slots when all queries are asked */
+    for (int64_t i = 0; i < slots; i++) /* may be called for all queries, with billions of slots */
         if (row[i] == key) {
             sum += grad_of(args, query, i);
             ++*count;

@@ -22,7 +22,7 @@ static double query_weight(const smelt_indexer_loss_args *args, int64_t query) {
     return isfinite(weight) ? (double)weight : 0;
 }
 
-/* softmax of the logits over the valid slots into q, and ln of its denominator. */
+/* q = softmax of the logits over the valid slots; returns ln of the denominator. */
 static double take_logits(const smelt_indexer_loss_args *args, int64_t query, double *q) {
     const float *const logits = row_of(&args->logits, query);
     double largest = -INFINITY, sum = 0;
@@ -32,7 +32,7 @@ static double take_logits(const smelt_indexer_loss_args *args, int64_t query, do
         largest = fmax(largest, q[i]);
     }
     if (isinf(largest))
-        largest = 0; /* no slot has anything */
+        largest = 0; /* all logits are -inf */
     for (int64_t i = 0; i < args->width; i++)
         sum += q[i] = exp(q[i] - largest);
     for (int64_t i = 0; i < args->width && sum > 0; i++)
@@ -40,7 +40,7 @@ static double take_logits(const smelt_indexer_loss_args *args, int64_t query, do
     return sum > 0 ? largest + log(sum) : 0;
 }
 
-/* The targets over their sum into p; whether there is a sum to divide by. */
+/* p = the targets over their sum; returns 0 if the sum is not a normal fp32 number. */
 static int take_target(const smelt_indexer_loss_args *args, int64_t query, double *p) {
     const float *const target = row_of(&args->target, query);
     double sum = 0;

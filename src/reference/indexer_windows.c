@@ -8,7 +8,7 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* A document's length by an array that need not ascend. */
+/* A document's length from an array that need not ascend. */
 static int64_t length_of(const int32_t *entries, int64_t document) {
     return larger(0, (int64_t)entries[document + 1] - entries[document]);
 }
@@ -19,7 +19,7 @@ void smelt__indexer_windows_reference(const smelt_indexer_windows_args *args, in
     const int32_t *rows = args->query_indices.data, *keys = args->cu_seqlens_keys.data;
     const int32_t *offsets = args->causal_offset.data, *starts = padded ? padded : lengths;
     const int64_t row = rows ? rows[query] : query;
-    int64_t next = larger(0, starts[0]); /* entries count as the largest up to them */
+    int64_t next = larger(0, starts[0]); /* the running maximum of the entries */
     *begin = *end = 0;
     for (int64_t d = 0; d < args->documents; d++) {
         const int64_t first = next;

@@ -1,9 +1,8 @@
 /*
- * The operators' definitions in scalar C, in double precision where numbers round, as
- * docs/operators.md has them. Nothing in the library depends on them; checks compare kernels with
- * them. `args` is what an operator takes, with host pointers and strides given: its inputs are read,
- * its outputs and workspace are not. Any thread may call any function. Those that return an int
- * status: 0, or -1 when memory runs out.
+ * The definitions of docs/operators.md in scalar C, in double precision where results are rounded.
+ * The library does not depend on them; checks compare kernels with them. `args` are an operator's
+ * arguments with host pointers and all strides set: functions read the inputs and ignore outputs
+ * and workspace. All functions are thread-safe. An int status is 0, or -1 if memory runs out.
  */
 #pragma once
 
@@ -13,8 +12,8 @@
 #include "smelt/operators.h"
 
 /* ---- keys --------------------------------------------------------------------------------------
- * The keys of the operators' specs that are not knobs, as numbers: what the reference and the
- * harness know of an operator. Values of keys with names are as smelt_spec_get numbers them. */
+ * The operators' spec keys, without knobs, for the reference and the harness. Named values have the
+ * numbers of smelt_spec_get. */
 
 enum smelt__dtype { SMELT__DTYPE_BF16, SMELT__DTYPE_FP8 };
 enum smelt__activation { SMELT__ACTIVATION_RELU, SMELT__ACTIVATION_NONE };
@@ -91,9 +90,9 @@ struct smelt__sparse_attn_results {
     double *out;        /* [count, H, dv] */
     double *lse;        /* [count, H], -inf for a query without a valid slot */
     double *max_logits; /* [count, H], likewise */
-    double *max_abs;    /* [count]: largest absolute score, 0 when there is none */
-    double *out_terms;  /* [count, H, dv]: out as it would be if no value were negative, which is
-                           what the rounding of its terms adds up to */
+    double *max_abs;    /* [count]: largest absolute score, 0 without one */
+    double *out_terms;  /* [count, H, dv]: out with absolute values of v, to bound the rounding
+                           errors of its terms */
 };
 
 /*
@@ -104,17 +103,17 @@ int smelt__sparse_attn_reference(const struct smelt__sparse_attn_spec *spec,
                                  const smelt_sparse_attn_args *args, const int64_t *queries,
                                  int64_t count, const struct smelt__sparse_attn_results *results);
 
-/* The slots of query (b * T + t) that are valid, at most spec->topk of them: their rows in slot
- * order go to rows[width] (may be NULL). Returns their number. */
+/* The rows of the valid slots of a query (b * T + t), at most spec->topk, in slot order in
+ * rows[width] (may be NULL). Returns their number. */
 int64_t smelt__sparse_attn_valid_rows(const struct smelt__sparse_attn_spec *spec,
                                       const smelt_sparse_attn_args *args, int64_t query,
                                       int64_t *rows);
 
-/* ln(exp(lse) + exp(sink)), by which a head's probabilities are divided; without a sink lse. */
+/* ln(exp(lse) + exp(sink)), the logarithm of a head's softmax denominator; without a sink lse. */
 double smelt__sparse_attn_denominator(const struct smelt__sparse_attn_spec *spec,
                                       const smelt_sparse_attn_args *args, int head, double lse);
 
-/* The public strides, with the zeros of packed tensors replaced by their actual strides. */
+/* Replaces the zero strides of packed tensors by their actual strides. */
 void smelt__sparse_attn_resolve_strides(const struct smelt__sparse_attn_spec *spec,
                                         smelt_sparse_attn_args *args);
 
@@ -147,27 +146,25 @@ int smelt__sparse_gqa_reference(const struct smelt__sparse_gqa_spec *spec,
                                 const struct smelt__sparse_gqa_results *results);
 
 /* ---- sparse_attn, backward ---------------------------------------------------------------------
- * out and lse are inputs: they are taken as they are given. Queries that take part are
- * queries[0..query_count), each b * T + t and in range, as often as they are named; NULL means the
- * first `query_count`. The call's own query list is not read. spec: heads, dqk, dv, topk and sink. */
+ * out and lse are inputs. The queries are queries[0..query_count), each b * T + t and in range,
+ * counted as often as they occur; NULL means the first `query_count`. The call's own query list is
+ * not read. spec: heads, dqk, dv, topk and sink. */
 
 /*
- * Beside a gradient's rows stands what rounding is relative to where they cancel. A row is a sum of
- * vectors, ds * key or ds * q and p * grad_out:
- *   spread     the root of the sum of their squared norms. p and ds are rounded each for itself;
- *              where vectors point into all directions it is near the row's norm, but it stays
- *              where they take each other away
- *   cancelled  the norm that the row would have if no two numbers that are added had opposite
- *              signs, nor those that dp and delta are sums of. It is what fp32's rounding is
- *              relative to: where dp and delta are nearly the same, hardly anything of either is
- *              left
+ * A gradient's rows, with two scales for their rounding errors under cancellation. A row is a sum
+ * of vectors, ds * key or ds * q and p * grad_out:
+ *   spread     the root of the sum of their squared norms: the scale of the errors of p and ds,
+ *              which are rounded independently. Near the row's norm for random directions, but not
+ *              reduced by cancellation
+ *   cancelled  the norm of the row if all added numbers, also those of the sums dp and delta, had
+ *              the same sign: the scale of fp32's rounding errors, which dominate if dp and delta
+ *              are nearly equal
  */
 struct smelt__sparse_attn_row_grads {
     double *grads;     /* [count, ..., dqk] */
     double *spread;    /* [count, ...]; may be NULL */
     double *cancelled; /* [count, ...]; may be NULL */
-    double *max_abs;   /* [count]: largest absolute score that had a part, 0 when there is none; may
-                          be NULL */
+    double *max_abs;   /* [count]: largest absolute score used, 0 without one; may be NULL */
 };
 
 /* dq [count, H, dqk] of the queries. */
@@ -175,49 +172,48 @@ int smelt__sparse_attn_dq(const struct smelt__sparse_attn_spec *spec,
                           const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                           int64_t query_count, const struct smelt__sparse_attn_row_grads *results);
 
-/* dkv [key_count, dqk] of keys[0..key_count), each b * S + row, exactly: all index rows are gone
- * through, and the pairs of a query's slot and a key computed. */
+/* dkv [key_count, dqk] of keys[0..key_count), each b * S + row, from every slot of all index
+ * rows. */
 int smelt__sparse_attn_dkv(const struct smelt__sparse_attn_spec *spec,
                            const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                            int64_t query_count, const int64_t *keys, int64_t key_count,
                            const struct smelt__sparse_attn_row_grads *results);
 
-/* dsink of one head, and *terms (may be NULL), what it would be if no two numbers that are added up
- * had opposite signs. */
+/* dsink of one head, and in *terms (may be NULL) the sum of its terms' absolute values. */
 int smelt__sparse_attn_dsink(const struct smelt__sparse_attn_spec *spec,
                              const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                              int64_t query_count, int head, double *dsink, double *terms);
 
-/* The forward call of the same inputs and query list: its outputs and workspace are none. */
+/* The forward call with the same inputs and query list; its outputs and workspace are not set. */
 smelt_sparse_attn_args smelt__sparse_attn_forward_of(const smelt_sparse_attn_grad_args *args);
 
 /* ---- sparse_attn: the partition of queries into buckets -------------------------------------- */
 
-/* Arrays of the caller. */
+/* The caller's arrays. */
 struct smelt__partition_lists {
-    int32_t *ranges;  /* [buckets][2]: a bucket's first entry in `list`, and how many it has */
-    int32_t *list;    /* query numbers, bucket after bucket, each in the queries' order */
-    int32_t *extents; /* beside it: 1 + the query's last valid slot, or 0 */
+    int32_t *ranges;  /* [buckets][2]: a bucket's first entry in `list`, and their number */
+    int32_t *list;    /* query numbers by bucket, in the queries' order */
+    int32_t *extents; /* for each entry: 1 + the query's last valid slot, or 0 */
 };
 
 /*
- * Of `args`, indices, topk_length and the query list are read. bounds[0..buckets): ascending; the last bucket takes the rest,
- * whatever its bound. Returns the number of entries in the list.
+ * Reads indices, topk_length and the query list of `args`. bounds[0..buckets): ascending; the last
+ * bucket takes all other queries. Returns the number of entries in the list.
  */
 int64_t smelt__partition_reference(const smelt_sparse_attn_args *args, const int32_t *bounds,
                                    int buckets, const struct smelt__partition_lists *lists);
 
 /* ---- sparse_scores --------------------------------------------------------------------------- */
 
-/* The attention whose probabilities these are: its spec, and its forward call's inputs, with the
- * query list. */
+/* The attention with these probabilities: its spec, and its forward call's inputs and query
+ * list. */
 struct smelt__sparse_attn_spec
 smelt__sparse_scores_attention(const struct smelt__sparse_scores_spec *spec);
 smelt_sparse_attn_args smelt__sparse_scores_attention_args(const smelt_sparse_scores_args *args);
 
 /*
  * One query's (b * T + t) row of the target, [width], and in *max_abs the largest absolute score, 0
- * when there is none. lse is taken as it is given.
+ * without one. lse is an input.
  */
 int smelt__sparse_scores_reference(const struct smelt__sparse_scores_spec *spec,
                                    const smelt_sparse_scores_args *args, int64_t query,
@@ -252,8 +248,8 @@ int smelt__dense_lse_reference(const struct smelt__dense_lse_spec *spec,
 void smelt__indexer_windows_reference(const smelt_indexer_windows_args *args, int64_t query,
                                       int64_t *begin, int64_t *end);
 
-/* ---- quantize --------------------------------------------------------------------------
- * Bit for bit, since every step rounds as said. */
+/* ---- quantize ----------------------------------------------------------------------------------
+ * Bit for bit, since the rounding of each step is defined. */
 
 /* One row: y[dim], dequantized[dim], and scale[groups]. */
 void smelt__quantize_reference(const struct smelt__quantize_spec *spec, const uint16_t *x,
@@ -339,7 +335,7 @@ void smelt__topk_select_window(const smelt_topk_select_args *args, int64_t query
                                int64_t *end);
 
 /* ---- indexer_topk ------------------------------------------------------------------------------
- * As far as numbers in double precision tell it. */
+ * The selection itself depends on rounding, so functions judge a given one. */
 
 /* One query's logits in double precision, and what their errors are relative to, as
  * smelt__indexer_logits_reference has them. [rows] each. */

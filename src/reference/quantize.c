@@ -12,13 +12,13 @@ static float scale_of(const struct smelt__quantize_spec *spec, const uint16_t *x
     float largest = 0;
     for (int d = 0; d < count; d++) {
         const float size = fabsf(smelt__bf16_to_float(x[d]));
-        if (size > largest) /* not of NaN; fmaxf hands signalling ones on */
+        if (size > largest) /* ignores NaN; fmaxf would return a signalling one */
             largest = size;
     }
     float scale = largest / LARGEST_E4M3;
     if (spec->scale == SMELT__SCALE_POWER_OF_TWO && scale > 0 && !isinf(scale)) {
         int exponent;
-        const float fraction = frexpf(scale, &exponent); /* from 1/2 up to below 1 */
+        const float fraction = frexpf(scale, &exponent); /* in [1/2, 1) */
         scale = ldexpf(1, fraction == 0.5F ? exponent - 1 : exponent);
     }
     return fmaxf(scale, FLT_MIN);

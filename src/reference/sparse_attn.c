@@ -44,7 +44,7 @@ void smelt__sparse_attn_resolve_strides(const struct smelt__sparse_attn_spec *sp
     }
 }
 
-/* `args` with strides resolved, from here on. */
+/* From here on the strides of `args` are resolved. */
 static int64_t valid_rows(const struct smelt__sparse_attn_spec *spec,
                           const smelt_sparse_attn_args *args, int64_t query, int64_t *rows) {
     int64_t batch = query / args->tokens, token = query % args->tokens;
@@ -75,7 +75,7 @@ int64_t smelt__sparse_attn_valid_rows(const struct smelt__sparse_attn_spec *spec
     return valid_rows(spec, &resolved, query, rows);
 }
 
-/* What one thread works with: one query at a time. */
+/* A thread's memory for one query. */
 struct scratch {
     int64_t *rows;  /* [width] */
     double *keys;   /* [valid, dqk] */
@@ -126,8 +126,7 @@ struct head_result {
 };
 
 /* One head over `count` > 0 keys: scores, their log-sum-exp, and out = sum of p times the values.
- * Everything is taken relative to the largest score (and the sink, where it is larger), so that no
- * exponential overflows. */
+ * Exponentials are relative to the largest score, or a larger sink, so that none overflows. */
 static struct head_result attend(const struct smelt__sparse_attn_spec *spec,
                                  const smelt_sparse_attn_args *args, int head, int64_t count,
                                  struct scratch *scratch) {

@@ -26,7 +26,7 @@ smelt_sparse_attn_args smelt__sparse_attn_forward_of(const smelt_sparse_attn_gra
     return forward;
 }
 
-/* All of a call's inputs, strides resolved. */
+/* A call's inputs with strides resolved. */
 struct inputs {
     const struct smelt__sparse_attn_spec *spec;
     smelt_sparse_attn_args forward;
@@ -130,10 +130,10 @@ static void load_key(const struct inputs *inputs, int64_t batch, int64_t row, do
     smelt__widen(kv + batch * strides[0] + row * strides[1], inputs->spec->dqk, key);
 }
 
-/* What a head and a key that its query selects come to. */
+/* The terms of a head and a key selected by its query. */
 struct pair {
     double score, p, ds;
-    double ds_terms; /* as `cancelled` has it: not below |ds| */
+    double ds_terms; /* as in `cancelled`: at least |ds| */
 };
 
 static struct pair pair_of(const struct inputs *inputs, const struct head *head,
@@ -147,7 +147,7 @@ static struct pair pair_of(const struct inputs *inputs, const struct head *head,
     return (struct pair){score, p, scale * p * (dp - head->delta), scale * p * terms};
 }
 
-/* sum += factor * row, terms += size * |row|; returns the squared norm of what was added. */
+/* sum += factor * row, terms += size * |row|; returns the squared norm of the addend. */
 static double add_row(double factor, double size, const double *row, int64_t count, double *sum,
                       double *terms) {
     for (int64_t i = 0; i < count; i++) {

@@ -1,13 +1,12 @@
-"""What a mutant is run in: small kernels and problems that together are sensitive to every line.
+"""Configurations in which mutants run: small kernels and problems that together are sensitive to every line.
 
-A file of families/ holds those of one template (its stem) or program, in CONFIGURATIONS, ordered so
-that most mutants are caught by the first; FILES there: beginnings of the names of the files that are
-mutated in them, unless a configuration names its own; SAMPLE: how many of the family's mutants a
-full run tries in place of FULL (mutate.py); UNSETTLED: why the sample of `make test` leaves the
-family out, where its survivors were not yet settled one by one; COVERAGE: the names of the few that reach every
-statement, which coverage.py runs first, and fails without. A new family is a new file: nothing here names one.
-A family of kernels that no file is about has the default: `smelt check` of its operator's example, on the problems that
-it tries by itself, with gaps in every tensor, and with far strides.
+A file of families/ defines a family: the configurations of one template (the file's stem) or program. It sets
+CONFIGURATIONS, in an order in which the first catches most mutants; FILES: prefixes of the names of the mutated files,
+unless a configuration has its own; SAMPLE: the number of mutants in a full run, in place of FULL (mutate.py);
+UNSETTLED: why the samples omit the family, if its survivors have not all been judged; COVERAGE: the names of a few
+configurations that reach every statement: coverage.py runs them first, and fails if they do not. A new family is a new
+file; no other file lists families. Kernels without a file have the default: `smelt check` of their operator's example
+with its standard problems, with gaps in every tensor, and with far strides.
 """
 
 import dataclasses
@@ -36,7 +35,7 @@ class Tools:
         return self.smelt if name == "smelt" else self.programs.get(name)
 
     def state(self):
-        """Another one when any of them, or a library beside the command, was built anew."""
+        """Changes if any of them, or a library in the command's folder, is rebuilt."""
         libraries = sorted(pathlib.Path(self.smelt).resolve().parent.glob("lib*.so*"))
         paths = [self.smelt, self.emulator, *self.programs.values(), *libraries]
         found = [os.stat(path) if os.path.exists(path) else None for path in paths if path]
@@ -44,7 +43,7 @@ class Tools:
 
 
 def ended_early(done):
-    """(what caught it, in words) of a process that a signal ended, else None."""
+    """(what caught it, message) of a process that was killed by a signal, else None."""
     if -done.returncode in (signal.SIGKILL, signal.SIGXCPU):
         return "time", "more processor time than the limit"
     if done.returncode < 0:
@@ -53,22 +52,22 @@ def ended_early(done):
 
 
 def judge_words(words):
-    """What a failure without a report is. words: all of them, since a compiler's are long and what
-    they are stands ahead of them."""
+    """Classifies a failure without a report by the whole output, since a compiler's messages are long and the status
+    precedes them."""
     if "SMELT_ERROR_COMPILE" in words or "CUDA_ERROR_INVALID_IMAGE" in words:
         return STILLBORN, words[-1000:]
     return ("refused" if "SMELT_ERROR" in words else "wrong result"), words[-1000:]
 
 
 def output(command):
-    environment = dict(os.environ, SMELT_CACHE_DISABLE="1")  # what is emitted needs no cache
+    environment = dict(os.environ, SMELT_CACHE_DISABLE="1")  # emitting needs no cache
     return subprocess.run(command, capture_output=True, text=True, check=True,
                           env=environment).stdout
 
 
 @dataclass(frozen=True)
 class Check:
-    """`smelt check --emulate` of an operator; `kernel` is the one of its kernels that is mutated."""
+    """`smelt check --emulate` of an operator; `kernel` is its mutated kernel."""
 
     name: str
     operator: str
@@ -76,7 +75,7 @@ class Check:
     options: str = ""
     arch: str = "sm_90a"
     schedules: int = 4
-    files: tuple = ()  # beginnings of the names of the files that are mutated; (): the family's
+    files: tuple = ()  # prefixes of the mutated files' names; (): the family's
     family: str = ""
     variables: dict = dataclasses.field(default_factory=dict)  # more of its environment
 
@@ -95,7 +94,7 @@ class Check:
         return {**emulator, **self.variables}
 
     def judge(self, done):
-        """(what caught it or "", in words)."""
+        """(what caught it or "", message)."""
         if done.returncode == 0:
             return "", ""
         if ended_early(done):
@@ -112,18 +111,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Program:
-    """A test program that runs on the emulator; `emitted_by` prints the kernel that is mutated, and
-    `report` matches what it prints of the emulator's reports: (kind, words)."""
+    """A test program that runs on the emulator; `emitted_by` prints the mutated kernel, and `report` matches the
+    emulator's reports in the output: (kind, message)."""
 
     name: str
     program: str
     arguments: tuple
-    emitted_by: tuple  # its first is a tool's name
+    emitted_by: tuple  # the first word is a tool's name
     report: str
     variables: dict = dataclasses.field(default_factory=dict)  # more of its environment
     files: tuple = ()
     family: str = ""
-    schedules: int = None  # 1: it runs under one, and cannot be asked for fewer
+    schedules: int = None  # 1: it always runs under one
 
     def runs_with(self, tools):
         return tools.path(self.program) and tools.path(self.emitted_by[0])
@@ -155,7 +154,7 @@ class Program:
 
 
 def load(path):
-    """The module of a file, whatever its name; its neighbours can be imported."""
+    """The module in a file of any name; it can import modules of its folder."""
     if str(FOLDER) not in sys.path:
         sys.path.append(str(FOLDER))
     name = re.sub(r"\W", "_", path.stem)
@@ -169,8 +168,8 @@ def load(path):
 class Family:
     name: str
     configurations: tuple
-    sample: int  # of its mutants in a full run; None: FULL of mutate.py
-    unsettled: str  # why the sample has none of it; "": it has
+    sample: int  # number of mutants in a full run; None: FULL of mutate.py
+    unsettled: str  # why samples omit it; "": they do not
     coverage: tuple
 
 
@@ -179,7 +178,7 @@ def as_tuple(files):
 
 
 def families(folder=FOLDER):
-    """Every file's that has CONFIGURATIONS, by name."""
+    """The families of all files with CONFIGURATIONS, by name."""
     found = []
     for path in sorted(folder.glob("*.py")):
         module = load(path)
@@ -201,7 +200,7 @@ def default_family(name, operator, kernel):
 
 
 def all_families(tools, folder=FOLDER):
-    """Those of files, and the default of every other family of kernels that an operator's example has."""
+    """The files' families, and the default of every other kernel of an operator's example."""
     found = families(folder)
     files = [file for family in found for c in family.configurations for file in c.files]
     listed = json.loads(output([tools.smelt, "list", "--json"]))["families"]
@@ -223,7 +222,7 @@ def add_tools(parser):
     parser.add_argument("--smelt", required=True, help="the command")
     parser.add_argument("--emulator", help="libsmelt_emu.so, for the programs")
     parser.add_argument("--program", action="append", default=[], metavar="NAME=PATH",
-                        help="a test program; what needs one that is not given is left out")
+                        help="a test program; configurations whose program is not given are skipped")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
 
 

@@ -4,22 +4,19 @@ the mutation test uses, and both branches of every conditional expression.
 
     coverage.py --smelt build/smelt --templates templates [--emulator SO --program NAME=PATH ...]
 
-Statements are counted on the template's own lines, whatever kernel they were emitted into: a branch
-that is folded away in one configuration must be taken in another, and text that //@if drops
-everywhere counts as not run. A compiler's coverage does not know of code it folded away, so marks
-are put into the emitted text instead, and each run writes down which were passed.
+Statements are counted by the template's lines, over all emitted kernels: a branch that one configuration removes must
+run in another, and text that //@if drops everywhere counts as not run. A compiler's coverage omits code that it
+removed, so marks are inserted into the emitted text, and each run writes which were reached.
 
-Configurations run under one schedule, those that a family's file lists in COVERAGE first, and only
-while there is something left that they have: what a family costs here is the few that reach
-everything. Where those listed no longer do, the others run, too, and the check fails and names those
-that reached something: a list that is out of date costs more with every change, and nobody sees it.
---suggest runs all and prints a choice of such few.
+Configurations run under one schedule: first those in their family's COVERAGE, each only while it contains an item not
+reached yet. If those do not reach everything, the other configurations run, too, and the check fails and names those
+that reached more, so that the lists stay complete. --suggest runs all and prints a new list.
 
-The wrappers of templates/ptx, which the emulator replaces, count as run when one of these texts or a
-micro-kernel calls them: the replay runs all of those. A branch that never runs is excused when
-survivors.txt has one that its condition can be dropped.
+The wrappers of templates/ptx, which the emulator replaces, count as run if one of these texts or a micro-kernel calls
+them, since the replay runs all of those. A branch may never run if survivors.txt has the mutant that drops its
+condition.
 
-Exit status: 0 everything ran, by those listed; 1 not; 2 wrong use, or a run failed.
+Exit status: 0 everything ran in the listed configurations; 1 not; 2 wrong use, or a run failed.
 """
 
 import argparse
@@ -39,10 +36,10 @@ from mutate import Subject
 from syntax import parse
 from tokens import tokenize
 
-MOST_LINES = 20  # printed of a file
+MOST_LINES = 20  # printed for each file
 MARKED = ("expression", "return", "jump", "if", "for", "while", "do")
 
-# Marks are bytes of the object itself, out of the sanitizer's sight.
+# Marks are bytes of the object itself, which the sanitizer does not check.
 PROLOGUE = """
 char *getenv(const char *);
 int open(const char *, int, ...);
@@ -64,14 +61,14 @@ __attribute__((destructor, no_sanitize("thread"))) static void emu_write_marks(v
 
 
 class Items:
-    """What has to run, of a text: (file, line, token of the line, kind), with where the mark goes."""
+    """The items of a text that have to run: (file, line, token of the line, kind), with the mark's location."""
 
     def __init__(self, text, file=""):
         self.syntax = parse(text, file)
         self.tokens = self.syntax.tokens
         self.marks = []  # (key, [(offset, text with {} for the mark's number)])
         self.text = text
-        self.folded = {}  # key of a branch: the equivalent mutant that would say it is not needed
+        self.folded = {}  # key of a branch: the mutant that, if equivalent, shows that it is not needed
         self.function = ""
         for function in self.syntax.functions:
             if self.wanted(function.body.start):
@@ -111,7 +108,7 @@ class Items:
 
 
     def without(self, condition, value):
-        """The name of the mutant whose condition always has this value."""
+        """The name of the mutant that makes the condition this value."""
         first, last = self.tokens[condition.start], self.tokens[condition.end - 1]
         line = self.text[self.text.rfind("\n", 0, first.start) + 1:]
         words = " ".join(self.text[first.start:last.end].split())
@@ -124,7 +121,7 @@ def insert(text, marks):
     places = []
     for number, (_, spots) in enumerate(marks):
         for order, (offset, new) in enumerate(spots):
-            # Of the insertions at one place, those that close come first, innermost first.
+            # At the same offset, closing insertions come first, innermost first.
             places.append((offset, order == 0, number if order == 0 else -number,
                            new.format(number)))
     for offset, _, _, new in sorted(places, reverse=True):
@@ -138,9 +135,9 @@ class Run:
         self.subject = subject
         self.name = subject.configuration.name
         self.ran = False
-        self.seconds = 0  # of processor time
+        self.seconds = 0  # processor time
         self.passed = set()
-        self.found = 0  # of these, how many none before it had passed
+        self.found = 0  # of these, how many no earlier run had passed
         self.problem = ""
 
     @functools.cached_property
@@ -148,7 +145,7 @@ class Run:
         return Items(self.subject.text)
 
     def reaches(self, keys):
-        """Whether one of these is in this configuration's text."""
+        """Whether this configuration's text has one of the keys."""
         return any(key in keys for key, _ in self.items.marks)
 
     def run(self, folder):
@@ -168,8 +165,8 @@ class Run:
 
 
 def run_needed(runs, first, want, jobs, every=False):
-    """Runs in their order those that have something not passed yet, or all: once those are done whose
-    names are in `first`, the others. `want`: keys."""
+    """Runs the configurations in order, those named in `first` first: all, or those with an item of `want` (keys) that
+    has not been passed."""
     left, lock = set(want), threading.Lock()
 
     def run_one(run, folder):
@@ -189,8 +186,8 @@ def run_needed(runs, first, want, jobs, every=False):
 
 
 def suggest(runs, want):
-    """Names that together pass all that is passed: each time the one that passes most of what is
-    left in its time, and none that the others together make needless."""
+    """Names that together pass everything passed, chosen greedily by new items per second, without those that the
+    others make redundant."""
     left, chosen = set(want) & set().union(*(run.passed for run in runs)), []
     while left:
         best = max(runs, key=lambda run: len(run.passed & left) / (1 + run.seconds))
@@ -207,8 +204,8 @@ def suggest(runs, want):
 
 
 def expected(templates, prefix):
-    """Items of every template, those no configuration emits included: {file: [keys]}, and of the
-    branches, what would excuse them."""
+    """The items of all templates, including those no configuration emits: {file: [keys]}, and the branches' excusing
+    mutants."""
     found, folded = collections.OrderedDict(), {}
     for path in sorted(templates.rglob("*.cu*")):
         name = f"{prefix}/{path.relative_to(templates).as_posix()}"
@@ -220,7 +217,7 @@ def expected(templates, prefix):
 
 
 def wrappers(templates):
-    """{name: file} of the functions of templates/ptx, as patterns where a directive numbers them."""
+    """{name: file} of the functions of templates/ptx; names that a directive numbers are patterns."""
     found = {}
     for path in sorted((templates / "ptx").glob("*.cuh")):
         tokens = tokenize(path.read_text(encoding="utf-8"), path.name)
@@ -237,7 +234,7 @@ def called(texts):
         tokens = tokenize(text)
         names |= {t.text for t, after in zip(tokens, tokens[1:])
                   if t.kind == "name" and after.text == "(" and "/ptx/" not in t.file}
-        # A wrapper that another one uses.
+        # Wrappers used by another wrapper.
         names |= {t.text for before, t, after in zip(tokens, tokens[1:], tokens[2:])
                   if t.kind == "name" and after.text == "(" and "/ptx/" in t.file and
                   before.kind == "punct"}
@@ -275,7 +272,7 @@ def report(want, folded, passed, templates, known):
 
 
 def program_texts(tools):
-    """The text of every kernel that a test program says it has."""
+    """The texts of all kernels that a test program lists."""
     for program in tools.programs.values():
         listed = subprocess.run([program, "--list"], capture_output=True, text=True, check=False)
         if listed.returncode == 0:
@@ -298,7 +295,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     configurations.add_tools(parser)
     parser.add_argument("--templates", required=True, type=pathlib.Path)
-    parser.add_argument("--suggest", action="store_true", help="run all, print a choice of few")
+    parser.add_argument("--suggest", action="store_true", help="run all, print new COVERAGE lists")
     arguments = parser.parse_args()
     tools = configurations.tools_of(arguments)
     families = configurations.all_families(tools)
@@ -325,7 +322,7 @@ def main():
         [run for run in runs if run.found and run.name not in first]
     for run in unlisted:
         print(f"COVERAGE of families/{run.subject.configuration.family}.py lacks {run.name}, which "
-              f"reached {run.found} places that none of those listed did")
+              f"reached {run.found} items that the listed ones did not")
     if tools.programs:
         missing += report_wrappers(arguments.templates, [run.subject.text for run in runs] +
                                    list(program_texts(tools)))

@@ -1,7 +1,7 @@
-"""Filters for changes that cannot matter. They are not counted as mutants, since no test could catch
-them. Each filter is a function of a Site; its name is the reason. Filters in SOUND follow from the
-text alone. Filters in HOUSE rely on how these kernels use a construct, and are kept narrow enough to
-be certain. survivors.py keeps the mutants that no filter drops and no test catches.
+"""Filters for changes that have no effect. They are not counted as mutants, since no test could catch them. Each filter
+is a function of a Site; its name is the reason. Filters in SOUND follow from the text alone. Filters in BY_USE rely on
+how these kernels use a construct, and are narrow enough to be certain. survivors.py keeps the mutants that no filter
+drops and no test catches.
 """
 
 import re
@@ -11,7 +11,7 @@ from syntax import Node, parse_expression
 from values import value_of_text
 
 THREAD = re.compile(r"threadIdx\.x|\b(lane|thread)\b|\b(lane|thread)_number\(\)")
-# Deleting these costs only time. (Without registers_decrease, the emulator sees warps wait for it.)
+# Deleting these costs only time. (Without registers_decrease, the emulator reports warps that wait for it.)
 HINTS = re.compile(r"^(registers_increase|tensor_prefetch|prefetch_\w+|grid_launch_dependents)$")
 LAUNCHES = re.compile("^grid_launch_dependents$")
 GRID_WAITS = re.compile(r"^(grid_wait|end_grid)$")
@@ -21,7 +21,7 @@ NOWHERE = Node("", 0, 0)
 
 @dataclass
 class Site:
-    """A change and its place in the syntax tree: finder.path, the innermost part last."""
+    """A change and its path in the syntax tree: finder.path, the innermost node last."""
 
     finder: object
     operator: str
@@ -33,7 +33,7 @@ class Site:
 
     @property
     def node(self):
-        """The innermost expression that has the change."""
+        """The innermost expression that contains the change."""
         return self.parent(0)
 
     def parent(self, levels=1):
@@ -41,7 +41,7 @@ class Site:
         return part if isinstance(part, Node) else NOWHERE
 
     def around(self, kind, text=None):
-        """The innermost part of that kind around the change; with `text`, one that matches it."""
+        """The innermost node of that kind around the change; with `text`, one that matches it."""
         return next((part for part in reversed(self.path) if part.kind == kind and
                      (text is None or re.search(text, part.text))), None)
 
@@ -95,7 +95,7 @@ def same_value(site):
 
 
 def twin(site):
-    """`false` that becomes 1 is `false` that becomes true."""
+    """`false` -> 1 is the same as `false` -> true."""
     return site.operator == "bound-dropped" and site.node.text in ("true", "false")
 
 
@@ -118,7 +118,7 @@ def equal_arms(site):
 def array_grows(site):
     """A local array becomes larger than its uses need."""
     for part, bound in zip(site.path, site.path[1:]):
-        # (Rows of an array of arrays are handed on as rows of so many.)
+        # (The row length of an array of arrays matters.)
         if part.kind == "declaration" and site.operator == "constant" and \
                 site.finder.tokens[bound.start - 1].text == "[" and \
                 site.finder.tokens[bound.start - 2].text != "]":
@@ -128,7 +128,7 @@ def array_grows(site):
 
 
 def low_bits(site):
-    """The remainder of a power of two is in the lower half of an unsigned number."""
+    """The remainder by a power of two depends only on the lower half of an unsigned number."""
     if site.operator != "offset-narrowed" or site.node.kind != "cast" or site.node.text != "u64":
         return False
     for part in reversed(site.path[:-1]):
@@ -191,7 +191,7 @@ def conjunct_of_if(site, part):
 
 
 def any_thread(site):
-    """The choice of the one thread that does something: `if (threadIdx.x % 32 == 0)`."""
+    """The choice of one thread for some work: `if (threadIdx.x % 32 == 0)`."""
     comparison = site.around("binary", "^(==|!=)$")
     if site.operator != "constant" or not comparison or not conjunct_of_if(site, comparison):
         return False
@@ -212,7 +212,7 @@ def only_calls(statement, names):
 
 
 def hint(site):
-    """Prefetches, register increases, launch_dependents: they only save time."""
+    """Prefetches, register increases, launch_dependents: they affect only time."""
     if site.operator == "statement-deleted" and only_calls(site.path[-1], HINTS):
         return True
     branch = site.around("if")
@@ -225,7 +225,7 @@ def hint(site):
 
 
 def waits_more(site):
-    """Waiting without need for the previous kernel, or with more threads: it only costs time."""
+    """An unnecessary wait for the previous kernel, or for more threads, costs only time."""
     branch = site.around("if")
     if not branch or not all(only_calls(child, GRID_WAITS) for child in branch.children):
         return False
@@ -263,10 +263,10 @@ def stages_renamed(site):
 
 SOUND = (never_reached, same_value, twin, zero_added, equal_arms, array_grows, low_bits, same_steps,
          accumulates, descriptor_fraction, copies_nothing)
-HOUSE = (any_thread, hint, waits_more, same_in_all_lanes, beyond_the_warp, stages_renamed)
+BY_USE = (any_thread, hint, waits_more, same_in_all_lanes, beyond_the_warp, stages_renamed)
 
 
 def reason(finder, operator, edits):
-    """Why a change cannot matter, "" if it can."""
+    """Why a change has no effect, "" if it may have one."""
     site = Site(finder, operator, edits)
-    return next((check.__name__ for check in SOUND + HOUSE if check(site)), "")
+    return next((check.__name__ for check in SOUND + BY_USE if check(site)), "")

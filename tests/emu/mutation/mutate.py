@@ -48,18 +48,18 @@ import survivors
 from configurations import STILLBORN
 from operators import find_all, find_mutants
 
-FULL = 100  # of a family, in a full run: what takes hours grows with families, so it is a sample, too
-SLOWER = 3  # processor time a mutant may take, as a multiple of what the unchanged kernel takes
+FULL = 100  # mutants of a family in a full run
+SLOWER = 3  # a mutant's limit of processor time, as a multiple of the unchanged kernel's time
 LEAST_SECONDS = 4
-WALL = 20  # time until a mutant is ended, as a multiple of that: others run beside it
-COMPILATION = 0.5  # processor time besides what the unchanged kernel takes, which was compiled before
-LONG = 3  # seconds that the unchanged kernel takes; of more, a mutant is run under one schedule first
-RETRIES = 3  # more mutants of a family for each survivor of a sample
-BETWEEN_WRITES = 10  # seconds: a run that is cut leaves what it had found until then
+WALL = 20  # the limit of elapsed time, as a multiple of that, since others run concurrently
+COMPILATION = 0.5  # seconds for the compilation, added to the unchanged kernel's time, which has none
+LONG = 3  # seconds: if the unchanged kernel takes more, a mutant runs under one schedule first
+RETRIES = 3  # further mutants of a family for each survivor of a sample
+BETWEEN_WRITES = 10  # seconds: a run that is killed leaves its results until then
 
 
 class CannotTell(Exception):
-    """Nothing can be said of the mutants."""
+    """The mutants cannot be judged."""
 
 
 class UnchangedFails(CannotTell):
@@ -67,21 +67,20 @@ class UnchangedFails(CannotTell):
 
 
 class ToolsChanged(CannotTell):
-    """What the mutants are run with was built anew in the middle: whatever fails then may have failed
-    by that."""
+    """A tool was rebuilt during the run, which may be why mutants fail."""
 
 
 class Subject:
-    """A configuration with its text and the mutants of it."""
+    """A configuration with its text and mutants."""
 
     def __init__(self, configuration, tools):
         self.configuration = configuration
         self.tools = tools
         self.text = configuration.emit(tools)
         self.limit = 60
-        self.cost = None  # processor time of the unchanged text, seconds; None: not known yet
+        self.cost = None  # the unchanged text's seconds of processor time; None: not measured yet
         self.lock = threading.Lock()
-        self.problem = None  # of the unchanged text, "" for none; None: not known yet
+        self.problem = None  # the unchanged text's, "" for none; None: not measured yet
         self.state = tools.state()
 
     @functools.cached_property
@@ -90,9 +89,9 @@ class Subject:
                 for mutant in find_mutants(self.text, files=self.configuration.files)}
 
     def run(self, text, folder, variables=(), schedules=None, edited=None):
-        """How a text fares: (what caught it or "", in words, seconds of processor time). variables:
-        more of the environment; schedules: so many in place of the configuration's; edited: a folder
-        in which what is compiled of it stays for other configurations of the same kernel."""
+        """Runs a text: (what caught it or "", message, seconds of processor time). variables: additions to the
+        environment; schedules: their number in place of the configuration's; edited: a folder for its compiled
+        objects, which other configurations of the same kernel use."""
         with tempfile.TemporaryDirectory(dir=folder) as own:
             source = pathlib.Path(own, "mutant.cu")
             source.write_text(text, encoding="utf-8")
@@ -102,7 +101,7 @@ class Subject:
             command = ["/bin/sh", "-c", f'ulimit -t {limit}; exec "$@"', "sh"]
             command += self.configuration.command(self.tools, schedules)
             environment = dict(os.environ, SMELT_EMU_SOURCE=str(source), TMPDIR=own)
-            # The operator's other kernels are compiled once.
+            # So that the operator's other kernels are compiled once.
             environment["SMELT_EMU_OBJECTS"] = objects_in(folder)
             if edited:
                 environment["SMELT_EMU_EDITED_OBJECTS"] = edited
@@ -110,15 +109,14 @@ class Subject:
             environment.update(variables)
             done, seconds = run_timed(command, environment, own, WALL * limit)
         if self.tools.state() != self.state:
-            raise ToolsChanged("the command, the emulator or a program was built anew in the middle")
+            raise ToolsChanged("the command, the emulator or a program was rebuilt during the run")
         return (*self.configuration.judge(done), seconds)
 
     def measure(self, folder):
-        """Runs the unchanged text, the first time that the configuration is needed, and sets the
-        limit."""
+        """Runs the unchanged text, on the first call, and sets the time limit."""
         with self.lock:
             if self.problem is None:
-                # The text is what the library compiles: other tests and configurations have it, too.
+                # The unchanged text: its objects serve other tests and configurations, too.
                 caught, words, self.cost = self.run(self.text, folder, edited=objects_in(folder))
                 self.limit = int(max(LEAST_SECONDS, SLOWER * (self.cost + COMPILATION))) + 1
                 self.problem = f"{self.configuration.name}: {caught}: {words}" if caught else ""
@@ -127,13 +125,13 @@ class Subject:
 
 
 def objects_in(folder):
-    """Where compiled kernels are kept: what the environment says, or in the folder."""
+    """The folder of compiled kernels: the environment's, or one in `folder`."""
     return os.environ.get("SMELT_EMU_OBJECTS") or str(pathlib.Path(folder, "objects"))
 
 
 def run_timed(command, environment, folder, wall):
-    """Runs a command, whose output goes into files of the folder, for so many seconds at most: (as
-    subprocess.run says it, processor time of it and of the compilers that it ran)."""
+    """Runs a command for at most so many seconds, with its output in files of the folder: (a CompletedProcess, the
+    processor time of the command and its compilers)."""
     paths = [pathlib.Path(folder, name) for name in ("stdout", "stderr")]
     with open(paths[0], "wb") as out, open(paths[1], "wb") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
@@ -148,8 +146,8 @@ def run_timed(command, environment, folder, wall):
 
 
 class Order:
-    """Which configuration a mutant is run in next: the one most likely to catch it for the time that
-    it takes, as those before it of the same function and of the same family were caught."""
+    """Chooses the configuration that a mutant runs in next: the one most likely to catch it per time, by the earlier
+    mutants of the same function and family."""
 
     def __init__(self):
         self.counts = collections.defaultdict(lambda: [0, 0])  # caught, run
@@ -168,21 +166,21 @@ class Order:
         return (caught + 2 * family) / (run + 2)
 
     def sort(self, name, subjects):
-        """The given order as long as nothing is known of a configuration."""
+        """In the given order while a configuration has no results."""
         with self.lock:
             return sorted(subjects, key=lambda s: 0 if s.cost is None else
                           -self.chance(name, s) / (s.cost + COMPILATION))
 
 
 def fate(name, subjects, order, folder, schedules=None):
-    """Runs one mutant until it is caught: (caught by, configuration, words, seconds). Caught by is
-    "" when it survives all, STILLBORN when it compiles nowhere."""
+    """Runs a mutant until it is caught: (caught by, configuration, message, seconds). "Caught by" is "" if it
+    survives all, STILLBORN if it compiles nowhere."""
     with tempfile.TemporaryDirectory(dir=folder) as edited:
         return find_fate(name, subjects, order, folder, schedules, edited)
 
 
 def stages(subject, schedules):
-    """How many schedules a mutant is run under, one run after the other; None: the configuration's."""
+    """The numbers of schedules of a mutant's consecutive runs; None: the configuration's."""
     if schedules:
         return (schedules,)
     several = getattr(subject.configuration, "schedules", None) != 1
@@ -209,7 +207,7 @@ def find_fate(name, subjects, order, folder, schedules, edited):
 
 
 def collect(subjects):
-    """One mutant of each name, in the order in which the configurations bring them."""
+    """One mutant of each name, in the configurations' order."""
     found = {}
     for subject in subjects:
         for name, mutant in subject.mutants.items():
@@ -222,20 +220,20 @@ def ticket(name, seed):
 
 
 def draw(names, count, seed):
-    """`count` of the names, by the seed alone, in their order: of a sample, the part that an edit
-    leaves alone stays, and a smaller one is part of it."""
+    """Draws `count` names, in their order. Depends only on the seed and each name: after an edit the sample keeps the
+    unchanged mutants, and a smaller sample is part of a larger one."""
     chosen = set(sorted(names, key=lambda name: ticket(name, seed))[:count])
     return [name for name in names if name in chosen]
 
 
 def draw_shares(homes, count, seed):
-    """`count` of the names in all, from each family as many, the rest where there are more. homes:
-    {name: family}."""
+    """Draws `count` names, in equal shares for the families; larger families take what smaller ones lack. homes: {name:
+    family}."""
     members = collections.defaultdict(list)
     for name, family in homes.items():
         members[family].append(name)
     chosen = set()
-    # The smallest family first: what it lacks is shared by the others.
+    # The smallest family first, so that the others share what it lacks.
     for left, family in zip(range(len(members), 0, -1),
                             sorted(members, key=lambda f: (len(members[f]), f))):
         chosen.update(draw(members[family], (count - len(chosen)) // left, seed))
@@ -243,8 +241,8 @@ def draw_shares(homes, count, seed):
 
 
 def run_all(names, subjects, jobs, show, end=float("inf"), quick=()):
-    """fate() of each name, several at a time; what has not begun at the time `end` is left out.
-    quick: names of those that run under one schedule alone."""
+    """fate() of each name, several concurrently; those not begun at the time `end` are omitted. quick: names that run
+    under one schedule."""
     results = {}
     order = Order()
 
@@ -276,7 +274,7 @@ def place(mutant):
 
 
 def table(results, mutants):
-    """Operator x caught by."""
+    """The number of mutants by operator and what caught them."""
     counts = collections.defaultdict(collections.Counter)
     for name, (caught, _, _, _) in results.items():
         counts[mutants[name].operator][caught or "SURVIVED"] += 1
@@ -316,7 +314,7 @@ def write_json(path, results, mutants, arguments, seconds):
 
 
 def weak_families(again, homes):
-    """{family: (survivors, run)} of the families whose redrawn mutants mostly survived."""
+    """{family: (survivors, run)} of the families most of whose further mutants survived."""
     counts = collections.defaultdict(lambda: [0, 0])
     for name, result in again.items():
         counts[homes[name]][0] += not result[0]
@@ -342,7 +340,7 @@ def report(results, mutants, known):
 
 
 def gone_survivors(known, subjects):
-    """Keys that no longer match a change of any text."""
+    """Keys that match no change of any text."""
     keys = {survivors.key_of(mutant.name) for subject in subjects for mutant in
             find_all(subject.text, "", subject.configuration.files)}
     return [key for key in known.found if key not in keys]
@@ -365,47 +363,47 @@ def accept(results, known, gone, why):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     configurations.add_tools(parser)
-    parser.add_argument("--sample", type=int, default=0, help="so many mutants, drawn by --seed")
+    parser.add_argument("--sample", type=int, default=0, help="this many mutants, drawn by --seed")
     parser.add_argument("--full", action="store_true",
-                        help=f"of each settled family {FULL}, or as many as its file says")
+                        help=f"{FULL} of each settled family, or as many as its file says")
     parser.add_argument("--all", action="store_true",
-                        help="all of every family, whatever --sample and --full say")
+                        help="all mutants of all families, despite --sample and --full")
     parser.add_argument("--changed-since", metavar="REV",
-                        help="those of lines of templates that differ from this commit")
-    parser.add_argument("--known", action="store_true", help="the known survivors alone")
+                        help="the mutants of lines of templates that differ from this commit")
+    parser.add_argument("--known", action="store_true", help="only the known survivors")
     parser.add_argument("--accept", choices=survivors.REASONS, metavar="REASON",
                         help="write survivors.txt anew: one of " + ", ".join(survivors.REASONS))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--shard", metavar="I/N", help="the I-th of N parts of these, from 0")
-    parser.add_argument("--seconds", type=float, help="begin no mutant so many seconds after the start")
+    parser.add_argument("--shard", metavar="I/N", help="part I of N of the mutants, from 0")
+    parser.add_argument("--seconds", type=float, help="begin no mutant later than this")
     parser.add_argument("--skip", action="append", default=[], metavar="JSON",
-                        help="a result of --json: what was run there is not run again")
+                        help="a file of --json: its mutants are not run again")
     parser.add_argument("--merge", action="append", default=[], metavar="JSON",
-                        help="run none: report what these results of --json say together")
-    parser.add_argument("--only", help="mutants whose file, function, line or change has this text")
-    parser.add_argument("--again", help="a result of --json: its survivors alone")
+                        help="run none: report these files of --json together")
+    parser.add_argument("--only", help="only mutants whose file, function, line or change contains this text")
+    parser.add_argument("--again", help="a file of --json: only its survivors")
     parser.add_argument("--family", action="append",
-                        help="of families/, or the beginning of several; may be repeated")
-    parser.add_argument("--configuration", action="append", help="this one; may be repeated")
-    parser.add_argument("--json", help="write every mutant's fate to this file")
+                        help="a family, or a prefix of several; may be repeated")
+    parser.add_argument("--configuration", action="append", help="only this configuration; may be repeated")
+    parser.add_argument("--json", help="write every mutant's result to this file")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     return parser.parse_args()
 
 
 def read_results(path):
-    """Of a result of --json: (a mutant's name, what is said of it)."""
+    """The entries of a file of --json: (a mutant's name, its result)."""
     with open(path, encoding="utf-8") as file:
         for m in json.load(file)["mutants"]:
             yield (m["file"], m["function"], m["text"], f"{m['operator']}: {m['change']}"), m
 
 
 def names_in(path, wanted):
-    """The names of the mutants that `wanted` says."""
+    """The names of the mutants for which `wanted` holds."""
     return {name for name, mutant in read_results(path) if wanted(mutant)}
 
 
 def merge(paths, chosen):
-    """Results as run_all returns them: shards of a run, say, on several machines."""
+    """Results as run_all returns them, for instance of the shards of a run on several machines."""
     return {name: (m["caught_by"], m["configuration"], m["words"], m["seconds"])
             for path in paths for name, m in read_results(path) if name in chosen}
 
@@ -418,7 +416,7 @@ HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 
 def changed_lines(diff):
-    """{(file, line)} that a `git diff -U0` adds or changes; micro-kernels by their templates' names."""
+    """{(file, line)} that a `git diff -U0` adds or changes; for micro-kernels, the template's name."""
     found, file = set(), ""
     for line in diff.splitlines():
         if line.startswith("+++ "):
@@ -442,7 +440,7 @@ def changed_since(revision):
 
 def shard(names, part):
     index, count = map(int, part.split("/"))
-    # Neighbours take about as long: they are dealt out in turn.
+    # Adjacent mutants take about as long, so they are dealt out in turn.
     return names[index::count]
 
 
@@ -482,37 +480,37 @@ def draw_again(results, homes, known, seed):
 
 
 def in_turn(names, arguments):
-    """The order in which mutants begin. With a time limit it is the drawn order, so that each family
-    gets its share of the mutants that run."""
+    """The order in which mutants begin: with a time limit the drawn one, so that each family has its share of those
+    that run."""
     return sorted(names, key=lambda n: ticket(n, arguments.seed)) if arguments.seconds else names
 
 
 def drawn(arguments):
-    """Whether a sample is run, of all together or of each family."""
+    """Whether a sample is run, over all families or of each."""
     return (arguments.sample or arguments.full) and not arguments.all
 
 
 def lenient(arguments):
-    """Whether single survivors are tolerated."""
+    """Whether a few survivors are allowed."""
     return bool(arguments.sample) and drawn(arguments) and not arguments.merge
 
 
 def left_out(families, arguments):
-    """{name: why} of the families that a sample has none of."""
+    """{name: why} of the families that samples omit."""
     if not drawn(arguments) or arguments.family:
         return {}
     return {family.name: family.unsettled for family in families if family.unsettled}
 
 
 def unknown(arguments, families):
-    """What was asked for by a name that nothing has: a run of none would find nothing amiss."""
+    """The requested names that do not exist: an empty run must not succeed."""
     configured = {c.name for family in families for c in family.configurations}
     return [n for n in arguments.family or [] if not any(f.name.startswith(n) for f in families)] + \
         [n for n in arguments.configuration or [] if n not in configured]
 
 
 def homes_of(subjects):
-    """{name: the family that brings it first}, in the order of the configurations."""
+    """{name: the first family that has it}, in the order of the configurations."""
     homes = {}
     for subject in subjects:
         for name in subject.mutants:
@@ -543,7 +541,7 @@ def main():
     except CannotTell as failure:
         print(failure)
         return 2
-    # A part that families share is one family's, and still tried in the others' configurations.
+    # A mutant of several families counts for the first, but also runs in the others' configurations.
     homes = {name: family for name, family in homes_of(every).items()
              if family.startswith(tuple(arguments.family or [""]))}
     subjects = [s for s in every
@@ -597,17 +595,17 @@ def main():
         print(f"{family}: {alive} of {count} more mutants survive: its tests are weak")
     gone = gone_survivors(known, every) if len(every) == len(planned) else []
     if gone:
-        print(f"{len(gone)} known survivors are not there any more (--accept removes them)")
+        print(f"{len(gone)} known survivors no longer exist (--accept removes them)")
     if arguments.accept:
         survivors.FILE.write_text(accept(results, known, gone, arguments.accept), encoding="utf-8")
     status = int(bool(weak if lenient(arguments) else new and not arguments.accept))
     if len(results) < len(chosen):
         print(f"{len(chosen) - len(results)} of {len(chosen)} were not run"
-              f"{'' if arguments.merge else ': the time was over'}")
+              f"{'' if arguments.merge else ': out of time'}")
         status = status or int(bool(arguments.merge))
     for family, why in left_out(families, arguments).items():
         count = sum(home == family for home in homes.values())
-        print(f"left out, not settled yet: {family}, {count} mutants: {why}")
+        print(f"omitted, not settled yet: {family}, {count} mutants: {why}")
     print(f"{seconds:.0f} s")
     return status
 

@@ -1,8 +1,7 @@
-"""Mutation operators: every place of a parsed text where each of them fits.
+"""Mutation operators: finds every place in a parsed text where each of them applies.
 
-A mutant is one change. It is named by what a reader sees (file, function, text of the line,
-operator, change, and which of several equal ones), never by a number of a line, so that its name
-survives edits elsewhere and is the same in every kernel emitted from the template.
+A mutant is one change. Its name (file, function, text of the line, operator, change, and the number among equal ones)
+has no line number, so it survives edits elsewhere and is the same in every kernel emitted from the template.
 """
 
 import functools
@@ -13,7 +12,7 @@ import harmless
 import values
 from syntax import parse
 
-# What may not be changed: the emulator has its own version of these.
+# Not mutated: the emulator has its own version of these.
 REPLACED = "/ptx/"
 
 WAIT, ARRIVE, COMMIT, FENCE = (re.compile(word) for word in ("wait", "arrive", "commit", "fence"))
@@ -38,8 +37,8 @@ class Mutant:
     line: int
     column: int
     edits: list = field(default_factory=list)  # (start, end, new text), ascending
-    harmless: str = ""  # why it cannot matter (harmless.py)
-    number: int = 1  # of those equal in all the above
+    harmless: str = ""  # why it has no effect (harmless.py)
+    number: int = 1  # among mutants equal in all the above
 
     @property
     def name(self):
@@ -60,19 +59,19 @@ class Finder:
         self.text = text
         self.tokens = self.syntax.tokens
         self.mutants = []
-        self.edited = set()  # changes made so far: of two operators with one result the first counts
+        self.edited = set()  # changes made so far: if two operators make the same, the first counts
         self.function = ""
-        self.path = []  # statements and expressions around the place, the innermost last
-        self.dead = 0  # how many of these are never reached with this text's constants
+        self.path = []  # the enclosing statements and expressions, the innermost last
+        self.dead = 0  # how many of these are dead code with this text's constants
         self.constants = values.enumerators(self.syntax)
-        self.values = {}  # of the nodes that were asked for
+        self.values = {}  # a cache of value()
         names = {t.text for t in self.tokens} | set(re.findall(r"^\s*([A-Z]\w*) =", text, re.M))
         self.stages = "STAGES" if "STAGES" in names else ""
 
     # ---- helpers
 
     def value(self, node):
-        """What a compiler knows of an expression: an integer, or None."""
+        """An expression's compile-time value: an integer, or None."""
         if id(node) not in self.values:
             self.values[id(node)] = values.value_of(node, self.constants)
         return self.values[id(node)]
@@ -95,7 +94,7 @@ class Finder:
         return " ".join(self.text[begin:end if end >= 0 else len(self.text)].split())
 
     def add(self, operator, at, edits, change):
-        """One mutant, seen at token number `at`."""
+        """Adds a mutant at token number `at`."""
         if not self.wanted(at):
             return
         key = tuple(edits)
@@ -225,7 +224,7 @@ class Finder:
 
     @staticmethod
     def is_changed(node):
-        """1 when the first operand is no value but a plain place that is written to."""
+        """1 if the first operand is a plain variable that is written."""
         place = node.kind in ("assign", "postfix") or node.text in ("++", "--") or (
             node.kind == "unary" and node.text == "&")
         return int(place and node.children[0].kind in ("name", "member"))
@@ -380,11 +379,11 @@ class Finder:
 
 @functools.lru_cache(maxsize=None)
 def find_all(text, file="", files=("",)):
-    """Every change that an operator makes of a text in files whose names begin so, in the order of
-    the text, the harmless ones with their reason."""
+    """All changes that the operators make in files with these name prefixes, in the order of the text; the harmless
+    ones have their reason."""
     return Finder(text, file, files).find()
 
 
 def find_mutants(text, file="", files=("",)):
-    """Those of find_all that can matter."""
+    """The changes of find_all that are not harmless."""
     return [mutant for mutant in find_all(text, file, files) if not mutant.harmless]

@@ -3,9 +3,9 @@ survivors.txt. A line for each function of a template's variant (section_of):
 
     SECTION FUNCTION WHY=MUTANT,MUTANT,... WHY=...
 
-WHY: one of REASONS. MUTANT: a hash of the text of the line and of the change, so that edits elsewhere
-and moves to another part of the variant do not matter. If its own line changes, a mutant counts as a new
-survivor, and the old hash matches nothing; `mutate.py --accept` rewrites the file. `mutate.py --known
+WHY: one of REASONS. MUTANT: a hash of the text of the line and of the change, so it survives edits elsewhere and moves
+to another part of the variant. If its own line changes, a mutant counts as a new survivor, and the old hash matches
+nothing; `mutate.py --accept` rewrites the file. `mutate.py --known
 --list` prints the mutants with their places, changes and reasons.
 """
 
@@ -34,8 +34,8 @@ class SurvivorsError(Exception):
 
 
 def section_of(file):
-    """templates/a.sm90_sums.cuh: a.sm90, the variant, since parts of a kernel move from file to file;
-    templates/common/x.cuh: common; a kernel's own, templates/a.sm90_few.cu: a.sm90_few."""
+    """templates/a.sm90_sums.cuh: a.sm90, the variant, since code moves between its files; templates/common/x.cuh:
+    common; a kernel's main file, templates/a.sm90_few.cu: a.sm90_few."""
     path = pathlib.PurePosixPath(file).relative_to("templates")
     if path.suffix == ".cu":
         return str(path.with_suffix(""))
@@ -83,7 +83,7 @@ def write(found):
 
 
 class Known:
-    """Asked for mutants by their names."""
+    """Looks up mutants by their names."""
 
     def __init__(self, found=None):
         self.found = read_file() if found is None else found

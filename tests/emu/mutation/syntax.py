@@ -1,7 +1,7 @@
 """The syntax of smelt's CUDA text: functions, statements and expressions over its tokens.
 
-Not a compiler: types are recognised by name alone, which the house style allows, and what stands
-outside functions and enums is skipped.
+Not a compiler: types are recognised by their names, which suffices for these templates, and text outside functions and
+enums is skipped.
 """
 
 import functools
@@ -45,8 +45,8 @@ class Node:
 
 @dataclass
 class Statement:
-    """tokens[start:end]. Kinds: block, expression, declaration, return, jump, if, for, while, do,
-    empty. `head`: the end of what stands before its inner statements."""
+    """tokens[start:end]. Kinds: block, expression, declaration, return, jump, if, for, while, do, empty. `head`: the
+    end of the tokens before its inner statements."""
 
     kind: str
     start: int
@@ -55,8 +55,8 @@ class Statement:
     children: list = field(default_factory=list)
     expressions: list = field(default_factory=list)
     condition: Node = None
-    step: Node = None  # of a for
-    constants: list = field(default_factory=list)  # expressions a compiler must know: bounds, enums
+    step: Node = None  # a for's third expression
+    constants: list = field(default_factory=list)  # compile-time expressions: bounds, enums
     types: list = field(default_factory=list)  # tokens of a declaration's type
 
     def walk(self):
@@ -81,7 +81,7 @@ class Parser:
         self.types = set(TYPE_WORDS)
         self.functions = []
         self.enumerators = []  # expressions of enums outside functions
-        self.enums = []  # of every enum, in their order: [(name, expression or None)]
+        self.enums = []  # all enums in order: [(name, expression or None)]
 
     # ---- tokens
 
@@ -145,7 +145,7 @@ class Parser:
 
     def function(self, parameters):
         file = self.tokens[self.at].file
-        if "/ptx/" in file or not file.startswith(self.files):  # inline assembly, or not asked for
+        if "/ptx/" in file or not file.startswith(self.files):  # inline assembly, or not requested
             self.at = self.close(self.at)
         else:
             name = self.tokens[parameters[0] - 2].text
@@ -429,13 +429,13 @@ class Parser:
 
 
 def parse(text, file="", files=("",)):
-    """Functions, enums' expressions and tokens of a text; functions of files that begin so."""
+    """The functions, enums' expressions and tokens of a text; functions only of files with these prefixes."""
     return Parser(text, file, files).parse()
 
 
 @functools.lru_cache(maxsize=None)
 def parse_expression(text):
-    """The node of an expression's text; its tokens are of that text."""
+    """The node of an expression given as text; its tokens refer to that text."""
     parser = Parser(text + ";")
     node = parser.expression()
     if parser.peek() != ";":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of the filters (harmless.py): each drops the changes that it is for, and not the ones beside
-them that matter. And of what they know of a text's constants (values.py)."""
+"""Tests of the filters (harmless.py): each drops the changes it is for, and not similar ones that have an effect. Also
+of the values of a text's constants (values.py)."""
 
 import unittest
 
@@ -15,8 +15,8 @@ CONSTANTS = ("enum { ON = 1, OFF = 0, FOUR = 4, FIRST_OFFSET = 0, NEXT_OFFSET = 
 
 class Filters(unittest.TestCase):
     def check(self, reason, body, dropped, kept=()):
-        """What a filter drops of a function's body, and of the rest what must be there. Changes as
-        Mutant.name has them."""
+        """The changes that a filter must drop in a function's body, and some that it must keep, written as in
+        Mutant.name."""
         text = f'{CONSTANTS}#line 1 "{FILE}"\nDEVICE void f(int lane, u32 stage) {{\n{body}\n}}\n'
         found = {m.name[3]: m.harmless for m in find_all(text)}
         self.assertEqual({change for change, why in found.items() if why == reason}, set(dropped))
@@ -88,7 +88,7 @@ class Filters(unittest.TestCase):
 
     def test_descriptors(self):
         self.check("descriptor_fraction", "x = shared_descriptor(at, 16, bytes, 128);",
-                   ["constant: 16 -> 17"], ["constant: 128 -> 129"])  # a swizzle that there is not
+                   ["constant: 16 -> 17"], ["constant: 128 -> 129"])  # a swizzle that does not exist
         self.check("descriptor_fraction", "x = descriptor_advance(b, (u32)(32 * step));",
                    ["constant: 32 -> 33"])
         self.check("descriptor_fraction", "x = descriptor_advance(b, (u32)(16 * ROWS * step));", [],
@@ -158,8 +158,8 @@ class Filters(unittest.TestCase):
                    ["stage-off: stage -> ((stage + 1) % STAGES)"])
 
     def test_numbers_stay(self):
-        """Of equal changes the second is number 2, also where the first is dropped: in another
-        kernel of the template it may not be."""
+        """The second of two equal changes is number 2, even if the first is dropped, because another kernel of the
+        template may keep it."""
         text = f'{CONSTANTS}#line 1 "{FILE}"\nDEVICE void f(int n) {{\nx = OFF && n < 2 || n < 2;\n}}\n'
         found = {m.name[3]: m.harmless for m in find_all(text)}
         self.assertEqual(found["comparison: < -> <="], "never_reached")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of the mutation test's own parts: tokens, syntax, each operator, the drawing of samples, the
-file of known survivors, the report. (test_harmless.py: its filters.)"""
+"""Tests of the mutation test itself: tokens, syntax, each operator, the drawing of samples, the file of known
+survivors, the report. (test_harmless.py: the filters.)"""
 
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ FILE = "templates/common/part.cuh"
 
 
 def changes(body, operator, parameters="void"):
-    """The changed bodies that an operator makes of a function's body."""
+    """The bodies that an operator makes of a function's body."""
     text = f"DEVICE void f({parameters}) {{\n{body}\n}}\n"
     mutants = [m for m in find_mutants(text, FILE) if m.operator == operator]
     return [m.apply(text).split("{\n", 1)[1].rsplit("\n}", 1)[0].strip() for m in mutants]
@@ -245,8 +245,8 @@ class Samples(unittest.TestCase):
         self.assertEqual(sorted(mutate.draw_shares(homes, 1000, 7)), sorted(homes))
 
     def choose(self, **options):
-        """Of a settled family `a` with twelve mutants and `b`, which is not, with eight; how many of
-        each are run, and the families that are said to be left out."""
+        """For the settled family `a` with twelve mutants and the unsettled `b` with eight: how many of each run, and
+        the families reported as omitted."""
         families = [configurations.Family("a", (), 5, "", ()),
                     configurations.Family("b", (), None, "two are open", ())]
         homes = {f"{family}{i}": family for family, count in (("a", 12), ("b", 8))
@@ -306,7 +306,7 @@ class Samples(unittest.TestCase):
 
 
 class Stand:
-    """A configuration whose kernel is not run: what it catches is given."""
+    """A configuration that runs nothing: its results are given."""
 
     def __init__(self, name, cost, catches=(), text="x"):
         self.configuration = argparse.Namespace(name=name)
@@ -368,7 +368,7 @@ class Fates(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    """Configurations of programs: here scripts of the shell."""
+    """Configurations of programs, here shell scripts."""
 
     EMITTED = f'#line 1 "{FILE}"\nDEVICE void f(void) {{\n    x = 1;\n}}\n'
 
@@ -403,14 +403,14 @@ class Programs(unittest.TestCase):
                 'echo "$cases cases, ${failed:-0} failed"; test $cases = 1 -a -z "$failed"\n')
 
     def test_a_name_that_no_case_has(self):
-        """The program fails then whatever the kernel does: every mutant would seem to be caught."""
+        """Otherwise the program fails regardless of the kernel, and every mutant seems caught."""
         self.assertEqual(set(self.fates(self.subject(self.COUNTING, "two")).values()),
                          {("wrong result", "alone")})
         with self.assertRaisesRegex(mutate.UnchangedFails, "alone: no case: .*three"):
             self.fates(self.subject(self.COUNTING, "three"))
 
     def test_what_does_not_compile_is_no_mistake_that_was_caught(self):
-        """However long the compiler's words are behind what they are."""
+        """However long the compiler's messages are."""
         words = "    k: SMELT_ERROR_COMPILE: " + "error " * 1000
         subject = self.subject(f'grep -q "x = 1;" $SMELT_EMU_SOURCE || {{ echo "{words}"; exit 1; }}\n')
         self.assertEqual(set(self.fates(subject).values()), {(mutate.STILLBORN, "")})
@@ -511,7 +511,7 @@ class Survivors(unittest.TestCase):
 
 
 class Report(unittest.TestCase):
-    """What decides the exit status."""
+    """The exit status."""
 
     def setUp(self):
         text = "DEVICE void f(void) {\n    x = 1;\n    y = 2;\n}\n"
@@ -551,7 +551,7 @@ class Report(unittest.TestCase):
         self.assertEqual(found, {keys[1]: "order", keys[2]: "time", keys[3]: "time"})
 
     def test_results_are_merged(self):
-        """Shards of --json, each with mutants of its own, and of another text."""
+        """Shards of --json with different mutants, and one of another text."""
         with tempfile.TemporaryDirectory() as folder:
             paths = [pathlib.Path(folder, name) for name in ("a.json", "b.json")]
             arguments = argparse.Namespace(seed=1, sample=0)
@@ -592,7 +592,7 @@ class Coverage(unittest.TestCase):
         self.assertEqual(wanted, {k for k, _ in coverage.Items(emitted).marks})
 
     class Reaching:
-        """A configuration that passes all that is in its text."""
+        """A configuration that passes every item of its text."""
 
         def __init__(self, name, keys):
             self.name, self.keys, self.passed, self.ran, self.found = name, keys, set(), False, 0
@@ -604,7 +604,7 @@ class Coverage(unittest.TestCase):
             self.ran, self.passed = True, self.keys
 
     def found(self, first, every=False):
-        """{name: of how many places it was the first} of those that ran."""
+        """{name: how many items it was the first to reach} of those that ran."""
         runs = [self.Reaching("dear", {1, 2, 3}), self.Reaching("cheap", {1, 2}),
                 self.Reaching("other", {3}), self.Reaching("needless", {9})]
         coverage.run_needed(runs, first, {1, 2, 3}, 2, every)

@@ -1,9 +1,9 @@
-"""Tokens of smelt's CUDA text, each with the template, the line and the column it comes from.
+"""Tokens of smelt's CUDA text, each with the template, the line and the column that it comes from.
 
-Works on emitted text, whose `#line N "templates/..."` markers say where every line comes from, and
-on a template itself (give its name). Comments, blanks, preprocessor lines and the engine's
-directives (`//@...`) make no tokens. In a template, `$i` and `${...}` are part of a name or stand
-for a number, as they do once expanded, so that a line has the same tokens in both.
+The text is emitted text, with `#line N "templates/..."` markers that give each line's origin, or a template itself
+(give its name). Comments, blanks, preprocessor lines and the engine's directives (`//@...`) make no tokens. In a
+template, `$i` and `${...}` are part of a name or stand for a number, so that a line has the same tokens as when
+expanded.
 """
 
 import re
@@ -29,18 +29,18 @@ class Token:
     text: str
     start: int  # offsets into the text
     end: int
-    file: str  # as the markers name it; "" before the first
+    file: str  # the markers' name; "" before the first
     line: int  # in that file
     column: int  # from 1
-    index: int  # which token of its line, from 0
+    index: int  # the number in its line, from 0
 
 
 class TextError(Exception):
-    """The text is not what this tool understands; the message names file and line."""
+    """The text cannot be parsed; the message names file and line."""
 
 
 def tokenize(text, file=""):
-    """The list of tokens. `file`: the name of what stands before the first marker."""
+    """The list of tokens. `file`: the name of the text before the first marker."""
     tokens = []
     line, line_start, index, at = 1, 0, 0, 0
     for match in SCANNER.finditer(text):
@@ -67,7 +67,7 @@ def tokenize(text, file=""):
                 line = int(marker.group(1)) - 1  # the newline below makes it the next line's number
             else:
                 line += text.count("\n", begin, end)
-            line_start = end  # what follows is the newline that ends the directive
+            line_start = end  # the newline that ends the directive follows
     if at < len(text):
         raise TextError(f"{file}:{line}: no token starts with {text[at]!r}")
     return tokens

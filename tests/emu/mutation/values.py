@@ -1,4 +1,4 @@
-"""What a compiler knows of a text: the values of its enumerators, and of expressions made of them."""
+"""The compile-time values of a text's enumerators and of expressions made of them."""
 
 import re
 
@@ -22,7 +22,7 @@ def number(text):
 
 
 def value_of(node, names):
-    """An integer, or None: it is known at run time alone. A factor that decides is enough: 0 && x."""
+    """An integer, or None if it is known only at run time. One operand may suffice: 0 && x."""
     if node.kind == "number":
         return number(node.text)
     if node.kind == "name":
@@ -54,7 +54,7 @@ def decided(left, right, decides):
 
 
 def enumerators(syntax):
-    """{name: value} of a text's enumerators that have one value wherever they are defined."""
+    """{name: value} of the enumerators whose definitions all have the same value."""
     found, several = {}, set()
     for definitions in syntax.enums:
         following = 0
@@ -69,7 +69,7 @@ def enumerators(syntax):
 
 
 def value_of_text(text, names, parser):
-    """Of the text of an expression; None where it is none."""
+    """The value of an expression given as text; None if it is not an expression."""
     try:
         return value_of(parser(text), names)
     except (TextError, IndexError, ValueError, OverflowError):

@@ -1,5 +1,4 @@
-"""By what is rounded what is added to rows of dk: each pass alone, compared with the reference bit for
-bit."""
+"""The rounding grains of dk's rows: each pass alone, compared with the reference bit for bit."""
 
 from configurations import Program
 
@@ -7,13 +6,12 @@ FILES = ("templates/indexer_bwd_grains",)
 
 
 def grains(which):
-    """The program's cases on the emulator. The seed's random ones are few: the listed ones find most."""
+    """The program's cases on the emulator, with few random ones: the listed ones catch most mutants."""
     return Program("grains-" + which, "gpu_indexer_grains", ("4", "sm_90a"),
                    emitted_by=("smelt", "emit", "indexer_bwd_grains:pass=" + which, "--arch", "sm_90a"),
                    report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"})
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("grains-reach", "grains-bounds", "grains-grains", "grains-totals")
 
 CONFIGURATIONS = tuple(grains(which) for which in ("reach", "bounds", "grains", "totals"))

@@ -4,15 +4,14 @@ from configurations import Check, Program
 
 FILES = ("templates/indexer_bwd_lists", "templates/common/warp_scan.cuh")
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("indexer-lists",)
 
 CONFIGURATIONS = (
-    # The seed's random cases are few: the listed ones find most.
+    # Few random cases: the listed ones catch most mutants.
     Program("indexer-lists", "gpu_indexer_lists", ("2", "sm_90a"),
             emitted_by=("smelt", "emit", "indexer_bwd_lists", "--arch", "sm_90a"),
             report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
-    # Every tensor's every dimension reaches past 2^32 elements.
+    # Every dimension of every tensor reaches past 2^32 elements.
     Check("indexer-lists-far", "indexer_bwd:heads=64,dim=64,topk=70", "indexer_bwd_lists",
           "--far --topk-length --queries 5 --lists random", schedules=1),
 )

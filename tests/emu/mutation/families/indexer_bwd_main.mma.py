@@ -1,5 +1,5 @@
-"""The indexer's backward pass of mma: groups that are not full, lists that end within a block, of no key,
-heads past the last, items of all lengths."""
+"""The indexer's backward pass with mma: partial groups, lists that end within a block, empty lists, heads past the
+last, items of all lengths."""
 
 import re
 
@@ -19,37 +19,36 @@ def check(name, keys, options, knobs="", **more):
                  options, **more)
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("indexer-bwd-mma-fours", "indexer-bwd-mma-alone")
 
 BY_ITSELF = "indexer_bwd_main:heads=16,dim=64,deterministic=1,variant=mma"
 
 CONFIGURATIONS = (
-    # Four queries an item, the last item not full; heads past the last; gaps; keys of zeros.
+    # Four queries an item, the last item partial; heads past the last; gaps; keys of zeros.
     check("indexer-bwd-mma-fours", "heads=5,dim=64,topk=150",
           "--strided --topk-length --queries 9 --rows 200 --seed 70 --lists adversarial"),
-    # Values are added one by one; three warps.
+    # Scalar additions to memory; three warps.
     check("indexer-bwd-mma-one-by-one", "heads=40,dim=128,topk=70", "--queries 3 --rows 150 --lists causal",
           arch="sm_80"),
     check("indexer-bwd-mma-exact", "heads=20,dim=128,topk=200,deterministic=1",
           "--queries 5 --rows 300 --lists random", knobs="stages=3"),
-    # A single query's group has all rows.
+    # One query fills a group's rows.
     check("indexer-bwd-mma-alone", "heads=16,dim=64,topk=100,deterministic=1",
           "--queries 5 --rows 120 --lists window", knobs="group=1,stages=4", schedules=2),
-    # Queries without keys, each an item of its own, with more than eight heads.
+    # Queries without keys, one an item, with more than eight heads.
     check("indexer-bwd-mma-none", "heads=16,dim=64,topk=40",
           "--topk-length --queries 9 --rows 90 --seed 70 --lists adversarial", knobs="group=1", schedules=1),
     check("indexer-bwd-mma-wide", "heads=128,dim=128,topk=70", "--queries 2 --rows 100 --lists random",
           schedules=2),
-    # Each key gets addends of many items.
+    # Many items add to each key.
     check("indexer-bwd-mma-many", "heads=20,dim=64,topk=40,deterministic=1",
           "--queries 60 --rows 50 --lists random"),
     # Several items a thread block, of all lengths.
     check("indexer-bwd-mma-items", "heads=64,dim=64,topk=100", "--queries 40 --rows 150 --seed 4 --lists causal",
           schedules=1),
-    # Every tensor's every dimension reaches past 2^32 elements.
+    # Every dimension of every tensor reaches past 2^32 elements.
     check("indexer-bwd-mma-far", "heads=17,dim=64,topk=70", "--far --queries 5 --lists random", schedules=1),
-    # Lists and sums that reach past 2^31 elements; what is added to a row, multiples of its own power.
+    # Lists and sums past 2^31 elements; addends rounded to each row's own grain.
     Program("indexer-bwd-mma-by-itself", "gpu_indexer_main", (BY_ITSELF,),
             emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
             report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),

@@ -1,5 +1,5 @@
-"""The indexer's backward pass of wgmma: one tile of rows and two, several queries a tile, lists in
-sections, that end within a block, of no key, groups that are not full, heads past the last."""
+"""The indexer's backward pass with wgmma: one tile of rows and two, several queries a tile, lists in sections, lists
+that end within a block, empty lists, partial groups, heads past the last."""
 
 import re
 
@@ -21,7 +21,6 @@ def check(name, keys, options, knobs="", **more):
                  f"indexer_bwd_main:{kernel},{knobs}", options, **more)
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("indexer-bwd-partial", "indexer-bwd-pairs", "indexer-bwd-one-tile")
 
 
@@ -32,7 +31,7 @@ def by_itself(name, heads):
 
 
 CONFIGURATIONS = (
-    # Pairs, the last not full; every key of one query, of the other, of both; heads past the last.
+    # Pairs, the last partial; keys of one query, of the other, of both; heads past the last.
     check("indexer-bwd-pairs", "heads=40,dim=64,topk=100", "--queries 13 --rows 150 --lists adversarial"),
     check("indexer-bwd-partial", "heads=64,dim=128,topk=140,deterministic=1",
           "--queries 5 --rows 300 --lists random", schedules=2),
@@ -44,20 +43,20 @@ CONFIGURATIONS = (
     check("indexer-bwd-one-tile", "heads=5,dim=64,topk=70", "--queries 21 --rows 200 --lists adversarial", schedules=2),
     check("indexer-bwd-alone", "heads=64,dim=64,topk=200", "--queries 7 --rows 300 --lists causal",
           knobs="group=1", schedules=2),
-    # Lists of several blocks in each section, of several items, so that a stage has blocks of each tile by turns.
+    # Sections of several blocks in several items, so that a stage alternates between the tiles' blocks.
     check("indexer-bwd-sections", "heads=64,dim=64,topk=250", "--queries 13 --rows 900 --width 250 --lists random",
           schedules=1),
-    # One block of keys is all that a thread block has.
+    # Each thread block has a single block of keys.
     check("indexer-bwd-one-block", "heads=64,dim=64,topk=30", "--queries 4 --rows 150 --lists random", schedules=1),
     # Several items a thread block, of all lengths.
     check("indexer-bwd-items", "heads=64,dim=64,topk=100", "--queries 40 --rows 150 --lists causal", schedules=1),
     check("indexer-bwd-one-key", "heads=33,dim=128,topk=1", "--queries 4 --rows 50 --lists random", schedules=2),
-    # Every tensor's every dimension reaches past 2^32 elements.
+    # Every dimension of every tensor reaches past 2^32 elements.
     check("indexer-bwd-far", "heads=64,dim=64,topk=70", "--far --queries 5 --lists random", schedules=1),
     check("indexer-bwd-racecheck", "heads=64,dim=64,topk=100", "--queries 4 --rows 150 --lists random",
           knobs="racecheck=1", schedules=1),
-    # Lists and sums that reach past 2^31 elements; what is added to a row, multiples of its own power.
+    # Lists and sums past 2^31 elements; addends rounded to each row's own grain.
     by_itself("indexer-bwd-by-itself", 64),
-    # One tile; behind the last list there is nothing.
+    # One tile; nothing follows the last list.
     by_itself("indexer-bwd-one-tile-by-itself", 5),
 )

@@ -11,7 +11,6 @@ def check(name, topk, options, kernel=None, **more):
                  kernel or f"indexer_loss_rows:topk={topk}", options + " --seed 70", files=FILES, **more)
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("loss-odd", "loss-strided", "loss-sum", "loss-parts")
 
 CONFIGURATIONS = (

@@ -1,5 +1,5 @@
-"""The indexer's logits at selected slots, of mma: heads that fill no eight, both widths, slots of every
-kind, several pieces a warp, several queries a block."""
+"""The indexer's logits at selected slots with mma: heads not a multiple of eight, both widths, slots of every kind,
+several pieces a warp, several queries a block."""
 
 from configurations import Check
 
@@ -19,16 +19,16 @@ def listed(name, keys, kernel, options, knobs="", **more):
                  files=FILES, **more)
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("slots-far",)
 
 CONFIGURATIONS = (
-    # Seed 3: one block for all queries. A warp has two pieces, the last not whole.
+    # Seed 3: one block for all queries. A warp has two pieces, the last partial.
     check("slots", "heads=9,dim=128", "--queries 11 --rows 90 --width 137 --lists adversarial --topk-length --seed 3",
           knobs="warps=4,warp_keys=16"),
     check("slots-narrow", "heads=8,dim=64", "--strided --queries 5 --rows 60 --width 140 --lists adversarial --seed 4"),
     check("slots-one", "heads=1,dim=64", "--queries 1 --rows 1 --width 1 --lists full", schedules=1),
-    # Listed keys: blocks of several rows in windows, e4m3, groups whose heads fill no eight, no ReLU, no weights.
+    # Listed keys: blocks of several rows in windows, e4m3, groups of heads not a multiple of eight, no ReLU, no
+    # weights.
     listed("listed", "heads=9,dim=64,dtype=fp8,candidate_block=4", "heads=9,dim=64,dtype=fp8,granularity=4",
            "--queries 11 --rows 203 --lists adversarial --seed 3", knobs="warps=4,warp_keys=16"),
     listed("listed-groups", "heads=6,dim=64,dtype=bf16,activation=none,weights=0,groups=2,candidate_block=8",
@@ -36,7 +36,7 @@ CONFIGURATIONS = (
            "--queries 9 --rows 150 --lists random --seed 4", knobs="warps=4,warp_keys=16", schedules=2),
     listed("listed-single", "heads=8,dim=64,dtype=bf16,candidate_block=1", "heads=8,dim=64",
            "--queries 9 --rows 150 --lists causal", schedules=1),
-    # Every tensor's every dimension reaches past 2^32 elements.
+    # Every dimension of every tensor reaches past 2^32 elements.
     check("slots-far", "heads=3,dim=64", "--far --queries 5 --rows 40 --width 70 --lists random --topk-length",
           schedules=1),
 )

@@ -1,5 +1,5 @@
-"""The indexer's logits at selected slots, of wgmma: heads that fill no eight, both widths, slots of every
-kind, more blocks than stages, queries without a valid slot between others."""
+"""The indexer's logits at selected slots with wgmma: heads not a multiple of eight, both widths, slots of every kind,
+more blocks than stages, queries without a valid slot between others."""
 
 from configurations import Check
 
@@ -18,7 +18,6 @@ def listed(name, keys, kernel, options, knobs="", **more):
                  files=FILES, **more)
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("slots-sm90-far", "slots-sm90-narrow")
 
 CONFIGURATIONS = (
@@ -27,14 +26,15 @@ CONFIGURATIONS = (
           "--queries 11 --rows 90 --width 320 --lists adversarial --topk-length --seed 3", knobs="warpgroups=2,stages=2"),
     check("slots-sm90-narrow", "heads=3,dim=64", "--strided --queries 5 --rows 60 --width 140 --lists adversarial --seed 7",
           knobs="warpgroups=2,block_keys=128,stages=2"),
-    # A query of more blocks than there are stages.
+    # A query with more blocks than stages.
     check("slots-sm90-long", "heads=32,dim=64", "--queries 2 --rows 90 --width 600 --lists random --seed 3",
           knobs="warpgroups=2,stages=3", schedules=2),
     check("slots-sm90-one", "heads=1,dim=64", "--queries 1 --rows 1 --width 1 --lists full", schedules=1),
-    # Queries shorter than a block, all on one block: pairs that have no slot of them.
+    # Queries shorter than a block, all on one thread block: pairs without one of their slots.
     check("slots-sm90-racecheck", "heads=4,dim=64", "--queries 5 --rows 60 --width 60 --lists log --seed 3",
           knobs="racecheck=1", schedules=1),
-    # Listed keys: blocks of several rows in windows, e4m3, groups whose heads fill no eight, no ReLU, no weights.
+    # Listed keys: blocks of several rows in windows, e4m3, groups of heads not a multiple of eight, no ReLU, no
+    # weights.
     listed("listed-sm90", "heads=9,dim=128,dtype=fp8,candidate_block=4", "heads=9,dim=128,dtype=fp8,granularity=4",
            "--queries 11 --rows 203 --lists adversarial --seed 3", knobs="warpgroups=2,stages=2"),
     listed("listed-sm90-groups", "heads=6,dim=64,dtype=bf16,activation=none,weights=0,groups=2,candidate_block=8",

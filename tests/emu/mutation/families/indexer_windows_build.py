@@ -1,4 +1,4 @@
-"""The windows: every kind of metadata, with one chunk of documents and with several."""
+"""The windows: every kind of metadata, with one chunk of documents and several."""
 
 from configurations import Check
 
@@ -9,7 +9,6 @@ def check(name, options, **more):
                  options + " --seed 70 --sample 10000", **more)
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("wild-some", "parts")
 
 CONFIGURATIONS = (
@@ -24,6 +23,6 @@ CONFIGURATIONS = (
     check("packed", "--lists causal --queries 520 --documents 7 --rows 300", schedules=2),
     check("padded", "--lists packed --queries 270 --documents 2047", schedules=2),
     check("offset", "--lists window --queries 270 --documents 20", schedules=2),
-    # A document with queries begins with the second part of cu_seqlens, and ends with it.
+    # A document with queries begins, and another ends, at the second part of cu_seqlens.
     check("parts", "--lists causal --queries 9000 --documents 4200", schedules=1),
 )

@@ -1,5 +1,5 @@
-"""dkv out of its sums, dsink out of its parts, dq out of slices: alone, compared with the reference bit for
-bit, and through whole calls of small kernels."""
+"""dkv from its sums, dsink from its parts, dq from slices: alone, compared with the reference bit for bit, and in whole
+calls of small kernels."""
 
 from configurations import Check, Program
 
@@ -16,7 +16,6 @@ def pairs(name, keys):
                  variables={"SMELT_EMU_MULTIPROCESSORS": "6"})
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("finish-far", "finish-fp32", "finish-add", "finish-slices")
 
 CONFIGURATIONS = (
@@ -27,23 +26,23 @@ CONFIGURATIONS = (
           "--strided --dkv add --batches 2 --queries 3 --rows 300 --seed 70 --lists adversarial"),
     check("finish-fp32", "heads=2,dqk=128,dv=64,topk=30",
           "--dkv fp32 --queries 3 --rows 90 --seed 70 --lists random"),
-    # Four groups of two queries, most of which are not there, with lists of a key and of several
-    # blocks, for six thread blocks.
+    # Four groups of two queries, most of them absent, with lists of one key and of several blocks, for six thread
+    # blocks.
     Check("finish-slices", "sparse_attn:heads=24,dqk=512,dv=512,topk=200,passes=backward,variant=sm90",
           "key_grads_finish:dqk=512",
           "--far --batches 2 --queries 2 --rows 300 --seed 75 --query-list partial --lists adversarial",
           schedules=1, variables={"SMELT_EMU_MULTIPROCESSORS": "6"}),
-    # Three groups, the second of which begins within the second thread block's share.
+    # Three groups; the second begins within the second thread block's share.
     Check("finish-thirds", "sparse_attn:heads=24,dqk=512,dv=512,topk=200,passes=backward,variant=sm90",
           "key_grads_finish:dqk=512", "--queries 6 --rows 300 --lists random", schedules=1,
           variables={"SMELT_EMU_MULTIPROCESSORS": "5"}),
-    # Of pairs of blocks of heads, four items for six thread blocks; a key more than two blocks have.
+    # Pairs of blocks of heads: four items for six thread blocks; one key more than two blocks.
     pairs("finish-pairs", 129),
-    # And as many.
+    # The same with as many items as thread blocks.
     pairs("finish-whole-blocks", 128),
     check("finish-far", "heads=2,dqk=128,dv=64,topk=30,sink=1",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
-    # More parts of dsink than a warp has lanes takes more than 512 queries.
+    # More than 512 queries, for more parts of dsink than a warp has lanes.
     check("finish", "heads=3,dqk=128,dv=64,topk=4,sink=1",
           "--strided --batches 2 --queries 300 --rows 30 --seed 70 --lists random", schedules=1),
 )

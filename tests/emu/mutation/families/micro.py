@@ -1,4 +1,4 @@
-"""The micro-kernels (tests/emu/micro), compared with what an H200 computed."""
+"""The micro-kernels (tests/emu/micro), compared with an H200's results."""
 
 import pathlib
 
@@ -8,14 +8,13 @@ RECORDED = pathlib.Path(__file__).resolve().parents[2] / "micro" / "sm_90a.resul
 
 
 def case(name, which, files="", schedules=6):
-    """More schedules find a warp that lags."""
+    """With more schedules some warp lags."""
     return Program(name, "micro", ("--replay", str(RECORDED), "--case", which, "--schedules",
                                    str(schedules)),
                    emitted_by=("micro", "--emit", which), files=files,
                    report=r": schedule \d+: ([a-z]+): (.*)")
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("swizzle-0",)
 
 CONFIGURATIONS = (

@@ -10,7 +10,6 @@ def check(name, keys, options, **more):
     return Check(name, "quantize:" + keys, "quantize_rows:" + keys, options, files=FILES, **more)
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("quantize-integers", "quantize", "quantize-groups")
 
 CONFIGURATIONS = (

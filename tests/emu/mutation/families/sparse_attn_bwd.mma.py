@@ -1,5 +1,4 @@
-"""The backward pass's kernel of mma: small ones and problems that together are sensitive to every
-line. The plan's constants are those that `smelt emit` prints."""
+"""The backward pass's kernel with mma. The plan's constants are those that `smelt emit` prints."""
 
 import re
 
@@ -15,22 +14,21 @@ def check(name, keys, options, knobs="", **more):
                  options, **more)
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("bwd-first-row", "bwd-one-by-one", "bwd-small", "bwd-four-warps")
 
 BY_ITSELF = "sparse_attn_bwd:heads=24,dqk=512,dv=512,deterministic=1,variant=mma"
 
 CONFIGURATIONS = (
-    # Two stages, two key blocks, two tiles of heads; gaps between batches, entries of the list that
-    # are no query, lists without a key: most mutants die here.
+    # Two stages, two key blocks, two tiles of heads; gaps between batches, invalid entries of the query list, empty
+    # lists: catches most mutants.
     check("bwd-small", "heads=24,dqk=128,dv=64,topk=100,sink=1",
           "--strided --topk-length --batches 2 --rows 150 --queries 4 --seed 70 "
           "--query-list partial --lists adversarial"),
-    # Values are added one by one; one stage; four partial sums; an odd number of columns.
+    # Scalar additions to memory; one stage; four partial sums; an odd number of columns.
     check("bwd-one-by-one", "heads=8,dqk=192,dv=128,topk=100", "--rows 150 --lists window",
           knobs="stages=1,block_keys=32,warps=8", arch="sm_80"),
-    # Three stages of fewer keys than rows are gathered at once, two blocks of heads. Partial rows are
-    # stored as wide where values are added one by one.
+    # Three stages of fewer keys than the rows gathered at once, two blocks of heads. Partial rows are stored as with
+    # scalar additions.
     check("bwd-partial-rows", "heads=40,dqk=128,dv=64,topk=140,deterministic=1",
           "--rows 200 --lists random", knobs="stages=3,block_keys=16,block_heads=32", arch="sm_80"),
     check("bwd-four-warps", "heads=70,dqk=128,dv=64,topk=70", "--rows 150 --spiky --lists causal",
@@ -40,21 +38,21 @@ CONFIGURATIONS = (
     # In even and in odd slots.
     check("bwd-first-row-anywhere", "heads=8,dqk=64,dv=64,topk=100", "--queries 6 --rows 101 --lists random",
           schedules=1),
-    # The widest rows, and as many heads as a block can have.
+    # The widest rows, and a block's largest number of heads.
     check("bwd-wide", "heads=64,dqk=576,dv=512,topk=70", "--queries 2 --rows 100 --lists causal"),
-    # Every tensor's every dimension reaches past 2^32 elements.
+    # Every dimension of every tensor reaches past 2^32 elements.
     check("bwd-far", "heads=8,dqk=128,dv=64,topk=100",
           "--far --batches 2 --queries 2 --seed 70 --lists random", schedules=1),
-    # Partial rows reach past 2^31 elements, of lists far longer than their keys.
+    # Partial rows past 2^31 elements, of lists far longer than their keys.
     check("bwd-far-rows", "heads=64,dqk=576,dv=512,topk=1048576,deterministic=1",
           "--far --queries 2 --rows 60 --width 1048576 --valid 40 --lists random", knobs="block_heads=16", schedules=1),
-    # And lists and statistics.
+    # The same for lists and statistics.
     Program("bwd-by-itself", "gpu_bwd_main", (BY_ITSELF,), emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
             report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1),
-    # Five groups of 64 columns, which two shares of the threads gather.
+    # Five groups of 64 columns, gathered by two halves of the threads.
     check("bwd-shares", "heads=32,dqk=320,dv=256,topk=40", "--queries 1 --rows 60 --lists random",
           knobs="block_keys=16,block_heads=32", schedules=1),
-    # One list, whole and full: little stands behind it in the workspace.
+    # One full list, with little behind it in the workspace.
     check("bwd-one-list", "heads=1,dqk=64,dv=64,topk=64", "--queries 1 --rows 64 --lists random --dkv fp32",
           schedules=1),
     check("bwd-empty", "heads=1,dqk=64,dv=64,topk=1", "--query-list empty --lists random", schedules=1),

@@ -4,8 +4,7 @@ from configurations import Program
 
 
 def lists(name, program, which, *arguments, **more):
-    """The program's cases on the emulator. The seed's random ones are few: the listed ones find
-    most."""
+    """The program's cases on the emulator, with few random ones: the listed ones catch most mutants."""
     return Program(name, program, arguments,
                    emitted_by=("smelt", "emit", "sparse_attn_bwd_lists:pass=" + which, "--arch",
                                "sm_90a"),
@@ -15,11 +14,10 @@ def lists(name, program, which, *arguments, **more):
 SEED = {"SMELT_TEST_SEED": "70"}
 ONE_SCHEDULE = {"schedules": 1, "variables": dict(SEED, SMELT_TEST_SCHEDULES="1")}
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("group", "transpose-chunks")
 
 CONFIGURATIONS = (
-    # A few cases, by which most mutants die; then all of them.
+    # A few cases that catch most mutants; then all.
     lists("group-fours", "gpu_bwd_lists", "group", "0", "sm_90a", "fours", variables=SEED),
     lists("transpose-few", "gpu_bwd_segments", "transpose", "0", "sm_90a", "several ranges", "lists", **ONE_SCHEDULE),
     lists("transpose-schedules", "gpu_bwd_segments", "transpose", "0", "sm_90a", "several ranges", "lists",

@@ -1,4 +1,4 @@
-"""What the backward pass knows of its rows before it begins: through whole calls of small kernels."""
+"""The values that the backward pass computes for its rows first: in whole calls of small kernels."""
 
 from configurations import Check
 
@@ -8,11 +8,10 @@ def check(name, keys, options, kernel, **more):
                  options, **more)
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("rows-wide", "rows")
 
 CONFIGURATIONS = (
-    # More queries than a block takes, heads that the main kernel pads, all kinds of sinks.
+    # More queries than one block's, heads that the main kernel pads, all kinds of sinks.
     check("rows", "heads=5,dqk=128,dv=64,topk=30,sink=1",
           "--strided --topk-length --batches 2 --queries 11 --rows 60 --seed 70 --query-list partial "
           "--lists adversarial", "heads=5,dv=64"),

@@ -12,20 +12,19 @@ def sums(name, dqk, cases="4", arch="sm_90a", only="", **more):
 SEED = {"SMELT_TEST_SEED": "70"}
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("sum-few", "sum-one-by-one", "sum-shared")
 
 ONCE = {"schedules": 1, "variables": dict(SEED, SMELT_TEST_SCHEDULES="1")}
 
 CONFIGURATIONS = (
-    # A few cases, by which most mutants die; a key of so many entries that several teams sum them; then all.
+    # A few cases that catch most mutants; a key of so many entries that several teams sum them; then all.
     sums("sum-few", "64", "0", only="few keys", **ONCE),
     sums("sum-576", "576", "0", only="wide rows"),
     sums("sum-one-by-one", "64", "0", "sm_80", "any keys"),
     sums("sum-shared", "64", "0", only="a shared key", **ONCE),
     sums("sum-64", "64", **ONCE),
-    # Of a chunk, beside the next one's main kernel: nothing behind it may begin before that ends. Of so few keys by
-    # one thread block, so that no other waits.
+    # One chunk's sums, concurrent with the next one's main kernel: no later kernel may begin before that ends. So few
+    # keys that one thread block sums them, so that no other waits.
     Check("sum-beside", "sparse_attn:heads=64,dqk=512,dv=512,topk=64,deterministic=1,passes=backward,variant=sm90",
           "sparse_attn_bwd_sum:dqk=512", "--queries 140 --rows 3 --lists random --valid 3", schedules=1),
 )

@@ -1,4 +1,4 @@
-"""Kernels of wgmma with keys as rows."""
+"""Kernels with wgmma and keys as rows."""
 
 from sparse_attn import FALL, FALL_OPTIONS, WGMMA_PARTS, check
 
@@ -8,11 +8,10 @@ FILES = ("templates/sparse_attn_fwd.sm90_few.cu", "templates/sparse_attn_fwd.key
 # All of them take more than an hour of two cores.
 SAMPLE = 50
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("few", "few-32", "few-far")
 
 CONFIGURATIONS = (
-    # Two queries under way; more queries than the emulated GPU takes at once.
+    # Two queries in flight; more queries than the emulated GPU runs at once.
     check("few", "heads=13,dqk=576,dv=512,topk=300,sink=1,variant=sm90,orientation=keys",
           "--strided --max-logits --topk-length --queries 7 --rows 310 --width 300 --seed 70 "
           "--lists adversarial"),
@@ -30,18 +29,18 @@ CONFIGURATIONS = (
           "--queries 1 --lists random", schedules=2),
     check("few-32", "heads=32,dqk=512,dv=512,topk=300,variant=sm90,orientation=keys",
           "--width 300 --lists causal --max-logits --spiky --queries 6"),
-    # Query 0 is the longer one of the two that are left.
+    # Query 0 is the longer of the last two.
     check("few-far", "heads=8,dqk=576,dv=512,topk=100,variant=sm90",
           "--far --topk-length --max-logits --batches 2 --queries 3 --query-list partial --seed 77 "
           "--lists random", schedules=1),
-    # A later token's and a later batch's rows of every tensor.
+    # Rows of a later token and a later batch in every tensor.
     check("few-far-tokens", "heads=8,dqk=576,dv=512,topk=100,variant=sm90",
           "--far --max-logits --batches 2 --queries 3 --seed 70 --lists random", schedules=1),
-    # Query 0 has no slots: its indices are not to be touched, whatever is open.
+    # Query 0 has no slots: its indices must not be accessed.
     check("few-short", "heads=8,dqk=576,dv=512,topk=40,variant=sm90",
           "--topk-length --width 40 --rows 90 --queries 4 --lists random", schedules=1),
     check("few-fall", FALL + "4", FALL_OPTIONS, schedules=1),
-    # A bucket's kernel that runs beside the largest one's.
+    # A bucket's kernel that runs concurrently with the largest one's.
     check("few-bucket", "heads=8,dqk=576,dv=512,topk=40,variant=sm90",
           "--width 50 --rows 90 --queries 9 --lists adversarial", buckets="9",
           bound="9", schedules=1),

@@ -6,15 +6,13 @@ from sparse_attn import check
 
 
 def lists(name, which):
-    """gpu_partition's cases on the emulator. The seed's random ones are few: the listed ones find
-    most."""
+    """gpu_partition's cases on the emulator, with few random ones: the listed ones catch most mutants."""
     return Program(name, "gpu_partition", ("4", "sm_90a"),
                    emitted_by=("smelt", "emit", "sparse_attn_partition:pass=" + which, "--arch",
                                "sm_90a"),
                    report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"})
 
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("count-lists", "place-lists")
 
 CONFIGURATIONS = (

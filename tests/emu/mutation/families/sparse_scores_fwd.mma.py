@@ -1,11 +1,10 @@
-"""Attention's probabilities summed over heads, with mma: parts of heads that add, groups of warps over
-heads and over slots, slots of every kind."""
+"""Attention's probabilities summed over heads, with mma: parts of heads that are added, groups of warps over heads and
+over slots, slots of every kind."""
 
 from sparse_scores import check
 
 FILES = ("templates/sparse_scores_fwd.mma.cu", "templates/sparse_scores_fwd.heads.cuh")
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("scores-depths", "scores-parts")
 
 CONFIGURATIONS = (
@@ -21,10 +20,10 @@ CONFIGURATIONS = (
           "variant=mma,block_keys=128,stages=2", schedules=2),
     check("scores-spiky", "heads=24,dqk=64,dv=64,sink=1", "--spiky --queries 4 --lists causal", 130,
           "variant=mma,blocks=2,stages=3", schedules=2),
-    # Warps that share the depth, where shared memory is short.
+    # Warps that share the depth, with little shared memory.
     check("scores-depths", "heads=20,dqk=576,dv=512", "--queries 2 --rows 90 --lists random", 40,
           "variant=mma", arch="sm_86", schedules=2),
-    # Every tensor's every dimension reaches past 2^32 elements.
+    # Every dimension of every tensor reaches past 2^32 elements.
     check("scores-far", "heads=8,dqk=128,dv=64",
           "--far --topk-length --batches 2 --queries 3 --seed 70 --lists random", 100, "variant=mma",
           schedules=1),

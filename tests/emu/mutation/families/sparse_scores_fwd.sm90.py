@@ -10,7 +10,6 @@ FILES = ("templates/sparse_scores_fwd.sm90.cu", "templates/sparse_scores_fwd.gat
 # All of them take more than an hour of two cores.
 SAMPLE = 50
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("scores-ring", "scores-ring-short")
 
 CONFIGURATIONS = (

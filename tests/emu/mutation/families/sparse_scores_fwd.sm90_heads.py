@@ -6,7 +6,6 @@ from sparse_scores import check
 FILES = ("templates/sparse_scores_fwd.sm90_heads.cu", "templates/sparse_scores_fwd.gather.cuh",
          "templates/sparse_scores_fwd.heads.cuh", "templates/common/warp_arrival.cuh")
 
-# Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("scores-rows-far", "scores-rows-short")
 
 CONFIGURATIONS = (
