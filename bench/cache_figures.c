@@ -214,7 +214,7 @@ static void time_stores(const char *title, const char *folder, uint64_t cap, int
 }
 
 static void measure_eviction(const char *folder, int entries) {
-    time_lookups_during("lookups beside a process that only counts", folder, entries,
+    time_lookups_during("lookups during another process that only counts", folder, entries,
                         start(only_count, folder, entries));
     time_lookups_during("lookups while another process removes every entry", folder, entries,
                         start(prune_all, folder, entries));

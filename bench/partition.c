@@ -200,10 +200,10 @@ static void compile_indices(struct bench *bench, const char *path) {
     struct smelt__compile_options options;
     struct smelt__compiled compiled = {0};
     char *source = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     CUmodule module;
     FILE *file = fopen(path, "r");
-    if (!file || getdelim(&source, &room, '\0', file) < 0)
+    if (!file || getdelim(&source, &capacity, '\0', file) < 0)
         require(smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s cannot be read", path));
     require(compiler ? smelt__nvrtc_open(compiler, &nvrtc)
                      : smelt__context_compiler_problem(bench->context));

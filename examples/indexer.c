@@ -97,18 +97,19 @@ static void reserve(struct chain *chain, enum buffer buffer, size_t bytes) {
     chain->device[buffer] = allocate(chain->context, bytes);
 }
 
-static void place(struct chain *chain, enum buffer buffer, const void *host, size_t bytes) {
+static void allocate_and_upload(struct chain *chain, enum buffer buffer, const void *host,
+                                size_t bytes) {
     reserve(chain, buffer, bytes);
     upload(chain->context, chain->device[buffer], host, bytes);
 }
 
-static void place_all(struct chain *chain) {
-    place(chain, SEQLENS, cu_seqlens, sizeof cu_seqlens);
-    place(chain, INDEX_Q, index_q, sizeof index_q);
-    place(chain, INDEX_K, index_k, sizeof index_k);
-    place(chain, WEIGHTS, weights, sizeof weights);
-    place(chain, QUERY, q, sizeof q);
-    place(chain, KV, kv, sizeof kv);
+static void allocate_all(struct chain *chain) {
+    allocate_and_upload(chain, SEQLENS, cu_seqlens, sizeof cu_seqlens);
+    allocate_and_upload(chain, INDEX_Q, index_q, sizeof index_q);
+    allocate_and_upload(chain, INDEX_K, index_k, sizeof index_k);
+    allocate_and_upload(chain, WEIGHTS, weights, sizeof weights);
+    allocate_and_upload(chain, QUERY, q, sizeof q);
+    allocate_and_upload(chain, KV, kv, sizeof kv);
     reserve(chain, BEGINS, TOKENS * sizeof(int32_t));
     reserve(chain, ENDS, TOKENS * sizeof(int32_t));
     reserve(chain, Q_E4M3, sizeof index_q / 2);
@@ -267,7 +268,7 @@ int main(void) {
             weights[t][h] = (float)(1 + (t + h) % 4) / 4.0F;
 
     make_operators(&chain);
-    place_all(&chain);
+    allocate_all(&chain);
     set_arguments(&chain);
     set_workspace(&chain);
     run_chain(&chain, NULL);

@@ -133,7 +133,7 @@ class Model(nn.Module):
     def __init__(self, model):
         super().__init__()
         self.words = nn.Embedding(WORDS, WIDTH)
-        self.places = nn.Embedding(max(DOCUMENTS), WIDTH)
+        self.positions = nn.Embedding(max(DOCUMENTS), WIDTH)
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 [
@@ -147,8 +147,8 @@ class Model(nn.Module):
         )
         self.last = nn.Linear(WIDTH, WORDS)
 
-    def forward(self, tokens, places, begin, end, shard, backend):
-        x, indexer = self.words(tokens) + self.places(places), 0.0
+    def forward(self, tokens, positions, begin, end, shard, backend):
+        x, indexer = self.words(tokens) + self.positions(positions), 0.0
         for before, attention, between, feed in self.layers:
             attended, loss = attention(before(x), begin, end, shard, backend)
             x, indexer = x + attended, indexer + loss
@@ -164,11 +164,11 @@ def batch(step, device):
         for length in DOCUMENTS
     ]
     follow = [document[1:].masked_fill(torch.arange(len(document) - 1) < PERIOD, -100) for document in tokens]
-    places = [torch.arange(length) for length in DOCUMENTS]
+    positions = [torch.arange(length) for length in DOCUMENTS]
     return (
         torch.cat([document[:-1] for document in tokens]).to(device),
         torch.cat(follow).to(device),
-        torch.cat(places).to(device),
+        torch.cat(positions).to(device),
     )
 
 
@@ -183,9 +183,9 @@ def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3)
     begin, end = smelt.indexer_windows(seqlens, len(shard.rows), total, query_indices=shard.rows.int(), backend=backend)
     losses = []
     for step in range(steps):
-        tokens, follow, places = (part[shard.rows] for part in batch(step, device))
+        tokens, follow, positions = (part[shard.rows] for part in batch(step, device))
         with torch.autocast(torch.device(device).type, torch.bfloat16):
-            logits, indexer = model(tokens, places, begin, end, shard, backend)
+            logits, indexer = model(tokens, positions, begin, end, shard, backend)
         words = F.cross_entropy(logits.float(), follow, reduction="sum")
         counted = sum(length - PERIOD for length in DOCUMENTS)
         optimizer.zero_grad()

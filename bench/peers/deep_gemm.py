@@ -85,10 +85,10 @@ class Kernels:
 
     def map(self, tensor, kind, size, extents, box, swizzle):
         """A tensor map of two dimensions, rows packed; aligned as the driver wants it."""
-        room = (ctypes.c_uint8 * 256)()
-        start = (ctypes.addressof(room) + 63) // 64 * 64
+        memory = (ctypes.c_uint8 * 256)()
+        start = (ctypes.addressof(memory) + 63) // 64 * 64
         made = Map.from_address(start)
-        made.room = room
+        made.memory = memory
         strides, box = (ctypes.c_uint64 * 1)(extents[0] * size), (ctypes.c_uint32 * 2)(*box)
         extents, steps = (ctypes.c_uint64 * 2)(*extents), (ctypes.c_uint32 * 2)(1, 1)
         where = ctypes.byref(made), kind, 2, ctypes.c_void_p(tensor.data_ptr()), extents, strides
@@ -115,9 +115,9 @@ class Logits:
         tokens, heads, _ = q.shape
         rows, queries = k.shape[0], BLOCK_ROWS // heads
         stride = (rows + BLOCK_KEYS + 255) // 256 * 256
-        self.room = torch.empty(((tokens + queries - 1) // queries * queries, stride), device=q.device)
-        self.logits, self.keep = self.room[:tokens, :rows], (q, k, k_scale, weights, begins, ends)
-        pointers = [ctypes.c_uint64(t.data_ptr()) for t in (begins, ends, self.room)]
+        self.memory = torch.empty(((tokens + queries - 1) // queries * queries, stride), device=q.device)
+        self.logits, self.keep = self.memory[:tokens, :rows], (q, k, k_scale, weights, begins, ends)
+        pointers = [ctypes.c_uint64(t.data_ptr()) for t in (begins, ends, self.memory)]
         maps = [
             kernels.map(q, BYTES, 1, (DIM, tokens * heads), (DIM, BLOCK_ROWS), 128),
             kernels.map(k, BYTES, 1, (DIM, rows), (DIM, BLOCK_KEYS), 128),

@@ -33,8 +33,8 @@ def compact_and_sort(lists, rows):
     valid = (lists >= 0) & (lists < rows)
     length = valid.sum(-1, dtype=torch.int32)
     width = lists.shape[1]
-    place = torch.arange(width, device=lists.device).expand_as(lists)
-    lists, valid = take(place.masked_fill(~valid, width), lists, valid)
+    slot = torch.arange(width, device=lists.device).expand_as(lists)
+    lists, valid = take(slot.masked_fill(~valid, width), lists, valid)
     lists, _ = take(lists.masked_fill(~valid, rows), lists, valid)
     return lists.to(torch.int32).contiguous(), length.contiguous()
 
@@ -144,8 +144,8 @@ class Row(attention.Row):
             return found
         kernel, lists = FlashMla(options.flash_mla), self.indices
         if self.length is not None:
-            place = torch.arange(lists.shape[1], device=lists.device)
-            lists = lists.masked_fill(place >= self.length[:, None], -1)
+            slot = torch.arange(lists.shape[1], device=lists.device)
+            lists = lists.masked_fill(slot >= self.length[:, None], -1)
         sorted_lists = compact_and_sort(lists, self.kv.shape[0])
 
         def pair(name, given, any_rows):

@@ -43,7 +43,7 @@ class Result(NamedTuple):
 
 
 class Race(NamedTuple):
-    """One shape of bench/peers: contenders timed in turn."""
+    """One shape of bench/peers: contenders timed alternately."""
 
     source: str
     shape: str
@@ -123,17 +123,17 @@ def read(source: str, text: str):
 
 def _documents(text: str) -> list:
     """JSON objects among other text, each of which begins a line."""
-    decoder, found, place = json.JSONDecoder(), [], 0
-    while place < len(text):
-        end = text.find("\n", place)
-        behind = len(text) if end < 0 else end + 1
-        if text.startswith("{", place):
+    decoder, found, start = json.JSONDecoder(), [], 0
+    while start < len(text):
+        end = text.find("\n", start)
+        next_line = len(text) if end < 0 else end + 1
+        if text.startswith("{", start):
             try:
-                made, behind = decoder.raw_decode(text, place)
+                made, next_line = decoder.raw_decode(text, start)
                 found.append(made)
             except json.JSONDecodeError:
                 pass
-        place = behind
+        start = next_line
     return found
 
 
@@ -180,18 +180,18 @@ def _pyplot():
 def draw(axes, values: dict[str, dict[str, float]], what: str, mark: float | None = None) -> None:
     """Bars, a group for each label, of the series that it has."""
     series = list(dict.fromkeys(name for row in values.values() for name in row))
-    places, middles, place = {name: [] for name in series}, [], 0.0
+    bars, middles, position = {name: [] for name in series}, [], 0.0
     for row in values.values():
-        middles.append(place + (len(row) - 1) / 2)
+        middles.append(position + (len(row) - 1) / 2)
         for name, length in row.items():
-            places[name].append((place, length))
-            place += 1
-        place += GAP
+            bars[name].append((position, length))
+            position += 1
+        position += GAP
     for number, name in enumerate(series):
         colour = COLOURS[number % len(COLOURS)]
-        axes.barh(*zip(*places[name]), 1.0, label=name, color=colour, edgecolor="white")
+        axes.barh(*zip(*bars[name]), 1.0, label=name, color=colour, edgecolor="white")
     axes.set_yticks(middles, values.keys())
-    axes.set_ylim(place - GAP, -1)
+    axes.set_ylim(position - GAP, -1)
     axes.set_xlabel(what)
     axes.spines[["top", "right"]].set_visible(False)
     if mark is not None:
@@ -259,7 +259,7 @@ def parts_of(results: list[Result], races: list[Race]) -> list[tuple]:
         if shown:
             parts.append((f"Peers' time over smelt's: {source}", shown, "above 1: smelt is faster", 1.0))
         times = {race.shape: race.ms for race in mine}
-        parts.append((f"Time beside peers: {source}", times, "ms", None))
+        parts.append((f"Time compared with peers: {source}", times, "ms", None))
     return parts
 
 

@@ -254,12 +254,12 @@ def fp8_choice(g):
 
 def document_windows(g):
     """NeMo: each local query's window of keys; padding has an empty window."""
-    places = g.cu_seqlens if g.cu_seqlens_padded is None else g.cu_seqlens_padded
+    bounds = g.cu_seqlens if g.cu_seqlens_padded is None else g.cu_seqlens_padded
     rows = torch.arange(len(g.index_q)) if g.query_indices is None else g.query_indices
     windows = []
     for row in rows.tolist():
         window = (0, 0)
-        for first, last, size in zip(places, places[1:], g.cu_seqlens.diff().tolist()):
+        for first, last, size in zip(bounds, bounds[1:], g.cu_seqlens.diff().tolist()):
             if first <= row < last and row - int(first) < size:
                 window = int(first), row + 1
         windows.append(window)

@@ -199,14 +199,14 @@ class Changing:
 def test_numbers_that_change(everything, name):
     """Each call uses the current value of a number that is changed in place."""
     _, base = fullest(everything, name)
-    for place, (each, is_tensor) in enumerate(parameters(name).items()):
+    for index, (each, is_tensor) in enumerate(parameters(name).items()):
         other = None if is_tensor or each in ("backend", "buckets") else other_value(name, each)
         if type(other) not in (int, float, bool):
             continue
         first = base.get(each, inspect.signature(getattr(smelt, name)).parameters[each].default)
         if type(first) is not type(other):  # None, say: begin with another one
             first = not other if type(other) is bool else other + other
-        number = (torch.tensor, Changing)[place % 2](first)
+        number = (torch.tensor, Changing)[index % 2](first)
         outcome(name, {**base, each: number})
         if isinstance(number, Changing):
             number.value = other

@@ -342,10 +342,10 @@ def test_bounds_of_int64(name, device):
     case = of(name)
     for key in case.bounds:
         given = case.given[key]
-        for place, value in ((-1, 2**32 + 1), (0, 3 - 2**32)):
+        for index, value in ((-1, 2**32 + 1), (0, 3 - 2**32)):
             wide, narrow = given.long(), given.clone()
-            wide.view(-1)[place] = value
-            narrow.view(-1)[place] = 2**31 - 1 if value > 0 else -(2**31)
+            wide.view(-1)[index] = value
+            narrow.view(-1)[index] = 2**31 - 1 if value > 0 else -(2**31)
             one = outcome(case, device, **{key: wide})
             if isinstance(one, str) and "must be torch.int32, not torch.int64" in one:
                 break
@@ -390,15 +390,15 @@ OUTPUTS = [(name, key) for name, case in CASES.items() for key in case.outputs]
 def one_memory(case, shape, dtype, device):
     """All tensors of a call in one buffer, with an output at its beginning."""
     size = torch.empty(shape, dtype=dtype).nbytes
-    places, end = {}, 0
+    offsets, end = {}, 0
     for key in tensors_of(case):
-        places[key] = end
+        offsets[key] = end
         end += -(-case.given[key].nbytes // 64) * 64
     memory = torch.empty(max(end, size), dtype=torch.uint8, device=device)
     given = {}
-    for key, place in places.items():
+    for key, offset in offsets.items():
         like = case.given[key]
-        given[key] = memory[place : place + like.nbytes].view(like.dtype).view(like.shape).copy_(like)
+        given[key] = memory[offset : offset + like.nbytes].view(like.dtype).view(like.shape).copy_(like)
     return given, memory[:size].view(dtype).view(shape)
 
 
@@ -422,16 +422,16 @@ def test_outputs(name, key, device):
             check(found, wanted(case)[result], result)
 
     for good in (dtype, *types):
-        room = torch.full(shape, 77, dtype=good, device=device)
-        assert call(room).get(result, room) is room, "another tensor is handed out"
-        check(room.cpu(), wanted(case)[result], result)
-    room = torch.full((*shape, 2), 77, dtype=dtype, device=device)
-    call(room[..., 0])
-    as_usual(room[..., 0].cpu())
-    assert bool((room[..., 1] == 77).all())
-    others, room = one_memory(case, shape, dtype, device)
-    call(room, **others)
-    as_usual(room.cpu())  # also where inputs lie in the memory that is written
+        memory = torch.full(shape, 77, dtype=good, device=device)
+        assert call(memory).get(result, memory) is memory, "another tensor is handed out"
+        check(memory.cpu(), wanted(case)[result], result)
+    memory = torch.full((*shape, 2), 77, dtype=dtype, device=device)
+    call(memory[..., 0])
+    as_usual(memory[..., 0].cpu())
+    assert bool((memory[..., 1] == 77).all())
+    others, memory = one_memory(case, shape, dtype, device)
+    call(memory, **others)
+    as_usual(memory.cpu())  # also where inputs lie in the memory that is written
     other = torch.float16 if dtype is torch.bfloat16 else torch.bfloat16
     wrong = [torch.full((3, *shape), 77, dtype=dtype, device=device)]
     wrong += [torch.full((*shape[:-1], shape[-1] + more), 77, dtype=dtype, device=device) for more in (1, -1)]
@@ -452,10 +452,10 @@ def test_outputs(name, key, device):
 
 def test_outputs_share_no_memory(device):
     case = of("cudnn.indexer_forward_top_k_wrapper")
-    room = torch.empty(usual(case, device)["logits"].shape, device=device)
+    memory = torch.empty(usual(case, device)["logits"].shape, device=device)
     given = {key: moved(value, device) for key, value in case.given.items()}
     with pytest.raises(ValueError, match="smelt: softmax_out and out_logits share memory"):
-        case.call(**given, out_logits=room, softmax_out=room)
+        case.call(**given, out_logits=memory, softmax_out=memory)
 
 
 # ---- shapes ------------------------------------------------------------------------------------------
@@ -583,9 +583,9 @@ def test_own_outputs(device):
         with pytest.raises((ValueError, TypeError), match="smelt: "):
             smelt.clean_logits_(bad, begin, begin, backend="smelt")
         assert bad.is_meta or bool((bad == 0).all())
-    room = torch.zeros(4, 6, device=device)
-    smelt.clean_logits_(room, begin, begin + 2, backend="smelt")
-    assert bool((room[:, 2:] == NEVER).all()) and bool((room[:, :2] == 0).all())
+    memory = torch.zeros(4, 6, device=device)
+    smelt.clean_logits_(memory, begin, begin + 2, backend="smelt")
+    assert bool((memory[:, 2:] == NEVER).all()) and bool((memory[:, :2] == 0).all())
 
 
 # ---- what the emulator cannot show -------------------------------------------------------------------

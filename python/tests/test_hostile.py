@@ -381,9 +381,9 @@ def test_outputs_that_are_made(device):
     out, sums, highest, partition = forward(**given, out=True, lse=True, max_logits=False)
     assert torch.equal(out, want) and torch.equal(sums, lse) and highest is partition is None
     assert forward(**given, out=out, lse=sums) == (None,) * 4
-    for place in ("q", "kv", "indices", "topk_length", "queries"):
+    for argument in ("q", "kv", "indices", "topk_length", "queries"):
         with pytest.raises(TypeError):
-            forward(**{**given, place: True}, out=True, lse=True)
+            forward(**{**given, argument: True}, out=True, lse=True)
     with pytest.raises(TypeError, match="out"):
         forward(**given, out=1, lse=True)
     with pytest.raises(TypeError, match="no argument 'most'"):
@@ -567,10 +567,10 @@ def test_many_gradients_at_once(calls, name):
         out = floats_of(call(name, given))
         several = torch.randn(2, *out.shape, device=out.device).to(out.dtype)
         got = torch.autograd.grad(out, leaves, several, is_grads_batched=True, retain_graph=True)
-        for place, one in enumerate(several):
+        for i, one in enumerate(several):
             want = torch.autograd.grad(out, leaves, one, retain_graph=True)
             for batch, true in zip(got, want):
-                torch.testing.assert_close(batch[place], true, rtol=0.02, atol=1e-3)
+                torch.testing.assert_close(batch[i], true, rtol=0.02, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)

@@ -80,9 +80,9 @@ def kept_by(held, action):
     counts, shared = [sys.getrefcount(each) for each in held], [sys.getrefcount(each) for each in SHARED]
     blocks = array.array("q", [0] * (COUNT + 1))
     cycles = 0
-    for place in range(COUNT + 1):
+    for i in range(COUNT + 1):
         cycles += gc.collect()  # also frees Python's free lists
-        blocks[place] = sys.getallocatedblocks()
+        blocks[i] = sys.getallocatedblocks()
         action()
     after, shared_after = [sys.getrefcount(each) for each in held], [sys.getrefcount(each) for each in SHARED]
     changed = [(type(each), two - one) for each, one, two in zip(held, counts, after) if one != two]
@@ -196,7 +196,7 @@ def test_no_memory(name, given):
     assert most or name in ("clean_logits_", "project_values")
 
 
-@pytest.mark.skipif(not DRIVER, reason="no launch of a GPU's fails when asked to")
+@pytest.mark.skipif(not DRIVER, reason="a GPU cannot make a launch fail on request")
 @of_each
 def test_launches_that_fail(name, given):
     """Each launch of a call, in turn, forward and backward."""

@@ -223,13 +223,13 @@ def test_deterministic_as_pytorch_says(device, monkeypatch):
     made = []
     operator = smelt._runtime.operator
     monkeypatch.setattr(smelt._runtime, "operator", lambda device, spec: made.append(spec) or operator(device, spec))
-    for setting, asked, expected in (
+    for setting, requested, expected in (
         (False, None, False),
         (True, None, True),
         (True, False, False),
         (False, True, True),
     ):
-        out = problem.run(deterministic=asked)
+        out = problem.run(deterministic=requested)
         torch.use_deterministic_algorithms(setting)
         smelt._runtime._found.clear()  # results of searches are cached
         try:

@@ -91,14 +91,14 @@ def with_exchange(device_of, stream_of):
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     name = b"dlpack_exchange_api"
-    places = [struct.pack("ii", DLPACK_CUDA, device) for device in range(2)]
+    devices = [struct.pack("ii", DLPACK_CUDA, device) for device in range(2)]
     true = Exchange.from_address(get(torch.Tensor.__dlpack_c_exchange_api__, name))
 
     def view(tensor, made):
         failed = true.view(tensor, made)
         device = None if failed else device_of(tensor)
         if device is not None:
-            ctypes.memmove(made + DLTENSOR_DEVICE, places[device], 8)
+            ctypes.memmove(made + DLTENSOR_DEVICE, devices[device], 8)
         return failed
 
     def current_stream(kind, device, stream):
@@ -263,8 +263,8 @@ class TwoGpus(TorchFunctionMode):
         self.launches.append((device, stream))
         for work in self.pending.pop(stream, ()):
             work()
-        for place, storage in self.devices.values():
-            if place == device and storage.nbytes():
+        for owner, storage in self.devices.values():
+            if owner == device and storage.nbytes():
                 assert self.driver.emulator.lend(storage.data_ptr(), storage.nbytes(), b"a tensor")
         return RUN
 

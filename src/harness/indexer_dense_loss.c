@@ -264,13 +264,13 @@ static int reproducible(const struct smelt__problem *problem, int tensor) {
 /* ---- figures --------------------------------------------------------------------------------- */
 
 /* Attention's scores once; the indexer's products of the logits and, with gradients, three more. */
-static double multiplications(const void *spec, const struct smelt__problem_options *asked) {
+static double multiplications(const void *spec, const struct smelt__problem_options *requested) {
     const struct smelt__indexer_dense_loss_spec *loss = spec;
     const struct smelt__dense_lse_spec attention = {loss->heads, loss->dqk, loss->kv_heads};
-    const double pairs = (double)(asked->batches * asked->tokens) * (double)asked->rows;
+    const double pairs = (double)(requested->batches * requested->tokens) * (double)requested->rows;
     const double indexer = pairs * loss->index_heads * loss->index_dim;
-    return smelt__dense_multiplications(&attention, asked) +
-           indexer * (asked->own[LOSS_ALONE] ? 1 : 4);
+    return smelt__dense_multiplications(&attention, requested) +
+           indexer * (requested->own[LOSS_ALONE] ? 1 : 4);
 }
 
 static int rates(const struct smelt__problem *problem,

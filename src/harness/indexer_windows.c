@@ -160,9 +160,10 @@ static void fill_documents(struct smelt__problem *problem, struct smelt__random 
     if (keys)
         keys[0] = offsets ? -3 : 0; /* the first document begins before row 0 */
     for (int64_t d = 0; d < documents; d++) {
-        const int32_t room = bounds[d + 1] - bounds[d];
-        const int64_t drawn = smelt__random_below(random, room + 1);
-        const int32_t length = padded && smelt__random_below(random, 2) ? (int32_t)drawn : room;
+        const int32_t available = bounds[d + 1] - bounds[d];
+        const int64_t drawn = smelt__random_below(random, available + 1);
+        const int32_t length =
+            padded && smelt__random_below(random, 2) ? (int32_t)drawn : available;
         const int32_t offset = (int32_t)smelt__random_below(random, 50) - 5;
         lengths[d + 1] = lengths[d] + length;
         if (offsets) /* without cu_seqlens_keys keys are tokens, and any offset is legal */

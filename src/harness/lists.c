@@ -57,12 +57,12 @@ static void make_random(const struct smelt__problem_options *options, int64_t qu
         count = options->rows;
     struct permutation rows = permutation_make(
         smelt__random_at(options->seed, STREAM_ROWS, (uint64_t)query), options->rows);
-    struct permutation places = permutation_make(
+    struct permutation slots = permutation_make(
         smelt__random_at(options->seed, STREAM_PLACES, (uint64_t)query), options->width);
     for (int64_t i = 0; i < options->width; i++)
         row[i] = -1;
     for (int64_t i = 0; i < count; i++)
-        row[count == options->width ? i : permute(&places, i)] = (int32_t)permute(&rows, i);
+        row[count == options->width ? i : permute(&slots, i)] = (int32_t)permute(&rows, i);
 }
 
 /* The row at a query's position: the queries of a batch spread evenly over its rows. */

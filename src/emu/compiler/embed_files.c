@@ -25,7 +25,7 @@ static void put_line(FILE *out, const char *line, int width) {
 
 static int put_file(FILE *out, const char *path, int number) {
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     FILE *in = fopen(path, "r");
     if (!in) {
         perror(path);
@@ -33,7 +33,7 @@ static int put_file(FILE *out, const char *path, int number) {
     }
     fprintf(out, "static const char file_%d[] = {", number);
     column = 0;
-    while (getline(&line, &room, in) > 0)
+    while (getline(&line, &capacity, in) > 0)
         for (int width = 8; width <= (strstr(line, "WIDTH") ? 256 : 8); width += 8)
             put_line(out, line, width);
     fprintf(out, "0};\n\n");

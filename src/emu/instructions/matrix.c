@@ -98,24 +98,24 @@ static void execute_mma(struct warp *warp, u32 mask, void **arguments, site at) 
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-/* Checks that a lane's array has a register for each matrix; `room`: its bytes as known to the
+/* Checks that a lane's array has a register for each matrix; `bytes`: its size as known to the
  * compiler. */
-static void check_room(unsigned long room, int count, const char *name, site at) {
-    if (room < 4 * (unsigned long)count)
+static void check_registers(unsigned long bytes, int count, const char *name, site at) {
+    if (bytes < 4 * (unsigned long)count)
         emu_fatal(EMU_BOUNDS, at, 0, "%s: %s of %d registers, of which the array has %lu {1}",
-                  emu_thread_name(emu.self), name, count, room / 4);
+                  emu_thread_name(emu.self), name, count, bytes / 4);
 }
 
-EMU_EXPORT void emu_op_ldmatrix(unsigned *registers, unsigned long room, unsigned address,
+EMU_EXPORT void emu_op_ldmatrix(unsigned *registers, unsigned long bytes, unsigned address,
                                 int count, int transposed) {
-    check_room(room, count, "ldmatrix", EMU_SITE);
+    check_registers(bytes, count, "ldmatrix", EMU_SITE);
     struct moved moved = {registers, address, count, transposed != 0};
     emu_meet_whole("ldmatrix", execute_ldmatrix, &moved, EMU_SITE);
 }
 
-EMU_EXPORT void emu_op_stmatrix(const unsigned *registers, unsigned long room, unsigned address,
+EMU_EXPORT void emu_op_stmatrix(const unsigned *registers, unsigned long bytes, unsigned address,
                                 int count, int transposed) {
-    check_room(room, count, "stmatrix", EMU_SITE);
+    check_registers(bytes, count, "stmatrix", EMU_SITE);
     struct moved moved = {(unsigned *)(uintptr_t)registers, address, count, transposed != 0};
     emu_meet_whole("stmatrix", execute_stmatrix, &moved, EMU_SITE);
 }

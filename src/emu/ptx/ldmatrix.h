@@ -1,6 +1,6 @@
 /* templates/ptx/ldmatrix.cuh, emulated. */
 
-void emu_op_ldmatrix(unsigned *registers, unsigned long room, unsigned address, int count,
+void emu_op_ldmatrix(unsigned *registers, unsigned long bytes, unsigned address, int count,
                      int transposed);
 
 #define ldmatrix_x4(registers, address)                                                            \

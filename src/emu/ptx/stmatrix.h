@@ -1,6 +1,6 @@
 /* templates/ptx/stmatrix.cuh, emulated. */
 
-void emu_op_stmatrix(const unsigned *registers, unsigned long room, unsigned address, int count,
+void emu_op_stmatrix(const unsigned *registers, unsigned long bytes, unsigned address, int count,
                      int transposed);
 
 #define stmatrix_x4(address, registers)                                                            \

@@ -63,8 +63,8 @@ static void walk_cache(const char *cache, size_t bytes, const char *prefix,
     if (bytes < sizeof header)
         return;
     memcpy(&header, start, sizeof header);
-    size_t room = (bytes - sizeof header) / sizeof(struct cache_entry);
-    size_t count = header.entry_count < room ? header.entry_count : room;
+    size_t most = (bytes - sizeof header) / sizeof(struct cache_entry);
+    size_t count = header.entry_count < most ? header.entry_count : most;
     for (size_t i = 0; i < count; i++) {
         struct cache_entry entry;
         memcpy(&entry, start + sizeof header + i * sizeof entry, sizeof entry);
