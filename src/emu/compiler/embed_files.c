@@ -1,7 +1,6 @@
 /* Build-time program: embeds the emulator's device.h and ptx/ files in a C file as byte lists,
  * since string literals above 4095 characters are not portable. A line with the word WIDTH in it is
  * repeated for each number of columns that wgmma can have. */
-#define _GNU_SOURCE /* getline */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
