@@ -94,38 +94,35 @@ class Attention(nn.Module):
             "indexer_loss:topk=128",
         ]
 
-    def choose(self, x, begin, end, shard, backend):
-        """The indexer's lists of keys, and its logits at them. It is trained separately from the model."""
+    def indexer(self, x, shard):
+        """The indexer's queries, keys and weights. It is trained separately from the model: hence detach."""
         x = x.detach()
         iq = self.index_q(x).view(-1, INDEX_HEADS, INDEX_DIM).bfloat16()
         ik = shard.gather(self.index_k(x).bfloat16())
         weights = self.index_weights(x).float() * (INDEX_HEADS * INDEX_DIM) ** -0.5
-        if self.sink is None:
-            indices, logits, _ = smelt.indexer_topk(iq, ik, weights, begin, end, TOPK, backend=backend)
-            return indices, logits
-        with torch.no_grad():  # the list has the last WINDOW tokens in any case
+        return iq, ik, weights
+
+    def chain(self, q, kv, iq, ik, weights, begin, end, options):
+        """Lists of what the indexer chooses and the last WINDOW tokens, attention and the indexer's loss, call by call."""
+        backend = options["backend"]
+        with torch.no_grad():
             chosen, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend)
-            last = end[:, None] - torch.arange(1, WINDOW + 1, device=x.device, dtype=torch.int32)
+            last = end[:, None] - torch.arange(1, WINDOW + 1, device=end.device, dtype=torch.int32)
             indices = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
-        return indices, smelt.indexer_scores(iq, ik, weights, indices, backend=backend)
+        logits = smelt.indexer_scores(iq, ik, weights, indices, backend=backend)
+        out, lse = smelt.sparse_attention(q, kv, indices, self.scale, sink=self.sink, return_lse=True, **options)
+        target = smelt.sparse_scores(q, kv, indices, lse, self.scale, dv=VALUE, backend=backend)
+        return out, smelt.indexer_loss(logits, target, indices, rows=len(kv), backend=backend)
 
     def forward(self, x, begin, end, shard, backend):
         q = self.q(x).view(-1, HEADS, self.dqk)
         kv = shard.gather(self.kv(x))
-        indices, logits = self.choose(x, begin, end, shard, backend)
-        out, lse = smelt.sparse_attention(
-            q,
-            kv,
-            indices,
-            self.scale,
-            dv=VALUE,
-            sink=self.sink,
-            return_lse=True,
-            dkv_dtype=torch.float32,
-            backend=backend,
-        )
-        target = smelt.sparse_scores(q, kv, indices, lse, self.scale, dv=VALUE, backend=backend)
-        loss = smelt.indexer_loss(logits, target, indices, rows=len(kv), backend=backend)
+        given = q, kv, *self.indexer(x, shard), begin, end
+        options = {"dv": VALUE, "dkv_dtype": torch.float32, "backend": backend}
+        if self.sink is None:
+            out, loss, _ = smelt.indexed_attention(*given, TOPK, self.scale, **options)
+        else:
+            out, loss = self.chain(*given, options)
         return self.out(smelt.project_values(out, self.values).flatten(1)), loss
 
 

@@ -7,6 +7,7 @@ the functions of the lightning indexer. ``smelt.compat`` replaces FlashMLA's, cu
 
 from . import _native, compat, integrations
 from ._dense import dense_lse, indexer_dense_loss
+from ._indexed_attention import indexed_attention, selection_difference
 from ._indexer import clean_logits_, indexer_logits, indexer_topk, indexer_windows, quantize, topk_select
 from ._indexer_gradients import indexer_backward
 from ._indexer_training import indexer_loss, indexer_scores, sparse_scores
@@ -22,6 +23,7 @@ __all__ = [
     "clean_logits_",
     "dense_lse",
     "get_backend",
+    "indexed_attention",
     "indexer_backward",
     "indexer_dense_loss",
     "indexer_logits",
@@ -33,6 +35,7 @@ __all__ = [
     "presets",
     "project_values",
     "quantize",
+    "selection_difference",
     "set_backend",
     "sparse_attention",
     "sparse_attention_backward",

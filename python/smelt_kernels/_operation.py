@@ -185,7 +185,11 @@ class Operation:
     def _with_gradients(self, key, arguments) -> tuple:
         made = []
         out = _apply(self, key, arguments, made, *[arguments[place] for place in self.leaves])
-        made[self.result] = out
+        if not self.several:
+            made[self.result] = out
+        else:
+            for place, each in zip(self.result, out):
+                made[place] = each
         return tuple(made)
 
     def _problem(self, arguments):
@@ -223,24 +227,28 @@ class Operation:
 
     # ---- gradients ----------------------------------------------------------------------------------
 
-    def differentiable(self, leaves: tuple, result: int, saved: Callable, gradients: Callable) -> None:
-        """leaves: names of the tensors that have gradients. result: the number of the output that has one.
+    def differentiable(self, leaves: tuple, result: int | tuple, saved: Callable, gradients: Callable) -> None:
+        """leaves: names of the tensors that have gradients. result: the number of the output that has one, or a tuple.
         saved(arguments, outputs): the tensors that the backward pass keeps, and anything else that it needs.
-        gradients(grad, rest, *tensors): of the leaves."""
+        gradients(grad, rest, *tensors): of the leaves. With a tuple `grad` is one, too, with None where no gradient
+        comes."""
         self.leaves = tuple(self.names.index(name) for name in leaves)
+        self.several = isinstance(result, tuple)
+        results = result if isinstance(result, tuple) else (result,)
         self.result, self.saved, self.gradients = result, saved, gradients
 
         def keep(ctx, inputs, output):
             made = output if isinstance(output, tuple) else (output,)
-            ctx.mark_non_differentiable(*made[:result], *made[result + 1 :])
+            ctx.mark_non_differentiable(*[each for place, each in enumerate(made) if place not in results])
             ctx.set_materialize_grads(False)
             tensors, ctx.rest = saved(inputs, made)
             ctx.save_for_backward(*tensors)
 
         def flow(ctx, *grads):
             every = [None] * len(self.names)
-            if grads[result] is not None:
-                made = gradients(grads[result], ctx.rest, *ctx.saved_tensors)
+            given = tuple(grads[place] for place in results)
+            if any(each is not None for each in given):
+                made = gradients(given if self.several else given[0], ctx.rest, *ctx.saved_tensors)
                 for place, each in zip(self.leaves, made):
                     every[place] = each
             return tuple(every)
@@ -264,7 +272,7 @@ class Operation:
 
 
 class _Direct(torch.autograd.Function):
-    """A direct call with gradients. The leaves and the one result that has gradients pass through autograd, whose work
+    """A direct call with gradients. The leaves and the results that have gradients pass through autograd, whose work
     grows with every argument and result; `made` takes the others home."""
 
     @staticmethod
@@ -272,13 +280,16 @@ class _Direct(torch.autograd.Function):
         made += operation.kernel(key, *arguments)
         tensors, rest = operation.saved(arguments, made)
         ctx.save_for_backward(*tensors)
-        ctx.call = operation.gradients, rest
-        return made[operation.result]
+        ctx.call = operation.gradients, rest, operation.several
+        if not operation.several:
+            return made[operation.result]
+        ctx.set_materialize_grads(False)
+        return tuple([made[place] for place in operation.result])
 
     @staticmethod
-    def backward(ctx, grad):
-        gradients, rest = ctx.call
-        return None, None, None, None, *gradients(grad, rest, *ctx.saved_tensors)
+    def backward(ctx, *grads):
+        gradients, rest, several = ctx.call
+        return None, None, None, None, *gradients(grads if several else grads[0], rest, *ctx.saved_tensors)
 
 
 # Function.apply without its look for functorch, which has already been looked for.

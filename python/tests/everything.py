@@ -9,6 +9,7 @@ from test_hostile import DIFFERENTIABLE, NOT_CALLS, arguments_of_all
 
 # Another legal value of each argument that is not a tensor, by name.
 OTHER_VALUES = {
+    "ascending": True,
     "backend": "torch",
     "buckets": "auto",
     "causal_limit": 4,
@@ -106,10 +107,11 @@ def bases(device):
         window_end=window["window_end"],
         offset=numbers(3, 8),
     )
+    weight = torch.tensor([0.5, 2.0], device=device)
+    add("indexed_attention, all", "indexed_attention", sink=attention["sink"], weight=weight)
     lengths = numbers(2, 3)
     add("indexer_scores, all", "indexer_scores", topk_length=lengths)
     add("indexer_backward, all", "indexer_backward", topk_length=lengths)
-    weight = torch.tensor([0.5, 2.0], device=device)
     add("indexer_loss, all", "indexer_loss", topk_length=lengths, weight=weight, return_losses=True)
     return found
 

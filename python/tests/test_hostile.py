@@ -87,6 +87,19 @@ def arguments_of_all(device):
             "query_weight": 1.0,
         },
         "project_values": {"out": normal(2, 3, 64), "weight": normal(3, 32, 64)},
+        "indexed_attention": {
+            "q": problem.q,
+            "kv": problem.kv[:4],
+            "index_q": q,
+            "index_k": k,
+            "index_weights": weights,
+            "window_begin": window[0],
+            "window_end": window[1],
+            "topk": 2,
+            "scale": problem.scale,
+            "sink": None,
+        },
+        "selection_difference": {"a": lists, "b": lists.flip(1)},
     }
 
 
@@ -96,7 +109,7 @@ def calls(device):
 
 
 def call(name, arguments):
-    if name not in ("project_values", "sparse_attention_backward"):
+    if name not in ("project_values", "selection_difference", "sparse_attention_backward"):
         arguments = {"backend": "smelt", **arguments}
     return getattr(smelt, name)(**arguments)
 
@@ -247,7 +260,7 @@ def misfits(tensor):
         yield tensor.float()
 
 
-@pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS - {"project_values"}))
+@pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS - {"project_values", "selection_difference"}))
 def test_the_reference_refuses_what_kernels_refuse(calls, name):
     """Tensors are not broadcast."""
     refused = 0

@@ -193,7 +193,7 @@ def test_no_memory(name, given):
             most += 1
     finally:
         _native.setup(*_runtime.SETUP)
-    assert most or name in ("clean_logits_", "project_values")
+    assert most or name in ("clean_logits_", "project_values", "selection_difference")
 
 
 @pytest.mark.skipif(not DRIVER, reason="a GPU cannot make a launch fail on request")
@@ -230,7 +230,7 @@ def test_launches_that_fail(name, given):
             most += 1
     finally:
         DRIVER.observe(lambda *_: SKIPPED)
-    assert most or name == "project_values"
+    assert most or name in ("project_values", "selection_difference")
 
 
 def test_sizes_that_never_come_back(everything):

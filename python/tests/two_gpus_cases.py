@@ -9,7 +9,7 @@ from test_hostile import call, floats_of, tensors_of
 from torch.autograd.graph import _engine_run_backward, saved_tensors_hooks
 from two_gpus import TwoGpus
 
-WITHOUT_A_KERNEL = {"project_values"}
+WITHOUT_A_KERNEL = {"project_values", "selection_difference"}
 EVERYWHERE = {"indexer_loss"}  # its backward pass is a product of PyTorch's
 
 

@@ -1,0 +1,323 @@
+"""A layer's sparse attention and the loss of its indexer in one call, with one node of autograd; and how far two choices
+of keys differ."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from . import _native
+from ._checks import Backend, choose, number, tensor, whole
+from ._description import bind
+from ._indexer import _topk
+from ._indexer_gradients import backward as _index_backward
+from ._indexer_gradients import scored_as_kernels_read, type_of_dk
+from ._indexer_training import _loss, _scores
+from ._operation import Operation, as_kernels_read, may_cast, wants_gradients
+from ._sparse_attention import WIDE_TYPES, Buckets, _attention, _backward, _buckets, fp32, topk_for, value_width
+
+EVERY_ROW = (1 << 31) - 1
+_PARAMETERS = {
+    **dict.fromkeys(("q", "kv", "index_q", "index_k", "index_weights", "window_begin", "window_end"), "Tensor"),
+    **dict.fromkeys(("sink", "weight"), "Tensor | None"),
+    **{"topk": "int", "scale": "float", "dv": "int", "query_weight": "float", "buckets": "tuple[int, ...]"},
+    **{"deterministic": "bool | None", "dkv_dtype": "torch.dtype | None", "dk_dtype": "torch.dtype | None"},
+    **dict.fromkeys(("free_multiprocessors", "workspace_limit", "causal_limit"), "int"),
+    **{"with_grad": "bool", "backend": "str | None"},
+}
+
+
+def _run(operation, *arguments):
+    """An operation's kernel function: of tensors that are plain here, whatever the call was."""
+    return operation.kernel(_native.look(operation.key, arguments, operation.names), *arguments)
+
+
+def _same_rows(kv, index_k):
+    if kv.shape[0] != index_k.shape[0]:
+        raise ValueError(
+            f"smelt: index_k must have as many rows as kv, since both are chosen by the same numbers: {index_k.shape[0]}, not "
+            f"{kv.shape[0]}"
+        )
+
+
+def _kernel(
+    _,
+    q,
+    kv,
+    index_q,
+    index_k,
+    index_weights,
+    window_begin,
+    window_end,
+    sink,
+    weight,
+    topk,
+    scale,
+    dv,
+    query_weight,
+    buckets,
+    deterministic,
+    dkv_dtype,
+    dk_dtype,
+    free,
+    workspace_limit,
+    causal_limit,
+    with_grad,
+    backend,
+):
+    """out, loss, indices, lengths, lse, the loss's gradient by the logits at the slots (None without with_grad) and
+    attention's partition."""
+    _same_rows(kv, index_k)
+    scored = index_q, index_k, index_weights, None, window_begin, window_end, None
+    indices, logits, lengths = _run(_topk, *scored, 0, free, causal_limit, workspace_limit, topk, "index", backend)
+    lists = q, kv, indices, lengths, sink, None, None
+    width = topk_for(topk)
+    attention = free, scale, dv, width, buckets, False, workspace_limit, deterministic, dkv_dtype, backend
+    out, lse, _, *partition = _run(_attention, *lists, *attention)
+    keys = kv if kv.dtype is q.dtype else kv.to(q.dtype)
+    target = _run(_scores, q, keys, *lists[2:], lse, free, scale, dv, width, backend)[0]
+    given = logits, target, indices, lengths, weight
+    loss, _, grad = _run(_loss, *given, EVERY_ROW, free, query_weight, with_grad, backend)
+    return out, loss, indices, lengths, lse, grad, *partition
+
+
+def _fake(*arguments):
+    named = dict(zip(_PARAMETERS, arguments))
+    q, topk = named["q"], named["topk"]
+    tokens, heads, dqk = q.shape
+    return (
+        q.new_empty((tokens, heads, named["dv"] or value_width(dqk))),
+        q.new_empty((), dtype=torch.float32),
+        q.new_empty((tokens, topk), dtype=torch.int32),
+        q.new_empty((tokens,), dtype=torch.int32),
+        q.new_empty((tokens, heads), dtype=torch.float32),
+        q.new_empty((tokens, topk), dtype=torch.float32) if named["with_grad"] else None,
+    )
+
+
+class _Indexed(Operation):
+    def check_arguments(self, arguments) -> None:
+        named = dict(zip(self.names, arguments))
+        rows = [row for row in _attention.rows if row.name in ("q", "kv", "sink")]
+        if named["q"].dim() != 3:
+            raise ValueError(f"smelt: q must be [T, H, dqk], not of {named['q'].dim()} dimensions")
+        sizes = bind(rows, named, _attention.kinds).sizes
+        scored = [row._replace(name=_INDEX.get(row.name, row.name)) for row in _topk.rows if row.name in _SCORED]
+        of_index = bind(scored, named, {row.name: (row.kind,) for row in scored}).sizes
+        if sizes["T"] != of_index["T"]:
+            raise ValueError(f"smelt: index_q must be of as many queries as q: {of_index['T']}, not {sizes['T']}")
+        _same_rows(named["kv"], named["index_k"])
+        if named["weight"] is not None:
+            of_loss = [row for row in _loss.rows if row.name == "weight"]
+            bind([rows[0], *of_loss], named, {"q": _attention.kinds["q"], "weight": _loss.kinds["weight"]})
+
+
+_INDEX = {"q": "index_q", "k": "index_k", "weights": "index_weights"}
+_SCORED = (*_INDEX, "window_begin", "window_end")
+
+
+def _saved(arguments, made):
+    named = dict(zip(_PARAMETERS, arguments))
+    inputs = [named[name] for name in ("q", "kv", "sink", "index_q", "index_k", "index_weights")]
+    partition = made[6] if len(made) > 6 else None
+    options = {name: each for name, each in named.items() if not _PARAMETERS[name].startswith("Tensor")}
+    return (*inputs, made[0], *made[2:6], partition), options
+
+
+def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, indices, lengths, lse, grad, partition):
+    grad_out, grad_loss = grads
+    free, backend, deterministic = (options[name] for name in ("free_multiprocessors", "backend", "deterministic"))
+    gradients = [None] * 6
+    if grad_out is not None:
+        lists = q, kv, indices, lengths, sink, None, None
+        given = free, options["scale"], options["workspace_limit"], topk_for(options["topk"]), options["buckets"]
+        made = _backward.in_backward(
+            grad_out, *lists, out, lse, partition, *given, deterministic, options["dkv_dtype"], backend
+        )
+        gradients[:3] = made if sink is not None else (*made[:2], None)
+    if grad_loss is not None and options["with_grad"]:
+        given = grad * grad_loss, index_q, index_k, index_weights, indices, lengths
+        gradients[3:] = _index_backward.in_backward(*given, free, deterministic, options["dk_dtype"], backend)
+    return gradients
+
+
+_indexed = _Indexed("indexed_attention", _kernel, _fake, _PARAMETERS, 6, {"q": 2, "kv": 0})
+_LEAVES = ("q", "kv", "sink", "index_q", "index_k", "index_weights")
+_indexed.differentiable(_LEAVES, (0, 1), _saved, _flow)
+
+
+def indexed_attention(
+    q: Tensor,
+    kv: Tensor,
+    index_q: Tensor,
+    index_k: Tensor,
+    index_weights: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    topk: int,
+    scale: float,
+    *,
+    dv: int | None = None,
+    sink: Tensor | None = None,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    buckets: Buckets = None,
+    deterministic: bool | None = None,
+    dkv_dtype: torch.dtype | None = None,
+    dk_dtype: torch.dtype | None = None,
+    free_multiprocessors: int = 0,
+    workspace_limit: int = 0,
+    causal_limit: int = 0,
+    backend: Backend | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attends to the keys that the indexer chooses, and computes the loss that trains the indexer: a layer's step in one call.
+
+    The results and gradients are those of this chain of calls:
+
+        indices, logits, lengths = indexer_topk(index_q, index_k, index_weights, window_begin, window_end, topk)
+        out, lse = sparse_attention(q, kv, indices, scale, topk_length=lengths, return_lse=True)
+        target = sparse_scores(q, kv, indices, lse, scale, topk_length=lengths)
+        loss = indexer_loss(logits, target, indices, topk_length=lengths)
+
+    Autograd has one node for it, which keeps the inputs, indices, lengths, out, lse and the loss's gradient by the logits
+    at the slots; nothing of the size T x S is made. `out` has gradients of q, kv and sink alone, and `loss` of index_q,
+    index_k and index_weights alone: the choice has none, and the target counts as constant. Inputs are not detached: where
+    the loss shall not train what index_q, index_k and index_weights are made from, the caller detaches that.
+
+    In a context-parallel program q, index_q, index_weights and the windows are of the rank's own queries (indexer_windows'
+    query_indices), kv and index_k are gathered, and the ranks' losses are added up. Where tensor parallelism divides the
+    heads, use the chain, and add up the targets over ranks.
+
+    Args:
+        q: [T, H, dqk], bf16, as in sparse_attention.
+        kv: [S, dqk], bf16.
+        index_q: [T, Hi, D], bf16: the indexer's queries.
+        index_k: [S, D], bf16: the indexer's keys, of the same rows as kv.
+        index_weights: [T, Hi], fp32: with the indexer's scale folded into them.
+        window_begin: [T], int32: each query's first key. indexer_windows makes windows once for all layers.
+        window_end: [T], int32: one past each query's last key.
+        topk: How many keys to choose.
+        scale: Attention's softmax scale.
+        dv: As in sparse_attention.
+        sink: As in sparse_attention.
+        weight: As in indexer_loss.
+        query_weight: As in indexer_loss.
+        buckets: As in sparse_attention.
+        deterministic: Whether the gradients of kv and index_k are summed in a fixed order; None follows
+            torch.use_deterministic_algorithms.
+        dkv_dtype: As in sparse_attention.
+        dk_dtype: As in indexer_scores, of index_k's gradient.
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        workspace_limit: As in indexer_topk, and of a deterministic backward pass as in sparse_attention.
+        causal_limit: As in indexer_topk.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        out [T, H, dv] bf16, the loss, a scalar of fp32, and the chosen indices [T, topk] int32, ascending, -1 behind a
+        query's last one.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> out, loss, indices = smelt.indexed_attention(q, kv, iq, ik, weights, begin, end, 64, scale)
+        >>> (out.float().square().mean() + loss / len(q)).backward()
+    """
+    later = is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
+    if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
+        raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
+    wanted = None
+    if may_cast(tensor(q, "q")):
+        if dkv_dtype is torch.float32 and getattr(kv, "dtype", None) is torch.float32:
+            wanted, q = as_kernels_read(backend, q)
+        else:
+            wanted, q, kv = as_kernels_read(backend, q, kv)
+    if may_cast(tensor(index_q, "index_q")):
+        index_q, index_k, index_weights = scored_as_kernels_read(backend, index_q, index_k, index_weights)
+    if dkv_dtype is not None:
+        choose(dkv_dtype, "dkv_dtype", WIDE_TYPES)
+    leaves = (tensor(index_q, "index_q"), tensor(index_k, "index_k"), tensor(index_weights, "index_weights"))
+    out, loss, indices, *_ = _indexed.call(
+        q,
+        kv,
+        *leaves,
+        window_begin,
+        window_end,
+        sink if sink is None else fp32(sink),
+        weight,
+        whole(topk, "topk"),
+        number(scale, "scale"),
+        0 if dv is None else whole(dv, "dv"),
+        1.0 if later else query_weight,
+        () if buckets is None else _buckets(buckets),
+        deterministic,
+        dkv_dtype,
+        type_of_dk(dk_dtype),
+        free_multiprocessors,
+        workspace_limit,
+        causal_limit,
+        wants_gradients(*leaves),
+        backend,
+    )
+    if later:
+        loss = loss * query_weight
+    return out if wanted is None else out.to(wanted), loss, indices
+
+
+# ---- two choices ------------------------------------------------------------------------------------
+
+
+def _sorted_lists(lists: Tensor, name: str, ascending: bool) -> Tensor:
+    """Ascending, with what is no entry behind all entries."""
+    if tensor(lists, name).dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"smelt: {name} must be torch.int32 or torch.int64, not {lists.dtype}")
+    if not lists.dim():
+        raise ValueError(f"smelt: {name} must be [..., width], not of 0 dimensions")
+    lists = torch.where(lists < 0, torch.iinfo(lists.dtype).max, lists)
+    return lists.contiguous() if ascending else lists.sort(-1).values
+
+
+def selection_difference(a: Tensor, b: Tensor, *, ascending: bool = False) -> tuple[Tensor, Tensor]:
+    """Counts in how many entries two choices of keys differ, on the device: to compare a replayed choice with a new one.
+
+    A query's list is a multiset of its entries of 0 and more: their order does not matter, negative ones do not count, and an
+    entry that is listed n times counts n times. The difference of two lists is the size of the larger one less the size
+    of what they have in common (of an entry that is n times in one and m times in the other, the smaller number). It is 0
+    for equal multisets; of lists of one length it is how many entries of either are not in the other.
+
+    Args:
+        a: [..., width], int32 or int64, as indexer_topk's indices.
+        b: [..., another width], of a's type and queries.
+        ascending: A promise that the entries of every list ascend, with negative ones at the end alone, as indexer_topk's
+            are. The lists are then not sorted first.
+
+    Returns:
+        The difference of each query's lists, [...] int32, and their sum, a scalar of int64. Neither waits for the device.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: the lists are not of the same queries.
+
+    Example:
+        >>> a = torch.tensor([[1, 4, 6, -1], [2, 3, 5, 7]])
+        >>> b = torch.tensor([[6, 1, 4, -1], [2, 3, 5, 8]])
+        >>> each, total = smelt.selection_difference(a, b)
+        >>> each.tolist(), total.item()
+        ([0, 1], 1)
+    """
+    one, two = _sorted_lists(a, "a", ascending), _sorted_lists(b, "b", ascending)
+    if one.dtype is not two.dtype:
+        raise TypeError(f"smelt: b must be {one.dtype} as a is, not {two.dtype}")
+    if one.shape[:-1] != two.shape[:-1]:
+        raise ValueError(f"smelt: b must be of a's queries, {tuple(a.shape[:-1])}, not {tuple(b.shape[:-1])}")
+    behind = torch.iinfo(one.dtype).max
+    first = torch.searchsorted(two, one, out_int32=True)  # where an entry of one begins in two
+    times = torch.searchsorted(two, one, right=True, out_int32=True) - first
+    before = torch.arange(one.shape[-1], device=one.device) - torch.searchsorted(one, one, out_int32=True)
+    common = ((before < times) & (one != behind)).sum(-1)
+    larger = torch.maximum((one != behind).sum(-1), (two != behind).sum(-1))
+    each = larger - common
+    return each.int(), each.sum()

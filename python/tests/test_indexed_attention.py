@@ -1,0 +1,252 @@
+"""indexed_attention against the chain of calls whose results it has, and selection_difference against a count in Python."""
+
+import collections
+import random
+
+import pytest
+import smelt_kernels as smelt
+import torch
+from conftest import check_grad, check_out
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+TOPK = 6
+
+
+class Layer:
+    """Random inputs of a packed batch of two documents."""
+
+    def __init__(self, device, tokens=9, sink=False, weight=False, seed=0):
+        made = torch.Generator().manual_seed(seed)
+
+        def normal(*shape, kind=torch.bfloat16):
+            return torch.randn(*shape, generator=made).to(device, kind).requires_grad_()
+
+        self.q, self.kv = normal(tokens, 2, 64), normal(tokens, 64)
+        self.index_q, self.index_k = normal(tokens, 2, 64), normal(tokens, 64)
+        self.weights = normal(tokens, 2, kind=torch.float32)
+        self.sink = normal(2, kind=torch.float32) if sink else None
+        self.weight = torch.rand(tokens, generator=made).to(device) if weight else None
+        bounds = torch.tensor([0, 2, tokens], dtype=torch.int32, device=device)
+        self.windows = smelt.indexer_windows(bounds, tokens, tokens)
+        self.grad = torch.randn(tokens, 2, 64, generator=made).to(device, torch.bfloat16)
+
+    def leaves(self):
+        every = (self.q, self.kv, self.index_q, self.index_k, self.weights, self.sink)
+        return [each for each in every if each is not None]
+
+    def given(self):
+        return self.q, self.kv, self.index_q, self.index_k, self.weights, *self.windows, TOPK, 0.125
+
+    def call(self, **options):
+        return smelt.indexed_attention(*self.given(), sink=self.sink, weight=self.weight, **options)
+
+    def chain(self, deterministic=None, buckets=None, query_weight=1.0, backend=None):
+        named = {"sink": self.sink, "backend": backend}
+        scored = self.index_q, self.index_k, self.weights, *self.windows
+        indices, logits, lengths = smelt.indexer_topk(*scored, TOPK, backend=backend)
+        if deterministic is not None:  # whose gradients follow torch.use_deterministic_algorithms
+            logits = smelt.indexer_scores(*scored[:3], indices, topk_length=lengths, deterministic=deterministic)
+        lists = self.q, self.kv, indices
+        more = {"deterministic": deterministic, "buckets": buckets}
+        out, lse = smelt.sparse_attention(*lists, 0.125, topk_length=lengths, return_lse=True, **more, **named)
+        target = smelt.sparse_scores(*lists, lse, 0.125, topk_length=lengths, **named)
+        more = {"topk_length": lengths, "weight": self.weight, "query_weight": query_weight, "backend": backend}
+        return out, smelt.indexer_loss(logits, target, indices, **more), indices
+
+    def gradients(self, made):
+        out, loss, _ = made
+        return torch.autograd.grad((out, loss), self.leaves(), (self.grad, torch.full_like(loss, 0.5)))
+
+
+@pytest.mark.parametrize(
+    "inputs,options",
+    [
+        ({}, {}),
+        ({"sink": True, "weight": True}, {"query_weight": 0.25}),
+        ({"sink": True}, {"buckets": (3,)}),
+    ],
+    ids=["plain", "all", "buckets"],
+)
+def test_it_is_the_chain(device, inputs, options):
+    """Bit for bit."""
+    layer = Layer(device, **inputs)
+    want, got = layer.chain(deterministic=True, **options), layer.call(deterministic=True, **options)
+    assert all(torch.equal(one, two) for one, two in zip(got, want, strict=True))
+    assert got[2].min() == -1 and got[0].grad_fn is got[1].grad_fn and not got[2].requires_grad
+    for one, two in zip(layer.gradients(got), layer.gradients(want), strict=True):
+        assert one.dtype is two.dtype and torch.equal(one, two)
+
+
+def test_it_is_the_eager_reference(device):
+    """Attention in double precision."""
+    layer = Layer(device, sink=True)
+    got = layer.call(dkv_dtype=torch.float32)
+    gradients = layer.gradients(got)
+    layer.q, layer.kv = (each.detach().double().requires_grad_() for each in (layer.q, layer.kv))
+    want = layer.call(backend="torch")
+    assert torch.equal(got[2], want[2]) and want[0].dtype is torch.float64
+    check_out(got[0], want[0])
+    torch.testing.assert_close(got[1], want[1], rtol=1e-3, atol=1e-4)
+    for one, two in zip(gradients, layer.gradients(want), strict=True):
+        check_grad(one, two)
+
+
+def test_each_result_alone(device):
+    """Of out there are attention's gradients, of the loss the indexer's."""
+    layer = Layer(device, sink=True)
+    want = layer.gradients(layer.call(deterministic=True))
+    out, loss, _ = layer.call(deterministic=True)
+    of_loss = torch.autograd.grad(loss * 0.5, layer.leaves(), retain_graph=True, allow_unused=True)
+    of_out = torch.autograd.grad(out, layer.leaves(), layer.grad, allow_unused=True)
+    for place, (one, two) in enumerate(zip(of_out, of_loss, strict=True)):
+        kept, none = (two, one) if place in (2, 3, 4) else (one, two)
+        assert none is None and torch.equal(kept, want[place])
+    for each in (layer.index_q, layer.index_k, layer.weights):
+        each.requires_grad_(False)
+    out, loss, _ = layer.call()
+    assert len(torch.autograd.grad(out.float().sum() + loss, (layer.q, layer.kv))) == 2
+    with torch.no_grad():
+        assert not any(each.requires_grad for each in layer.call())
+
+
+def test_what_is_kept(device):
+    """One node's tensors, of which the largest are the inputs and lists: nothing of queries times keys."""
+    layer, packed = Layer(device, tokens=40), []
+    with saved_tensors_hooks(lambda each: packed.append(each) or each, lambda each: each):
+        layer.call()
+    assert len(packed) == 10 and all(each.numel() <= max(40 * 2 * 64, 40 * TOPK) for each in packed)
+    assert all(each.shape != (40, 40) for each in packed)
+
+
+def test_compile(device):
+    layer = Layer(device, sink=True)
+
+    def step(*given):
+        out, loss, indices = smelt.indexed_attention(*given, sink=layer.sink, deterministic=True, query_weight=0.5)
+        return out * 2, loss, indices
+
+    want = step(*layer.given())
+    got = torch.compile(step, fullgraph=True, backend="aot_eager")(*layer.given())
+    assert all(torch.equal(one, two) for one, two in zip(got, want, strict=True))
+    for one, two in zip(layer.gradients(got), layer.gradients(want), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_opcheck(device):
+    layer = Layer(device, tokens=4, sink=True)
+    options = (4, 0.125, 0, 1.0, [], True, None, None, 0, 0, 0, True, "smelt")
+    tensors = (*layer.given()[:7], layer.sink, None)
+    torch.library.opcheck(torch.ops.smelt.indexed_attention.default, (*tensors, *options))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint(device, reentrant):
+    layer = Layer(device)
+    want = layer.gradients(layer.call(deterministic=True))
+
+    def step(*given):
+        return smelt.indexed_attention(*given, deterministic=True)
+
+    got = checkpoint(step, *layer.given(), use_reentrant=reentrant)
+    out, loss, _ = got
+    leaves = layer.leaves()
+    torch.autograd.backward((out, loss), (layer.grad, torch.full_like(loss, 0.5)))
+    assert all(torch.equal(leaf.grad, two) for leaf, two in zip(leaves, want, strict=True))
+
+
+def test_parts_of_the_queries(device):
+    """Context parallel: each rank's queries against all keys. Lists and out are the batch's, the losses add up."""
+    layer = Layer(device)
+    out, loss, indices = layer.call()
+    total = 0
+    bounds = torch.tensor([0, 2, 9], dtype=torch.int32, device=device)
+    for rows in ([0, 3, 8], [1, 2, 4, 5, 6, 7]):
+        rows = torch.tensor(rows, dtype=torch.int32, device=device)
+        windows = smelt.indexer_windows(bounds, len(rows), 9, query_indices=rows)
+        scored = layer.index_q[rows], layer.index_k, layer.weights[rows]
+        part = smelt.indexed_attention(layer.q[rows], layer.kv, *scored, *windows, TOPK, 0.125)
+        assert torch.equal(part[0], out[rows]) and torch.equal(part[2], indices[rows])
+        total = total + part[1]
+    torch.testing.assert_close(total, loss)
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_nothing(device, backend):
+    """Without queries, and without a key that any query sees."""
+    layer = Layer(device, sink=True)
+    none = torch.zeros_like(layer.windows[0])
+    out, loss, indices = smelt.indexed_attention(*layer.given()[:5], none, none, TOPK, 0.125, sink=layer.sink, backend=backend)
+    assert out.abs().sum() == 0 and loss == 0 and bool((indices == -1).all())
+    assert all(each.abs().sum() == 0 for each in layer.gradients((out, loss, indices)))
+    part = [each.detach()[:0] for each in (layer.q, layer.index_q, layer.weights, *layer.windows)]
+    given = part[0], layer.kv.detach(), part[1], layer.index_k.detach(), *part[2:], TOPK, 0.125
+    out, loss, indices = smelt.indexed_attention(*given, backend=backend)
+    assert out.shape == (0, 2, 64) and loss == 0 and indices.shape == (0, TOPK)
+
+
+BAD = {
+    "rows": ({"index_k": lambda each: each[:5]}, ValueError, "index_k must have as many rows as kv"),
+    "queries": ({"q": lambda each: each[:5]}, ValueError, "index_q must be of as many queries as q|indices"),
+    "batches": ({"q": lambda each: each[None]}, ValueError, r"q must be \[T, H, dqk\]|dimensions"),
+    "type": ({"index_q": lambda each: each.float()}, TypeError, "torch.bfloat16"),
+    "none": ({"index_weights": lambda each: None}, TypeError, "index_weights must be a torch.Tensor"),
+    "topk": ({"topk": lambda each: 0}, ValueError, "topk must be positive"),
+    "windows": ({"window_begin": lambda each: each.long()}, TypeError, "window_begin must be torch.int32"),
+    "scale": ({"scale": lambda each: -1.0}, ValueError, "scale"),
+}
+
+
+@pytest.mark.parametrize("changes,kind,message", BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_bad_arguments(device, changes, kind, message, backend):
+    names = "q kv index_q index_k index_weights window_begin window_end topk scale".split()
+    given = {name: getattr(each, "detach", lambda each=each: each)() for name, each in zip(names, Layer(device).given())}
+    for name, change in changes.items():
+        given[name] = change(given[name])
+    with pytest.raises(kind, match=message):
+        smelt.indexed_attention(**given, backend=backend)
+
+
+# ---- selection_difference ---------------------------------------------------------------------------
+
+
+def difference(one, two):
+    one, two = (collections.Counter(entry for entry in entries if entry >= 0) for entries in (one, two))
+    return max(one.total(), two.total()) - (one & two).total()
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_difference(device, kind):
+    """Repeated entries, negative ones anywhere, lists without an entry, of other widths."""
+    random_ = random.Random(11)
+    for widths in ((1, 1), (5, 3), (8, 8), (0, 4), (3, 0)):
+        lists = [[[random_.randrange(-2, 6) for _ in range(width)] for _ in range(50)] for width in widths]
+        a, b = (torch.tensor(each, dtype=kind, device=device).view(2, 25, -1) for each in lists)
+        each, total = smelt.selection_difference(a, b)
+        want = torch.tensor([difference(*pair) for pair in zip(*lists)]).view(2, 25)
+        assert torch.equal(each.cpu(), want.int()) and total.item() == want.sum() and total.dtype is torch.int64
+        assert torch.equal(smelt.selection_difference(b, a)[0], each)
+
+
+def test_difference_of_ascending_lists(device):
+    layer = Layer(device)
+    chosen = [smelt.indexer_topk(*layer.given()[2:7], topk)[0] for topk in (3, TOPK)]
+    want = smelt.selection_difference(*chosen)
+    got = smelt.selection_difference(*chosen, ascending=True)
+    assert all(torch.equal(one, two) for one, two in zip(got, want)) and want[1] > 0
+    compiled = torch.compile(smelt.selection_difference, fullgraph=True, backend="aot_eager")
+    assert all(torch.equal(one, two) for one, two in zip(compiled(*chosen), want))
+
+
+def test_difference_refuses(device):
+    lists = torch.zeros(2, 3, dtype=torch.int32, device=device)
+    for others, kind, message in (
+        ((3, lists), TypeError, "a must be a torch.Tensor"),
+        ((lists, lists.float()), TypeError, "b must be torch.int32 or torch.int64"),
+        ((lists, lists.long()), TypeError, "b must be torch.int32 as a is"),
+        ((lists, lists[:1]), ValueError, "b must be of a's queries"),
+        ((lists[0, 0], lists), ValueError, r"a must be \[..., width\]"),
+    ):
+        with pytest.raises(kind, match=message):
+            smelt.selection_difference(*others)
