@@ -239,7 +239,7 @@ def test_bad_arguments(device, changes, kind, message):
 
 def test_more_bad_arguments(device):
     logits = torch.zeros(2, 9, device=device)
-    for topk, kind in ((0, ValueError), (5000, RuntimeError), ("x", TypeError)):
+    for topk, kind in ((0, ValueError), (20000, RuntimeError), ("x", TypeError)):
         with pytest.raises(kind, match="topk"):
             smelt.topk_select(logits, topk, backend="smelt")
     with pytest.raises(ValueError, match="order must be one of"):
