@@ -73,6 +73,21 @@
  * src/codegen/families/indexer_logits_fwd_sm90.c.
  */
 
+enum {
+    EIGHTS = COLUMNS / 8,
+    PART_EIGHTS = EIGHTS / PARTS,
+    SUM_HEADS = HEADS / HEAD_GROUPS, /* of a logit */
+    PART_SUMS = HEAD_GROUPS > 1 ? PART_EIGHTS * 2 / SUM_HEADS + 1
+                                : PART_EIGHTS / SET_EIGHTS + 1, /* that end in a part, at most */
+    VALUES = PART_COLUMNS / 2,                                  /* of D, per thread */
+    WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1,     /* whose weights a thread holds */
+    HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2,
+    STAGED_SETS = PART_EIGHTS / SET_EIGHTS /* that end in a part, with STAGES_LOGITS */
+};
+
+/* Named barriers: one per math warpgroup, with STAGES_LOGITS. */
+enum { STAGING_BARRIER = 1 };
+
 /* Independent sums of a query's heads: even and odd ones apart, or one. The faster one was measured
  * (templates/indexer_logits_fwd.lost.md). */
 enum { CHAINS = FP8 || SETS >= 4 ? 2 : 1 };

@@ -12,7 +12,7 @@
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_runs.cuh
 /*
- * The producer warps of indexer_logits_fwd.sm90.cu: one for queries and one for keys, and one that
+ * The producer warps of indexer_logits_fwd.sm90.cu and .sm90_heads.cu: one for queries and one for keys, and one that
  * fills the logits outside the tiles.
  */
 
@@ -25,6 +25,13 @@ DEVICE void load_queries(const struct indexer_logits_fwd_params *params, int que
                          u32 full) {
     const u64 policy = policy_evict_first(); /* read by one CTA, or by a few in a row */
     u32 to = shared_address(queries_at(buffer));
+    if (MAP_QUERIES == BLOCK_QUERIES && MAP_HEADS == HEADS) { /* a box is a half of all rows */
+        for (int half = 0; half < HALVES; ++half) {
+            tensor_load_3d_hint(to + (u32)(half * QUERY_HALF_BYTES), &params->q_map, full,
+                                half * SWIZZLE / ELEMENT_BYTES, 0, query, policy);
+        }
+        return;
+    }
 #pragma unroll 1
     for (int i = 0; i < HALVES * SETS; ++i) {
         const int column = i / SETS * SWIZZLE / ELEMENT_BYTES,
@@ -64,7 +71,11 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
             weights_at(buffer)[i] = exists ? params->scale : 0.0f;
         }
     }
-    if (lane >= leader && lane < leader + BLOCK_QUERIES) {
+    if (LANE_QUERIES > 1) {
+        for (int i = lane; i < BLOCK_QUERIES; i += 32) {
+            windows_at(buffer)[i] = query_window(params, run->query + i);
+        }
+    } else if (lane >= leader && lane < leader + BLOCK_QUERIES) {
         windows_at(buffer)[lane - leader] = *window;
     }
     arrive_warp(full, 1);
@@ -172,16 +183,19 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
     int step = 2 * (int)(gridDim.x - blockIdx.x) - 1; /* the next one: 2 * gridDim.x - step */
     for (int batch = (int)blockIdx.x; batch < batch_count(params);) {
         const int query = lane_query(batch);
-        const struct key_range window = query_window(params, query);
+        const struct key_range window = lane_window(params, query);
         const struct key_range tiles = block_tiles(&window);
         const i64 logits = ((i64)params->rows + BLOCK_MAX - 1) / BLOCK_MAX; /* of a row */
         float *const row = params->logits + query * params->logits_token_stride;
         for (int i = 0; i < BATCH_QUERIES; ++i) {
-            if ((int)threadIdx.x % 32 == i && query >= 0 && query < params->tokens) {
+            const int own = i % LANE_QUERIES;
+            if ((int)threadIdx.x % 32 == i / LANE_QUERIES && query >= 0 &&
+                query + own < params->tokens) {
                 for (int group = 0; group < HEAD_GROUPS; ++group) {
-                    float *const own = row + group * params->logits_group_stride;
-                    fill(own, own + (i64)tiles.begin * (TILE_KEYS / BLOCK_MAX), slowly);
-                    fill(own + (i64)tiles.end * (TILE_KEYS / BLOCK_MAX), own + logits, slowly);
+                    float *const to = row + own * params->logits_token_stride +
+                                      group * params->logits_group_stride;
+                    fill(to, to + (i64)tiles.begin * (TILE_KEYS / BLOCK_MAX), slowly);
+                    fill(to + (i64)tiles.end * (TILE_KEYS / BLOCK_MAX), to + logits, slowly);
                 }
             }
             __syncwarp((u32)ALL_LANES);

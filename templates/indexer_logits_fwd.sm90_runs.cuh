@@ -5,7 +5,7 @@
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_tiles.cuh
 /*
- * The schedule of indexer_logits_fwd.sm90.cu: windows, the KV tiles of blocks of queries, their
+ * The schedule of indexer_logits_fwd.sm90.cu and .sm90_heads.cu: windows, the KV tiles of blocks of queries, their
  * costs, and the CTA's run of them.
  */
 
@@ -13,9 +13,9 @@ DEVICE int batch_count(const struct indexer_logits_fwd_params *params) {
     return (params->tokens - 1) / BATCH_QUERIES + 1;
 }
 
-/* The query of this lane in a batch; there is none from `tokens` on. */
+/* The first of this lane's LANE_QUERIES queries in a batch; there is none from `tokens` on. */
 DEVICE int lane_query(int batch) {
-    return (int)((u32)batch * BATCH_QUERIES + threadIdx.x % 32);
+    return (int)((u32)batch * BATCH_QUERIES + threadIdx.x % 32 * LANE_QUERIES);
 }
 
 /* A query's window; { rows, 0 } if it is empty, too short, or there is no such query. */
@@ -32,11 +32,37 @@ DEVICE struct key_range query_window(const struct indexer_logits_fwd_params *par
     return window;
 }
 
+/* The keys from the first to the last one of the windows of a lane's queries. */
+DEVICE struct key_range lane_window(const struct indexer_logits_fwd_params *params, int query) {
+    struct key_range window = query_window(params, query);
+#pragma unroll
+    for (int i = 1; i < LANE_QUERIES; ++i) {
+        const struct key_range other = query_window(params, query + i);
+        window.begin = minimum(window.begin, other.begin);
+        window.end = maximum(window.end, other.end);
+    }
+    return window;
+}
+
+/* The keys that all windows of a lane's queries have. Queries that do not exist have all. */
+DEVICE struct key_range lane_inner(const struct indexer_logits_fwd_params *params, int query) {
+    struct key_range inner = {0, params->rows};
+#pragma unroll
+    for (int i = 0; i < LANE_QUERIES; ++i) {
+        if (query + i >= 0 && query + i < params->tokens) {
+            const struct key_range window = query_window(params, query + i);
+            inner.begin = maximum(inner.begin, window.begin);
+            inner.end = minimum(inner.end, window.end);
+        }
+    }
+    return inner;
+}
+
 /* The tiles [begin, end) of a block, from the windows of its queries' lanes. */
 DEVICE struct key_range block_tiles(const struct key_range *window) {
     struct key_range keys = *window;
 #pragma unroll
-    for (int i = 1; i < BLOCK_QUERIES; i *= 2) {
+    for (int i = 1; i < BLOCK_LANES; i *= 2) {
         keys.begin = minimum(keys.begin, __shfl_xor_sync((u32)ALL_LANES, keys.begin, i));
         keys.end = maximum(keys.end, __shfl_xor_sync((u32)ALL_LANES, keys.end, i));
     }
@@ -49,7 +75,7 @@ DEVICE struct key_range block_tiles(const struct key_range *window) {
 /* A block's cost in tiles, in its first lane; 0 in the others. */
 DEVICE int block_cost(const struct key_range *tiles) {
     const int count = tiles->end - tiles->begin;
-    return threadIdx.x % BLOCK_QUERIES == 0 && count > 0 ? count + BLOCK_START : 0;
+    return threadIdx.x % BLOCK_LANES == 0 && count > 0 ? count + BLOCK_START : 0;
 }
 
 /* Batches per group of costs: one if there are at most COARSE batches, so that a run's start is
@@ -66,7 +92,7 @@ DEVICE void batch_costs(const struct indexer_logits_fwd_params *params, int firs
     struct key_range windows[TOGETHER];
 #pragma unroll
     for (int i = 0; i < TOGETHER; ++i) {
-        windows[i] = query_window(params, lane_query(minimum(first, batch_count(params)) + i));
+        windows[i] = lane_window(params, lane_query(minimum(first, batch_count(params)) + i));
     }
 #pragma unroll
     for (int i = 0; i < TOGETHER; ++i) {
@@ -157,7 +183,7 @@ DEVICE struct span find_span(const struct indexer_logits_fwd_params *params, int
 
 /* A lane's query and its block, in a batch. */
 struct lane_block {
-    struct key_range window; /* of the lane's query */
+    struct key_range window; /* of the lane's queries */
     struct run run;
 };
 
@@ -166,12 +192,17 @@ struct lane_block {
 DEVICE void schedule_batch(struct lane_block *block, const struct indexer_logits_fwd_params *params,
                            struct span *span) {
     const int lane = (int)threadIdx.x % 32, query = lane_query(span->batch);
-    block->window = query_window(params, query);
+    block->window = lane_window(params, query);
     const bool present = query < params->tokens;
     block->run.inner = present ? block->window.begin : 0;
     block->run.outer = present ? block->window.end : params->rows;
+    if (LANE_QUERIES > 1) {
+        const struct key_range inner = lane_inner(params, query);
+        block->run.inner = inner.begin;
+        block->run.outer = inner.end;
+    }
 #pragma unroll
-    for (int i = 1; i < BLOCK_QUERIES; i *= 2) {
+    for (int i = 1; i < BLOCK_LANES; i *= 2) {
         block->run.inner =
             maximum(block->run.inner, __shfl_xor_sync((u32)ALL_LANES, block->run.inner, i));
         block->run.outer =

@@ -7,23 +7,21 @@
 //@use ptx/tensor.cuh
 //@use indexer_logits_fwd.params.h
 /*
- * Sizes of tiles, blocks and parts of indexer_logits_fwd.sm90.cu, and its shared memory.
+ * Sizes of tiles, blocks and parts of indexer_logits_fwd.sm90.cu and .sm90_heads.cu, and their shared
+ * memory.
  */
 
 enum {
     KEY_WARP = 0, /* of the warpgroup after math */
     QUERY_WARP = 1,
     FILLER_WARP = 2,
-    TILE_KEYS = BLOCK_KEYS, /* rows of a product */
+    TILE_KEYS = BLOCK_KEYS, /* of a product */
     ATOM_ROWS = 8,
     SET_QUERIES = 4,
-    BATCH_QUERIES = 32, /* a warp looks at their windows together, one per lane */
-    SETS = BLOCK_QUERIES / SET_QUERIES,
-    SET_EIGHTS = PADDED_HEADS / 2, /* groups of eight columns */
-    EIGHTS = SETS * SET_EIGHTS,
-    COLUMNS = 8 * EIGHTS,
+    BATCH_QUERIES = 32 * LANE_QUERIES,          /* a warp looks at their windows together */
+    BLOCK_LANES = BLOCK_QUERIES / LANE_QUERIES, /* that look at a block's */
+    COLUMNS = BLOCK_QUERIES * PADDED_HEADS,     /* queries of a block with their heads */
     PARTS = COLUMNS / PART_COLUMNS,
-    PART_EIGHTS = EIGHTS / PARTS,
     ELEMENT_BYTES = FP8 ? 1 : 2,
     HALVES = ROW_BYTES / SWIZZLE,
     STEP_BYTES = 32, /* of a row: a k-step */
@@ -33,17 +31,9 @@ enum {
     QUERY_BYTES = HALVES * QUERY_HALF_BYTES,
     KEY_HALF_BYTES = TILE_KEYS * SWIZZLE,
     KEY_BYTES = HALVES * KEY_HALF_BYTES,
-    SUM_HEADS = HEADS / HEAD_GROUPS, /* of a logit */
-    PART_SUMS = HEAD_GROUPS > 1 ? PART_EIGHTS * 2 / SUM_HEADS + 1
-                                : PART_EIGHTS / SET_EIGHTS + 1, /* that end in a part, at most */
-    VALUES = PART_COLUMNS / 2,                                  /* of D, per thread */
-    WEIGHTS_PARTS = EIGHTS * 2 <= MOST_WEIGHTS ? PARTS : 1,     /* whose weights a thread holds */
-    HELD_WEIGHTS = WEIGHTS_PARTS * PART_EIGHTS * 2,
-    STAGED_SETS = PART_EIGHTS / SET_EIGHTS /* that end in a part, with STAGES_LOGITS */
+    SETS = BLOCK_QUERIES / SET_QUERIES,
+    SET_EIGHTS = PADDED_HEADS / 2 /* groups of eight columns */
 };
-
-/* Named barriers: one per math warpgroup, with STAGES_LOGITS. */
-enum { STAGING_BARRIER = 1 };
 
 /* Barrier numbers. */
 enum {

@@ -20,8 +20,9 @@ enum {
 
 /* The head of a column. */
 DEVICE int head_of(int column) {
-    return column / (SUM_EIGHTS * 8) * SUM_HEADS +
-           minimum(column % (SUM_EIGHTS * 8), SUM_HEADS - 1);
+    return HEAD_GROUPS == 1 ? minimum(column, HEADS - 1)
+                            : column / (SUM_EIGHTS * 8) * SUM_HEADS +
+                                  minimum(column % (SUM_EIGHTS * 8), SUM_HEADS - 1);
 }
 
 /* A thread's first column of every eight. */

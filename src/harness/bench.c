@@ -189,13 +189,14 @@ static double microseconds_now(void) {
     return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
 }
 
-/* Whether all tensors with an extent of this field are optional. */
-static int is_optional(const struct smelt__args_table *table, size_t field) {
+/* Whether all tensors with an extent of this field are optional, or absent from the call. */
+static int is_optional(const struct smelt__args_table *table, const void *args, size_t field) {
     int optional = 1;
     for (int i = 0; i < table->count; i++)
         for (int k = 0; k < table->rows[i].dimensions; k++)
             if (table->symbols[table->rows[i].shape[k]].field == field)
-                optional &= table->rows[i].optional;
+                optional &=
+                    table->rows[i].optional || !smelt__tensor_in(&table->rows[i], args)->data;
     return optional;
 }
 
@@ -204,7 +205,7 @@ static int is_optional(const struct smelt__args_table *table, size_t field) {
 static void make_tiny(const struct smelt__args_table *table, void *args) {
     for (int i = 0; i < table->symbol_count; i++) {
         const size_t field = table->symbols[i].field;
-        const int64_t extent = !is_optional(table, field);
+        const int64_t extent = !is_optional(table, args, field);
         if (field)
             memcpy((char *)args + field, &extent, sizeof extent);
     }

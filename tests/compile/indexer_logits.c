@@ -36,6 +36,11 @@ static const char *const operators[] = {
     "indexer_logits:heads=127,dim=128,dtype=bf16,groups=127,variant=sm90",
     "indexer_logits:heads=4,dim=128,dtype=bf16,weights=0,block_max=4,variant=sm90",
     "indexer_logits:heads=9,dim=64,dtype=fp8,groups=3,activation=none,block_max=16,variant=sm90",
+    /* A head for each group, blocks of keys. */
+    "indexer_logits:heads=4,dim=128,dtype=bf16,activation=none,weights=0,groups=4,block_max=128",
+    "indexer_logits:heads=64,dim=64,dtype=fp8,groups=64,block_max=8",
+    "indexer_logits:heads=1,dim=128,dtype=fp8,block_max=32,warpgroups=3",
+    "indexer_logits:heads=16,dim=128,dtype=bf16,groups=16,block_max=16,racecheck=1",
     /* Listed keys. */
     "indexer_logits:heads=64,dim=128,dtype=fp8,candidate_block=8",
     "indexer_logits:heads=64,dim=128,dtype=bf16,candidate_block=8,variant=mma",

@@ -11,7 +11,8 @@ static const struct smelt__key keys[] = {
     SMELT__INDEXER_SUMS,
     {SMELT__OPTIONAL("block_max", "keys of a block, whose largest logit is written"),
      SMELT__INDEXER_GRANULES, .default_value = 1},
-    {SMELT__VARIANT_KNOB},
+    {SMELT__KNOB("variant", "which instructions the kernel is built on"),
+     .legal = "auto, mma, sm90, sm90_heads", SMELT__CHOICES("mma", "sm90", "sm90_heads")},
     {SMELT__KNOB("warps", "warps of a thread block"), SMELT__AUTO_ONE_OF(4, 8), SMELT__TUNED,
      .variants = "mma"},
     {SMELT__KNOB("blocks", "thread blocks resident at once"), SMELT__AUTO_RANGE(1, 4),
@@ -23,14 +24,16 @@ static const struct smelt__key keys[] = {
     {SMELT__KNOB("stages", "parts of queries in flight"), SMELT__AUTO_RANGE(2, 4), SMELT__TUNED,
      .variants = "mma"},
     {SMELT__KNOB("warpgroups", "warpgroups that compute"), SMELT__AUTO_ONE_OF(2, 3), SMELT__TUNED,
-     .variants = "sm90"},
+     .variants = "sm90, sm90_heads"},
     {SMELT__KNOB("columns", "columns of a matrix product at most"),
      SMELT__AUTO_ONE_OF(64, 128, 192, 256), SMELT__TUNED_AT(128, 256), .variants = "sm90"},
-    {SMELT__RACECHECK_KNOB},
+    {SMELT__KNOB("racecheck", "1: for compute-sanitizer, every lane arrives at barriers"),
+     SMELT__AUTO_ONE_OF(0, 1), .variants = "sm90, sm90_heads"},
 };
 
 /* The best first. */
 static const struct smelt__variant variants[] = {
+    {"sm90_heads", smelt__indexer_logits_fwd_plan_sm90_heads},
     {"sm90", smelt__indexer_logits_fwd_plan_sm90},
     {"mma", smelt__indexer_logits_fwd_plan_mma},
     {NULL, NULL},

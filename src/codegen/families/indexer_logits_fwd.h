@@ -34,6 +34,10 @@ smelt__indexer_logits_launch(const struct smelt__plan *plan) {
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message);
+int smelt__indexer_logits_fwd_plan_sm90_heads(const struct smelt__spec *spec,
+                                              const struct smelt__arch *arch,
+                                              struct smelt__plan *plan,
+                                              struct smelt__message *message);
 int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
                                        const struct smelt__arch *arch, struct smelt__plan *plan,
                                        struct smelt__message *message);

@@ -158,6 +158,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"QUERY_BUFFERS", NULL, choice->query_buffers, "blocks whose queries are in flight"},
         {"PADDED_HEADS", NULL, choice->padded_heads, "columns of a query"},
         {"BLOCK_QUERIES", NULL, launch->block_queries, "queries of a block"},
+        {"LANE_QUERIES", NULL, 1, "queries whose windows a lane looks at"},
         {"BLOCK_KEYS", NULL, launch->block_keys, "keys of a KV tile"},
         {"BLOCK_START", NULL, BLOCK_START, "cost of a block before its first KV tile, in KV tiles"},
         {"MOST_WEIGHTS", NULL, MOST_WEIGHTS, "weights that a thread keeps"},
