@@ -21,7 +21,10 @@
  * Spec: indexer_scores:heads=64,dim=128,topk=2048; keys:
  *   heads  H: 1..128
  *   dim    D: 64 or 128
- *   topk   the maximum number of slots of a query, 1..1048576
+ *   topk   the maximum number of entries of a query, 1..1048576
+ *   granularity  r, rows of an entry: 1 (default), 2, 4, 8, 16, 32, 64 or 128. An entry e names the rows
+ *          e * r .. e * r + r - 1, those at or past S masked; logits is [T, width * r], logit i * r + j
+ *          of row indices[t,i] * r + j. width and topk_length count entries
  * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_SCORES_H
@@ -54,7 +57,7 @@ typedef struct smelt_indexer_scores_args {
     smelt_const_tensor weights;     /* [T,H] fp32 */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32: slots that count; NULL: all. Below 0 is 0 */
-    smelt_tensor logits;            /* [T,width] fp32 */
+    smelt_tensor logits;            /* [T,width] fp32; [T, width * granularity] above 1 */
 } smelt_indexer_scores_args;
 
 #define SMELT_INDEXER_SCORES_ARGS_INIT SMELT_INIT(smelt_indexer_scores_args)

@@ -70,6 +70,36 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
+/* The row of a query's slot `n`, of granularity slots for each entry; -1 where it is masked. */
+static int64_t row_of_slot(const struct smelt__problem *problem, int64_t query, int64_t n) {
+    const int64_t size = ((const struct smelt__indexer_scores_spec *)problem->spec)->granularity;
+    const int64_t entry = smelt__slots_entry(problem, &slots, query, n / size);
+    const int64_t row = entry * size + n % size;
+    return entry >= 0 && row < problem->options.rows ? row : -1;
+}
+
+/* Fills the lists with entries, numbers of blocks. */
+static void fill_entries(struct smelt__problem *problem) {
+    const int64_t size = ((const struct smelt__indexer_scores_spec *)problem->spec)->granularity;
+    const int64_t rows = problem->options.rows;
+    problem->options.rows = (rows + size - 1) / size;
+    smelt__slots_fill(problem, &slots);
+    problem->options.rows = rows;
+}
+
+/* Marks the rows that are scored, and counts them. */
+static void mark_rows(struct smelt__problem *problem, uint8_t *used) {
+    problem->valid_slots = 0;
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)
+        for (int64_t n = 0; n < problem->extents[TENSOR(N)]; n++) {
+            const int64_t row = row_of_slot(problem, t, n);
+            if (row < 0)
+                continue;
+            used[row] = 1;
+            problem->valid_slots++;
+        }
+}
+
 static int given(const struct smelt__problem *problem, int tensor) {
     return tensor != TENSOR(TOPK_LENGTH) || problem->options.topk_length;
 }
@@ -88,9 +118,9 @@ static int fill(struct smelt__problem *problem) {
     uint8_t *const used = calloc((size_t)problem->options.rows, 1);
     if (!used)
         return -1;
-    smelt__slots_fill(problem, &slots);
-    const int failed = smelt__slots_mark(problem, &slots, used) ||
-                       smelt__indexer_fill_rows(problem, &inputs, used);
+    fill_entries(problem);
+    mark_rows(problem, used);
+    const int failed = smelt__indexer_fill_rows(problem, &inputs, used);
     free(used);
     return failed;
 }
@@ -105,8 +135,8 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
             smelt__touch_row(footprints, TENSOR(Q), t, h, 0);
         smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
         smelt__slots_touch(problem, &slots, t, footprints);
-        for (int64_t i = 0; i < problem->options.width; i++) {
-            const int64_t row = smelt__slots_row(problem, &slots, t, i);
+        for (int64_t n = 0; n < problem->extents[TENSOR(N)]; n++) {
+            const int64_t row = row_of_slot(problem, t, n);
             if (row >= 0)
                 smelt__touch_row(footprints, TENSOR(K), row, 0, 0);
         }
@@ -117,8 +147,8 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
 
 static double multiplications(const void *spec, const struct smelt__problem_options *given_) {
     const struct smelt__indexer_scores_spec *scores = spec;
-    return (double)(given_->batches * given_->tokens) * (double)given_->width * scores->heads *
-           scores->dim;
+    return (double)(given_->batches * given_->tokens) * (double)given_->width *
+           scores->granularity * scores->heads * scores->dim;
 }
 
 /* Measured on an H200: large matrix products under sustained load; a gather of 256-byte rows from
@@ -150,7 +180,7 @@ static const struct smelt__rule rules[RULES] = {
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const int64_t width = problem->options.width;
+    const int64_t width = problem->extents[TENSOR(N)];
     double *const expected = malloc((size_t)width * 2 * sizeof *expected);
     smelt_indexer_scores_args args;
     (void)prepared;
@@ -165,7 +195,7 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
         placed, finding, TENSOR(LOGITS), smelt__problem_at(problem, TENSOR(LOGITS), query, 0, 0),
         width, expected);
     for (int64_t i = 0; i < width && !finding->broken; i++) {
-        if (smelt__slots_row(problem, &slots, query, i) >= 0)
+        if (row_of_slot(problem, query, i) >= 0)
             smelt__logits_compare(got[i], expected[i], expected[width + i], i, finding);
         else
             smelt__finding_rule(finding, MASKED_SLOT, isinf(got[i]) && got[i] < 0, i);
@@ -196,12 +226,23 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(indexer_scores, heads),
     SMELT__SPEC_KEY(indexer_scores, dim),
     SMELT__SPEC_KEY(indexer_scores, topk),
+    SMELT__SPEC_KEY(indexer_scores, granularity),
     {NULL, 0, 0},
 };
 
+static int takes_blocks(const void *spec) {
+    return ((const struct smelt__indexer_scores_spec *)spec)->granularity > 1;
+}
+
+static int takes_rows(const void *spec) {
+    return !takes_blocks(spec);
+}
+
 static const struct smelt__harness_pass passes[] = {
-    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_scores_table), .given = given,
-     .leaves_free = 1},
+    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_scores_table[0]), .takes = takes_rows,
+     .given = given, .leaves_free = 1},
+    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_scores_table[1]), .takes = takes_blocks,
+     .given = given, .leaves_free = 1},
 };
 
 /* Shapes of cuDNN's sparse indexer scores, and further numbers of heads. */

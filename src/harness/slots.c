@@ -49,12 +49,17 @@ static int64_t slots_counted(const struct smelt__problem *problem, const struct 
     return length < width ? length : width;
 }
 
+int64_t smelt__slots_entry(const struct smelt__problem *problem, const struct smelt__slots *slots,
+                           int64_t query, int64_t i) {
+    const int32_t *const rows = smelt__problem_data(problem, slots->indices);
+    return i < slots_counted(problem, slots, query)
+               ? rows[row_of(problem, slots->indices, query) + i]
+               : -1;
+}
+
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i) {
-    const int32_t *const rows = smelt__problem_data(problem, slots->indices);
-    if (i >= slots_counted(problem, slots, query))
-        return -1;
-    const int32_t row = rows[row_of(problem, slots->indices, query) + i];
+    const int64_t row = smelt__slots_entry(problem, slots, query, i);
     return row >= 0 && row < problem->options.rows ? row : -1;
 }
 

@@ -20,6 +20,10 @@ void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i);
 
+/* The number that slot i of a query holds; -1 from topk_length on. */
+int64_t smelt__slots_entry(const struct smelt__problem *problem, const struct smelt__slots *slots,
+                           int64_t query, int64_t i);
+
 /* Marks the rows that a valid slot names (`used`: [rows]) and counts the valid slots (the problem's
  * valid_slots). 0; -1: out of memory. */
 int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,

@@ -6,7 +6,8 @@
 #include "ops/call.h"
 #include "ops/indexer_scores_table.h"
 
-static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *args) {
+static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *args,
+                                             int granularity) {
     return (struct indexer_scores_fwd_params){
         .work = {.indices = args->indices.data,
                  .topk_length = args->topk_length.data,
@@ -15,7 +16,7 @@ static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *ar
                  .batches = 1,
                  .tokens = (int)args->tokens,
                  .rows = (int)args->rows,
-                 .width = (int)args->width,
+                 .width = (int)args->width * granularity,
                  .query_capacity = (int)args->tokens},
         .q = args->q.data,
         .k = args->k.data,
@@ -36,15 +37,21 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_status status = smelt__call_check(call, 0, NULL, 0);
     if (status != SMELT_OK)
         return status;
-    const struct indexer_scores_fwd_params params = pack(args);
+    const struct indexer_scores_fwd_params params =
+        pack(args, (int)smelt__spec_get(&call->op->spec, "granularity"));
     return smelt__call_launch(call, call->op->kernels[0], args->tokens, args->free_multiprocessors,
                               &params);
+}
+
+static int table_of(const struct smelt__spec *spec) {
+    return smelt__spec_get(spec, "granularity") > 1;
 }
 
 static const struct smelt__pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .call = "smelt_indexer_scores_forward",
-     .tables = &smelt__indexer_scores_table,
+     .tables = smelt__indexer_scores_table,
+     .table_of = table_of,
      .launch = launch},
 };
 

@@ -12,13 +12,15 @@ int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spe
     struct smelt__indexer_query opened;
     const int failed = smelt__indexer_query_open(&opened, spec->heads, spec->dim, SMELT__DTYPE_BF16,
                                                  &args->q, &args->weights, query);
-    for (int64_t i = 0; i < args->width && !failed; i++) {
-        double size = 0;
+    const int64_t size = spec->granularity;
+    for (int64_t i = 0; i < args->width * size && !failed; i++) {
+        const int64_t entry = slots[i / size], row = entry * size + i % size;
+        double sizes = 0;
         logits[i] = -INFINITY;
-        if (i < length && slots[i] >= 0 && slots[i] < args->rows)
-            logits[i] = smelt__indexer_logit(&opened, &args->k, slots[i], 1, &size);
+        if (i / size < length && entry >= 0 && row < args->rows)
+            logits[i] = smelt__indexer_logit(&opened, &args->k, row, 1, &sizes);
         if (terms)
-            terms[i] = size;
+            terms[i] = sizes;
     }
     smelt__indexer_query_close(&opened);
     return failed;

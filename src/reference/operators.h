@@ -62,7 +62,7 @@ struct smelt__indexer_loss_spec {
 };
 
 struct smelt__indexer_scores_spec {
-    int heads, dim, topk;
+    int heads, dim, topk, granularity;
 };
 
 struct smelt__indexer_bwd_spec {
@@ -379,7 +379,7 @@ struct smelt__indexer_loss_found smelt__indexer_loss_reference(const smelt_index
 /* ---- indexer_scores -------------------------------------------------------------------------- */
 
 /*
- * One query's row: logits[width], -inf at masked slots, and in `terms` (may be NULL) the sum of the
+ * One query's row: logits[width * granularity], -inf at masked slots, and in `terms` (may be NULL) the sum of the
  * sizes of what each is made of, as smelt__indexer_logits_reference has it; 0 at masked slots.
  */
 int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spec,

@@ -13,9 +13,12 @@
 
 static const int all_heads[] = {1, 3, 8, 16, 20, 32, 64, 71, 127, 128};
 static const int quick_heads[] = {3, 32};
-static const char *const shapes[] = {"dim=128,topk=2048", "dim=64,topk=2048",
+static const char *const shapes[] = {"dim=128,topk=2048",
+                                     "dim=64,topk=2048",
                                      "dim=128,topk=2048,variant=mma",
-                                     "dim=64,topk=2048,variant=mma"};
+                                     "dim=64,topk=2048,variant=mma",
+                                     "dim=128,topk=256,granularity=8",
+                                     "dim=64,topk=64,granularity=32,variant=mma"};
 
 static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     const int heads = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);
@@ -31,6 +34,8 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     problem->seed = suite->seed * 1000 + (uint64_t)number;
     problem->tokens = PICK(&random, 1, 9, 130, 333);
     problem->width = PICK(&random, 1, 64, 129, 1000, 2048);
+    if (strstr(one->spec, "granularity"))
+        problem->width = PICK(&random, 1, 7, 33, 64);
     problem->rows = PICK(&random, 1, 130, 3000);
     problem->lists = (enum smelt__lists)((number + head) % SMELT__LISTS_KINDS);
     problem->topk_length = number / 2 % 2;
@@ -59,6 +64,8 @@ static const struct suite_case large[] = {
 };
 
 static const struct suite_case far[] = {
+    SUITE_CASE("far: indexer_scores, blocks", "indexer_scores:heads=5,dim=64,topk=20,granularity=8",
+               0, .tokens = 5, .rows = 40, .width = 9),
     SUITE_CASE("far: indexer_scores", "indexer_scores:heads=5,dim=128,topk=200", 0, .tokens = 5,
                .rows = 40, .lists = SMELT__LISTS_ADVERSARIAL),
     SUITE_CASE("far: indexer_scores, variant mma",

@@ -53,7 +53,7 @@ static int fill(void **state) {
 /* The sum of all valid slots' logits times their gradients. */
 static double total(void) {
     const struct smelt__indexer_scores_spec scores_spec = {
-        .heads = HEADS, .dim = DIM, .topk = WIDTH};
+        .heads = HEADS, .dim = DIM, .topk = WIDTH, .granularity = 1};
     const smelt_indexer_scores_args scores = {
         .size = sizeof scores,
         .tokens = TOKENS,

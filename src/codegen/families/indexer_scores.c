@@ -11,7 +11,12 @@ static const struct smelt__member members[] = {
 
 static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_scores_fwd, NULL};
 
-static const struct smelt__key keys[] = {SMELT__INDEXER_HEADS, SMELT__INDEXER_TOPK};
+static const struct smelt__key keys[] = {
+    SMELT__INDEXER_HEADS,
+    SMELT__INDEXER_TOPK,
+    {SMELT__OPTIONAL("granularity", "rows of an entry of the lists"), SMELT__INDEXER_GRANULES,
+     .default_value = 1},
+};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {

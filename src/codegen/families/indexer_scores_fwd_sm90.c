@@ -5,7 +5,8 @@
  * The rule. The gather is the bottleneck, so the rings take the shared memory that two queries leave.
  * Four warpgroups of math, so that the tensor cores always have a block's products; above 64 heads
  * registers suffice for three. Three with blocks of 128 slots are as fast as four with 64 (within
- * 1 % at 32 and 64 heads).
+ * 1 % at 32 and 64 heads). Of e4m3, whose products take half the time, blocks have 128 slots: 1.32
+ * times as fast with 64 heads, since what a block costs beside them weighs more.
  */
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_scores_fwd.h"
@@ -144,7 +145,8 @@ int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
     choice.block_heads = smelt__indexer_scores_fwd_name(spec, plan);
     choice.groups = smelt__spec_knob(
         spec, "warpgroups", choice.block_heads <= MANY_HEADS ? MOST_GROUPS : MOST_GROUPS - 1);
-    choice.block_keys = smelt__spec_knob(spec, "block_keys", PART_KEYS);
+    choice.block_keys = smelt__spec_knob(
+        spec, "block_keys", fp8 && choice.block_heads <= MANY_HEADS ? 2 * PART_KEYS : PART_KEYS);
     if (refuse_heads(spec, &choice, message) || refuse_groups(spec, &choice, message) ||
         choose_stages(spec, &choice, plan, message))
         return -1;

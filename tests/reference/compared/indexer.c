@@ -148,14 +148,15 @@ const struct compared compared_indexer_logits = {"indexer_logits", logits_passes
 /* ---- indexer_scores -------------------------------------------------------------------------- */
 
 static int is_valid(const struct bench *bench, const struct piece *piece, int64_t element) {
+    const int64_t size = ((const struct smelt__indexer_scores_spec *)bench->spec.spec)->granularity;
     smelt_indexer_scores_args args;
     smelt__problem_arguments(&bench->problem, &args);
-    const int64_t slot = element - piece->first;
+    const int64_t slot = element - piece->first, entry = slot / size;
     const int32_t *lengths = args.topk_length.data;
     const int32_t index =
-        ((const int32_t *)args.indices.data)[piece->unit * args.indices.strides[0] + slot];
-    return index >= 0 && index < args.rows &&
-           (!lengths || slot < lengths[piece->unit * args.topk_length.strides[0]]);
+        ((const int32_t *)args.indices.data)[piece->unit * args.indices.strides[0] + entry];
+    return index >= 0 && index * size + slot % size < args.rows &&
+           (!lengths || entry < lengths[piece->unit * args.topk_length.strides[0]]);
 }
 
 static int is_masked(const struct bench *bench, const struct piece *piece, int64_t element) {
@@ -176,7 +177,9 @@ static const struct compared_rule scores_rules[] = {
     {0},
 };
 
-static const char *const scores_specs[] = {"indexer_scores:heads=3,dim=64,topk=24", NULL};
+static const char *const scores_specs[] = {"indexer_scores:heads=3,dim=64,topk=24",
+                                           "indexer_scores:heads=3,dim=64,topk=24,granularity=4",
+                                           NULL};
 
 static const struct compared_pass scores_passes[] = {{SMELT_PASS_FORWARD, scores_specs,
                                                       slot_problems, 3, scores_metrics,
