@@ -46,8 +46,11 @@ DEVICE void store_fp32(float *to, const float *columns, bool add) {
 DEVICE void finish_chunk(const struct key_grads_finish_params *params, i64 item) {
     const i64 key = item / CHUNKS;
     const int chunk = (int)(item - key * CHUNKS);
-    const i64 batch = key / params->rows, row = key - batch * params->rows;
-    const i64 to = batch * params->dkv_batch_stride + row * params->dkv_row_stride + chunk * 8;
+    const i64 table = key / params->rows, row = key - table * params->rows;
+    const i64 batch = params->key_heads > 1 ? table / params->key_heads : table;
+    const i64 head = params->key_heads > 1 ? table - batch * params->key_heads : 0;
+    const i64 to = batch * params->dkv_batch_stride + row * params->dkv_row_stride +
+                   head * params->dkv_head_stride + chunk * 8;
     float columns[8];
     load_sums(columns, params->sums + key * DQK, chunk);
     if (params->mode == FINISH_BF16) {
@@ -77,7 +80,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         grid_wait();
     }
     const i64 thread = (i64)blockIdx.x * THREADS + threadIdx.x, threads = (i64)gridDim.x * THREADS;
-    const i64 items = (i64)params.batches * params.rows * CHUNKS;
+    const i64 items = (i64)params.batches * maximum(params.key_heads, 1) * params.rows * CHUNKS;
     if (params.dsink) {
 #pragma unroll 1
         for (i64 head = thread / 32; head < params.heads; head += threads / 32) {

@@ -21,13 +21,14 @@ struct dq_slices {
 
 struct key_grads_finish_params {
     struct dq_slices dq;
-    const float *sums;        /* [batches * rows, DQK] columns in the order of
+    const float *sums;        /* [batches, key_heads, rows, DQK] columns in the order of
                                  sparse_attn_bwd.columns.cuh */
-    void *dkv;                /* [batches, rows, DQK], of the kind `mode` says */
+    void *dkv;                /* [batches, rows, key_heads, DQK], of the kind `mode` says */
     const float *dsink_parts; /* [parts, heads], or null */
     float *dsink;             /* [heads], or null */
-    long long dkv_batch_stride, dkv_row_stride;
+    long long dkv_batch_stride, dkv_row_stride, dkv_head_stride;
     int mode; /* bf16 or fp32 are overwritten, or fp32 is added to */
     int batches, rows;
+    int key_heads; /* of a key; 0: one */
     int heads, parts;
 };

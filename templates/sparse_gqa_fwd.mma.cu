@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/fragments.cuh
 //@use common/gqa_rows.cuh
+//@use common/gqa_tile.cuh
 //@use common/softmax.cuh
 //@use common/tile.cuh
 //@use common/work.cuh
@@ -26,7 +27,7 @@
  *   RANGE  common/work.cuh
  *
  * Knobs: BLOCK_KEYS, STAGES, KEY_GROUPS, blocks per multiprocessor; legal values and the rule that
- * picks them: src/codegen/families/sparse_gqa_fwd.c.
+ * picks them: src/codegen/families/sparse_gqa_mma.c.
  */
 
 enum {
@@ -34,40 +35,14 @@ enum {
     KEY_TILES = WARP_KEYS / 8,           /* n8 tiles of S */
     VALUE_TILES = DV / 8,                /* n8 tiles of O */
     DEPTH_STEPS = DQK / 16,              /* k-steps of S */
-    QUERY_FRAGMENTS = QUERY_IN_REGISTERS ? DEPTH_STEPS * 4 : 4
+    QUERY_FRAGMENTS = QUERY_IN_REGISTERS ? DEPTH_STEPS * 4 : 1
 };
-
-/* This warp's part. A lane has rows lane / 4 and lane / 4 + 8 of the m16 tile. */
-struct place {
-    int row; /* first, of BLOCK_ROWS */
-    int key; /* first, of a block */
-    int group;
-};
-
-DEVICE struct place find_place(void) {
-    const int warp = (int)threadIdx.x / 32;
-    const struct place place = {warp % ROW_TILES * 16, warp / ROW_TILES * WARP_KEYS,
-                                warp / ROW_TILES};
-    return place;
-}
 
 /* The online softmax of a lane's two rows, in powers of two. */
 struct softmax {
     float maximum[2]; /* P is relative to it: the exact maximum when it was taken; or -inf */
     float sum[2];     /* of this lane's exponentials */
 };
-
-/* Starts the copy of the group's heads of a query; rows past the last become zeros. */
-DEVICE void load_query(const char *heads, i64 head_bytes) {
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < BLOCK_ROWS * KEY_CHUNKS; i += THREADS) {
-        const int row = i / KEY_CHUNKS, chunk = i % KEY_CHUNKS;
-        const bool present = row < GROUP_HEADS;
-        cp_async_16(shared_address(QUERY_OFFSET) + tile_chunk(row, chunk, KEY_PITCH),
-                    present ? heads + row * head_bytes + chunk * CHUNK_BYTES : heads,
-                    present ? CHUNK_BYTES : 0);
-    }
-}
 
 /* Loads the query fragments that stay in registers. */
 DEVICE void load_query_fragments(u32 *query, const struct place *place) {
@@ -79,23 +54,23 @@ DEVICE void load_query_fragments(u32 *query, const struct place *place) {
 }
 
 /* s = Q K^T for this warp's keys of the block in a stage. */
-DEVICE void compute_scores(float *s, u32 *query, const struct place *place, int stage) {
+DEVICE void compute_scores(float *s, const u32 *query, const struct place *place, int stage) {
     const u32 keys = columns_first(shared_address(KEYS_OFFSET + (u32)(stage * KEY_BYTES)),
                                    place->key, 0, KEY_PITCH);
-    const u32 from = rows_first(shared_address(QUERY_OFFSET), place->row, 0, KEY_PITCH);
+    if (!QUERY_IN_REGISTERS) {
+        multiply_keys(s, rows_first(shared_address(QUERY_OFFSET), place->row, 0, KEY_PITCH), keys,
+                      KEY_TILES, DEPTH_STEPS, KEY_PITCH);
+        return;
+    }
     clear(s, KEY_TILES * 4);
 #pragma unroll
     for (int step = 0; step < DEPTH_STEPS; ++step) {
-        u32 *const a = QUERY_IN_REGISTERS ? &query[step * 4] : query;
-        if (!QUERY_IN_REGISTERS) {
-            ldmatrix_x4(a, tile_advance(from, step * 32));
-        }
 #pragma unroll
         for (int n = 0; n < KEY_TILES / 2; ++n) {
             u32 b[4];
             ldmatrix_x4(b, tile_advance(keys, step * 32) + (u32)(n * 16 * KEY_PITCH));
-            mma_m16n8k16_bf16(&s[n * 8], a, &b[0]);
-            mma_m16n8k16_bf16(&s[n * 8 + 4], a, &b[2]);
+            mma_m16n8k16_bf16(&s[n * 8], &query[step * 4], &b[0]);
+            mma_m16n8k16_bf16(&s[n * 8 + 4], &query[step * 4], &b[2]);
         }
     }
 }
@@ -173,27 +148,6 @@ DEVICE void compute_probabilities(float *s, struct softmax *softmax, float *o, f
     }
 }
 
-/* o += P V for this warp's keys of the block in a stage. */
-DEVICE void accumulate_output(float *o, const float *p, const struct place *place, int stage) {
-    const u32 values = rows_first(shared_address(VALUES_OFFSET + (u32)(stage * VALUE_BYTES)),
-                                  place->key, 0, VALUE_PITCH);
-#pragma unroll
-    for (int step = 0; step < KEY_TILES / 2; ++step) {
-        u32 a[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            a[i] = pack_bf16x2(p[step * 8 + i * 2], p[step * 8 + i * 2 + 1]);
-        }
-#pragma unroll
-        for (int n = 0; n < VALUE_TILES / 2; ++n) {
-            u32 b[4];
-            ldmatrix_x4_trans(b, tile_advance(values, n * 32) + (u32)(step * 16 * VALUE_PITCH));
-            mma_m16n8k16_bf16(&o[n * 8], a, &b[0]);
-            mma_m16n8k16_bf16(&o[n * 8 + 4], a, &b[2]);
-        }
-    }
-}
-
 /* ---- the end of an item ---- */
 
 DEVICE float2 *partial_state(int group, int row) {
@@ -216,35 +170,16 @@ DEVICE float2 merged_state(int row) {
     return merged;
 }
 
-/* Adds this warp's O, relative to the merged maximum, to the sums of its rows; group after group. */
-DEVICE void add_output(float *o, const struct place *place, const struct softmax *softmax) {
-    const int lane = (int)threadIdx.x % 32;
-    float *const sums =
-        (float *)(arena + KEYS_OFFSET) + (place->row + lane / 4) * DV + lane % 4 * 2;
+/* Makes this warp's O relative to the merged maxima. */
+DEVICE void merge_output(float *o, const struct place *place, const struct softmax *softmax) {
     float factors[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const float merged = merged_state(place->row + lane / 4 + half * 8).x;
+        const float merged = merged_state(place->row + (int)threadIdx.x % 32 / 4 + half * 8).x;
         factors[half] =
             exp2_approximate(softmax->maximum[half] - (merged == MINUS_INFINITY ? 0.0f : merged));
     }
     scale_output(o, factors);
-#pragma unroll 1
-    for (int group = 0; group < KEY_GROUPS; ++group) {
-        if (group == place->group) {
-#pragma unroll
-            for (int i = 0; i < VALUE_TILES * 2; ++i) {
-                float2 *const to = (float2 *)&sums[i % 2 * 8 * DV + i / 2 * 8];
-                float2 sum = {o[i * 2], o[i * 2 + 1]};
-                if (group > 0) {
-                    sum.x += to->x;
-                    sum.y += to->y;
-                }
-                *to = sum;
-            }
-        }
-        __syncthreads();
-    }
 }
 
 /* Stores a head's log-sum-exp; returns the reciprocal of its denominator. */
@@ -276,11 +211,8 @@ DEVICE void store_results(const struct sparse_gqa_fwd_params *params, int batch,
         const int row = i / VALUE_CHUNKS, chunk = i % VALUE_CHUNKS, head = first_head + row;
         const float factor = finish_row(params, batch, token, head, row, chunk == 0);
         const float *const sums = (const float *)(arena + KEYS_OFFSET) + row * DV + chunk * 8;
-        const uint4 values = {pack_bf16x2(sums[0] * factor, sums[1] * factor),
-                              pack_bf16x2(sums[2] * factor, sums[3] * factor),
-                              pack_bf16x2(sums[4] * factor, sums[5] * factor),
-                              pack_bf16x2(sums[6] * factor, sums[7] * factor)};
-        *(uint4 *)(out + 2 * (head * params->out_head_stride) + chunk * CHUNK_BYTES) = values;
+        *(uint4 *)(out + 2 * (head * params->out_head_stride) + chunk * CHUNK_BYTES) =
+            pack_sums(sums, factor);
     }
 }
 
@@ -301,7 +233,8 @@ DEVICE void finish_item(const struct sparse_gqa_fwd_params *params, float *o,
     }
     cp_async_wait_0();
     __syncthreads();
-    add_output(o, place, softmax);
+    merge_output(o, place, softmax);
+    add_groups((float *)(arena + KEYS_OFFSET), o, place, VALUE_TILES);
     store_results(params, batch, token, first_head);
 }
 
@@ -322,10 +255,11 @@ DEVICE void compute_item(const struct sparse_gqa_fwd_params *params, const struc
     u32 query[QUERY_FRAGMENTS];
     float o[VALUE_TILES * 4];
 
-    load_query((const char *)params->q +
+    load_heads(shared_address(QUERY_OFFSET),
+               (const char *)params->q +
                    2 * (batch * params->q_batch_stride + token * params->q_token_stride +
                         first_head * params->q_head_stride),
-               2 * params->q_head_stride);
+               2 * params->q_head_stride, KEY_CHUNKS, KEY_PITCH);
     bool next = begin_rows(&rows, &params->work, &params->lists, work->query,
                            LISTS_OF_KV_HEADS ? kv_head : 0, &keys, &values);
     clear(o, VALUE_TILES * 4);
@@ -341,7 +275,10 @@ DEVICE void compute_item(const struct sparse_gqa_fwd_params *params, const struc
             compute_scores(s, query, &place, stage);
             mask_scores(s, &place, block);
             compute_probabilities(s, &softmax, o, params->scale * LOG2_E);
-            accumulate_output(o, s, &place, stage);
+            accumulate_values(o, s,
+                              rows_first(shared_address(VALUES_OFFSET + (u32)(stage * VALUE_BYTES)),
+                                         place.key, 0, VALUE_PITCH),
+                              KEY_TILES, VALUE_TILES, VALUE_PITCH);
         }
     }
     finish_item(params, o, &softmax, &place, batch, token, first_head);

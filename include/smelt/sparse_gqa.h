@@ -32,6 +32,8 @@
  *   granularity    r: rows of an entry, 1, 4, 16, 64 or 128
  *   lists          shared: one list for all heads (the default); kv: one for each KV head
  *   sink           1: the softmax denominator holds a learnt logit per head (default 0)
+ *   passes         forward (the default), backward or both: the passes to compile
+ *   deterministic  1: the backward pass gives the same bits in every run (default 0)
  * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_SPARSE_GQA_H
@@ -85,6 +87,69 @@ typedef struct smelt_sparse_gqa_args {
 
 #define SMELT_SPARSE_GQA_ARGS_INIT SMELT_INIT(smelt_sparse_gqa_args)
 
+/*
+ * The backward pass. Over the valid rows, with p as above:
+ *   delta[t,h] = <out[t,h,:], grad_out[t,h,:]>
+ *   dp[h,j]    = <grad_out[t,h,:], v[j,n,:]>
+ *   ds[h,j]    = scale * p[h,j] * (dp[h,j] - delta[h])
+ *   dq[t,h,:]  = sum_j ds[h,j] * k[j,n,:]
+ *   dk[j,n,:]  = sum of ds[h,j] * q[t,h,:] over all queries t, the heads h of n, and every time that
+ *                t's list names j
+ *   dv[j,n,:]  = sum of p[h,j] * grad_out[t,h,:] over the same
+ *   dsink[h]   = -sum_t delta[t,h] * exp(sink[h]) / (exp(lse[t,h]) + exp(sink[h]))
+ * A query without a valid row has dq = 0 and contributes nothing; a row that no query names has dk =
+ * dv = 0. fp32 accumulation; p and ds are rounded to bf16 before the products that use them. The
+ * error of delta that stems from rounding out: sparse_attn.h.
+ *
+ * dq and dsink have the same bits in every run with the same arguments. dk and dv are summed in any
+ * order unless deterministic=1, with which the arguments alone fix the order of every sum. The
+ * previous contents of dk_sum and dv_sum are added once, at the end.
+ *
+ * Every pointer is device memory; smelt/tensor.h explains strides. All tensors with rows of dqk or dv
+ * elements start at multiples of 16 bytes, and so do their rows. out and lse are the forward pass's:
+ * if they come from other lists or another sink, the results are finite but meaningless. Outputs and
+ * workspace must not overlap inputs or each other.
+ */
+typedef struct smelt_sparse_gqa_grad_args {
+    size_t size;                    /* sizeof, set by SMELT_SPARSE_GQA_GRAD_ARGS_INIT */
+    int64_t batches;                /* B; 0 counts as 1 */
+    int64_t tokens;                 /* T >= 0; B * T <= 2^31 - 1 */
+    int64_t rows;                   /* S, 0..2^31 - 1; k and v have the same */
+    int64_t width;                  /* slots of a list, 1..topk */
+    float scale;                    /* the forward's */
+    int free_multiprocessors;       /* that the main kernels leave to other streams; 0: none */
+    smelt_const_tensor q;           /* [B,T,Hq,dqk] bf16 */
+    smelt_const_tensor k;           /* [B,S,Hkv,dqk] bf16; NULL if S is 0 */
+    smelt_const_tensor v;           /* [B,S,Hkv,dv] bf16; NULL if S is 0 */
+    smelt_const_tensor indices;     /* [B,T,G,width] int32 */
+    smelt_const_tensor topk_length; /* [B,T,G,1] int32 or NULL */
+    smelt_const_tensor limit;       /* [B,T,1] int32 or NULL */
+    smelt_const_tensor sink;        /* [Hq] fp32, exactly when the spec has sink=1 */
+    smelt_const_tensor out;         /* [B,T,Hq,dv] bf16 */
+    smelt_const_tensor lse;         /* [B,T,Hq,1] fp32 */
+    smelt_const_tensor grad_out;    /* [B,T,Hq,dv] bf16 */
+    smelt_tensor dq;                /* [B,T,Hq,dqk] bf16, overwritten */
+    /* Exactly one of these: bf16 or fp32, overwritten, or fp32 that is added to. */
+    smelt_tensor dk;      /* [B,S,Hkv,dqk] bf16 */
+    smelt_tensor dk_fp32; /* [B,S,Hkv,dqk] fp32 */
+    smelt_tensor dk_sum;  /* [B,S,Hkv,dqk] fp32, added to */
+    /* Exactly one of these, likewise. */
+    smelt_tensor dv;      /* [B,S,Hkv,dv] bf16 */
+    smelt_tensor dv_fp32; /* [B,S,Hkv,dv] fp32 */
+    smelt_tensor dv_sum;  /* [B,S,Hkv,dv] fp32, added to */
+    smelt_tensor dsink;   /* [Hq] fp32, overwritten; or NULL. With sink=1 alone */
+    /* Query list, as in the forward pass: only these queries have and contribute gradients; dq of the
+     * others is not touched. A query listed n times contributes n times to dk, dv and dsink. NULL:
+     * all queries. */
+    smelt_const_tensor queries;     /* [query_capacity] int32 */
+    smelt_const_tensor query_count; /* [1] int32, clamped to 0..query_capacity; NULL: all of it */
+    int64_t query_capacity;         /* length of `queries` */
+    void *workspace;                /* at a multiple of 256 bytes; previous contents are not read */
+    size_t workspace_bytes;         /* at least the result of smelt_sparse_gqa_backward_workspace */
+} smelt_sparse_gqa_grad_args;
+
+#define SMELT_SPARSE_GQA_GRAD_ARGS_INIT SMELT_INIT(smelt_sparse_gqa_grad_args)
+
 /* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 with variant mma,
  * at most about 2.5 GiB and the lists by block with variant sm90 (docs/operators.md).
  * It depends on batches, tokens, rows, width, queries and query_capacity; all integers must be legal,
@@ -107,6 +172,22 @@ SMELT_CALL smelt_status smelt_sparse_gqa_forward_workspace(const smelt_operator 
 SMELT_CALL smelt_status smelt_sparse_gqa_forward(const smelt_operator *op,
                                                  const smelt_sparse_gqa_args *args,
                                                  struct CUstream_st *stream);
+
+/* Bytes of workspace that a backward call with these arguments needs into *bytes; it depends on the
+ * same integers as the forward pass's. Pure; any thread. Errors: INVALID_ARGUMENT. */
+SMELT_CALL smelt_status smelt_sparse_gqa_backward_workspace(const smelt_operator *op,
+                                                            const smelt_sparse_gqa_grad_args *args,
+                                                            size_t *bytes);
+
+/*
+ * Launches the backward pass, several kernels, on `stream` (NULL: the default stream) and returns
+ * without waiting; may be captured in a CUDA graph, whose replays read the memory anew. Without
+ * queries dk, dv and dsink become zeros, and dk_sum and dv_sum keep their values. Everything else as
+ * smelt_sparse_gqa_forward. The operator must have been made with passes=backward or passes=both.
+ */
+SMELT_CALL smelt_status smelt_sparse_gqa_backward(const smelt_operator *op,
+                                                  const smelt_sparse_gqa_grad_args *args,
+                                                  struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

@@ -8,36 +8,28 @@
 #include "harness/parallel.h"
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
-#include "ops/sparse_gqa_table.h"
+#include "harness/sparse_gqa.h"
 
 #define TENSOR(name) SMELT__SPARSE_GQA_##name
-
-enum { STREAM_Q = 1, STREAM_K, STREAM_V, STREAM_LIMITS };
 
 /* ---- options --------------------------------------------------------------------------------- */
 
 static const char *const options[] = {"width", "valid", "documents",   "lists", "query-list",
                                       "scale", "spiky", "topk-length", NULL};
 
-enum { LIMITS }; /* own options by number */
-enum { LIMITS_NONE, LIMITS_CAUSAL, LIMITS_ODD, LIMITS_KINDS };
 static const char *const limits_names[] = {"none", "causal", "odd", NULL};
 static const struct smelt__option own_options[] = {
-    {"limits", SMELT__OPTION_CHOICE, offsetof(struct smelt__problem_options, own[LIMITS]), 0,
-     LIMITS_KINDS - 1, limits_names,
+    {"limits", SMELT__OPTION_CHOICE, offsetof(struct smelt__problem_options, own[SMELT__LIMITS]), 0,
+     SMELT__LIMITS_KINDS - 1, limits_names,
      "the rows that a query may read: all, those up to its own, any", SMELT__OPTION_INPUTS},
 };
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 static void defaults(const void *spec, struct smelt__problem_options *given) {
     enum { FEWEST = 256, MOST = 1 << 16 };
     const struct smelt__sparse_gqa_spec *gqa = spec;
     const int64_t rows = 4 * (int64_t)gqa->topk * gqa->granularity;
     if (given->rows == 0)
-        given->rows = rows < FEWEST ? FEWEST : least(rows, MOST);
+        given->rows = rows < FEWEST ? FEWEST : smelt__least(rows, MOST);
     if (given->width == 0)
         given->width = gqa->topk;
     if (given->scale == 0.0F)
@@ -51,7 +43,7 @@ static void small(const void *spec, struct smelt__problem_options *given) {
     if (given->tokens == 0) /* each pattern of adversarial lists */
         given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
     if (given->width == 0)
-        given->width = least(gqa->topk, ROWS / gqa->granularity + ENTRIES);
+        given->width = smelt__least(gqa->topk, ROWS / gqa->granularity + ENTRIES);
     if (given->rows == 0)
         given->rows = 2 * given->width * gqa->granularity + ODD;
 }
@@ -65,28 +57,33 @@ static void draw(const void *spec, struct smelt__random *random,
     enum { WIDEST = 330, MOST_ROWS = 700 };
     const struct smelt__sparse_gqa_spec *gqa = spec;
     given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
-    given->width = 1 + smelt__random_below(random, least(gqa->topk, WIDEST / gqa->granularity + 1));
+    given->width =
+        1 + smelt__random_below(random, smelt__least(gqa->topk, WIDEST / gqa->granularity + 1));
     given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
     given->query_list = (enum smelt__query_list)smelt__random_below(random, 5);
     given->spiky = one_in(random, 3);
     given->topk_length = one_in(random, 3);
-    given->own[LIMITS] = smelt__random_below(random, LIMITS_KINDS);
+    given->own[SMELT__LIMITS] = smelt__random_below(random, SMELT__LIMITS_KINDS);
+    given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
 }
 
 static int variation(int number, struct smelt__problem_options *given) {
     static const struct {
         enum smelt__lists lists;
         int limits, topk_length;
-    } tried[] = {
-        {SMELT__LISTS_RANDOM, LIMITS_NONE, 0},   {SMELT__LISTS_CAUSAL, LIMITS_CAUSAL, 0},
-        {SMELT__LISTS_WINDOW, LIMITS_ODD, 0},    {SMELT__LISTS_ADVERSARIAL, LIMITS_NONE, 0},
-        {SMELT__LISTS_CAUSAL, LIMITS_CAUSAL, 1}, {SMELT__LISTS_ADVERSARIAL, LIMITS_ODD, 1}};
+    } tried[] = {{SMELT__LISTS_RANDOM, SMELT__LIMITS_NONE, 0},
+                 {SMELT__LISTS_CAUSAL, SMELT__LIMITS_CAUSAL, 0},
+                 {SMELT__LISTS_WINDOW, SMELT__LIMITS_ODD, 0},
+                 {SMELT__LISTS_ADVERSARIAL, SMELT__LIMITS_NONE, 0},
+                 {SMELT__LISTS_CAUSAL, SMELT__LIMITS_CAUSAL, 1},
+                 {SMELT__LISTS_ADVERSARIAL, SMELT__LIMITS_ODD, 1}};
     enum { COUNT = sizeof tried / sizeof tried[0] };
     if (number >= COUNT)
         return 0;
     given->lists = tried[number].lists;
-    given->own[LIMITS] = tried[number].limits;
+    given->own[SMELT__LIMITS] = tried[number].limits;
     given->topk_length = tried[number].topk_length;
+    given->dkv = number < 4 ? SMELT__DKV_BF16 : number == 4 ? SMELT__DKV_ADD : SMELT__DKV_FP32;
     return 1;
 }
 
@@ -97,263 +94,38 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
     if (!variation(number == 1 ? 5 : number, given) || number > 1)
         return 0;
     given->tokens = TOKENS;
-    given->width = least(gqa->topk, ROWS / gqa->granularity + 1);
+    given->width = smelt__least(gqa->topk, ROWS / gqa->granularity + 1);
     given->rows = 2 * given->width * gqa->granularity + 1;
     return 1;
 }
 
-/* ---- shape ----------------------------------------------------------------------------------- */
-
-static void shape(struct smelt__problem *problem) {
-    problem->extents[TENSOR(LISTED)] = smelt__query_list_room(&problem->options);
+static int given_grad(const struct smelt__problem *problem, int tensor) {
+    const struct smelt__key_rows dk = smelt__sparse_gqa_dk(problem);
+    const struct smelt__key_rows dv = smelt__sparse_gqa_dv(problem);
+    if (tensor < SMELT__SPARSE_GQA_GRAD_OUT)
+        return smelt__sparse_gqa_given(problem, tensor);
+    if (tensor == SMELT__SPARSE_GQA_GRAD_DSINK)
+        return ((const struct smelt__sparse_gqa_spec *)problem->spec)->sink;
+    return smelt__key_rows_given(problem, &dk, tensor) ||
+           smelt__key_rows_given(problem, &dv, tensor);
 }
 
-static int given(const struct smelt__problem *problem, int tensor) {
+/* dk, dv and dsink are written whole. */
+static void footprint_grad(const struct smelt__problem *problem,
+                           struct smelt__footprints *footprints) {
+    const struct smelt__key_rows dk = smelt__sparse_gqa_dk(problem);
+    const struct smelt__key_rows dv = smelt__sparse_gqa_dv(problem);
+    smelt__sparse_gqa_footprint(problem, footprints);
+    smelt__key_rows_touch(problem, &dk, footprints);
+    smelt__key_rows_touch(problem, &dv, footprints);
+    smelt__touch_row(footprints, SMELT__SPARSE_GQA_GRAD_DSINK, 0, 0, 0);
+}
+
+/* dq and dsink have; dk and dv are summed in any order unless the operator is deterministic. */
+static int reproducible_grad(const struct smelt__problem *problem, int tensor) {
     const struct smelt__sparse_gqa_spec *spec = problem->spec;
-    switch (tensor) {
-    case TENSOR(TOPK_LENGTH):
-        return problem->options.topk_length;
-    case TENSOR(LIMIT):
-        return problem->options.own[LIMITS] != LIMITS_NONE;
-    case TENSOR(SINK):
-        return spec->sink;
-    case TENSOR(QUERIES):
-        return problem->options.query_list != SMELT__QUERY_LIST_NONE;
-    case TENSOR(QUERY_COUNT):
-        return smelt__query_list_counted(&problem->options);
-    default:
-        return 1;
-    }
-}
-
-/* The forward call of a problem's inputs, with all strides. */
-static smelt_sparse_gqa_args inputs_of(const struct smelt__problem *problem) {
-    smelt_sparse_gqa_args inputs;
-    smelt__problem_arguments(problem, &inputs);
-    return inputs;
-}
-
-static int64_t entries_of(const struct smelt__problem *problem) {
-    const struct smelt__sparse_gqa_spec *spec = problem->spec;
-    return (problem->options.rows + spec->granularity - 1) / spec->granularity;
-}
-
-static int is_computed(const struct smelt__problem *problem, int64_t query) {
-    return !problem->listed || problem->listed[query];
-}
-
-/* ---- tensors --------------------------------------------------------------------------------- */
-
-struct fill {
-    struct smelt__problem *problem;
-    const struct smelt__sparse_gqa_spec *spec;
-    smelt_sparse_gqa_args inputs;
-    const struct smelt__normals *normals;
-    int64_t lists, entries;
-    _Atomic int32_t *reach; /* [B, lists, entries] rows of the entry that some query reads */
-    _Atomic int64_t valid_rows, computed;
-};
-
-static uint16_t *row_at(const struct fill *fill, int tensor, int64_t b, int64_t row, int64_t head) {
-    return (uint16_t *)smelt__problem_data(fill->problem, tensor) +
-           smelt__problem_at(fill->problem, tensor, b, row, head);
-}
-
-/* Lists of blocks are lists of rows in a smaller table; those of a query are drawn apart. */
-static void fill_lists(const struct fill *fill, int64_t query) {
-    const int64_t tokens = fill->problem->options.tokens, b = query / tokens, t = query % tokens;
-    int32_t *const indices = smelt__problem_data(fill->problem, TENSOR(INDICES));
-    int32_t *const lengths = smelt__problem_data(fill->problem, TENSOR(TOPK_LENGTH));
-    for (int64_t list = 0; list < fill->lists; list++) {
-        struct smelt__problem_options of = fill->problem->options;
-        of.rows = fill->entries;
-        of.seed += 1000003 * (uint64_t)list;
-        const int64_t count = smelt__lists_make(
-            &of, query, indices + smelt__problem_at(fill->problem, TENSOR(INDICES), b, t, list));
-        if (lengths)
-            lengths[smelt__problem_at(fill->problem, TENSOR(TOPK_LENGTH), b, t, list)] =
-                smelt__lists_counted(&of) ? (int32_t)count : smelt__lists_length(&of, query);
-    }
-}
-
-/* Causal: rows up to the query's own. Odd: anything, within an entry as a rule, also beyond the ends.
- */
-static void fill_limit(const struct fill *fill, int64_t query) {
-    const struct smelt__problem_options *const of = &fill->problem->options;
-    const int64_t b = query / of->tokens, t = query % of->tokens;
-    int32_t *const limits = smelt__problem_data(fill->problem, TENSOR(LIMIT));
-    struct smelt__random random = smelt__random_at(of->seed, STREAM_LIMITS, (uint64_t)query);
-    if (!limits)
-        return;
-    const int64_t odd[] = {-1, INT32_MAX, INT32_MIN, 1};
-    const int64_t kind = smelt__random_below(&random, 12);
-    limits[smelt__problem_at(fill->problem, TENSOR(LIMIT), b, t, 0)] =
-        (int32_t)(of->own[LIMITS] == LIMITS_CAUSAL ? t * of->rows / of->tokens + 1
-                  : kind < 4                       ? odd[kind]
-                  : kind < 8 ? of->rows - smelt__random_below(&random, of->rows / 2 + 1)
-                             : smelt__random_below(&random, of->rows + 1));
-}
-
-static void fill_queries(void *user, int64_t begin, int64_t end) {
-    const struct fill *fill = user;
-    const struct smelt__problem_options *const of = &fill->problem->options;
-    const int heads = fill->spec->heads, dqk = fill->spec->dqk;
-    for (int64_t query = begin; query < end; query++) {
-        for (int head = 0; head < heads; head++) {
-            const uint64_t row = (uint64_t)query * (uint64_t)heads + (uint64_t)head;
-            uint16_t *const q =
-                row_at(fill, TENSOR(Q), query / of->tokens, query % of->tokens, head);
-            smelt__normals_row(fill->normals, of->seed, STREAM_Q, row, q, dqk);
-            if (of->spiky)
-                smelt__spiky_query(of, heads, dqk, row, q);
-        }
-        fill_lists(fill, query);
-        fill_limit(fill, query);
-    }
-}
-
-static void enlarge(_Atomic int32_t *to, int32_t value) {
-    int32_t before = atomic_load_explicit(to, memory_order_relaxed);
-    while (before < value && !atomic_compare_exchange_weak(to, &before, value))
-        ;
-}
-
-/* Which rows the computed queries read, and how many. */
-static void mark_rows(void *user, int64_t begin, int64_t end) {
-    struct fill *const fill = user;
-    const int64_t r = fill->spec->granularity;
-    for (int64_t query = begin; query < end; query++) {
-        const int times = fill->problem->listed ? fill->problem->listed[query] : 1;
-        const int64_t limit = smelt__sparse_gqa_limit(&fill->inputs, query);
-        for (int64_t list = 0; times > 0 && list < fill->lists; list++) {
-            const int32_t *const row = smelt__sparse_gqa_list(&fill->inputs, query, list);
-            const int64_t slots = smelt__sparse_gqa_slots(&fill->inputs, query, list);
-            int64_t valid = 0;
-            for (int64_t i = 0; i < slots; i++) {
-                const int64_t reached = row[i] < 0 ? 0 : least(limit - row[i] * r, r);
-                if (reached <= 0)
-                    continue;
-                valid += reached;
-                enlarge(&fill->reach[(query / fill->inputs.tokens * fill->lists + list) *
-                                         fill->entries +
-                                     row[i]],
-                        (int32_t)reached);
-            }
-            atomic_fetch_add(&fill->valid_rows,
-                             times * valid * (fill->spec->kv_heads / fill->lists));
-        }
-        atomic_fetch_add(&fill->computed, times);
-    }
-}
-
-/* Rows that no query reads hold NaN. */
-static void fill_rows(void *user, int64_t begin, int64_t end) {
-    const struct fill *const fill = user;
-    const struct smelt__sparse_gqa_spec *const spec = fill->spec;
-    const int64_t rows = fill->problem->options.rows;
-    for (int64_t at = begin; at < end; at++) {
-        const int64_t head = at % spec->kv_heads, row = at / spec->kv_heads % rows;
-        const int64_t b = at / spec->kv_heads / rows, list = fill->lists > 1 ? head : 0;
-        uint16_t *const k = row_at(fill, TENSOR(K), b, row, head);
-        uint16_t *const v = row_at(fill, TENSOR(V), b, row, head);
-        smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_K, (uint64_t)at, k,
-                           spec->dqk);
-        smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_V, (uint64_t)at, v,
-                           spec->dv);
-        if (fill->problem->options.spiky)
-            smelt__spiky_key(&fill->problem->options, spec->dqk, row, k);
-        if (row % spec->granularity <
-            fill->reach[(b * fill->lists + list) * fill->entries + row / spec->granularity])
-            continue;
-        memset(k, 0xff, (size_t)spec->dqk * sizeof *k);
-        memset(v, 0xff, (size_t)spec->dv * sizeof *v);
-    }
-}
-
-static int fill_all(struct fill *fill) {
-    struct smelt__problem *const problem = fill->problem;
-    const int64_t batches = problem->options.batches, queries = batches * problem->options.tokens;
-    int64_t *const capacity = &((smelt_sparse_gqa_args *)problem->args)->query_capacity;
-    float *const sink = smelt__problem_data(problem, TENSOR(SINK));
-    smelt__parallel_for(queries, 16, fill_queries, fill);
-    if (sink)
-        smelt__sinks_fill(problem->options.seed, (uint64_t)fill->spec->heads, sink);
-    if (problem->options.query_list &&
-        smelt__query_list_make(problem, TENSOR(QUERIES), TENSOR(QUERY_COUNT), capacity) != 0)
-        return -1;
-    fill->inputs = inputs_of(problem);
-    smelt__parallel_for(queries, 16, mark_rows, fill);
-    smelt__parallel_for(batches * problem->options.rows * fill->spec->kv_heads, 256, fill_rows,
-                        fill);
-    problem->valid_slots = atomic_load(&fill->valid_rows);
-    problem->computed = atomic_load(&fill->computed);
-    return 0;
-}
-
-static int fill(struct smelt__problem *problem) {
-    struct fill *const fill = calloc(1, sizeof *fill);
-    int failed = !fill;
-    if (fill) {
-        fill->problem = problem;
-        fill->spec = problem->spec;
-        fill->normals = smelt__normals();
-        fill->lists = smelt__sparse_gqa_list_count(problem->spec);
-        fill->entries = entries_of(problem);
-        fill->reach = calloc((size_t)(problem->options.batches * fill->lists * fill->entries) + 1,
-                             sizeof *fill->reach);
-        failed = !fill->reach || fill_all(fill) != 0;
-        free((void *)fill->reach);
-    }
-    free(fill);
-    return failed ? -1 : 0;
-}
-
-/* ---- footprint ------------------------------------------------------------------------------- */
-
-/* `rows`: [width * granularity], scratch. */
-static void touch_list(const struct smelt__problem *problem, const smelt_sparse_gqa_args *inputs,
-                       int64_t query, int64_t list, int64_t *rows,
-                       struct smelt__footprints *footprints) {
-    const struct smelt__sparse_gqa_spec *spec = problem->spec;
-    const int64_t b = query / problem->options.tokens, t = query % problem->options.tokens;
-    const int64_t lists = smelt__sparse_gqa_list_count(spec);
-    const int64_t count = smelt__sparse_gqa_rows(spec, inputs, query, list, rows);
-    smelt__touch_row(footprints, TENSOR(TOPK_LENGTH), b, t, list);
-    smelt__touch(footprints, TENSOR(INDICES),
-                 smelt__problem_at(problem, TENSOR(INDICES), b, t, list),
-                 smelt__sparse_gqa_slots(inputs, query, list));
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t head = list; head < spec->kv_heads; head += lists) {
-            smelt__touch_row(footprints, TENSOR(K), b, rows[i], head);
-            smelt__touch_row(footprints, TENSOR(V), b, rows[i], head);
-        }
-}
-
-static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const struct smelt__sparse_gqa_spec *spec = problem->spec;
-    const smelt_sparse_gqa_args inputs = inputs_of(problem);
-    const int64_t queries = problem->options.batches * problem->options.tokens;
-    const int32_t *const count = smelt__problem_data(problem, TENSOR(QUERY_COUNT));
-    int64_t *const rows = malloc((size_t)(inputs.width * spec->granularity) * sizeof *rows);
-    footprints->failed |= !rows;
-    for (int64_t query = 0; rows && query < queries; query++) {
-        const int64_t b = query / inputs.tokens, t = query % inputs.tokens;
-        if (!is_computed(problem, query))
-            continue;
-        for (int64_t head = 0; head < spec->heads; head++) {
-            smelt__touch_row(footprints, TENSOR(Q), b, t, head);
-            smelt__touch_row(footprints, TENSOR(OUT), b, t, head);
-            smelt__touch_row(footprints, TENSOR(LSE), b, t, head);
-        }
-        smelt__touch_row(footprints, TENSOR(LIMIT), b, t, 0);
-        for (int64_t list = 0; footprints->inputs && list < smelt__sparse_gqa_list_count(spec); list++)
-            touch_list(problem, &inputs, query, list, rows, footprints);
-    }
-    smelt__touch(footprints, TENSOR(QUERIES), 0,
-                 count ? least(*count, inputs.query_capacity) : inputs.query_capacity);
-    smelt__touch_row(footprints, TENSOR(QUERY_COUNT), 0, 0, 0);
-    smelt__touch_row(footprints, TENSOR(SINK), 0, 0, 0);
-    free(rows);
+    return spec->deterministic || tensor == SMELT__SPARSE_GQA_GRAD_DQ ||
+           tensor == SMELT__SPARSE_GQA_GRAD_DSINK;
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -377,6 +149,23 @@ static int rates(const struct smelt__problem *problem,
     found[0] = SMELT__TFLOPS(2 * columns * (spec->heads / spec->kv_heads) / 1e12, TFLOPS_CEILING);
     found[1] = SMELT__TBS("gather", 2, columns * 2 / 1e12, GATHER_TBS);
     return 2;
+}
+
+/* Of the scores, dp, dq, dk and dv; and what goes over all of dk and dv. */
+static double multiplications_grad(const void *spec, const struct smelt__problem_options *of) {
+    const struct smelt__sparse_gqa_spec *gqa = spec;
+    return (double)(of->batches * of->tokens * of->width) * gqa->granularity * gqa->heads *
+               (3 * gqa->dqk + 2 * gqa->dv) +
+           (double)(of->batches * of->rows) * gqa->kv_heads * (gqa->dqk + gqa->dv);
+}
+
+/* Arithmetic: five products. */
+static int rates_grad(const struct smelt__problem *problem,
+                      struct smelt__rate found[SMELT__MOST_RATES]) {
+    const struct smelt__sparse_gqa_spec *spec = problem->spec;
+    const double columns = (double)problem->valid_slots * (3 * spec->dqk + 2 * spec->dv);
+    found[0] = SMELT__TFLOPS(2 * columns * (spec->heads / spec->kv_heads) / 1e12, TFLOPS_CEILING);
+    return 1;
 }
 
 /* ---- comparison ------------------------------------------------------------------------------ */
@@ -459,7 +248,7 @@ static void compare_heads(const struct smelt__placed *placed, int64_t query,
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__sparse_gqa_spec *const spec = placed->problem->spec;
-    const smelt_sparse_gqa_args inputs = inputs_of(placed->problem);
+    const smelt_sparse_gqa_args inputs = smelt__sparse_gqa_inputs(placed->problem);
     const size_t heads = (size_t)spec->heads, dv = (size_t)spec->dv;
     double max_abs = 0, *const memory = malloc(heads * (2 * dv + 1) * sizeof *memory);
     const struct smelt__sparse_gqa_results expected = {memory, memory + heads * dv,
@@ -489,7 +278,8 @@ static const struct smelt__comparison comparisons[] = {
         SMELT__UNITS("query", "head", TENSOR(B), TENSOR(T)),
         SMELT__METRICS(metrics),
         SMELT__RULES(rules),
-        .wanted = is_computed,
+
+        .wanted = smelt__sparse_gqa_is_computed,
         .compare = compare_query,
         .judge = judge,
     },
@@ -506,6 +296,7 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(sparse_gqa, granularity),
     SMELT__SPEC_KEY(sparse_gqa, lists),
     SMELT__SPEC_KEY(sparse_gqa, sink),
+    SMELT__SPEC_APART(sparse_gqa, deterministic),
     {NULL, 0, 0},
 };
 
@@ -519,25 +310,51 @@ static int takes_kv(const void *spec) {
 
 #define FORWARD(lists, taker)                                                                      \
     {                                                                                              \
-        SMELT__PASS(FORWARD, "forward", &smelt__sparse_gqa_table[lists]),                          \
-            .takes = (taker), .given = given, .shape = shape, .leaves_free = 1                     \
+        .pass = SMELT_PASS_FORWARD, .name = "forward", .tensors = &smelt__sparse_gqa_table[lists], \
+        .takes = (taker), .shape = smelt__sparse_gqa_shape, .given = smelt__sparse_gqa_given,      \
+        .fill = smelt__sparse_gqa_fill, .footprint = smelt__sparse_gqa_footprint,                  \
+        .leaves_free = 1, .multiplications = multiplications, .comparisons = comparisons,          \
+        .comparison_count = 1, .rates = rates                                                      \
+    }
+#define BACKWARD(lists, taker)                                                                     \
+    {                                                                                              \
+        .pass = SMELT_PASS_BACKWARD, .name = "backward",                                           \
+        .tensors = &smelt__sparse_gqa_grad_table[lists], .takes = (taker),                         \
+        .shape = smelt__sparse_gqa_shape, .given = given_grad,                                     \
+        .fill = smelt__sparse_gqa_grad_fill, .footprint = footprint_grad,                          \
+        .reproducible = reproducible_grad, .leaves_free = 1,                                       \
+        .multiplications = multiplications_grad,                                                   \
+        .comparisons = smelt__sparse_gqa_grad_comparisons,                                         \
+        .comparison_count = SMELT__SPARSE_GQA_GRAD_COMPARISONS, .rates = rates_grad                \
     }
 
 static const struct smelt__harness_pass passes[] = {
     FORWARD(SMELT__LISTS_SHARED, takes_shared),
     FORWARD(SMELT__LISTS_OF_KV_HEADS, takes_kv),
+    BACKWARD(SMELT__LISTS_SHARED, takes_shared),
+    BACKWARD(SMELT__LISTS_OF_KV_HEADS, takes_kv),
 };
 
 /* MiniMax-M3's attention, Qwen3.8-Flash-Next's, and one like NSA's. */
 #define MSA "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv"
 #define QSA "sparse_gqa:heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4"
 #define NSA "sparse_gqa:heads=64,kv_heads=4,dqk=192,dv=128,topk=16,granularity=64,lists=kv"
+#define GRAD ",passes=backward"
 #define AT(spec_, T) .spec = spec_, .tokens = T, .rows = T
 #define DRIFT .lists = SMELT__LISTS_DRIFT
 
 static const struct smelt__harness_shape peers[] = {
-    {AT(MSA, 8192)},        {AT(MSA, 65536)}, {AT(MSA, 8192), DRIFT}, {AT(QSA, 8192)},
-    {AT(QSA, 8192), DRIFT}, {AT(NSA, 8192)},  {AT(NSA, 8192), DRIFT},
+    {AT(MSA, 8192)},
+    {AT(MSA, 65536)},
+    {AT(MSA, 8192), DRIFT},
+    {AT(QSA, 8192)},
+    {AT(QSA, 8192), DRIFT},
+    {AT(NSA, 8192)},
+    {AT(NSA, 8192), DRIFT},
+    {AT(MSA GRAD, 8192)},
+    {AT(QSA GRAD, 8192)},
+    {AT(NSA GRAD, 8192)},
+    {AT(MSA GRAD ",deterministic=1", 8192)},
 };
 
 const struct smelt__harness_operator smelt__harness_sparse_gqa = {

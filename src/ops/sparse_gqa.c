@@ -78,6 +78,12 @@ static const struct smelt__pass passes[] = {
      .table_key = "lists",
      .workspace = workspace,
      .launch = launch},
+    {.pass = SMELT_PASS_BACKWARD,
+     .call = "smelt_sparse_gqa_backward",
+     .tables = smelt__sparse_gqa_grad_table,
+     .table_key = "lists",
+     .workspace = smelt__sparse_gqa_backward_workspace,
+     .launch = smelt__sparse_gqa_backward_launch},
 };
 
 const struct smelt__operator_type smelt__sparse_gqa_type = {
@@ -89,3 +95,5 @@ const struct smelt__operator_type smelt__sparse_gqa_type = {
 
 SMELT__CALL(sparse_gqa, forward, FORWARD, smelt_sparse_gqa_args)
 SMELT__ASK(sparse_gqa, forward, FORWARD, smelt_sparse_gqa_args)
+SMELT__CALL(sparse_gqa, backward, BACKWARD, smelt_sparse_gqa_grad_args)
+SMELT__ASK(sparse_gqa, backward, BACKWARD, smelt_sparse_gqa_grad_args)

@@ -7,6 +7,7 @@
 
 /* clang-format off: the first is part of the others */
 #include "sparse_gqa.params.h"
+#include "sparse_gqa_bwd.params.h"
 #include "sparse_gqa_fwd.params.h"
 /* clang-format on */
 
@@ -18,3 +19,7 @@
         .indices_group_stride = (args)->indices.strides[2],                                        \
         .topk_length_group_stride = (args)->topk_length.strides[2]                                 \
     }
+
+/* The backward pass (sparse_gqa_backward.c): its workspace, and its launch. */
+smelt_status smelt__sparse_gqa_backward_workspace(const struct smelt__call *call, size_t *bytes);
+smelt_status smelt__sparse_gqa_backward_launch(struct smelt__call *call);

@@ -20,7 +20,7 @@ enum smelt__sparse_gqa_symbol {
     SMELT__SPARSE_GQA_ONE,
 };
 
-/* Rows by number. */
+/* Rows by number; those of the inputs are the backward pass's, too. */
 enum smelt__sparse_gqa_tensor {
     SMELT__SPARSE_GQA_Q,
     SMELT__SPARSE_GQA_K,
@@ -34,6 +34,20 @@ enum smelt__sparse_gqa_tensor {
     SMELT__SPARSE_GQA_OUT,
     SMELT__SPARSE_GQA_LSE,
     SMELT__SPARSE_GQA_TENSORS
+};
+enum smelt__sparse_gqa_grad_tensor {
+    SMELT__SPARSE_GQA_GRAD_OUT = SMELT__SPARSE_GQA_OUT,
+    SMELT__SPARSE_GQA_GRAD_LSE,
+    SMELT__SPARSE_GQA_GRAD_GRAD_OUT,
+    SMELT__SPARSE_GQA_GRAD_DQ,
+    SMELT__SPARSE_GQA_GRAD_DK,
+    SMELT__SPARSE_GQA_GRAD_DK_FP32,
+    SMELT__SPARSE_GQA_GRAD_DK_SUM,
+    SMELT__SPARSE_GQA_GRAD_DV,
+    SMELT__SPARSE_GQA_GRAD_DV_FP32,
+    SMELT__SPARSE_GQA_GRAD_DV_SUM,
+    SMELT__SPARSE_GQA_GRAD_DSINK,
+    SMELT__SPARSE_GQA_GRAD_TENSORS
 };
 
 #define OF(name) SMELT__SPARSE_GQA_##name
@@ -104,6 +118,54 @@ static const struct smelt__args_table smelt__sparse_gqa_table[] = {
 
 #undef ARGS
 #undef TABLE
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+#define ARGS smelt_sparse_gqa_grad_args
+#define GRAD(tensor) SMELT__SPARSE_GQA_GRAD_##tensor
+
+static const struct smelt__symbol smelt__sparse_gqa_grad_symbols[] = EXTENTS(SHARED),
+                                  smelt__sparse_gqa_kv_grad_symbols[] = EXTENTS(OF_KV_HEADS);
+
+static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {NUMBERS};
+
+#define KEY_ROWS(tensor, element, role, columns, number)                                           \
+    {                                                                                              \
+        SMELT__TENSOR(tensor, element, role, OF(B), OF(S), OF(HKV), columns), .whole_rows = 1,     \
+                                                                              .one_of = number     \
+    }
+
+static const struct smelt__tensor_row smelt__sparse_gqa_grad_tensors[] = {
+    INPUTS,
+    [GRAD(OUT)] = {SMELT__TENSOR(out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1},
+    [GRAD(LSE)] = {SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE))},
+    [GRAD(GRAD_OUT)] = {SMELT__TENSOR(grad_out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)),
+                        .whole_rows = 1},
+    [GRAD(DQ)] = {SMELT__TENSOR(dq, BF16, OUTPUT, OF(B), OF(T), OF(HQ), OF(DQK)), .whole_rows = 1},
+    [GRAD(DK)] = KEY_ROWS(dk, BF16, OUTPUT, OF(DQK), 1),
+    [GRAD(DK_FP32)] = KEY_ROWS(dk_fp32, FP32, OUTPUT, OF(DQK), 1),
+    [GRAD(DK_SUM)] = KEY_ROWS(dk_sum, FP32, ACCUMULATED, OF(DQK), 1),
+    [GRAD(DV)] = KEY_ROWS(dv, BF16, OUTPUT, OF(DV), 2),
+    [GRAD(DV_FP32)] = KEY_ROWS(dv_fp32, FP32, OUTPUT, OF(DV), 2),
+    [GRAD(DV_SUM)] = KEY_ROWS(dv_sum, FP32, ACCUMULATED, OF(DV), 2),
+    [GRAD(DSINK)] = {SMELT__TENSOR(dsink, FP32, OUTPUT, OF(HQ)), .key = "sink", .optional = 1},
+};
+
+#define TABLE(symbols)                                                                             \
+    {                                                                                              \
+        SMELT__ARGS("SMELT_SPARSE_GQA_GRAD_ARGS_INIT", workspace_bytes, symbols,                   \
+                    smelt__sparse_gqa_grad_scalars, smelt__sparse_gqa_grad_tensors),               \
+            SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),                                          \
+    }
+static const struct smelt__args_table smelt__sparse_gqa_grad_table[] = {
+    TABLE(smelt__sparse_gqa_grad_symbols), /* lists=shared */
+    TABLE(smelt__sparse_gqa_kv_grad_symbols),
+};
+
+#undef ARGS
+#undef TABLE
+#undef GRAD
+#undef KEY_ROWS
 #undef OF
 #undef EXTENTS
 #undef SHARED

@@ -35,6 +35,7 @@ struct smelt__sparse_gqa_spec {
     int heads, kv_heads, dqk, dv, topk, granularity;
     int lists; /* of enum smelt__gqa_lists */
     int sink;
+    int deterministic;
 };
 
 struct smelt__indexer_logits_spec {
@@ -183,6 +184,34 @@ int smelt__sparse_attn_dkv(const struct smelt__sparse_attn_spec *spec,
 int smelt__sparse_attn_dsink(const struct smelt__sparse_attn_spec *spec,
                              const smelt_sparse_attn_grad_args *args, const int64_t *queries,
                              int64_t query_count, int head, double *dsink, double *terms);
+
+/* ---- sparse_gqa, backward ---------------------------------------------------------------------
+ * out and lse are inputs. Queries that take part are queries[0..query_count), as often as they are
+ * named; NULL means the first `query_count`. */
+
+/* The forward call of a backward call's inputs. */
+smelt_sparse_gqa_args smelt__sparse_gqa_forward_of(const smelt_sparse_gqa_grad_args *args);
+
+/* ln(exp(lse) + exp(sink)), by which a head's probabilities are divided; without a sink lse. */
+double smelt__sparse_gqa_denominator(const struct smelt__sparse_gqa_spec *spec,
+                                     const smelt_sparse_gqa_args *args, int head, double lse);
+
+/* dq [Hq, dqk] of a query; spread and cancelled [Hq]. */
+int smelt__sparse_gqa_dq(const struct smelt__sparse_gqa_spec *spec,
+                         const smelt_sparse_gqa_grad_args *args, int64_t query,
+                         const struct smelt__sparse_attn_row_grads *results);
+
+/* dk [dqk] and dv [dv] of key (b * S + row) * Hkv + head. */
+int smelt__sparse_gqa_key(const struct smelt__sparse_gqa_spec *spec,
+                          const smelt_sparse_gqa_grad_args *args, const int64_t *queries,
+                          int64_t query_count, int64_t key,
+                          const struct smelt__sparse_attn_row_grads *dk,
+                          const struct smelt__sparse_attn_row_grads *dv);
+
+/* dsink of a head; *terms: the sum of its terms' sizes. */
+int smelt__sparse_gqa_dsink(const struct smelt__sparse_gqa_spec *spec,
+                            const smelt_sparse_gqa_grad_args *args, const int64_t *queries,
+                            int64_t query_count, int head, double *dsink, double *terms);
 
 /* The forward call with the same inputs and query list; its outputs and workspace are not set. */
 smelt_sparse_attn_args smelt__sparse_attn_forward_of(const smelt_sparse_attn_grad_args *args);

@@ -119,6 +119,7 @@ for knob in $knobs; do
         topk_select:topk=64 indexer_loss:topk=64 indexer_scores:heads=8,dim=64,topk=64 \
         indexer_bwd:heads=8,dim=64,topk=64,deterministic=1 \
         sparse_scores:heads=8,dqk=128,dv=64,topk=64 \
+        sparse_gqa:heads=8,kv_heads=2,dqk=64,dv=64,topk=8,granularity=16,passes=backward \
         sparse_gqa:heads=8,kv_heads=2,dqk=64,dv=64,topk=8,granularity=16; do
         "$smelt" tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned" >"$work/out" 2>&1 && break
     done

@@ -16,10 +16,11 @@ static int odd_shape(int number, char *spec, size_t size) {
         pair -= ++dqk;
     if (number >= SHAPES)
         return 0;
-    snprintf(spec, size, "sparse_gqa:heads=%d,kv_heads=%d,dqk=%d,dv=%d,topk=16,granularity=%d%s%s",
+    snprintf(spec, size,
+             "sparse_gqa:heads=%d,kv_heads=%d,dqk=%d,dv=%d,topk=16,granularity=%d%s%s%s",
              group * kv_heads, kv_heads, columns[dqk], columns[pair],
              granularities[number % COLUMNS], number % 2 ? ",lists=kv" : "",
-             number % 4 < 2 ? ",sink=1" : "");
+             number % 4 < 2 ? ",sink=1" : "", number / PAIRS ? ",passes=backward" : "");
     return 1;
 }
 

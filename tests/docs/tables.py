@@ -80,8 +80,8 @@ def page_tensors(text, described):
         tensors = found.setdefault(args, {})
         for row in rows.splitlines():
             names, shape, remark = (cell.strip() for cell in row.split("|")[1:4])
-            page_row(tensors, described[args], found.get("smelt_sparse_attn_args", {}), re.split(", | or ", names),
-                     shape, remark)
+            forward = args.replace("_grad", "") if "_grad" in args else "smelt_sparse_attn_args"
+            page_row(tensors, described[args], found.get(forward, {}), re.split(", | or ", names), shape, remark)
     return found
 
 

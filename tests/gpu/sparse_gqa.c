@@ -26,6 +26,7 @@ static void draw_problem(const struct suite *suite, int number, int most_rows,
     problem->lists = (enum smelt__lists)((number + number / 4) % 4);
     problem->query_list = (enum smelt__query_list)((number + 5) % 9 < 5 ? (number + 5) % 9 : 0);
     problem->spiky = number % 4 == 1;
+    problem->dkv = (enum smelt__dkv)(number / 3 % 3);
     problem->own[0] = number % 3; /* limits */
     problem->topk_length = smelt__random_below(&random, 3) == 0;
     problem->strided = smelt__random_below(&random, 3) == 0;
@@ -42,12 +43,15 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     const int repeat = number / COUNT(widths) / COUNT(all_heads);
     const int granularity = granularities[(w + h + 2 * repeat) % COUNT(granularities)];
     const int topk = topks[(w + 2 * h + repeat) % COUNT(topks)];
-    if (repeat >= (suite->quick ? 1 : 2))
+    const int backward = (number + h) % 2;
+    if (repeat >= 2)
         return 0;
     snprintf(one->spec, sizeof one->spec,
-             "sparse_gqa:heads=%d,kv_heads=%d,dqk=%d,dv=%d,topk=%d,granularity=%d%s%s",
+             "sparse_gqa:heads=%d,kv_heads=%d,dqk=%d,dv=%d,topk=%d,granularity=%d%s%s%s%s",
              all_heads[h].query, all_heads[h].kv, widths[w].dqk, widths[w].dv, topk, granularity,
-             (w + h + repeat) % 2 ? ",lists=kv" : "", (h + repeat) % 3 == 0 ? ",sink=1" : "");
+             (w + h + repeat) % 2 ? ",lists=kv" : "", (h + repeat) % 3 == 0 ? ",sink=1" : "",
+             backward ? ",passes=backward" : "",
+             backward && number % 4 < 2 ? ",deterministic=1" : "");
     one->sample = suite->quick ? 4 : 24;
     draw_problem(suite, number, topk * granularity, &one->problem);
     return 1;
@@ -85,6 +89,13 @@ static const struct suite_case far[] = {
     FAR("far: sparse_gqa, adversarial lists",
         "sparse_gqa:heads=3,kv_heads=3,dqk=64,dv=64,topk=40,granularity=1,sink=1,variant=mma",
         SMELT__LISTS_ADVERSARIAL, 1),
+    FAR("far: sparse_gqa backward, random lists",
+        "sparse_gqa:heads=8,kv_heads=2,dqk=96,dv=64,topk=10,granularity=16,lists=kv,variant=mma,"
+        "passes=backward",
+        SMELT__LISTS_RANDOM, 0),
+    FAR("far: sparse_gqa backward, adversarial lists",
+        "sparse_gqa:heads=3,kv_heads=3,dqk=64,dv=64,topk=40,granularity=1,sink=1,passes=backward",
+        SMELT__LISTS_ADVERSARIAL, 1),
     {.name = NULL},
 };
 
@@ -94,6 +105,8 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     static const char *const specs[] = {
         "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv",
         "sparse_gqa:heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4",
+        "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv,"
+        "passes=backward,deterministic=1",
     };
     const int small = suite->quick || suite->emulated;
     if (number >= COUNT(specs))
@@ -108,7 +121,9 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
 }
 
 static const char *const launches[] = {
-    "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=8,granularity=16,lists=kv", NULL};
+    "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=8,granularity=16,lists=kv",
+    "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=8,granularity=16,lists=kv,passes=backward",
+    NULL};
 
 /* ---- what a launch must refuse --------------------------------------------------------------- */
 
@@ -118,7 +133,13 @@ static const struct suite_refusal refusals[] = {
     {.text = NULL},
 };
 
-#define ARGUMENTS(keys)                                                                            \
+static const struct suite_refusal grad_refusals[] = {
+    SUITE_REFUSAL(smelt_sparse_gqa_grad_args, tokens, "2^31 - 1", INT_MAX), /* times batches */
+    SUITE_REFUSAL(smelt_sparse_gqa_grad_args, queries.data, "queries is NULL", 0),
+    {.text = NULL},
+};
+
+#define ARGUMENTS(keys, aligned_, refusals_)                                                       \
     {                                                                                              \
         .spec = "sparse_gqa:heads=6,kv_heads=2,dqk=96,dv=64,topk=9,granularity=16" keys,           \
         .problem = {.batches = 2,                                                                  \
@@ -127,10 +148,14 @@ static const struct suite_refusal refusals[] = {
                     .query_list = SMELT__QUERY_LIST_PARTIAL,                                       \
                     .topk_length = 1,                                                              \
                     .own = {1}},                                                                   \
-        .aligned = "q k v", .refusals = refusals                                                   \
+        .aligned = (aligned_), .refusals = (refusals_)                                             \
     }
 static const struct suite_arguments arguments[] = {
-    ARGUMENTS(""), ARGUMENTS(",lists=kv,sink=1"), {.spec = NULL}};
+    ARGUMENTS("", "q k v out", refusals),
+    ARGUMENTS(",lists=kv,sink=1", "q k v out", refusals),
+    ARGUMENTS(",lists=kv,sink=1,passes=backward",
+              "q k v out grad_out dq dk dk_fp32 dk_sum dv dv_fp32 dv_sum", grad_refusals),
+    {.spec = NULL}};
 
 const struct suite_operator suite_operator_sparse_gqa = {
     .matrix = matrix_case,

@@ -37,7 +37,7 @@ enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 2
 #define SMELT__SPARSE_ATTN_DQK                                                                     \
     { SMELT__REQUIRED("dqk", "width of a KV row"), SMELT__ONE_OF(64, 128, 192, 256, 320, 512, 576) }
 #define SMELT__SPARSE_ATTN_DV                                                                      \
-    { SMELT__REQUIRED("dv", "width of a value"), SMELT__ONE_OF(64, 128, 256, 512) }
+    { SMELT__REQUIRED("dv", "width of a value"), SMELT__ONE_OF(64, 96, 128, 192, 256, 512) }
 
 /* What their ranges cannot say: the widths' pairs, the heads' rule. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);

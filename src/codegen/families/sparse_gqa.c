@@ -1,19 +1,27 @@
 /* The operator sparse_gqa: sparse attention for grouped heads (docs/operators.md). */
 #include "codegen/families/sparse_gqa.h"
 
+#include "codegen/families/key_grads_finish.h"
+#include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/sparse_attn_keys.h"
 #include "codegen/families/sparse_gqa_block.h"
 #include "codegen/families/sparse_gqa_keys.h"
 #include "codegen/families/sparse_gqa_lists.h"
 
-enum { FWD }; /* members by number */
+enum { FWD, BWD, BWD_KEYS }; /* members by number */
 
 static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__sparse_gqa_fwd.schema, SMELT__FORWARD},
+    [BWD] = {"bwd", &smelt__sparse_gqa_bwd.schema, SMELT__BACKWARD},
+    [BWD_KEYS] = {"bwd_keys", &smelt__sparse_gqa_bwd_keys.schema, SMELT__BACKWARD},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__sparse_gqa_fwd,
-                                                            &smelt__sparse_gqa_lists,
-                                                            &smelt__sparse_gqa_merge, NULL};
+static const struct smelt__kernel_family *const kernels[] = {
+    &smelt__sparse_gqa_fwd,   &smelt__sparse_gqa_lists,
+    &smelt__sparse_gqa_merge, &smelt__sparse_attn_bwd_rows,
+    &smelt__sparse_gqa_bwd,   &smelt__sparse_gqa_bwd_keys,
+    &smelt__key_grads_finish, NULL,
+};
 
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_GQA_HEADS,
@@ -21,6 +29,8 @@ static const struct smelt__key keys[] = {
     {SMELT__REQUIRED("topk", "the most entries of a list"), SMELT__RANGE(1, 65536)},
     SMELT__SPARSE_GQA_LISTS,
     SMELT__SPARSE_GQA_SINK,
+    {SMELT__PASSES_KEY},
+    SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
 static void add_merge(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
@@ -32,15 +42,42 @@ static void add_merge(const struct smelt__spec *spec, struct smelt__expansion *e
         smelt__spec_set(merge, inherited[i], smelt__spec_get(spec, inherited[i]));
 }
 
-static void expand(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion) {
-    const struct smelt__spec *fwd = smelt__expansion_add(expansion, spec, FWD, pass);
+static void add_lists(struct smelt__expansion *expansion, unsigned pass) {
+    for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++)
+        smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, pass),
+                        "pass", i);
+}
+
+static void expand_forward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
+    const struct smelt__spec *fwd = smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
     if (smelt__sparse_gqa_may_be_block(fwd)) {
-        for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++)
-            smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, pass),
-                            "pass", i);
+        add_lists(expansion, SMELT__FORWARD);
         add_merge(spec, expansion);
     }
+}
+
+/* The order is enum smelt__sparse_gqa_backward_kernel's. */
+static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
+    const char *const columns[] = {"dqk", "dv"};
+    struct smelt__spec *const rows =
+        smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_rows, SMELT__BACKWARD);
+    smelt__spec_set(rows, "heads", smelt__spec_get(spec, "heads"));
+    smelt__spec_set(rows, "dv", smelt__spec_get(spec, "dv"));
+    add_lists(expansion, SMELT__BACKWARD);
+    smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
+    smelt__expansion_add(expansion, spec, BWD_KEYS, SMELT__BACKWARD);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+        smelt__spec_set(
+            smelt__expansion_add_other(expansion, &smelt__key_grads_finish, SMELT__BACKWARD), "dqk",
+            smelt__spec_get(spec, columns[i]));
+}
+
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    if (pass == SMELT__FORWARD)
+        expand_forward(spec, expansion);
+    else
+        expand_backward(spec, expansion);
 }
 
 static const struct smelt__preset_row presets[] = {{NULL, NULL}};
@@ -56,7 +93,7 @@ const struct smelt__operator_family smelt__sparse_gqa = {
                .members = members,
                .member_count = sizeof members / sizeof *members,
                .check = smelt__sparse_gqa_check},
-    .passes = SMELT__FORWARD,
+    .passes = SMELT__FORWARD | SMELT__BACKWARD,
     .kernels = kernels,
     .expand = expand,
     .presets = presets,

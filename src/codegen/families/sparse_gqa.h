@@ -4,6 +4,8 @@
 #include "codegen/family.h"
 
 extern const struct smelt__kernel_family smelt__sparse_gqa_fwd;
+extern const struct smelt__kernel_family smelt__sparse_gqa_bwd;      /* dq */
+extern const struct smelt__kernel_family smelt__sparse_gqa_bwd_keys; /* dk, dv */
 
 /* The kernels of the forward pass in the order of its expansion. */
 enum smelt__sparse_gqa_forward_kernel {
@@ -15,10 +17,27 @@ enum smelt__sparse_gqa_forward_kernel {
     SMELT__SPARSE_GQA_MERGE
 };
 
+/* The kernels of the backward pass in the order of its expansion. */
+enum smelt__sparse_gqa_backward_kernel {
+    SMELT__SPARSE_GQA_BACKWARD_ROWS,  /* sparse_attn_bwd_rows */
+    SMELT__SPARSE_GQA_BACKWARD_COUNT, /* the passes of sparse_gqa_lists */
+    SMELT__SPARSE_GQA_BACKWARD_SCAN,
+    SMELT__SPARSE_GQA_BACKWARD_FILL,
+    SMELT__SPARSE_GQA_BACKWARD_QUERIES,   /* sparse_gqa_bwd */
+    SMELT__SPARSE_GQA_BACKWARD_KEYS,      /* sparse_gqa_bwd_keys */
+    SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, /* key_grads_finish */
+    SMELT__SPARSE_GQA_BACKWARD_FINISH_DV
+};
+
+/* Queries of an item of sparse_gqa_bwd_keys, variant mma. */
+enum { SMELT__SPARSE_GQA_SEGMENT = 512 };
+
 /* Names the kernel of a plan whose variant is set, "smelt_FAMILY_VARIANT_...", and adds the constants
  * that the spec gives: HEADS, KV_HEADS, GROUP_HEADS, DQK, DV, GRANULARITY, LISTS_OF_KV_HEADS; PDL. */
 void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan);
 
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 int smelt__sparse_gqa_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                   struct smelt__plan *plan, struct smelt__message *message);
+int smelt__sparse_gqa_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                    struct smelt__plan *plan, struct smelt__message *message);

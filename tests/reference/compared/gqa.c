@@ -32,13 +32,15 @@ static const struct smelt__problem_options problems[] = {
      .rows = 60,
      .lists = SMELT__LISTS_CAUSAL,
      .query_list = SMELT__QUERY_LIST_PARTIAL,
-     .own = {LIMITS_CAUSAL}},
+     .own = {LIMITS_CAUSAL},
+     .dkv = SMELT__DKV_FP32},
     {.tokens = 9,
      .rows = 70,
      .lists = SMELT__LISTS_RANDOM,
      .spiky = 1,
      .strided = 1,
-     .scale = 0.3F},
+     .scale = 0.3F,
+     .dkv = SMELT__DKV_ADD},
 };
 
 static const char *const specs[] = {
@@ -145,6 +147,131 @@ static void plant_empty(struct bench *bench) {
     }
 }
 
+/* ---- backward -------------------------------------------------------------------------------- */
+
+static const char *const backward_specs[] = {
+    "sparse_gqa:heads=4,kv_heads=2,dqk=64,dv=64,topk=9,granularity=4,lists=kv,sink=1,"
+    "passes=backward",
+    "sparse_gqa:heads=3,kv_heads=1,dqk=128,dv=64,topk=24,granularity=1,sink=1,passes=backward,"
+    "deterministic=1",
+    NULL};
+
+enum { BY_QUERY, DK, DV, DSINK }; /* comparisons */
+
+/* The expected gradient of a piece of dq, dk or dv: `numbers` are its spread and cancelled. */
+static void grads_of(struct bench *bench, const struct piece *piece, const int64_t *listed,
+                     int64_t count, double *grads, double *numbers) {
+    const struct smelt__sparse_gqa_spec *const spec = gqa_of(bench);
+    double other[MOST_NUMBERS], spread[MOST_NUMBERS], cancelled[MOST_NUMBERS], dv_numbers[3],
+        largest;
+    smelt_sparse_gqa_grad_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    if (piece->comparison == BY_QUERY) {
+        double *const all = malloc((size_t)(spec->heads * spec->dqk) * sizeof *all);
+        const struct smelt__sparse_attn_row_grads results = {all, spread, cancelled, &largest};
+        assert_non_null(all);
+        assert_int_equal(smelt__sparse_gqa_dq(spec, &args, piece->unit, &results), 0);
+        for (int d = 0; d < spec->dqk; d++)
+            grads[d] = all[piece->number * spec->dqk + d];
+        numbers[0] = spread[piece->number];
+        numbers[1] = cancelled[piece->number];
+        free(all);
+    } else {
+        const int of_values = piece->comparison == DV;
+        const struct smelt__sparse_attn_row_grads own = {grads, &numbers[0], &numbers[1], &largest};
+        const struct smelt__sparse_attn_row_grads rest = {other, &dv_numbers[0], &dv_numbers[1],
+                                                          &dv_numbers[2]};
+        assert_int_equal(smelt__sparse_gqa_key(spec, &args, listed, count, piece->unit,
+                                               of_values ? &rest : &own, of_values ? &own : &rest),
+                         0);
+    }
+    bench->largest[piece->comparison] = fmax(bench->largest[piece->comparison], largest);
+}
+
+/* own: each piece's size without rounding, and the additional error that is permitted. */
+static void prepare_backward(struct bench *bench) {
+    const struct smelt__sparse_gqa_spec *const spec = gqa_of(bench);
+    const int64_t queries = bench->problem.options.batches * bench->problem.options.tokens;
+    int64_t listed[MOST_NUMBERS], count = 0;
+    smelt_sparse_gqa_grad_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    bench->own = calloc((size_t)bench->piece_count * 2, sizeof *bench->own);
+    for (int64_t query = 0; query < queries; query++)
+        for (int times = bench->problem.listed ? bench->problem.listed[query] : 1; times > 0;
+             times--)
+            listed[count++] = query;
+    for (int i = 0; i < bench->piece_count; i++) {
+        const struct piece *piece = &bench->pieces[i];
+        double *const own = bench->own + 2 * i, grads[MOST_NUMBERS], numbers[2];
+        if (piece->comparison == DSINK) {
+            assert_int_equal(
+                smelt__sparse_gqa_dsink(spec, &args, listed, count, (int)piece->unit, grads, own),
+                0);
+            continue;
+        }
+        grads_of(bench, piece, listed, count, grads, numbers);
+        own[0] = fmax(norm_of_numbers(grads, piece->comparison == DV ? spec->dv : spec->dqk),
+                      numbers[0]);
+        own[1] = 2e-6 * numbers[1];
+    }
+}
+
+#define BARS(name, number)                                                                         \
+    static double bar_of_##name(const struct bench *bench, double parts) {                         \
+        return 4e-3 + 4e-3 / fmax(parts, 1) + BY_SCORE * bench->largest[number];                   \
+    }                                                                                              \
+    static double bar_of_##name##_row(const struct bench *bench, double parts) {                   \
+        (void)parts;                                                                               \
+        return 8e-3 + BY_SCORE * bench->largest[number];                                           \
+    }
+BARS(dq, BY_QUERY)
+BARS(dk, DK)
+BARS(dv, DV)
+
+static void size_of_dsink(const struct bench *bench, const struct piece *piece, double *sizes) {
+    *sizes = fmax(bench->own[2 * (piece - bench->pieces)], 1e-30);
+}
+
+static double bar_of_dsink(const struct bench *bench, double parts) {
+    (void)bench, (void)parts;
+    return 2e-5;
+}
+
+#define OF_DK                                                                                      \
+    { "dk", "dk_fp32", "dk_sum" }
+#define OF_DV                                                                                      \
+    { "dv", "dv_fp32", "dv_sum" }
+
+static const struct compared_metric backward_metrics[] = {
+    {"dq", ALL_PIECES, size_of_all_grads, bar_of_dq, 0, {"dq"}},
+    {"dq_row", EACH_PIECE, size_of_grads, bar_of_dq_row, 0, {"dq"}},
+    {"dk", ALL_PIECES, size_of_all_grads, bar_of_dk, 0, OF_DK},
+    {"dk_row", EACH_PIECE, size_of_grads, bar_of_dk_row, 0, OF_DK},
+    {"dv", ALL_PIECES, size_of_all_grads, bar_of_dv, 0, OF_DV},
+    {"dv_row", EACH_PIECE, size_of_grads, bar_of_dv_row, 0, OF_DV},
+    {"dsink", EACH_ELEMENT, size_of_dsink, bar_of_dsink, 0, {"dsink"}},
+    {0},
+};
+
+static int is_unused(const struct bench *bench, const struct piece *piece, int64_t element) {
+    (void)element;
+    return !(bench->own[2 * (piece - bench->pieces)] > 0);
+}
+
+static const struct compared_rule backward_rules[] = {
+    {"dq_finite", {"dq"}, FINITE, NULL},
+    {"dq_nothing", {"dq"}, ZERO, is_nothing},
+    {"dk_finite", OF_DK, FINITE, NULL},
+    {"dk_nothing", OF_DK, ZERO, is_nothing},
+    {"dv_finite", OF_DV, FINITE, NULL},
+    {"dv_nothing", OF_DV, ZERO, is_nothing},
+    {"dsink_finite", {"dsink"}, FINITE, NULL},
+    {"unused_sink", {"dsink"}, ZERO, is_unused},
+    {0},
+};
+
 static const struct compared_pass passes[] = {
-    {SMELT_PASS_FORWARD, specs, problems, 3, metrics, rules, prepare, plant_empty}};
-const struct compared compared_sparse_gqa = {"sparse_gqa", passes, 1};
+    {SMELT_PASS_FORWARD, specs, problems, 3, metrics, rules, prepare, plant_empty},
+    {SMELT_PASS_BACKWARD, backward_specs, problems, 3, backward_metrics, backward_rules,
+     prepare_backward, NULL}};
+const struct compared compared_sparse_gqa = {"sparse_gqa", passes, 2};

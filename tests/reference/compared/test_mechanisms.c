@@ -229,7 +229,9 @@ static void written_outside(int tensor) {
 /* The order of summation of gradients with respect to keys is not fixed unless the operator is
  * deterministic. */
 static int is_reproducible(int tensor) {
-    static const char *const sums[] = {"dkv", "dkv_fp32", "dkv_sum", "dk", "dk_fp32", "dk_sum"};
+    static const char *const sums[] = {
+        "dkv", "dkv_fp32", "dkv_sum", "dk",       "dk_fp32",       "dk_sum",
+        "dv",  "dv_fp32",  "dv_sum",  "index_dk", "index_dk_fp32", "index_dk_sum"};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         if (strcmp(row_of(tensor)->name, sums[i]) == 0)
             return strstr(act.bench->spec_text, "deterministic=1") != NULL;

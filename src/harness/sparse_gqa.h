@@ -1,0 +1,40 @@
+/* The operator sparse_gqa in the harness: what its files share. */
+#pragma once
+
+#include "harness/grad_rows.h"
+#include "harness/placed.h"
+#include "ops/sparse_gqa_table.h"
+
+enum { SMELT__LIMITS }; /* own options by number */
+enum { SMELT__LIMITS_NONE, SMELT__LIMITS_CAUSAL, SMELT__LIMITS_ODD, SMELT__LIMITS_KINDS };
+
+static inline int64_t smelt__least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- problems (sparse_gqa_problem.c): as struct smelt__harness_pass has them, of both passes --- */
+
+void smelt__sparse_gqa_shape(struct smelt__problem *problem);
+int smelt__sparse_gqa_given(const struct smelt__problem *problem, int tensor);
+void smelt__sparse_gqa_footprint(const struct smelt__problem *problem,
+                                 struct smelt__footprints *footprints);
+
+/* The forward call on a problem's inputs, of either pass, with all strides. */
+smelt_sparse_gqa_args smelt__sparse_gqa_inputs(const struct smelt__problem *problem);
+
+int smelt__sparse_gqa_is_computed(const struct smelt__problem *problem, int64_t query);
+
+/* The inputs of both passes. 0, or -1 when memory runs out. */
+int smelt__sparse_gqa_fill(struct smelt__problem *problem);
+
+/* ---- the backward pass (sparse_gqa_grad.c) --------------------------------------------------- */
+
+/* The three tensors of dk and of dv. */
+struct smelt__key_rows smelt__sparse_gqa_dk(const struct smelt__problem *problem);
+struct smelt__key_rows smelt__sparse_gqa_dv(const struct smelt__problem *problem);
+
+int smelt__sparse_gqa_grad_fill(struct smelt__problem *problem);
+
+enum { SMELT__SPARSE_GQA_GRAD_COMPARISONS = 4 };
+extern const struct smelt__comparison
+    smelt__sparse_gqa_grad_comparisons[SMELT__SPARSE_GQA_GRAD_COMPARISONS];

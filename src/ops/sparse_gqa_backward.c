@@ -1,0 +1,270 @@
+/*
+ * sparse_gqa's backward pass: the rows' statistics, the reverse index of the lists, dq by query, dk and
+ * dv by key into fp32 sums, and these converted to the caller's tensors.
+ */
+#include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/sparse_gqa.h"
+#include "ops/divide.h"
+#include "ops/key_grads.h"
+#include "ops/sparse_gqa_call.h"
+#include "ops/sparse_gqa_index.h"
+
+enum { WHOLE_LISTS = 1 << 30 /* a segment that holds any list */ };
+
+/* A call: the spec's numbers, and where its arrays are in the workspace. */
+struct backward {
+    const struct smelt__call *call;
+    const smelt_sparse_gqa_grad_args *args;
+    const struct smelt__kernel *const *kernels; /* of the pass */
+    int heads, kv_heads, dqk, dv, deterministic;
+    int64_t queries; /* entries of the query list */
+    int64_t keys;    /* rows of dk */
+    size_t statistics, dsink_parts, dk, dv_sums;
+    struct smelt__gqa_index index;
+    size_t bytes;
+};
+
+static smelt_status place(const struct smelt__call *call, struct backward *backward) {
+    const smelt_sparse_gqa_grad_args *args = call->args;
+    const struct smelt__spec *spec = &call->op->spec;
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    const smelt_status status = smelt__sparse_attn_check_queries(&fields);
+    int count;
+    if (status != SMELT_OK)
+        return status;
+    *backward = (struct backward){
+        .call = call,
+        .args = args,
+        .kernels = call->op->kernels + smelt__operator_pass(call->op, SMELT_PASS_BACKWARD, &count),
+        .heads = (int)smelt__spec_get(spec, "heads"),
+        .kv_heads = (int)smelt__spec_get(spec, "kv_heads"),
+        .dqk = (int)smelt__spec_get(spec, "dqk"),
+        .dv = (int)smelt__spec_get(spec, "dv"),
+        .deterministic = (int)smelt__spec_get(spec, "deterministic"),
+        .queries = smelt__sparse_attn_count_queries(&fields),
+    };
+    backward->keys = args->batches * args->rows * backward->kv_heads;
+    backward->index = (struct smelt__gqa_index){
+        .batches = args->batches,
+        .rows = args->rows,
+        .width = args->width,
+        .entries = backward->queries,
+        .groups = smelt__spec_get(spec, "lists") ? backward->kv_heads : 1,
+        .granularity = (int)smelt__spec_get(spec, "granularity"),
+        .segment = backward->deterministic ? WHOLE_LISTS : SMELT__SPARSE_GQA_SEGMENT,
+        .with_queries = 1,
+    };
+    size_t end = 0;
+    const int64_t parts = smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
+    backward->statistics =
+        smelt__workspace_place(&end, backward->queries * backward->heads, 2 * sizeof(float));
+    backward->dsink_parts = smelt__workspace_place(&end, parts * backward->heads, sizeof(float));
+    backward->dk = smelt__workspace_place(&end, backward->keys * backward->dqk, sizeof(float));
+    backward->dv_sums = smelt__workspace_place(&end, backward->keys * backward->dv, sizeof(float));
+    const smelt_status placed = backward->queries > 0 && backward->keys > 0
+                                    ? smelt__gqa_index_place(&backward->index, &end)
+                                    : SMELT_OK;
+    backward->bytes = end;
+    return placed;
+}
+
+smelt_status smelt__sparse_gqa_backward_workspace(const struct smelt__call *call, size_t *bytes) {
+    struct backward backward;
+    const smelt_status status = place(call, &backward);
+    if (status == SMELT_OK)
+        *bytes = backward.bytes;
+    return status;
+}
+
+/* ---- params ---------------------------------------------------------------------------------- */
+
+static void *at(const struct backward *backward, size_t offset) {
+    return (char *)backward->args->workspace + offset;
+}
+
+static struct work_params work_of(const struct backward *backward) {
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(backward->args);
+    return smelt__sparse_attn_work(&fields, backward->queries);
+}
+
+static struct sparse_attn_bwd_rows_params rows_params(const struct backward *backward) {
+    const smelt_sparse_gqa_grad_args *args = backward->args;
+    return (struct sparse_attn_bwd_rows_params){
+        .work = work_of(backward),
+        .out = args->out.data,
+        .grad_out = args->grad_out.data,
+        .lse = args->lse.data,
+        .sink = args->sink.data,
+        .statistics = at(backward, backward->statistics),
+        .dsink_parts = args->dsink.data ? at(backward, backward->dsink_parts) : NULL,
+        .out_batch_stride = args->out.strides[0],
+        .out_token_stride = args->out.strides[1],
+        .out_head_stride = args->out.strides[2],
+        .grad_out_batch_stride = args->grad_out.strides[0],
+        .grad_out_token_stride = args->grad_out.strides[1],
+        .grad_out_head_stride = args->grad_out.strides[2],
+        .lse_batch_stride = args->lse.strides[0],
+        .lse_token_stride = args->lse.strides[1],
+        .lse_head_stride = args->lse.strides[2],
+        .entries = (int)backward->queries,
+        .query_rows = backward->heads,
+    };
+}
+
+static struct sparse_gqa_bwd_params main_params(const struct backward *backward) {
+    const smelt_sparse_gqa_grad_args *args = backward->args;
+    return (struct sparse_gqa_bwd_params){
+        .work = work_of(backward),
+        .lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args),
+        .q = args->q.data,
+        .k = args->k.data,
+        .v = args->v.data,
+        .grad_out = args->grad_out.data,
+        .statistics = at(backward, backward->statistics),
+        .dq = args->dq.data,
+        .dk = at(backward, backward->dk),
+        .dv = at(backward, backward->dv_sums),
+        .starts = at(backward, backward->index.starts),
+        .items = at(backward, backward->index.items),
+        .queries = at(backward, backward->index.queries),
+        .q_batch_stride = args->q.strides[0],
+        .q_token_stride = args->q.strides[1],
+        .q_head_stride = args->q.strides[2],
+        .k_batch_stride = args->k.strides[0],
+        .k_row_stride = args->k.strides[1],
+        .k_head_stride = args->k.strides[2],
+        .v_batch_stride = args->v.strides[0],
+        .v_row_stride = args->v.strides[1],
+        .v_head_stride = args->v.strides[2],
+        .grad_out_batch_stride = args->grad_out.strides[0],
+        .grad_out_token_stride = args->grad_out.strides[1],
+        .grad_out_head_stride = args->grad_out.strides[2],
+        .dq_batch_stride = args->dq.strides[0],
+        .dq_token_stride = args->dq.strides[1],
+        .dq_head_stride = args->dq.strides[2],
+        .blocks = (int)backward->index.blocks,
+        .index_lists = (int)backward->index.lists,
+        .segment = backward->index.segment,
+        .scale = args->scale,
+    };
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+static smelt_status launch_one(const struct backward *backward, int number, int64_t blocks,
+                               const void *params) {
+    const struct smelt__launch launch = {
+        .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
+    return smelt__kernel_launch(backward->call->op->context, backward->kernels[number], &launch,
+                                backward->call->stream);
+}
+
+/* The sums start as zeros. */
+static smelt_status clear_sums(const struct backward *backward) {
+    return smelt__fill_async(backward->call->op->context, at(backward, backward->dk), 0,
+                             (backward->dv_sums - backward->dk) / sizeof(float) +
+                                 (size_t)(backward->keys * backward->dv),
+                             1, backward->call->stream);
+}
+
+/* dq, and the sums of dk and dv. */
+static smelt_status launch_queries(const struct backward *backward) {
+    const smelt_sparse_gqa_grad_args *args = backward->args;
+    const struct sparse_attn_bwd_rows_params rows = rows_params(backward);
+    const struct sparse_gqa_bwd_params params = main_params(backward);
+    const struct smelt__kernel *const by_query =
+        backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES];
+    const struct smelt__kernel *const by_key = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS];
+    const int64_t free_multiprocessors = args->free_multiprocessors;
+    smelt_status status =
+        launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_ROWS,
+                   smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &rows);
+    if (status == SMELT_OK)
+        status =
+            launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_QUERIES,
+                       smelt__blocks_for(by_query, backward->queries,
+                                         smelt__available_blocks(by_query, free_multiprocessors)),
+                       &params);
+    if (status != SMELT_OK || backward->keys == 0)
+        return status;
+    const struct sparse_gqa_lists_params index = smelt__gqa_index_params(
+        &backward->index, &params.work, &params.lists, 0, backward->queries, args->workspace);
+    status = smelt__gqa_index_launch(backward->call->op->context,
+                                     backward->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT, &index,
+                                     backward->call->stream);
+    if (status == SMELT_OK)
+        status = launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_KEYS,
+                            smelt__available_blocks(by_key, free_multiprocessors), &params);
+    return status;
+}
+
+/* The caller's dk or dv, and with the first dsink. */
+static smelt_status launch_finish(const struct backward *backward, int number, int columns,
+                                  size_t sums, const smelt_tensor *tensors, int with_dsink) {
+    const smelt_sparse_gqa_grad_args *args = backward->args;
+    const smelt_tensor *const tensor = tensors[0].data   ? &tensors[0]
+                                       : tensors[1].data ? &tensors[1]
+                                                         : &tensors[2];
+    const struct smelt__key_grads_layout layout = {.key_count = backward->keys, .sums = sums};
+    const struct smelt__key_grads_call call = {
+        .context = backward->call->op->context,
+        .shape = {.columns = columns},
+        .layout = &layout,
+        .finish = backward->kernels[number],
+        .workspace = args->workspace,
+        .stream = backward->call->stream,
+    };
+    const int64_t parts = smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
+    const struct key_grads_finish_params params = {
+        .dkv = tensor->data,
+        .dsink_parts = with_dsink ? at(backward, backward->dsink_parts) : NULL,
+        .dsink = with_dsink ? args->dsink.data : NULL,
+        .dkv_batch_stride = tensor->strides[0],
+        .dkv_row_stride = tensor->strides[1],
+        .dkv_head_stride = tensor->strides[2],
+        .mode = tensors[0].data   ? FINISH_BF16
+                : tensors[1].data ? FINISH_FP32
+                                  : FINISH_ADD,
+        .batches = (int)args->batches,
+        .rows = (int)args->rows,
+        .key_heads = backward->kv_heads,
+        .heads = backward->heads,
+        .parts = (int)parts,
+    };
+    return smelt__key_grads_launch_finish(&call, params);
+}
+
+static smelt_status launch_all(const struct backward *backward) {
+    const smelt_sparse_gqa_grad_args *args = backward->args;
+    smelt_status status = backward->keys > 0 ? clear_sums(backward) : SMELT_OK;
+    if (status == SMELT_OK && backward->queries > 0)
+        status = launch_queries(backward);
+    if (status == SMELT_OK && (backward->keys > 0 || args->dsink.data))
+        status = launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, backward->dqk,
+                               backward->dk, &args->dk, args->dsink.data != NULL);
+    if (status == SMELT_OK && backward->keys > 0)
+        status = launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV, backward->dv,
+                               backward->dv_sums, &args->dv, 0);
+    return status;
+}
+
+smelt_status smelt__sparse_gqa_backward_launch(struct smelt__call *call) {
+    const smelt_sparse_gqa_grad_args *args = call->args;
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    struct backward backward;
+    int pushed;
+    smelt_status status = smelt__sparse_attn_check_call(&fields);
+    if (status == SMELT_OK)
+        status = place(call, &backward);
+    if (status == SMELT_OK)
+        status = smelt__call_check(call, backward.bytes, NULL, 0);
+    if (status == SMELT_OK)
+        status = smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, backward.queries);
+    if (status == SMELT_OK) /* the CUDA context is made current once for all launches */
+        status = smelt__context_enter(call->op->context, &pushed);
+    if (status != SMELT_OK)
+        return status;
+    status = launch_all(&backward);
+    smelt__context_leave(call->op->context, pushed);
+    return status;
+}
