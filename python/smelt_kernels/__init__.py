@@ -8,10 +8,11 @@ the functions of the lightning indexer. ``smelt.compat`` replaces FlashMLA's, cu
 from . import _native, compat, integrations
 from ._dense import dense_lse, indexer_dense_loss
 from ._indexed_attention import indexed_attention, selection_difference
-from ._indexer import clean_logits_, indexer_logits, indexer_topk, indexer_windows, quantize, topk_select
+from ._indexer import clean_logits_, indexer_logits, indexer_topk, indexer_windows, topk_select
 from ._indexer_gradients import indexer_backward
 from ._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from ._project import project_values
+from ._quantize import fake_quantize, quantize
 from ._runtime import SmeltWarning, get_backend, kernels, set_backend, stats
 from ._sparse_attention import sparse_attention, sparse_attention_backward
 from ._warm import presets, warm
@@ -22,6 +23,7 @@ __all__ = [
     "SmeltWarning",
     "clean_logits_",
     "dense_lse",
+    "fake_quantize",
     "get_backend",
     "indexed_attention",
     "indexer_backward",

@@ -1,4 +1,4 @@
-"""The lightning indexer: windows, quantised rows, logits, exact top-k."""
+"""The lightning indexer: windows, logits, exact top-k."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from ._checks import ORDERS, SCALES, Backend, Order, ScaleKind, choose, whole
+from ._checks import ORDERS, Backend, Order, choose, whole
 from ._indexer_gradients import backward, scored_as_kernels_read
 from ._library import LibraryOperation
-from ._operation import as_kernels_read, may_cast
+from ._operation import may_cast
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
 _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
@@ -74,62 +74,6 @@ def indexer_windows(
     """
     given = (cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query_indices)
     return _windows.call(*given, tokens, rows, ratio, backend)
-
-
-# ---- quantised rows ---------------------------------------------------------------------------------
-
-
-def _quantize_spec(_, dim, scale: str) -> str:
-    return f"quantize:dim={dim},scale={scale}"
-
-
-def _quantize_by_reference(x, factor, scale):
-    if not x.shape[-1]:
-        raise ValueError(f"smelt: x has rows without an element: {tuple(x.shape)}")
-    y, scales = _reference.quantize(x, scale)
-    return y, (scales if factor is None else scales * factor).unsqueeze(-1)
-
-
-_quantization = LibraryOperation(
-    "quantize",
-    spec=_quantize_spec,
-    key={"x": 1},
-    reference=_quantize_by_reference,
-    also=("y", "scale"),
-    sizes=lambda named: {"G": 1},
-)
-
-
-def quantize(
-    x: Tensor, *, factor: Tensor | None = None, scale: ScaleKind = "plain", backend: Backend | None = None
-) -> tuple[Tensor, Tensor]:
-    """Quantizes rows of bf16 to fp8 (e4m3), with an fp32 scale for each row.
-
-    Args:
-        x: [..., D], bf16, D 64 or 128.
-        factor: [...], fp32: the scales are multiplied by it, as for the indexer's weights, which take its queries'
-            scales.
-        scale: "plain" is the row's largest magnitude divided by 448, "power_of_two" the next power of two.
-        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
-
-    Returns:
-        y [..., D] torch.float8_e4m3fn, and scales [...] fp32. Without a factor x is approximately y * scales.
-
-    Raises:
-        TypeError: an argument has the wrong type.
-        ValueError: a shape or a value is not legal.
-        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
-
-    Example:
-        >>> y, scales = smelt.quantize(ik)  # bf16 [S, 128]
-        >>> y.dtype, scales.shape == ik.shape[:1]
-        (torch.float8_e4m3fn, True)
-    """
-    choose(scale, "scale", SCALES)
-    if may_cast(x):
-        _, x = as_kernels_read(backend, x)
-    y, scales = _quantization.call(x, factor, 0, scale, backend)
-    return y, scales.squeeze(-1)
 
 
 # ---- logits -----------------------------------------------------------------------------------------

@@ -46,9 +46,9 @@ def windows(cu_seqlens, cu_seqlens_padded, cu_seqlens_keys, causal_offset, query
     return begin.masked_fill(empty, 0).int(), end.masked_fill(empty, 0).int()
 
 
-def quantize(x, scale):
-    """The operator quantize."""
-    wide = x.float()
+def quantize(x, scale, groups=1):
+    """The operator quantize: y, dequantized, scales [..., groups]."""
+    wide = x.float().unflatten(-1, (groups, -1))
     largest = wide.nan_to_num(0.0, NEVER, NEVER).abs().amax(-1)
     # By a tensor: by a number, a GPU multiplies with its reciprocal.
     scales = (largest / torch.full_like(largest, E4M3_MAX)).clamp(min=SMALLEST_SCALE)
@@ -58,7 +58,9 @@ def quantize(x, scale):
             scales.isinf(), scales, torch.ldexp(torch.ones_like(scales), exponent - (fraction == 0.5).int())
         )
     scaled = (wide * (1 / scales).unsqueeze(-1)).clamp(-E4M3_MAX, E4M3_MAX)
-    return scaled.to(torch.float8_e4m3fn), scales
+    y = scaled.to(torch.float8_e4m3fn)
+    dequantized = (y.float() * scales.unsqueeze(-1)).to(torch.bfloat16)
+    return y.flatten(-2), dequantized.flatten(-2), scales
 
 
 def inside(window_begin, window_end, rows):

@@ -18,6 +18,7 @@ OTHER_VALUES = {
     "dkv_dtype": torch.float32,
     "dv": 64,
     "free_multiprocessors": 1,
+    "group_size": 16,
     "index_offset": 5,
     "lse": "base2",
     "order": "score",
@@ -38,6 +39,7 @@ OTHER_VALUES_OF = {
     ("sparse_attention_backward", "topk"): 64,
     ("sparse_scores", "topk"): 64,
     ("quantize", "scale"): "power_of_two",
+    ("fake_quantize", "scale"): "power_of_two",
 }
 
 
@@ -91,6 +93,7 @@ def bases(device):
         query_indices=numbers(1, 0),
     )
     add("quantize, all", "quantize", factor=torch.tensor([0.5, 1.0, 2.0, 3.0], device=device))
+    add("fake_quantize, all", "fake_quantize", group_size=32)
     for name in ("indexer_logits", "indexer_topk"):
         given = plain[name]
         eight = {each: given[each].to(torch.float8_e4m3fn) for each in ("q", "k")}

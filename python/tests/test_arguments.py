@@ -30,7 +30,7 @@ def wrong_tensors(name, each, value):
     for kind in KINDS:
         if kind is not value.dtype:
             yield value.to(kind), True
-    yield value.unsqueeze(0).unsqueeze(0).unsqueeze(0).unsqueeze(0), name != "quantize"
+    yield value.unsqueeze(0).unsqueeze(0).unsqueeze(0).unsqueeze(0), name not in ("fake_quantize", "quantize")
     if value.dim():
         yield value[0], False
         yield value[:0], False

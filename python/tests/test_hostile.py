@@ -30,6 +30,7 @@ DIFFERENTIABLE = {
     "indexer_topk": ("q", "k", "weights"),
     "indexer_loss": ("logits",),
     "project_values": ("out", "weight"),
+    "fake_quantize": ("x",),
 }
 
 
@@ -65,6 +66,7 @@ def arguments_of_all(device):
         "sparse_scores": {**attention, **optional, "lse": lse},
         "indexer_windows": {"cu_seqlens": numbers(0, 1, 2), "tokens": 2, "rows": 4, "ratio": 1},
         "quantize": {"x": k, "factor": None},
+        "fake_quantize": {"x": normal(4, 64)},
         "indexer_logits": scored,
         "clean_logits_": {"logits": logits, "window_begin": window[0], "window_end": window[1]},
         "topk_select": {"logits": logits, "topk": 2, "window_begin": None, "offset": None},
@@ -339,6 +341,7 @@ EXTENTS = {
     "sparse_attention": {"q": "THD", "kv": "SD", "indices": "TW"},
     "sparse_scores": {"q": "THD", "kv": "SD", "indices": "TW", "lse": "TH"},
     "quantize": {"x": "AT."},
+    "fake_quantize": {"x": "T."},
     "indexer_logits": WINDOWED,
     "clean_logits_": {"logits": "TS", "window_begin": "T", "window_end": "T"},
     "topk_select": {"logits": "TS"},
@@ -543,7 +546,7 @@ def floats_of(result):
     return next(each for each in tensors_of(result) if each.requires_grad)
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if name != "fake_quantize"])  # which has them
 @pytest.mark.parametrize("power", [1, 2], ids=["constant gradient", "gradient with a derivative"])
 def test_second_derivatives_are_refused(calls, name, power):
     """Also with a constant incoming gradient: dq of out.sum() depends on q and must not count as constant."""
@@ -589,7 +592,7 @@ def test_many_gradients_at_once(calls, name):
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_what_a_graph_kept_may_not_change(calls, name):
     """In-place changes of saved tensors are an error, also on the direct path, and never give a wrong gradient."""
-    kept = {"indexer_loss": ()}.get(name, DIFFERENTIABLE[name])  # which saves only its gradient
+    kept = () if name in ("fake_quantize", "indexer_loss") else DIFFERENTIABLE[name]  # which save no input
     for each in kept:
         for _ in range(3):  # built, then from the cache
             given = with_leaves(name, calls[name])

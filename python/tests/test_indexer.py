@@ -49,8 +49,8 @@ def test_quantize(device, scale):
     x[0, 1] = 0
     x[1, 2] *= 1e-30
     y, scales = smelt.quantize(x, scale=scale, backend="smelt")
-    want_y, want_scales = reference.quantize(x, scale)
-    assert torch.equal(scales, want_scales)
+    want_y, _, want_scales = reference.quantize(x, scale)
+    assert torch.equal(scales, want_scales.squeeze(-1))
     assert torch.equal(y.view(torch.uint8), want_y.view(torch.uint8))
     error = (y.float() * scales.unsqueeze(-1) - x.float()).abs()
     assert bool((error <= torch.maximum(x.float().abs() * 2**-4, scales.unsqueeze(-1) * 2**-10)).all())
@@ -60,6 +60,46 @@ def test_quantize(device, scale):
         smelt.quantize(x, factor=factor[0])
     if scale == "power_of_two":
         assert bool((torch.frexp(scales).mantissa == 0.5).all())
+
+
+@pytest.mark.parametrize("columns, group_size", [(576, None), (512, 64), (448, 64), (1024, 128), (16, 16)])
+def test_fake_quantize(device, columns, group_size):
+    """The rounded rows are the quantized ones times their scales, and the gradient goes straight through."""
+    x = torch.randn(3, 7, columns, device=device) * torch.logspace(-8, 8, 7, device=device).unsqueeze(-1)
+    x = x.bfloat16()
+    x[0, 0, 0], x[1, 1] = float("nan"), 0
+    leaf = x.clone().requires_grad_()
+    made = smelt.fake_quantize(leaf, group_size=group_size, scale="power_of_two", backend="smelt")
+    y, scales = smelt.quantize(x, group_size=group_size, scale="power_of_two", backend="smelt")
+    groups = columns // (group_size or columns)
+    assert scales.shape == ((3, 7) if group_size is None else (3, 7, groups))
+    want = y.float().unflatten(-1, (groups, -1)) * scales.reshape(3, 7, groups, 1)
+    assert torch.equal(made.nan_to_num(9), want.flatten(-2).bfloat16().nan_to_num(9))
+    want_y, _, want_scales = reference.quantize(x, "power_of_two", groups)
+    assert torch.equal(y.view(torch.uint8), want_y.view(torch.uint8)) and torch.equal(scales, want_scales.reshape(scales.shape))
+    grad = torch.randn(3, 7, columns, device=device).bfloat16()
+    made.backward(grad)
+    assert torch.equal(leaf.grad, grad)
+    compiled = torch.compile(lambda x: smelt.fake_quantize(2 * x, group_size=group_size), fullgraph=True, backend="aot_eager")
+    again = x.clone().requires_grad_()
+    compiled(again).backward(grad)
+    assert torch.equal(again.grad, 2 * grad)
+    first = torch.autograd.grad(smelt.fake_quantize(leaf, group_size=group_size).pow(2), leaf, grad, create_graph=True)
+    (second,) = torch.autograd.grad(first[0], leaf, torch.ones_like(grad))
+    assert torch.equal(second, 2 * grad)  # the result's derivative counts as 1
+
+
+@pytest.mark.filterwarnings("ignore")  # of fp16
+def test_fake_quantize_types(device):
+    x = torch.randn(4, 64, device=device)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        assert smelt.fake_quantize(x).dtype is torch.bfloat16
+    assert smelt.fake_quantize(x.half()).dtype is torch.float16
+    for wrong in (48, 0, -16, 128):
+        with pytest.raises(ValueError, match="group_size must divide the 64 columns"):
+            smelt.fake_quantize(x.bfloat16(), group_size=wrong)
+    with pytest.raises(TypeError, match="x must"):
+        smelt.fake_quantize(x)
 
 
 def test_windows(device):
@@ -182,7 +222,7 @@ def test_opcheck(device):
         (ops.indexer_topk, (q, k, weights, None, begin, end, None, 0, 0, 0, 0, 4, "index", "smelt")),
         (ops.topk_select, (logits, begin, end, None, 0, 4, "index", "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
-        (ops.quantize, (k, None, 0, "plain", "smelt")),
+        (ops.quantize, (k, None, 0, "plain", 1, "smelt")),
         (ops.indexer_clean, (begin, end, logits, 0, "smelt")),
     ):
         torch.library.opcheck(op.default, arguments)

@@ -54,6 +54,7 @@ def indexer(q: Tensor, k: Tensor, weights: Tensor, indices: Tensor, flag: bool) 
     windows = begin, end
     assert_type(windows, tuple[Tensor, Tensor])
     assert_type(smelt.quantize(q, scale="power_of_two"), tuple[Tensor, Tensor])
+    assert_type(smelt.fake_quantize(q, group_size=64), Tensor)
     assert_type(smelt.indexer_logits(q, k, weights, begin, end), Tensor)
     assert_type(smelt.clean_logits_(q, begin, end), Tensor)
     assert_type(smelt.topk_select(q, 2, order="score"), tuple[Tensor, Tensor, Tensor])

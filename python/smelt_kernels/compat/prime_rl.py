@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._indexer import indexer_topk, quantize
+from .._indexer import indexer_topk
+from .._quantize import quantize
 from ._conventions import bounds, need_dimensions, without_kv_heads
 from ._mla import attend, gradients
 from .miles import sparse_attn_tilelang
