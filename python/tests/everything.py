@@ -116,6 +116,7 @@ def bases(device):
     add("indexer_scores, all", "indexer_scores", topk_length=lengths)
     add("indexer_backward, all", "indexer_backward", topk_length=lengths)
     add("indexer_loss, all", "indexer_loss", topk_length=lengths, weight=weight, return_losses=True)
+    add("indexer_dense_loss, all", "indexer_dense_loss", weight=weight, return_losses=True)
     return found
 
 

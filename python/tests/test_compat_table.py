@@ -519,6 +519,7 @@ def own_calls():
     document = {"cu_seqlens": seqlens, "cu_seqlens_padded": seqlens, "cu_seqlens_keys": seqlens}
     document |= {"causal_offset": seqlens[:1], "query_indices": torch.arange(4).int()}
     offset = {"offset": torch.zeros(4).int()}
+    dense = {"q": torch.zeros(4, 2, 64).bfloat16(), "k": torch.zeros(len(IK[0]), 64).bfloat16(), "scale": 0.1} | windows
     return {
         "sparse_attention": attention,
         "sparse_attention_backward": attention | {"grad_out": out, "out": out, "lse": lse},
@@ -531,6 +532,9 @@ def own_calls():
         "indexer_scores": index | slots,
         "indexer_backward": index | slots | {"grad": torch.ones(4, 4)},
         "indexer_loss": {"logits": torch.zeros(4, 4), "target": torch.ones(4, 4)} | slots,
+        "dense_lse": dense,
+        "indexer_dense_loss": dense
+        | {"lse": torch.zeros(4, 2), "index_q": IQ[0], "index_k": IK[0], "index_weights": IW[0]},
     }
 
 
@@ -549,7 +553,7 @@ def test_own_functions_take_int32_alone(device, backend):
         options = {"backend": backend} if "backend" in takes else {}
         tensors = {each for each, value in takes.items() if "Tensor" in str(value.annotation)}
         integers = {each for each, value in given.items() if getattr(value, "dtype", None) is torch.int32}
-        floats = {"q", "k", "kv", "weights", "logits", "target", "grad", "grad_out", "out", "lse", "sink"}
+        floats = {"q", "k", "kv", "weights", "index_q", "index_k", "index_weights", "logits", "target", "grad", "grad_out", "out", "lse", "sink"}
         assert tensors - floats - {"k_scale", "weight", "query_weight", "dkv_sum"} == integers, name
         given = {each: moved(value, device) for each, value in given.items()}
         call(**given, **options)

@@ -29,6 +29,7 @@ DIFFERENTIABLE = {
     "indexer_scores": ("q", "k", "weights"),
     "indexer_topk": ("q", "k", "weights"),
     "indexer_loss": ("logits",),
+    "indexer_dense_loss": ("index_q", "index_k", "index_weights"),
     "project_values": ("out", "weight"),
     "fake_quantize": ("x",),
 }
@@ -53,6 +54,9 @@ def arguments_of_all(device):
     logits, window = normal(2, 4, dtype=torch.float32), (numbers(0, 0), numbers(2, 4))
     scored = {"q": q, "k": k, "weights": weights, "window_begin": window[0], "window_end": window[1]}
     target = normal(2, 3, dtype=torch.float32).softmax(1)
+    windows = {"window_begin": window[0], "window_end": window[1]}
+    dense = {"q": normal(2, 4, 64), "k": normal(4, 2, 64), **windows, "scale": 0.1}
+    indexer = {"index_q": q, "index_k": k, "index_weights": weights}
     return {
         "sparse_attention": {**attention, **optional, "buckets": None, "query_count": None},
         "sparse_attention_backward": {
@@ -85,6 +89,14 @@ def arguments_of_all(device):
             "target": target,
             "indices": lists,
             "rows": 4,
+            "weight": None,
+            "query_weight": 1.0,
+        },
+        "dense_lse": dense,
+        "indexer_dense_loss": {
+            **dense,
+            "lse": normal(2, 4, dtype=torch.float32),
+            **indexer,
             "weight": None,
             "query_weight": 1.0,
         },
@@ -349,6 +361,11 @@ EXTENTS = {
     "indexer_scores": {"q": "THD", "k": "SD", "weights": "TH", "indices": "TW"},
     "indexer_backward": {"grad": "TW", "q": "THD", "k": "SD", "weights": "TH", "indices": "TW"},
     "indexer_loss": {"logits": "TW", "target": "TW", "indices": "TW"},
+    "dense_lse": {"q": "THD", "k": "S..", "window_begin": "T", "window_end": "T"},
+    "indexer_dense_loss": {
+        **{"q": "THD", "k": "S..", "lse": "TH", "window_begin": "T", "window_end": "T"},
+        **{"index_q": "TH.", "index_k": "S.", "index_weights": "TH"},
+    },
     "project_values": {"out": "TH.", "weight": "H.."},
 }
 
@@ -565,7 +582,7 @@ def test_second_derivatives_are_refused(calls, name, power):
         for grad in grads:
             with pytest.raises(RuntimeError, match="second derivatives"):
                 grad.float().sum().backward(retain_graph=True)
-            if name != "indexer_loss":  # which does not save its gradient's inputs
+            if name not in ("indexer_loss", "indexer_dense_loss"):  # which do not save their gradients' inputs
                 with pytest.raises(RuntimeError, match="second derivatives"):
                     weight = torch.ones_like(grad)
                     torch.autograd.grad(grad, leaves, weight, retain_graph=True, allow_unused=True)
@@ -592,7 +609,7 @@ def test_many_gradients_at_once(calls, name):
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_what_a_graph_kept_may_not_change(calls, name):
     """In-place changes of saved tensors are an error, also on the direct path, and never give a wrong gradient."""
-    kept = () if name in ("fake_quantize", "indexer_loss") else DIFFERENTIABLE[name]  # which save no input
+    kept = () if name in ("fake_quantize", "indexer_loss", "indexer_dense_loss") else DIFFERENTIABLE[name]
     for each in kept:
         for _ in range(3):  # built, then from the cache
             given = with_leaves(name, calls[name])

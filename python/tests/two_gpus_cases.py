@@ -10,7 +10,7 @@ from torch.autograd.graph import _engine_run_backward, saved_tensors_hooks
 from two_gpus import TwoGpus
 
 WITHOUT_A_KERNEL = {"project_values", "selection_difference"}
-EVERYWHERE = {"indexer_loss"}  # its backward pass is a product of PyTorch's
+EVERYWHERE = {"indexer_loss", "indexer_dense_loss"}  # its backward pass is a product of PyTorch's
 
 
 @pytest.fixture(scope="module")

@@ -81,6 +81,11 @@ def training(q: Tensor, k: Tensor, weights: Tensor, indices: Tensor, flag: bool)
     either = smelt.indexer_loss(logits, target, indices, return_losses=flag)
     assert_type(either, Tensor | tuple[Tensor, Tensor])
     smelt.indexer_loss(logits, target, indices, backend="cpu")  # type: ignore
+    lse = smelt.dense_lse(q, k, indices, indices, 0.1)
+    assert_type(lse, Tensor)
+    assert_type(smelt.indexer_dense_loss(q, k, lse, q, k, weights, indices, indices, 0.1), Tensor)
+    more = smelt.indexer_dense_loss(q, k, None, q, k, weights, indices, indices, 0.1, return_losses=flag)
+    assert_type(more, Tensor | tuple[Tensor, Tensor])
 
 
 def package(module: torch.nn.Module) -> None:

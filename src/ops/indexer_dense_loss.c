@@ -57,8 +57,13 @@ struct layout {
     int64_t chunk;                            /* queries of one, whole groups */
 };
 
+static int count_forms(const smelt_indexer_dense_loss_args *args) {
+    return (args->index_dk.data != NULL) + (args->index_dk_fp32.data != NULL) +
+           (args->index_dk_sum.data != NULL);
+}
+
 static int wants_gradients(const smelt_indexer_dense_loss_args *args) {
-    return args->index_dq.data != NULL;
+    return args->index_dq.data || args->index_dweights.data || count_forms(args) > 0;
 }
 
 /* The arrays of chunks of `groups` groups. */
@@ -127,12 +132,12 @@ static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
+/* Those without elements may be NULL. */
 static smelt_status check_gradients(const smelt_indexer_dense_loss_args *args) {
-    const int forms = (args->index_dk.data != NULL) + (args->index_dk_fp32.data != NULL) +
-                      (args->index_dk_sum.data != NULL);
+    const int forms = count_forms(args);
     const int dq = args->index_dq.data != NULL, dweights = args->index_dweights.data != NULL;
-    const int all = dq && dweights && (forms == 1 || (args->rows == 0 && forms == 0));
-    if (all || (!dq && !dweights && forms == 0))
+    const int queries = args->tokens == 0 || (dq && dweights);
+    if (!wants_gradients(args) || (queries && (forms == 1 || (args->rows == 0 && forms == 0))))
         return SMELT_OK;
     return smelt__fail(
         SMELT_ERROR_INVALID_ARGUMENT,

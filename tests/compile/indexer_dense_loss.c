@@ -26,6 +26,9 @@ static const char *const operators[] = {
     "scores.slabs=1,scores.stages=2,scores.item_tiles=1",
     "indexer_dense_loss:heads=64,dqk=64,index_heads=8,index_dim=64,scores.row_tiles=2,"
     "scores.stages=6,scores.item_tiles=32",
+    "indexer_dense_loss:heads=64,dqk=576,index_heads=64,index_dim=128,scores.variant=mma",
+    "indexer_dense_loss:heads=64,dqk=512,index_heads=8,index_dim=64,scores.variant=sm90,"
+    "scores.slabs=4,scores.stages=3",
     NULL,
 };
 

@@ -22,7 +22,13 @@ enum {
     OTHER_REGISTERS = 40,
     ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     LEAST_ROWS = 8,   /* columns of an mma tile */
-    ITEM_ROWS = 512   /* of queries that a block of keys passes */
+    WARPGROUP = 128,  /* threads */
+    WARPGROUPS = 2,   /* of variant sm90 */
+    WARPGROUP_KEYS = 64,
+    LEAST_STAGES = 3, /* likewise */
+    MOST_STAGES = 6,
+    SM90_REGISTERS = 200, /* an estimate with 256 columns */
+    ITEM_ROWS = 512       /* of queries that a block of keys passes */
 };
 
 /* Preferred shapes, best first. */
@@ -34,9 +40,15 @@ static const struct smelt__streamed_shape shapes[] = {
 
 static const struct smelt__key keys[] = {
     SMELT__DENSE_SHAPE,
+    {SMELT__VARIANT_KNOB},
     {SMELT__KNOB("block_keys", "keys that stay in shared memory"), SMELT__AUTO_ONE_OF(32, 64, 128),
+     SMELT__TUNED, .variants = "mma"},
+    {SMELT__KNOB("row_tiles", "m16 tiles of a warp"), SMELT__AUTO_ONE_OF(2, 4), SMELT__TUNED,
+     .variants = "mma"},
+    {SMELT__KNOB("slabs", "of 64 rows that a tile of the stream has"), SMELT__AUTO_ONE_OF(1, 2, 4),
      SMELT__TUNED},
-    SMELT__STREAMED_KNOBS,
+    {SMELT__KNOB("stages", "parts of 64 columns of the stream in flight"), SMELT__AUTO_RANGE(2, 6),
+     SMELT__TUNED_AT(2, 3, 4)},
     {SMELT__KNOB("item_tiles", "tiles of queries of an item"), SMELT__AUTO_RANGE(1, 32),
      SMELT__TUNED_AT(1, 2, 4, 8)},
 };
@@ -112,16 +124,10 @@ static int choose(const struct smelt__spec *spec, const struct smelt__arch *arch
     return 0;
 }
 
-int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                         const char *rows, struct smelt__streamed_shape *shape,
-                         struct smelt__plan *plan, struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
-    if (!choose(spec, arch, rows, shape, plan, &misses)) {
-        smelt__misses_explain(&misses, spec, arch, "fewer rows, slabs or stages", "fewer row_tiles",
-                              "row_tiles=2, or row_tiles=4 with 64 rows or more and 2 or 4 slabs",
-                              message);
-        return -1;
-    }
+/* `rows`: the knob of the resident rows; NULL: there is none. */
+static void add_streamed(const struct smelt__spec *spec, const char *rows,
+                         const struct smelt__streamed_shape *shape, int threads,
+                         struct smelt__plan *plan) {
     const struct smelt__plan_row constants[] = {
         {"RESIDENT_ROWS", rows, shape->resident_rows, "rows that stay during an item"},
         {"ROW_TILES", "row_tiles", shape->row_tiles, "m16 tiles of a warp"},
@@ -135,9 +141,22 @@ int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arc
     smelt__plan_add(plan, "DQK", (int)smelt__spec_get(spec, "dqk"), SMELT__FROM_SPEC,
                     "width of a query and of a key, elements");
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
-    smelt__plan_set_threads(plan, smelt__streamed_warps(shape) * WARP, 1);
+    smelt__plan_set_threads(plan, threads, 1);
     plan->blocks_per_item = 1;
     plan->persistent = 1;
+}
+
+int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                         const char *rows, struct smelt__streamed_shape *shape,
+                         struct smelt__plan *plan, struct smelt__message *message) {
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    if (!choose(spec, arch, rows, shape, plan, &misses)) {
+        smelt__misses_explain(&misses, spec, arch, "fewer rows, slabs or stages", "fewer row_tiles",
+                              "row_tiles=2, or row_tiles=4 with 64 rows or more and 2 or 4 slabs",
+                              message);
+        return -1;
+    }
+    add_streamed(spec, rows, shape, smelt__streamed_warps(shape) * WARP, plan);
     return 0;
 }
 
@@ -153,32 +172,75 @@ void smelt__dense_name(const struct smelt__spec *spec, const char *stem, struct 
 
 /* ---- dense_scores_fwd ------------------------------------------------------------------------ */
 
+/* What follows from the shape. */
+static void add_items(const struct smelt__spec *spec, const struct smelt__streamed_shape *shape,
+                      struct smelt__plan *plan) {
+    const int group = (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
+    struct smelt__dense_scores_launch *const launch = (void *)plan->launch;
+    const int query_rows = smelt__dense_rows(group, LEAST_ROWS, SLAB_ROWS);
+    const int item_tiles =
+        smelt__spec_knob(spec, "item_tiles", ITEM_ROWS / (shape->slabs * SLAB_ROWS));
+    launch->block_keys = shape->resident_rows;
+    launch->item_queries = item_tiles * shape->slabs * (SLAB_ROWS / query_rows);
+    const struct smelt__plan_row constants[] = {
+        {"BLOCK_KEYS", NULL, shape->resident_rows, "keys of an item"},
+        {"ITEM_TILES", "item_tiles", item_tiles, "tiles of queries of an item"},
+        {"QUERY_ROWS", NULL, query_rows, "rows of a query: heads that read a key head, padded"},
+    };
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    plan->item = "tile";
+}
+
 static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                     struct smelt__plan *plan, struct smelt__message *message) {
-    const int group = (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
     struct smelt__streamed_shape shape;
     plan->variant = "mma";
     plan->template_name = "dense_scores_fwd.mma.cu";
     smelt__dense_name(spec, "dense_scores", plan);
     if (smelt__streamed_plan(spec, arch, "block_keys", &shape, plan, message))
         return -1;
-    struct smelt__dense_scores_launch *const launch = (void *)plan->launch;
-    const int query_rows = smelt__dense_rows(group, LEAST_ROWS, SLAB_ROWS);
-    const int item_tiles =
-        smelt__spec_knob(spec, "item_tiles", ITEM_ROWS / (shape.slabs * SLAB_ROWS));
-    launch->block_keys = shape.resident_rows;
-    launch->item_queries = item_tiles * shape.slabs * (SLAB_ROWS / query_rows);
-    const struct smelt__plan_row constants[] = {
-        {"BLOCK_KEYS", NULL, shape.resident_rows, "keys of an item"},
-        {"ITEM_TILES", "item_tiles", item_tiles, "tiles of queries of an item"},
-        {"QUERY_ROWS", NULL, query_rows, "rows of a query: heads that read a key head, padded"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
-    plan->item = "tile";
+    add_items(spec, &shape, plan);
+    return 0;
+}
+
+/* Two warpgroups have 64 keys each. As many stages as fit, since a part must be as long under way as
+ * L2's latency; three at least, of which one is multiplied, one may be, and one arrives. */
+static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message) {
+    struct smelt__streamed_shape shape = {WARPGROUP_KEYS * WARPGROUPS, 1,
+                                          smelt__spec_knob(spec, "slabs", 2), 0};
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    const int asked = smelt__spec_knob(spec, "stages", 0), dqk = (int)smelt__spec_get(spec, "dqk");
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
+        return -1;
+    if (dqk % PART_COLUMNS != 0) {
+        smelt__message_set(message, "%s: variant=sm90 takes a dqk of multiples of 64, not %d",
+                           spec->schema->name, dqk);
+        return -1;
+    }
+    for (shape.stages = asked ? asked : MOST_STAGES; shape.stages >= LEAST_STAGES; shape.stages--) {
+        add_regions(spec, &shape, plan);
+        if (smelt__limits_hold(arch, WARPGROUPS * WARPGROUP, 1, plan->shared_bytes, SM90_REGISTERS,
+                               &misses))
+            break;
+        if (asked)
+            shape.stages = 0;
+    }
+    if (shape.stages < LEAST_STAGES) {
+        smelt__misses_explain(&misses, spec, arch, "fewer slabs or stages", "fewer slabs",
+                              "stages=3 to 6", message);
+        return -1;
+    }
+    plan->variant = "sm90";
+    plan->template_name = "dense_scores_fwd.sm90.cu";
+    smelt__dense_name(spec, "dense_scores", plan);
+    add_streamed(spec, NULL, &shape, WARPGROUPS * WARPGROUP, plan);
+    add_items(spec, &shape, plan);
     return 0;
 }
 
 static const struct smelt__variant variants[] = {
+    {"sm90", plan_sm90},
     {"mma", plan_mma},
     {NULL, NULL},
 };

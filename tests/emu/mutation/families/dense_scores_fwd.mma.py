@@ -2,14 +2,16 @@
 
 from configurations import Check
 
-FILES = ("templates/dense_scores_fwd.mma.cu", "templates/common/streamed_product.cuh")
+FILES = ("templates/dense_scores_fwd.mma.cu", "templates/dense_scores_fwd.items.cuh",
+         "templates/common/streamed_product.cuh")
 INDEXER = ",index_heads=2,index_dim=64"
 
 
 def check(name, keys, knobs, options, **more):
-    scores = "".join(",scores." + knob for knob in knobs.split(",") if knob)
+    knobs = "variant=mma," + knobs
+    scores = "".join(",scores." + knob for knob in knobs.split(","))
     return Check("dense-" + name, f"indexer_dense_loss:{keys}{INDEXER}{scores}",
-                 f"dense_scores_fwd:{keys}{',' + knobs if knobs else ''}", options, files=FILES, **more)
+                 f"dense_scores_fwd:{keys},{knobs}", options, files=FILES, **more)
 
 
 # Together they reach every statement (coverage.py --suggest).
