@@ -4,6 +4,7 @@
 //@use common/warp_arrival.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
+//@use ptx/memory.cuh
 //@use ptx/wgmma.cuh
 //@use ptx/wgmma_ss.cuh n = BLOCK_KEYS, ta = 0, tb = 0
 //@use ptx/wgmma_rs.cuh n = DV, tb = 1
@@ -125,8 +126,7 @@ DEVICE void store_partials(const struct sparse_gqa_block_params *params,
                 const float *const pair = &o[i * 16 + k * 4 + 2 * r];
                 x[k] = pack_bf16x2(pair[0] * inverse, pair[1] * inverse);
             }
-            const uint4 words = {x[0], x[1], x[2], x[3]};
-            to[i * 32] = words;
+            store_streaming_16(&to[i * 32], x);
         }
         if (lane % 4 == 0) {
             params->partial_lse[(i64)rows->unit[r] * UNIT_ROWS + lane / 4] =

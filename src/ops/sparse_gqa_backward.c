@@ -2,10 +2,13 @@
  * sparse_gqa's backward pass: the rows' statistics, the reverse index of the lists, dq by query, dk and
  * dv by key into fp32 sums, and these converted to the caller's tensors.
  */
+#include <string.h>
+
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_gqa.h"
 #include "ops/divide.h"
 #include "ops/key_grads.h"
+#include "ops/sparse_gqa_block_grad.h"
 #include "ops/sparse_gqa_call.h"
 #include "ops/sparse_gqa_index.h"
 
@@ -21,8 +24,30 @@ struct backward {
     int64_t keys;    /* rows of dk */
     size_t statistics, dsink_parts, dk, dv_sums;
     struct smelt__gqa_index index;
+    int is_block;                       /* 1: the kernel of keys is block-stationary */
+    struct smelt__gqa_block_grad block; /* then, instead of the index */
     size_t bytes;
 };
+
+/* What the block-stationary kernels need. */
+static void set_block(struct backward *backward) {
+    const struct smelt__kernel *const by_key = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS];
+    backward->is_block = strcmp(by_key->plan.variant, "sm90") == 0;
+    backward->block = (struct smelt__gqa_block_grad){
+        .context = backward->call->op->context,
+        .spec = &backward->call->op->spec,
+        .index = backward->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT,
+        .keys = by_key,
+        .queries = backward->queries,
+        .batches = backward->args->batches,
+        .rows = backward->args->rows,
+        .width = backward->args->width,
+    };
+    if (backward->is_block) {
+        backward->block.query_sums = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS];
+        backward->block.key_sums = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS];
+    }
+}
 
 static smelt_status place(const struct smelt__call *call, struct backward *backward) {
     const smelt_sparse_gqa_grad_args *args = call->args;
@@ -54,6 +79,7 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
         .segment = backward->deterministic ? WHOLE_LISTS : SMELT__SPARSE_GQA_SEGMENT,
         .with_queries = 1,
     };
+    set_block(backward);
     size_t end = 0;
     const int64_t parts = smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
     backward->statistics =
@@ -61,9 +87,11 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
     backward->dsink_parts = smelt__workspace_place(&end, parts * backward->heads, sizeof(float));
     backward->dk = smelt__workspace_place(&end, backward->keys * backward->dqk, sizeof(float));
     backward->dv_sums = smelt__workspace_place(&end, backward->keys * backward->dv, sizeof(float));
-    const smelt_status placed = backward->queries > 0 && backward->keys > 0
-                                    ? smelt__gqa_index_place(&backward->index, &end)
-                                    : SMELT_OK;
+    smelt_status placed = SMELT_OK;
+    if (backward->is_block)
+        placed = smelt__gqa_block_grad_place(&backward->block, &end);
+    else if (backward->queries > 0 && backward->keys > 0)
+        placed = smelt__gqa_index_place(&backward->index, &end);
     backward->bytes = end;
     return placed;
 }
@@ -167,7 +195,33 @@ static smelt_status clear_sums(const struct backward *backward) {
                              1, backward->call->stream);
 }
 
-/* dq, and the sums of dk and dv. */
+/* dq, and the sums of dk and dv, block-stationary. */
+static smelt_status launch_blocks(const struct backward *backward) {
+    const smelt_sparse_gqa_grad_args *args = backward->args;
+    const struct sparse_attn_bwd_rows_params rows = rows_params(backward);
+    const struct smelt__gqa_block_grad_args of = {
+        .work = rows.work,
+        .lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args),
+        .q = &args->q,
+        .k = &args->k,
+        .v = &args->v,
+        .grad_out = &args->grad_out,
+        .dq = &args->dq,
+        .statistics = rows.statistics,
+        .dk_sums = at(backward, backward->dk),
+        .dv_sums = at(backward, backward->dv_sums),
+        .scale = args->scale,
+        .free_multiprocessors = args->free_multiprocessors,
+        .workspace = args->workspace,
+        .stream = backward->call->stream,
+    };
+    const smelt_status status =
+        launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_ROWS,
+                   smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &rows);
+    return status == SMELT_OK ? smelt__gqa_block_grad_launch(&backward->block, &of) : status;
+}
+
+/* The same, and dq by query. */
 static smelt_status launch_queries(const struct backward *backward) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
     const struct sparse_attn_bwd_rows_params rows = rows_params(backward);
@@ -236,9 +290,10 @@ static smelt_status launch_finish(const struct backward *backward, int number, i
 
 static smelt_status launch_all(const struct backward *backward) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
-    smelt_status status = backward->keys > 0 ? clear_sums(backward) : SMELT_OK;
+    const int block = backward->is_block && backward->queries > 0;
+    smelt_status status = backward->keys > 0 && !block ? clear_sums(backward) : SMELT_OK;
     if (status == SMELT_OK && backward->queries > 0)
-        status = launch_queries(backward);
+        status = block ? launch_blocks(backward) : launch_queries(backward);
     if (status == SMELT_OK && (backward->keys > 0 || args->dsink.data))
         status = launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, backward->dqk,
                                backward->dk, &args->dk, args->dsink.data != NULL);

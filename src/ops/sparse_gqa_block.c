@@ -13,19 +13,16 @@
 #include "ops/divide.h"
 #include "ops/key_grads.h"
 #include "ops/sparse_gqa_index.h"
-#include "runtime/tensor_map.h"
+#include "ops/sparse_gqa_maps.h"
 
 /* clang-format off */
-#include "common/tensor_map.h"
-#include "sparse_gqa_items.params.h"
 #include "sparse_gqa_fwd.block.params.h"
 #include "sparse_gqa_merge.params.h"
 /* clang-format on */
 
 enum {
     UNIT_HEADS = 8,
-    ELEMENT = 2, /* bytes */
-    MAP_COLUMNS = 64,
+    ELEMENT = 2,     /* bytes */
     MERGE_WARPS = 8, /* of a thread block: a unit each */
 };
 #define PARTIAL_BYTES ((int64_t)5 << 29) /* 2.5 GiB */
@@ -33,6 +30,7 @@ enum {
 /* A call. */
 struct block_call {
     const smelt_operator *op;
+    const smelt_sparse_gqa_args *args;
     const struct sparse_gqa_fwd_params *params;
     struct smelt__gqa_index index;
     size_t partials, partial_lse; /* offsets in the workspace */
@@ -65,6 +63,7 @@ static smelt_status place(const struct smelt__call *call, struct block_call *blo
     const int shared = smelt__spec_get(spec, "lists") == SMELT__SPARSE_GQA_SHARED;
     *block = (struct block_call){
         .op = call->op,
+        .args = args,
         .queries = smelt__sparse_attn_count_queries(&fields),
         .kv_heads = (int)smelt__spec_get(spec, "kv_heads"),
         .heads = (int)smelt__spec_get(spec, "heads"),
@@ -106,85 +105,22 @@ smelt_status smelt__sparse_gqa_block_workspace(const struct smelt__call *call, s
 
 /* ---- tensor maps ----------------------------------------------------------------------------- */
 
-/* A tensor [batches, rows, heads, columns] in boxes of 64 columns. */
-struct map_source {
-    const char *name;
-    const void *data;
-    int64_t columns, heads, rows, batches;
-    int64_t head_stride, row_stride, batch_stride;
-    int box_heads, box_rows;
-};
-
-static smelt_status make_map(const struct block_call *block, const struct map_source *source,
-                             struct tensor_map *map) {
-    const int64_t extents[] = {source->heads, source->rows, source->batches};
-    const int64_t strides[] = {source->head_stride, source->row_stride, source->batch_stride};
-    const int boxes[] = {source->box_heads, source->box_rows, 1};
-    const int argument[] = {2, 1, 0}; /* the stride's number in the args struct */
-    struct smelt__tensor_box box = {
-        .data = source->data,
-        .element = SMELT__MAP_BF16,
-        .swizzle = SMELT__MAP_SWIZZLE_128,
-        .dimensions = 4,
-        .extents = {(uint64_t)source->columns},
-        .box = {MAP_COLUMNS},
-    };
-    for (int i = 0; i < 3; i++) {
-        const int64_t stride = extents[i] > 1 ? strides[i] : SMELT__ROW_BYTES / ELEMENT;
-        const smelt_status status =
-            smelt__check_map_stride(source->name, argument[i], stride, ELEMENT, "fwd.variant=mma");
-        if (status != SMELT_OK)
-            return status;
-        box.extents[i + 1] = (uint64_t)extents[i];
-        box.strides[i + 1] = (uint64_t)(stride * ELEMENT);
-        box.box[i + 1] = (uint32_t)boxes[i];
-    }
-    return smelt__tensor_map_make(block->op->context, &box, map);
-}
-
 static smelt_status make_maps(const struct block_call *block,
                               struct sparse_gqa_block_params *params) {
-    const struct sparse_gqa_fwd_params *from = block->params;
-    const struct work_params *work = &from->work;
-    const int box_heads = launch_of(block->op)->box_heads;
-    const int block_rows = block->index.granularity;
-    const struct map_source q = {"q",
-                                 from->q,
-                                 block->dqk,
-                                 block->heads,
-                                 work->tokens,
-                                 work->batches,
-                                 from->q_head_stride,
-                                 from->q_token_stride,
-                                 from->q_batch_stride,
-                                 box_heads,
-                                 1};
-    const struct map_source k = {"k",
-                                 from->k,
-                                 block->dqk,
-                                 block->kv_heads,
-                                 work->rows,
-                                 work->batches,
-                                 from->k_head_stride,
-                                 from->k_row_stride,
-                                 from->k_batch_stride,
-                                 1,
-                                 block_rows};
-    const struct map_source v = {"v",
-                                 from->v,
-                                 block->dv,
-                                 block->kv_heads,
-                                 work->rows,
-                                 work->batches,
-                                 from->v_head_stride,
-                                 from->v_row_stride,
-                                 from->v_batch_stride,
-                                 1,
-                                 block_rows};
-    smelt_status status = make_map(block, &q, &params->q_map);
+    const smelt_sparse_gqa_args *args = block->args;
+    const smelt_context *context = block->op->context;
+    const struct work_params *work = &block->params->work;
+    const int rows = block->index.granularity, box_heads = launch_of(block->op)->box_heads;
+    const struct smelt__gqa_map_source q = {"q",          &args->q,      block->dqk, block->heads,
+                                            work->tokens, work->batches, box_heads,  1};
+    const struct smelt__gqa_map_source k = {"k",        &args->k,      block->dqk, block->kv_heads,
+                                            work->rows, work->batches, 1,          rows};
+    const struct smelt__gqa_map_source v = {"v",        &args->v,      block->dv, block->kv_heads,
+                                            work->rows, work->batches, 1,         rows};
+    smelt_status status = smelt__gqa_map_make(context, &q, &params->q_map);
     if (status == SMELT_OK)
-        status = make_map(block, &k, &params->k.map);
-    return status == SMELT_OK ? make_map(block, &v, &params->v.map) : status;
+        status = smelt__gqa_source_make(context, &k, &params->k);
+    return status == SMELT_OK ? smelt__gqa_source_make(context, &v, &params->v) : status;
 }
 
 /* ---- launches -------------------------------------------------------------------------------- */
@@ -195,14 +131,6 @@ static smelt_status fill_main(const struct block_call *block,
                               struct sparse_gqa_block_params *params) {
     const struct sparse_gqa_fwd_params *from = block->params;
     *params = (struct sparse_gqa_block_params){
-        .k = {.data = from->k,
-              .batch_stride = from->k_batch_stride,
-              .row_stride = from->k_row_stride,
-              .head_stride = from->k_head_stride},
-        .v = {.data = from->v,
-              .batch_stride = from->v_batch_stride,
-              .row_stride = from->v_row_stride,
-              .head_stride = from->v_head_stride},
         .items = {.starts = index->starts,
                   .items = index->items,
                   .order = index->order,

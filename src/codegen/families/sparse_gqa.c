@@ -17,10 +17,9 @@ static const struct smelt__member members[] = {
 };
 
 static const struct smelt__kernel_family *const kernels[] = {
-    &smelt__sparse_gqa_fwd,   &smelt__sparse_gqa_lists,
-    &smelt__sparse_gqa_merge, &smelt__sparse_attn_bwd_rows,
-    &smelt__sparse_gqa_bwd,   &smelt__sparse_gqa_bwd_keys,
-    &smelt__key_grads_finish, NULL,
+    &smelt__sparse_gqa_fwd,      &smelt__sparse_gqa_lists,     &smelt__sparse_gqa_merge,
+    &smelt__sparse_gqa_sums,     &smelt__sparse_attn_bwd_rows, &smelt__sparse_gqa_bwd,
+    &smelt__sparse_gqa_bwd_keys, &smelt__key_grads_finish,     NULL,
 };
 
 static const struct smelt__key keys[] = {
@@ -33,13 +32,28 @@ static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
+/* Gives a kernel of another family the keys of the operator's shape. */
+static void inherit_shape(struct smelt__spec *kernel, const struct smelt__spec *spec) {
+    static const char *const inherited[] = {"heads", "kv_heads",    "dqk",
+                                            "dv",    "granularity", "lists"};
+    for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
+        smelt__spec_set(kernel, inherited[i], smelt__spec_get(spec, inherited[i]));
+}
+
 static void add_merge(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
-    static const char *const inherited[] = {"heads",       "kv_heads", "dqk", "dv",
-                                            "granularity", "lists",    "sink"};
     struct smelt__spec *const merge =
         smelt__expansion_add_other(expansion, &smelt__sparse_gqa_merge, SMELT__FORWARD);
-    for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
-        smelt__spec_set(merge, inherited[i], smelt__spec_get(spec, inherited[i]));
+    inherit_shape(merge, spec);
+    smelt__spec_set(merge, "sink", smelt__spec_get(spec, "sink"));
+}
+
+static void add_sums(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
+    for (int pass = SMELT__GQA_SUMS_QUERIES; pass <= SMELT__GQA_SUMS_KEYS; pass++) {
+        struct smelt__spec *const sums =
+            smelt__expansion_add_other(expansion, &smelt__sparse_gqa_sums, SMELT__BACKWARD);
+        inherit_shape(sums, spec);
+        smelt__spec_set(sums, "pass", pass);
+    }
 }
 
 static void add_lists(struct smelt__expansion *expansion, unsigned pass) {
@@ -65,11 +79,15 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
     smelt__spec_set(rows, "dv", smelt__spec_get(spec, "dv"));
     add_lists(expansion, SMELT__BACKWARD);
     smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
-    smelt__expansion_add(expansion, spec, BWD_KEYS, SMELT__BACKWARD);
+    const struct smelt__spec *const by_key =
+        smelt__expansion_add(expansion, spec, BWD_KEYS, SMELT__BACKWARD);
+    const int block = smelt__sparse_gqa_grad_may_be_block(by_key);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         smelt__spec_set(
             smelt__expansion_add_other(expansion, &smelt__key_grads_finish, SMELT__BACKWARD), "dqk",
             smelt__spec_get(spec, columns[i]));
+    if (block)
+        add_sums(spec, expansion);
 }
 
 static void expand(const struct smelt__spec *spec, unsigned pass,

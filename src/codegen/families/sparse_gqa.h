@@ -26,7 +26,10 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__SPARSE_GQA_BACKWARD_QUERIES,   /* sparse_gqa_bwd */
     SMELT__SPARSE_GQA_BACKWARD_KEYS,      /* sparse_gqa_bwd_keys */
     SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, /* key_grads_finish */
-    SMELT__SPARSE_GQA_BACKWARD_FINISH_DV
+    SMELT__SPARSE_GQA_BACKWARD_FINISH_DV,
+    /* Only where variant sm90 of sparse_gqa_bwd_keys may be had: the passes of sparse_gqa_sums */
+    SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS,
+    SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS
 };
 
 /* Queries of an item of sparse_gqa_bwd_keys, variant mma. */

@@ -5,18 +5,30 @@
 #include "codegen/family.h"
 
 extern const struct smelt__kernel_family smelt__sparse_gqa_merge;
+extern const struct smelt__kernel_family smelt__sparse_gqa_sums;
+extern const struct smelt__kernel_family smelt__sparse_gqa_bwd_keys;
 
 int smelt__sparse_gqa_fwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message);
 
+int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
+                                         const struct smelt__arch *arch, struct smelt__plan *plan,
+                                         struct smelt__message *message);
+
+/* Values of the key `pass` of sparse_gqa_sums. */
+enum smelt__gqa_sums_pass { SMELT__GQA_SUMS_QUERIES = 0, SMELT__GQA_SUMS_KEYS };
+
 /* Whether a forward kernel's spec may get variant sm90 on some architecture. */
 int smelt__sparse_gqa_may_be_block(const struct smelt__spec *spec);
+/* The same of a spec of the backward pass's kernel of keys. */
+int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec);
 
 /* For the launch. */
 struct smelt__sparse_gqa_block_launch {
-    int segment;   /* pairs of an item */
-    int units;     /* of a pair and KV head: eights of its query heads */
-    int box_heads; /* of a box of q's tensor map */
+    int segment;    /* pairs of an item */
+    int units;      /* of a pair and KV head: eights of its query heads */
+    int box_heads;  /* of a box of q's tensor map */
+    int warpgroups; /* backward: that have sums of dK and dV */
 };
 
 static inline const struct smelt__sparse_gqa_block_launch *

@@ -8,6 +8,7 @@
 #include <limits.h>
 
 #include "codegen/families/sparse_gqa.h"
+#include "codegen/families/sparse_gqa_block.h"
 #include "codegen/families/sparse_gqa_keys.h"
 #include "codegen/plan/limits.h"
 
@@ -21,10 +22,14 @@ static const struct smelt__key keys[] = {
      SMELT__TUNED, .variants = "mma"},
     {SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),
      SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"},
+    {SMELT__KNOB("segment", "queries of an item"), SMELT__AUTO_RANGE(1, 65536),
+     SMELT__TUNED_AT(128, 256, 512), .variants = "sm90"},
+    {SMELT__RACECHECK_KNOB},
 };
 
 /* The best first. */
 static const struct smelt__variant variants[] = {
+    {"sm90", smelt__sparse_gqa_bwd_keys_plan_sm90},
     {"mma", plan_mma},
     {NULL, NULL},
 };
