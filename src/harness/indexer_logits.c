@@ -49,12 +49,13 @@ static int given(const struct smelt__problem *problem, int tensor) {
                                           : spec->weights;
 }
 
-/* Without weights a scale, by default in every third problem. */
+/* Without weights a scale, of either sign; it follows from the shape, since a captured graph keeps it
+ * where data change. */
 static void shape(struct smelt__problem *problem) {
     static const float scales[] = {0.375F, 0, -0.25F};
     const struct smelt__indexer_logits_spec *spec = problem->spec;
     smelt_indexer_logits_args *const args = problem->args;
-    args->scale = spec->weights ? 0 : scales[problem->options.seed % 3];
+    args->scale = spec->weights ? 0 : scales[problem->options.rows % 3];
     args->candidate_count = candidates_of(spec, &problem->options);
 }
 

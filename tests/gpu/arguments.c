@@ -86,7 +86,7 @@ static void refuse_number(struct trial *trial, const struct smelt__scalar_row *r
         refuse_integer(trial, row->field, bytes, row->least - 1, row->name);
     if (row->most < INT_MAX || wide)
         refuse_integer(trial, row->field, bytes, row->most + 1, row->name);
-    if (row->most_key)
+    if (row->most_key && !key_of(trial, row->unless))
         refuse_integer(trial, row->field, bytes, key_of(trial, row->most_key) + 1, row->most_key);
 }
 

@@ -13,7 +13,8 @@ SAMPLE = 60  # one mutant that nothing catches takes all of a minute
 def check(name, keys, options, which="rows", **more):
     # Entries that both passes of few rows have are mutated in the merge alone.
     files = ("templates/topk_select_rows.parts",) if which == "parts" else FILES
-    return Check("topk-" + name, "topk_select:" + keys, f"topk_select_rows:{keys},pass={which}",
+    kernel = keys.replace("dtype=", "logits=")
+    return Check("topk-" + name, "topk_select:" + keys, f"topk_select_rows:{kernel},pass={which}",
                  options + " --seed 70", files=files, **more)
 
 
