@@ -163,9 +163,10 @@ class LibraryOperation(Operation):
             lines += ["    if not key[-1]:", f"        return without_slots(key, ({names},))"]
         for each in self.wide | (gradient.wide if gradient else set()):
             if self.kinds.get(each[1:]) == () and each[1:] in key:
-                lines += [f"    if {each}_dtype is torch.float32:", f"        {each[1:]}, key = as_read({each[1:]}, key)"]
                 keyed = list(key)[: list(key).index(each[1:])]
                 place = 1 + sum(1 + key[before] for before in keyed)
+                read = f"{each[1:]}, key = as_read({each[1:]}, key, {place})"
+                lines += [f"    if {each}_dtype is torch.float32:", f"        {read}"]
         lines += [
             f"    found = runtime.find(key, backend, spec, {options})",
             "    if found is None:",
@@ -186,7 +187,7 @@ class LibraryOperation(Operation):
         ]
         scope = {"__name__": __name__, "runtime": _runtime, "torch": torch, "spec": spec, "is_deterministic": is_deterministic}
         scope.update(cast=_cast, without_slots=self._without_slots, by_reference=self._by_reference, NEVER=NEVER)
-        scope["as_read"] = lambda tensor, key: _in_first_type(tensor, key, place)
+        scope["as_read"] = _in_first_type
         text, file = "\n".join(lines), f"<smelt_kernels: {self.name}>"
         linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for tracebacks
         exec(compile(text, file, "exec"), scope)

@@ -148,3 +148,51 @@ def sparse_attention_backward(grad_out, q, kv, indices, scale, dv, *, topk_lengt
         dsink -= (beside * delta).sum((0, 1, 3))
     dq = torch.cat(dqs, 1).to(q.dtype)
     return dq, dkv[:, :-1].contiguous(), None if sink is None else dsink.to(sink.dtype)
+
+
+def block_rows(indices, granularity, rows, topk_length=None, limit=None):
+    """The rows that entries of granularity rows name, [..., G, width * granularity], and which of them count."""
+    entries = valid_slots(indices, -(-rows // granularity), topk_length)
+    within = torch.arange(granularity, device=indices.device)
+    named = (indices.long().unsqueeze(-1) * granularity + within).flatten(-2)
+    end = rows if limit is None else limit.clamp(0, rows).long()[..., None, None]
+    return named, entries.repeat_interleave(granularity, -1) & (named < end)
+
+
+def _gqa_chunk(q, k, v, named, valid, sink, scale):
+    """Of [B, t] queries; k and v end in a row of zeros."""
+    kv_heads = k.shape[2]
+    batch = torch.arange(k.shape[0], device=k.device)[:, None, None]
+    outs, sums = [], []
+    for head in range(kv_heads):
+        of = min(head, named.shape[2] - 1)
+        rows = torch.where(valid[:, :, of], named[:, :, of], k.shape[1] - 1)
+        group = slice(head * q.shape[2] // kv_heads, (head + 1) * q.shape[2] // kv_heads)
+        own = None if sink is None else sink[group]
+        p, _, lse, _ = _probabilities(q[:, :, group], k[batch, rows, head], valid[:, :, of], own, scale)
+        outs.append(torch.einsum("bthw,btwd->bthd", p, v[batch, rows, head]))
+        sums.append(lse)
+    return torch.cat(outs, 2), torch.cat(sums, 2)
+
+
+@in_its_own_types
+def sparse_gqa(q, k, v, indices, scale, granularity, topk_length=None, limit=None, sink=None):
+    """out and lse of q [.., T, Hq, D], k [.., S, Hkv, D], v [.., S, Hkv, Dv], indices [.., T, G, W]."""
+    packed = q.dim() == 3
+    if packed:
+        q, k, v, indices = (each.unsqueeze(0) for each in (q, k, v, indices))
+        topk_length, limit = (each if each is None else each.unsqueeze(0) for each in (topk_length, limit))
+    kind = torch.promote_types(q.dtype, torch.float32)
+    named, valid = block_rows(indices, granularity, k.shape[1], topk_length, limit)
+    zeros = [torch.cat([each, each.new_zeros((each.shape[0], 1, *each.shape[2:]))], 1).to(kind) for each in (k, v)]
+    a_query = max(1, q.shape[0] * named.shape[-1] * (k.shape[-1] + v.shape[-1]) * zeros[0].element_size())
+    step, parts = max(1, CHUNK_BYTES // a_query), []
+    for begin in range(0, max(1, q.shape[1]), step):
+        part = slice(begin, begin + step)
+        inputs = (q[:, part].to(kind), *zeros, named[:, part], valid[:, part], None if sink is None else sink.to(kind), scale)
+        again = torch.is_grad_enabled() and q.shape[1] > step
+        parts.append(checkpoint(_gqa_chunk, *inputs, use_reentrant=False) if again else _gqa_chunk(*inputs))
+    out, lse = (torch.cat(each, 1) for each in zip(*parts))
+    if packed:
+        out, lse = out.squeeze(0), lse.squeeze(0)
+    return out.to(q.dtype), lse.float().detach()
