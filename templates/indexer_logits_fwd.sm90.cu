@@ -25,9 +25,9 @@
  * 2 i + 1 of each. A thread's columns of D are 8 j + 2 c and the next, c = lane % 4: all belong to
  * query c. It sums the heads of its queries alone, in ascending order in CHAINS independent sums,
  * without exchanges; where a group of heads ends, the sum is a logit and the next one begins. With
- * BLOCK_MAX > 1 the lanes of a block's keys find its largest logit, and one writes it. Tensor copies bring Q in this order, in boxes of 4 queries and 2 heads, or, if
- * HEADS is even, of 4 queries and all pairs of heads. Columns of heads from HEADS to PADDED_HEADS
- * are zeros and are not added.
+ * BLOCK_MAX > 1 the lanes of a block's keys find its largest logit, and one writes it. Tensor copies
+ * bring Q in this order, in boxes of 4 queries and 2 heads, or, if HEADS is even, of 4 queries and
+ * all pairs of heads. Columns of heads from HEADS to PADDED_HEADS are zeros and are not added.
  *
  * Schedule: 64 keys are a KV tile. A block of queries needs the tiles from the first to the last
  * one that any of its windows meets. All blocks' tiles in a row, plus BLOCK_START tiles per block

@@ -12,8 +12,8 @@
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_runs.cuh
 /*
- * The producer warps of indexer_logits_fwd.sm90.cu and .sm90_heads.cu: one for queries and one for keys, and one that
- * fills the logits outside the tiles.
+ * The producer warps of indexer_logits_fwd.sm90.cu and .sm90_heads.cu: one for queries and one for
+ * keys, and one that fills the logits outside the tiles.
  */
 
 /* ---- queries and keys ------------------------------------------------------------------------ */

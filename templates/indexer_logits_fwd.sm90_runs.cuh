@@ -5,8 +5,8 @@
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_tiles.cuh
 /*
- * The schedule of indexer_logits_fwd.sm90.cu and .sm90_heads.cu: windows, the KV tiles of blocks of queries, their
- * costs, and the CTA's run of them.
+ * The schedule of indexer_logits_fwd.sm90.cu and .sm90_heads.cu: windows, the KV tiles of blocks of
+ * queries, their costs, and the CTA's run of them.
  */
 
 DEVICE int batch_count(const struct indexer_logits_fwd_params *params) {

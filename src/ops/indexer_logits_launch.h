@@ -24,8 +24,8 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *conte
                                                       const struct smelt__kernel *kernel);
 
 /* Options of a launch whose logits another kernel processes; all 0 for the operator
- * indexer_logits. With listed keys all but `pdl` are ignored: every logit is written, and the kernel
- * begins when the kernel before it has ended. */
+ * indexer_logits. With listed keys all are ignored: every logit is written, and the kernel begins when
+ * the kernel before it has ended. */
 struct smelt__indexer_chain {
     int least; /* keys that a window must have to be scored; rows of shorter windows are undefined
                 */

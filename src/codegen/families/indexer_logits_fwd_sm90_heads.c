@@ -2,10 +2,10 @@
  * The kernel family indexer_logits_fwd: the plan of its variant sm90_heads. The comment at the head of
  * templates/indexer_logits_fwd.sm90_heads.cu explains the numbers.
  *
- * The rule. A KV tile of 128 keys is read from L2 once for a block's 256 rows, queries with their heads:
- * with fewer rows the L2 cache is the bottleneck. Three warpgroups alternate tiles; with rows of 256 bytes each has
- * one stage, whose refill the other two's products hide (two warpgroups with two stages each were 6 %
- * slower).
+ * The rule. A KV tile of 128 keys is read from L2 once for a block's 256 rows, queries with their
+ * heads: with fewer rows the L2 cache is the bottleneck. Three warpgroups alternate tiles; with rows
+ * of 256 bytes each has one stage, whose refill the other two's products hide (two warpgroups with
+ * two stages each were 6 % slower).
  */
 #include <limits.h>
 
@@ -62,8 +62,8 @@ static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
     return plan->shared_bytes;
 }
 
-/* A second buffer of queries if two stages for each warpgroup fit beside it; then as many stages as there is room
- * for, a multiple of the warpgroups, so that each is always the same one's. */
+/* A second buffer of queries if two stages for each warpgroup fit beside it; then as many stages as
+ * there is room for, a multiple of the warpgroups, so that each is always the same one's. */
 static void choose_buffers(const struct smelt__arch *arch, struct choice *choice,
                            struct smelt__plan *plan) {
     const int limit = smelt__shared_of_block(arch, 1);
