@@ -14,7 +14,6 @@ from ._conventions import (
     TupleDict,
     check_outputs,
     check_head_count,
-    fp32_for,
     into,
     lse_of_valid_heads,
     gradient_type,
@@ -104,11 +103,17 @@ def _matrix(
 # ---- the indexer's warm-up training, over all keys -------------------------------------------------
 
 
-def _visible_keys(tokens: int, keys: Tensor, offset, ratio: int) -> Tensor:
-    """Lists of all keys that each query of a document sees, [T, S] int32."""
+CHUNK = 1024  # queries whose lists of all keys exist at once
+
+
+def _visible_keys(tokens: int, keys: Tensor, offset, ratio: int):
+    """By chunks of a document's queries: which they are, and lists of all keys that each of them sees, [t, S] int32."""
     key = torch.arange(keys.shape[0], device=keys.device, dtype=torch.int32)
     end = ends(tokens, keys.shape[0], offset, ratio, keys.device)
-    return key.expand(tokens, -1).masked_fill(key >= end[:, None], -1)
+    for begin in range(0, max(tokens, 1), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        seen = end[part, None]
+        yield part, key.expand(seen.shape[0], -1).masked_fill(key >= seen, -1)
 
 
 @torch.no_grad()
@@ -148,10 +153,10 @@ def dense_attn_score_recompute_wrapper(
         scores = output_matrix(out, shape, q, k, sums).zero_()
         for mine, theirs, offset in parts:
             some = keys[theirs]
-            lists = _visible_keys(q[mine].shape[0], some, offset, ratio)
-            scores[mine][..., : some.shape[0]] = sparse_scores(
-                q[mine], some, lists, sums[mine], softmax_scale, backend="smelt"
-            )
+            for part, lists in _visible_keys(q[mine].shape[0], some, offset, ratio):
+                scores[mine][part, : some.shape[0]] = sparse_scores(
+                    q[mine][part], some, lists, sums[mine][part], softmax_scale, backend="smelt"
+                )
         return TupleDict(out=into(out, scores), denom=into(denom_out, scores.sum(-1)))
 
 
@@ -249,23 +254,25 @@ def dense_indexer_backward_wrapper(
         factor = share(grad_loss, loss_coeff * sm_scale, index_lse.numel())
         for mine, theirs, offset in parts:
             some = keys[theirs]
-            lists = _visible_keys(index_q[mine].shape[0], some, offset, ratio)
-            log_predict = index_score[mine] - index_lse[mine].unsqueeze(-1)
-            target = attn_score[mine] / (attn_l1norm[mine].unsqueeze(-1) + LEAST_SUM)
-            log_predict, target = (each[:, : some.shape[0]] for each in (log_predict, target))
-            predict = log_predict.exp().masked_fill(lists < 0, 0.0)
-            counts = (lists >= 0) & (log_predict >= CLIPPED)
-            dq, dk, dw = indexer_backward(
-                divergence_gradient(predict, target, counts) * factor,
-                index_q[mine],
-                some,
-                weights[mine].float(),
-                lists,
-                deterministic=deterministic or None,
-                dk_dtype=fp32_for(d_index_k),
-                backend="smelt",
-            )
-            made[0][mine], made[1][mine] = dq, dw
-            made[2][theirs] = dk.view(index_k[theirs].shape)
+            total = 0
+            for part, lists in _visible_keys(index_q[mine].shape[0], some, offset, ratio):
+                log_predict = index_score[mine][part] - index_lse[mine][part].unsqueeze(-1)
+                target = attn_score[mine][part] / (attn_l1norm[mine][part].unsqueeze(-1) + LEAST_SUM)
+                log_predict, target = (each[:, : some.shape[0]] for each in (log_predict, target))
+                predict = log_predict.exp().masked_fill(lists < 0, 0.0)
+                counts = (lists >= 0) & (log_predict >= CLIPPED)
+                dq, dk, dw = indexer_backward(
+                    divergence_gradient(predict, target, counts) * factor,
+                    index_q[mine][part],
+                    some,
+                    weights[mine][part].float(),
+                    lists,
+                    deterministic=deterministic or None,
+                    dk_dtype=torch.float32,
+                    backend="smelt",
+                )
+                made[0][mine][part], made[1][mine][part] = dq, dw
+                total = total + dk
+            made[2][theirs] = total.view(index_k[theirs].shape)
         made = [into(given, each) for (given, *_), each in zip(outputs.values(), made)]
         return TupleDict(zip(outputs, made))
