@@ -388,8 +388,7 @@ int read_arguments(struct call *call, PyObject *const *values, enum location loc
     call->batched = call->flat_dims = -1;
     memcpy(call->extents, pass->fixed, sizeof call->extents);
     for (int i = 0; i < pass->scalar_count; i++) /* first: extents may be among them */
-        if (values[scalars + i] && values[scalars + i] != Py_None &&
-            read_scalar(call, &pass->scalars[i], values[scalars + i]))
+        if (values[scalars + i] && read_scalar(call, &pass->scalars[i], values[scalars + i]))
             return -1;
     for (int i = 0; i < pass->tensor_count; i++) {
         call->given[i] = 0;

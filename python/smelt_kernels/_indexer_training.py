@@ -21,7 +21,7 @@ from ._checks import Backend, integer, legal_scale, number, tensor, whole
 from ._indexer_gradients import SLOTS_KEY, backward, scored_as_kernels_read, slots_spec, type_of_dk
 from ._library import LibraryOperation
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
-from ._sparse_attention import ATTENTION_KEY, attention_spec, fp32, listed, topk_for
+from ._sparse_attention import ATTENTION_KEY, attention_spec, fits, fp32, listed, topk_for
 
 # ---- attention's probabilities ----------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ def _scores_by_reference(q, kv, indices, topk_length, sink, queries, query_count
 
 
 _scores = LibraryOperation(
-    "sparse_scores", spec=_scores_spec, key=ATTENTION_KEY, reference=_scores_by_reference, floats=True
+    "sparse_scores", spec=_scores_spec, key=ATTENTION_KEY, reference=_scores_by_reference, floats=True, rules=fits
 )
 
 
@@ -168,6 +168,8 @@ def _loss_spec(_, width) -> str:
 
 def _loss_by_reference(logits, target, indices, topk_length, weight, rows, query_weight):
     rows, query_weight = integer(rows, "rows"), number(query_weight, "query_weight")
+    if not 0 < abs(query_weight) <= torch.finfo(torch.float32).max:
+        raise ValueError(f"smelt: query_weight = {query_weight} is not legal; legal: finite numbers but 0")
     return _reference.loss(logits, target, indices, topk_length, weight, rows, query_weight)
 
 

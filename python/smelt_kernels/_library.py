@@ -210,8 +210,8 @@ class LibraryOperation(Operation):
         given = {row.name for row in self.rows}
         values = [row.name if row.name in given else self._wanted(row) for row in self.described.rows]
         numbers = {each.name for each in self.numbers}
-        values += [each.name if each.name in numbers else "None" for each in self.described.scalars]
-        return ", ".join(values + ["partition"] * self.described.has_partition)
+        values += [f"{each.name}={each.name}" for each in self.described.scalars if each.name in numbers]
+        return ", ".join(values + ["partition=partition"] * self.described.has_partition)
 
     def _wanted(self, row: Row) -> str:
         """Whether an output is made, and with what it is filled."""

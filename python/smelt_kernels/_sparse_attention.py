@@ -113,7 +113,14 @@ def _backward_by_reference(
     return dq, None, dsink
 
 
-_as_attention = {"key": ATTENTION_KEY, "floats": True}
+def fits(named) -> None:
+    """Without buckets, lists are no wider than topk, where it is given."""
+    width, topk = named["indices"].shape[-1], named["topk"]
+    if topk and width > topk and not named.get("buckets"):
+        raise ValueError(f"smelt: width = {width} is out of range; legal: 1..{topk}")
+
+
+_as_attention = {"key": ATTENTION_KEY, "floats": True, "rules": fits}
 _backward, _backward_sum = (
     LibraryOperation(
         "sparse_attn",
@@ -330,7 +337,7 @@ def sparse_attention(
         0 if dv is None else whole(dv, "dv"),
         0 if topk is None else whole(topk, "topk"),
         () if buckets is None else _buckets(buckets),
-        return_max_logits,
+        bool(return_max_logits),
         workspace_limit,
         deterministic,
         dkv_dtype,

@@ -4,6 +4,8 @@ same."""
 import contextlib
 import inspect
 import itertools
+import os
+import random
 import weakref
 
 import pytest
@@ -372,3 +374,37 @@ def test_every_argument_is_here(everything):
         given = set().union(*(base for of, base in everything.values() if of == name))
         for each, is_tensor in parameters(name).items():
             assert each in (given if is_tensor else OTHER_VALUES), (name, each)
+
+
+BY_THE_KERNEL = {"backend", "workspace_limit"}  # how much a kernel needs is its own affair
+# Values of an argument that is no tensor; its legal ones are among them.
+ANYTHING = (None, True, 0, 1, 2, 3, 64, 128, -1, 1 << 31, 0.5, 0.0, -0.25, 1e39, float("nan"), "index", "score", "auto")
+ANYTHING += ("plain", "power_of_two", "natural", "base2", "x", (2,), (3, 1), (), torch.float32, torch.bfloat16, torch.float16)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(set(KERNELS) - {"sparse_attention_backward"}))
+def test_both_take_or_refuse_options(everything, name):
+    """Random options: what kernels refuse the eager reference refuses, and what they take it takes. A RuntimeError says
+    that there is no kernel, of which the reference has no need."""
+    seed = int(os.environ.get("SMELT_TEST_SEED") or 30)
+    random_ = random.Random(f"{seed} {name}")
+    options = [each for each, is_tensor in parameters(name).items() if not is_tensor and each not in BY_THE_KERNEL]
+    taken = 0
+    for attempt in range(40 if options else 0):
+        base = random_.choice([given for of, given in everything.values() if of == name])
+        chosen = random_.sample(options, min(len(options), random_.choice((1, 1, 2))))
+        changes = {each: random_.choice(ANYTHING) for each in chosen}
+        given = {**base, **changes}
+        smelt_says, torch_says = (outcome(name, {**given, "backend": backend}) for backend in ("smelt", "torch"))
+        what = f"SMELT_TEST_SEED={seed}, attempt {attempt}: {changes}"
+        if smelt_says is RuntimeError:
+            continue
+        if isinstance(smelt_says, type) or isinstance(torch_says, type):
+            said = [each if isinstance(each, type) else "taken" for each in (smelt_says, torch_says)]
+            assert said[0] is said[1], (what, said)
+        else:
+            taken += 1
+            shapes = [[(each.shape, each.dtype) for each in made] for made in (smelt_says, torch_says)]
+            assert shapes[0] == shapes[1], what
+    assert taken or not options
