@@ -71,10 +71,10 @@ class Pass:
         return tuple(each for each in self.scalars if each.name != "reserved" and (not each.letter or each.letter in needed))
 
 
-def bind(rows, named: dict, kinds: dict) -> Extents:
-    """Checks the tensors among a call's arguments, by name, as the native module does. kinds: the legal types of each; ():
-    any floating type."""
-    sizes: dict = {"1": 1}
+def bind(rows, named: dict, kinds: dict, sizes: dict | None = None) -> Extents:
+    """Checks the tensors among a call's arguments, by name, as the native module does. kinds: the legal types of each;
+    (): any floating type. sizes: the extents that numbers give, by letter."""
+    sizes = {"1": 1, **(sizes or {})}
     packed = lead = None
     for row in rows:
         value = named[row.name]

@@ -14,7 +14,7 @@ from ._indexer import _topk
 from ._indexer_gradients import backward as _index_backward
 from ._indexer_gradients import scored_as_kernels_read, type_of_dk
 from ._indexer_training import _loss, _scores
-from ._operation import Operation, as_kernels_read, may_cast, wants_gradients
+from ._operation import Operation, as_kernels_read, is_batched, may_cast, wants_gradients
 from ._sparse_attention import WIDE_TYPES, Buckets, _attention, _backward, _buckets, fp32, topk_for, value_width
 
 EVERY_ROW = (1 << 31) - 1
@@ -137,8 +137,12 @@ def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, ind
         )
         gradients[:3] = made if sink is not None else (*made[:2], None)
     if grad_loss is not None and options["with_grad"]:
-        given = grad * grad_loss, index_q, index_k, index_weights, indices, lengths
-        gradients[3:] = _index_backward.in_backward(*given, free, deterministic, options["dk_dtype"], backend)
+        # Those of index_q and index_k are linear in the weights, too: a product [T, Hi] in the place of one [T, topk].
+        several = is_batched(grad_loss)
+        slots, weights = (grad * grad_loss, index_weights) if several else (grad, index_weights * grad_loss)
+        given = slots, index_q, index_k, weights, indices, lengths
+        dq, dk, dweights = _index_backward.in_backward(*given, free, deterministic, options["dk_dtype"], backend)
+        gradients[3:] = dq, dk, dweights if several else dweights * grad_loss
     return gradients
 
 

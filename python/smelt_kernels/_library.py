@@ -124,16 +124,19 @@ class LibraryOperation(Operation):
 
     def check_arguments(self, arguments) -> None:
         named = dict(zip(self.names, arguments))
-        bind(self.rows, named, self.kinds)
         check_scalars(self.numbers, named)
+        bind(self.rows, named, self.kinds, self._numbers(named))
         self.rules(named)
+
+    def _numbers(self, named) -> dict:
+        """The extents that numbers give, by letter."""
+        return {each.letter: named[each.name] for each in self.numbers if each.letter}
 
     def _fake(self, *arguments):
         named = dict(zip(self.names, arguments))
-        extents = bind(self.rows, named, self.kinds)
+        extents = bind(self.rows, named, self.kinds, self._numbers(named))
         letters = {letter for row in self.results for letter, _ in row.letters}
         sizes = {letter: named[letter] for letter in letters if letter in named}
-        sizes.update((each.letter, named[each.name]) for each in self.numbers)
         sizes.update(self.sizes(named), **extents.sizes)
         extents = extents._replace(sizes=sizes)
         first, made = named[self.rows[0].name], []

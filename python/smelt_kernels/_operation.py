@@ -24,7 +24,7 @@ _NOT_IN_KEY = 127
 _is_grad_enabled = torch.is_grad_enabled
 any_autocast = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 
-_is_batched = getattr(getattr(torch._C, "_functorch", None), "is_legacy_batchedtensor", lambda tensor: False)
+is_batched = getattr(getattr(torch._C, "_functorch", None), "is_legacy_batchedtensor", lambda tensor: False)
 
 # PyTorch does not promise these names. Without one, every call goes through its custom operator.
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
@@ -266,7 +266,7 @@ class Operation:
     def in_backward(self, *arguments) -> tuple:
         """From a backward function. Where derivatives of the gradients may be asked for (create_graph), the operator
         refuses them. It also takes many gradients at once (is_grads_batched)."""
-        watched = _is_grad_enabled() or is_compiling() or _is_batched(arguments[0])
+        watched = _is_grad_enabled() or is_compiling() or is_batched(arguments[0])
         key = None if watched else _native.look(self.key, arguments, None)
         return self._by_operator(arguments) if key is None else self.kernel(key, *arguments)
 

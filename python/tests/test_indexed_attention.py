@@ -45,8 +45,6 @@ class Layer:
         named = {"sink": self.sink, "backend": backend}
         scored = self.index_q, self.index_k, self.weights, *self.windows
         indices, logits, lengths = smelt.indexer_topk(*scored, TOPK, backend=backend)
-        if deterministic is not None:  # whose gradients follow torch.use_deterministic_algorithms
-            logits = smelt.indexer_scores(*scored[:3], indices, topk_length=lengths, deterministic=deterministic)
         lists = self.q, self.kv, indices
         more = {"deterministic": deterministic, "buckets": buckets}
         out, lse = smelt.sparse_attention(*lists, 0.125, topk_length=lengths, return_lse=True, **more, **named)
@@ -74,8 +72,16 @@ def test_it_is_the_chain(device, inputs, options):
     want, got = layer.chain(deterministic=True, **options), layer.call(deterministic=True, **options)
     assert all(torch.equal(one, two) for one, two in zip(got, want, strict=True))
     assert got[2].min() == -1 and got[0].grad_fn is got[1].grad_fn and not got[2].requires_grad
-    for one, two in zip(layer.gradients(got), layer.gradients(want), strict=True):
+    torch.use_deterministic_algorithms(True)  # which indexer_topk's gradients follow
+    try:
+        true = layer.gradients(want)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for one, two in zip(layer.gradients(got), true, strict=True):
         assert one.dtype is two.dtype and torch.equal(one, two)
+    scaled = torch.autograd.grad(layer.call(deterministic=True, **options)[1] * 0.3, layer.leaves()[2:5])
+    for one, two in zip(scaled, true[2:5]):
+        check_grad(one / 0.6, two)
 
 
 def test_it_is_the_eager_reference(device):
