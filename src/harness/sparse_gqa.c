@@ -15,7 +15,7 @@
 /* ---- options --------------------------------------------------------------------------------- */
 
 static const char *const options[] = {"width", "valid", "documents",   "lists", "query-list",
-                                      "scale", "spiky", "topk-length", NULL};
+                                      "scale", "spiky", "topk-length", "dkv",   NULL};
 
 static const char *const limits_names[] = {"none", "causal", "odd", NULL};
 static const struct smelt__option own_options[] = {

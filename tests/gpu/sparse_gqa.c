@@ -73,7 +73,7 @@ static const struct suite_case large[] = {
 #define FAR(title, of, which, queries)                                                             \
     {                                                                                              \
         .name = title, .spec = of, .problem = {                                                    \
-            .batches = 2,                                                                          \
+            .batches = 1,                                                                          \
             .tokens = 4,                                                                           \
             .rows = 300,                                                                           \
             .lists = which,                                                                        \
