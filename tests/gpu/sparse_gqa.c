@@ -89,13 +89,6 @@ static const struct suite_case far[] = {
     FAR("far: sparse_gqa, adversarial lists",
         "sparse_gqa:heads=3,kv_heads=3,dqk=64,dv=64,topk=40,granularity=1,sink=1,variant=mma",
         SMELT__LISTS_ADVERSARIAL, 1),
-    FAR("far: sparse_gqa backward, random lists",
-        "sparse_gqa:heads=8,kv_heads=2,dqk=96,dv=64,topk=10,granularity=16,lists=kv,variant=mma,"
-        "passes=backward",
-        SMELT__LISTS_RANDOM, 0),
-    FAR("far: sparse_gqa backward, adversarial lists",
-        "sparse_gqa:heads=3,kv_heads=3,dqk=64,dv=64,topk=40,granularity=1,sink=1,passes=backward",
-        SMELT__LISTS_ADVERSARIAL, 1),
     {.name = NULL},
 };
 

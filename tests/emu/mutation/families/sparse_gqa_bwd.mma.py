@@ -13,6 +13,4 @@ CONFIGURATIONS = (
           "--query-list partial", 20, BWD),
     check("gqa-dq-tiles", "heads=33,kv_heads=1,dqk=96,dv=64,granularity=128", "--limits causal --queries 3 --rows 300 "
           "--lists random", 2, BWD, schedules=2),
-    check("gqa-dq-far", "heads=4,kv_heads=2,dqk=64,dv=64,granularity=16,lists=kv",
-          "--far --limits odd --queries 3 --seed 70 --lists random", 5, BWD, schedules=1),
 )

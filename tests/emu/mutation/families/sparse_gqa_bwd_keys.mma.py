@@ -16,6 +16,4 @@ CONFIGURATIONS = (
           "--lists random --dkv fp32", 4, KEYS, "tile_rows=16"),
     check("gqa-keys-blocks", "heads=4,kv_heads=2,dqk=96,dv=64,granularity=128", "--limits causal --queries 6 "
           "--rows 300 --lists causal --dkv add", 2, KEYS),
-    check("gqa-keys-far", "heads=4,kv_heads=2,dqk=64,dv=64,granularity=16,lists=kv",
-          "--far --limits odd --queries 3 --seed 70 --lists random", 5, KEYS, schedules=1),
 )
