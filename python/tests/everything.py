@@ -17,7 +17,9 @@ OTHER_VALUES = {
     "dk_dtype": torch.float32,
     "dkv_dtype": torch.float32,
     "dv": 64,
+    "dv_dtype": torch.float32,
     "free_multiprocessors": 1,
+    "granularity": 4,
     "group_size": 16,
     "index_offset": 5,
     "lse": "base2",
@@ -110,6 +112,9 @@ def bases(device):
         window_end=window["window_end"],
         offset=numbers(3, 8),
     )
+    grouped = {**attention, "sink": torch.tensor([0.5, -1.0, 2.0, 0.0], device=device), "limit": numbers(3, 4)}
+    grouped["topk_length"] = numbers([2], [3])
+    add("sparse_gqa, all", "sparse_gqa", **grouped, return_lse=True)
     weight = torch.tensor([0.5, 2.0], device=device)
     add("indexed_attention, all", "indexed_attention", sink=attention["sink"], weight=weight)
     lengths = numbers(2, 3)

@@ -535,6 +535,13 @@ def own_calls():
         "dense_lse": dense,
         "indexer_dense_loss": dense
         | {"lse": torch.zeros(4, 2), "index_q": IQ[0], "index_k": IK[0], "index_weights": IW[0]},
+        "indexed_attention": {"q": dense["q"], "kv": dense["k"], "scale": 0.1, "topk": 4}
+        | {"index_q": IQ[0], "index_k": IK[0], "index_weights": IW[0]}
+        | windows,
+        "sparse_gqa": {each: dense[each].unsqueeze(1) for each in "k"}
+        | {"q": dense["q"], "v": dense["k"].unsqueeze(1), "scale": 0.1, "granularity": 4, "limit": windows["window_end"]}
+        | {"indices": SLOTS[0].unsqueeze(1), "topk_length": torch.full((4, 1), 4).int()}
+        | queries,
     }
 
 
@@ -543,7 +550,7 @@ def test_own_functions_take_int32_alone(device, backend):
     """int64, which would be cut, is refused by name, by the kernels and by the eager reference."""
     calls = own_calls()
     public = {name for name in smelt.__all__ if callable(getattr(smelt, name))}
-    takes_none = {"fake_quantize", "project_values", "quantize"}
+    takes_none = {"fake_quantize", "project_values", "quantize", "selection_difference"}  # or has tests of its own
     assert set(calls) == public - NOT_CALLS - takes_none
     for name, given in calls.items():
         call = getattr(smelt, name)
@@ -553,7 +560,7 @@ def test_own_functions_take_int32_alone(device, backend):
         options = {"backend": backend} if "backend" in takes else {}
         tensors = {each for each, value in takes.items() if "Tensor" in str(value.annotation)}
         integers = {each for each, value in given.items() if getattr(value, "dtype", None) is torch.int32}
-        floats = {"q", "k", "kv", "weights", "index_q", "index_k", "index_weights", "logits", "target", "grad", "grad_out", "out", "lse", "sink"}
+        floats = {"q", "k", "kv", "v", "weights", "index_q", "index_k", "index_weights", "logits", "target", "grad", "grad_out", "out", "lse", "sink"}
         assert tensors - floats - {"k_scale", "weight", "query_weight", "dkv_sum"} == integers, name
         given = {each: moved(value, device) for each, value in given.items()}
         call(**given, **options)

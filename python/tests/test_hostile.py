@@ -32,6 +32,7 @@ DIFFERENTIABLE = {
     "indexer_dense_loss": ("index_q", "index_k", "index_weights"),
     "project_values": ("out", "weight"),
     "fake_quantize": ("x",),
+    "sparse_gqa": ("q", "k", "v"),
 }
 
 
@@ -114,6 +115,10 @@ def arguments_of_all(device):
             "sink": None,
         },
         "selection_difference": {"a": lists, "b": lists.flip(1)},
+        "sparse_gqa": {
+            **{"q": normal(2, 4, 64), "k": normal(4, 2, 64), "v": normal(4, 2, 64), "indices": lists.unsqueeze(1)},
+            **{"scale": 0.1, "granularity": 1, "topk_length": None, "limit": None, "sink": None, "queries": None},
+        },
     }
 
 
@@ -367,6 +372,7 @@ EXTENTS = {
         **{"index_q": "TH.", "index_k": "S.", "index_weights": "TH"},
     },
     "project_values": {"out": "TH.", "weight": "H.."},
+    "sparse_gqa": {"q": "TH.", "k": "S..", "v": "S..", "indices": "T.W"},
 }
 
 

@@ -135,7 +135,12 @@ DEVICE void load_and_store(const struct micro_params *params) {
     } else if (params->form == STREAMING_IN) {
         load_streaming_16(values, from);
     } else if (params->form == ONCE) {
-        load_once_16(values, from);
+        if (threadIdx.x % 2) {
+            load_once_8(values, from);
+            load_once_8(values + 2, from + 8);
+        } else {
+            load_once_16(values, from);
+        }
         store_streaming_8(to, values);
         store_streaming_8(to + 8, values + 2);
         return;
