@@ -16,8 +16,9 @@ static const struct widths {
 static const int granularities[] = {1, 4, 16, 64, 128};
 static const int topks[] = {1, 16, 33, 130};
 
-static void draw_problem(const struct suite *suite, int number, int most_rows,
+static void draw_problem(const struct suite *suite, int number, int topk, int granularity,
                          struct smelt__problem_options *problem) {
+    const int most_rows = topk * granularity;
     struct smelt__random random = smelt__random_at(suite->seed, 31, (uint64_t)number);
     problem->seed = suite->seed * 1000 + (uint64_t)number;
     problem->batches = PICK(&random, 1, 1, 2, 3);
@@ -34,7 +35,7 @@ static void draw_problem(const struct suite *suite, int number, int most_rows,
         problem->batches = problem->batches > 2 ? 2 : problem->batches;
         problem->tokens = 3;
         problem->rows = problem->rows > 700 ? 700 : problem->rows;
-        problem->width = 1 + 200 / most_rows;
+        problem->width = topk < 1 + 200 / most_rows ? topk : 1 + 200 / most_rows;
     }
 }
 
@@ -53,7 +54,7 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
              backward ? ",passes=backward" : "",
              backward && number % 4 < 2 ? ",deterministic=1" : "");
     one->sample = suite->quick ? 4 : 24;
-    draw_problem(suite, number, topk * granularity, &one->problem);
+    draw_problem(suite, number, topk, granularity, &one->problem);
     return 1;
 }
 
@@ -75,7 +76,7 @@ static const struct suite_case large[] = {
         .name = title, .spec = of, .problem = {                                                    \
             .batches = 1,                                                                          \
             .tokens = 4,                                                                           \
-            .rows = 300,                                                                           \
+            .rows = 40,                                                                            \
             .lists = which,                                                                        \
             .query_list = (enum smelt__query_list)queries,                                         \
             .topk_length = 1,                                                                      \
@@ -84,10 +85,10 @@ static const struct suite_case large[] = {
     }
 static const struct suite_case far[] = {
     FAR("far: sparse_gqa, random lists",
-        "sparse_gqa:heads=8,kv_heads=2,dqk=96,dv=64,topk=10,granularity=16,lists=kv,variant=mma",
+        "sparse_gqa:heads=2,kv_heads=2,dqk=96,dv=64,topk=10,granularity=16,lists=kv,variant=mma",
         SMELT__LISTS_RANDOM, 0),
     FAR("far: sparse_gqa, adversarial lists",
-        "sparse_gqa:heads=3,kv_heads=3,dqk=64,dv=64,topk=40,granularity=1,sink=1,variant=mma",
+        "sparse_gqa:heads=2,kv_heads=1,dqk=64,dv=64,topk=40,granularity=1,sink=1,variant=mma",
         SMELT__LISTS_ADVERSARIAL, 1),
     {.name = NULL},
 };

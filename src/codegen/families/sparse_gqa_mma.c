@@ -17,7 +17,7 @@ enum {
     WARP = 32,             /* threads */
     MOST_BLOCKS = 3,       /* resident, by the rule */
     FEWEST_WARPS = 4,      /* that the rule asks for */
-    OTHER_REGISTERS = 56,  /* addresses, loop state, operands */
+    OTHER_REGISTERS = 66,  /* addresses, loop state, operands */
     SWIZZLED = 64,         /* columns: pitches are multiples of it */
     TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
