@@ -205,6 +205,14 @@ static void note_warning(void *user, smelt_log_level level, const char *message)
     printf("FAILED: %s\n", message);
 }
 
+/* The bytes that a kernel may spill: none, but for one that is three times as fast as the variant
+ * without spills (bench/log/sparse_gqa.md, NSA's backward pass). */
+static int accepted_spills(const struct cell *cell) {
+    const int nsa = strstr(cell->spec, "sparse_gqa_bwd_keys:") == cell->spec &&
+                    strstr(cell->spec, "dqk=192,dv=128") != NULL;
+    return nsa ? 64 : 0;
+}
+
 /* Compares the assembler's report with the plan. */
 static void judge_cell(struct cell *cell) {
     const smelt_kernel_info *info = &cell->info;
@@ -213,7 +221,7 @@ static void judge_cell(struct cell *cell) {
         return;
     if (info->state != SMELT_KERNEL_COMPILED)
         snprintf(cell->problem, sizeof cell->problem, "not compiled: %.200s", info->error);
-    else if (info->spill_bytes != 0)
+    else if (info->spill_bytes > accepted_spills(cell))
         snprintf(cell->problem, sizeof cell->problem, "spills %d bytes", info->spill_bytes);
     else if (info->registers < 1 || info->registers > cell->max_registers)
         snprintf(cell->problem, sizeof cell->problem, "%d registers, the plan allows %d",
