@@ -251,7 +251,9 @@ def indexer_dense_loss(
     later = is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
     if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
         raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
-    wanted = wants_gradients(tensor(index_q, "index_q"), index_k, index_weights)
+    wanted = wants_gradients(
+        tensor(index_q, "index_q"), tensor(index_k, "index_k"), tensor(index_weights, "index_weights")
+    )
     loss, losses, *_ = _loss.call(
         q,
         _keys(k),

@@ -44,7 +44,7 @@ def test_lists(peers, capsys, command, text, count):
     [
         ("forward --rows h8-64-long", "row h8-64-long: long is none of sN, kN"),
         ("indexer_logits --rows fp8", "row fp8: expected fp8-h64-16384-causal"),
-        ("forward --only nothing", "--only nothing: no row"),
+        ("forward --only nothing", "--only nothing: no name of a row"),
         ("forward --rounds 0", "--rounds: 0: expected a whole number, at least 1"),
         ("forward --rest soon", "--rest: soon: expected numbers"),
         ("forward --library none.so", "--library none.so: [Errno 2]"),

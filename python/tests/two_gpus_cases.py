@@ -11,6 +11,8 @@ from two_gpus import TwoGpus
 
 WITHOUT_A_KERNEL = {"project_values", "selection_difference"}
 EVERYWHERE = {"indexer_loss", "indexer_dense_loss"}  # its backward pass is a product of PyTorch's
+# The backward pass of these is a product of PyTorch's, or nothing.
+NO_BACKWARD_KERNEL = WITHOUT_A_KERNEL | EVERYWHERE | {"fake_quantize"}
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ def test_gradients(gpus, exchange, name):
                     (out,), (grad,), False, False, tuple(there[each] for each in leaves), True, False
                 )
             of_kernels = set(launches(gpus))
-            assert of_kernels == set() if name in WITHOUT_A_KERNEL | EVERYWHERE else of_kernels == {(device, stream)}
+            assert of_kernels == set() if name in NO_BACKWARD_KERNEL else of_kernels == {(device, stream)}
             for each, one in zip(leaves, got):
                 assert gpus.device_of(one) == device
                 torch.testing.assert_close(one, wanted.setdefault(each, one), rtol=0.02, atol=1e-2, check_device=False)
@@ -127,7 +129,8 @@ def test_tensors_elsewhere(gpus, exchange, name):
                 with pytest.raises((ValueError, RuntimeError), match="must be on device cuda:|CPU tensors") as caught:
                     call(name, there)
                 named += f"{each} must be" in str(caught.value)
-                assert not launches(gpus)
+                # indexed_attention selects keys before its attention refuses a tensor.
+                assert not launches(gpus) or name == "indexed_attention"
             # All but the one by whose device the others' are judged.
             assert named >= len(names) - 1, (named, names)
 
