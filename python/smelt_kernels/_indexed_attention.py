@@ -33,6 +33,15 @@ def _run(operation, *arguments):
     return operation.kernel(_native.look(operation.key, arguments, operation.names), *arguments)
 
 
+def _on_one_device(**tensors):
+    """Before the first launch, since each operator reads only some of the tensors."""
+    devices = {name: _native.look(b"\0", (each,), (name,))[0] for name, each in tensors.items() if each is not None}
+    home = max(devices.values()) if devices["q"] < 0 else devices["q"]
+    for name, device in devices.items():
+        if device != home:
+            raise ValueError(f"smelt: {name} must be on device cuda:{home}, as the others are")
+
+
 def _same_rows(kv, index_k):
     if kv.shape[0] != index_k.shape[0]:
         raise ValueError(
@@ -68,6 +77,10 @@ def _kernel(
 ):
     """out, loss, indices, lengths, lse, the loss's gradient by the logits at the slots (None without with_grad) and
     attention's partition."""
+    indexer = {"index_q": index_q, "index_k": index_k, "index_weights": index_weights}
+    _on_one_device(
+        q=q, kv=kv, **indexer, window_begin=window_begin, window_end=window_end, sink=sink, weight=weight
+    )
     _same_rows(kv, index_k)
     scored = index_q, index_k, index_weights, None, window_begin, window_end, None
     indices, logits, lengths = _run(_topk, *scored, 0, free, causal_limit, workspace_limit, topk, "index", backend)

@@ -129,8 +129,7 @@ def test_tensors_elsewhere(gpus, exchange, name):
                 with pytest.raises((ValueError, RuntimeError), match="must be on device cuda:|CPU tensors") as caught:
                     call(name, there)
                 named += f"{each} must be" in str(caught.value)
-                # indexed_attention selects keys before its attention refuses a tensor.
-                assert not launches(gpus) or name == "indexed_attention"
+                assert not launches(gpus)
             # All but the one by whose device the others' are judged.
             assert named >= len(names) - 1, (named, names)
 
