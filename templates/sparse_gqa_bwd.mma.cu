@@ -49,8 +49,8 @@ DEVICE struct statistics load_statistics(const struct sparse_gqa_bwd_params *par
 }
 
 /* Replaces scores by dS; masked rows' become 0. */
-DEVICE void compute_slopes(float *s, const float *dp, const struct statistics *statistics,
-                           const struct place *place, int block, float scale) {
+DEVICE void compute_ds(float *s, const float *dp, const struct statistics *statistics,
+                       const struct place *place, int block, float scale) {
     const int *const rows = block_rows(block) + place->key + (int)threadIdx.x % 4 * 2;
 #pragma unroll
     for (int n = 0; n < KEY_TILES; ++n) {
@@ -78,7 +78,7 @@ DEVICE void compute_block(const struct sparse_gqa_bwd_params *params, float *dq,
     multiply_keys(dp, rows_first(shared_address(GRAD_OFFSET), place->row, 0, VALUE_PITCH),
                   columns_first(values, place->key, 0, VALUE_PITCH), KEY_TILES, DV / 16,
                   VALUE_PITCH);
-    compute_slopes(s, dp, statistics, place, block, params->scale);
+    compute_ds(s, dp, statistics, place, block, params->scale);
     accumulate_values(dq, s, rows_first(keys, place->key, 0, KEY_PITCH), KEY_TILES, GRAD_TILES,
                       KEY_PITCH);
 }

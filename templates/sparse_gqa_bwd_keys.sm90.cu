@@ -34,7 +34,7 @@
  *   VALUES [VALUE_TILES][BLOCK_KEYS] rows
  *   QUERY  [STAGES][KEY_TILES][64] rows
  *   GRAD   [STAGES][VALUE_TILES][64] rows: dO
- *   SLOPES [TEAMS][DS_BUFFERS][BLOCK_KEYS] rows of 64 columns, which are the tile's rows: dS^T
+ *   DS [TEAMS][DS_BUFFERS][BLOCK_KEYS] rows of 64 columns, which are the tile's rows: dS^T
  *   ROWS   [STAGES][64][2] fp32: base and delta
  *   TILES  [STAGES] struct tile
  *

@@ -55,9 +55,8 @@ DEVICE void load_statistics(const struct sparse_gqa_bwd_block_params *params,
         const int unit = lane / 8 + 4 * i, entry = __shfl_sync((u32)ALL_LANES, ahead->entry, unit);
         const int head = (tile * TILE_UNITS + unit) % UNITS * UNIT_ROWS + lane % 8;
         const i64 row = (i64)entry * HEADS + item->kv_head * GROUP_HEADS + head;
-        ahead->rows[i] = entry >= 0 && head < GROUP_HEADS
-                             ? ((const float2 *)params->statistics)[row]
-                             : none;
+        ahead->rows[i] =
+            entry >= 0 && head < GROUP_HEADS ? ((const float2 *)params->statistics)[row] : none;
     }
 }
 

@@ -47,8 +47,8 @@ DEVICE u32 grad_at(int stage) {
     return (u32)(GRAD_OFFSET + stage * GRAD_BYTES);
 }
 
-DEVICE u32 slopes_at(int team, int buffer) {
-    return (u32)(SLOPES_OFFSET + (team * DS_BUFFERS + buffer) * BLOCK_TILE_BYTES);
+DEVICE u32 ds_at(int team, int buffer) {
+    return (u32)(DS_OFFSET + (team * DS_BUFFERS + buffer) * BLOCK_TILE_BYTES);
 }
 
 /* Base and delta of a stage's rows. */

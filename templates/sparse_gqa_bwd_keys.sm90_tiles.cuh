@@ -22,7 +22,7 @@ enum {
     SCORE_UNITS = SCORE_ROWS / 8,
     SCORE_STEPS = SCORE_ROWS / 16,
     TIMES = 64 / SCORE_ROWS,
-    QUERY_VALUES = 32, /* a column tile of dQ of a thread */
+    QUERY_VALUES = 32,    /* a column tile of dQ of a thread */
     KEY_VALUES = DQK / 2, /* dK of a thread */
     VALUE_VALUES = DV / 2,
     UNIT_BYTES = UNIT_ROWS * DQK * 2,
@@ -76,7 +76,7 @@ DEVICE void compute_probabilities(float *s, int stage, int first, const struct p
 }
 
 /* dS^T from P^T and dP^T, in place of the latter. */
-DEVICE void compute_slopes(float *dp, const float *p, int stage, int first) {
+DEVICE void compute_ds(float *dp, const float *p, int stage, int first) {
     const int column = (int)(threadIdx.x % 4 * 2);
     const float4 *const rows = (const float4 *)(rows_at(stage) + first * UNIT_ROWS + column);
 #pragma unroll
@@ -98,10 +98,11 @@ DEVICE void pack(u32 *words, const float *values) {
 }
 
 /* Stores dS^T in the team's buffer, for dQ; `time`: which SCORE_ROWS of the rows. */
-DEVICE void store_slopes(const u32 *words, u32 buffer, const struct place *place, int time) {
+DEVICE void store_ds(const u32 *words, u32 buffer, const struct place *place, int time) {
     const u32 warp = threadIdx.x % WARPGROUP / 32, lane = threadIdx.x % 32;
-    const u32 base = shared_address(buffer + (place->part * 64 + warp * 16 + lane % 16) * TILE_PITCH +
-                                    ((lane / 16) ^ (lane % 8)) * 16);
+    const u32 base =
+        shared_address(buffer + (place->part * 64 + warp * 16 + lane % 16) * TILE_PITCH +
+                       ((lane / 16) ^ (lane % 8)) * 16);
 #pragma unroll
     for (int i = 0; i < SCORE_STEPS; ++i) {
         stmatrix_x4(base ^ (u32)((time * SCORE_STEPS + i) * STEP_BYTES), &words[4 * i]);
@@ -110,7 +111,7 @@ DEVICE void store_slopes(const u32 *words, u32 buffer, const struct place *place
 
 /* Issues dV += P^T dO and dK += dS^T Q of SCORE_ROWS rows from byte `from` of a stage's column tiles
  * on. */
-DEVICE void issue_keys(float *dk, float *dv, const u32 *p, const u32 *slopes, int stage, u32 from) {
+DEVICE void issue_keys(float *dk, float *dv, const u32 *p, const u32 *ds, int stage, u32 from) {
     const u64 q = columns_descriptor(query_at(stage) + from);
     const u64 grad = columns_descriptor(grad_at(stage) + from);
 #pragma unroll
@@ -123,7 +124,7 @@ DEVICE void issue_keys(float *dk, float *dv, const u32 *p, const u32 *slopes, in
 #pragma unroll
     for (int step = 0; step < SCORE_STEPS; ++step) {
         // clang-format off
-        wgmma_rs_n${DQK}_t01(dk, &slopes[4 * step],
+        wgmma_rs_n${DQK}_t01(dk, &ds[4 * step],
                              descriptor_advance(q, (u32)(step * ROW_STEP_BYTES)), 1);
         // clang-format on
     }
@@ -135,7 +136,7 @@ DEVICE void run_rows(const struct sparse_gqa_bwd_block_params *params, float *dk
                      int stage, u32 buffer, const struct place *place, int time) {
     const u32 from = (u32)(time * SCORE_ROWS * TILE_PITCH);
     float s[SCORE_VALUES], dp[SCORE_VALUES];
-    u32 p[SCORE_VALUES / 2], slopes[SCORE_VALUES / 2];
+    u32 p[SCORE_VALUES / 2], ds[SCORE_VALUES / 2];
     wgmma_fence();
     issue_scores(s, tile_descriptor((u32)(KEYS_OFFSET + place->part * TILE_BYTES)),
                  tile_descriptor(query_at(stage) + from), DQK / 16);
@@ -145,14 +146,14 @@ DEVICE void run_rows(const struct sparse_gqa_bwd_block_params *params, float *dk
     compute_probabilities(s, stage, time * SCORE_UNITS, place, params->scale * LOG2_E);
     pack(p, s);
     wgmma_wait_0();
-    compute_slopes(dp, s, stage, time * SCORE_UNITS);
-    pack(slopes, dp);
+    compute_ds(dp, s, stage, time * SCORE_UNITS);
+    pack(ds, dp);
     wgmma_fence();
-    issue_keys(dk, dv, p, slopes, stage, from);
+    issue_keys(dk, dv, p, ds, stage, from);
     if (DS_BUFFERS == 1 && time == 0) { /* the previous tile's dQ is complete in all warps */
         barrier_sync(TEAM_BARRIER + place->team, PARTS * WARPGROUP);
     }
-    store_slopes(slopes, buffer, place, time);
+    store_ds(ds, buffer, place, time);
     if (TIMES > 1) { /* the operands' registers are needed */
         wgmma_wait_0();
     }
@@ -160,11 +161,11 @@ DEVICE void run_rows(const struct sparse_gqa_bwd_block_params *params, float *dk
 
 /* Computes 64 columns of dQ and stores them as partial results of the pairs. */
 DEVICE void issue_queries(float *dq, u32 buffer, int column_tile) {
-    const u64 slopes = columns_descriptor(buffer);
+    const u64 ds = columns_descriptor(buffer);
     const u64 keys = columns_descriptor((u32)(KEYS_OFFSET + column_tile * BLOCK_TILE_BYTES));
 #pragma unroll
     for (int step = 0; step < BLOCK_KEYS / 16; ++step) {
-        wgmma_ss_n64_t11(dq, descriptor_advance(slopes, (u32)(step * ROW_STEP_BYTES)),
+        wgmma_ss_n64_t11(dq, descriptor_advance(ds, (u32)(step * ROW_STEP_BYTES)),
                          descriptor_advance(keys, (u32)(step * ROW_STEP_BYTES)), step > 0);
     }
     wgmma_commit();
@@ -239,10 +240,10 @@ DEVICE void store_sums(float *to, const float *sums, int values, float scale) {
 DEVICE void store_keys(const struct sparse_gqa_bwd_block_params *params, const float *dk,
                        const float *dv, int item, const struct place *place) {
     const int warpgroup = place->team * PARTS + place->part;
-    float *const to = params->key_partials +
-                      (((i64)item * (TEAMS * PARTS) + warpgroup) * VECTORS * WARPGROUP +
-                       threadIdx.x % WARPGROUP) *
-                          4;
+    float *const to =
+        params->key_partials + (((i64)item * (TEAMS * PARTS) + warpgroup) * VECTORS * WARPGROUP +
+                                threadIdx.x % WARPGROUP) *
+                                   4;
     store_sums(to, dk, KEY_VALUES, params->scale);
     store_sums(to + DQK / 8 * WARPGROUP * 4, dv, VALUE_VALUES, 1.0f);
 }
@@ -272,8 +273,7 @@ DEVICE void run_consumer(const struct sparse_gqa_bwd_block_params *params, int t
             parity ^= 1;
         }
         if (!(flags & NO_ROWS)) {
-            run_tile(params, dk, dv, stage.index, slopes_at(team, buffer), &place,
-                     flags & LAST_TILE);
+            run_tile(params, dk, dv, stage.index, ds_at(team, buffer), &place, flags & LAST_TILE);
             buffer = (buffer + 1) % DS_BUFFERS;
         } else {
             arrive_warp(barrier_at(EMPTY + stage.index), 1);

@@ -308,18 +308,18 @@ static int takes_kv(const void *spec) {
     return !takes_shared(spec);
 }
 
-#define FORWARD(lists, taker)                                                                      \
+#define FORWARD(lists, accepts)                                                                    \
     {                                                                                              \
         .pass = SMELT_PASS_FORWARD, .name = "forward", .tensors = &smelt__sparse_gqa_table[lists], \
-        .takes = (taker), .shape = smelt__sparse_gqa_shape, .given = smelt__sparse_gqa_given,      \
+        .takes = (accepts), .shape = smelt__sparse_gqa_shape, .given = smelt__sparse_gqa_given,    \
         .fill = smelt__sparse_gqa_fill, .footprint = smelt__sparse_gqa_footprint,                  \
         .leaves_free = 1, .multiplications = multiplications, .comparisons = comparisons,          \
         .comparison_count = 1, .rates = rates                                                      \
     }
-#define BACKWARD(lists, taker)                                                                     \
+#define BACKWARD(lists, accepts)                                                                   \
     {                                                                                              \
         .pass = SMELT_PASS_BACKWARD, .name = "backward",                                           \
-        .tensors = &smelt__sparse_gqa_grad_table[lists], .takes = (taker),                         \
+        .tensors = &smelt__sparse_gqa_grad_table[lists], .takes = (accepts),                       \
         .shape = smelt__sparse_gqa_shape, .given = given_grad,                                     \
         .fill = smelt__sparse_gqa_grad_fill, .footprint = footprint_grad,                          \
         .reproducible = reproducible_grad, .leaves_free = 1,                                       \

@@ -66,7 +66,7 @@ static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "stages: tiles of queries");
     smelt__plan_add_region(plan, "GRAD_OFFSET", stages * values * tile, ALIGNMENT,
                            "stages: tiles of the output's gradient");
-    smelt__plan_add_region(plan, "SLOPES_OFFSET", choice->teams * choice->slope_buffers * block,
+    smelt__plan_add_region(plan, "DS_OFFSET", choice->teams * choice->slope_buffers * block,
                            ALIGNMENT, "teams, buffers: a tile's dS");
     smelt__plan_add_region(plan, "ROWS_OFFSET", stages * TILE_ROWS * 8, 16,
                            "stages: base and delta of their rows");
