@@ -191,6 +191,7 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
             const int own = i % LANE_QUERIES;
             if ((int)threadIdx.x % 32 == i / LANE_QUERIES && query >= 0 &&
                 query + own < params->tokens) {
+#pragma unroll 1
                 for (int group = 0; group < HEAD_GROUPS; ++group) {
                     float *const to = row + own * params->logits_token_stride +
                                       group * params->logits_group_stride;

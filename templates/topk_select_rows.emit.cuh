@@ -133,10 +133,9 @@ struct rows {
 
 /* The tail begins at the last complete entry's end, as the limit and as the window have it. */
 DEVICE struct rows open_rows(const struct topk_select_rows_params *params, int query) {
-    const int entries = entries_of(params->keys);
-    const int most = entries * EXPAND + EXPAND - 1;
     struct rows rows;
-    rows.limit = params->limit ? clamp(params->limit[query], 0, most) : entries * EXPAND;
+    rows.limit =
+        params->limit ? clamp(params->limit[query], 0, params->most_rows) : params->all_rows;
     rows.tail = rows.tail_end = 0;
     if (TAIL) {
         const int end = entries_of(window_end_of(params, query)) * EXPAND;

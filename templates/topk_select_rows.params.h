@@ -29,6 +29,8 @@ struct topk_select_rows_params {
     int rows;            /* queries * GROUPS */
     int keys;            /* windows are clipped to [0, keys) */
     int width;           /* slots of a row of indices */
+    int all_rows;        /* of a list without limit */
+    int most_rows;       /* limits are clipped to [0, most_rows] */
     int candidate_count; /* of a query */
     int index_offset;    /* added to all indices */
     int parts;           /* of a row: thread blocks of the pass `parts` */

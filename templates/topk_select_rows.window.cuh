@@ -13,7 +13,9 @@
  * Elements are entries, numbered from the last vector boundary at or before the window's begin, so
  * the window is elements [first, last) with `first` from 0 to 3. They are read in blocks of BLOCK
  * elements, one block per warp: vector i of lane l holds elements 128 * i + 4 * l to + 3. In a
- * mask of a lane's 32 elements, element c of vector i is bit 31 - (4 * i + c).
+ * mask of a lane's 32 elements, element c of vector i is bit 31 - (4 * i + c). With LOAD_BLOCK from 4
+ * on, neighbouring lanes load an entry's logits together, and element c of vector i of a lane is
+ * 32 * (4 * i + c) + lane_entry().
  *
  * The last PINNED entries of a window are selected without looking at their scores: they follow the
  * elements. With CANDIDATE_ENTRIES, element n of a row is entry n % CANDIDATE_ENTRIES of the block
@@ -26,7 +28,9 @@ enum {
     VECTORS = 8, /* a lane's loads in flight */
     STEP = 32 * VECTOR,
     BLOCK = VECTORS * STEP,
-    EACH = CANDIDATE_ENTRIES > 0 ? CANDIDATE_ENTRIES : 1 /* entries of a candidate */
+    EACH = CANDIDATE_ENTRIES > 0 ? CANDIDATE_ENTRIES : 1, /* entries of a candidate */
+    JOINT = LOAD_BLOCK > 1 && LOAD_BLOCK % VECTOR == 0,   /* 1: lanes load entries together */
+    LANES = JOINT ? LOAD_BLOCK / VECTOR : 1               /* that load an entry */
 };
 
 /* Key of a negative number: all bits inverted; of another number: the sign bit set. No element has
@@ -239,9 +243,80 @@ DEVICE void load_vector(const struct window *window, int element, u32 values[VEC
     }
 }
 
+DEVICE int lane_entry(void) {
+    const int lane = (int)threadIdx.x % 32;
+    return 32 / LANES * (lane % LANES) + lane / LANES;
+}
+
+/* The largest of the vector of logits at a column, -inf outside the window. */
+DEVICE float load_joint(const struct window *window, int column, bool inside) {
+    u32 values[VECTOR];
+    float largest = minus_infinity();
+    if (inside) {
+        load_logits(values, window->data + column);
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            largest = larger_of(largest, values[c]);
+        }
+        return largest;
+    }
+#pragma unroll 1
+    for (int i = maximum(column, window->low); i < minimum(column + VECTOR, window->high); ++i) {
+        largest = larger_of(largest, load_logit(window->data, i));
+    }
+    return largest;
+}
+
+/* A block of entries. In load n of an element LANES lanes share an entry, and the n-th of them keeps its
+ * score. */
+DEVICE void load_entries(const struct window *window, int block, bool inside,
+                         u32 values[VECTORS][VECTOR]) {
+    const int lane = (int)threadIdx.x % 32, first = block * BLOCK;
+    const int column = (window->column + first) * LOAD_BLOCK + lane * VECTOR;
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+        float scores[VECTOR];
+#pragma unroll 1
+        for (int n = 0; n < LANES; ++n) {
+            float largest[VECTOR];
+#pragma unroll
+            for (int c = 0; c < VECTOR; ++c) {
+                largest[c] =
+                    load_joint(window, column + ((i * VECTOR + c) * LANES + n) * STEP, inside);
+            }
+#pragma unroll
+            for (int c = 0; c < VECTOR; ++c) {
+#pragma unroll
+                for (int apart = 1; apart < LANES; apart *= 2) {
+                    largest[c] =
+                        fmaxf(largest[c], __shfl_xor_sync((u32)ALL_LANES, largest[c], apart));
+                }
+                scores[c] = n == 0 || lane % LANES == n ? largest[c] : scores[c];
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+            const bool there =
+                inside || first + (i * VECTOR + c) * 32 + lane_entry() < window->last;
+            values[i][c] = there ? __float_as_uint(scores[c]) : NAN_BITS;
+        }
+    }
+}
+
 /* Loads this lane's part of a block. */
 DEVICE void load_block(const struct window *window, int block, u32 values[VECTORS][VECTOR]) {
     const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
+    if (JOINT) {
+        const int column = (window->column + block * BLOCK) * LOAD_BLOCK;
+        const bool inside = (block + 1) * BLOCK <= window->last && column >= window->low &&
+                            column + BLOCK * LOAD_BLOCK <= window->high;
+        if (inside) {
+            load_entries(window, block, true, values);
+        } else {
+            load_entries(window, block, false, values);
+        }
+        return;
+    }
     if (block * BLOCK >= window->first && (block + 1) * BLOCK <= window->last) {
 #pragma unroll
         for (int i = 0; i < VECTORS; ++i) {

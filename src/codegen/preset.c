@@ -6,8 +6,15 @@
 
 #include "codegen/spec/names.h"
 
-static const char *const names[] = {"glm-5.2",           "glm-5.3-flash",   "deepseek-v3.2",
-                                    "deepseek-v4-flash", "deepseek-v4-pro", NULL};
+static const char *const names[] = {"glm-5.2",
+                                    "glm-5.3-flash",
+                                    "deepseek-v3.2",
+                                    "deepseek-v4-flash",
+                                    "deepseek-v4-pro",
+                                    "deepseek-v4.1",
+                                    "qwen3.8-flash-next",
+                                    "minimax-m3",
+                                    NULL};
 enum { PRESET_COUNT = sizeof names / sizeof names[0] - 1 };
 
 const char *smelt__preset_at(int index) {

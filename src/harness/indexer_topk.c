@@ -56,10 +56,11 @@ static int is_fp8(const void *spec) {
 }
 
 /* Splits small problems into chunks of about a fifth of the queries, unless windows are full. */
-static size_t limit_of(const struct smelt__problem_options *given) {
+static size_t limit_of(const struct smelt__indexer_topk_spec *spec,
+                       const struct smelt__problem_options *given) {
     enum { SMALL = 1 << 22, ALIGNMENT = 1024, LONG = 32768 }; /* longer rows need workspace */
     const size_t queries = (size_t)(given->batches * given->tokens);
-    const size_t row = ((size_t)given->rows + 3) * sizeof(float);
+    const size_t row = ((size_t)given->rows + 3) * sizeof(float) * (size_t)spec->groups;
     if (given->workspace_limit)
         return (size_t)given->workspace_limit;
     if (given->lists == SMELT__LISTS_FULL || queries * row > SMALL || given->rows >= LONG)
@@ -67,21 +68,115 @@ static size_t limit_of(const struct smelt__problem_options *given) {
     return (queries / 5 + 1) * row + ALIGNMENT;
 }
 
+static int64_t width_needed(const struct smelt__indexer_topk_spec *spec) {
+    return (int64_t)spec->topk * spec->expand + spec->tail * (spec->expand - 1);
+}
+
+static int64_t width_of(const struct smelt__problem *problem) {
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    return spec->expand > 1 ? ((const smelt_indexer_topk_args *)problem->args)->width : spec->topk;
+}
+
+/* A query's candidates: half of the blocks, at most 2048; 0 without candidate_block. */
+static int64_t candidates_of(const struct smelt__indexer_topk_spec *spec, int64_t rows) {
+    enum { MOST = 2048 };
+    if (spec->candidate_block == 0)
+        return 0;
+    const int64_t half = (rows / spec->candidate_block + 1) / 2;
+    return half < 1 ? 1 : half > MOST ? MOST : half;
+}
+
 static void shape(struct smelt__problem *problem) {
     smelt_indexer_topk_args *args = problem->args;
     args->index_offset = problem->options.topk_length ? 1000 : 0;
-    args->workspace_limit = limit_of(&problem->options);
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    args->workspace_limit = limit_of(spec, &problem->options);
+    if (!spec->weights)
+        args->scale = 0.09F;
+    /* A list of rows may be wider than it must be. */
+    args->candidate_count = candidates_of(spec, problem->options.rows);
+    args->width = spec->expand > 1 ? width_needed(spec) + (problem->options.strided ? 3 : 0) : 0;
     args->causal_limit = smelt__windows_causal_limit(&problem->options);
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
     switch (tensor) {
     case TENSOR(KEY_SCALE):
-        return is_fp8(problem->spec);
+        return is_fp8(spec);
+    case TENSOR(WEIGHTS):
+        return spec->weights;
+    case TENSOR(PUBLISHED):
+        return spec->publish > 0;
+    case TENSOR(CANDIDATES):
+        return spec->candidate_block > 0;
+    case TENSOR(LIMIT):
+        return spec->tail || (spec->expand > 1 && problem->options.topk_length);
     case TENSOR(VALUES):
         return problem->options.max_logits;
     default: /* offset, lengths */
         return problem->options.topk_length;
+    }
+}
+
+/* A query's window in blocks of `block` keys. */
+static void entries_of(const struct smelt__problem *problem, int64_t query, int block,
+                       int32_t *begin, int32_t *end) {
+    smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, begin, end);
+    *end = *end > *begin ? (*end + block - 1) / block : *begin / block;
+    *begin /= block;
+}
+
+/* The keys of a query's window in its candidate number `c`, [*first, result). */
+static int64_t candidate_keys(const struct smelt__problem *problem, int64_t query, int64_t c,
+                              int64_t *first) {
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    const int32_t *const data = smelt__problem_data(problem, TENSOR(CANDIDATES));
+    const int64_t block = data[smelt__problem_at(problem, TENSOR(CANDIDATES), query, 0, 0) + c];
+    int32_t begin, end;
+    entries_of(problem, query, 1, &begin, &end);
+    *first = block * spec->candidate_block;
+    const int64_t past = block < 0 ? 0 : *first + spec->candidate_block;
+    *first = *first < begin ? begin : *first;
+    return past > end ? end : past;
+}
+
+/* Ascending, with numbers of no block at the end and, with adversarial windows, anywhere. */
+static void fill_candidates(struct smelt__problem *problem, struct smelt__random *random) {
+    static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    const int64_t count = problem->extents[TENSOR(C)];
+    int32_t *const data = smelt__problem_data(problem, TENSOR(CANDIDATES));
+    if (!data)
+        return;
+    const int64_t blocks =
+        (problem->options.rows + spec->candidate_block - 1) / spec->candidate_block;
+    const int64_t step = count < blocks ? blocks / count : 1;
+    problem->valid_slots = 0;
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++) {
+        int32_t *const row = data + smelt__problem_at(problem, TENSOR(CANDIDATES), t, 0, 0);
+        for (int64_t c = 0; c < count; c++) {
+            const int64_t block = c * step + smelt__random_below(random, step);
+            const int odd = problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
+                            smelt__random_below(random, 4) == 0;
+            int64_t first;
+            row[c] = odd              ? none[smelt__random_below(random, 3)]
+                     : block < blocks ? (int32_t)block
+                                      : -1;
+            const int64_t past = candidate_keys(problem, t, c, &first);
+            problem->valid_slots += past > first ? past - first : 0;
+        }
+    }
+}
+
+/* The rows of all of a query's entries, and some of an incomplete one. */
+static void fill_limits(struct smelt__problem *problem, struct smelt__random *random) {
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    int32_t *const limits = smelt__problem_data(problem, TENSOR(LIMIT));
+    for (int64_t t = 0; limits && t < problem->extents[TENSOR(T)]; t++) {
+        int32_t begin, end;
+        entries_of(problem, t, spec->block_max, &begin, &end);
+        limits[t] = end * spec->expand + (int32_t)smelt__random_below(random, spec->expand);
     }
 }
 
@@ -93,7 +188,7 @@ static int fill(struct smelt__problem *problem) {
         .dtype = spec->dtype,
         .q = TENSOR(QUERY),
         .k = TENSOR(KEY),
-        .weights = TENSOR(WEIGHTS),
+        .weights = spec->weights ? TENSOR(WEIGHTS) : -1,
         .k_scale = TENSOR(KEY_SCALE),
         .window_begin = TENSOR(WINDOW_BEGIN),
         .window_end = TENSOR(WINDOW_END),
@@ -102,7 +197,19 @@ static int fill(struct smelt__problem *problem) {
     struct smelt__random random = smelt__random_at(problem->options.seed, STREAM_OFFSET, 0);
     for (int64_t t = 0; offsets && t < problem->extents[TENSOR(T)]; t++)
         offsets[t] = (int32_t)smelt__random_below(&random, 1 << 20);
-    return smelt__indexer_fill(problem, &inputs);
+    const int failed = smelt__indexer_fill(problem, &inputs);
+    if (!failed) {
+        fill_limits(problem, &random);
+        fill_candidates(problem, &random);
+    }
+    return failed;
+}
+
+/* The element of a length. */
+static int64_t length_at(const struct smelt__problem *problem, int64_t query, int64_t group) {
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    return spec->groups == 1 ? query
+                             : smelt__problem_at(problem, TENSOR(LENGTHS), query, 0, 0) + group;
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
@@ -111,9 +218,16 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
     for (int64_t t = 0; t < tokens; t++) {
         for (int64_t h = 0; h < spec->heads; h++)
             smelt__touch_row(footprints, TENSOR(QUERY), t, h, 0);
-        smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
-        smelt__touch_row(footprints, TENSOR(INDICES), t, 0, 0);
-        smelt__touch_row(footprints, TENSOR(VALUES), t, 0, 0);
+        if (spec->weights)
+            smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
+        if (spec->candidate_block)
+            smelt__touch_row(footprints, TENSOR(CANDIDATES), t, 0, 0);
+        for (int64_t g = 0; g < spec->groups; g++) {
+            smelt__touch_row(footprints, TENSOR(INDICES), t, g, 0);
+            smelt__touch_row(footprints, TENSOR(VALUES), t, g, 0);
+            smelt__touch_row(footprints, TENSOR(PUBLISHED), t, g, 0);
+            smelt__touch(footprints, TENSOR(LENGTHS), length_at(problem, t, g), 1);
+        }
     }
     for (int64_t s = 0; s < rows; s++)
         smelt__touch_row(footprints, TENSOR(KEY), s, 0, 0);
@@ -121,7 +235,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
     smelt__touch(footprints, TENSOR(WINDOW_BEGIN), 0, tokens);
     smelt__touch(footprints, TENSOR(WINDOW_END), 0, tokens);
     smelt__touch(footprints, TENSOR(OFFSET), 0, tokens);
-    smelt__touch(footprints, TENSOR(LENGTHS), 0, tokens);
+    smelt__touch(footprints, TENSOR(LIMIT), 0, tokens);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -159,17 +273,22 @@ static const struct smelt__metric metrics[METRICS] = {
                 SMELT__OF(TENSOR(VALUES))},
 };
 
+/* Those of a selection without values, a list of rows or lengths come first: published blocks have
+ * them alone. */
 enum {
     INDEX_BEHIND,
-    VALUE_BEHIND,
     IN_WINDOW,
     DISTINCT,
     ASCENDING,
+    INFINITE_CHOICE,
+    PINNED,
+    PUBLISHED_RULES,
+    VALUE_BEHIND = PUBLISHED_RULES,
     LENGTH,
     VALUE_NUMBER,
     DESCENDING,
     VALUE_INFINITE,
-    INFINITE_CHOICE,
+    LIST_ROWS,
     RULES
 };
 
@@ -190,26 +309,61 @@ static const struct smelt__rule rules[RULES] = {
     [INFINITE_CHOICE] = {"infinite_choice", SMELT__OF(TENSOR(INDICES)),
                          "the wrong key is selected: +inf comes first, then finite logits, "
                          "then -inf; ties go to the lowest index"},
+    [PINNED] = {"pinned", SMELT__OF(TENSOR(INDICES)), "a pinned entry is missing"},
+    [LIST_ROWS] = {"list_rows", SMELT__OF(TENSOR(INDICES)),
+                   "the rows of an entry or of the tail are missing, or out of order"},
+};
+
+static const struct smelt__metric published_metrics[VALUES] = {
+    [CHOICE] = {
+        "relative_error", "published", NULL,
+        "excess of the best unpublished block over the worst published one, relative to their "
+        "terms,",
+        SMELT__LARGEST, SMELT__OF(TENSOR(PUBLISHED))}};
+
+#define PUBLISHED_RULE(name, what)                                                                 \
+    { "published_" name, SMELT__OF(TENSOR(PUBLISHED)), what }
+static const struct smelt__rule published_rules[PUBLISHED_RULES] = {
+    [INDEX_BEHIND] = PUBLISHED_RULE("behind", "a block after the last published one is not -1"),
+    [IN_WINDOW] = PUBLISHED_RULE("in_window", "a block is outside the window"),
+    [DISTINCT] = PUBLISHED_RULE("distinct", "a block occurs twice"),
+    [ASCENDING] = PUBLISHED_RULE("ascending", "blocks do not ascend"),
+    [INFINITE_CHOICE] = PUBLISHED_RULE("infinite_choice", "the wrong block is published"),
+    [PINNED] = PUBLISHED_RULE("pinned", "a pinned block is missing"),
 };
 
 /* The tolerance of a logit, as in indexer_logits. */
 static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, SMELT__E4M3_SUM_TOLERANCE};
 
-/* A query's results, and the data for their comparison. */
+/* A selection of a query and group, and the data for its comparison. */
 struct row {
-    const struct smelt__indexer_topk_spec *spec;
-    const int32_t *indices, *length; /* length NULL: not given */
+    int64_t topk, pinned, order;
+    int expand;                      /* rows of an entry in the list */
+    const int32_t *indices, *length; /* length NULL: not given. Of lists: entries, then -1 */
     const float *values;             /* or NULL */
     int64_t added;                   /* to indices */
-    int32_t begin, end;              /* its window */
-    double *logits, *terms;          /* [rows] */
-    uint8_t *chosen;                 /* [rows] */
+    int32_t begin, end;              /* its window, in entries */
+    int64_t count;                   /* entries of all keys */
+    int64_t last;                    /* the window's end in entries, of candidates too */
+    int32_t *keys; /* of candidates: entry i of the window is key keys[i]; NULL: entries are it */
+    double *logits, *terms; /* [count] */
+    uint8_t *chosen;        /* [count] */
 };
 
-/* The key in a slot; -1 if it is outside the window. */
+/* The entry in a slot; -1 if it is outside the window. */
 static int64_t key_in(const struct row *row, int64_t slot) {
     const int64_t key = row->indices[slot] - row->added;
-    return key >= row->begin && key < row->end ? key : -1;
+    int64_t low = row->begin, high = row->end;
+    if (!row->keys)
+        return key >= row->begin && key < row->end ? key : -1;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (row->keys[middle] < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < row->end && row->keys[low] == key ? low : -1;
 }
 
 /* After the last wanted key, indices are -1 and values -inf. */
@@ -221,7 +375,7 @@ static int obeys_behind(const struct row *row, int64_t i, struct smelt__finding 
 
 /* There are `wanted` keys, each once, then -1. */
 static void look_at_indices(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
-    for (int64_t i = 0; i < row->spec->topk; i++) {
+    for (int64_t i = 0; i < row->topk; i++) {
         const int64_t key = key_in(row, i);
         if (i >= wanted) {
             if (!obeys_behind(row, i, finding))
@@ -232,12 +386,12 @@ static void look_at_indices(const struct row *row, int64_t wanted, struct smelt_
             !smelt__finding_rule(finding, DISTINCT, !row->chosen[key], i))
             return;
         row->chosen[key] = 1;
-        if (row->spec->order == SMELT__ORDER_INDEX && i > 0 &&
+        if (row->order == SMELT__ORDER_INDEX && i > 0 &&
             !smelt__finding_rule(finding, ASCENDING, row->indices[i] > row->indices[i - 1], i))
             return;
     }
-    if (row->length)
-        smelt__finding_rule(finding, LENGTH, *row->length == wanted, row->spec->topk);
+    for (int64_t key = row->end - 1; key >= row->begin && key >= row->end - row->pinned; key--)
+        smelt__finding_rule(finding, PINNED, row->chosen[key], wanted - 1);
 }
 
 /* Whether two neighbours are ordered by value, and equal values by key. */
@@ -251,27 +405,33 @@ static void look_at_values(const struct row *row, int64_t wanted, struct smelt__
         const int64_t key = key_in(row, i);
         const double got = (double)row->values[i], expected = row->logits[key];
         if (!smelt__finding_rule(finding, VALUE_NUMBER, !isnan(got), i) ||
-            (row->spec->order == SMELT__ORDER_SCORE && i > 0 &&
+            (row->order == SMELT__ORDER_SCORE && i > 0 &&
              !smelt__finding_rule(finding, DESCENDING, are_in_order(row, i), i)) ||
             !smelt__finding_rule(finding, VALUE_INFINITE,
                                  smelt__indexer_logit_fits(got, expected, row->terms[key]), i))
             return;
-        if (!isfinite(expected)) { /* an ambiguous logit is taken as the kernel computed it, and the
+        if (!isfinite(expected) ||
+            isinf(got)) { /* an ambiguous logit is taken as the kernel computed it, and the
                                       selection must agree with it */
             row->logits[key] = got;
             row->terms[key] = INFINITY;
         }
-        if (!isfinite(expected) || !isfinite(row->terms[key]))
+        if (!isfinite(row->logits[key]) || !isfinite(row->terms[key]))
             continue;
         const double error = smelt__logits_error(got, expected);
-        smelt__finding_enlarge(finding, VALUES, error > 0 ? error / row->terms[key] : 0, i);
+        smelt__finding_enlarge(finding, VALUES, error > 0 ? error / fabs(row->terms[key]) : 0, i);
     }
+}
+
+/* Entries below this one are selected by their logits. */
+static int64_t first_pinned(const struct row *row) {
+    return row->end - row->pinned > row->begin ? row->end - row->pinned : row->begin;
 }
 
 /* Checks the selection among infinite logits. */
 static void look_at_choice(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
-    const int64_t key =
-        smelt__indexer_topk_misplaced(row->logits, row->terms, row->chosen, row->begin, row->end);
+    const int64_t key = smelt__indexer_topk_misplaced(row->logits, row->terms, row->chosen,
+                                                      row->begin, first_pinned(row));
     int64_t slot = 0;
     while (key >= 0 && slot < wanted && key_in(row, slot) != key)
         slot++;
@@ -284,91 +444,256 @@ static void judge_row(const struct row *row, int64_t wanted, struct smelt__findi
         look_at_values(row, wanted, finding);
     if (!finding->broken)
         look_at_choice(row, wanted, finding);
-    smelt__finding_enlarge(
-        finding, CHOICE,
-        smelt__indexer_topk_error(row->logits, row->terms, row->chosen, row->begin, row->end), 0);
+    smelt__finding_enlarge(finding, CHOICE,
+                           smelt__indexer_topk_error(row->logits, row->terms, row->chosen,
+                                                     row->begin, first_pinned(row)),
+                           0);
 }
 
-/* The selection from logits rounded to fp32, one of several correct results, for `expected` of
- * smelt__compared_row: indices, then values, [2 * topk], malloc'd; NULL: out of memory. */
-static double *make_answer(const struct row *row, int64_t rows) {
-    const int topk = row->spec->topk;
-    const int32_t begin = row->begin, end = row->end;
-    float *const logits = malloc((size_t)rows * sizeof *logits);
-    float *const values = malloc((size_t)topk * sizeof *values);
-    int32_t *const indices = malloc((size_t)topk * sizeof *indices);
-    double *answer = malloc(2 * (size_t)topk * sizeof *answer);
-    const struct smelt__topk_select_spec select = {
-        .topk = topk, .order = row->spec->order, .groups = 1, .expand = 1};
+/* ---- correct results -------------------------------------------------------------------------- */
+
+/* Rows of a query's list: those of its entries below the limit, and those from `tail` on up to it. */
+struct list_rows {
+    int32_t limit, tail;
+};
+
+static struct list_rows list_rows_of(const struct smelt__problem *problem,
+                                     const smelt_indexer_topk_args *args, int64_t query,
+                                     const struct row *row) {
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    const int32_t *const limits = args->limit.data;
+    const int64_t all = (args->rows * spec->expand + spec->block_max - 1) / spec->block_max;
+    const int64_t most = all + (spec->block_max > 1 ? 0 : spec->expand - 1);
+    const int64_t given = limits ? limits[query] : all;
+    struct list_rows rows = {(int32_t)(given > most ? most : given), 0};
+    rows.tail = rows.limit - rows.limit % spec->expand;
+    if (rows.tail < row->last * spec->expand)
+        rows.tail = (int32_t)(row->last * spec->expand);
+    return rows;
+}
+
+/* A selection from logits rounded to fp32, one of several correct results: entries[topk], -1 past the
+ * last. -1: out of memory. */
+static int select_rounded(const struct row *row, int32_t *entries) {
+    const struct smelt__topk_select_spec select = {.topk = (int)row->topk,
+                                                   .order = (int)row->order,
+                                                   .groups = 1,
+                                                   .pinned = (int)row->pinned,
+                                                   .expand = 1};
+    float *const logits = malloc((size_t)(row->count + 1) * sizeof *logits);
+    float *const scores = malloc((size_t)row->topk * sizeof *scores);
     const smelt_topk_select_args args = {.size = sizeof args,
                                          .tokens = 1,
-                                         .rows = rows,
+                                         .rows = row->count,
                                          .logits.data = logits,
-                                         .window_begin.data = &begin,
-                                         .window_end.data = &end,
-                                         .index_offset = (int32_t)row->added};
-    for (int64_t key = 0; logits && key < rows; key++)
+                                         .window_begin.data = &row->begin,
+                                         .window_end.data = &row->end};
+    for (int64_t key = 0; logits && key < row->count; key++)
         logits[key] = (float)row->logits[key];
-    if (!logits || !values || !indices || !answer ||
-        smelt__topk_select_reference(&select, &args, 0, logits, indices, values) < 0) {
-        free(answer);
-        answer = NULL;
-    }
-    for (int i = 0; answer && i < topk; i++) {
-        answer[i] = indices[i];
-        answer[topk + i] = indices[i] == -1 ? -INFINITY : row->logits[indices[i] - row->added];
-    }
+    const int failed = !logits || !scores ||
+                       smelt__topk_select_reference(&select, &args, 0, logits, entries, scores) < 0;
     free(logits);
-    free(values);
-    free(indices);
+    free(scores);
+    return failed ? -1 : 0;
+}
+
+/* For `expected` of smelt__compared_row: a list, then values, [width + topk], malloc'd; NULL: out of
+ * memory. */
+static double *make_answer(const struct row *row, int tail, const struct list_rows *rows,
+                           int64_t width) {
+    int32_t *const entries = malloc((size_t)row->topk * sizeof *entries);
+    double *answer = malloc((size_t)(width + row->topk) * sizeof *answer);
+    int64_t slot = 0;
+    if (!answer || !entries || select_rounded(row, entries) != 0) {
+        free(answer);
+        free(entries);
+        return NULL;
+    }
+    for (int64_t i = 0; i < row->topk; i++) {
+        answer[width + i] = entries[i] < 0 ? -INFINITY : row->logits[entries[i]];
+        const int64_t key = entries[i] >= 0 && row->keys ? row->keys[entries[i]] : entries[i];
+        for (int64_t n = key * row->expand; key >= 0 && n < (key + 1) * row->expand; n++)
+            if (row->expand == 1 || n < rows->limit)
+                answer[slot++] = (double)(n + row->added);
+    }
+    for (int64_t n = rows->tail; tail && n < rows->limit; n++)
+        answer[slot++] = (double)(n + row->added);
+    while (slot < width)
+        answer[slot++] = -1;
+    free(entries);
     return answer;
 }
 
-static void compare_row(const struct smelt__placed *placed, int64_t query, struct row *row,
+/* ---- a query and a group ---------------------------------------------------------------------- */
+
+/* Reads the entries of a list of rows, and its valid slots into *length. */
+static void read_list(const struct row *row, const int32_t *list, int64_t width, int tail,
+                      const struct list_rows *rows, int64_t wanted, int32_t *entries,
+                      int64_t *length, struct smelt__finding *finding) {
+    int64_t slot = 0;
+    int ordered = 1;
+    for (int64_t i = 0; i < wanted && ordered; i++) {
+        const int64_t first = list[slot] - row->added;
+        entries[i] = (int32_t)(first / row->expand);
+        ordered = first >= 0 && first % row->expand == 0;
+        for (int64_t n = first; ordered && n < first + row->expand && n < rows->limit; n++)
+            ordered = list[slot++] == n + row->added;
+    }
+    for (int64_t n = rows->tail; tail && ordered && n < rows->limit; n++)
+        ordered = list[slot++] == n + row->added;
+    *length = slot;
+    for (int64_t i = wanted; i < row->topk; i++)
+        entries[i] = -1;
+    if (smelt__finding_rule(finding, LIST_ROWS, ordered, slot))
+        for (; slot < width; slot++)
+            smelt__finding_rule(finding, INDEX_BEHIND, list[slot] == -1, slot);
+}
+
+/* Leaves the logits of a query's candidates. -1: out of memory. */
+static int keep_candidates(const struct smelt__problem *problem, int64_t query, struct row *row) {
+    int64_t count = 0, first;
+    row->keys = malloc((size_t)(row->count + 1) * sizeof *row->keys);
+    if (!row->keys)
+        return -1;
+    for (int64_t c = 0; c < problem->extents[TENSOR(C)]; c++) {
+        const int64_t past = candidate_keys(problem, query, c, &first);
+        for (int64_t key = first; key < past; key++) {
+            row->keys[count] = (int32_t)key;
+            row->logits[count] = row->logits[key];
+            row->terms[count++] = row->terms[key];
+        }
+    }
+    row->begin = 0;
+    row->end = (int32_t)count;
+    row->count = count;
+    return 0;
+}
+
+/* What a comparison of a unit begins with: its row of logits of blocks. -1: out of memory. */
+static int open_row(const struct smelt__problem *problem, const smelt_indexer_topk_args *args,
+                    int64_t unit, int block, struct row *row) {
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    const int64_t query = unit / spec->groups, group = unit % spec->groups;
+    const int64_t rows = args->rows, raw = ((const int32_t *)args->window_end.data)[query];
+    const int64_t count = (rows + block - 1) / block, all = count * spec->groups;
+    double *const memory = calloc((size_t)(all * 2 + (count + 7) / 8 + 1), sizeof *memory);
+    row->count = count;
+    row->logits = memory;
+    if (!memory || smelt__indexer_topk_reference(spec, args, query, block, memory, memory + all))
+        return -1;
+    row->chosen = (uint8_t *)(memory + 2 * all);
+    memmove(memory, memory + group * count, (size_t)count * sizeof *memory);
+    row->terms = memory + all + group * count;
+    entries_of(problem, query, block, &row->begin, &row->end);
+    /* The tail begins there also where the window is empty. */
+    row->last = ((raw < 0 ? 0 : raw > rows ? rows : raw) + block - 1) / block;
+    return spec->candidate_block ? keep_candidates(problem, query, row) : 0;
+}
+
+/* The valid slots of a correct list. (A row is never -1: what is added is not negative.) */
+static int64_t count_slots(const struct row *row, int64_t wanted, int64_t width,
+                           const double *answer) {
+    int64_t slots = 0;
+    if (row->expand == 1)
+        return wanted;
+    while (answer && slots < width && answer[slots] != -1)
+        slots++;
+    return slots;
+}
+
+static int64_t wanted_of(const struct row *row) {
+    const int64_t window = row->end - row->begin;
+    return window < row->topk ? window : row->topk;
+}
+
+static void compare_row(const struct smelt__placed *placed, const smelt_indexer_topk_args *args,
+                        int64_t unit, struct row *row, int32_t *entries,
                         struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const int topk = row->spec->topk;
-    const int64_t window = row->end - row->begin, wanted = window < topk ? window : topk;
-    const double length = (double)wanted;
-    double *const answer = placed->answer ? make_answer(row, problem->extents[TENSOR(S)]) : NULL;
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    const int64_t query = unit / spec->groups, group = unit % spec->groups;
+    const int64_t width = width_of(problem), wanted = wanted_of(row);
+    const struct list_rows rows = list_rows_of(problem, args, query, row);
+    int64_t slots = wanted;
+    double *const answer = placed->answer ? make_answer(row, spec->tail, &rows, width) : NULL;
     finding->failed = placed->answer && !answer;
     if (finding->failed)
         return;
-    row->indices =
-        smelt__compared_row(placed, finding, TENSOR(INDICES),
-                            smelt__problem_at(problem, TENSOR(INDICES), query, 0, 0), topk, answer);
+    const double length = (double)count_slots(row, wanted, width, answer);
+    const int32_t *const list = smelt__compared_row(
+        placed, finding, TENSOR(INDICES),
+        smelt__problem_at(problem, TENSOR(INDICES), query, group, 0), width, answer);
     row->values = smelt__compared_row(placed, finding, TENSOR(VALUES),
-                                      smelt__problem_at(problem, TENSOR(VALUES), query, 0, 0), topk,
-                                      answer ? answer + topk : NULL);
-    row->length = smelt__compared_row(placed, finding, TENSOR(LENGTHS), query, 1, &length);
-    judge_row(row, wanted, finding);
+                                      smelt__problem_at(problem, TENSOR(VALUES), query, group, 0),
+                                      row->topk, answer ? answer + width : NULL);
+    row->length = smelt__compared_row(placed, finding, TENSOR(LENGTHS),
+                                      length_at(problem, query, group), 1, &length);
+    row->indices = list;
+    if (spec->expand > 1) {
+        read_list(row, list, width, spec->tail, &rows, wanted, entries, &slots, finding);
+        row->indices = entries;
+        row->added = 0;
+    }
+    if (row->length)
+        smelt__finding_rule(finding, LENGTH, *row->length == slots, row->topk);
+    if (!finding->broken)
+        judge_row(row, wanted, finding);
     free(answer);
 }
 
-static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
-                          struct smelt__finding *finding) {
+static void compare_choice(const struct smelt__placed *placed, const void *prepared, int64_t unit,
+                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const size_t rows = (size_t)problem->extents[TENSOR(S)];
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
     smelt_indexer_topk_args args;
-    double *const memory = calloc(rows * 2 + (rows + 7) / 8, sizeof *memory);
+    int32_t *const entries = malloc((size_t)spec->topk * sizeof *entries);
     (void)prepared;
     smelt__problem_arguments(problem, &args);
-    finding->failed = !memory || smelt__indexer_topk_reference(problem->spec, &args, query, memory,
-                                                               memory + rows) != 0;
-    if (!finding->failed) {
-        const int32_t *const offsets = args.offset.data;
-        struct row row = {
-            .spec = problem->spec,
-            .added = args.index_offset + (offsets ? (int64_t)offsets[query] : 0),
-            .logits = memory,
-            .terms = memory + rows,
-            .chosen = (uint8_t *)(memory + 2 * rows),
-        };
-        smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &row.begin,
-                          &row.end);
-        compare_row(placed, query, &row, finding);
+    const int32_t *const offsets = args.offset.data;
+    struct row row = {
+        .topk = spec->topk,
+        .pinned = spec->pinned,
+        .order = spec->order,
+        .expand = spec->expand,
+        .added = args.index_offset + (offsets ? (int64_t)offsets[unit / spec->groups] : 0),
+    };
+    finding->failed = !entries || open_row(problem, &args, unit, spec->block_max, &row) != 0;
+    if (!finding->failed)
+        compare_row(placed, &args, unit, &row, entries, finding);
+    free(row.logits);
+    free(row.keys);
+    free(entries);
+}
+
+/* Blocks for other layers. */
+static void compare_published(const struct smelt__placed *placed, const void *prepared,
+                              int64_t unit, struct smelt__finding *finding) {
+    const struct smelt__problem *problem = placed->problem;
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    smelt_indexer_topk_args args;
+    double *answer = NULL;
+    (void)prepared;
+    smelt__problem_arguments(problem, &args);
+    struct row row = {.topk = spec->publish, .pinned = spec->publish_pinned, .expand = 1};
+    finding->failed = open_row(problem, &args, unit, spec->publish_block, &row) != 0;
+    if (!finding->failed && placed->answer) {
+        const struct list_rows rows = {0, 0};
+        answer = make_answer(&row, 0, &rows, row.topk);
+        finding->failed = !answer;
     }
-    free(memory);
+    if (!finding->failed) {
+        const int64_t at = smelt__problem_at(problem, TENSOR(PUBLISHED), unit / spec->groups,
+                                             unit % spec->groups, 0);
+        row.indices = smelt__compared_row(placed, finding, TENSOR(PUBLISHED), at, row.topk, answer);
+        judge_row(&row, wanted_of(&row), finding);
+    }
+    free(answer);
+    free(row.logits);
+}
+
+static int64_t count_published(const struct smelt__problem *problem) {
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
+    return spec->publish > 0 ? problem->extents[TENSOR(T)] * spec->groups : 0;
 }
 
 static void judge(const struct smelt__problem *problem, int64_t compared,
@@ -378,34 +703,76 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
     results[VALUES].bar = TOLERANCE[is_fp8(problem->spec)];
 }
 
+static void judge_published(const struct smelt__problem *problem, int64_t compared,
+                            struct smelt__metric_result *results) {
+    (void)compared;
+    results[CHOICE].bar = TOLERANCE[is_fp8(problem->spec)];
+}
+
 static const struct smelt__comparison comparisons[] = {
     {
-        SMELT__UNITS("query", "slot", TENSOR(T)),
+        SMELT__UNITS("query", "slot", TENSOR(T), TENSOR(G)),
         SMELT__METRICS(metrics),
         SMELT__RULES(rules),
-        .compare = compare_query,
+        .compare = compare_choice,
         .judge = judge,
+    },
+    {
+        .unit = "query",
+        .part = "slot",
+        .count = count_published,
+        SMELT__METRICS(published_metrics),
+        SMELT__RULES(published_rules),
+        .compare = compare_published,
+        .judge = judge_published,
     },
 };
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_topk, heads), SMELT__SPEC_KEY(indexer_topk, dim),
-    SMELT__SPEC_KEY(indexer_topk, topk),  SMELT__SPEC_KEY(indexer_topk, dtype),
-    SMELT__SPEC_KEY(indexer_topk, order), {NULL, 0, 0},
+    SMELT__SPEC_KEY(indexer_topk, heads),
+    SMELT__SPEC_KEY(indexer_topk, dim),
+    SMELT__SPEC_KEY(indexer_topk, dtype),
+    SMELT__SPEC_KEY(indexer_topk, activation),
+    SMELT__SPEC_KEY(indexer_topk, weights),
+    SMELT__SPEC_KEY(indexer_topk, groups),
+    SMELT__SPEC_KEY(indexer_topk, block_max),
+    SMELT__SPEC_KEY(indexer_topk, topk),
+    SMELT__SPEC_KEY(indexer_topk, order),
+    SMELT__SPEC_KEY(indexer_topk, pinned),
+    SMELT__SPEC_KEY(indexer_topk, expand),
+    SMELT__SPEC_KEY(indexer_topk, tail),
+    SMELT__SPEC_KEY(indexer_topk, publish),
+    SMELT__SPEC_KEY(indexer_topk, publish_block),
+    SMELT__SPEC_KEY(indexer_topk, publish_pinned),
+    SMELT__SPEC_KEY(indexer_topk, candidate_block),
+    {NULL, 0, 0},
 };
 
-#define PASS(dtype, takes_)                                                                        \
-    {                                                                                              \
-        SMELT__PASS(FORWARD, "forward", &smelt__indexer_topk_table[dtype]),                        \
-            .takes = (takes_), .given = given, .shape = shape,                                     \
+/* The passes differ in the table of their tensors; each takes the specs that have its table. */
+#define TAKES(number)                                                                              \
+    static int takes_##number(const void *given_) {                                                \
+        const struct smelt__indexer_topk_spec *spec = given_;                                      \
+        return smelt__indexer_topk_table_number(is_fp8(spec), spec->groups, spec->expand) ==       \
+               number;                                                                             \
     }
+#define PASS(number)                                                                               \
+    {                                                                                              \
+        SMELT__PASS(FORWARD, "forward", &smelt__indexer_topk_table[number]),                       \
+            .takes = takes_##number, .given = given, .shape = shape                                \
+    }
+TAKES(0)
+TAKES(1)
+TAKES(2)
+TAKES(3)
+TAKES(4)
+TAKES(5)
+TAKES(6)
+TAKES(7)
 
-static const struct smelt__harness_pass passes[] = {
-    PASS(SMELT__DTYPE_BF16, is_bf16),
-    PASS(SMELT__DTYPE_FP8, is_fp8),
-};
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), PASS(3),
+                                                    PASS(4), PASS(5), PASS(6), PASS(7)};
 
 /* Shapes for comparison with DeepGEMM or cuDNN, each followed by cuDNN's top-k. */
 #define CAUSAL(dtype, heads, T)                                                                    \

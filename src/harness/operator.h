@@ -47,7 +47,7 @@ struct smelt__rule {
 };
 
 /* Limits of a pass. */
-enum { SMELT__MOST_METRICS = 16, SMELT__MOST_RULES = 12 };
+enum { SMELT__MOST_METRICS = 16, SMELT__MOST_RULES = 20 };
 
 struct smelt__metric_result {
     const struct smelt__metric *metric;

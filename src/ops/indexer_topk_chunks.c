@@ -14,27 +14,54 @@ static int64_t minimum(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* Logits of a row of so many keys. */
+static int64_t columns_of(const struct smelt__indexer_extent *extent, int64_t keys) {
+    return extent->columns > 0 ? extent->columns : smelt__divide_up(keys, extent->block_max);
+}
+
 /* The chunk of `count` queries from `first` on. */
 static struct smelt__indexer_chunk make_chunk(const struct smelt__indexer_extent *extent,
                                               int64_t first, int64_t count) {
-    struct smelt__indexer_chunk chunk = {.first = first, .count = count, .columns = extent->rows};
+    struct smelt__indexer_chunk chunk = {.first = first, .count = count, .keys = extent->rows};
     if (extent->causal_limit > 0)
-        chunk.columns = minimum(extent->rows, first + count - 1 + extent->causal_limit);
+        chunk.keys = minimum(extent->rows, first + count - 1 + extent->causal_limit);
+    chunk.columns = columns_of(extent, chunk.keys);
     chunk.stride = smelt__divide_up(chunk.columns, VECTOR) * VECTOR;
-    chunk.logits_bytes = align((size_t)(count * chunk.stride) * sizeof(float));
+    chunk.logits_bytes = align((size_t)(count * extent->groups * chunk.stride) * sizeof(float));
     return chunk;
+}
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* The workspace of the selections from the logits of so many queries, which share it. */
+static size_t select_bytes(const struct smelt__indexer_extent *extent, int64_t queries,
+                           int64_t keys) {
+    const int64_t rows = queries * extent->groups;
+    const size_t bytes = smelt__topk_workspace(extent->select, rows, columns_of(extent, keys));
+    return !extent->publish
+               ? bytes
+               : larger(bytes,
+                        smelt__topk_workspace(extent->publish, rows,
+                                              smelt__divide_up(keys, extent->publish_block)));
 }
 
 /* Bytes of workspace: the logits, and the workspace of the selection from them. */
 static size_t chunk_bytes(const struct smelt__indexer_extent *extent,
                           const struct smelt__indexer_chunk *chunk) {
-    return chunk->logits_bytes +
-           smelt__topk_workspace(extent->select, chunk->count, chunk->columns);
+    return chunk->logits_bytes + select_bytes(extent, chunk->count, chunk->keys);
 }
 
 /* What the selection wants at most, of any number of queries. */
 static size_t most_select(const struct smelt__indexer_extent *extent) {
-    return align(smelt__topk_most_workspace(extent->select, extent->rows));
+    const size_t bytes =
+        smelt__topk_most_workspace(extent->select, columns_of(extent, extent->rows));
+    return align(!extent->publish
+                     ? bytes
+                     : larger(bytes, smelt__topk_most_workspace(
+                                         extent->publish,
+                                         smelt__divide_up(extent->rows, extent->publish_block))));
 }
 
 /* At most `most` queries: fewer where the selection would else begin with one more wave of thread
@@ -42,7 +69,8 @@ static size_t most_select(const struct smelt__indexer_extent *extent) {
  * NINTHS of a full one on it pays. */
 static int64_t whole_waves(const struct smelt__indexer_extent *extent, int64_t most) {
     enum { NINTHS = 4 };
-    const int64_t wave = extent->select->rows->resident_blocks, rest = wave > 0 ? most % wave : 0;
+    const int64_t wave = extent->select->rows->resident_blocks / extent->groups;
+    const int64_t rest = wave > 0 ? most % wave : 0;
     return most > wave && rest * 9 < wave * NINTHS ? most - rest : most;
 }
 
@@ -67,8 +95,9 @@ static int make_even(const struct smelt__indexer_extent *extent, size_t reserved
                      struct smelt__indexer_chunks *chunks) {
     const size_t room = extent->limit > reserved ? extent->limit - reserved : 0;
     const size_t whole = room / SMELT__WORKSPACE_ALIGNMENT * SMELT__WORKSPACE_ALIGNMENT;
-    const int64_t stride = smelt__divide_up(extent->rows, VECTOR) * VECTOR;
-    const int64_t most = (int64_t)(whole / ((size_t)stride * sizeof(float)));
+    const int64_t columns = columns_of(extent, extent->rows);
+    const int64_t stride = smelt__divide_up(columns, VECTOR) * VECTOR;
+    const int64_t most = (int64_t)(whole / ((size_t)(stride * extent->groups) * sizeof(float)));
     *chunks = (struct smelt__indexer_chunks){.extent = *extent, .reserved = reserved};
     chunks->extent.causal_limit = 0;
     chunks->even = balance(extent, most > 0 ? most : 1);
@@ -84,8 +113,7 @@ static int add_last_select(struct smelt__indexer_chunks *chunks) {
     const int64_t first = (chunks->count - 1) * chunks->even;
     const struct smelt__indexer_chunk last = make_chunk(extent, first, extent->tokens - first);
     const size_t bytes = chunk_bytes(extent, &last);
-    if (smelt__topk_workspace(extent->select, chunks->even, extent->rows) > 0 ||
-        bytes > extent->limit)
+    if (select_bytes(extent, chunks->even, extent->rows) > 0 || bytes > extent->limit)
         return -1;
     if (bytes > chunks->bytes)
         chunks->bytes = bytes;

@@ -15,15 +15,20 @@ struct smelt__indexer_extent {
     int64_t tokens, rows; /* queries and keys, from 1 on */
     int64_t causal_limit; /* above 0: query t's window ends at key t + causal_limit at the latest */
     int block_queries;    /* that the logits' kernel takes at once */
-    const struct smelt__topk_kernels *select; /* that choose from a chunk's logits */
-    size_t limit;                             /* bytes that there are for all */
+    int groups, block_max; /* rows of logits of a query; keys of a logit */
+    int64_t columns;       /* above 0: logits of a row, of candidates, whatever its keys */
+    const struct smelt__topk_kernels *select;  /* that choose from a chunk's logits */
+    const struct smelt__topk_kernels *publish; /* that choose blocks to publish; NULL: none */
+    int publish_block;                         /* keys of such a block */
+    size_t limit;                              /* bytes that there are for all */
 };
 
 /* Some of a call's queries. */
 struct smelt__indexer_chunk {
     int64_t first, count;
-    int64_t columns;     /* keys that their windows may have */
-    int64_t stride;      /* elements from a row of their logits to the next */
+    int64_t keys;    /* that their windows may have */
+    int64_t columns; /* logits of a row */
+    int64_t stride;  /* elements from a row of logits to the next; a query has one for each group */
     size_t logits_bytes; /* at the workspace's beginning; the selection's workspace follows */
 };
 

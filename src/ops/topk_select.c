@@ -76,6 +76,8 @@ static smelt_status launch(struct smelt__call *call) {
         .rows = (int)args->tokens * made->lists.groups,
         .keys = (int)args->rows,
         .width = (int)args->width,
+        .all_rows = (int)args->rows * made->lists.expand,
+        .most_rows = (int)args->rows * made->lists.expand + made->lists.expand - 1,
         .index_offset = args->index_offset,
     };
     return smelt__topk_launch(call->op->context, &made->kernels, &params, args->rows,

@@ -3,17 +3,19 @@
 #include <math.h>
 
 int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
-                                  const smelt_indexer_topk_args *args, int64_t query,
+                                  const smelt_indexer_topk_args *args, int64_t query, int block,
                                   double *logits, double *terms) {
     const struct smelt__indexer_logits_spec logits_spec = {.heads = spec->heads,
                                                            .dim = spec->dim,
                                                            .dtype = spec->dtype,
-                                                           .weights = 1,
-                                                           .groups = 1,
-                                                           .block_max = 1};
+                                                           .activation = spec->activation,
+                                                           .weights = spec->weights,
+                                                           .groups = spec->groups,
+                                                           .block_max = block};
     smelt_indexer_logits_args logits_args = SMELT_INDEXER_LOGITS_ARGS_INIT;
     logits_args.tokens = args->tokens;
     logits_args.rows = args->rows;
+    logits_args.scale = args->scale;
     logits_args.q = args->q;
     logits_args.k = args->k;
     logits_args.weights = args->weights;
@@ -27,7 +29,7 @@ double smelt__indexer_topk_error(const double *logits, const double *terms, cons
                                  int64_t begin, int64_t end) {
     int64_t best = -1, worst = -1; /* of those left out, of those chosen */
     for (int64_t s = begin; s < end; s++) {
-        if (!isfinite(logits[s]) || !isfinite(terms[s]))
+        if (!isfinite(logits[s]) || !isfinite(terms[s]) || terms[s] < 0)
             continue;
         if (chosen[s] && (worst < 0 || logits[s] < logits[worst]))
             worst = s;
@@ -40,10 +42,11 @@ double smelt__indexer_topk_error(const double *logits, const double *terms, cons
     return error > 0 ? error / (terms[best] + terms[worst]) : 0;
 }
 
-/* An infinity that is not decided: above all if it was chosen, below all if it was left out. */
+/* An infinity that is not decided: above all if it was chosen, below all if it was left out. A block
+ * whose largest logit may also be +inf: above all if it was chosen. */
 static double suiting(double logit, double terms, int chosen) {
-    if (isinf(logit) && terms < 0)
-        return chosen ? INFINITY : -INFINITY;
+    if (terms < 0)
+        return chosen ? INFINITY : isinf(logit) ? -INFINITY : logit;
     return logit;
 }
 

@@ -47,8 +47,12 @@ struct smelt__indexer_logits_spec {
 
 struct smelt__indexer_topk_spec {
     int heads, dim, topk;
-    int dtype; /* of enum smelt__dtype */
+    int dtype;      /* of enum smelt__dtype */
+    int activation; /* of enum smelt__activation */
+    int weights, groups, block_max, candidate_block;
     int order; /* of enum smelt__order */
+    int pinned, expand, tail;
+    int publish, publish_block, publish_pinned;
 };
 
 struct smelt__topk_select_spec {
@@ -366,10 +370,10 @@ void smelt__topk_select_window(const smelt_topk_select_args *args, int64_t query
 /* ---- indexer_topk ------------------------------------------------------------------------------
  * The selection itself depends on rounding, so functions judge a given one. */
 
-/* One query's logits in double precision, and what their errors are relative to, as
- * smelt__indexer_logits_reference has them. [rows] each. */
+/* One query's logits of blocks of `block` keys in double precision, and what their errors are relative
+ * to, as smelt__indexer_logits_reference has them. [groups, blocks] each. */
 int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
-                                  const smelt_indexer_topk_args *args, int64_t query,
+                                  const smelt_indexer_topk_args *args, int64_t query, int block,
                                   double *logits, double *terms);
 
 /*

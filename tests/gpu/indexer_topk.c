@@ -14,10 +14,25 @@ static const char *const all_specs[] = {
     "indexer_topk:heads=16,dim=64,dtype=fp8,topk=2048",
     "indexer_topk:heads=128,dim=128,dtype=bf16,topk=4096,order=score",
     "indexer_topk:heads=32,dim=128,dtype=fp8,topk=2048",
+    "indexer_topk:heads=32,dim=128,dtype=bf16,topk=512,expand=4,tail=1",
+    "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,publish=700,publish_block=8,publish_pinned=1",
+    "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,candidate_block=8",
+    "indexer_topk:heads=4,dim=128,dtype=bf16,weights=0,topk=512,expand=4,tail=1",
+    "indexer_topk:heads=4,dim=128,dtype=bf16,activation=none,weights=0,groups=4,block_max=128,topk="
+    "16,"
+    "pinned=1",
+    "indexer_topk:heads=8,dim=64,dtype=fp8,groups=2,block_max=2,topk=100,pinned=3,expand=2,publish="
+    "60,"
+    "publish_block=4",
 };
 static const char *const quick_specs[] = {
     "indexer_topk:heads=3,dim=64,dtype=bf16,topk=100",
     "indexer_topk:heads=4,dim=64,dtype=fp8,topk=30,order=score",
+    "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,topk=20,pinned=2,expand=4,tail=1",
+    "indexer_topk:heads=4,dim=64,dtype=bf16,weights=0,activation=none,block_max=4,topk=9,publish="
+    "12,"
+    "publish_block=8,publish_pinned=1",
+    "indexer_topk:heads=4,dim=64,dtype=bf16,candidate_block=8,topk=30,expand=2",
 };
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,
@@ -78,6 +93,9 @@ static const struct suite_case far[] = {
 static const struct suite_refusal refusals[] = {
     SUITE_REFUSAL(smelt_indexer_topk_args, rows, "rows", (1 << 20) + 1),
     SUITE_REFUSAL(smelt_indexer_topk_args, workspace_limit, "workspace_limit", 256),
+    SUITE_REFUSAL(smelt_indexer_topk_args, width, "not the 8 slots of topk=8", 9),
+    SUITE_REFUSAL(smelt_indexer_topk_args, candidate_count, "candidate_count", 1),
+    SUITE_REFUSAL(smelt_indexer_topk_args, reserved, "reserved", 1),
     {.text = NULL},
 };
 

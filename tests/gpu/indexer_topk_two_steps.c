@@ -26,17 +26,23 @@ static int make_steps(struct suite *suite, const struct workload *workload, stru
                       char *message, size_t size) {
     const struct smelt__indexer_topk_spec *spec = workload->problem.spec;
     const smelt_indexer_topk_args *args = workload->placed.args;
-    char logits[96], select[64];
-    snprintf(logits, sizeof logits, "indexer_logits:heads=%d,dim=%d,dtype=%s", spec->heads,
-             spec->dim, spec->dtype == SMELT__DTYPE_FP8 ? "fp8" : "bf16");
-    snprintf(select, sizeof select, "topk_select:topk=%d,order=%s", spec->topk,
-             spec->order == SMELT__ORDER_SCORE ? "score" : "index");
+    char logits[160], select[160];
+    snprintf(logits, sizeof logits,
+             "indexer_logits:heads=%d,dim=%d,dtype=%s,activation=%s,weights=%d,groups=%d",
+             spec->heads, spec->dim, spec->dtype == SMELT__DTYPE_FP8 ? "fp8" : "bf16",
+             spec->activation == SMELT__ACTIVATION_RELU ? "relu" : "none", spec->weights,
+             spec->groups);
+    snprintf(select, sizeof select,
+             "topk_select:topk=%d,order=%s,groups=%d,pinned=%d,expand=%d,tail=%d", spec->topk,
+             spec->order == SMELT__ORDER_SCORE ? "score" : "index", spec->groups, spec->pinned,
+             spec->expand, spec->tail);
     return works(smelt_operator_create(&steps->scorer, suite->context, logits), "logits", message,
                  size) &&
            works(smelt_operator_create(&steps->select, suite->context, select), "select", message,
                  size) &&
            works(smelt_device_alloc(suite->context,
-                                    (size_t)(args->tokens * args->rows) * sizeof(float),
+                                    (size_t)(args->tokens * spec->groups * args->rows) *
+                                        sizeof(float),
                                     &steps->logits),
                  "memory", message, size);
 }
@@ -56,6 +62,9 @@ static int run_steps(struct suite *suite, const struct workload *workload, struc
     smelt_topk_select_args select = SMELT_TOPK_SELECT_ARGS_INIT;
     logits.tokens = select.tokens = given->tokens;
     logits.rows = select.rows = given->rows;
+    logits.scale = given->scale;
+    select.width = given->width;
+    select.limit = given->limit;
     logits.q = given->q;
     logits.k = given->k;
     logits.weights = given->weights;
@@ -135,7 +144,8 @@ static void compare_all(struct suite *suite, struct workload *workload, char *me
                         size_t size) {
     const int64_t rows = workload->problem.options.rows;
     const int64_t causal = ((const smelt_indexer_topk_args *)workload->placed.args)->causal_limit;
-    const size_t row = ((size_t)rows + 3) / 4 * 16, one = 512 + row;
+    const struct smelt__indexer_topk_spec *spec = workload->problem.spec;
+    const size_t row = ((size_t)rows + 3) / 4 * 16 * (size_t)spec->groups, one = 512 + row;
     const size_t room = rows < 32768 ? 0 : 40000000; /* the selection's */
     const size_t limits[] = {one + room, one + 4 * row + room, one + 33 * row + room, 0};
     struct steps steps = {NULL, NULL, NULL, NULL};
@@ -166,6 +176,11 @@ void run_two_steps(struct suite *suite) {
          SMELT__LISTS_ADVERSARIAL},
         {"two steps: bf16, a query a key", "indexer_topk:heads=2,dim=64,dtype=bf16,topk=20", 90, 90,
          SMELT__LISTS_CAUSAL},
+        {"two steps: groups, lists of rows",
+         "indexer_topk:heads=4,dim=64,dtype=bf16,activation=none,weights=0,groups=2,topk=20,pinned="
+         "2,"
+         "expand=4,tail=1",
+         60, 60, SMELT__LISTS_CAUSAL},
         {"two steps: fp8, causal", "indexer_topk:heads=32,dim=128,dtype=fp8,topk=2048", 1000, 9000,
          SMELT__LISTS_CAUSAL},
         {"two steps: bf16, causal, long rows", "indexer_topk:heads=8,dim=64,dtype=bf16,topk=512",
@@ -175,7 +190,7 @@ void run_two_steps(struct suite *suite) {
         {"two steps: fp8, few long rows", "indexer_topk:heads=64,dim=128,dtype=fp8,topk=2048", 7,
          1 << 20, SMELT__LISTS_LOG},
     };
-    const int count = suite->emulated || suite->quick ? 3 : COUNT(cases);
+    const int count = suite->emulated || suite->quick ? 4 : COUNT(cases);
     for (int i = 0; i < count; i++) {
         const struct smelt__problem_options options = {.seed = suite->seed + (uint64_t)i,
                                                        .tokens = cases[i].tokens,

@@ -23,6 +23,8 @@ static struct smelt__indexer_extent draw_extent(struct random *random,
         .tokens = draw(random, INT32_MAX),
         .rows = draw(random, MOST_ROWS),
         .block_queries = blocks[random_below(random, 4)],
+        .groups = 1,
+        .block_max = 1,
         .select = select,
         .limit = random_below(random, 2) ? LIMIT : (size_t)draw(random, LIMIT),
     };
@@ -74,6 +76,8 @@ TEST(balanced) {
         const struct smelt__indexer_extent extent = {.tokens = draw(&random, 1 << 22),
                                                      .rows = draw(&random, MOST_ROWS),
                                                      .block_queries = 32,
+                                                     .groups = 1,
+                                                     .block_max = 1,
                                                      .select = &select,
                                                      .limit = LIMIT};
         struct smelt__indexer_chunks chunks;
@@ -134,6 +138,8 @@ TEST(at_once) {
                                                      .rows = (1 << 17) + draw(&random, 1 << 19),
                                                      .causal_limit = draw(&random, INT32_MAX),
                                                      .block_queries = 32,
+                                                     .groups = 1,
+                                                     .block_max = 1,
                                                      .select = &select,
                                                      .limit = 32 << 20};
         struct smelt__indexer_chunks chunks;
@@ -154,7 +160,7 @@ TEST(halved) {
     const struct smelt__kernel parts = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&parts);
     struct smelt__indexer_extent extent = {
-        .tokens = 65536, .rows = 65536, .block_queries = 32, .select = &select, .limit = LIMIT};
+        .tokens = 65536, .rows = 65536, .block_queries = 32, .groups = 1, .block_max = 1, .select = &select, .limit = LIMIT};
     struct smelt__indexer_chunks even, chunks;
     assert_int_equal(smelt__indexer_chunks_make(&extent, &even), 0);
     extent.causal_limit = 1;
@@ -175,6 +181,8 @@ TEST(waves) {
         struct smelt__indexer_extent extent = {.tokens = cases[i].even * 1000,
                                                .rows = cases[i].rows,
                                                .block_queries = 8,
+                                               .groups = 1,
+                                               .block_max = 1,
                                                .select = &select,
                                                .limit = LIMIT};
         struct smelt__indexer_chunks chunks;

@@ -25,6 +25,8 @@ enum {
     WARPGROUP = 128,  /* threads */
     WARPGROUPS = 2,   /* of variant sm90 */
     WARPGROUP_KEYS = 64,
+    LEAST_SM90_DQK = 512, /* by rule: with few parts the sums over heads take the time */
+    UNNAMED = -1,
     LEAST_STAGES = 3, /* likewise */
     MOST_STAGES = 6,
     SM90_REGISTERS = 200, /* an estimate with 256 columns */
@@ -213,6 +215,11 @@ static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *a
     const int asked = smelt__spec_knob(spec, "stages", 0), dqk = (int)smelt__spec_get(spec, "dqk");
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
+    if (smelt__spec_knob(spec, "variant", UNNAMED) == UNNAMED && dqk < LEAST_SM90_DQK) {
+        smelt__message_set(message, "%s: variant=mma is faster with a dqk below %d",
+                           spec->schema->name, LEAST_SM90_DQK);
+        return -1;
+    }
     if (dqk % PART_COLUMNS != 0) {
         smelt__message_set(message, "%s: variant=sm90 takes a dqk of multiples of 64, not %d",
                            spec->schema->name, dqk);

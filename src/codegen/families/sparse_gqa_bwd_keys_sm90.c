@@ -38,7 +38,7 @@ enum {
 
 struct choice {
     int dqk, dv, block_keys, units, box_units;
-    int teams, slope_buffers, stages, segment;
+    int teams, ds_buffers, stages, segment;
 };
 
 static int can_be_block(const struct smelt__spec *spec) {
@@ -66,7 +66,7 @@ static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "stages: tiles of queries");
     smelt__plan_add_region(plan, "GRAD_OFFSET", stages * values * tile, ALIGNMENT,
                            "stages: tiles of the output's gradient");
-    smelt__plan_add_region(plan, "DS_OFFSET", choice->teams * choice->slope_buffers * block,
+    smelt__plan_add_region(plan, "DS_OFFSET", choice->teams * choice->ds_buffers * block,
                            ALIGNMENT, "teams, buffers: a tile's dS");
     smelt__plan_add_region(plan, "ROWS_OFFSET", stages * TILE_ROWS * 8, 16,
                            "stages: base and delta of their rows");
@@ -96,7 +96,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"STAGES", NULL, choice->stages, "tiles of queries in flight"},
-        {"DS_BUFFERS", NULL, choice->slope_buffers, "of dS of a team"},
+        {"DS_BUFFERS", NULL, choice->ds_buffers, "of dS of a team"},
         {"BLOCK_KEYS", NULL, choice->block_keys, "keys of a block"},
         {"BOX_UNITS", NULL, choice->box_units, "eights of heads that a box copies"},
         {"CONSUMER_REGISTERS", NULL, tight ? CONSUMER_TIGHT : CONSUMER_ROOM,
@@ -120,7 +120,7 @@ static void choose(const struct smelt__spec *spec, struct choice *choice) {
     choice->units = smelt__sparse_gqa_units(spec);
     choice->box_units = smelt__sparse_gqa_box_units(choice->units);
     choice->teams = CONSUMERS * TILE_ROWS / choice->block_keys;
-    choice->slope_buffers = choice->teams > 1 ? 1 : 2;
+    choice->ds_buffers = choice->teams > 1 ? 1 : 2;
     choice->segment = smelt__spec_knob(spec, "segment", SEGMENT_TILES * TILE_UNITS / choice->units);
 }
 

@@ -181,10 +181,12 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
                      : wide ? wide_list(arch, topk, threads, MAP_BLOCKS)
                             : smelt__topk_select_part_list(topk);
     /* A thread needs more registers. */
+    const int joint = smelt__spec_get(spec, "load_block") > 1; /* logits and scores */
     const int more = list > USUAL_ENTRIES ? !parts : smelt__spec_get(spec, "logits") > 0;
     const int blocks = merge ? 1
                              : smelt__spec_knob(spec, "blocks",
                                                 wide    ? 1
+                                                : joint ? ROW_BLOCKS - 2
                                                 : more  ? ROW_BLOCKS - 1
                                                 : parts ? PART_BLOCKS
                                                         : ROW_BLOCKS);

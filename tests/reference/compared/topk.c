@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,71 +22,113 @@ static const struct smelt__indexer_topk_spec *spec_of(const struct bench *bench)
     return bench->spec.spec;
 }
 
-static int64_t rows_of(const struct bench *bench) {
-    return bench->problem.options.rows;
+static int64_t blocks_of(const struct bench *bench, int block) {
+    return (bench->problem.options.rows + block - 1) / block;
 }
 
-/* own: [T, 2, rows], the logits and the sums of their terms' absolute values. */
+/* own: for each query and selection (the choice, then the published blocks) the logits of all groups,
+ * and the sums of the sizes of what they are made of. */
+static int64_t own_size(const struct bench *bench, int published) {
+    const struct smelt__indexer_topk_spec *spec = spec_of(bench);
+    if (published && spec->publish == 0)
+        return 0;
+    return spec->groups * blocks_of(bench, published ? spec->publish_block : spec->block_max);
+}
+
+static double *own_of(const struct bench *bench, int64_t query, int published) {
+    const int64_t each = 2 * (own_size(bench, 0) + own_size(bench, 1));
+    return bench->own + query * each + (published ? 2 * own_size(bench, 0) : 0);
+}
+
 static void prepare(struct bench *bench) {
-    const int64_t tokens = bench->problem.extents[0], rows = rows_of(bench);
+    const struct smelt__indexer_topk_spec *spec = spec_of(bench);
+    const int64_t tokens = bench->problem.extents[0];
     smelt_indexer_topk_args args;
     smelt__problem_arguments(&bench->problem, &args);
-    bench->own = calloc((size_t)(tokens * 2 * rows), sizeof *bench->own);
+    bench->own = calloc((size_t)(tokens * 2 * (own_size(bench, 0) + own_size(bench, 1))),
+                        sizeof *bench->own);
     for (int64_t query = 0; query < tokens; query++)
-        assert_int_equal(smelt__indexer_topk_reference(spec_of(bench), &args, query,
-                                                       bench->own + 2 * query * rows,
-                                                       bench->own + (2 * query + 1) * rows),
-                         0);
+        for (int published = 0; published <= (spec->publish > 0); published++) {
+            double *const logits = own_of(bench, query, published);
+            const int block = published ? spec->publish_block : spec->block_max;
+            assert_int_equal(smelt__indexer_topk_reference(spec, &args, query, block, logits,
+                                                           logits + own_size(bench, published)),
+                             0);
+        }
 }
 
 static double tolerance(const struct bench *bench) {
     return spec_of(bench)->dtype == SMELT__DTYPE_FP8 ? 5e-4 : 1e-5;
 }
 
-/* A query's window and results; [topk] from the copy. */
+/* A selection of a query and group: its window, in entries, and results; [topk] from the copy. */
 struct query {
-    int64_t number, begin, end, added, wanted;
-    int indices, values, lengths; /* tensors; -1: not given */
-    int64_t first_index, first_value;
+    int published; /* 1: of blocks to publish */
+    int64_t begin, end, first_pinned, added, topk, wanted;
+    int expand, order;
+    int indices, values, lengths; /* tensors; -1: not there */
+    int64_t first_index, first_value, length, width;
     const double *logits, *terms;
     const struct piece *piece; /* of its indices */
 };
 
-static struct query query_of(const struct bench *bench, int64_t number) {
+static int tensor_of(const struct bench *bench, const char *name) {
+    return bench_has(bench, bench_tensor(bench, name)) ? bench_tensor(bench, name) : -1;
+}
+
+static struct query query_of(const struct bench *bench, int64_t unit, int published) {
+    const struct smelt__indexer_topk_spec *spec = spec_of(bench);
     const smelt_indexer_topk_args *args = bench->problem.args;
     const int32_t *offsets = args->offset.data;
-    const int64_t rows = rows_of(bench), topk = spec_of(bench)->topk;
-    const int64_t begin = ((const int32_t *)args->window_begin.data)[number];
-    const int64_t end = ((const int32_t *)args->window_end.data)[number];
-    struct query query = {.number = number,
-                          .begin = begin < 0 ? 0 : begin,
-                          .end = end > rows ? rows : end,
-                          .added = args->index_offset + (offsets ? offsets[number] : 0),
-                          .logits = bench->own + 2 * number * rows,
-                          .terms = bench->own + (2 * number + 1) * rows};
-    query.wanted = query.end > query.begin ? query.end - query.begin : 0;
-    query.wanted = query.wanted < topk ? query.wanted : topk;
-    query.indices = bench_tensor(bench, "indices");
-    query.values =
-        bench_has(bench, bench_tensor(bench, "values")) ? bench_tensor(bench, "values") : -1;
-    query.lengths =
-        bench_has(bench, bench_tensor(bench, "lengths")) ? bench_tensor(bench, "lengths") : -1;
-    query.first_index = smelt__problem_at(&bench->problem, query.indices, number, 0, 0);
+    const int64_t number = unit / spec->groups, group = unit % spec->groups;
+    const int block = published ? spec->publish_block : spec->block_max;
+    const int64_t keys = args->rows, blocks = blocks_of(bench, block);
+    const int64_t from = ((const int32_t *)args->window_begin.data)[number];
+    const int64_t to = ((const int32_t *)args->window_end.data)[number];
+    const int64_t begin = from < 0 ? 0 : from, end = to > keys ? keys : to;
+    const double *const own = own_of(bench, number, published);
+    struct query query = {.published = published,
+                          .begin = begin / block,
+                          .end = end > begin ? (end + block - 1) / block : begin / block,
+                          .topk = published ? spec->publish : spec->topk,
+                          .expand = published ? 1 : spec->expand,
+                          .order = published ? SMELT__ORDER_INDEX : spec->order,
+                          .logits = own + group * blocks,
+                          .terms = own + own_size(bench, published) + group * blocks,
+                          .values = -1,
+                          .lengths = -1};
+    query.wanted = query.end - query.begin < query.topk ? query.end - query.begin : query.topk;
+    query.first_pinned = query.end - (published ? spec->publish_pinned : spec->pinned);
+    query.indices = bench_tensor(bench, published ? "published" : "indices");
+    if (!published) {
+        query.added = args->index_offset + (offsets ? offsets[number] : 0);
+        query.values = tensor_of(bench, "values");
+        query.lengths = tensor_of(bench, "lengths");
+    }
+    query.width = query.expand > 1 ? args->width : query.topk;
+    query.first_index = smelt__problem_at(&bench->problem, query.indices, number, group, 0);
     if (query.values >= 0)
-        query.first_value = smelt__problem_at(&bench->problem, query.values, number, 0, 0);
+        query.first_value = smelt__problem_at(&bench->problem, query.values, number, group, 0);
+    query.length =
+        spec->groups == 1
+            ? number
+            : smelt__problem_at(&bench->problem, bench_tensor(bench, "lengths"), number, 0, 0) +
+                  group;
     query.piece = &bench->pieces[bench->piece_of[query.indices][query.first_index]];
     return query;
 }
 
+/* The entry that the correct list has in a slot of entries. */
 static int64_t key_at(const struct bench *bench, const struct query *query, int64_t slot) {
-    return (int64_t)bench->expected[query->indices][query->first_index + slot] - query->added;
+    const double first = bench->expected[query->indices][query->first_index + slot * query->expand];
+    return ((int64_t)first - query->added) / query->expand;
 }
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
 /* Negative where an error would change the order. */
 static void size_of_values(const struct bench *bench, const struct piece *piece, double *sizes) {
-    const struct query query = query_of(bench, piece->unit);
+    const struct query query = query_of(bench, piece->unit, 0);
     const double *values = bench->expected[piece->tensor] + piece->first;
     for (int64_t i = 0; i < piece->count; i++) {
         const int64_t key = i < query.wanted ? key_at(bench, &query, i) : -1;
@@ -106,6 +149,7 @@ static double bar(const struct bench *bench, double parts) {
 static const struct compared_metric metrics[] = {
     {"choice", BY_THE_TABLE, NULL, bar, 0, {NULL}},
     {"values", EACH_ELEMENT, size_of_values, bar, LEAST, {"values"}},
+    {"published", BY_THE_TABLE, NULL, bar, 0, {NULL}},
     {0}};
 
 /* ---- rules ----------------------------------------------------------------------------------- */
@@ -121,10 +165,24 @@ static const struct compared_rule rules[] = {
     {"descending", {"values"}, BY_HAND, NULL},
     {"value_infinite", {"values"}, BY_HAND, NULL},
     {"infinite_choice", {"indices"}, BY_HAND, NULL},
+    {"pinned", {"indices"}, BY_HAND, NULL},
+    {"list_rows", {"indices"}, BY_HAND, NULL},
+    {"published_behind", {"published"}, BY_HAND, NULL},
+    {"published_in_window", {"published"}, BY_HAND, NULL},
+    {"published_distinct", {"published"}, BY_HAND, NULL},
+    {"published_ascending", {"published"}, BY_HAND, NULL},
+    {"published_infinite_choice", {"published"}, BY_HAND, NULL},
+    {"published_pinned", {"published"}, BY_HAND, NULL},
     {0},
 };
 
 static void expect(struct bench *bench, const struct query *query, const char *rule) {
+    char name[64];
+    if (query->published) {
+        snprintf(name, sizeof name, "published_%s",
+                 strcmp(rule, "index_behind") == 0 ? "behind" : rule);
+        rule = name;
+    }
     expect_refused(bench, query->piece, rule);
     count_plant(bench, rule);
 }
@@ -142,7 +200,7 @@ static void set_value(const struct bench *bench, const struct query *query, int6
 
 /* For a row whose window has fewer than topk keys. */
 static void plant_behind(struct bench *bench, const struct query *query) {
-    const int64_t last = spec_of(bench)->topk - 1;
+    const int64_t last = query->topk - 1;
     for (int64_t slot = query->wanted; slot <= last; slot = slot == last ? last + 1 : last) {
         set_index(bench, query, slot, query->added + query->begin);
         expect(bench, query, "index_behind");
@@ -175,7 +233,7 @@ static void plant_indices(struct bench *bench, const struct query *query) {
     }
     for (int64_t slot = 0; slot<last; slot += last - 1> 0 ? last - 1 : 1) {
         swap_slots(bench, query, slot);
-        if (spec_of(bench)->order == SMELT__ORDER_INDEX)
+        if (query->order == SMELT__ORDER_INDEX)
             expect(bench, query, "ascending");
         else if (query->values >= 0)
             expect(bench, query, "descending");
@@ -212,7 +270,7 @@ static int by_number(const void *a, const void *b) {
 static void set_choice(const struct bench *bench, const struct query *query, int64_t *keys) {
     sorting = query->logits;
     qsort(keys, (size_t)query->wanted, sizeof *keys,
-          spec_of(bench)->order == SMELT__ORDER_INDEX ? by_number : by_logit);
+          query->order == SMELT__ORDER_INDEX ? by_number : by_logit);
     for (int64_t i = 0; i < query->wanted; i++) {
         set_index(bench, query, i, keys[i] + query->added);
         set_value(bench, query, i, (double)(float)(query->logits[keys[i]] + 0.0));
@@ -227,7 +285,7 @@ static int is_finite(const struct query *query, int64_t key) {
 static double choice_error(const struct query *query, const uint8_t *chosen) {
     double best = -INFINITY, worst = INFINITY, terms = 0;
     int64_t left = -1, taken = -1;
-    for (int64_t key = query->begin; key < query->end; key++) {
+    for (int64_t key = query->begin; key < query->first_pinned; key++) {
         if (!is_finite(query, key))
             continue;
         if (chosen[key] && query->logits[key] < worst)
@@ -260,6 +318,10 @@ static void plant_choice(struct bench *bench, const struct query *query, int64_t
         chosen[keys[i]] = 1;
     }
     set_choice(bench, query, keys);
+    if (replaced >= query->first_pinned) {
+        expect(bench, query, "pinned");
+        return;
+    }
     if (!is_finite(query, replaced) || !is_finite(query, other)) {
         const int infinite = isinf(query->logits[other]) || isinf(query->logits[replaced]);
         const int worse = query->logits[other] < query->logits[replaced] ||
@@ -271,13 +333,13 @@ static void plant_choice(struct bench *bench, const struct query *query, int64_t
     }
     const double error = choice_error(query, chosen);
     const struct smelt__check_result *result = bench_compare_unit(bench, query->piece);
-    if (fabs(metric(result, "choice") - error) > 1e-9 * error)
-        fail_msg("%s: choice %.9g, %.9g expected", bench->spec_text, metric(result, "choice"),
-                 error);
+    const char *const name = query->published ? "published" : "choice";
+    if (fabs(metric(result, name) - error) > 1e-9 * error)
+        fail_msg("%s: %s %.9g, %.9g expected", bench->spec_text, name, metric(result, name), error);
     bench_restore(bench);
     set_choice(bench, query, keys);
     if (error > tolerance(bench))
-        expect_refused(bench, query->piece, "choice");
+        expect_refused(bench, query->piece, name);
     bench_restore(bench);
 }
 
@@ -291,23 +353,67 @@ static void plant_choices(struct bench *bench, const struct query *query) {
             plant_choice(bench, query, (other - query->begin) % query->wanted, other);
 }
 
-static void plant(struct bench *bench) {
-    const int64_t tokens = bench->problem.extents[0];
-    for (int64_t number = 0; number < tokens; number++) {
-        const struct query query = query_of(bench, number);
-        if (query.wanted < spec_of(bench)->topk)
-            plant_behind(bench, &query);
-        for (int i = -1; i < 2 && query.lengths >= 0; i += 2) {
-            bench_set(bench, query.lengths, number, (double)(query.wanted + i));
-            expect(bench, &query, "length");
-        }
-        if (query.wanted == 0)
-            continue;
-        plant_indices(bench, &query);
-        if (query.values >= 0)
-            plant_values(bench, &query);
-        plant_choices(bench, &query);
+/* ---- lists of rows --------------------------------------------------------------------------- */
+
+static void set_slot(const struct bench *bench, const struct query *query, int64_t slot,
+                     int64_t row) {
+    bench_set(bench, query->indices, query->first_index + slot, (double)(row + query->added));
+}
+
+/* A row that is another, a slot after the last that is not -1, and an entry in place of a pinned one. */
+static void plant_list(struct bench *bench, const struct query *query) {
+    const int64_t last = query->wanted - 1, first = key_at(bench, query, 0);
+    const double *const list = bench->expected[query->indices] + query->first_index;
+    set_slot(bench, query, 1, first * query->expand);
+    expect(bench, query, "list_rows");
+    if (list[query->width - 1] == -1 && list[query->width - 2] == -1) {
+        set_slot(bench, query, query->width - 1, first * query->expand);
+        expect(bench, query, "index_behind");
     }
+    if (query->end - query->begin == query->wanted || query->first_pinned >= query->end)
+        return;
+    int64_t other = query->begin, slots = last;
+    while (other < query->end && slots >= 0) /* the last entry that was left out */
+        if (key_at(bench, query, slots) == query->end - 1 - (last - slots))
+            slots--;
+        else
+            break;
+    other = query->end - 1 - (last - slots);
+    /* It takes the place of those after it, which move up by one. */
+    for (int64_t i = slots + 1; i <= last; i++)
+        for (int n = 0; n < query->expand; n++)
+            set_slot(bench, query, i * query->expand + n,
+                     (other + i - slots - 1) * query->expand + n);
+    expect(bench, query, "pinned");
+}
+
+static void plant_selection(struct bench *bench, const struct query *query) {
+    for (int i = -1; i < 2 && query->lengths >= 0; i += 2) {
+        bench_set(bench, query->lengths, query->length,
+                  bench->expected[query->lengths][query->length] + i);
+        expect(bench, query, "length");
+    }
+    if (query->wanted < query->topk && query->expand == 1)
+        plant_behind(bench, query);
+    if (query->wanted == 0)
+        return;
+    if (query->expand > 1) {
+        plant_list(bench, query);
+        return;
+    }
+    plant_indices(bench, query);
+    if (query->values >= 0)
+        plant_values(bench, query);
+    plant_choices(bench, query);
+}
+
+static void plant(struct bench *bench) {
+    const struct smelt__indexer_topk_spec *spec = spec_of(bench);
+    for (int64_t unit = 0; unit < bench->problem.extents[0] * spec->groups; unit++)
+        for (int published = 0; published <= (spec->publish > 0); published++) {
+            const struct query query = query_of(bench, unit, published);
+            plant_selection(bench, &query);
+        }
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -324,9 +430,19 @@ static const struct smelt__problem_options problems[] = {
     {.tokens = 9, .rows = 60, .lists = SMELT__LISTS_FULL, .max_logits = 1},
 };
 
-static const char *const specs[] = {"indexer_topk:heads=3,dim=64,dtype=bf16,topk=20",
-                                    "indexer_topk:heads=3,dim=64,dtype=fp8,topk=20,order=score",
-                                    NULL};
+static const char *const specs[] = {
+    "indexer_topk:heads=3,dim=64,dtype=bf16,topk=20",
+    "indexer_topk:heads=3,dim=64,dtype=fp8,topk=20,order=score",
+    "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,topk=20",
+    "indexer_topk:heads=4,dim=64,dtype=fp8,groups=2,topk=20",
+    "indexer_topk:heads=3,dim=64,dtype=bf16,topk=9,expand=4,tail=1",
+    "indexer_topk:heads=3,dim=64,dtype=fp8,topk=9,pinned=2,expand=2",
+    "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,topk=9,pinned=1,"
+    "expand=2,tail=1",
+    "indexer_topk:heads=4,dim=64,dtype=fp8,groups=2,topk=9,expand=2",
+    "indexer_topk:heads=3,dim=64,dtype=bf16,block_max=2,topk=9,"
+    "publish=7,publish_block=4,publish_pinned=1",
+    NULL};
 
 static const struct compared_pass passes[] = {
     {SMELT_PASS_FORWARD, specs, problems, 4, metrics, rules, prepare, plant}};
