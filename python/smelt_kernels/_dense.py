@@ -11,11 +11,11 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from . import _indexer_reference as _reference
 from ._checks import Backend, integer, number, tensor
 from ._indexer_gradients import scored_as_kernels_read, type_of_dk
+from ._indexer_training import multiplies_afterwards
 from ._library import LibraryOperation
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
 
@@ -247,10 +247,7 @@ def indexer_dense_loss(
         index_q, index_k, index_weights = scored_as_kernels_read(backend, index_q, index_k, index_weights)
     if lse is None:
         lse = dense_lse(q, k, window_begin, window_end, scale, backend=backend)
-    # A number that changes from step to step (1 / T) multiplies afterwards: kernels and graphs do not depend on it.
-    later = is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
-    if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
-        raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
+    later = multiplies_afterwards(query_weight)
     wanted = wants_gradients(
         tensor(index_q, "index_q"), tensor(index_k, "index_k"), tensor(index_weights, "index_weights")
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
 
 from . import _native
 from ._checks import Backend, choose, number, tensor, whole
@@ -13,7 +12,7 @@ from ._description import bind
 from ._indexer import _topk
 from ._indexer_gradients import backward as _index_backward
 from ._indexer_gradients import scored_as_kernels_read, type_of_dk
-from ._indexer_training import _loss, _scores
+from ._indexer_training import _loss, _scores, multiplies_afterwards
 from ._operation import Operation, as_kernels_read, is_batched, may_cast, wants_gradients
 from ._sparse_attention import WIDE_TYPES, Buckets, _attention, _backward, _buckets, fp32, topk_for, value_width
 
@@ -243,9 +242,7 @@ def indexed_attention(
         >>> out, loss, indices = smelt.indexed_attention(q, kv, iq, ik, weights, begin, end, 64, scale)
         >>> (out.float().square().mean() + loss / len(q)).backward()
     """
-    later = is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
-    if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
-        raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
+    later = multiplies_afterwards(query_weight)
     wanted = None
     if may_cast(tensor(q, "q")):
         if dkv_dtype is torch.float32 and getattr(kv, "dtype", None) is torch.float32:

@@ -205,6 +205,14 @@ _loss = LibraryOperation(
 _loss.differentiable(("logits",), 0, lambda _, made: ((made[2],), None), _loss_gradients)
 
 
+def multiplies_afterwards(query_weight) -> bool:
+    """Whether the loss is multiplied by query_weight after its kernels, so that neither these nor a graph depend on it: a
+    number such as 1 / T changes from step to step."""
+    if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
+        raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
+    return is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
+
+
 @overload
 def indexer_loss(
     logits: Tensor,
@@ -296,10 +304,7 @@ def indexer_loss(
         >>> loss = smelt.indexer_loss(logits, target, indices)
         >>> loss.backward()  # gradients of iq, ik and weights
     """
-    # A number that changes from step to step (1 / T) multiplies afterwards: kernels and graphs do not depend on it.
-    later = is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
-    if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
-        raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
+    later = multiplies_afterwards(query_weight)
     wanted = wants_gradients(tensor(logits, "logits"))
     loss, losses, *_ = _loss.call(
         logits,

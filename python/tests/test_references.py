@@ -66,7 +66,7 @@ def check_nothing_is_kept(arguments, action):
     gc.collect()
     gc.disable()
     try:
-        for _ in range(60):  # creates everything that is made only once, and fills bounded caches
+        for _ in range(60):  # creates everything that is made only once, and fills caches; then growth ends
             problem = kept_by(held, action)
             if not problem:
                 break

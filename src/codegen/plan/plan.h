@@ -52,6 +52,7 @@ struct smelt__plan {
     int threads;                   /* per block */
     int blocks_per_multiprocessor; /* the launch bound's second number */
     int max_registers;             /* per thread, by the launch bound */
+    int spill_bytes;               /* per thread, that the assembler may spill; mostly 0 */
     int shared_bytes;              /* dynamic, the arena's size */
     /* The grid. With items (such as an operator's queries) a launch has blocks_per_item blocks for
      * each; without, the family's launch has its own rule. */
