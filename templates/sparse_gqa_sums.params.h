@@ -17,6 +17,6 @@ struct sparse_gqa_sums_params {
     float *dk_sums, *dv_sums;  /* [batches, KV_HEADS, rows, DQK or DV], columns in the order of
                                   sparse_attn_bwd.columns.cuh */
     int blocks, rows;
-    int adds; /* 1: adds to the sums; 0: overwrites them */
+    int adds;  /* 1: adds to the sums; 0: overwrites them */
     int lists; /* of the reverse index */
 };

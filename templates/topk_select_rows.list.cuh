@@ -14,8 +14,7 @@
 DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     const int count = __popc(mask);
     const int inclusive = warp_inclusive_scan(count, lane_number());
-    const u32 element =
-        (u32)(block * BLOCK + (JOINT ? lane_entry() : lane_number() * VECTOR));
+    const u32 element = (u32)(block * BLOCK + (JOINT ? lane_entry() : lane_number() * VECTOR));
     const int total = __shfl_sync((u32)ALL_LANES, inclusive, 31);
     u32 at = 0;
     if (total == 0) {
@@ -33,10 +32,9 @@ DEVICE void keep_elements(u32 values[VECTORS][VECTOR], u32 mask, int block) {
     for (int i = 0; i < VECTORS; ++i) {
 #pragma unroll
         for (int c = 0; c < VECTOR; ++c) {
-            address = append_shared_8(address, mask & 0x80000000u >> (i * VECTOR + c),
-                                      ~(element + (u32)(JOINT ? (i * VECTOR + c) * 32
-                                                              : i * STEP + c)),
-                                      values[i][c]);
+            address = append_shared_8(
+                address, mask & 0x80000000u >> (i * VECTOR + c),
+                ~(element + (u32)(JOINT ? (i * VECTOR + c) * 32 : i * STEP + c)), values[i][c]);
         }
     }
 }

@@ -84,10 +84,10 @@ typedef struct smelt_indexer_topk_args {
     smelt_const_tensor window_begin; /* [T] int32: the window's first key */
     smelt_const_tensor window_end;   /* [T] int32: its last key plus one */
     smelt_const_tensor offset;       /* [T] int32, optional: added to a query's indices, too */
-    smelt_const_tensor limit;        /* [T] int32, optional: a query's number of rows, for expand; as
-                                        in smelt/topk_select.h */
-    smelt_const_tensor candidates;   /* [T,C] int32, exactly when the spec has candidate_block: numbers
-                                        of blocks, ascending */
+    smelt_const_tensor limit;        /* [T] int32, optional: a query's number of rows, for
+                                        expand; as in smelt/topk_select.h */
+    smelt_const_tensor candidates;   /* [T,C] int32, exactly when the spec has candidate_block:
+                                        numbers of blocks, ascending */
     smelt_tensor indices;            /* [T,topk] int32 */
     smelt_tensor values;             /* [T,topk] fp32, optional */
     smelt_tensor lengths;            /* [T] int32, optional: the valid slots of indices */

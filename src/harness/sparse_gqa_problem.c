@@ -269,7 +269,8 @@ void smelt__sparse_gqa_footprint(const struct smelt__problem *problem,
                  head++)
                 smelt__touch_row(footprints, tensor, b, t, head);
         smelt__touch_row(footprints, TENSOR(LIMIT), b, t, 0);
-        for (int64_t list = 0; footprints->inputs && list < smelt__sparse_gqa_list_count(spec); list++)
+        for (int64_t list = 0; footprints->inputs && list < smelt__sparse_gqa_list_count(spec);
+             list++)
             touch_list(problem, &inputs, query, list, rows, footprints);
     }
     smelt__touch(footprints, TENSOR(QUERIES), 0,

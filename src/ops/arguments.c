@@ -21,8 +21,8 @@ smelt_status smelt__check_scale(float scale) {
     if (scale > 0.0F && scale <= most)
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "scale = %g is not legal; it must be positive and at most %g",
-                       (double)scale, (double)most);
+                       "scale = %g is not legal; it must be positive and at most %g", (double)scale,
+                       (double)most);
 }
 
 smelt_status smelt__check_queries(int64_t batches, int64_t tokens) {

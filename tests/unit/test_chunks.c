@@ -159,8 +159,13 @@ static int64_t count_chunks(const struct smelt__indexer_chunks *chunks) {
 TEST(halved) {
     const struct smelt__kernel parts = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&parts);
-    struct smelt__indexer_extent extent = {
-        .tokens = 65536, .rows = 65536, .block_queries = 32, .groups = 1, .block_max = 1, .select = &select, .limit = LIMIT};
+    struct smelt__indexer_extent extent = {.tokens = 65536,
+                                           .rows = 65536,
+                                           .block_queries = 32,
+                                           .groups = 1,
+                                           .block_max = 1,
+                                           .select = &select,
+                                           .limit = LIMIT};
     struct smelt__indexer_chunks even, chunks;
     assert_int_equal(smelt__indexer_chunks_make(&extent, &even), 0);
     extent.causal_limit = 1;

@@ -222,8 +222,8 @@ TEST(described) {
     assert_int_equal(info.partition_offset, offsetof(smelt_sparse_attn_grad_args, partition));
     assert_int_equal(info.partition_bytes_offset,
                      offsetof(smelt_sparse_attn_grad_args, partition_bytes));
-    assert_int_equal(
-        smelt_operator_describe("quantize", SMELT_PASS_FORWARD, &passes, &info), SMELT_OK);
+    assert_int_equal(smelt_operator_describe("quantize", SMELT_PASS_FORWARD, &passes, &info),
+                     SMELT_OK);
     assert_string_equal(info.flattened, "N");
     assert_int_equal(smelt_operator_describe(GLM, SMELT_PASS_FORWARD, &passes, NULL), SMELT_OK);
     assert_int_equal(passes, SMELT_PASS_FORWARD);
