@@ -1,15 +1,12 @@
 //@use common/base.cuh
 //@use common/logit.cuh
-//@use common/softmax.cuh
-//@use common/streamed_product.cuh
 //@use dense_scores_fwd.params.h
-/* Items of dense_scores_fwd, and the stream's parts; of every variant. */
+/* Items of dense_scores_fwd, and what every variant does with a query's sums. */
 
 enum {
     GROUP_HEADS = HEADS / KV_HEADS, /* that read one key head */
-    ROUNDS = (GROUP_HEADS + SLAB_ROWS - 1) / SLAB_ROWS,
-    SLAB_QUERIES = SLAB_ROWS / QUERY_ROWS,
-    TILE_QUERIES = SLABS * SLAB_QUERIES,
+    ROUNDS = (GROUP_HEADS + QUERY_ROWS - 1) / QUERY_ROWS,
+    SLAB_QUERIES = TILE_QUERIES / SLABS,
     QUERY_TILES = QUERY_ROWS / 8, /* n8 tiles of a query */
     ITEM_QUERIES = ITEM_TILES * TILE_QUERIES
 };
@@ -19,27 +16,6 @@ struct item {
     int queries, keys; /* at most ITEM_QUERIES and BLOCK_KEYS */
     int key_head;
 };
-
-/* The next part of the stream. `left` has a bit for each remaining tile, from `tile` on. */
-struct cursor {
-    u32 left; /* 0: no part is left */
-    int tile, round, part;
-};
-
-DEVICE struct cursor first_part(u32 tiles) {
-    const struct cursor cursor = {tiles, __ffs((int)tiles) - 1, 0, 0};
-    return cursor;
-}
-
-DEVICE void next_part(struct cursor *cursor) {
-    if (++cursor->part < PARTS) {
-        return;
-    }
-    cursor->part = 0;
-    if (++cursor->round == ROUNDS) {
-        *cursor = first_part(cursor->left & (cursor->left - 1));
-    }
-}
 
 /* The item's tiles with a query that has one of its keys, a bit each. By whole warps, one lane per
  * tile. */
@@ -58,84 +34,6 @@ DEVICE u32 tiles_with_keys(const struct dense_scores_fwd_params *params, const s
     return __ballot_sync((u32)ALL_LANES, any);
 }
 
-/* ---- operands -------------------------------------------------------------------------------- */
-
-/* Starts the copy of a part of the item's keys; missing ones become zeros. */
-DEVICE void copy_keys(const struct dense_scores_fwd_params *params, const struct item *item,
-                      int part) {
-    const char *const first =
-        (const char *)params->k +
-        2 * (item->first_key * params->k_row_stride + item->key_head * params->k_head_stride);
-    for (int row = (int)threadIdx.x / PART_CHUNKS; row < RESIDENT_ROWS; row += COPY_ROWS) {
-        copy_row(resident_part(part), row,
-                 row < item->keys ? first + 2 * (row * params->k_row_stride) : 0, first, part);
-    }
-}
-
-/* A row of the stream: its query within the item, and its head within the group, which may be past
- * the last one. */
-DEVICE int row_query(const struct cursor *cursor, int row) {
-    return cursor->tile * TILE_QUERIES + row / QUERY_ROWS;
-}
-
-DEVICE int row_head(const struct cursor *cursor, int row) {
-    return cursor->round * SLAB_ROWS + row % QUERY_ROWS;
-}
-
-/* Starts the copy of a part of the stream into a stage; missing rows become zeros. */
-DEVICE void copy_queries(const struct dense_scores_fwd_params *params, const struct item *item,
-                         const struct cursor *cursor, int stage) {
-    const char *const first =
-        (const char *)params->q + 2 * (item->first_query * params->q_token_stride +
-                                       item->key_head * GROUP_HEADS * params->q_head_stride);
-#pragma unroll
-    for (int i = 0; i < STREAM_ROWS / COPY_ROWS; ++i) {
-        const int row = i * COPY_ROWS + (int)threadIdx.x / PART_CHUNKS;
-        const int query = row_query(cursor, row), head = row_head(cursor, row);
-        const bool present = query < item->queries && head < GROUP_HEADS;
-        copy_row(stream_stage(stage), row,
-                 present
-                     ? first + 2 * (query * params->q_token_stride + head * params->q_head_stride)
-                     : 0,
-                 first, cursor->part);
-    }
-}
-
-/* Starts the copies of the first `count` parts, each with as much of the keys as it needs; the
- * last one with all that is left of them. */
-DEVICE void begin_copies(const struct dense_scores_fwd_params *params, const struct item *item,
-                         struct cursor *copied, int count) {
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-        const int end = i == count - 1 ? PARTS : minimum(i + 1, PARTS);
-        for (int part = i; part < end; ++part) {
-            copy_keys(params, item, part);
-        }
-        if (copied->left) {
-            copy_queries(params, item, copied, i);
-            next_part(copied);
-        }
-        cp_async_commit();
-    }
-}
-
-/* Loads what is subtracted from the scores of this lane's columns of a slab, as powers of two. */
-DEVICE void load_offsets(float (*offsets)[2], const struct dense_scores_fwd_params *params,
-                         const struct item *item, const struct cursor *cursor, int slab) {
-#pragma unroll
-    for (int i = 0; i < SLAB_TILES * 2; ++i) {
-        const int row = slab * SLAB_ROWS + i / 2 * 8 + (int)threadIdx.x % 4 * 2 + i % 2;
-        const int query = row_query(cursor, row), head = row_head(cursor, row);
-        float offset = -MINUS_INFINITY;
-        if (query < item->queries && head < GROUP_HEADS) {
-            offset = LOG2_E *
-                     params->lse[(item->first_query + query) * params->lse_token_stride +
-                                 (item->key_head * GROUP_HEADS + head) * params->lse_head_stride];
-        }
-        offsets[i / 2][i % 2] = offset;
-    }
-}
-
 /* Sums two values over a quad: lanes with an even `bit` get that of x, the others that of y. */
 DEVICE float exchange(float x, float y, int bit) {
     const bool odd = threadIdx.x & (u32)bit;
@@ -143,8 +41,8 @@ DEVICE float exchange(float x, float y, int bit) {
 }
 
 /* Whether a query's probabilities are added to what an earlier round wrote. */
-DEVICE bool adds_to(const struct item *item, const struct cursor *cursor) {
-    return KV_HEADS * ROUNDS > 1 && item->key_head + cursor->round > 0;
+DEVICE bool adds_to(int key_head, int round) {
+    return KV_HEADS * ROUNDS > 1 && key_head + round > 0;
 }
 
 /* The number of items, and number `number` of them. */

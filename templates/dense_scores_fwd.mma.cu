@@ -3,6 +3,7 @@
 //@use common/streamed_product.cuh
 //@use ptx/math.cuh
 //@use dense_scores_fwd.items.cuh
+//@use dense_scores_fwd.mma_stream.cuh
 //@use dense_scores_fwd.params.h
 /*
  * Attention's probabilities of all keys in each query's window, summed over the heads, with
@@ -66,7 +67,7 @@ DEVICE void write_sums(const struct dense_scores_fwd_params *params, const struc
 DEVICE void finish_tile(const struct dense_scores_fwd_params *params, const struct item *item,
                         const struct cursor *cursor, const float (*d)[SLAB_TILES][4],
                         const float (*offsets)[2]) {
-    const bool adds = adds_to(item, cursor);
+    const bool adds = adds_to(item->key_head, cursor->round);
 #pragma unroll
     for (int i = 0; i < SLAB_QUERIES; ++i) {
         const int query = cursor->tile * TILE_QUERIES + warp_slab() * SLAB_QUERIES + i;

@@ -22,6 +22,7 @@ enum {
     SCORE_UNITS = SCORE_ROWS / 8,
     SCORE_STEPS = SCORE_ROWS / 16,
     TIMES = 64 / SCORE_ROWS,
+    COLUMN_UNROLL = TIMES > 1 ? 1 : 4, /* registers are short */
     QUERY_VALUES = 32,    /* a column tile of dQ of a thread */
     KEY_VALUES = DQK / 2, /* dK of a thread */
     VALUE_VALUES = DV / 2,
@@ -197,15 +198,15 @@ DEVICE void store_queries(const struct sparse_gqa_bwd_block_params *params, cons
 /* A tile of a stage, which it releases. */
 DEVICE void run_tile(const struct sparse_gqa_bwd_block_params *params, float *dk, float *dv,
                      int stage, u32 buffer, const struct place *place, bool last) {
-    const int warp = (int)(threadIdx.x % WARPGROUP / 32);
-    const int units[2] = {tile_at(stage)->unit[2 * warp], tile_at(stage)->unit[2 * warp + 1]};
 #pragma unroll
     for (int time = 0; time < TIMES; ++time) {
         run_rows(params, dk, dv, stage, buffer, place, time);
     }
+    const int warp = (int)(threadIdx.x % WARPGROUP / 32);
+    const int units[2] = {tile_at(stage)->unit[2 * warp], tile_at(stage)->unit[2 * warp + 1]};
     fence_proxy_async();
     barrier_sync(TEAM_BARRIER + place->team, PARTS * WARPGROUP); /* dS is written */
-#pragma unroll
+#pragma unroll COLUMN_UNROLL
     for (int i = 0; i < (KEY_TILES + PARTS - 1) / PARTS; ++i) {
         const int column_tile = i * PARTS + place->part;
         if (KEY_TILES % PARTS == 0 || column_tile < KEY_TILES) {

@@ -12,7 +12,6 @@
 
 #include "codegen/families/dense_scores_fwd.h"
 #include "codegen/families/indexer_dense_loss.h"
-#include "dense_scores_fwd.params.h"
 #include "indexer_dense_rows.params.h"
 #include "indexer_loss_sum.params.h"
 #include "ops/call.h"
@@ -21,8 +20,16 @@
 #include "ops/indexer_dense_loss_table.h"
 #include "ops/indexer_logits_launch.h"
 #include "runtime/log.h"
+#include "runtime/tensor_map.h"
+
+/* clang-format off */
+#include "common/tensor_map.h"
+#include "dense_scores_fwd.params.h"
+/* clang-format on */
 
 enum {
+    ELEMENT = 2, /* bytes */
+    MAP_COLUMNS = 64,
     LIST_STEP = 64,       /* lists are padded to whole blocks of it */
     MOST_GROUPS = 1 << 20 /* of a chunk */
 };
@@ -205,7 +212,7 @@ static smelt_status launch_logits(const struct chain *chain, const struct chunk 
         .tokens = chunk->queries,
         .rows = chunk->keys,
         .free_multiprocessors = args->free_multiprocessors,
-        .q = {const_at(&args->index_q, chunk->first, 2),
+        .q = {const_at(&args->index_q, chunk->first, ELEMENT),
               {args->index_q.strides[0], args->index_q.strides[1]}},
         .k = args->index_k,
         .weights = {const_at(&args->index_weights, chunk->first, sizeof(float)),
@@ -218,11 +225,54 @@ static smelt_status launch_logits(const struct chain *chain, const struct chunk 
     return smelt__indexer_scorer_launch(&chain->made->scorer, &part, &inside, chain->stream);
 }
 
+/* The map of attention's q or k as [tokens, key heads, `group` heads, dqk] in boxes of MAP_COLUMNS
+ * columns. */
+static smelt_status make_map(const struct chain *chain, const void *data, const int64_t *strides,
+                             int64_t tokens, int group, int box_tokens, int box_heads,
+                             struct tensor_map *map) {
+    const struct smelt__spec *spec = &chain->made->op.spec;
+    const int64_t extents[] = {group, smelt__spec_get(spec, "kv_heads"), tokens};
+    const int64_t steps[] = {strides[1], group * strides[1], strides[0]};
+    const int boxes[] = {box_heads, 1, box_tokens};
+    struct smelt__tensor_box box = {
+        .data = data,
+        .element = SMELT__MAP_BF16,
+        .swizzle = SMELT__MAP_SWIZZLE_128,
+        .dimensions = 4,
+        .extents = {(uint64_t)smelt__spec_get(spec, "dqk")},
+        .box = {MAP_COLUMNS},
+        .entered = 1,
+    };
+    for (int i = 0; i < 3; i++) {
+        const int64_t stride = extents[i] > 1 ? steps[i] : SMELT__ROW_BYTES / ELEMENT;
+        box.extents[i + 1] = (uint64_t)extents[i];
+        box.strides[i + 1] = (uint64_t)(stride * ELEMENT);
+        box.box[i + 1] = (uint32_t)boxes[i];
+    }
+    return smelt__tensor_map_make(chain->made->op.context, &box, map);
+}
+
+static int group_heads(const struct dense_loss *made) {
+    return (int)(smelt__spec_get(&made->op.spec, "heads") /
+                 smelt__spec_get(&made->op.spec, "kv_heads"));
+}
+
+static smelt_status make_maps(const struct chain *chain, struct dense_scores_fwd_params *params) {
+    const smelt_indexer_dense_loss_args *args = chain->args;
+    const struct smelt__dense_scores_launch *shape = &chain->made->scores;
+    const smelt_status status =
+        make_map(chain, params->q, args->q.strides, params->tokens, group_heads(chain->made),
+                 shape->tile_queries, shape->query_rows, &params->q_map);
+    return status == SMELT_OK ? make_map(chain, params->k, args->k.strides, params->rows, 1,
+                                         shape->block_keys, 1, &params->k_map)
+                              : status;
+}
+
 static smelt_status launch_scores(const struct chain *chain, const struct chunk *chunk) {
     const smelt_indexer_dense_loss_args *args = chain->args;
     const struct smelt__dense_scores_launch *shape = &chain->made->scores;
-    const struct dense_scores_fwd_params params = {
-        .q = const_at(&args->q, chunk->first, 2),
+    struct dense_scores_fwd_params params = {
+        .q = const_at(&args->q, chunk->first, ELEMENT),
         .k = args->k.data,
         .lse = const_at(&args->lse, chunk->first, sizeof(float)),
         .window_begin = numbers_at(&args->window_begin, chunk->first),
@@ -239,10 +289,13 @@ static smelt_status launch_scores(const struct chain *chain, const struct chunk 
         .rows = (int)chunk->keys,
         .scale = args->scale,
     };
-    return launch_kernel(chain, SMELT__INDEXER_DENSE_SCORES,
-                         smelt__divide_up(chunk->queries, shape->item_queries) *
-                             smelt__divide_up(chunk->keys, shape->block_keys),
-                         &params);
+    const smelt_status status = shape->tensor_maps ? make_maps(chain, &params) : SMELT_OK;
+    return status == SMELT_OK
+               ? launch_kernel(chain, SMELT__INDEXER_DENSE_SCORES,
+                               smelt__divide_up(chunk->queries, shape->item_queries) *
+                                   smelt__divide_up(chunk->keys, shape->block_keys),
+                               &params)
+               : status;
 }
 
 static float *losses_of(const struct chain *chain) {
@@ -350,6 +403,22 @@ static smelt_indexer_bwd_args gradient_args(const smelt_indexer_dense_loss_args 
     };
 }
 
+static smelt_status check_scores_maps(const struct dense_loss *made,
+                                      const smelt_indexer_dense_loss_args *args) {
+    const size_t group = (size_t)group_heads(made); /* whose step is one of a map's */
+    static const char knob[] = "scores.variant=mma";
+    smelt_status status = SMELT_OK;
+    if (args->tokens > 1)
+        status = smelt__check_map_stride("q", 0, args->q.strides[0], ELEMENT, knob);
+    if (status == SMELT_OK && smelt__spec_get(&made->op.spec, "heads") > 1)
+        status = smelt__check_map_stride("q", 1, args->q.strides[1], ELEMENT * group, knob);
+    if (status == SMELT_OK && args->rows > 1)
+        status = smelt__check_map_stride("k", 0, args->k.strides[0], ELEMENT, knob);
+    return status == SMELT_OK && smelt__spec_get(&made->op.spec, "kv_heads") > 1
+               ? smelt__check_map_stride("k", 1, args->k.strides[1], ELEMENT, knob)
+               : status;
+}
+
 /* What the kernels' tensor maps refuse, before anything is launched. */
 static smelt_status check_maps(const struct chain *chain) {
     const smelt_indexer_dense_loss_args *args = chain->args;
@@ -357,7 +426,9 @@ static smelt_status check_maps(const struct chain *chain) {
         return SMELT_OK;
     const smelt_indexer_logits_args logits = {
         .tokens = args->tokens, .rows = args->rows, .q = args->index_q, .k = args->index_k};
-    const smelt_status status = smelt__indexer_scorer_check(&chain->made->scorer, &logits);
+    smelt_status status = smelt__indexer_scorer_check(&chain->made->scorer, &logits);
+    if (status == SMELT_OK && chain->made->scores.tensor_maps)
+        status = check_scores_maps(chain->made, args);
     return status == SMELT_OK && wants_gradients(args) ? smelt__indexer_bwd_check(&chain->gradients)
                                                        : status;
 }

@@ -28,7 +28,7 @@ static const char *const operators[] = {
     "scores.stages=6,scores.item_tiles=32",
     "indexer_dense_loss:heads=64,dqk=576,index_heads=64,index_dim=128,scores.variant=mma",
     "indexer_dense_loss:heads=64,dqk=512,index_heads=8,index_dim=64,scores.variant=sm90,"
-    "scores.slabs=4,scores.stages=3",
+    "scores.slabs=1,scores.stages=3",
     NULL,
 };
 

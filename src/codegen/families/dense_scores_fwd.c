@@ -2,7 +2,7 @@
  * The kernel family dense_scores_fwd: attention's probabilities over windows, and the plan of the
  * streamed product (templates/common/streamed_product.cuh), which dense_lse_fwd has, too.
  *
- * The rule. A warp multiplies 64 x 64 elements if registers and shared memory have room, so that it
+ * The rule, without wgmma. A warp multiplies 64 x 64 elements if registers and shared memory have room, so that it
  * reads 4 bytes of shared memory for 128 multiplications, else 32 x 64. The keys of a block stay in
  * shared memory, as many as fit beside a ring of stages, since each is read once for the queries that
  * pass by: 128 rows of 576 columns halve the traffic that 64 have. An item has few tiles of queries:
@@ -25,12 +25,17 @@ enum {
     WARPGROUP = 128,  /* threads */
     WARPGROUPS = 2,   /* of variant sm90 */
     WARPGROUP_KEYS = 64,
-    LEAST_SM90_DQK = 512, /* by rule: with few parts the sums over heads take the time */
-    UNNAMED = -1,
-    LEAST_STAGES = 3, /* likewise */
-    MOST_STAGES = 6,
-    SM90_REGISTERS = 200, /* an estimate with 256 columns */
-    ITEM_ROWS = 512       /* of queries that a block of keys passes */
+    LEAST_STAGES = 2, /* likewise */
+    MOST_STAGES = 14,
+    MOST_SM90_SLABS = 2,
+    WIDE_PARTS = 8, /* more: consumers need the most registers */
+    WIDE_CONSUMER_REGISTERS = 240,
+    WIDE_PRODUCER_REGISTERS = 24,
+    CONSUMER_REGISTERS = 232,
+    PRODUCER_REGISTERS = 40,
+    STEP_BYTES = 32, /* of struct step */
+    BARRIER_BYTES = 8,
+    ITEM_ROWS = 512 /* of queries that a block of keys passes */
 };
 
 /* Preferred shapes, best first. */
@@ -49,10 +54,11 @@ static const struct smelt__key keys[] = {
      .variants = "mma"},
     {SMELT__KNOB("slabs", "of 64 rows that a tile of the stream has"), SMELT__AUTO_ONE_OF(1, 2, 4),
      SMELT__TUNED},
-    {SMELT__KNOB("stages", "parts of 64 columns of the stream in flight"), SMELT__AUTO_RANGE(2, 6),
+    {SMELT__KNOB("stages", "parts of 64 columns of the stream in flight"), SMELT__AUTO_RANGE(2, 14),
      SMELT__TUNED_AT(2, 3, 4)},
     {SMELT__KNOB("item_tiles", "tiles of queries of an item"), SMELT__AUTO_RANGE(1, 32),
      SMELT__TUNED_AT(1, 2, 4, 8)},
+    {SMELT__RACECHECK_KNOB},
 };
 
 int smelt__dense_check(const struct smelt__spec *spec, struct smelt__message *message) {
@@ -126,26 +132,30 @@ static int choose(const struct smelt__spec *spec, const struct smelt__arch *arch
     return 0;
 }
 
-/* `rows`: the knob of the resident rows; NULL: there is none. */
-static void add_streamed(const struct smelt__spec *spec, const char *rows,
-                         const struct smelt__streamed_shape *shape, int threads,
-                         struct smelt__plan *plan) {
-    const struct smelt__plan_row constants[] = {
-        {"RESIDENT_ROWS", rows, shape->resident_rows, "rows that stay during an item"},
-        {"ROW_TILES", "row_tiles", shape->row_tiles, "m16 tiles of a warp"},
-        {"SLABS", "slabs", shape->slabs, "of 64 rows of a tile of the stream"},
-        {"STAGES", "stages", shape->stages, "parts of the stream in flight"},
-    };
+/* What the spec says of every kernel, and its threads. */
+static void add_dense(const struct smelt__spec *spec, int threads, struct smelt__plan *plan) {
     smelt__plan_add(plan, "HEADS", (int)smelt__spec_get(spec, "heads"), SMELT__FROM_SPEC,
                     "query heads");
     smelt__plan_add(plan, "KV_HEADS", (int)smelt__spec_get(spec, "kv_heads"), SMELT__FROM_SPEC,
                     "key heads");
     smelt__plan_add(plan, "DQK", (int)smelt__spec_get(spec, "dqk"), SMELT__FROM_SPEC,
                     "width of a query and of a key, elements");
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     smelt__plan_set_threads(plan, threads, 1);
     plan->blocks_per_item = 1;
     plan->persistent = 1;
+}
+
+/* `rows`: the knob of the resident rows. */
+static void add_streamed(const struct smelt__spec *spec, const char *rows,
+                         const struct smelt__streamed_shape *shape, struct smelt__plan *plan) {
+    const struct smelt__plan_row constants[] = {
+        {"RESIDENT_ROWS", rows, shape->resident_rows, "rows that stay during an item"},
+        {"ROW_TILES", "row_tiles", shape->row_tiles, "m16 tiles of a warp"},
+        {"SLABS", "slabs", shape->slabs, "of 64 rows of a tile of the stream"},
+        {"STAGES", "stages", shape->stages, "parts of the stream in flight"},
+    };
+    add_dense(spec, smelt__streamed_warps(shape) * WARP, plan);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -158,7 +168,7 @@ int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arc
                               message);
         return -1;
     }
-    add_streamed(spec, rows, shape, smelt__streamed_warps(shape) * WARP, plan);
+    add_streamed(spec, rows, shape, plan);
     return 0;
 }
 
@@ -174,6 +184,11 @@ void smelt__dense_name(const struct smelt__spec *spec, const char *stem, struct 
 
 /* ---- dense_scores_fwd ------------------------------------------------------------------------ */
 
+static int sm90_stage_bytes(const struct smelt__streamed_shape *shape) {
+    const int rows = shape->slabs * SLAB_ROWS;
+    return (rows > shape->resident_rows ? rows : shape->resident_rows) * PART_COLUMNS * 2;
+}
+
 /* What follows from the shape. */
 static void add_items(const struct smelt__spec *spec, const struct smelt__streamed_shape *shape,
                       struct smelt__plan *plan) {
@@ -183,11 +198,14 @@ static void add_items(const struct smelt__spec *spec, const struct smelt__stream
     const int item_tiles =
         smelt__spec_knob(spec, "item_tiles", ITEM_ROWS / (shape->slabs * SLAB_ROWS));
     launch->block_keys = shape->resident_rows;
-    launch->item_queries = item_tiles * shape->slabs * (SLAB_ROWS / query_rows);
+    launch->query_rows = query_rows;
+    launch->tile_queries = shape->slabs * (SLAB_ROWS / query_rows);
+    launch->item_queries = item_tiles * launch->tile_queries;
     const struct smelt__plan_row constants[] = {
         {"BLOCK_KEYS", NULL, shape->resident_rows, "keys of an item"},
         {"ITEM_TILES", "item_tiles", item_tiles, "tiles of queries of an item"},
         {"QUERY_ROWS", NULL, query_rows, "rows of a query: heads that read a key head, padded"},
+        {"TILE_QUERIES", NULL, launch->tile_queries, "queries of a tile"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     plan->item = "tile";
@@ -205,44 +223,63 @@ static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *ar
     return 0;
 }
 
-/* Two warpgroups have 64 keys each. As many stages as fit, since a part must be as long under way as
- * L2's latency; three at least, of which one is multiplied, one may be, and one arrives. */
+/* The regions of variant sm90. */
+static int add_sm90_regions(const struct smelt__streamed_shape *shape, struct smelt__plan *plan) {
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "STREAM_OFFSET", shape->stages * sm90_stage_bytes(shape),
+                           ALIGNMENT, "stages: parts of keys or of queries");
+    smelt__plan_add_region(plan, "OFFSETS_OFFSET", shape->stages * shape->slabs * SLAB_ROWS * 4, 16,
+                           "stages: what is subtracted from a tile's scores");
+    smelt__plan_add_region(plan, "STEPS_OFFSET", shape->stages * STEP_BYTES, 16,
+                           "stages: what they hold");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * shape->stages * BARRIER_BYTES, 8,
+                           "mbarriers");
+    return plan->shared_bytes;
+}
+
+/* Two warpgroups have 64 keys each, in registers; all of shared memory is stages. */
 static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
+    const int asked = smelt__spec_knob(spec, "stages", 0), wide = parts_of(spec) > WIDE_PARTS;
     struct smelt__streamed_shape shape = {WARPGROUP_KEYS * WARPGROUPS, 1,
-                                          smelt__spec_knob(spec, "slabs", 2), 0};
+                                          smelt__spec_knob(spec, "slabs", 2),
+                                          asked ? asked : MOST_STAGES};
     struct smelt__misses misses = SMELT__NO_MISSES;
-    const int asked = smelt__spec_knob(spec, "stages", 0), dqk = (int)smelt__spec_get(spec, "dqk");
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    if (smelt__spec_knob(spec, "variant", UNNAMED) == UNNAMED && dqk < LEAST_SM90_DQK) {
-        smelt__message_set(message, "%s: variant=mma is faster with a dqk below %d",
-                           spec->schema->name, LEAST_SM90_DQK);
+    if (shape.slabs > MOST_SM90_SLABS) {
+        smelt__message_set(message, "%s: variant=sm90 has registers for slabs=1 or 2, not %d",
+                           spec->schema->name, shape.slabs);
         return -1;
     }
-    if (dqk % PART_COLUMNS != 0) {
-        smelt__message_set(message, "%s: variant=sm90 takes a dqk of multiples of 64, not %d",
-                           spec->schema->name, dqk);
+    while (!asked && shape.stages > LEAST_STAGES &&
+           add_sm90_regions(&shape, plan) > smelt__shared_of_block(arch, 1))
+        shape.stages--;
+    if (!smelt__limits_hold(arch, (WARPGROUPS + 1) * WARPGROUP, 1, add_sm90_regions(&shape, plan),
+                            0, &misses)) {
+        smelt__misses_explain(&misses, spec, arch, "fewer slabs or stages", "fewer slabs", "",
+                              message);
         return -1;
     }
-    for (shape.stages = asked ? asked : MOST_STAGES; shape.stages >= LEAST_STAGES; shape.stages--) {
-        add_regions(spec, &shape, plan);
-        if (smelt__limits_hold(arch, WARPGROUPS * WARPGROUP, 1, plan->shared_bytes, SM90_REGISTERS,
-                               &misses))
-            break;
-        if (asked)
-            shape.stages = 0;
-    }
-    if (shape.stages < LEAST_STAGES) {
-        smelt__misses_explain(&misses, spec, arch, "fewer slabs or stages", "fewer slabs",
-                              "stages=3 to 6", message);
-        return -1;
-    }
+    const struct smelt__plan_row constants[] = {
+        {"SLABS", "slabs", shape.slabs, "of 64 rows of a tile of queries"},
+        {"STAGES", "stages", shape.stages, "parts of keys or queries in flight"},
+        {"STAGE_BYTES", NULL, sm90_stage_bytes(&shape), "of a part of keys or queries"},
+        {"CONSUMERS", NULL, WARPGROUPS, "warpgroups that compute"},
+        {"CONSUMER_REGISTERS", NULL, wide ? WIDE_CONSUMER_REGISTERS : CONSUMER_REGISTERS,
+         "of a thread that computes"},
+        {"PRODUCER_REGISTERS", NULL, wide ? WIDE_PRODUCER_REGISTERS : PRODUCER_REGISTERS,
+         "of a thread that copies"},
+        {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
+         "1: every lane of a warp arrives at barriers"},
+    };
     plan->variant = "sm90";
     plan->template_name = "dense_scores_fwd.sm90.cu";
     smelt__dense_name(spec, "dense_scores", plan);
-    add_streamed(spec, NULL, &shape, WARPGROUPS * WARPGROUP, plan);
+    add_dense(spec, (WARPGROUPS + 1) * WARPGROUP, plan);
     add_items(spec, &shape, plan);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    ((struct smelt__dense_scores_launch *)(void *)plan->launch)->tensor_maps = 1;
     return 0;
 }
 

@@ -50,9 +50,11 @@ int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arc
                          const char *rows, struct smelt__streamed_shape *shape,
                          struct smelt__plan *plan, struct smelt__message *message);
 
-/* What the host reads of a plan of dense_scores_fwd: queries and keys of an item of the grid. */
+/* What the host reads of a plan of dense_scores_fwd: queries and keys of an item of the grid; and of
+ * the boxes of tensor maps, if the kernel has them. */
 struct smelt__dense_scores_launch {
     int item_queries, block_keys;
+    int tensor_maps, tile_queries, query_rows;
 };
 
 static inline const struct smelt__dense_scores_launch *

@@ -149,7 +149,7 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
     add_constants(&choice, spec, plan);
     smelt__plan_set_threads(plan, threads, 1);
     if (choice.dqk == 192 && choice.dv == 128) /* three times as fast as mma in spite of it */
-        plan->spill_bytes = 64;
+        plan->spill_bytes = 16;
     plan->persistent = 1;
     return 0;
 }

@@ -2,7 +2,8 @@
 
 from configurations import Check
 
-FILES = ("templates/dense_scores_fwd.sm90.cu", "templates/dense_scores_fwd.items.cuh")
+FILES = ("templates/dense_scores_fwd.sm90.cu", "templates/dense_scores_fwd.sm90_copies.cuh",
+         "templates/dense_scores_fwd.sm90_shared.cuh", "templates/dense_scores_fwd.items.cuh")
 INDEXER = ",index_heads=2,index_dim=64"
 
 
@@ -19,7 +20,7 @@ COVERAGE = ("dense90-few", "dense90-rounds")
 CONFIGURATIONS = (
     check("few", "heads=5,dqk=128", "slabs=2,item_tiles=1",
           "--queries 19 --rows 200 --lists adversarial --weighted --each-loss --strided", schedules=2),
-    check("groups", "heads=12,dqk=64,kv_heads=3", "slabs=1,stages=3,item_tiles=2",
+    check("groups", "heads=12,dqk=80,kv_heads=3", "slabs=1,stages=3,item_tiles=2",
           "--queries 19 --rows 140 --lists random --each-loss", schedules=2),
     check("rounds", "heads=128,dqk=64", "slabs=1,stages=3,item_tiles=4",
           "--queries 5 --rows 150 --lists causal --documents 1 --each-loss", schedules=1),
