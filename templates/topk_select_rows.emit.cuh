@@ -1,4 +1,5 @@
 //@use topk_select_rows.emit_map.cuh
+//@use topk_select_rows.target.cuh
 /*
  * Writes a row's output: ascending by index, from the bit map; by score, or if a window is longer
  * than the map, from a bitonic sort of the selected entries that accepts any count (K. E. Batcher,
@@ -51,10 +52,6 @@ DEVICE void sort_list(int count) {
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-DEVICE int *length_of(const struct topk_select_rows_params *params, int row) {
-    return params->lengths + query_of(row) * params->lengths_stride + row % GROUPS;
-}
-
 /* Where the elements in order are: the window's own, those of the map, or the list's. */
 enum chosen_place { CHOSEN_WHOLE, CHOSEN_MAPPED, CHOSEN_LISTED };
 
@@ -87,25 +84,6 @@ DEVICE u32 chosen_key(const struct window *window, const struct chosen *chosen, 
         return chosen_keys()[i];
     }
     return ORDER_BY_SCORE ? packed_key(window, list()[i]) : (u32)list()[i];
-}
-
-/* An output row. */
-struct target {
-    int *indices;
-    float *values; /* or null */
-    u32 offset;    /* added to each number */
-};
-
-DEVICE struct target open_target(const struct topk_select_rows_params *params, int row) {
-    const int query = query_of(row), group = row % GROUPS;
-    struct target target = {params->indices + query * params->indices_stride +
-                                group * params->indices_group,
-                            params->values, 0};
-    if (target.values) {
-        target.values += query * params->values_stride + group * params->values_group;
-    }
-    target.offset = (u32)params->index_offset + (params->offset ? (u32)params->offset[query] : 0);
-    return target;
 }
 
 /* Writes an output row of entries and, if asked for, their scores. */

@@ -46,10 +46,6 @@ DEVICE u32 shared_number_address(enum shared_number which) {
     return shared_address(NUMBERS_OFFSET) + (u32)which * 4;
 }
 
-DEVICE int lane_number(void) {
-    return (int)thread_number() % 32;
-}
-
 DEVICE int warp_number(void) {
     return (int)thread_number() / 32;
 }

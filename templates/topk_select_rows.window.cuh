@@ -66,6 +66,10 @@ DEVICE float score_below(u32 key) {
     return key_score(key - 1 == KEY_MINUS_ZERO ? key - 2 : key - 1);
 }
 
+DEVICE int lane_number(void) {
+    return (int)threadIdx.x % 32;
+}
+
 struct window {
     const logit *data; /* element 0, which may lie before the tensor; with LOAD_BLOCK: entry 0 */
     int first, last;   /* its elements */
@@ -244,7 +248,7 @@ DEVICE void load_vector(const struct window *window, int element, u32 values[VEC
 }
 
 DEVICE int lane_entry(void) {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = lane_number();
     return 32 / LANES * (lane % LANES) + lane / LANES;
 }
 
@@ -271,7 +275,7 @@ DEVICE float load_joint(const struct window *window, int column, bool inside) {
  * score. */
 DEVICE void load_entries(const struct window *window, int block, bool inside,
                          u32 values[VECTORS][VECTOR]) {
-    const int lane = (int)threadIdx.x % 32, first = block * BLOCK;
+    const int lane = lane_number(), first = block * BLOCK;
     const int column = (window->column + first) * LOAD_BLOCK + lane * VECTOR;
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
@@ -305,7 +309,7 @@ DEVICE void load_entries(const struct window *window, int block, bool inside,
 
 /* Loads this lane's part of a block. */
 DEVICE void load_block(const struct window *window, int block, u32 values[VECTORS][VECTOR]) {
-    const int element = block * BLOCK + (int)threadIdx.x % 32 * VECTOR;
+    const int element = block * BLOCK + lane_number() * VECTOR;
     if (JOINT) {
         const int column = (window->column + block * BLOCK) * LOAD_BLOCK;
         const bool inside = (block + 1) * BLOCK <= window->last && column >= window->low &&

@@ -51,4 +51,7 @@ enum {
      * row is faster even if there are few rows. */
     SMELT__CUT_TOPK_COLUMNS = 32768,
     SMELT__CUT_TOPK_LEAST_PART = 4096,
+    /* Rows of at most so many elements, counted from a 16-byte boundary, may have one warp each: what
+     * the kernel's registers hold. */
+    SMELT__CUT_TOPK_WARP_COLUMNS = 1024,
 };

@@ -34,7 +34,7 @@ static void prepare(smelt_operator *op) {
                                             made->lists.topk);
     if (publish > 0)
         made->publish = smelt__topk_kernels_from(
-            op->kernels + SMELT__INDEXER_TOPK_SELECT + selections, selections, publish);
+            op->kernels + SMELT__INDEXER_TOPK_SELECT + selections, SMELT__TOPK_WARPS, publish);
     made->scorer = smelt__indexer_scorer_of(op->context, op->kernels[SMELT__INDEXER_TOPK_LOGITS]);
 }
 

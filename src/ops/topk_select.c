@@ -16,7 +16,7 @@ struct topk_select {
 
 static void prepare(smelt_operator *op) {
     struct topk_select *made = (struct topk_select *)op;
-    made->kernels = smelt__topk_kernels_from(op->kernels, SMELT__TOPK_PASSES,
+    made->kernels = smelt__topk_kernels_from(op->kernels, smelt__topk_select_kernels(&op->spec),
                                              (int)smelt__spec_get(&op->spec, "topk"));
     made->lists = smelt__topk_lists_of(&op->spec);
 }

@@ -9,10 +9,13 @@
 
 struct smelt__topk_kernels smelt__topk_kernels_from(const struct smelt__kernel *const *kernels,
                                                     int count, int topk) {
-    const int several = count == SMELT__TOPK_PASSES;
-    return (struct smelt__topk_kernels){kernels[SMELT__TOPK_ROWS],
-                                        several ? kernels[SMELT__TOPK_PARTS] : NULL,
-                                        several ? kernels[SMELT__TOPK_MERGE] : NULL, topk};
+    const int several = count > SMELT__TOPK_MERGE;
+    return (struct smelt__topk_kernels){
+        .rows = kernels[SMELT__TOPK_ROWS],
+        .parts = several ? kernels[SMELT__TOPK_PARTS] : NULL,
+        .merge = several ? kernels[SMELT__TOPK_MERGE] : NULL,
+        .warps = count > SMELT__TOPK_WARPS ? kernels[SMELT__TOPK_WARPS] : NULL,
+        .topk = topk};
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -96,6 +99,18 @@ size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int
     return list_bytes(kernels, blocks) + (size_t)blocks * sizeof(struct topk_select_rows_header);
 }
 
+/* Elements before a row's first logit, from a vector boundary on, at most. */
+static int64_t most_before(const struct topk_select_rows_params *params) {
+    const uint64_t steps = (uint64_t)params->logits_stride | (uint64_t)params->logits_group;
+    return (uintptr_t)params->logits % 16 || steps % 4 ? 3 : 0;
+}
+
+/* Whether each row is short enough for one warp. */
+static int has_short_rows(const struct smelt__topk_kernels *kernels,
+                          const struct topk_select_rows_params *params, int64_t columns) {
+    return kernels->warps && columns + most_before(params) <= SMELT__CUT_TOPK_WARP_COLUMNS;
+}
+
 smelt_status smelt__topk_launch(const smelt_context *context,
                                 const struct smelt__topk_kernels *kernels,
                                 const struct topk_select_rows_params *given, int64_t columns,
@@ -107,6 +122,12 @@ smelt_status smelt__topk_launch(const smelt_context *context,
     params.parts = (int)parts;
     params.lists = NULL;
     params.headers = NULL;
+    if (has_short_rows(kernels, &params, columns)) {
+        const uint32_t warps = (uint32_t)kernels->warps->threads / 32;
+        const struct smelt__launch each = {
+            .blocks = {(rows + warps - 1) / warps}, .pdl = params.pdl, .params = &params};
+        return smelt__kernel_launch(context, kernels->warps, &each, stream);
+    }
     if (parts == 1)
         return smelt__kernel_launch(context, kernels->rows, &alone, stream);
     params.lists = workspace;

@@ -11,10 +11,10 @@
 #include "runtime/kernel.h"
 #include "topk_select_rows.params.h"
 
-/* The kernels of a selection, the context's, as smelt__topk_select_expand lists them; parts and merge
+/* The kernels of a selection, the context's, as smelt__topk_select_expand lists them; all but rows
  * may be NULL. */
 struct smelt__topk_kernels {
-    const struct smelt__kernel *rows, *parts, *merge;
+    const struct smelt__kernel *rows, *parts, *merge, *warps;
     int topk;
 };
 

@@ -36,6 +36,10 @@ static const struct odd_case cases[] = {
     {"sm_80", "indexer_logits:heads=4,dim=64,dtype=bf16", {EXTENTS}},
     {"sm_89", "indexer_topk:heads=4,dim=64,dtype=fp8,topk=16", {EXTENTS, .max_logits = 1}},
     {"sm_80", "topk_select:topk=16", {EXTENTS, .max_logits = 1}},
+    /* 1024 elements from a vector boundary on have a warp, more of them a block. */
+    {"sm_90a",
+     "topk_select:topk=40,groups=2,pinned=3",
+     {.tokens = 2, .rows = 1024, .max_logits = 1}},
     {"sm_80",
      "topk_select:topk=8,dtype=bf16,groups=2,pinned=1,expand=4,tail=1",
      {EXTENTS, .max_logits = 1}},

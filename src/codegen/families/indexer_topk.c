@@ -36,7 +36,7 @@ static const struct smelt__key keys[] = {
 
 /* Rows of candidates have a block each. */
 int smelt__indexer_topk_selections(const struct smelt__spec *spec) {
-    return smelt__spec_get(spec, "candidate_block") > 0 ? 1 : SMELT__TOPK_PASSES;
+    return smelt__spec_get(spec, "candidate_block") > 0 ? 1 : smelt__topk_select_kernels(spec);
 }
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
@@ -56,7 +56,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
     smelt__indexer_logits_expand(expansion, spec, FWD, SCORES, pass);
     smelt__topk_select_expand(expansion, spec, SELECT, pass, count, choice);
     if (smelt__spec_get(spec, "publish") > 0)
-        smelt__topk_select_expand(expansion, spec, PUBLISH, pass, count, published);
+        smelt__topk_select_expand(expansion, spec, PUBLISH, pass, SMELT__TOPK_WARPS, published);
 }
 
 static int check_published(const struct smelt__spec *spec, struct smelt__message *message) {

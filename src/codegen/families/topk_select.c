@@ -24,7 +24,8 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     const struct smelt__topk_setting settings[] = {{"logits", (int)smelt__spec_get(spec, "dtype")},
                                                    {NULL, 0}};
-    smelt__topk_select_expand(expansion, spec, ROWS, pass, SMELT__TOPK_PASSES, settings);
+    smelt__topk_select_expand(expansion, spec, ROWS, pass, smelt__topk_select_kernels(spec),
+                              settings);
 }
 
 const struct smelt__operator_family smelt__topk_select = {

@@ -1,7 +1,7 @@
 /*
  * The kernel family topk_select_rows: exact top-k of rows. A pass `rows` that has a block for each;
- * for few rows two passes, `parts` with several blocks each and `merge`. Every architecture has
- * all.
+ * for few rows two passes, `parts` with several blocks each and `merge`; for short rows and a small
+ * topk a pass `warps` that has a warp for each. Every architecture has all.
  */
 #include <stdio.h>
 
@@ -55,8 +55,8 @@ static const struct smelt__key keys[] = {
      SMELT__ONE_OF(1, 2, 4, 8, 16, 32, 64, 128), .default_value = 1},
     {SMELT__OPTIONAL("candidate_block", "keys of a candidate; 0: rows are not of candidates"),
      SMELT__ONE_OF(0, 1, 2, 4, 8, 16, 32, 64, 128)},
-    {SMELT__REQUIRED("pass", "rows: a block a row; parts, then merge: several blocks a row"),
-     SMELT__NAMES_3(rows, parts, merge)},
+    {SMELT__REQUIRED("pass", "rows: a block a row; parts, merge: several; warps: a warp a row"),
+     SMELT__NAMES_4(rows, parts, merge, warps)},
     {SMELT__KNOB("threads", "of a thread block"), SMELT__AUTO_ONE_OF(128, 256, 512), SMELT__TUNED,
      .only_with = "pass=rows, parts"},
     {SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),
@@ -169,6 +169,13 @@ static int prefetch_bytes(const struct smelt__spec *spec, const struct smelt__ar
                                         : smelt__spec_knob(spec, "prefetch", PREFETCH_KB) * 1024;
 }
 
+static void plan_warps(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                       struct smelt__plan *plan) {
+    smelt__plan_set_threads(plan, THREADS, ROW_BLOCKS);
+    add_meaning(spec, plan);
+    smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: may be launched with PDL");
+}
+
 static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
@@ -245,10 +252,15 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
                      struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
     plan->variant = smelt__spec_choice(spec, "pass"); /* every architecture has all */
-    plan->template_name =
-        pass == SMELT__TOPK_PARTS ? "topk_select_rows.parts.cu" : "topk_select_rows.cu";
+    plan->template_name = pass == SMELT__TOPK_PARTS   ? "topk_select_rows.parts.cu"
+                          : pass == SMELT__TOPK_WARPS ? "topk_select_rows.warps.cu"
+                                                      : "topk_select_rows.cu";
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_topk_select_%s_k%d_%s",
              plan->variant, (int)smelt__spec_get(spec, "topk"), smelt__spec_choice(spec, "order"));
+    if (pass == SMELT__TOPK_WARPS) {
+        plan_warps(spec, arch, plan);
+        return 0;
+    }
     if (pass != SMELT__TOPK_PARTS)
         plan->item = "row";
     return plan_pass(spec, arch, plan, message);
@@ -273,6 +285,13 @@ static void share_parts(struct smelt__spec *kernel) {
     smelt__spec_set(kernel, "order", SMELT__TOPK_BY_INDEX);
     smelt__spec_set(kernel, "expand", 1);
     smelt__spec_set(kernel, "tail", 0);
+}
+
+int smelt__topk_select_kernels(const struct smelt__spec *spec) {
+    const int small = smelt__spec_get(spec, "topk") <= SMELT__TOPK_WARP_MOST;
+    const int plain = smelt__spec_get(spec, "order") == SMELT__TOPK_BY_INDEX &&
+                      smelt__spec_get(spec, "expand") == 1;
+    return small && plain ? SMELT__TOPK_PASSES : SMELT__TOPK_WARPS;
 }
 
 void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,

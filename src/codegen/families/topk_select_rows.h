@@ -10,14 +10,17 @@ enum { SMELT__TOPK_SELECT_MOST = 16384 /* values of topk */ };
 /* Values of the key `order`. */
 enum smelt__topk_order { SMELT__TOPK_BY_INDEX = 0, SMELT__TOPK_BY_SCORE };
 
-/* Values of the key `pass`: the first alone for many rows, the others one after the other for few.
- */
+/* Values of the key `pass`: the first alone for many rows, the second and the third one after the
+ * other for few, the last alone for many short ones. */
 enum smelt__topk_pass {
     SMELT__TOPK_ROWS = 0,
     SMELT__TOPK_PARTS,
     SMELT__TOPK_MERGE,
+    SMELT__TOPK_WARPS,
     SMELT__TOPK_PASSES
 };
+
+enum { SMELT__TOPK_WARP_MOST = 64 /* largest topk that has the pass warps */ };
 
 /* Rows of a table of keys that operators with a top-k have in common. */
 #define SMELT__TOPK_KEYS                                                                           \
@@ -46,8 +49,11 @@ struct smelt__topk_setting {
     int value;
 };
 
+/* How many kernels a selection of all rows has: all passes, or those before warps. */
+int smelt__topk_select_kernels(const struct smelt__spec *spec);
+
 /* Adds the first `count` kernels, in the order of enum smelt__topk_pass, of an operator that has the
- * keys above; `member`: its number of this family. Without parts and merge every row has one block. */
+ * keys above; `member`: its number of this family. With one kernel every row has one block. */
 void smelt__topk_select_expand(struct smelt__expansion *expansion, const struct smelt__spec *spec,
                                int member, unsigned pass, int count,
                                const struct smelt__topk_setting *settings);

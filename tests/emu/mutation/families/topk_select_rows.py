@@ -1,18 +1,18 @@
-"""topk_select's kernels: a block a row, several blocks a row, their merge."""
+"""topk_select's kernels: a block a row, several blocks a row, their merge, a warp a row."""
 
 from configurations import Check
 
 # Not .guess.cuh: whatever is guessed there, exact counts prove it or it is guessed again, so that its
 # mutants cost time alone.
 FILES = ("templates/common/warp_scan.cuh",
-         *("templates/topk_select_rows." + part for part in ("cu", "emit", "list", "parts", "rank", "window")))
+         *("templates/topk_select_rows." + part for part in ("cu", "emit", "list", "parts", "rank", "target", "warps", "window")))
 
 SAMPLE = 60  # one mutant that nothing catches takes all of a minute
 
 
 def check(name, keys, options, which="rows", **more):
-    # Entries that both passes of few rows have are mutated in the merge alone.
-    files = ("templates/topk_select_rows.parts",) if which == "parts" else FILES
+    # Entries that several passes have are mutated in one of them alone.
+    files = ("templates/topk_select_rows." + which,) if which in ("parts", "warps") else FILES
     kernel = keys.replace("dtype=", "logits=")
     return Check("topk-" + name, "topk_select:" + keys, f"topk_select_rows:{kernel},pass={which}",
                  options + " --seed 70", files=files, **more)
@@ -21,7 +21,7 @@ def check(name, keys, options, which="rows", **more):
 # Together they reach every statement (coverage.py --suggest).
 COVERAGE = ("topk-merge-decoy", "topk-parts", "topk-long", "topk-decoy", "topk-score", "topk-short",
             "topk-score-levels", "topk-negative", "topk-one", "topk-more", "topk-merge-map",
-            "topk-parts-decoy")
+            "topk-parts-decoy", "topk-warps", "topk-warps-equal")
 
 CONFIGURATIONS = (
     check("special", "topk=100", "--queries 16 --rows 2600 --data special --windows random "
@@ -61,6 +61,10 @@ CONFIGURATIONS = (
           schedules=2),
     # Windows that are chosen whole are sorted, too.
     check("score-short", "topk=700,order=score", "--queries 6 --rows 650 --windows random", schedules=1),
+    # A warp a row: windows that begin at any element and end in any vector, pinned entries, groups.
+    check("warps", "topk=40,groups=2,pinned=3", "--queries 12 --rows 1001 --data special --windows random --values "
+          "--strided", "warps", schedules=1),
+    check("warps-equal", "topk=64", "--queries 4 --rows 1024 --data levels --windows causal", "warps", schedules=1),
     # Lists of rows, pinned entries, groups.
     check("rows", "topk=60,groups=2,pinned=5,expand=4,tail=1", "--queries 12 --rows 300 --windows random --values "
           "--strided", schedules=1),
@@ -68,7 +72,7 @@ CONFIGURATIONS = (
     check("rows-bf16", "topk=100,dtype=bf16,expand=2", "--queries 4 --rows 2601 --windows random --strided",
           schedules=1),
     # Every tensor's every dimension reaches past 2^32 elements.
-    check("far", "topk=20", "--far --queries 5 --rows 300 --windows random --values", schedules=1),
+    check("far", "topk=80", "--far --queries 5 --rows 300 --windows random --values", schedules=1),
     # More samples than the least.
     check("more", "topk=100,samples=256", "--queries 2 --rows 17000", schedules=1),
     # Longer than the map.
