@@ -1,6 +1,6 @@
+//@use common/denominator.cuh
 //@use common/softmax.cuh
 //@use common/work.cuh
-//@use ptx/math.cuh
 //@use sparse_scores_fwd.params.h
 /*
  * The softmax denominators of a query's heads, and its row of the target
@@ -17,14 +17,7 @@ DEVICE float head_offset(const struct sparse_scores_fwd_params *params, int batc
     const float lse =
         LOG2_E * params->lse[batch * params->lse_batch_stride + token * params->lse_token_stride +
                              head * params->lse_head_stride];
-    if (!params->sink) {
-        return -lse;
-    }
-    const float sink = LOG2_E * params->sink[head], highest = fmaxf(sink, lse);
-    return highest == -MINUS_INFINITY
-               ? MINUS_INFINITY
-               : -highest - log2_approximate(exp2_approximate(sink - highest) +
-                                             exp2_approximate(lse - highest));
+    return params->sink ? denominator_offset_with_sink(lse, LOG2_E * params->sink[head]) : -lse;
 }
 
 /* A query's row of the target. */

@@ -18,6 +18,7 @@
 #include "smelt/indexer_bwd.h"
 #include "smelt/sparse_scores.h"
 #include "smelt/sparse_gqa.h"
+#include "smelt/sparse_gqa_scores.h"
 #include "smelt/dense_lse.h"
 #include "smelt/indexer_dense_loss.h"
 /* clang-format on */

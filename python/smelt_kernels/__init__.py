@@ -7,7 +7,7 @@ the functions of the lightning indexer. ``smelt.compat`` replaces FlashMLA's, cu
 
 from . import _native, compat, integrations
 from ._dense import dense_lse, indexer_dense_loss
-from ._grouped_attention import sparse_gqa
+from ._grouped_attention import sparse_gqa, sparse_gqa_scores
 from ._indexed_attention import indexed_attention, selection_difference
 from ._indexer import clean_logits_, indexer_logits, indexer_topk, indexer_windows, topk_select
 from ._indexer_gradients import indexer_backward
@@ -43,6 +43,7 @@ __all__ = [
     "sparse_attention",
     "sparse_attention_backward",
     "sparse_gqa",
+    "sparse_gqa_scores",
     "sparse_scores",
     "stats",
     "topk_select",

@@ -1,4 +1,4 @@
-"""sparse_gqa: sparse attention for grouped heads, and its custom operators."""
+"""sparse_gqa, sparse attention for grouped heads, and sparse_gqa_scores, the target of its indexers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,24 @@ GRANULARITIES = (1, 4, 16, 64, 128)
 _KEY = {"q": 2, "k": 2, "v": 1, "indices": 2}
 
 
+def _spec_of(operator, heads, kv_heads, widths, lists, width, granularity, topk, sink):
+    if lists not in (1, kv_heads):
+        return _runtime.Refused(f"indices must have 1 list or {kv_heads}, one for each KV head, not {lists}", ValueError)
+    shape = f"heads={heads},kv_heads={kv_heads},{widths},topk={topk or topk_for(width)}"
+    options = f"granularity={granularity}{',lists=kv' if lists > 1 else ''}{',sink=1' if sink else ''}"
+    return f"{operator}:{shape},{options}"
+
+
 def _spec(kind, heads, dqk, k_kind, kv_heads, _, v_kind, dv, __, lists, width, granularity: int, topk: int, sink):
     if not kind is k_kind is v_kind is torch.bfloat16:
         return _runtime.Refused(f"q, k and v must be torch.bfloat16, not {kind}, {k_kind} and {v_kind}", TypeError)
-    if lists not in (1, kv_heads):
-        return _runtime.Refused(f"indices must have 1 list or {kv_heads}, one for each KV head, not {lists}", ValueError)
-    shape = f"heads={heads},kv_heads={kv_heads},dqk={dqk},dv={dv},topk={topk or topk_for(width)}"
-    options = f"granularity={granularity}{',lists=kv' if lists > 1 else ''}{',sink=1' if sink else ''}"
-    return f"sparse_gqa:{shape},{options}"
+    return _spec_of("sparse_gqa", heads, kv_heads, f"dqk={dqk},dv={dv}", lists, width, granularity, topk, sink)
+
+
+def _scores_spec(kind, heads, dqk, k_kind, kv_heads, _, __, lists, width, granularity: int, topk: int, sink):
+    if not kind is k_kind is torch.bfloat16:
+        return _runtime.Refused(f"q and k must be torch.bfloat16, not {kind} and {k_kind}", TypeError)
+    return _spec_of("sparse_gqa_scores", heads, kv_heads, f"dqk={dqk}", lists, width, granularity, topk, sink)
 
 
 def _backward_spec(
@@ -74,6 +84,15 @@ def _backward_by_reference(
     return dq, dk.to(dk_dtype or k.dtype), dv.to(dv_dtype or v.dtype), dsink[0] if dsink else None
 
 
+def _scores_by_reference(
+    q, k, lse, indices, topk_length, limit, sink, queries, query_count, scale, granularity
+):  # fmt: skip
+    legal_scale(scale)
+    target = _reference.sparse_gqa_scores(q, k, lse, indices, scale, granularity, topk_length, limit, sink)
+    left_out = _unlisted(queries, query_count, lse)
+    return target.float() if left_out is None else target.float().masked_fill(left_out[..., None, None], 0)
+
+
 _backward = LibraryOperation(
     "sparse_gqa",
     which=1,
@@ -92,6 +111,15 @@ _attention = LibraryOperation(
     reference=_by_reference,
     gradient=_backward,
     fills={"lse": NEVER},
+    floats=True,
+    rules=_lists_are_legal,
+)
+
+_scores = LibraryOperation(
+    "sparse_gqa_scores",
+    spec=_scores_spec,
+    key={"q": 2, "k": 2, "indices": 2},
+    reference=_scores_by_reference,
     floats=True,
     rules=_lists_are_legal,
 )
@@ -243,3 +271,78 @@ def sparse_gqa(
     if not return_lse:
         return out
     return out, sums if lse == "natural" else sums * LOG2E
+
+
+def sparse_gqa_scores(
+    q: Tensor,
+    k: Tensor,
+    indices: Tensor,
+    lse: Tensor,
+    scale: float,
+    *,
+    granularity: int,
+    topk: int | None = None,
+    topk_length: Tensor | None = None,
+    limit: Tensor | None = None,
+    sink: Tensor | None = None,
+    queries: Tensor | None = None,
+    query_count: Tensor | None = None,
+    free_multiprocessors: int = 0,
+    backend: Backend | None = None,
+) -> Tensor:
+    """Computes sparse_gqa's probabilities at the entries of each query's lists, summed over heads and over an entry's rows: the
+    target of an indexer that chooses them. Not differentiable.
+
+    The heads of a list are all heads or, with a list for each KV head, those of its KV head. Where tensor parallelism
+    divides the heads, the caller adds up the ranks' sums.
+
+    Args:
+        q: [T, Hq, dqk] or [B, T, Hq, dqk], bf16, as in sparse_gqa.
+        k: [S, Hkv, dqk] or [B, S, Hkv, dqk], bf16.
+        indices: [T, G, width] or [B, T, G, width], int32, with G = 1 (shared by all heads) or Hkv. Entries that name no
+            row (such as -1) are masked.
+        lse: [T, Hq] or [B, T, Hq], fp32: sparse_gqa's, natural and without the sink.
+        scale: The softmax scale.
+        granularity: Rows of an entry: 1, 4, 16, 64 or 128.
+        topk: The largest number of entries of a list; None means `width` rounded up to a multiple of 128.
+        topk_length: [T, G] or [B, T, G], int32: the number of a list's entries that count.
+        limit: [T] or [B, T], int32: a query reads only rows below it. None: all rows.
+        sink: [Hq], a logit of each head in the softmax's denominator.
+        queries: [N] int32: compute only these queries (b * T + t), each named once. The others' result is 0.
+        query_count: [1] int32: how many entries of `queries` count.
+        free_multiprocessors: Multiprocessors that the kernels leave to other streams.
+        backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
+
+    Returns:
+        fp32, of the shape of `indices`; 0 at masked entries.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a shape or a value is not legal.
+        RuntimeError: the backend is "smelt" and there is no kernel for the configuration or the device.
+
+    Example:
+        >>> out, lse = smelt.sparse_gqa(gq, gk, gv, blocks, scale, granularity=64, return_lse=True)
+        >>> target = smelt.sparse_gqa_scores(gq, gk, blocks, lse, scale, granularity=64)
+        >>> target.shape == blocks.shape
+        True
+    """
+    choose(granularity, "granularity", GRANULARITIES)
+    if may_cast(q):
+        _, q, k = as_kernels_read(backend, q, k)
+    return _scores.call(
+        q,
+        k,
+        lse,
+        indices,
+        topk_length,
+        limit,
+        sink if sink is None else fp32(sink),
+        queries,
+        query_count,
+        integer(free_multiprocessors, "free_multiprocessors"),
+        scale if type(scale) is float else number(scale, "scale"),
+        granularity,
+        0 if topk is None else whole(topk, "topk"),
+        backend,
+    )[0]

@@ -164,7 +164,7 @@ def loss(logits, target, indices, topk_length, weight, rows, query_weight):
     logits = logits.to(wide).nan_to_num(NEVER, info.max, NEVER).masked_fill(~valid, NEVER)
     target = torch.where(valid & (target > 0), target, torch.zeros_like(target)).to(wide)
     total = target.sum(-1, keepdim=True)
-    factor = torch.full(logits.shape[:1], query_weight, device=logits.device)
+    factor = torch.full(logits.shape[:-1], query_weight, device=logits.device)
     factor = factor if weight is None else factor * weight
     counts = (total >= info.tiny) & (total <= info.max) & factor.isfinite().unsqueeze(-1)
     factor = torch.where(counts.squeeze(-1), factor, torch.zeros_like(factor)).to(wide)

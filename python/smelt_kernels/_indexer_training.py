@@ -276,10 +276,11 @@ def indexer_loss(
     target and a logit of -inf makes the loss infinite.
 
     Args:
-        logits: [T, width], fp32: the values of indexer_topk, or indexer_scores.
-        target: [T, width], fp32: sparse_scores, added up over ranks; it need not be normalised.
+        logits: [T, width], fp32: the values of indexer_topk, or indexer_scores. T may stand for several dimensions here
+            and below: [T, G, width] for G lists of a query.
+        target: [T, width], fp32: sparse_scores or sparse_gqa_scores, added up over ranks; it need not be normalised.
         indices: [T, width], int32: slots below 0, or not below `rows`, are masked.
-        rows: S, the number of keys; None means that no index is too large.
+        rows: S, the number of keys (of blocks, if entries are blocks); None means that no index is too large.
         topk_length: [T], int32: the number of a query's slots that count.
         weight: [T], fp32: multiplies each query's loss.
         query_weight: One number for all queries, such as 1 / T; a tensor may have any value without a new kernel or

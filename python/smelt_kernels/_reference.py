@@ -176,6 +176,30 @@ def _gqa_chunk(q, k, v, named, valid, sink, scale):
 
 
 @in_its_own_types
+def sparse_gqa_scores(q, k, lse, indices, scale, granularity, topk_length=None, limit=None, sink=None):
+    """Probabilities at the entries, summed over a list's heads and an entry's rows; shapes as sparse_gqa's."""
+    if q.dim() == 3:
+        options = (each if each is None else each.unsqueeze(0) for each in (topk_length, limit))
+        lead = (each.unsqueeze(0) for each in (q, k, lse, indices))
+        return sparse_gqa_scores(*lead, scale, granularity, *options, sink).squeeze(0)
+    kind, lists = torch.promote_types(q.dtype, torch.float32), indices.shape[2]
+    named, valid = block_rows(indices, granularity, k.shape[1], topk_length, limit)
+    keys = torch.cat([k, k.new_zeros((k.shape[0], 1, *k.shape[2:]))], 1).to(kind)
+    total = lse.to(kind) if sink is None else torch.logaddexp(lse.to(kind), sink.to(kind))
+    batch = torch.arange(q.shape[0], device=q.device)[:, None]
+    target = torch.zeros(indices.shape, dtype=kind, device=q.device)
+    for query in range(q.shape[1]):
+        for head in range(q.shape[2]):
+            kv_head = head * k.shape[2] // q.shape[2]
+            of = kv_head if lists > 1 else 0
+            rows = torch.where(valid[:, query, of], named[:, query, of], k.shape[1])
+            scores = torch.einsum("bd,bwd->bw", q[:, query, head].to(kind), keys[batch, rows, kv_head]) * scale
+            shares = torch.exp(scores - total[:, query, head, None]).masked_fill(~valid[:, query, of], 0.0)
+            target[:, query, of] += shares.unflatten(-1, (-1, granularity)).sum(-1)
+    return target if kind is torch.float64 else target.float()
+
+
+@in_its_own_types
 def sparse_gqa(q, k, v, indices, scale, granularity, topk_length=None, limit=None, sink=None):
     """out and lse of q [.., T, Hq, D], k [.., S, Hkv, D], v [.., S, Hkv, Dv], indices [.., T, G, W]."""
     packed = q.dim() == 3

@@ -115,6 +115,7 @@ def bases(device):
     grouped = {**attention, "sink": torch.tensor([0.5, -1.0, 2.0, 0.0], device=device), "limit": numbers(3, 4)}
     grouped["topk_length"] = numbers([2], [3])
     add("sparse_gqa, all", "sparse_gqa", **grouped, return_lse=True)
+    add("sparse_gqa_scores, all", "sparse_gqa_scores", **grouped)
     weight = torch.tensor([0.5, 2.0], device=device)
     add("indexed_attention, all", "indexed_attention", sink=attention["sink"], weight=weight)
     lengths = numbers(2, 3)

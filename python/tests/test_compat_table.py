@@ -519,6 +519,9 @@ def own_calls():
     document = {"cu_seqlens": seqlens, "cu_seqlens_padded": seqlens, "cu_seqlens_keys": seqlens}
     document |= {"causal_offset": seqlens[:1], "query_indices": torch.arange(4).int()}
     offset = {"offset": torch.zeros(4).int()}
+    grouped = {"k": torch.zeros(len(IK[0]), 1, 64).bfloat16(), "scale": 0.1, "granularity": 4}
+    grouped |= {"limit": windows["window_end"], "indices": SLOTS[0].unsqueeze(1)}
+    grouped |= {"topk_length": torch.full((4, 1), 4).int()} | queries
     dense = {"q": torch.zeros(4, 2, 64).bfloat16(), "k": torch.zeros(len(IK[0]), 64).bfloat16(), "scale": 0.1} | windows
     return {
         "sparse_attention": attention,
@@ -538,10 +541,8 @@ def own_calls():
         "indexed_attention": {"q": dense["q"], "kv": dense["k"], "scale": 0.1, "topk": 4}
         | {"index_q": IQ[0], "index_k": IK[0], "index_weights": IW[0]}
         | windows,
-        "sparse_gqa": {each: dense[each].unsqueeze(1) for each in "k"}
-        | {"q": dense["q"], "v": dense["k"].unsqueeze(1), "scale": 0.1, "granularity": 4, "limit": windows["window_end"]}
-        | {"indices": SLOTS[0].unsqueeze(1), "topk_length": torch.full((4, 1), 4).int()}
-        | queries,
+        "sparse_gqa": grouped | {"q": dense["q"], "v": grouped["k"]},
+        "sparse_gqa_scores": grouped | {"q": dense["q"], "lse": torch.zeros(4, 2)},
     }
 
 

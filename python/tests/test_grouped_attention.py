@@ -94,6 +94,48 @@ def test_query_list(device, backend):
     assert torch.equal(part[named], whole[named]) and not part[1].any()
 
 
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+@pytest.mark.parametrize("lists", [1, 2], ids=["shared", "kv"])
+def test_scores(device, backend, lists):
+    """The sum over heads and an entry's rows of the softmax of the rows that the lists name."""
+    granularity, lead = 16, (2,)
+    q, k, _, indices, limit, sink = made(device, granularity, lists, lead=lead)
+    named = {"granularity": granularity, "limit": limit, "sink": sink, "backend": backend}
+    _, lse = smelt.sparse_gqa(q, k, k, indices, SCALE, return_lse=True, **named)
+    got = smelt.sparse_gqa_scores(q, k, indices, lse, SCALE, **named)
+    total = torch.logaddexp(lse.double(), sink.double())
+    keys = k.double().repeat_interleave(2, -2)
+    p = (torch.einsum("bthd,bshd->bths", q.double(), keys) * SCALE - total.unsqueeze(-1)).exp()
+    p = p * (torch.arange(k.shape[1], device=device) < limit[..., None, None])
+    p = torch.nn.functional.pad(p.unflatten(2, (lists, -1)).sum(3), (0, -k.shape[1] % granularity))
+    blocks = p.unflatten(-1, (-1, granularity)).sum(-1)  # [B, T, lists, entries]
+    valid = (indices >= 0) & (indices < blocks.shape[-1])
+    wanted = blocks.gather(-1, indices.long().clamp(0, blocks.shape[-1] - 1)).nan_to_num() * valid
+    torch.testing.assert_close(got.double(), wanted, rtol=1e-4, atol=1e-5)
+    assert got.dtype is torch.float32 and not got[:, 2].any()
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_loss_of_lists(device, backend):
+    """A loss of [T, G, width] is that of T * G queries."""
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(3, 2, 5, generator=generator).to(device).requires_grad_()
+    target = torch.rand(3, 2, 5, generator=generator).to(device)
+    indices = torch.randint(-1, 9, (3, 2, 5), generator=generator).to(device, torch.int32)
+    weight = torch.rand(3, 2, generator=generator).to(device)
+    lengths = torch.tensor([[1, 5], [0, 4], [9, 2]], dtype=torch.int32, device=device)
+    named = {"rows": 8, "return_losses": True, "backend": backend}
+    loss, losses = smelt.indexer_loss(logits, target, indices, topk_length=lengths, weight=weight, **named)
+    loss.backward()
+    flat = logits.detach().flatten(0, 1).requires_grad_()
+    given = [each.flatten(0, 1) for each in (target, indices)]
+    options = {"topk_length": lengths.flatten(), "weight": weight.flatten()}
+    wanted, each = smelt.indexer_loss(flat, *given, **options, **named)
+    wanted.backward()
+    assert torch.equal(losses, each.view(3, 2)) and torch.equal(loss, wanted)
+    assert torch.equal(logits.grad, flat.grad.view_as(logits))
+
+
 def test_wide_gradients(device):
     q, k, v, indices, _, _ = made(device, 4, 1)
     k, v = (each.detach().float().requires_grad_() for each in (k, v))

@@ -119,6 +119,10 @@ def arguments_of_all(device):
             **{"q": normal(2, 4, 64), "k": normal(4, 2, 64), "v": normal(4, 2, 64), "indices": lists.unsqueeze(1)},
             **{"scale": 0.1, "granularity": 1, "topk_length": None, "limit": None, "sink": None, "queries": None},
         },
+        "sparse_gqa_scores": {
+            **{"q": normal(2, 4, 64), "k": normal(4, 2, 64), "indices": lists.unsqueeze(1), "scale": 0.1},
+            **{"lse": normal(2, 4, dtype=torch.float32), "granularity": 1, "topk_length": None, "limit": None},
+        },
     }
 
 
@@ -373,6 +377,7 @@ EXTENTS = {
     },
     "project_values": {"out": "TH.", "weight": "H.."},
     "sparse_gqa": {"q": "TH.", "k": "S..", "v": "S..", "indices": "T.W"},
+    "sparse_gqa_scores": {"q": "TH.", "k": "S..", "indices": "T.W", "lse": "TH"},
 }
 
 

@@ -67,6 +67,7 @@ def indexer(q: Tensor, k: Tensor, weights: Tensor, indices: Tensor, flag: bool) 
 
 def training(q: Tensor, k: Tensor, weights: Tensor, indices: Tensor, flag: bool) -> None:
     assert_type(smelt.sparse_gqa(q, k, k, indices, 0.1, granularity=4), Tensor)
+    assert_type(smelt.sparse_gqa_scores(q, k, indices, weights, 0.1, granularity=4), Tensor)
     assert_type(smelt.sparse_gqa(q, k, k, indices, 0.1, granularity=4, return_lse=True), tuple[Tensor, Tensor])
     target = smelt.sparse_scores(q, k, indices, weights, 0.1)
     logits = smelt.indexer_scores(q, k, weights, indices, dk_dtype=torch.float32)

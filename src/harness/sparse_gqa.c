@@ -18,13 +18,13 @@ static const char *const options[] = {"width", "valid", "documents",   "lists", 
                                       "scale", "spiky", "topk-length", "dkv",   NULL};
 
 static const char *const limits_names[] = {"none", "causal", "odd", NULL};
-static const struct smelt__option own_options[] = {
+const struct smelt__option smelt__sparse_gqa_options[] = {
     {"limits", SMELT__OPTION_CHOICE, offsetof(struct smelt__problem_options, own[SMELT__LIMITS]), 0,
      SMELT__LIMITS_KINDS - 1, limits_names,
      "the rows that a query may read: all, those up to its own, any", SMELT__OPTION_INPUTS},
 };
 
-static void defaults(const void *spec, struct smelt__problem_options *given) {
+void smelt__sparse_gqa_defaults(const void *spec, struct smelt__problem_options *given) {
     enum { FEWEST = 256, MOST = 1 << 16 };
     const struct smelt__sparse_gqa_spec *gqa = spec;
     const int64_t rows = 4 * (int64_t)gqa->topk * gqa->granularity;
@@ -37,7 +37,7 @@ static void defaults(const void *spec, struct smelt__problem_options *given) {
 }
 
 /* Several key blocks, the last of them not whole; a table that ends within an entry. */
-static void small(const void *spec, struct smelt__problem_options *given) {
+void smelt__sparse_gqa_small(const void *spec, struct smelt__problem_options *given) {
     enum { TOKENS = 3, PATTERNS = 10, ROWS = 200, ENTRIES = 3, ODD = 3 };
     const struct smelt__sparse_gqa_spec *gqa = spec;
     if (given->tokens == 0) /* each pattern of adversarial lists */
@@ -52,8 +52,8 @@ static int one_in(struct smelt__random *random, int count) {
     return smelt__random_below(random, count) == 0;
 }
 
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *given) {
+void smelt__sparse_gqa_draw(const void *spec, struct smelt__random *random,
+                            struct smelt__problem_options *given) {
     enum { WIDEST = 330, MOST_ROWS = 700 };
     const struct smelt__sparse_gqa_spec *gqa = spec;
     given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
@@ -67,7 +67,7 @@ static void draw(const void *spec, struct smelt__random *random,
     given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
 }
 
-static int variation(int number, struct smelt__problem_options *given) {
+int smelt__sparse_gqa_variation(int number, struct smelt__problem_options *given) {
     static const struct {
         enum smelt__lists lists;
         int limits, topk_length;
@@ -88,10 +88,10 @@ static int variation(int number, struct smelt__problem_options *given) {
 }
 
 /* Full lists, then damaged ones: more key blocks than stages, the last not whole. */
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
+int smelt__sparse_gqa_trial(const void *spec, int number, struct smelt__problem_options *given) {
     enum { TOKENS = 6, ROWS = 700 };
     const struct smelt__sparse_gqa_spec *gqa = spec;
-    if (!variation(number == 1 ? 5 : number, given) || number > 1)
+    if (!smelt__sparse_gqa_variation(number == 1 ? 5 : number, given) || number > 1)
         return 0;
     given->tokens = TOKENS;
     given->width = smelt__least(gqa->topk, ROWS / gqa->granularity + 1);
@@ -142,13 +142,19 @@ static const double TFLOPS_CEILING = 690, GATHER_TBS = 9.4;
 
 /* Arithmetic: two products of each row with each head of its group. Gather: a query's rows once for
  * each KV head, though queries that share a tile may gather one for all. */
+int smelt__sparse_gqa_rates(const struct smelt__problem *problem, int columns,
+                            struct smelt__rate found[SMELT__MOST_RATES]) {
+    const struct smelt__sparse_gqa_spec *spec = problem->spec;
+    const double all = (double)problem->valid_slots * columns;
+    found[0] = SMELT__TFLOPS(2 * all * (spec->heads / spec->kv_heads) / 1e12, TFLOPS_CEILING);
+    found[1] = SMELT__TBS("gather", 2, all * 2 / 1e12, GATHER_TBS);
+    return 2;
+}
+
 static int rates(const struct smelt__problem *problem,
                  struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__sparse_gqa_spec *spec = problem->spec;
-    const double columns = (double)problem->valid_slots * (spec->dqk + spec->dv);
-    found[0] = SMELT__TFLOPS(2 * columns * (spec->heads / spec->kv_heads) / 1e12, TFLOPS_CEILING);
-    found[1] = SMELT__TBS("gather", 2, columns * 2 / 1e12, GATHER_TBS);
-    return 2;
+    return smelt__sparse_gqa_rates(problem, spec->dqk + spec->dv, found);
 }
 
 /* Of the scores, dp, dq, dk and dv; and what goes over all of dk and dv. */
@@ -358,14 +364,9 @@ static const struct smelt__harness_shape peers[] = {
 };
 
 const struct smelt__harness_operator smelt__harness_sparse_gqa = {
-    SMELT__HARNESS_ROW(sparse_gqa),
-    SMELT__HARNESS_KEYS(sparse_gqa),
-    .own_options = own_options,
-    .own_option_count = sizeof own_options / sizeof own_options[0],
-    .defaults = defaults,
-    .small = small,
-    .draw = draw,
-    .variation = variation,
-    .trial = trial,
-    .bench = {.tokens = 8192, .rows = 8192},
+    SMELT__HARNESS_ROW(sparse_gqa),           SMELT__HARNESS_KEYS(sparse_gqa),
+    .own_options = smelt__sparse_gqa_options, .own_option_count = 1,
+    .defaults = smelt__sparse_gqa_defaults,   .small = smelt__sparse_gqa_small,
+    .draw = smelt__sparse_gqa_draw,           .variation = smelt__sparse_gqa_variation,
+    .trial = smelt__sparse_gqa_trial,         .bench = {.tokens = 8192, .rows = 8192},
 };

@@ -27,6 +27,19 @@ int smelt__sparse_gqa_is_computed(const struct smelt__problem *problem, int64_t 
 /* The inputs of both passes. 0, or -1 when memory runs out. */
 int smelt__sparse_gqa_fill(struct smelt__problem *problem);
 
+/* ---- options and figures (sparse_gqa.c), of sparse_gqa_scores, too --------------------------- */
+
+extern const struct smelt__option smelt__sparse_gqa_options[1]; /* own ones */
+void smelt__sparse_gqa_defaults(const void *spec, struct smelt__problem_options *given);
+void smelt__sparse_gqa_small(const void *spec, struct smelt__problem_options *given);
+void smelt__sparse_gqa_draw(const void *spec, struct smelt__random *random,
+                            struct smelt__problem_options *given);
+int smelt__sparse_gqa_variation(int number, struct smelt__problem_options *given);
+int smelt__sparse_gqa_trial(const void *spec, int number, struct smelt__problem_options *given);
+/* `columns`: of the products with each row of a query's list, and of what is gathered of it. */
+int smelt__sparse_gqa_rates(const struct smelt__problem *problem, int columns,
+                            struct smelt__rate found[SMELT__MOST_RATES]);
+
 /* ---- the backward pass (sparse_gqa_grad.c) --------------------------------------------------- */
 
 /* The three tensors of dk and of dv. */

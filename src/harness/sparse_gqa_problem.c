@@ -37,9 +37,16 @@ int smelt__sparse_gqa_given(const struct smelt__problem *problem, int tensor) {
     }
 }
 
+/* Whether the problem has v: sparse_gqa_scores has another tensor of that number. */
+static int has_values(const struct smelt__problem *problem) {
+    return problem->op != &smelt__harness_sparse_gqa_scores;
+}
+
 smelt_sparse_gqa_args smelt__sparse_gqa_inputs(const struct smelt__problem *problem) {
     smelt_sparse_gqa_args inputs;
     smelt_sparse_gqa_grad_args grad;
+    if (!has_values(problem))
+        return *(const smelt_sparse_gqa_args *)problem->args;
     if (problem->pass->pass == SMELT_PASS_FORWARD) {
         smelt__problem_arguments(problem, &inputs);
         return inputs;
@@ -170,18 +177,21 @@ static void fill_rows(void *user, int64_t begin, int64_t end) {
         const int64_t head = at % spec->kv_heads, row = at / spec->kv_heads % rows;
         const int64_t b = at / spec->kv_heads / rows, list = fill->lists > 1 ? head : 0;
         uint16_t *const k = row_at(fill, TENSOR(K), b, row, head);
-        uint16_t *const v = row_at(fill, TENSOR(V), b, row, head);
+        uint16_t *const v =
+            has_values(fill->problem) ? row_at(fill, TENSOR(V), b, row, head) : NULL;
         smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_K, (uint64_t)at, k,
                            spec->dqk);
-        smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_V, (uint64_t)at, v,
-                           spec->dv);
+        if (v)
+            smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_V, (uint64_t)at,
+                               v, spec->dv);
         if (fill->problem->options.spiky)
             smelt__spiky_key(&fill->problem->options, spec->dqk, row, k);
         if (row % spec->granularity <
             fill->reach[(b * fill->lists + list) * fill->entries + row / spec->granularity])
             continue;
         memset(k, 0xff, (size_t)spec->dqk * sizeof *k);
-        memset(v, 0xff, (size_t)spec->dv * sizeof *v);
+        if (v)
+            memset(v, 0xff, (size_t)spec->dv * sizeof *v);
     }
 }
 
@@ -242,7 +252,8 @@ static void touch_list(const struct smelt__problem *problem, const smelt_sparse_
     for (int64_t i = 0; i < count; i++)
         for (int64_t head = list; head < spec->kv_heads; head += lists) {
             smelt__touch_row(footprints, TENSOR(K), b, rows[i], head);
-            smelt__touch_row(footprints, TENSOR(V), b, rows[i], head);
+            if (has_values(problem))
+                smelt__touch_row(footprints, TENSOR(V), b, rows[i], head);
         }
 }
 

@@ -11,6 +11,7 @@
 #include "harness/parallel.h"
 #include "harness/placed.h"
 #include "harness/sparse_attn.h"
+#include "harness/target.h"
 #include "ops/sparse_scores_table.h"
 #include "reference/operators.h"
 #include "smelt/sparse_scores.h"
@@ -189,32 +190,8 @@ static const struct smelt__rule rules[RULES] = {
     [MASKED_SLOT] = {"masked_slot", TARGET, "the target of a masked slot is not 0"},
 };
 
-/* Errors with a score of s: the tensor cores' truncation of s (at most 2^-23 of the sum for each of
- * its dqk / 16 = 36 steps), the rounding of lse and of the exponent to fp32, and of the sum over
- * heads. */
-static const double TOLERANCE = 3e-5, TOLERANCE_PER_SCORE = 4.5e-6;
-/* A smaller sum (sinks have all of the weight) counts as this large, below which exponentials leave
- * fp32's normal range. */
-static const double SMALLEST_SUM = 1e-30;
-
 static int is_computed(const struct smelt__problem *problem, int64_t query) {
     return !problem->listed || problem->listed[query];
-}
-
-static void compare_row(const float *got, const double *expected, int64_t width,
-                        struct smelt__finding *finding) {
-    double sum = 0;
-    for (int64_t i = 0; i < width; i++)
-        sum += expected[i];
-    for (int64_t i = 0; i < width; i++) {
-        if (!smelt__finding_rule(finding, NUMBER, isfinite(got[i]) && got[i] >= 0, i) ||
-            (expected[i] == 0 && /* only a masked slot's is exactly 0: others are exp() of
-                                    doubles */
-             !smelt__finding_rule(finding, MASKED_SLOT, got[i] == 0, i)))
-            return;
-        smelt__finding_enlarge(finding, RELATIVE,
-                               fabs((double)got[i] - expected[i]) / fmax(sum, SMALLEST_SUM), i);
-    }
 }
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
@@ -230,8 +207,9 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
         const int64_t first =
             smelt__problem_at(problem, TENSOR(TARGET), query / tokens, query % tokens, 0);
         smelt__finding_enlarge(finding, LARGEST_SCORE, largest, 0);
-        compare_row(smelt__compared_row(placed, finding, TENSOR(TARGET), first, width, expected),
-                    expected, width, finding);
+        smelt__target_compare(
+            smelt__compared_row(placed, finding, TENSOR(TARGET), first, width, expected), expected,
+            width, NUMBER, MASKED_SLOT, RELATIVE, finding);
     }
     free(expected);
 }
@@ -240,7 +218,7 @@ static void judge(const struct smelt__problem *problem, int64_t compared,
                   struct smelt__metric_result *results) {
     (void)problem;
     (void)compared;
-    results[RELATIVE].bar = TOLERANCE + TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value;
+    results[RELATIVE].bar = smelt__target_bar(results[LARGEST_SCORE].value);
     results[LARGEST_SCORE].bar = -1;
 }
 

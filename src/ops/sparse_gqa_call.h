@@ -9,6 +9,7 @@
 #include "sparse_gqa.params.h"
 #include "sparse_gqa_bwd.params.h"
 #include "sparse_gqa_fwd.params.h"
+#include "sparse_gqa_scores_fwd.params.h"
 /* clang-format on */
 
 /* Of a pass's args struct, whose strides are packed. */

@@ -1,9 +1,10 @@
-/* The arguments of the operator sparse_gqa as tables (args_table.h); smelt/sparse_gqa.h has their
+/* The arguments of the operators sparse_gqa and sparse_gqa_scores as tables (args_table.h); smelt/sparse_gqa.h has their
  * meaning. A table for each value of the key `lists`, since the lists of a query depend on it. */
 #pragma once
 
 #include "ops/args_table.h"
 #include "smelt/sparse_gqa.h"
+#include "smelt/sparse_gqa_scores.h"
 
 /* Extents by number. */
 enum smelt__sparse_gqa_symbol {
@@ -13,14 +14,14 @@ enum smelt__sparse_gqa_symbol {
     SMELT__SPARSE_GQA_HQ,
     SMELT__SPARSE_GQA_HKV,
     SMELT__SPARSE_GQA_DQK,
-    SMELT__SPARSE_GQA_DV,
     SMELT__SPARSE_GQA_G,
     SMELT__SPARSE_GQA_WIDTH,
     SMELT__SPARSE_GQA_LISTED, /* query_capacity */
     SMELT__SPARSE_GQA_ONE,
+    SMELT__SPARSE_GQA_DV, /* not of sparse_gqa_scores */
 };
 
-/* Rows by number; those of the inputs are the backward pass's, too. */
+/* Rows by number; those of the inputs are the backward pass's, too, and sparse_gqa_scores', except V. */
 enum smelt__sparse_gqa_tensor {
     SMELT__SPARSE_GQA_Q,
     SMELT__SPARSE_GQA_K,
@@ -34,6 +35,10 @@ enum smelt__sparse_gqa_tensor {
     SMELT__SPARSE_GQA_OUT,
     SMELT__SPARSE_GQA_LSE,
     SMELT__SPARSE_GQA_TENSORS
+};
+enum smelt__sparse_gqa_scores_tensor {
+    SMELT__SPARSE_GQA_SCORES_LSE = SMELT__SPARSE_GQA_V,
+    SMELT__SPARSE_GQA_SCORES_TARGET = SMELT__SPARSE_GQA_OUT,
 };
 enum smelt__sparse_gqa_grad_tensor {
     SMELT__SPARSE_GQA_GRAD_OUT = SMELT__SPARSE_GQA_OUT,
@@ -52,20 +57,20 @@ enum smelt__sparse_gqa_grad_tensor {
 
 #define OF(name) SMELT__SPARSE_GQA_##name
 
-/* Of the struct ARGS; `lists`: the row of G. */
-#define EXTENTS(lists)                                                                             \
+/* Of the struct ARGS; `lists`: the row of G; and those of sparse_gqa alone. */
+#define EXTENTS(lists, ...)                                                                        \
     {                                                                                              \
         [OF(B)] = SMELT__BY_ARGS("B", "batch", batches),                                           \
         [OF(T)] = SMELT__BY_ARGS("T", "token", tokens),                                            \
         [OF(S)] = SMELT__BY_ARGS("S", "row", rows),                                                \
         [OF(HQ)] = SMELT__BY_KEY("Hq", "head", "heads"),                                           \
         [OF(HKV)] = SMELT__BY_KEY("Hkv", "head", "kv_heads"),                                      \
-        [OF(DQK)] = SMELT__BY_KEY("dqk", "element", "dqk"),                                        \
-        [OF(DV)] = SMELT__BY_KEY("dv", "element", "dv"), [OF(G)] = lists,                          \
+        [OF(DQK)] = SMELT__BY_KEY("dqk", "element", "dqk"), [OF(G)] = lists,                       \
         [OF(WIDTH)] = SMELT__BY_ARGS("width", "slot", width),                                      \
         [OF(LISTED)] = SMELT__BY_ARGS("query_capacity", "entry", query_capacity),                  \
-        [OF(ONE)] = SMELT__ONE_ELEMENT,                                                            \
+        [OF(ONE)] = SMELT__ONE_ELEMENT, __VA_ARGS__                                                \
     }
+#define VALUES [OF(DV)] = SMELT__BY_KEY("dv", "element", "dv")
 #define SHARED                                                                                     \
     { .letter = "G", .word = "list", .plus = 1 }
 #define OF_KV_HEADS SMELT__BY_KEY("G", "list", "kv_heads")
@@ -79,11 +84,10 @@ enum smelt__sparse_gqa_grad_tensor {
         SMELT__SCALAR(scale, FLOAT, 0, 0)                                                          \
     }
 
-/* What both passes read, with the same numbers. */
+/* What both passes and sparse_gqa_scores read, with the same numbers. */
 #define INPUTS                                                                                     \
     [OF(Q)] = {SMELT__TENSOR(q, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DQK)), .whole_rows = 1},     \
     [OF(K)] = {SMELT__TENSOR(k, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DQK)), .whole_rows = 1},    \
-    [OF(V)] = {SMELT__TENSOR(v, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DV)), .whole_rows = 1},     \
     [OF(INDICES)] = {SMELT__TENSOR(indices, INT32, INPUT, OF(B), OF(T), OF(G), OF(WIDTH))},        \
     [OF(TOPK_LENGTH)] = {SMELT__TENSOR(topk_length, INT32, INPUT, OF(B), OF(T), OF(G), OF(ONE)),   \
                          .optional = 1},                                                           \
@@ -94,13 +98,14 @@ enum smelt__sparse_gqa_grad_tensor {
 
 #define ARGS smelt_sparse_gqa_args
 
-static const struct smelt__symbol smelt__sparse_gqa_symbols[] = EXTENTS(SHARED),
-                                  smelt__sparse_gqa_kv_symbols[] = EXTENTS(OF_KV_HEADS);
+static const struct smelt__symbol smelt__sparse_gqa_symbols[] = EXTENTS(SHARED, VALUES),
+                                  smelt__sparse_gqa_kv_symbols[] = EXTENTS(OF_KV_HEADS, VALUES);
 
 static const struct smelt__scalar_row smelt__sparse_gqa_scalars[] = {NUMBERS};
 
 static const struct smelt__tensor_row smelt__sparse_gqa_tensors[] = {
     INPUTS,
+    [OF(V)] = {SMELT__TENSOR(v, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DV)), .whole_rows = 1},
     [OF(OUT)] = {SMELT__TENSOR(out, BF16, OUTPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1},
     [OF(LSE)] = {SMELT__TENSOR(lse, FP32, OUTPUT, OF(B), OF(T), OF(HQ), OF(ONE))},
 };
@@ -124,8 +129,9 @@ static const struct smelt__args_table smelt__sparse_gqa_table[] = {
 #define ARGS smelt_sparse_gqa_grad_args
 #define GRAD(tensor) SMELT__SPARSE_GQA_GRAD_##tensor
 
-static const struct smelt__symbol smelt__sparse_gqa_grad_symbols[] = EXTENTS(SHARED),
-                                  smelt__sparse_gqa_kv_grad_symbols[] = EXTENTS(OF_KV_HEADS);
+static const struct smelt__symbol smelt__sparse_gqa_grad_symbols[] = EXTENTS(SHARED, VALUES),
+                                  smelt__sparse_gqa_kv_grad_symbols[] =
+                                      EXTENTS(OF_KV_HEADS, VALUES);
 
 static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {NUMBERS};
 
@@ -137,6 +143,7 @@ static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {NUMBER
 
 static const struct smelt__tensor_row smelt__sparse_gqa_grad_tensors[] = {
     INPUTS,
+    [OF(V)] = {SMELT__TENSOR(v, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DV)), .whole_rows = 1},
     [GRAD(OUT)] = {SMELT__TENSOR(out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1},
     [GRAD(LSE)] = {SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE))},
     [GRAD(GRAD_OUT)] = {SMELT__TENSOR(grad_out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)),
@@ -166,6 +173,37 @@ static const struct smelt__args_table smelt__sparse_gqa_grad_table[] = {
 #undef TABLE
 #undef GRAD
 #undef KEY_ROWS
+
+/* ---- sparse_gqa_scores ----------------------------------------------------------------------- */
+
+#define ARGS smelt_sparse_gqa_scores_args
+#define SCORES(tensor) SMELT__SPARSE_GQA_SCORES_##tensor
+
+static const struct smelt__symbol smelt__sparse_gqa_scores_symbols[] = EXTENTS(SHARED, ),
+                                  smelt__sparse_gqa_kv_scores_symbols[] = EXTENTS(OF_KV_HEADS, );
+
+static const struct smelt__scalar_row smelt__sparse_gqa_scores_scalars[] = {NUMBERS};
+
+static const struct smelt__tensor_row smelt__sparse_gqa_scores_tensors[] = {
+    INPUTS,
+    [SCORES(LSE)] = {SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE))},
+    [SCORES(TARGET)] = {SMELT__TENSOR(target, FP32, OUTPUT, OF(B), OF(T), OF(G), OF(WIDTH))},
+};
+
+#define TABLE(symbols)                                                                             \
+    {                                                                                              \
+        SMELT__ARGS("SMELT_SPARSE_GQA_SCORES_ARGS_INIT", query_capacity, symbols,                  \
+                    smelt__sparse_gqa_scores_scalars, smelt__sparse_gqa_scores_tensors)            \
+    }
+static const struct smelt__args_table smelt__sparse_gqa_scores_table[] = {
+    TABLE(smelt__sparse_gqa_scores_symbols), /* lists=shared */
+    TABLE(smelt__sparse_gqa_kv_scores_symbols),
+};
+
+#undef ARGS
+#undef TABLE
+#undef SCORES
+#undef VALUES
 #undef OF
 #undef EXTENTS
 #undef SHARED

@@ -38,6 +38,12 @@ struct smelt__sparse_gqa_spec {
     int deterministic;
 };
 
+struct smelt__sparse_gqa_scores_spec {
+    int heads, kv_heads, dqk, topk, granularity;
+    int lists; /* of enum smelt__gqa_lists */
+    int sink;
+};
+
 struct smelt__indexer_logits_spec {
     int heads, dim;
     int dtype;      /* of enum smelt__dtype */
@@ -251,6 +257,25 @@ smelt_sparse_attn_args smelt__sparse_scores_attention_args(const smelt_sparse_sc
 int smelt__sparse_scores_reference(const struct smelt__sparse_scores_spec *spec,
                                    const smelt_sparse_scores_args *args, int64_t query,
                                    double *target, double *max_abs);
+
+/* ---- sparse_gqa_scores ----------------------------------------------------------------------- */
+
+/* The attention with these probabilities, whose values are as wide as its keys: its spec, and its
+ * forward call's inputs and query list, without v. */
+struct smelt__sparse_gqa_spec
+smelt__sparse_gqa_scores_attention(const struct smelt__sparse_gqa_scores_spec *spec);
+smelt_sparse_gqa_args
+smelt__sparse_gqa_scores_attention_args(const smelt_sparse_gqa_scores_args *args);
+
+/* A query's log-sum-exps [Hq], without v; scores as below. */
+int smelt__sparse_gqa_scores_lse(const struct smelt__sparse_gqa_spec *spec,
+                                 const smelt_sparse_gqa_args *args, int64_t query, double *lse);
+
+/* A row of the target, [width], of list number `list` of a query (b * T + t); *max_abs: the largest
+ * absolute score, 0 without one. lse is an input. */
+int smelt__sparse_gqa_scores_reference(const struct smelt__sparse_gqa_scores_spec *spec,
+                                       const smelt_sparse_gqa_scores_args *args, int64_t query,
+                                       int64_t list, double *target, double *max_abs);
 
 /* ---- dense_lse ------------------------------------------------------------------------------- */
 

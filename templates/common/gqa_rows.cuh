@@ -16,7 +16,8 @@
  *   i = j                after a barrier, the block is computed
  *
  * Shared memory: KEYS [STAGES][BLOCK_KEYS][KEY_PITCH bytes] and VALUES [STAGES][BLOCK_KEYS]
- * [VALUE_PITCH], bf16, swizzled; ROWS [ROW_SLOTS][BLOCK_KEYS] row numbers, MASKED: none.
+ * [VALUE_PITCH], bf16, swizzled; ROWS [ROW_SLOTS][BLOCK_KEYS] row numbers, MASKED: none. With DV = 0
+ * there are no values.
  */
 
 enum {
@@ -99,8 +100,10 @@ DEVICE void begin_block(struct row_list *rows, const struct row_source *keys,
     if (alive) {
         gather_rows(keys, block, shared_address(KEYS_OFFSET + (u32)(stage * KEY_BYTES)), KEY_PITCH,
                     KEY_CHUNKS);
-        gather_rows(values, block, shared_address(VALUES_OFFSET + (u32)(stage * VALUE_BYTES)),
-                    VALUE_PITCH, VALUE_CHUNKS);
+        if (DV > 0) {
+            gather_rows(values, block, shared_address(VALUES_OFFSET + (u32)(stage * VALUE_BYTES)),
+                        VALUE_PITCH, VALUE_CHUNKS);
+        }
     }
     cp_async_commit();
 }

@@ -121,6 +121,7 @@ for knob in $knobs; do
         sparse_scores:heads=8,dqk=128,dv=64,topk=64 \
         sparse_gqa:heads=8,kv_heads=2,dqk=64,dv=64,topk=8,granularity=16 \
         sparse_gqa:heads=8,kv_heads=2,dqk=64,dv=64,topk=8,granularity=16,passes=backward \
+        sparse_gqa_scores:heads=8,kv_heads=2,dqk=64,topk=8,granularity=16 \
         sparse_gqa_bwd_keys:heads=8,kv_heads=2,dqk=64,dv=64,granularity=16 \
         dense_lse:heads=8,dqk=64 dense_scores_fwd:heads=8,dqk=64; do
         "$smelt" tune --dry-run --arch sm_90a --limit 1 --knobs "$knob" "$tuned" >"$work/out" 2>&1 && break

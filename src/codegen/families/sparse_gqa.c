@@ -23,12 +23,8 @@ static const struct smelt__kernel_family *const kernels[] = {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__SPARSE_GQA_HEADS,
-    SMELT__SPARSE_GQA_WIDTHS,
-    {SMELT__REQUIRED("topk", "the most entries of a list"), SMELT__RANGE(1, 65536)},
-    SMELT__SPARSE_GQA_LISTS,
-    SMELT__SPARSE_GQA_SINK,
-    {SMELT__PASSES_KEY},
+    SMELT__SPARSE_GQA_HEADS,          SMELT__SPARSE_GQA_WIDTHS, SMELT__SPARSE_GQA_TOPK,
+    SMELT__SPARSE_GQA_LISTS,          SMELT__SPARSE_GQA_SINK,   {SMELT__PASSES_KEY},
     SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
@@ -98,7 +94,12 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
         expand_backward(spec, expansion);
 }
 
-static const struct smelt__preset_row presets[] = {{NULL, NULL}};
+/* The attention of models whose indexers are indexer_topk's presets. */
+static const struct smelt__preset_row presets[] = {
+    {"minimax-m3", "heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv"},
+    {"qwen3.8-flash-next", "heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4"},
+    {NULL, NULL},
+};
 
 const struct smelt__operator_family smelt__sparse_gqa = {
     .schema = {.name = "sparse_gqa",

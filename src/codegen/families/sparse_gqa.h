@@ -35,12 +35,29 @@ enum smelt__sparse_gqa_backward_kernel {
 /* Queries of an item of sparse_gqa_bwd_keys, variant mma. */
 enum { SMELT__SPARSE_GQA_SEGMENT = 512 };
 
+/* Knobs of variant mma. */
+#define SMELT__SPARSE_GQA_MMA_KNOBS                                                                \
+    {SMELT__KNOB("block_keys", "rows of one step of the main loop"),                               \
+     SMELT__AUTO_ONE_OF(32, 64, 128), SMELT__TUNED, .variants = "mma"},                            \
+        {SMELT__KNOB("stages", "key blocks in flight"), SMELT__AUTO_RANGE(2, 4), SMELT__TUNED,     \
+         .variants = "mma"},                                                                       \
+        {SMELT__KNOB("key_groups", "warps that divide a block's keys"),                            \
+         SMELT__AUTO_ONE_OF(1, 2, 4, 8), SMELT__TUNED, .variants = "mma"},                         \
+    {                                                                                              \
+        SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),          \
+            SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"                   \
+    }
+
 /* Names the kernel of a plan whose variant is set, "smelt_FAMILY_VARIANT_...", and adds the constants
- * that the spec gives: HEADS, KV_HEADS, GROUP_HEADS, DQK, DV, GRANULARITY, LISTS_OF_KV_HEADS; PDL. */
+ * that the spec gives: HEADS, KV_HEADS, GROUP_HEADS, DQK, DV (0 without the key), GRANULARITY,
+ * LISTS_OF_KV_HEADS; PDL. */
 void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan);
 
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 int smelt__sparse_gqa_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                    struct smelt__plan *plan, struct smelt__message *message);
+int smelt__sparse_gqa_scores_fwd_plan_mma(const struct smelt__spec *spec,
+                                          const struct smelt__arch *arch, struct smelt__plan *plan,
+                                          struct smelt__message *message);
 int smelt__sparse_gqa_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                    struct smelt__plan *plan, struct smelt__message *message);

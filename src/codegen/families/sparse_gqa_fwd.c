@@ -5,24 +5,11 @@
 
 /* ---- the family ------------------------------------------------------------------------------ */
 
-/* Of variant mma. */
-#define MMA_KNOBS                                                                                  \
-    {SMELT__KNOB("block_keys", "rows of one step of the main loop"),                               \
-     SMELT__AUTO_ONE_OF(32, 64, 128), SMELT__TUNED, .variants = "mma"},                            \
-        {SMELT__KNOB("stages", "key blocks in flight"), SMELT__AUTO_RANGE(2, 4), SMELT__TUNED,     \
-         .variants = "mma"},                                                                       \
-        {SMELT__KNOB("key_groups", "warps that divide a block's keys"),                            \
-         SMELT__AUTO_ONE_OF(1, 2, 4, 8), SMELT__TUNED, .variants = "mma"},                         \
-    {                                                                                              \
-        SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),          \
-            SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"                   \
-    }
-
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_GQA_SHAPE,
     SMELT__SPARSE_GQA_SINK,
     {SMELT__VARIANT_KNOB, SMELT__TUNED},
-    MMA_KNOBS,
+    SMELT__SPARSE_GQA_MMA_KNOBS,
     {SMELT__KNOB("consumers", "warpgroups that compute"), SMELT__AUTO_ONE_OF(2, 3), SMELT__TUNED,
      .variants = "sm90"},
     {SMELT__KNOB("segment", "queries of an item"), SMELT__AUTO_RANGE(1, 65536), .variants = "sm90"},
@@ -47,7 +34,7 @@ const struct smelt__kernel_family smelt__sparse_gqa_fwd = {
 
 static const struct smelt__key grad_keys[] = {
     SMELT__SPARSE_GQA_SHAPE,
-    MMA_KNOBS,
+    SMELT__SPARSE_GQA_MMA_KNOBS,
 };
 
 static const struct smelt__variant grad_variants[] = {

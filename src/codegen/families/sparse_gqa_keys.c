@@ -38,12 +38,16 @@ void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *
     };
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int kv_heads = (int)smelt__spec_get(spec, "kv_heads");
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_%s_%s_h%d_kv%d_qk%d_v%d_r%d_%s",
+    const int dv = smelt__spec_knob(spec, "dv", 0);
+    char value_width[16] = "";
+    if (dv > 0)
+        snprintf(value_width, sizeof value_width, "_v%d", dv);
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_%s_%s_h%d_kv%d_qk%d%s_r%d_%s",
              spec->schema->name, plan->variant, heads, kv_heads, (int)smelt__spec_get(spec, "dqk"),
-             (int)smelt__spec_get(spec, "dv"), (int)smelt__spec_get(spec, "granularity"),
+             value_width, (int)smelt__spec_get(spec, "granularity"),
              smelt__spec_choice(spec, "lists"));
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, (int)smelt__spec_get(spec, constants[i].key),
+        smelt__plan_add(plan, constants[i].name, smelt__spec_knob(spec, constants[i].key, 0),
                         SMELT__FROM_SPEC, constants[i].meaning);
     smelt__plan_add(plan, "GROUP_HEADS", heads / kv_heads, SMELT__DERIVED,
                     "query heads of a KV head");

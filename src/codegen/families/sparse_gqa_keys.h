@@ -14,10 +14,13 @@ enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
 
 /* Rows of a table of keys: the shape of every kernel; and the sink. No kernel depends on topk: a call
  * says how wide its lists are. */
-#define SMELT__SPARSE_GQA_WIDTHS                                                                   \
-    {SMELT__REQUIRED("dqk", "width of a query and of a key"),                                      \
-     SMELT__ONE_OF(64, 96, 128, 192, 256)},                                                        \
+#define SMELT__SPARSE_GQA_DQK                                                                      \
     {                                                                                              \
+        SMELT__REQUIRED("dqk", "width of a query and of a key"),                                   \
+            SMELT__ONE_OF(64, 96, 128, 192, 256)                                                   \
+    }
+#define SMELT__SPARSE_GQA_WIDTHS                                                                   \
+    SMELT__SPARSE_GQA_DQK, {                                                                       \
         SMELT__REQUIRED("dv", "width of a value, at most dqk"),                                    \
             SMELT__ONE_OF(64, 96, 128, 192, 256)                                                   \
     }
@@ -32,6 +35,8 @@ enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
         SMELT__OPTIONAL("lists", "shared: one list for all heads; kv: one for each KV head"),      \
             SMELT__NAMES_2(shared, kv)                                                             \
     }
+#define SMELT__SPARSE_GQA_TOPK                                                                     \
+    { SMELT__REQUIRED("topk", "the most entries of a list"), SMELT__RANGE(1, 65536) }
 #define SMELT__SPARSE_GQA_SHAPE                                                                    \
     SMELT__SPARSE_GQA_HEADS, SMELT__SPARSE_GQA_WIDTHS, SMELT__SPARSE_GQA_LISTS
 #define SMELT__SPARSE_GQA_SINK                                                                     \
@@ -40,5 +45,5 @@ enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
             SMELT__ONE_OF(0, 1)                                                                    \
     }
 
-/* What ranges cannot say: heads are whole groups of at most 64; dv is at most dqk. */
+/* What ranges cannot say: heads are whole groups of at most 64; dv, if it is a key, is at most dqk. */
 int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message);

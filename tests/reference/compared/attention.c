@@ -273,27 +273,8 @@ static void prepare_scores(struct bench *bench) {
     }
 }
 
-static void size_of_target(const struct bench *bench, const struct piece *piece, double *sizes) {
-    double sum = 0;
-    for (int64_t i = 0; i < piece->count; i++)
-        sum += bench->expected[piece->tensor][piece->first + i];
-    for (int64_t i = 0; i < piece->count; i++)
-        sizes[i] = fmax(sum, 1e-30);
-}
-
-static double bar_of_target(const struct bench *bench, double parts) {
-    (void)parts;
-    return 3e-5 + 4.5e-6 * bench->largest[0];
-}
-
-static const struct compared_metric scores_metrics[] = {
-    {"target", EACH_ELEMENT, size_of_target, bar_of_target, 0, {"target"}}, {0}};
-
-static const struct compared_rule scores_rules[] = {
-    {"number", {"target"}, NOT_NEGATIVE, NULL}, {"masked_slot", {"target"}, ZERO, NULL}, {0}};
-
 static const struct compared_pass scores_passes[] = {{SMELT_PASS_FORWARD, scores_specs,
-                                                      attention_problems, 3, scores_metrics,
-                                                      scores_rules, prepare_scores, NULL}};
+                                                      attention_problems, 3, target_metrics,
+                                                      target_rules, prepare_scores, NULL}};
 
 const struct compared compared_sparse_scores = {"sparse_scores", scores_passes, 1};

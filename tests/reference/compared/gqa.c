@@ -1,4 +1,4 @@
-/* What the outputs of sparse_gqa are held to: see compared.h. */
+/* What the outputs of sparse_gqa and sparse_gqa_scores are held to: see compared.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -275,3 +275,30 @@ static const struct compared_pass passes[] = {
     {SMELT_PASS_BACKWARD, backward_specs, problems, 3, backward_metrics, backward_rules,
      prepare_backward, NULL}};
 const struct compared compared_sparse_gqa = {"sparse_gqa", passes, 2};
+
+/* ---- sparse_gqa_scores ----------------------------------------------------------------------- */
+
+static const char *const scores_specs[] = {
+    "sparse_gqa_scores:heads=4,kv_heads=2,dqk=64,topk=9,granularity=4,lists=kv",
+    "sparse_gqa_scores:heads=4,kv_heads=2,dqk=64,topk=24,granularity=1,sink=1", NULL};
+
+/* Units are lists. */
+static void prepare_scores(struct bench *bench) {
+    const struct smelt__sparse_gqa_scores_spec *const spec = bench->spec.spec;
+    const int64_t lists = spec->lists ? spec->kv_heads : 1;
+    smelt_sparse_gqa_scores_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    for (int i = 0; i < bench->piece_count; i++) {
+        double target[MOST_NUMBERS], largest;
+        const int64_t unit = bench->pieces[i].unit;
+        assert_int_equal(smelt__sparse_gqa_scores_reference(spec, &args, unit / lists, unit % lists,
+                                                            target, &largest),
+                         0);
+        bench->largest[0] = fmax(bench->largest[0], largest);
+    }
+}
+
+static const struct compared_pass scores_passes[] = {{SMELT_PASS_FORWARD, scores_specs, problems, 3,
+                                                      target_metrics, target_rules, prepare_scores,
+                                                      NULL}};
+const struct compared compared_sparse_gqa_scores = {"sparse_gqa_scores", scores_passes, 1};

@@ -59,3 +59,24 @@ int rules_tried[SMELT__MOST_RULES];
 void count_plant(const struct bench *bench, const char *rule) {
     rules_tried[rule_of(bench->about, rule) - bench->about->rules]++;
 }
+
+/* ---- attention's probabilities --------------------------------------------------------------- */
+
+static void size_of_target(const struct bench *bench, const struct piece *piece, double *sizes) {
+    double sum = 0;
+    for (int64_t i = 0; i < piece->count; i++)
+        sum += bench->expected[piece->tensor][piece->first + i];
+    for (int64_t i = 0; i < piece->count; i++)
+        sizes[i] = fmax(sum, 1e-30);
+}
+
+static double bar_of_target(const struct bench *bench, double parts) {
+    (void)parts;
+    return 3e-5 + 4.5e-6 * bench->largest[0];
+}
+
+const struct compared_metric target_metrics[] = {
+    {"target", EACH_ELEMENT, size_of_target, bar_of_target, 0, {"target"}}, {0}};
+
+const struct compared_rule target_rules[] = {
+    {"number", {"target"}, NOT_NEGATIVE, NULL}, {"masked_slot", {"target"}, ZERO, NULL}, {0}};

@@ -16,6 +16,11 @@ void size_of_grads(const struct bench *bench, const struct piece *piece, double 
 void size_of_all_grads(const struct bench *bench, const struct piece *piece, double *sizes);
 int is_nothing(const struct bench *bench, const struct piece *piece, int64_t element);
 
+/* Targets, rows of probabilities: relative to a row's sum. `prepare` sets bench->largest[0] to the
+ * largest score. */
+extern const struct compared_metric target_metrics[];
+extern const struct compared_rule target_rules[];
+
 /* A pass's rule of that name; NULL: none. */
 const struct compared_rule *rule_of(const struct compared_pass *about, const char *name);
 

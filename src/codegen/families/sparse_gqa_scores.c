@@ -1,0 +1,67 @@
+/* The operator sparse_gqa_scores: attention's probabilities at the entries of grouped heads' lists
+ * (docs/operators.md). One kernel, for every topk and with or without a sink. */
+#include "codegen/families/sparse_gqa.h"
+#include "codegen/families/sparse_gqa_keys.h"
+
+enum { FWD }; /* members by number */
+
+static const struct smelt__key kernel_keys[] = {
+    SMELT__SPARSE_GQA_HEADS,
+    SMELT__SPARSE_GQA_DQK,
+    SMELT__SPARSE_GQA_LISTS,
+    SMELT__SPARSE_GQA_MMA_KNOBS,
+};
+
+static const struct smelt__variant variants[] = {
+    {"mma", smelt__sparse_gqa_scores_fwd_plan_mma},
+    {NULL, NULL},
+};
+
+static const struct smelt__kernel_family sparse_gqa_scores_fwd = {
+    .schema = {.name = "sparse_gqa_scores_fwd",
+               .summary = "attention's probabilities at the entries of grouped heads' lists",
+               .keys = kernel_keys,
+               .key_count = sizeof kernel_keys / sizeof *kernel_keys,
+               .check = smelt__sparse_gqa_check},
+    .variants = variants,
+};
+
+static const struct smelt__member members[] = {
+    [FWD] = {"fwd", &sparse_gqa_scores_fwd.schema, 0},
+};
+
+static const struct smelt__kernel_family *const kernels[] = {&sparse_gqa_scores_fwd, NULL};
+
+static const struct smelt__key keys[] = {
+    SMELT__SPARSE_GQA_HEADS, SMELT__SPARSE_GQA_DQK,  SMELT__SPARSE_GQA_TOPK,
+    SMELT__SPARSE_GQA_LISTS, SMELT__SPARSE_GQA_SINK,
+};
+
+static void expand(const struct smelt__spec *spec, unsigned pass,
+                   struct smelt__expansion *expansion) {
+    smelt__expansion_add(expansion, spec, FWD, pass);
+}
+
+static const struct smelt__preset_row presets[] = {
+    {"minimax-m3", "heads=64,kv_heads=4,dqk=128,topk=16,granularity=128,lists=kv"},
+    {"qwen3.8-flash-next", "heads=24,kv_heads=2,dqk=256,topk=512,granularity=4"},
+    {NULL, NULL},
+};
+
+const struct smelt__operator_family smelt__sparse_gqa_scores = {
+    .schema = {.name = "sparse_gqa_scores",
+               .is_operator = 1,
+               .example = "sparse_gqa_scores:heads=64,kv_heads=4,dqk=128,topk=16,granularity=128,"
+                          "lists=kv",
+               .summary = "attention's probabilities at the entries of grouped heads' lists",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys,
+               .members = members,
+               .member_count = sizeof members / sizeof *members,
+               .check = smelt__sparse_gqa_check},
+    .passes = SMELT__FORWARD,
+    .kernels = kernels,
+    .expand = expand,
+    .presets = presets,
+    .training = 1,
+};

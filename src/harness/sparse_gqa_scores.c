@@ -1,0 +1,291 @@
+/* The harness's row of sparse_gqa_scores. Its problems are those of the attention whose probabilities it
+ * computes. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "harness/parallel.h"
+#include "harness/sparse_attn.h"
+#include "harness/sparse_gqa.h"
+#include "harness/target.h"
+
+#define TENSOR(name) SMELT__SPARSE_GQA_##name
+#define LSE SMELT__SPARSE_GQA_SCORES_LSE
+#define TARGET SMELT__SPARSE_GQA_SCORES_TARGET
+
+static const char *const options[] = {"width", "valid", "documents",   "lists", "query-list",
+                                      "scale", "spiky", "topk-length", NULL};
+
+/* ---- the attention --------------------------------------------------------------------------- */
+
+/* A problem with the attention's keys and arguments, for those functions of sparse_gqa's row that use
+ * only inputs. */
+struct attention {
+    struct smelt__sparse_gqa_spec spec;
+    smelt_sparse_gqa_args args; /* with all strides */
+    struct smelt__problem problem;
+};
+
+static void view_attention(const struct smelt__problem *problem, struct attention *attention) {
+    smelt_sparse_gqa_scores_args args;
+    smelt__problem_arguments(problem, &args);
+    attention->spec = smelt__sparse_gqa_scores_attention(problem->spec);
+    attention->args = smelt__sparse_gqa_scores_attention_args(&args);
+    attention->problem = *problem;
+    attention->problem.spec = &attention->spec;
+    attention->problem.args = &attention->args;
+}
+
+static void defaults(const void *spec, struct smelt__problem_options *of) {
+    const struct smelt__sparse_gqa_spec attention = smelt__sparse_gqa_scores_attention(spec);
+    smelt__sparse_gqa_defaults(&attention, of);
+}
+
+static void small(const void *spec, struct smelt__problem_options *of) {
+    const struct smelt__sparse_gqa_spec attention = smelt__sparse_gqa_scores_attention(spec);
+    smelt__sparse_gqa_small(&attention, of);
+}
+
+static void draw(const void *spec, struct smelt__random *random,
+                 struct smelt__problem_options *of) {
+    const struct smelt__sparse_gqa_spec attention = smelt__sparse_gqa_scores_attention(spec);
+    smelt__sparse_gqa_draw(&attention, random, of);
+}
+
+static int trial(const void *spec, int number, struct smelt__problem_options *of) {
+    const struct smelt__sparse_gqa_spec attention = smelt__sparse_gqa_scores_attention(spec);
+    return smelt__sparse_gqa_trial(&attention, number, of);
+}
+
+/* ---- problems -------------------------------------------------------------------------------- */
+
+static int given(const struct smelt__problem *problem, int tensor) {
+    struct attention attention;
+    view_attention(problem, &attention);
+    return smelt__sparse_gqa_given(&attention.problem, tensor);
+}
+
+/* Up to so many multiplications (a second or two on a few processors) lse is the forward pass's. In
+ * larger problems it is invented, close to that and not below it. */
+static const double EXACT_WORK = 4e9;
+
+struct fill {
+    const struct attention *attention;
+    int exact;
+    _Atomic int failed;
+};
+
+static void invent_lse(const struct attention *attention, int64_t query, double *lse) {
+    const struct smelt__problem *const problem = &attention->problem;
+    const int64_t tokens = problem->options.tokens,
+                  lists = smelt__sparse_gqa_list_count(&attention->spec);
+    for (int head = 0; head < attention->spec.heads; head++) {
+        const int64_t list = head / (attention->spec.heads / lists);
+        const int64_t rows =
+            smelt__sparse_gqa_rows(&attention->spec, &attention->args, query, list, NULL);
+        const uint16_t *const q =
+            (const uint16_t *)smelt__problem_data(problem, TENSOR(Q)) +
+            smelt__problem_at(problem, TENSOR(Q), query / tokens, query % tokens, head);
+        lse[head] = rows > 0 ? smelt__sparse_attn_estimate_lse(problem, q, rows) : -INFINITY;
+    }
+}
+
+/* Queries that are not computed get NaN, so that its use shows in the results. */
+static void fill_lse(void *user, int64_t begin, int64_t end) {
+    struct fill *const fill = user;
+    const struct attention *const attention = fill->attention;
+    const struct smelt__problem *const problem = &attention->problem;
+    const int64_t tokens = problem->options.tokens;
+    double *const lse = malloc((size_t)attention->spec.heads * sizeof *lse);
+    for (int64_t query = begin; lse && query < end; query++) {
+        const int computed = smelt__sparse_gqa_is_computed(problem, query);
+        if (!computed && problem->options.far)
+            continue; /* the emulator checks those */
+        if (computed && !fill->exact)
+            invent_lse(attention, query, lse);
+        else if (computed &&
+                 smelt__sparse_gqa_scores_lse(&attention->spec, &attention->args, query, lse) != 0)
+            atomic_store(&fill->failed, 1);
+        for (int head = 0; head < attention->spec.heads; head++)
+            ((float *)smelt__problem_data(
+                problem,
+                LSE))[smelt__problem_at(problem, LSE, query / tokens, query % tokens, head)] =
+                computed ? (float)lse[head] : NAN;
+    }
+    if (!lse)
+        atomic_store(&fill->failed, 1);
+    free(lse);
+}
+
+static int fill(struct smelt__problem *problem) {
+    struct attention attention;
+    view_attention(problem, &attention);
+    const int failed = smelt__sparse_gqa_fill(&attention.problem);
+    problem->listed = attention.problem.listed;
+    problem->computed = attention.problem.computed;
+    problem->valid_slots = attention.problem.valid_slots;
+    ((smelt_sparse_gqa_scores_args *)problem->args)->query_capacity = attention.args.query_capacity;
+    if (failed)
+        return -1;
+    struct fill of_lse = {.attention = &attention};
+    of_lse.exact = (double)problem->valid_slots * attention.spec.heads / attention.spec.kv_heads *
+                       attention.spec.dqk <=
+                   EXACT_WORK;
+    atomic_init(&of_lse.failed, 0);
+    smelt__parallel_for(problem->options.batches * problem->options.tokens, of_lse.exact ? 1 : 16,
+                        fill_lse, &of_lse);
+    return atomic_load(&of_lse.failed) ? -1 : 0;
+}
+
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const int64_t tokens = problem->options.tokens;
+    struct attention attention;
+    view_attention(problem, &attention);
+    smelt__sparse_gqa_footprint(&attention.problem, footprints);
+    for (int64_t query = 0; query < problem->options.batches * tokens; query++)
+        for (int64_t list = 0; list < smelt__sparse_gqa_list_count(&attention.spec); list++)
+            if (smelt__sparse_gqa_is_computed(problem, query))
+                smelt__touch_row(footprints, TARGET, query / tokens, query % tokens, list);
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+static double multiplications(const void *spec, const struct smelt__problem_options *of) {
+    const struct smelt__sparse_gqa_scores_spec *const scores = spec;
+    return (double)(of->batches * of->tokens * of->width) * scores->granularity * scores->heads *
+           scores->dqk;
+}
+
+static int rates(const struct smelt__problem *problem,
+                 struct smelt__rate found[SMELT__MOST_RATES]) {
+    struct attention attention;
+    view_attention(problem, &attention);
+    return smelt__sparse_gqa_rates(&attention.problem, attention.spec.dqk, found);
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+enum { RELATIVE, LARGEST_SCORE, METRICS };
+
+static const struct smelt__metric metrics[METRICS] = {
+    [RELATIVE] = {"relative_error", "target", "target, relative",
+                  "error of a slot, relative to the list's sum,", SMELT__LARGEST,
+                  SMELT__OF(TARGET)},
+    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
+};
+
+enum { NUMBER, MASKED_SLOT, RULES };
+
+static const struct smelt__rule rules[RULES] = {
+    [NUMBER] = {"number", SMELT__OF(TARGET),
+                "a slot's target is NaN, infinite, negative or not written"},
+    [MASKED_SLOT] = {"masked_slot", SMELT__OF(TARGET), "the target of a masked slot is not 0"},
+};
+
+static int64_t lists_of(const struct smelt__problem *problem) {
+    const struct smelt__sparse_gqa_scores_spec *const spec = problem->spec;
+    return spec->lists == SMELT__LISTS_OF_KV_HEADS ? spec->kv_heads : 1;
+}
+
+/* Units are lists. */
+static int64_t count_lists(const struct smelt__problem *problem) {
+    return problem->options.batches * problem->options.tokens * lists_of(problem);
+}
+
+static int is_computed(const struct smelt__problem *problem, int64_t unit) {
+    return smelt__sparse_gqa_is_computed(problem, unit / lists_of(problem));
+}
+
+static void compare_list(const struct smelt__placed *placed, const void *prepared, int64_t unit,
+                         struct smelt__finding *finding) {
+    const struct smelt__problem *const problem = placed->problem;
+    const int64_t tokens = problem->options.tokens, width = problem->options.width;
+    const int64_t query = unit / lists_of(problem), list = unit % lists_of(problem);
+    double *const expected = malloc((size_t)width * sizeof *expected), largest = 0;
+    smelt_sparse_gqa_scores_args args;
+    (void)prepared;
+    smelt__problem_arguments(problem, &args);
+    if (!expected || smelt__sparse_gqa_scores_reference(problem->spec, &args, query, list, expected,
+                                                        &largest) != 0) {
+        finding->failed = 1;
+    } else {
+        const int64_t first =
+            smelt__problem_at(problem, TARGET, query / tokens, query % tokens, list);
+        const float *const got =
+            smelt__compared_row(placed, finding, TARGET, first, width, expected);
+        smelt__finding_enlarge(finding, LARGEST_SCORE, largest, 0);
+        smelt__target_compare(got, expected, width, NUMBER, MASKED_SLOT, RELATIVE, finding);
+    }
+    free(expected);
+}
+
+static void judge(const struct smelt__problem *problem, int64_t compared,
+                  struct smelt__metric_result *results) {
+    (void)problem;
+    (void)compared;
+    results[RELATIVE].bar = smelt__target_bar(results[LARGEST_SCORE].value);
+    results[LARGEST_SCORE].bar = -1;
+}
+
+static const struct smelt__comparison comparisons[] = {
+    {
+        .unit = "list",
+        .part = "slot",
+        .count = count_lists,
+        SMELT__METRICS(metrics),
+        SMELT__RULES(rules),
+        .wanted = is_computed,
+        .compare = compare_list,
+        .judge = judge,
+    },
+};
+
+/* ---- the row --------------------------------------------------------------------------------- */
+
+static const struct smelt__harness_key keys[] = {
+    SMELT__SPEC_KEY(sparse_gqa_scores, heads),       SMELT__SPEC_KEY(sparse_gqa_scores, kv_heads),
+    SMELT__SPEC_KEY(sparse_gqa_scores, dqk),         SMELT__SPEC_KEY(sparse_gqa_scores, topk),
+    SMELT__SPEC_KEY(sparse_gqa_scores, granularity), SMELT__SPEC_KEY(sparse_gqa_scores, lists),
+    SMELT__SPEC_KEY(sparse_gqa_scores, sink),        {NULL, 0, 0},
+};
+
+static int takes_shared(const void *spec) {
+    return ((const struct smelt__sparse_gqa_scores_spec *)spec)->lists == SMELT__LISTS_SHARED;
+}
+
+static int takes_kv(const void *spec) {
+    return !takes_shared(spec);
+}
+
+#define LISTS(which, accepts)                                                                      \
+    {                                                                                              \
+        SMELT__PASS(FORWARD, "forward", &smelt__sparse_gqa_scores_table[which]),                   \
+            .takes = (accepts), .shape = smelt__sparse_gqa_shape, .given = given, .leaves_free = 1 \
+    }
+static const struct smelt__harness_pass passes[] = {
+    LISTS(SMELT__LISTS_SHARED, takes_shared),
+    LISTS(SMELT__LISTS_OF_KV_HEADS, takes_kv),
+};
+
+/* MiniMax-M3's and Qwen3.8-Flash-Next's. */
+static const struct smelt__harness_shape peers[] = {
+    {.spec = "sparse_gqa_scores:heads=64,kv_heads=4,dqk=128,topk=16,granularity=128,lists=kv",
+     .tokens = 8192,
+     .rows = 8192},
+    {.spec = "sparse_gqa_scores:heads=24,kv_heads=2,dqk=256,topk=512,granularity=4",
+     .tokens = 8192,
+     .rows = 8192},
+};
+
+const struct smelt__harness_operator smelt__harness_sparse_gqa_scores = {
+    SMELT__HARNESS_ROW(sparse_gqa_scores),
+    SMELT__HARNESS_KEYS(sparse_gqa_scores),
+    .own_options = smelt__sparse_gqa_options,
+    .own_option_count = 1,
+    .defaults = defaults,
+    .small = small,
+    .draw = draw,
+    .variation = smelt__sparse_gqa_variation,
+    .trial = trial,
+    .bench = {.tokens = 8192, .rows = 8192},
+};
