@@ -99,7 +99,8 @@ enum { NEEDS_COPY = 1 }; /* a function's result for a layout that no kernel read
 
 /* Combines the leading dimensions of a FLATTENED tensor. 0, -1 with an exception, or NEEDS_COPY. */
 static int flatten(struct call *call, const struct tensor_argument *argument, struct view *view) {
-    const int others = argument->dims - 1, count = view->dims - others;
+    const int ended = argument->flags & ONE_AT_END && argument->dims > 1;
+    const int others = argument->dims - 1 - ended, count = view->dims - others;
     int64_t size = 1, stride = others > 0 && view->dims > 0 ? view->sizes[view->dims - 1] : 1;
     int empty = 0;
     if (count < 0)

@@ -37,9 +37,9 @@ int smelt__sparse_gqa_given(const struct smelt__problem *problem, int tensor) {
     }
 }
 
-/* Whether the problem has v: sparse_gqa_scores has another tensor of that number. */
+/* Whether the problem has v: sparse_gqa_scores has lse, fp32, by that number. */
 static int has_values(const struct smelt__problem *problem) {
-    return problem->op != &smelt__harness_sparse_gqa_scores;
+    return problem->pass->tensors->rows[TENSOR(V)].element == SMELT__BF16;
 }
 
 smelt_sparse_gqa_args smelt__sparse_gqa_inputs(const struct smelt__problem *problem) {
