@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from . import _native
+from . import _native, _progress
 from ._checks import BACKENDS, Backend, choose
 
 
@@ -237,7 +237,11 @@ def _create(device: int, spec: str):
     # Compiling takes a second or more: not under the lock. Of two threads that ask for the same, the
     # library compiles for one.
     reason = _refusal(device, spec)
-    made = Refused(f"{spec}: {reason}") if reason else _native.Operator(context(device), spec)
+    if reason:
+        made = Refused(f"{spec}: {reason}")
+    else:
+        with _progress.of_operator(context(device), spec, len(_native.expand(spec))):
+            made = _native.Operator(context(device), spec)
     with _lock:
         return _operators.setdefault((device, spec), made)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import _native, _runtime
+from . import _native, _progress, _runtime
 from ._checks import Passes, choose, integer
 
 _PASSES = {"forward": 1, "backward": 2, "both": 3, None: 0}
@@ -61,7 +61,7 @@ def warm(
         arch: The GPU's architecture, such as "sm_90a"; None means the current device's. Required without a device.
         jobs: Threads that compile; 0 means one for each processor.
         progress: Called as progress(done, total, kernel) after each kernel. An exception that it raises ends the work
-            and is raised here.
+            and is raised here. None means a bar, where standard error is a terminal.
 
     Returns:
         One dict for each kernel, with its spec and state ("cached" or "compiled").
@@ -86,4 +86,9 @@ def warm(
         context = _native.Context(0, arch, _runtime.nvrtc_path())
     else:
         context = _runtime.context(-1 if _runtime.EMULATED else torch.cuda.current_device())
-    return context.prepare(tuple(kernels), jobs, progress)
+    if progress is not None or not _progress.wanted():
+        return context.prepare(tuple(kernels), jobs, progress)
+    try:
+        return context.prepare(tuple(kernels), jobs, _progress.draw)
+    finally:
+        _progress.clear()

@@ -72,7 +72,8 @@ def nemo_shim():
 
 
 NEMO = "nemo_automodel.components.models"
-MEGATRON = "megatron.core.transformer.experimental_attention_variant.ops"
+MEGATRON_DSA = "megatron.core.transformer.experimental_attention_variant"
+MEGATRON = f"{MEGATRON_DSA}.ops"
 MEGATRON_NEEDS = "from .tilelang_utils import HAVE_TILELANG\n"
 XTUNER = "xtuner.v1.ops.sparse_mla"
 PRIME_RL = "prime_rl.trainer.models"
@@ -200,6 +201,8 @@ except (ImportError, OSError):
         f"from {MEGATRON}.sparse_mla import SparseMLA\n"
         f"from {MEGATRON}.tilelang_indexer_loss import (\n    SparseIndexerKLLoss,\n    sparse_indexer_target_interface,\n)\n"
         + plain("run_fused_qk_topk"),
+        f"{MEGATRON_DSA}.dsa_kernels": plain("_load_backend", "use_fused_dsa_kernels", "run_fused_dsa_attention"),
+        f"{MEGATRON_DSA}.dsa": f"from {MEGATRON_DSA} import dsa_kernels\n",
     },
     "prime_rl": {
         f"{PRIME_RL}.kernels.sparse_mla_fwd": kernel("sparse_mla_fwd_interface"),
@@ -356,6 +359,8 @@ OURS = {
         f"{MEGATRON}.tilelang_dsa.SparseMLA": "megatron.SparseMLA",
         f"{MEGATRON}.tilelang_dsa.SparseIndexerKLLoss": "megatron.SparseIndexerKLLoss",
         f"{MEGATRON}.tilelang_dsa.sparse_indexer_target_interface": "megatron.sparse_indexer_target_interface",
+        f"{MEGATRON_DSA}.dsa.dsa_kernels.use_fused_dsa_kernels": "_megatron_dsa.use_fused_dsa_kernels",
+        f"{MEGATRON_DSA}.dsa_kernels.run_fused_dsa_attention": "_megatron_dsa.run_fused_dsa_attention",
     },
     "prime_rl": {
         f"{PRIME_RL}.glm_moe_dsa.sparse_mla_attention.fp8_indexer": "prime_rl.fp8_indexer",
@@ -375,7 +380,11 @@ THEIRS_STILL = {
     "miles": [f"{MILES}.glm5.glm5.SparseMLA", f"{MILES}.deepseek_v4.ops.kernel.tilelang_indexer.v4_lighting_indexer"],
     "veomni": [f"{VEOMNI}.deepseek_v4.tilelang_sparse_mla.sparse_attn_tilelang"],
     "nemo": [f"{NEMO}.glm_moe_dsa.optimized_kernels.cudnn_sparse_attention"],
-    "megatron": [f"{MEGATRON}.tilelang_dsa.run_fused_qk_topk", f"{MEGATRON}.indexer._select_topk_from_logits"],
+    "megatron": [
+        f"{MEGATRON}.tilelang_dsa.run_fused_qk_topk",
+        f"{MEGATRON}.indexer._select_topk_from_logits",
+        f"{MEGATRON_DSA}.dsa_kernels._load_backend",
+    ],
     "prime_rl": [f"{PRIME_RL}.kernels.fp8_indexer.per_token_group_quant_fp8"],
     "xtuner": [f"{XTUNER}.tilelang.forward"],
 }

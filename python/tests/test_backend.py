@@ -1,16 +1,20 @@
 """The back end of a call: the switch, the types of inputs, and the package's messages."""
 
+import io
 import logging
 import os
+import re
 import subprocess
 import sys
+import time
+import types
 import warnings
 
 import pytest
 import smelt_kernels as smelt
 import torch
 from conftest import Problem
-from smelt_kernels import _runtime
+from smelt_kernels import _progress, _runtime
 
 
 @pytest.fixture
@@ -171,6 +175,47 @@ def test_kernels_and_stats(problem):
     assert after["loaded"] >= len(of_attention) and after["operators"] >= 1
     run(problem)
     assert smelt.stats() == after and set(before) == set(after)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_bar_on_a_terminal(monkeypatch):
+    """Of warm and of an operator that takes long to make; not where messages, another rank or no terminal are."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    for name in ("NO_COLOR", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    smelt.warm("topk_select:topk=64", arch="sm_80")
+    drawn = re.findall(r"\r\[(#*)(\.*)\] +(\d+)/(\d+) (\S+)", sys.stderr.getvalue())
+    assert drawn and drawn[-1][1] == "" and drawn[-1][2] == drawn[-1][3] and drawn[-1][4].startswith("topk_select")
+    assert sys.stderr.getvalue().endswith("\r\033[K")
+
+    monkeypatch.setattr(_progress, "DELAY", 0.0)
+    monkeypatch.setattr(_progress, "EVERY", 0.005)
+    counted = {"cache_hits": 5, "compiled": 2}
+    context = types.SimpleNamespace(counters=lambda: counted)
+
+    def said(**environment):
+        sys.stderr = Terminal()
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        with _progress.of_operator(context, "sparse_attn:heads=8", 3), _progress.of_operator(context, "second", 1):
+            counted["compiled"] += 1
+            time.sleep(0.1)
+        return sys.stderr.getvalue()
+
+    text = said()
+    assert "\r[######..................]   1/4 compiling sparse_attn:heads=8\033[K" in text and text.endswith("\r\033[K")
+    monkeypatch.setattr(_progress, "DELAY", 60.0)
+    assert said() == ""
+    monkeypatch.setattr(_progress, "DELAY", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Terminal, "isatty", lambda self: False)
+        assert said() == ""
+    assert said(LOCAL_RANK="1") == "" and said(LOCAL_RANK="0", TERM="dumb") == ""
 
 
 def test_log_by_the_environment():

@@ -66,6 +66,16 @@ _MEGATRON = {
     "tilelang_dsa": {**_MEGATRON_CHOICE, **_of("megatron", "SparseMLA"), **_MEGATRON_LOSS},
 }
 
+_MEGATRON_DSA = "megatron.core.transformer.experimental_attention_variant"
+_MEGATRON_HOOKS = _of(
+    "_megatron_dsa",
+    "use_fused_dsa_kernels",
+    "run_fused_qk_topk",
+    "run_fused_qk_topk_with_loss",
+    "run_fused_absorbed_sparse_attention",
+    "run_fused_dsa_attention",
+)
+
 _PRIME_RL = {
     "sparse_mla_fwd": _of("prime_rl", "sparse_mla_fwd_interface"),
     "sparse_mla_bwd": _of("prime_rl", "sparse_mla_bwd"),
@@ -122,7 +132,10 @@ TRAINERS: dict[str, Trainer] = {
         kernels={"deep_gemm": _of("deep_gemm", "fp8_mqa_logits", "fp8_fp4_mqa_logits")}, optional=True
     ),
     "megatron": Trainer(
-        others=_below("megatron.core.transformer.experimental_attention_variant.ops", _MEGATRON),
+        others={
+            **_below(f"{_MEGATRON_DSA}.ops", _MEGATRON),
+            f"{_MEGATRON_DSA}.dsa_kernels": _MEGATRON_HOOKS,
+        },
         libraries=("flash_mla", "cudnn"),
     ),
     "slime": Trainer(
