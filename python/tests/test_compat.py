@@ -4,6 +4,8 @@ import inspect
 import re
 import subprocess
 import sys
+import weakref
+from itertools import chain
 
 import pytest
 import smelt_kernels as smelt
@@ -12,8 +14,10 @@ import torch
 from compat_cases_attention import ATTENTION, KV
 from compat_cases_indexer import E4M3_Q, INDEXER, IW
 from compat_definitions import NEVER
-from smelt_kernels.compat import cudnn, deep_gemm, megatron, nemo
+from smelt_kernels.compat import _megatron_dsa, cudnn, deep_gemm, megatron, nemo
 from test_compat_table import moved
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 
 def test_nemo(device):
@@ -192,3 +196,68 @@ def test_refused(name, arguments, says, device):
     case = (ATTENTION | INDEXER)[name]
     with pytest.raises((ValueError, TypeError, NotImplementedError), match=says):
         case.call(**{key: moved(value, device) for key, value in {**case.given, **arguments}.items()})
+
+
+class Allocations(TorchDispatchMode):
+    """Counts the bytes of the storages that calls under it make, those alive and the most at any time."""
+
+    def __init__(self):
+        super().__init__()
+        self.alive = self.peak = 0
+        self.known = weakref.WeakSet()
+
+    def free(self, size):
+        self.alive -= size
+
+    def new(self, tree):
+        for each in tree_leaves(tree):
+            if isinstance(each, torch.Tensor) and each.untyped_storage() not in self.known:
+                self.known.add(each.untyped_storage())
+                yield each.untyped_storage()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        list(self.new((args, kwargs)))
+        made = function(*args, **(kwargs or {}))
+        for storage in self.new(made):
+            self.alive += storage.nbytes()
+            weakref.finalize(storage, self.free, storage.nbytes())
+        self.peak = max(self.peak, self.alive)
+        return made
+
+
+def peak(function, *given, **named):
+    """Of a call on meta tensors: the bytes beyond its arguments at most, and those of its results."""
+    with Allocations() as seen:
+        results = function(*given, **named)
+    return seen.peak, sum(each.nbytes for each in tuple(results))
+
+
+def test_memory_of_the_warm_up():
+    """At 4096 x 4096, of which a matrix has 64 MB: the wrappers hold what they return and some rows of temporaries; the
+    trainer's loss with its gradients holds no matrix."""
+    tokens, mb = 4096, 1 << 20
+    with torch.device("meta"):
+        q, k = torch.empty(1, tokens, 8, 576).bfloat16(), torch.empty(1, tokens, 576).bfloat16()
+        iq, ik = torch.empty(1, tokens, 8, 128).bfloat16(), torch.empty(1, tokens, 128).bfloat16()
+        w, lse = torch.empty(1, tokens, 8), torch.empty(1, tokens, 8)
+        matrices, rows = (torch.empty(1, tokens, tokens) for _ in range(2)), (torch.empty(1, tokens) for _ in range(2))
+        beyond = {}
+        for name, call, given in (
+            ("target", cudnn.dense_attn_score_recompute_wrapper, (q, k, lse, 0.1)),
+            ("scores", cudnn.dense_indexer_score_recompute_wrapper, (iq, ik, w)),
+            ("backward", cudnn.dense_indexer_backward_wrapper, (iq, w, ik, *chain(*zip(matrices, rows)))),
+        ):
+            most, results = peak(call, *given)
+            beyond[name] = (most - results) / mb
+        begin, end = (torch.empty(tokens).int() for _ in range(2))
+        leaves = [each.transpose(0, 1).requires_grad_() for each in (iq, ik, w)]
+
+        def trained():
+            indexer = _megatron_dsa._Indexer(*leaves, begin, end, True)
+            loss = _megatron_dsa._dense_loss(indexer, q.transpose(0, 1), k.transpose(0, 1), 0.1, None, {})
+            return loss, *torch.autograd.grad(loss, leaves)
+
+        whole, results = peak(trained)
+    assert whole < 3 * results < 40 * mb, (whole / mb, results / mb)
+    bounds = {"target": 40, "scores": 40, "backward": 128}
+    assert all(beyond[name] < bounds[name] for name in bounds), beyond

@@ -1,5 +1,9 @@
 """cuDNN Frontend's wrappers with queries x keys matrices: the indexer's logits, and its warm-up training over all keys,
-without lists. Contract: cudnn.py."""
+without lists. Contract: cudnn.py.
+
+The matrices are the caller's: results, output tensors and the backward wrapper's inputs. Beside them at most CHUNK_BYTES of
+each temporary matrix exist at a time. `smelt.indexer_dense_loss` computes the same loss and gradients from q, k and lse
+without any."""
 
 from __future__ import annotations
 
@@ -87,31 +91,42 @@ def _matrix(
     shape, wide = (*q.shape[:-2], width), torch.float32
     check_outputs(q.device, **{"out": (out, shape, wide), sums_name: (sums, shape[:-1], wide)})
     weights = weights.float() * sm_scale
-    scores = output_matrix(out, shape, q, k, weights)
+    alone = out is None and len(parts) == 1 and cu_seqlens_q is None
+    scores = None if alone else output_matrix(out, shape, q, k, weights)
     if cu_seqlens_q is not None:
         scores.fill_(NEVER)
     for mine, theirs, offset in parts:
         some = keys[theirs]
         end = ends(q[mine].shape[0], some.shape[0], offset, ratio, q.device)
-        scores[mine][..., : some.shape[0]] = indexer_logits(
-            q[mine], some, weights[mine], torch.zeros_like(end), end, backend="smelt"
-        )
-    made = scores.logsumexp(-1) if want_sums else None
+        part = indexer_logits(q[mine], some, weights[mine], torch.zeros_like(end), end, backend="smelt")
+        if alone:
+            scores = part.view(shape)
+        else:
+            scores[mine][..., : some.shape[0]] = part
+    made = None
+    if want_sums:  # logsumexp holds a copy of what it reads
+        made = torch.cat([part.logsumexp(-1) for part in scores.flatten(0, -2).split(_chunk(width))]).view(shape[:-1])
     return into(out, scores), None if made is None else into(sums, made)
 
 
 # ---- the indexer's warm-up training, over all keys -------------------------------------------------
 
 
-CHUNK = 1024  # queries whose lists of all keys exist at once
+CHUNK_BYTES = 16 << 20  # of a temporary matrix with a number for each query and key
+
+
+def _chunk(keys: int) -> int:
+    """How many queries' rows of `keys` numbers exist at once."""
+    return max(1, CHUNK_BYTES // max(4, 4 * keys))
 
 
 def _visible_keys(tokens: int, keys: Tensor, offset, ratio: int):
     """By chunks of a document's queries: which they are, and lists of all keys that each of them sees, [t, S] int32."""
     key = torch.arange(keys.shape[0], device=keys.device, dtype=torch.int32)
     end = ends(tokens, keys.shape[0], offset, ratio, keys.device)
-    for begin in range(0, max(tokens, 1), CHUNK):
-        part = slice(begin, begin + CHUNK)
+    rows = _chunk(keys.shape[0])
+    for begin in range(0, max(tokens, 1), rows):
+        part = slice(begin, begin + rows)
         seen = end[part, None]
         yield part, key.expand(seen.shape[0], -1).masked_fill(key >= seen, -1)
 
