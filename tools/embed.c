@@ -48,8 +48,8 @@ static char *read_file(const char *path, size_t *length) {
     return smelt__text_release(&text);
 }
 
-/* Templates must be ASCII without NUL and carriage returns, so that every byte fits in a C array of
- * `char`. */
+/* Templates must be ASCII without NUL and carriage returns, so that every byte is one `char` of a
+ * string literal. */
 static int check_bytes(const struct smelt__template *template_) {
     int line = 1;
     for (size_t i = 0; i < template_->length; i++) {
@@ -64,11 +64,19 @@ static int check_bytes(const struct smelt__template *template_) {
     return 0;
 }
 
-static void write_bytes(FILE *file, const struct smelt__template *template_, int index) {
-    fprintf(file, "static const char template_%d[] = {", index);
-    for (size_t i = 0; i < template_->length; i++)
-        fprintf(file, "%s%d,", i % 24 ? "" : "\n    ", template_->text[i]);
-    fprintf(file, "\n    0};\n\n");
+/* A string literal per line. '?' is escaped, since "??" may begin a trigraph. */
+static void write_text(FILE *file, const struct smelt__template *template_, int index) {
+    fprintf(file, "static const char template_%d[] =\n    \"", index);
+    for (size_t i = 0; i < template_->length; i++) {
+        const char byte = template_->text[i];
+        if (byte == '\n')
+            fprintf(file, "\\n\"\n    \"");
+        else if (byte < ' ')
+            fprintf(file, "\\%03o", (unsigned)byte);
+        else
+            fprintf(file, "%s%c", strchr("\"\\?", byte) ? "\\" : "", byte);
+    }
+    fprintf(file, "\";\n\n");
 }
 
 static int write_table(const char *path, const struct smelt__template *templates, int count) {
@@ -78,9 +86,10 @@ static int write_table(const char *path, const struct smelt__template *templates
         return -1;
     }
     fprintf(file, "/* Written by tools/embed.c from templates/; do not edit. */\n"
-                  "#include \"codegen/template/engine.h\"\n\n");
+                  "#include \"codegen/template/engine.h\"\n\n"
+                  "#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n\n");
     for (int i = 0; i < count; i++)
-        write_bytes(file, &templates[i], i);
+        write_text(file, &templates[i], i);
     fprintf(file, "const struct smelt__template smelt__templates[] = {\n");
     for (int i = 0; i < count; i++)
         fprintf(file, "    {\"%s\", template_%d, sizeof template_%d - 1},\n", templates[i].name, i,

@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "runtime/hash.h"
 #include "runtime/log.h"
 #include "runtime/strings.h"
 

@@ -1,13 +1,11 @@
 /* Export and import: contents, damaged and hostile files, and the file as the read-only layer. */
 #include "common.h"
+#include "runtime/hash.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
 

@@ -1,13 +1,11 @@
 /* The counters of all processes: sums, damage to their file, and time. */
 #include "common.h"
+#include "runtime/hash.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
 

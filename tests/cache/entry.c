@@ -1,10 +1,8 @@
 /* Keys, the entry's grammar, and every kind of damage to it. */
 #include "common.h"
+#include "runtime/hash.h"
 
 #include <unistd.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 enum { BYTES = 200 };
 

@@ -204,6 +204,8 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
                                  void **parameters, void **extra) {
     (void)extra;
     BEGIN_WORK();
+    if (state.launches++ >= state.most_launches && state.most_launches)
+        return state.fail_with;
     state.launch = *config;
     state.strays += config->hStream != state.stream;
     for (unsigned i = 0;

@@ -47,6 +47,8 @@ struct fake_driver {
     CUcontext launch_context;          /* current at the launch */
     struct fake_launch chain[FAKE_CHAIN];
     int chain_length;
+    long launches;       /* since the test last set it to 0; */
+    long most_launches;  /* further ones fail with `fail_with`; 0: no limit */
     size_t chain_params; /* bytes to keep of a params struct, at most FAKE_CHAIN_PARAMS, */
     int chain_from;      /* of the launches from this number on */
 };

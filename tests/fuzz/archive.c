@@ -5,11 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "fuzz.h"
 #include "runtime/cache/archive.h"
+#include "runtime/hash.h"
 
 enum { AT_ARCHIVE_BYTES = 16, AT_COUNT = 24, HEAD_BYTES = 64, RECORD_BYTES = 48 };
 

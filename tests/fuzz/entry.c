@@ -6,11 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "fuzz.h"
 #include "runtime/cache/internal.h"
+#include "runtime/hash.h"
 
 enum { AT_VERSION = 8, AT_FILE_BYTES = 16, AT_OUTPUT = 140, AT_PAYLOAD_BYTES = 536 };
 

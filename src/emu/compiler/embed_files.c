@@ -1,15 +1,15 @@
-/* Build-time program: embeds the emulator's device.h and ptx/ files in a C file as byte lists,
- * since string literals above 4095 characters are not portable. A line with the word WIDTH in it is
- * repeated for each number of columns that wgmma can have. */
+/* Build-time program: embeds the emulator's device.h and ptx/ files in a C file as string literals.
+ * A line with the word WIDTH in it is repeated for each number of columns that wgmma can have. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int column;
-
 static void put_text(FILE *out, const char *text, size_t length) {
     for (size_t i = 0; i < length; i++)
-        fprintf(out, "%s%d,", column++ % 24 ? "" : "\n    ", text[i]);
+        if (text[i] == '\n')
+            fprintf(out, "\\n\"\n    \"");
+        else
+            fprintf(out, "%s%c", strchr("\"\\?", text[i]) ? "\\" : "", text[i]);
 }
 
 static void put_line(FILE *out, const char *line, int width) {
@@ -30,12 +30,11 @@ static int put_file(FILE *out, const char *path, int number) {
         perror(path);
         return -1;
     }
-    fprintf(out, "static const char file_%d[] = {", number);
-    column = 0;
+    fprintf(out, "static const char file_%d[] =\n    \"", number);
     while (getline(&line, &capacity, in) > 0)
         for (int width = 8; width <= (strstr(line, "WIDTH") ? 256 : 8); width += 8)
             put_line(out, line, width);
-    fprintf(out, "0};\n\n");
+    fprintf(out, "\";\n\n");
     free(line);
     fclose(in);
     return 0;
@@ -54,7 +53,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: embed_files OUTPUT FILE...\n");
         return 2;
     }
-    fprintf(out, "#include \"emu/compiler/compiler.h\"\n\n");
+    fprintf(out, "#include \"emu/compiler/compiler.h\"\n\n"
+                 "#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n\n");
     for (int i = 2; i < argc; i++)
         if (put_file(out, argv[i], i - 2))
             return 1;

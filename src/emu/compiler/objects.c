@@ -1,5 +1,6 @@
 /* See objects.h. This file makes the keys; the library's cache stores the objects. */
 #include "emu/compiler/objects.h"
+#include "runtime/hash.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -7,9 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 enum { PATH = 1024, WORDS = 256 };
 #define CAP_BYTES (UINT64_C(1) << 30)

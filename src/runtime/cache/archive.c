@@ -42,11 +42,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "runtime/cache/archive.h"
 #include "runtime/cache/bytes.h"
+#include "runtime/hash.h"
 #include "runtime/tuning/file.h"
 
 enum {

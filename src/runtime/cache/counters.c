@@ -21,11 +21,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "runtime/cache/bytes.h"
 #include "runtime/cache/internal.h"
+#include "runtime/hash.h"
 
 enum {
     RECORD_BYTES = 64,

@@ -34,11 +34,9 @@
  */
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "runtime/cache/bytes.h"
 #include "runtime/cache/internal.h"
+#include "runtime/hash.h"
 
 static const unsigned char magic[8] = {'s', 'm', 'e', 'l', 't', '\r', '\n', 0x1a};
 

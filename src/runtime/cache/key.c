@@ -6,10 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "runtime/cache/internal.h"
+#include "runtime/hash.h"
 
 /* Three hashes of one input: the file's name, and the two halves of the digest that distinguishes
  * kernels whose names collide. The seeds are arbitrary and part of the format. */

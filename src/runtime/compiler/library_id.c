@@ -8,10 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "runtime/compiler/library_id.h"
+#include "runtime/hash.h"
 
 enum {
     MAX_PROGRAM_HEADERS = 64,

@@ -19,12 +19,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "runtime/compiler/library_id.h"
 #include "runtime/compiler/loader_path.h"
 #include "runtime/compiler/nvrtc.h"
+#include "runtime/hash.h"
 
 enum {
     OLDEST_MAJOR = 12, /* NVRTC 11 knows neither sm_90a nor the options used */
