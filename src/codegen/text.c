@@ -56,17 +56,28 @@ void smelt__text_append_string(struct smelt__text *text, const char *string) {
     smelt__text_append(text, string, strlen(string));
 }
 
-void smelt__text_print(struct smelt__text *text, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    va_list again;
-    va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+/* Prints into what is reserved. The length of the whole text; it is incomplete if that is larger. */
+static size_t print_reserved(struct smelt__text *text, const char *format, va_list arguments) {
+    const size_t reserved = text->capacity - text->length;
+    const int length = vsnprintf(text->data + text->length, reserved, format, arguments);
     if (length < 0)
         text->failed = 1;
-    else if (!reserve(text, (size_t)length)) {
-        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+    else if ((size_t)length < reserved)
         text->length += (size_t)length;
+    return length < 0 ? 0 : (size_t)length;
+}
+
+void smelt__text_print(struct smelt__text *text, const char *format, ...) {
+    enum { USUAL = 128 };
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    if (!reserve(text, USUAL)) {
+        const size_t begin = text->length, length = print_reserved(text, format, arguments);
+        if (text->length == begin && length && !reserve(text, length))
+            print_reserved(text, format, again);
+        if (text->failed)
+            text->data[begin] = '\0';
     }
     va_end(again);
     va_end(arguments);

@@ -82,8 +82,12 @@ static int expand_ordinary(struct expansion *expansion, const struct smelt__line
         smelt__text_print(expansion->out, "%d", value);
         at = dollar + substitution.used;
     }
-    smelt__text_append(expansion->out, at, (size_t)(end - at));
-    smelt__text_append(expansion->out, "\n", 1);
+    if (*end) /* with the end of the line */
+        smelt__text_append(expansion->out, at, (size_t)(end - at) + 1);
+    else {
+        smelt__text_append(expansion->out, at, (size_t)(end - at));
+        smelt__text_append(expansion->out, "\n", 1);
+    }
     return 0;
 }
 

@@ -151,12 +151,8 @@ struct smelt__substitution smelt__substitution_read(const char *text, size_t len
     return substitution;
 }
 
-static int check_ordinary(const struct smelt__lines *lines, const struct open_blocks *open,
-                          const struct smelt__line *line, struct smelt__message *message) {
-    if (holds_mark(line->text, line->length)) {
-        smelt__message_set(message, "a directive stands alone on its line");
-        return -1;
-    }
+static int check_dollars(const struct smelt__lines *lines, const struct open_blocks *open,
+                         const struct smelt__line *line, struct smelt__message *message) {
     const char *at = line->text, *end = line->text + line->length;
     while ((at = memchr(at, '$', (size_t)(end - at)))) {
         struct smelt__substitution substitution = smelt__substitution_read(at, (size_t)(end - at));
@@ -260,8 +256,27 @@ static int check_line(struct smelt__lines *lines, struct open_blocks *open, int 
         return close_block(lines, open, index, message);
     case SMELT__ORDINARY:
         *text_has_begun |= line->length > 0;
-        return check_ordinary(lines, open, line, message);
+        return 0;
     }
+    return -1;
+}
+
+/* Where the next "//@" is, by its '@', or the text's end. */
+static const char *next_mark(const char *text) {
+    const char *at = strchrnul(text, '@');
+    while (*at && (at < text + 2 || at[-1] != '/' || at[-2] != '/'))
+        at = strchrnul(at + 1, '@');
+    return at;
+}
+
+/* Reads a line that holds "//@". */
+static int read_marked(struct smelt__line *line, struct smelt__message *message) {
+    const char *start = line->text;
+    size_t length = line->length;
+    trim(&start, &length);
+    if (length >= MARK_LENGTH && memcmp(start, "//@", MARK_LENGTH) == 0)
+        return read_directive(line, start + MARK_LENGTH, length - MARK_LENGTH, message);
+    smelt__message_set(message, "a directive stands alone on its line");
     return -1;
 }
 
@@ -287,21 +302,25 @@ int smelt__lines_read(const char *text, struct smelt__lines *lines, int *number,
         smelt__message_set_out_of_memory(message);
         return -1;
     }
+    const char *mark = next_mark(text), *dollar = strchrnul(text, '$');
     for (int i = 0; i < count; i++) {
         struct smelt__line *line = &lines->items[i];
         const char *end = strchrnul(text, '\n');
         line->number = *number = i + 1;
         line->text = text;
         line->length = (size_t)(end - text);
-        const char *start = text;
-        size_t length = line->length;
-        trim(&start, &length);
-        if (length >= MARK_LENGTH && memcmp(start, "//@", MARK_LENGTH) == 0 &&
-            read_directive(line, start + MARK_LENGTH, length - MARK_LENGTH, message))
-            return -1;
+        if (mark < end) {
+            if (read_marked(line, message))
+                return -1;
+            mark = next_mark(end);
+        }
         lines->count = i + 1;
-        if (check_line(lines, &open, i, &text_has_begun, message))
+        if (check_line(lines, &open, i, &text_has_begun, message) ||
+            (dollar < end && line->kind == SMELT__ORDINARY &&
+             check_dollars(lines, &open, line, message)))
             return -1;
+        if (dollar < end)
+            dollar = strchrnul(end, '$');
         text = end + (*end == '\n');
     }
     if (open.count) {
@@ -325,7 +344,7 @@ int smelt__template_check(const char *text, int *line, struct smelt__message *me
     return status;
 }
 
-/* Calls `each` for every directive of that kind. */
+/* Calls `each` for every //@use or //@takes; no other text comes before them. */
 static void each_directive(const char *text, enum smelt__line_kind kind,
                            void (*each)(void *user, const struct smelt__line *line), void *user) {
     for (int number = 1; *text; number++) {
@@ -335,8 +354,9 @@ static void each_directive(const char *text, enum smelt__line_kind kind,
         trim(&start, &length);
         struct smelt__line line = {.number = number};
         struct smelt__message ignored;
-        if (length >= MARK_LENGTH && memcmp(start, "//@", MARK_LENGTH) == 0 &&
-            !read_directive(&line, start + MARK_LENGTH, length - MARK_LENGTH, &ignored) &&
+        if (length && (length < MARK_LENGTH || memcmp(start, "//@", MARK_LENGTH) != 0))
+            return;
+        if (length && !read_directive(&line, start + MARK_LENGTH, length - MARK_LENGTH, &ignored) &&
             line.kind == kind)
             each(user, &line);
         text = end + (*end == '\n');
