@@ -27,7 +27,8 @@
 enum {
     OLDEST_MAJOR = 12, /* NVRTC 11 knows neither sm_90a nor the options used */
     NEWEST_MAJOR = 19,
-    NEWEST_MINOR = 12
+    NEWEST_MINOR = 12,
+    MAX_FOLDERS = 32 /* that are recognised when they come again */
 };
 
 struct search {
@@ -35,6 +36,11 @@ struct search {
     int max_major;                 /* the newest major version that the driver supports */
     struct smelt__nvrtc_file best; /* path "": none found so far */
     struct smelt__nvrtc_file too_new;
+    struct {
+        dev_t device;
+        ino_t number;
+    } tried[MAX_FOLDERS]; /* /usr/local/cuda has several names */
+    int tried_count;
     int named;               /* a single folder is searched and must be readable */
     int error;               /* the first error that fails the search; 0: none */
     char where[SMELT__PATH]; /* of that error */
@@ -68,11 +74,13 @@ static int exists_in(struct search *search, int folder, const char *where, const
     return 0;
 }
 
-/* Finds the newest builtins library of this major version in a folder. 0 or -1 with errno. */
-static int find_builtins(int folder, const char *folder_name, int major,
+/* Finds the builtins library of this version in a folder, or the newest of this major version; `own`:
+ * the minor version, -1: unknown. 0 or -1 with errno. */
+static int find_builtins(int folder, const char *folder_name, int major, int own,
                          struct smelt__nvrtc_file *file) {
     char name[64];
-    for (int minor = NEWEST_MINOR; minor >= 0; minor--) {
+    for (int i = own < 0; i <= NEWEST_MINOR + 1; i++) {
+        const int minor = i == 0 ? own : NEWEST_MINOR + 1 - i;
         snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
         if (faccessat(folder, name, R_OK, 0) != 0) {
             if (errno != ENOENT)
@@ -110,7 +118,7 @@ static int describe(struct smelt__nvrtc_file *file) {
         return -1;
     int last = major < 0 ? OLDEST_MAJOR : major;
     for (int m = major < 0 ? NEWEST_MAJOR : major; m >= last && !file->builtins[0] && !result; m--)
-        result = find_builtins(folder, folder_name, m, file);
+        result = find_builtins(folder, folder_name, m, minor, file);
     error = errno;
     close(folder);
     errno = error;
@@ -163,6 +171,23 @@ static void consider(struct search *search, const char *folder, const char *name
         *slot = file;
 }
 
+/* Whether a folder was tried before, by another name; also one that cannot be read. */
+static int is_known(struct search *search, int folder, const char *name) {
+    struct stat status;
+    if (fstat(folder, &status)) {
+        note_unread(search, name);
+        return 1;
+    }
+    for (int i = 0; i < search->tried_count; i++)
+        if (search->tried[i].device == status.st_dev && search->tried[i].number == status.st_ino)
+            return 1;
+    if (search->tried_count < MAX_FOLDERS) {
+        search->tried[search->tried_count].device = status.st_dev;
+        search->tried[search->tried_count++].number = status.st_ino;
+    }
+    return 0;
+}
+
 static void try_folder(void *user, const char *name) {
     struct search *search = user;
     char library[64];
@@ -173,14 +198,15 @@ static void try_folder(void *user, const char *name) {
         note_unread(search, name);
         return;
     }
-    for (int major = NEWEST_MAJOR; major >= OLDEST_MAJOR; major--) {
+    const int known = is_known(search, folder, name);
+    for (int major = NEWEST_MAJOR; major >= OLDEST_MAJOR && !known; major--) {
         snprintf(library, sizeof library, "libnvrtc.so.%d", major);
         if (exists_in(search, folder, name, library)) {
             consider(search, name, library);
             found = 1;
         }
     }
-    if (!found && exists_in(search, folder, name, "libnvrtc.so"))
+    if (!found && !known && exists_in(search, folder, name, "libnvrtc.so"))
         consider(search, name, "libnvrtc.so");
     close(folder);
 }
@@ -191,8 +217,9 @@ static int stop_for_shortage(const char *path, int error) {
     return is_shortage(error);
 }
 
-/* Tries every folder that matches a pattern, in descending order of names. */
-static void try_pattern(struct search *search, const char *pattern) {
+/* Calls `each` for every folder that matches a pattern, in descending order of names. */
+static void try_pattern(struct search *search, void (*each)(void *search, const char *folder),
+                        const char *pattern) {
     glob_t matches;
     int result = glob(pattern, 0, stop_for_shortage, &matches);
     if (result == GLOB_NOSPACE)
@@ -201,38 +228,43 @@ static void try_pattern(struct search *search, const char *pattern) {
         note_unread(search, pattern);
     if (result == 0)
         for (size_t i = matches.gl_pathc; i > 0; i--)
-            try_folder(search, matches.gl_pathv[i - 1]);
+            each(search, matches.gl_pathv[i - 1]);
     globfree(&matches);
 }
 
-__attribute__((format(printf, 2, 3))) static void try_printed(struct search *search,
-                                                              const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static void
+try_printed(struct search *search, void (*each)(void *search, const char *folder),
+            const char *format, ...) {
     char pattern[SMELT__PATH];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(pattern, sizeof pattern, format, arguments);
     va_end(arguments);
     if (length > 0 && (size_t)length < sizeof pattern)
-        try_pattern(search, pattern);
+        try_pattern(search, each, pattern);
 }
 
 /* A folder of Python packages: NVIDIA's wheels unpack into nvidia/cu13/lib, those of CUDA 12 into
  * nvidia/cuda_nvrtc/lib. */
 static void try_packages(struct search *search, const char *packages) {
-    try_printed(search, "%s/nvidia/cu[1-9]*/lib", packages);
-    try_printed(search, "%s/nvidia/cuda_nvrtc/lib", packages);
+    try_printed(search, try_folder, "%s/nvidia/cu[1-9]*/lib", packages);
+    try_printed(search, try_folder, "%s/nvidia/cuda_nvrtc/lib", packages);
+}
+
+/* The folders of packages in lib/python3.N. */
+static void try_library(void *user, const char *library) {
+    static const char *const kinds[] = {"site", "dist"};
+    char packages[SMELT__PATH];
+    for (int i = 0; i < 2; i++) {
+        const int length = snprintf(packages, sizeof packages, "%s/%s-packages", library, kinds[i]);
+        if (length > 0 && (size_t)length < sizeof packages)
+            try_packages(user, packages);
+    }
 }
 
 static void try_python_prefix(struct search *search, const char *prefix) {
-    char site[SMELT__PATH];
-    static const char *const kinds[] = {"site", "dist"};
-    if (!prefix || !*prefix)
-        return;
-    for (int i = 0; i < 2; i++) {
-        int length = snprintf(site, sizeof site, "%s/lib/python3*/%s-packages", prefix, kinds[i]);
-        if (length > 0 && (size_t)length < sizeof site)
-            try_packages(search, site);
-    }
+    if (prefix && *prefix)
+        try_printed(search, try_library, "%s/lib/python3*", prefix);
 }
 
 /* The prefix of the running program if that is Python. */
@@ -278,9 +310,9 @@ static void try_wheels(struct search *search) {
 static void try_toolkit(struct search *search, const char *home) {
     if (!home || !*home)
         return;
-    try_printed(search, "%s/lib64", home);
-    try_printed(search, "%s/targets/*-linux/lib", home);
-    try_printed(search, "%s/lib", home);
+    try_printed(search, try_folder, "%s/lib64", home);
+    try_printed(search, try_folder, "%s/targets/*-linux/lib", home);
+    try_printed(search, try_folder, "%s/lib", home);
 }
 
 static smelt_status unread(const char *path, int error, struct smelt__nvrtc_file *file) {
@@ -367,7 +399,7 @@ smelt_status smelt__nvrtc_find(const char *named, int driver_version, const stru
     try_toolkit(&search, secure_getenv("CUDA_HOME"));
     try_toolkit(&search, secure_getenv("CUDA_PATH"));
     try_toolkit(&search, "/usr/local/cuda");
-    try_pattern(&search, "/usr/local/cuda-*/lib64");
+    try_pattern(&search, try_folder, "/usr/local/cuda-*/lib64");
     try_wheels(&search);
     if (search.error)
         return unread(search.where, search.error, file);
