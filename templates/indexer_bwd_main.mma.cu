@@ -21,7 +21,7 @@
  *
  *   scores  X = Q K^T, a warp's own rows by all keys, in registers. With g a key's gradient for the
  *           row's query and w the row's weight: dweights += g max(0, X), and dX = g w where X > 0,
- *           else 0. dX stays in registers as operand A of dQ, and is stored to shared memory for dK
+ *           else 0 (without RELU: g X, and g w). dX stays in registers as operand A of dQ, and is stored to shared memory for dK
  *   dQ      [16, DIM] += dX K, of a warp's own rows, in registers during the whole item
  *   dK      [BLOCK_KEYS, DIM] = dX^T Q: units of 32 columns and KEY_TILES tiles of 16 keys,
  *           distributed over the warps, written to global memory from registers
@@ -250,8 +250,8 @@ struct row_pair {
 
 /* Returns dX of x and adds its part of dweights. */
 DEVICE float weigh(float x, float grad, float w, float *dweights) {
-    *dweights = fmaf(grad, fmaxf(x, 0.0f), *dweights);
-    return x > 0.0f ? grad * w : 0.0f;
+    *dweights = fmaf(grad, RELU ? fmaxf(x, 0.0f) : x, *dweights);
+    return !RELU || x > 0.0f ? grad * w : 0.0f;
 }
 
 /* dX of a block, packed as A operands of dX K: four words per 16 keys. */

@@ -79,10 +79,11 @@ DEVICE void compute_dx(float *x, struct rows *rows, u32 stage, int tile) {
     for (int i = 0; i < X_VALUES; i += 2) {
         const int r = i / 2 % 2;
         const float2 grad = grads[i / 4 * 4 + (QUERY_ROWS == 8 ? r * (BLOCK_KEYS / 2) : 0)];
-        rows->dweights[r] = fmaf(grad.x, fmaxf(x[i], 0.0f), rows->dweights[r]);
-        rows->dweights[r] = fmaf(grad.y, fmaxf(x[i + 1], 0.0f), rows->dweights[r]);
-        x[i] = x[i] > 0.0f ? grad.x * rows->weight[r] : 0.0f;
-        x[i + 1] = x[i + 1] > 0.0f ? grad.y * rows->weight[r] : 0.0f;
+        rows->dweights[r] = fmaf(grad.x, RELU ? fmaxf(x[i], 0.0f) : x[i], rows->dweights[r]);
+        rows->dweights[r] =
+            fmaf(grad.y, RELU ? fmaxf(x[i + 1], 0.0f) : x[i + 1], rows->dweights[r]);
+        x[i] = !RELU || x[i] > 0.0f ? grad.x * rows->weight[r] : 0.0f;
+        x[i + 1] = !RELU || x[i + 1] > 0.0f ? grad.y * rows->weight[r] : 0.0f;
     }
 }
 

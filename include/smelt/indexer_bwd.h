@@ -15,7 +15,12 @@
  *   dk[s,:]       = sum over t, h and i of g * weights[t,h] * [x > 0] * q[t,h,:]
  * which are the gradients of smelt/indexer_logits.h's logits. The derivative at x = 0 is 0. Queries
  * without a valid slot and keys that no query selects have gradients of exactly 0.
- * g * weights * [x > 0] is rounded to bf16 before it is multiplied; sums are fp32.
+ * g * weights * [x > 0] is rounded to bf16 before it is multiplied; sums are fp32. With activation=none 1
+ * stands for [x > 0], and x for max(0, x).
+ *
+ * With granularity r an entry e of the lists names the keys e * r .. e * r + r - 1, as in
+ * smelt/indexer_scores.h: grad is [T, width * r], and grad[t, i * r + j] that of key indices[t,i] * r + j;
+ * width and topk_length count entries.
  *
  * dq and dweights have the same bits in every run; dk only with deterministic=1. Each addend of a
  * row of dk is then rounded to 2^-24 of a bound of the row's sum, so that fp32 additions are exact
@@ -31,7 +36,9 @@
  * Spec: indexer_bwd:heads=64,dim=128,topk=2048; keys:
  *   heads          H: 1..128
  *   dim            D: 64 or 128
- *   topk           the maximum number of slots of a query, 1..1048576
+ *   topk           the maximum number of entries of a query, 1..1048576
+ *   activation     relu (the default), or none
+ *   granularity    r, keys of an entry: 1 (default), 2, 4, 8, 16, 32, 64 or 128
  *   deterministic  1: dk has the same bits in every run, too (default 0)
  * In addition, knobs override the plan, "main.variant=mma"; `smelt list` prints them.
  */
@@ -63,7 +70,7 @@ typedef struct smelt_indexer_bwd_args {
     smelt_const_tensor weights;     /* [T,H] fp32 */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32, optional */
-    smelt_const_tensor grad;        /* [T,width] fp32 */
+    smelt_const_tensor grad;        /* [T,width] fp32; [T, width * granularity] above 1 */
     smelt_tensor dq;                /* [T,H,D] bf16 */
     smelt_tensor dweights;          /* [T,H] fp32 */
     smelt_tensor dk;                /* [S,D] bf16; of these three exactly one is given, unless S

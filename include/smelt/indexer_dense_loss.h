@@ -17,7 +17,8 @@
  *   loss        = sum_t losses[t]
  *   dlogit[t,s] = grad_loss * w[t] * (q[s] - p[s])
  * and from dlogit the gradients index_dq, index_dweights and index_dk as smelt/indexer_bwd.h has
- * them, with every key of the window as a slot. Attention's inputs have no gradient.
+ * them, with every key of the window as a slot. Attention's inputs have no gradient. With activation=none
+ * the dot product stands for max(0, ..).
  *
  * Each step is another operator's, with its exceptional values, roundings and errors: lse is
  * smelt/dense_lse.h's (or any attention's natural log-sum-exp without a sink; since the target is
@@ -38,6 +39,7 @@
  *   kv_heads       KV: a divisor of H (default 1)
  *   index_heads    HI: 1..128
  *   index_dim      DI: 64 or 128
+ *   activation     relu (the default), or none: of the indexer's heads
  *   deterministic  1: index_dk has the same bits in every run, too (default 0)
  * In addition, knobs override the plan, "scores.stages=3"; `smelt list` prints them.
  */

@@ -10,7 +10,7 @@
  * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. Any other
  * slot is masked: no key is read for it. With s = indices[t,i], at a valid slot
  *   logits[t,i] = sum_h weights[t,h] * max(0, <q[t,h,:], k[s,:]>)
- * and at a masked one -inf. logits[t,i] belongs to slot i; every element is written. A row selected
+ * and at a masked one -inf; with activation=none <q[t,h,:], k[s,:]> stands for max(0, ..). logits[t,i] belongs to slot i; every element is written. A row selected
  * twice has its logit twice.
  *
  * It is the value that smelt/indexer_logits.h has for that key: products and heads accumulate in fp32,
@@ -22,6 +22,7 @@
  *   heads  H: 1..128
  *   dim    D: 64 or 128
  *   topk   the maximum number of entries of a query, 1..1048576
+ *   activation  relu (the default), or none
  *   granularity  r, rows of an entry: 1 (default), 2, 4, 8, 16, 32, 64 or 128. An entry e names the rows
  *          e * r .. e * r + r - 1, those at or past S masked; logits is [T, width * r], logit i * r + j
  *          of row indices[t,i] * r + j. width and topk_length count entries

@@ -19,7 +19,11 @@
 
 #define TENSOR(name) SMELT__INDEXER_BWD_##name
 
-static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
+static int granularity(const void *spec) {
+    return ((const struct smelt__indexer_bwd_spec *)spec)->granularity;
+}
+
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), granularity};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -122,7 +126,7 @@ static float normal(const struct fill *fill, struct smelt__random *random) {
 }
 
 static int has_slots(const struct smelt__problem *problem, int64_t query) {
-    for (int64_t i = 0; i < problem->options.width; i++)
+    for (int64_t i = 0; i < smelt__slots_count(problem, &slots); i++)
         if (smelt__slots_row(problem, &slots, query, i) >= 0)
             return 1;
     return 0;
@@ -151,12 +155,12 @@ enum { LARGE_ONE_IN = 32, LARGE = 40, QUIET_ONE_IN = 16, QUIET = 20 };
 
 /* NaN at masked slots, so that a kernel that reads one gives NaN. */
 static void fill_grads(const struct fill *fill, int64_t query) {
-    const int64_t width = fill->problem->options.width;
+    const int64_t count = smelt__slots_count(fill->problem, &slots);
     float *const grad = (float *)smelt__problem_data(fill->problem, TENSOR(GRAD)) +
                         smelt__problem_at(fill->problem, TENSOR(GRAD), query, 0, 0);
     struct smelt__random random =
         smelt__random_at(fill->problem->options.seed, STREAM_GRAD, (uint64_t)query);
-    for (int64_t i = 0; i < width; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const int factor = smelt__random_below(&random, LARGE_ONE_IN) == 0 ? LARGE : 1;
         const float value = 0.07F * (float)factor * normal(fill, &random);
         const int64_t row = smelt__slots_row(fill->problem, &slots, query, i);
@@ -237,7 +241,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
         if (!footprints->inputs)
             continue;
         smelt__slots_touch(problem, &slots, query, footprints);
-        for (int64_t i = 0; i < problem->options.width; i++) {
+        for (int64_t i = 0; i < smelt__slots_count(problem, &slots); i++) {
             const int64_t row = smelt__slots_row(problem, &slots, query, i);
             if (row < 0)
                 continue;
@@ -261,7 +265,8 @@ static int reproducible(const struct smelt__problem *problem, int tensor) {
 /* Three products of each slot's key with each head, and one pass over dk. */
 static double multiplications(const void *spec, const struct smelt__problem_options *settings) {
     const struct smelt__indexer_bwd_spec *indexer = spec;
-    const double pairs = (double)(settings->batches * settings->tokens * settings->width);
+    const double pairs =
+        (double)(settings->batches * settings->tokens * settings->width) * indexer->granularity;
     return pairs * indexer->heads * 3 * indexer->dim + (double)settings->rows * indexer->dim;
 }
 
@@ -412,14 +417,27 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(indexer_bwd, heads),
     SMELT__SPEC_KEY(indexer_bwd, dim),
     SMELT__SPEC_KEY(indexer_bwd, topk),
+    SMELT__SPEC_KEY(indexer_bwd, activation),
+    SMELT__SPEC_KEY(indexer_bwd, granularity),
     SMELT__SPEC_APART(indexer_bwd, deterministic),
     {NULL, 0, 0},
 };
 
-static const struct smelt__harness_pass passes[] = {
-    {SMELT__PASS(BACKWARD, "backward", &smelt__indexer_bwd_table), .given = given, .leaves_free = 1,
-     .reproducible = reproducible},
-};
+static int takes_blocks(const void *spec) {
+    return granularity(spec) > 1;
+}
+
+static int takes_rows(const void *spec) {
+    return !takes_blocks(spec);
+}
+
+#define ENTRIES(which, accepts)                                                                    \
+    {                                                                                              \
+        SMELT__PASS(BACKWARD, "backward", &smelt__indexer_bwd_table[which]),                       \
+            .takes = (accepts), .given = given, .leaves_free = 1, .reproducible = reproducible     \
+    }
+static const struct smelt__harness_pass passes[] = {ENTRIES(0, takes_rows),
+                                                    ENTRIES(1, takes_blocks)};
 
 /* Shapes that cuDNN supports, and further ones. */
 #define AT(heads, T, lists_)                                                                       \

@@ -642,6 +642,7 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(indexer_dense_loss, kv_heads),
     SMELT__SPEC_KEY(indexer_dense_loss, index_heads),
     SMELT__SPEC_KEY(indexer_dense_loss, index_dim),
+    SMELT__SPEC_KEY(indexer_dense_loss, activation),
     SMELT__SPEC_APART(indexer_dense_loss, deterministic),
     {NULL, 0, 0},
 };

@@ -17,7 +17,7 @@
 
 #define TENSOR(name) SMELT__INDEXER_LOSS_##name
 
-static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), NULL};
 
 /* ---- options --------------------------------------------------------------------------------- */
 

@@ -16,7 +16,11 @@
 
 #define TENSOR(name) SMELT__INDEXER_SCORES_##name
 
-static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
+static int granularity(const void *spec) {
+    return ((const struct smelt__indexer_scores_spec *)spec)->granularity;
+}
+
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), granularity};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -70,36 +74,6 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-/* The row of a query's slot `n`, of granularity slots for each entry; -1 where it is masked. */
-static int64_t row_of_slot(const struct smelt__problem *problem, int64_t query, int64_t n) {
-    const int64_t size = ((const struct smelt__indexer_scores_spec *)problem->spec)->granularity;
-    const int64_t entry = smelt__slots_entry(problem, &slots, query, n / size);
-    const int64_t row = entry * size + n % size;
-    return entry >= 0 && row < problem->options.rows ? row : -1;
-}
-
-/* Fills the lists with entries, numbers of blocks. */
-static void fill_entries(struct smelt__problem *problem) {
-    const int64_t size = ((const struct smelt__indexer_scores_spec *)problem->spec)->granularity;
-    const int64_t rows = problem->options.rows;
-    problem->options.rows = (rows + size - 1) / size;
-    smelt__slots_fill(problem, &slots);
-    problem->options.rows = rows;
-}
-
-/* Marks the rows that are scored, and counts them. */
-static void mark_rows(struct smelt__problem *problem, uint8_t *used) {
-    problem->valid_slots = 0;
-    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)
-        for (int64_t n = 0; n < problem->extents[TENSOR(N)]; n++) {
-            const int64_t row = row_of_slot(problem, t, n);
-            if (row < 0)
-                continue;
-            used[row] = 1;
-            problem->valid_slots++;
-        }
-}
-
 static int given(const struct smelt__problem *problem, int tensor) {
     return tensor != TENSOR(TOPK_LENGTH) || problem->options.topk_length;
 }
@@ -118,11 +92,11 @@ static int fill(struct smelt__problem *problem) {
     uint8_t *const used = calloc((size_t)problem->options.rows, 1);
     if (!used)
         return -1;
-    fill_entries(problem);
-    mark_rows(problem, used);
-    const int failed = smelt__indexer_fill_rows(problem, &inputs, used);
+    smelt__slots_fill(problem, &slots);
+    const int failed = smelt__slots_mark(problem, &slots, used) != 0 ||
+                       smelt__indexer_fill_rows(problem, &inputs, used) != 0;
     free(used);
-    return failed;
+    return failed ? -1 : 0;
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
@@ -136,7 +110,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
         smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
         smelt__slots_touch(problem, &slots, t, footprints);
         for (int64_t n = 0; n < problem->extents[TENSOR(N)]; n++) {
-            const int64_t row = row_of_slot(problem, t, n);
+            const int64_t row = smelt__slots_row(problem, &slots, t, n);
             if (row >= 0)
                 smelt__touch_row(footprints, TENSOR(K), row, 0, 0);
         }
@@ -195,7 +169,7 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
         placed, finding, TENSOR(LOGITS), smelt__problem_at(problem, TENSOR(LOGITS), query, 0, 0),
         width, expected);
     for (int64_t i = 0; i < width && !finding->broken; i++) {
-        if (row_of_slot(problem, query, i) >= 0)
+        if (smelt__slots_row(problem, &slots, query, i) >= 0)
             smelt__logits_compare(got[i], expected[i], expected[width + i], i, finding);
         else
             smelt__finding_rule(finding, MASKED_SLOT, isinf(got[i]) && got[i] < 0, i);
@@ -223,15 +197,13 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_scores, heads),
-    SMELT__SPEC_KEY(indexer_scores, dim),
-    SMELT__SPEC_KEY(indexer_scores, topk),
-    SMELT__SPEC_KEY(indexer_scores, granularity),
-    {NULL, 0, 0},
+    SMELT__SPEC_KEY(indexer_scores, heads),       SMELT__SPEC_KEY(indexer_scores, dim),
+    SMELT__SPEC_KEY(indexer_scores, topk),        SMELT__SPEC_KEY(indexer_scores, activation),
+    SMELT__SPEC_KEY(indexer_scores, granularity), {NULL, 0, 0},
 };
 
 static int takes_blocks(const void *spec) {
-    return ((const struct smelt__indexer_scores_spec *)spec)->granularity > 1;
+    return granularity(spec) > 1;
 }
 
 static int takes_rows(const void *spec) {

@@ -14,14 +14,24 @@ static int64_t row_of(const struct smelt__problem *problem, int tensor, int64_t 
     return smelt__problem_at(problem, tensor, query / tokens, query % tokens, 0);
 }
 
+/* Rows of an entry. */
+static int64_t size_of(const struct smelt__problem *problem, const struct smelt__slots *slots) {
+    return slots->granularity ? slots->granularity(problem->spec) : 1;
+}
+
+int64_t smelt__slots_count(const struct smelt__problem *problem, const struct smelt__slots *slots) {
+    return problem->options.width * size_of(problem, slots);
+}
+
 struct fill {
     struct smelt__problem *problem;
     const struct smelt__slots *slots;
+    struct smelt__problem_options options; /* whose rows are entries */
 };
 
 static void fill_rows(void *user, int64_t begin, int64_t end) {
     const struct fill *fill = user;
-    const struct smelt__problem_options *options = &fill->problem->options;
+    const struct smelt__problem_options *options = &fill->options;
     const int indices = fill->slots->indices, topk_length = fill->slots->topk_length;
     int32_t *const rows = smelt__problem_data(fill->problem, indices);
     int32_t *const lengths = smelt__problem_data(fill->problem, topk_length);
@@ -36,11 +46,13 @@ static void fill_rows(void *user, int64_t begin, int64_t end) {
 }
 
 void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots *slots) {
-    struct fill fill = {problem, slots};
+    const int64_t size = size_of(problem, slots);
+    struct fill fill = {problem, slots, problem->options};
+    fill.options.rows = (problem->options.rows + size - 1) / size;
     smelt__parallel_for(problem->options.batches * problem->options.tokens, 16, fill_rows, &fill);
 }
 
-/* How many of a query's slots are below its topk_length: 0 to width, or negative. */
+/* How many of a query's entries are below its topk_length: 0 to width, or negative. */
 static int64_t slots_counted(const struct smelt__problem *problem, const struct smelt__slots *slots,
                              int64_t query) {
     const int32_t *const lengths = smelt__problem_data(problem, slots->topk_length);
@@ -49,18 +61,15 @@ static int64_t slots_counted(const struct smelt__problem *problem, const struct 
     return length < width ? length : width;
 }
 
-int64_t smelt__slots_entry(const struct smelt__problem *problem, const struct smelt__slots *slots,
-                           int64_t query, int64_t i) {
-    const int32_t *const rows = smelt__problem_data(problem, slots->indices);
-    return i < slots_counted(problem, slots, query)
-               ? rows[row_of(problem, slots->indices, query) + i]
-               : -1;
-}
-
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i) {
-    const int64_t row = smelt__slots_entry(problem, slots, query, i);
-    return row >= 0 && row < problem->options.rows ? row : -1;
+    const int64_t size = size_of(problem, slots);
+    const int32_t *const rows = smelt__problem_data(problem, slots->indices);
+    if (i / size >= slots_counted(problem, slots, query))
+        return -1;
+    const int64_t entry = rows[row_of(problem, slots->indices, query) + i / size];
+    const int64_t row = entry * size + i % size;
+    return entry >= 0 && row < problem->options.rows ? row : -1;
 }
 
 struct mark {
@@ -76,12 +85,14 @@ static void mark_rows(void *user, int64_t begin, int64_t end) {
     int64_t valid = 0;
     for (int64_t query = begin; query < end; query++) {
         const int32_t *const own = rows + row_of(mark->problem, mark->slots->indices, query);
-        const int64_t count = slots_counted(mark->problem, mark->slots, query);
+        const int64_t size = size_of(mark->problem, mark->slots);
+        const int64_t count = slots_counted(mark->problem, mark->slots, query) * size;
         for (int64_t i = 0; i < count; i++) {
-            if (own[i] < 0 || own[i] >= mark->problem->options.rows)
+            const int64_t row = own[i / size] * size + i % size;
+            if (own[i / size] < 0 || row >= mark->problem->options.rows)
                 continue;
-            if (!atomic_load_explicit(&mark->marks[own[i]], memory_order_relaxed))
-                atomic_store_explicit(&mark->marks[own[i]], 1, memory_order_relaxed);
+            if (!atomic_load_explicit(&mark->marks[row], memory_order_relaxed))
+                atomic_store_explicit(&mark->marks[row], 1, memory_order_relaxed);
             valid++;
         }
     }

@@ -1,7 +1,8 @@
 /*
  * The slots of problems whose queries have index rows and optionally a topk_length: their contents
  * and validity (docs/operators.md, "Valid slots"). For operators with batches ([B,T,width] and
- * [B,T,1]) and without ([T,width] and [T,1]); queries are numbered b * T + t.
+ * [B,T,1]) and without ([T,width] and [T,1]); queries are numbered b * T + t. Where entries name several
+ * rows each, a slot is one of them.
  */
 #pragma once
 
@@ -11,6 +12,7 @@
 /* Row numbers of both tensors in the operator's table. */
 struct smelt__slots {
     int indices, topk_length;
+    int (*granularity)(const void *spec); /* rows of an entry; NULL: 1 */
 };
 
 /* Fills both from the problem's options. */
@@ -20,9 +22,8 @@ void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i);
 
-/* The number that slot i of a query holds; -1 from topk_length on. */
-int64_t smelt__slots_entry(const struct smelt__problem *problem, const struct smelt__slots *slots,
-                           int64_t query, int64_t i);
+/* A query's slots, masked ones included. */
+int64_t smelt__slots_count(const struct smelt__problem *problem, const struct smelt__slots *slots);
 
 /* Marks the rows that a valid slot names (`used`: [rows]) and counts the valid slots (the problem's
  * valid_slots). 0; -1: out of memory. */

@@ -27,7 +27,7 @@ SAME(QUERIES);
 SAME(QUERY_COUNT);
 #undef SAME
 
-static const struct smelt__slots index_rows = {TENSOR(INDICES), TENSOR(TOPK_LENGTH)};
+static const struct smelt__slots index_rows = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), NULL};
 
 enum { STREAM_Q = 1, STREAM_KV, STREAM_LENGTH, STREAM_SINK, STREAM_QUERIES };
 enum {

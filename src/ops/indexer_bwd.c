@@ -14,6 +14,8 @@ static void prepare(smelt_operator *op) {
     made->heads = (int)smelt__spec_get(&op->spec, "heads");
     made->dim = (int)smelt__spec_get(&op->spec, "dim");
     made->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");
+    while (1 << made->granularity_log < smelt__spec_get(&op->spec, "granularity"))
+        made->granularity_log++;
     const int main = smelt__indexer_bwd_place(made, SMELT__INDEXER_BWD_MAIN);
     made->main = *smelt__indexer_bwd_main_launch(&op->kernels[main]->plan);
 }
@@ -23,8 +25,9 @@ static void prepare(smelt_operator *op) {
 static struct smelt__indexer_bwd_layout find_layout(const struct smelt__indexer_bwd *indexer,
                                                     const smelt_indexer_bwd_args *args) {
     const int64_t groups = smelt__divide_up(args->tokens, indexer->main.group_queries);
+    const int64_t slots = args->width << indexer->granularity_log;
     const int64_t key_stride =
-        smelt__divide_up(args->width * indexer->main.group_queries, KEY_STEP) * KEY_STEP;
+        smelt__divide_up(slots * indexer->main.group_queries, KEY_STEP) * KEY_STEP;
     struct smelt__indexer_bwd_layout layout = {0};
     smelt__indexer_bwd_lay_out(indexer, groups, key_stride, args->rows,
                                groups > indexer->main.exact_groups, &layout);
@@ -55,10 +58,15 @@ static smelt_status launch(struct smelt__call *call) {
     return status;
 }
 
+static int table_of(const struct smelt__spec *spec) {
+    return smelt__spec_get(spec, "granularity") > 1;
+}
+
 static const struct smelt__pass passes[] = {
     {.pass = SMELT_PASS_BACKWARD,
      .call = "smelt_indexer_bwd_backward",
-     .tables = &smelt__indexer_bwd_table,
+     .tables = smelt__indexer_bwd_table,
+     .table_of = table_of,
      .workspace = workspace,
      .launch = launch},
 };

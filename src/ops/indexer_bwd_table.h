@@ -13,6 +13,8 @@ enum smelt__indexer_bwd_symbol {
     SMELT__INDEXER_BWD_D,
     SMELT__INDEXER_BWD_WIDTH,
     SMELT__INDEXER_BWD_ONE,
+    SMELT__INDEXER_BWD_R, /* rows of an entry */
+    SMELT__INDEXER_BWD_N  /* slots of a query: R for each entry */
 };
 
 /* Rows by number. */
@@ -41,6 +43,8 @@ static const struct smelt__symbol smelt__indexer_bwd_symbols[] = {
     [OF(D)] = SMELT__BY_KEY("D", "element", "dim"),
     [OF(WIDTH)] = SMELT__BY_ARGS("width", "slot", width),
     [OF(ONE)] = SMELT__ONE_ELEMENT,
+    [OF(R)] = SMELT__BY_KEY("R", "row", "granularity"),
+    [OF(N)] = SMELT__BY_ARGS_TIMES("N", "slot", width, OF(R)),
 };
 
 static const struct smelt__scalar_row smelt__indexer_bwd_scalars[] = {
@@ -51,29 +55,42 @@ static const struct smelt__scalar_row smelt__indexer_bwd_scalars[] = {
     {SMELT__SCALAR(reserved, INT, 0, 0)},
 };
 
-static const struct smelt__tensor_row smelt__indexer_bwd_tensors[] = {
-    [OF(Q)] = {SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(D)), .whole_rows = 1},
-    /* The kernels keep the step between keys in 32 bits. */
-    [OF(K)] = {SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(D)), .whole_rows = 1,
-               .most_stride = INT32_MAX},
-    [OF(WEIGHTS)] = {SMELT__TENSOR(weights, FP32, INPUT, OF(T), OF(H))},
-    [OF(INDICES)] = {SMELT__TENSOR(indices, INT32, INPUT, OF(T), OF(WIDTH))},
-    [OF(TOPK_LENGTH)] = {SMELT__TENSOR(topk_length, INT32, INPUT, OF(T), OF(ONE)), .optional = 1},
-    [OF(GRAD)] = {SMELT__TENSOR(grad, FP32, INPUT, OF(T), OF(WIDTH))},
-    [OF(DQ)] = {SMELT__TENSOR(dq, BF16, OUTPUT, OF(T), OF(H), OF(D)), .whole_rows = 1},
-    [OF(DWEIGHTS)] = {SMELT__TENSOR(dweights, FP32, OUTPUT, OF(T), OF(H))},
-    [OF(DK)] = {SMELT__TENSOR(dk, BF16, OUTPUT, OF(S), OF(D)), .whole_rows = 1, .one_of = 1},
-    [OF(DK_FP32)] = {SMELT__TENSOR(dk_fp32, FP32, OUTPUT, OF(S), OF(D)), .whole_rows = 1,
-                     .one_of = 1},
-    [OF(DK_SUM)] = {SMELT__TENSOR(dk_sum, FP32, ACCUMULATED, OF(S), OF(D)), .whole_rows = 1,
-                    .one_of = 1},
+/* The kernels keep the step between keys in 32 bits. */
+#define ROWS(slots)                                                                                \
+    {                                                                                              \
+        [OF(Q)] = {SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(D)), .whole_rows = 1},           \
+        [OF(K)] = {SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(D)), .whole_rows = 1,                   \
+                   .most_stride = INT32_MAX},                                                      \
+        [OF(WEIGHTS)] = {SMELT__TENSOR(weights, FP32, INPUT, OF(T), OF(H))},                       \
+        [OF(INDICES)] = {SMELT__TENSOR(indices, INT32, INPUT, OF(T), OF(WIDTH))},                  \
+        [OF(TOPK_LENGTH)] = {SMELT__TENSOR(topk_length, INT32, INPUT, OF(T), OF(ONE)),             \
+                             .optional = 1},                                                       \
+        [OF(GRAD)] = {SMELT__TENSOR(grad, FP32, INPUT, OF(T), slots)},                             \
+        [OF(DQ)] = {SMELT__TENSOR(dq, BF16, OUTPUT, OF(T), OF(H), OF(D)), .whole_rows = 1},        \
+        [OF(DWEIGHTS)] = {SMELT__TENSOR(dweights, FP32, OUTPUT, OF(T), OF(H))},                    \
+        [OF(DK)] = {SMELT__TENSOR(dk, BF16, OUTPUT, OF(S), OF(D)), .whole_rows = 1, .one_of = 1},  \
+        [OF(DK_FP32)] = {SMELT__TENSOR(dk_fp32, FP32, OUTPUT, OF(S), OF(D)), .whole_rows = 1,      \
+                         .one_of = 1},                                                             \
+        [OF(DK_SUM)] = {SMELT__TENSOR(dk_sum, FP32, ACCUMULATED, OF(S), OF(D)), .whole_rows = 1,   \
+                        .one_of = 1},                                                              \
+    }
+
+static const struct smelt__tensor_row smelt__indexer_bwd_tensors[] = ROWS(OF(WIDTH)),
+                                      smelt__indexer_bwd_blocks_tensors[] = ROWS(OF(N));
+
+/* Without and with entries of several rows. */
+#define TABLE(tensors)                                                                             \
+    {                                                                                              \
+        SMELT__ARGS("SMELT_INDEXER_BWD_ARGS_INIT", reserved, smelt__indexer_bwd_symbols,           \
+                    smelt__indexer_bwd_scalars, tensors),                                          \
+            SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),                                          \
+    }
+static const struct smelt__args_table smelt__indexer_bwd_table[] = {
+    TABLE(smelt__indexer_bwd_tensors),
+    TABLE(smelt__indexer_bwd_blocks_tensors),
 };
 
-static const struct smelt__args_table smelt__indexer_bwd_table = {
-    SMELT__ARGS("SMELT_INDEXER_BWD_ARGS_INIT", reserved, smelt__indexer_bwd_symbols,
-                smelt__indexer_bwd_scalars, smelt__indexer_bwd_tensors),
-    SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
-};
-
+#undef ROWS
+#undef TABLE
 #undef ARGS
 #undef OF

@@ -6,13 +6,15 @@
 
 #include "reference/vectors.h"
 
-int64_t smelt__indexer_bwd_slot(const smelt_indexer_bwd_args *args, int64_t query, int64_t i) {
+int64_t smelt__indexer_bwd_slot(const struct smelt__indexer_bwd_spec *spec,
+                                const smelt_indexer_bwd_args *args, int64_t query, int64_t i) {
+    const int64_t size = spec->granularity, slot = i / size;
     const int32_t *const lengths = args->topk_length.data;
-    const int32_t *const row =
-        (const int32_t *)args->indices.data + query * args->indices.strides[0];
-    if (lengths && i >= lengths[query * args->topk_length.strides[0]])
+    const int64_t entry =
+        ((const int32_t *)args->indices.data)[query * args->indices.strides[0] + slot];
+    if (lengths && slot >= lengths[query * args->topk_length.strides[0]])
         return -1;
-    return row[i] >= 0 && row[i] < args->rows ? row[i] : -1;
+    return entry >= 0 && entry * size + i % size < args->rows ? entry * size + i % size : -1;
 }
 
 static void load_query(const struct smelt__indexer_bwd_spec *spec,
@@ -35,15 +37,16 @@ static double grad_of(const smelt_indexer_bwd_args *args, int64_t query, int64_t
     return (double)((const float *)args->grad.data)[query * args->grad.strides[0] + i];
 }
 
-/* row += factor * [x > 0] * vector. */
-static void add(struct smelt__indexer_bwd_row *row, double factor, double x, double x_terms,
-                const double *vector, int dim) {
-    const double square = smelt__dot(vector, vector, dim);
-    if (fabs(x) < SMELT__INDEXER_BWD_DOUBT * x_terms)
+/* row += factor * [x > 0] * vector; without ReLU, whatever x is. */
+static void add(const struct smelt__indexer_bwd_spec *spec, struct smelt__indexer_bwd_row *row,
+                double factor, double x, double x_terms, const double *vector) {
+    const double square = smelt__dot(vector, vector, spec->dim);
+    const int relu = spec->activation == SMELT__ACTIVATION_RELU;
+    if (relu && fabs(x) < SMELT__INDEXER_BWD_DOUBT * x_terms)
         row->doubtful += fabs(factor) * sqrt(square);
-    if (!(x > 0) || factor == 0)
+    if ((relu && !(x > 0)) || factor == 0)
         return;
-    for (int d = 0; d < dim; d++)
+    for (int d = 0; d < spec->dim; d++)
         row->grads[d] += factor * vector[d];
     row->spread += factor * factor * square; /* the root is taken at the end */
 }
@@ -64,15 +67,15 @@ int smelt__indexer_bwd_head(const struct smelt__indexer_bwd_spec *spec,
     load_query(spec, args, query, head, q);
     clear(row, spec->dim);
     *dweights = *terms = 0;
-    for (int64_t i = 0; i < args->width; i++) {
-        const int64_t key = smelt__indexer_bwd_slot(args, query, i);
+    for (int64_t i = 0; i < args->width * spec->granularity; i++) {
+        const int64_t key = smelt__indexer_bwd_slot(spec, args, query, i);
         if (key < 0)
             continue;
         load_key(spec, args, key, k);
         const double grad = grad_of(args, query, i), x = smelt__dot(q, k, spec->dim);
         const double x_terms = smelt__dot_of_sizes(q, k, spec->dim);
-        add(row, grad * weight, x, x_terms, k, spec->dim);
-        *dweights += grad * (x > 0 ? x : 0);
+        add(spec, row, grad * weight, x, x_terms, k);
+        *dweights += grad * (x > 0 || spec->activation != SMELT__ACTIVATION_RELU ? x : 0);
         *terms += fabs(grad) * x_terms;
     }
     row->spread = sqrt(row->spread);
@@ -81,7 +84,8 @@ int smelt__indexer_bwd_head(const struct smelt__indexer_bwd_spec *spec,
 }
 
 /* The sum of the gradients of a query's slots with this key, and their number in *count. */
-static double grads_of(const smelt_indexer_bwd_args *args, int64_t query, int64_t key,
+static double grads_of(const struct smelt__indexer_bwd_spec *spec,
+                       const smelt_indexer_bwd_args *args, int64_t query, int64_t key,
                        int64_t *count) {
     const int32_t *const lengths = args->topk_length.data;
     const int32_t *const row =
@@ -92,8 +96,8 @@ static double grads_of(const smelt_indexer_bwd_args *args, int64_t query, int64_
     double sum = 0;
     *count = 0;
     for (int64_t i = 0; i < slots; i++) /* may be called for all queries, with billions of slots */
-        if (row[i] == key) {
-            sum += grad_of(args, query, i);
+        if (row[i] == key / spec->granularity) {
+            sum += grad_of(args, query, i * spec->granularity + key % spec->granularity);
             ++*count;
         }
     return sum;
@@ -110,11 +114,11 @@ int smelt__indexer_bwd_key(const struct smelt__indexer_bwd_spec *spec,
     clear(row, spec->dim);
     for (int64_t query = 0; query < args->tokens; query++) {
         int64_t count;
-        const double grad = grads_of(args, query, key, &count);
+        const double grad = grads_of(spec, args, query, key, &count);
         for (int head = 0; head < spec->heads && count > 0; head++) {
             load_query(spec, args, query, head, q);
-            add(row, grad * weight_of(args, query, head), smelt__dot(q, k, spec->dim),
-                smelt__dot_of_sizes(q, k, spec->dim), q, spec->dim);
+            add(spec, row, grad * weight_of(args, query, head), smelt__dot(q, k, spec->dim),
+                smelt__dot_of_sizes(q, k, spec->dim), q);
         }
     }
     row->spread = sqrt(row->spread);

@@ -5,8 +5,11 @@
 
 struct smelt__indexer_bwd_spec
 smelt__indexer_dense_loss_indexer(const struct smelt__indexer_dense_loss_spec *spec) {
-    return (struct smelt__indexer_bwd_spec){
-        .heads = spec->index_heads, .dim = spec->index_dim, .deterministic = spec->deterministic};
+    return (struct smelt__indexer_bwd_spec){.heads = spec->index_heads,
+                                            .dim = spec->index_dim,
+                                            .activation = spec->activation,
+                                            .granularity = 1,
+                                            .deterministic = spec->deterministic};
 }
 
 smelt_indexer_bwd_args
@@ -55,7 +58,7 @@ static int find_logits(const struct smelt__indexer_dense_loss_spec *spec,
     const struct smelt__indexer_logits_spec indexer = {.heads = spec->index_heads,
                                                        .dim = spec->index_dim,
                                                        .dtype = SMELT__DTYPE_BF16,
-                                                       .activation = SMELT__ACTIVATION_RELU,
+                                                       .activation = spec->activation,
                                                        .weights = 1,
                                                        .groups = 1,
                                                        .block_max = 1};

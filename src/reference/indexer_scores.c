@@ -13,6 +13,7 @@ int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spe
     const int failed = smelt__indexer_query_open(&opened, spec->heads, spec->dim, SMELT__DTYPE_BF16,
                                                  &args->q, &args->weights, query);
     const int64_t size = spec->granularity;
+    opened.activation = spec->activation;
     for (int64_t i = 0; i < args->width * size && !failed; i++) {
         const int64_t entry = slots[i / size], row = entry * size + i % size;
         double sizes = 0;

@@ -73,11 +73,15 @@ struct smelt__indexer_loss_spec {
 };
 
 struct smelt__indexer_scores_spec {
-    int heads, dim, topk, granularity;
+    int heads, dim, topk;
+    int activation; /* of enum smelt__activation */
+    int granularity;
 };
 
 struct smelt__indexer_bwd_spec {
-    int heads, dim, topk, deterministic;
+    int heads, dim, topk;
+    int activation; /* of enum smelt__activation */
+    int granularity, deterministic;
 };
 
 struct smelt__dense_lse_spec {
@@ -86,7 +90,9 @@ struct smelt__dense_lse_spec {
 
 struct smelt__indexer_dense_loss_spec {
     int heads, dqk, kv_heads;
-    int index_heads, index_dim, deterministic;
+    int index_heads, index_dim;
+    int activation; /* of enum smelt__activation */
+    int deterministic;
 };
 
 struct smelt__quantize_spec {
@@ -473,7 +479,8 @@ int smelt__indexer_bwd_key(const struct smelt__indexer_bwd_spec *spec,
                            struct smelt__indexer_bwd_row *row);
 
 /* The key that slot i of a query names, or -1 where it is masked. */
-int64_t smelt__indexer_bwd_slot(const smelt_indexer_bwd_args *args, int64_t query, int64_t i);
+int64_t smelt__indexer_bwd_slot(const struct smelt__indexer_bwd_spec *spec,
+                                const smelt_indexer_bwd_args *args, int64_t query, int64_t i);
 
 /* ---- indexer_dense_loss ------------------------------------------------------------------------
  * Out of the definitions of dense_lse, indexer_logits, indexer_loss and indexer_bwd. */

@@ -24,6 +24,8 @@ static const char *const operators[] = {
     "indexer_bwd:heads=64,dim=128,topk=2048,variant=sm90,group=1",
     "indexer_bwd:heads=16,dim=64,topk=2048,variant=sm90,group=2,deterministic=1",
     "indexer_bwd:heads=64,dim=128,topk=2048,variant=sm90,main.racecheck=1",
+    "indexer_bwd:heads=1,dim=128,topk=16,activation=none",
+    "indexer_bwd:heads=64,dim=64,topk=2048,activation=none,variant=sm90",
     NULL,
 };
 

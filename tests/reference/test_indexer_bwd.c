@@ -19,7 +19,8 @@ static const int32_t indices[TOKENS][WIDTH] = {
     {2, 0, 2, -1, 4, ROWS}, {-1, ROWS + 7, -5, -1, -1, -1}, {1, 4, 0, 2, 3, 3}};
 static const int32_t lengths[TOKENS] = {6, 6, 4};
 
-static const struct smelt__indexer_bwd_spec spec = {.heads = HEADS, .dim = DIM, .topk = WIDTH};
+static const struct smelt__indexer_bwd_spec spec = {
+    .heads = HEADS, .dim = DIM, .topk = WIDTH, .granularity = 1};
 static const smelt_indexer_bwd_args args = {
     .size = sizeof args,
     .tokens = TOKENS,
@@ -45,7 +46,7 @@ static int fill(void **state) {
         (&weights[0][0])[i] = DRAW();
     for (int t = 0; t < TOKENS; t++)
         for (int i = 0; i < WIDTH; i++)
-            grad[t][i] = smelt__indexer_bwd_slot(&args, t, i) < 0 ? NAN : DRAW();
+            grad[t][i] = smelt__indexer_bwd_slot(&spec, &args, t, i) < 0 ? NAN : DRAW();
 #undef DRAW
     return 0;
 }

@@ -27,6 +27,8 @@ static const struct smelt__kernel_family *const kernels[] = {
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,
     SMELT__INDEXER_TOPK,
+    SMELT__INDEXER_ACTIVATION,
+    SMELT__INDEXER_GRANULARITY,
     SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 

@@ -10,6 +10,7 @@
 
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,
+    SMELT__INDEXER_ACTIVATION,
     SMELT__SPARSE_ATTN_DETERMINISTIC,
     {SMELT__VARIANT_KNOB, SMELT__TUNED},
     {SMELT__KNOB("group", "queries whose heads share a tile"), SMELT__AUTO_ONE_OF(1, 2, 4, 8),

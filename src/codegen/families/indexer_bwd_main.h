@@ -37,5 +37,5 @@ int smelt__indexer_bwd_main_plan_sm90(const struct smelt__spec *spec,
                                       struct smelt__message *message);
 
 /* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives:
- * HEADS, DIM, DETERMINISTIC; and EXACT_GROUPS. */
+ * HEADS, DIM, RELU, DETERMINISTIC; and EXACT_GROUPS. */
 void smelt__indexer_bwd_main_name(const struct smelt__spec *spec, struct smelt__plan *plan);

@@ -18,8 +18,10 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
             SMELT__NAMES_2(bf16, fp8)                                                              \
     }
 /* How heads make a logit; smelt__indexer_scoring_check has the combinations of these keys. */
+#define SMELT__INDEXER_ACTIVATION                                                                  \
+    { SMELT__OPTIONAL("activation", "of a head's product with a key"), SMELT__NAMES_2(relu, none) }
 #define SMELT__INDEXER_SUMS                                                                        \
-    {SMELT__OPTIONAL("activation", "of a head's product with a key"), SMELT__NAMES_2(relu, none)}, \
+    SMELT__INDEXER_ACTIVATION,                                                                     \
         {SMELT__OPTIONAL("weights", "0: every head has the weight scale, an argument"),            \
          SMELT__ONE_OF(0, 1), .default_value = 1},                                                 \
     {                                                                                              \
@@ -28,6 +30,11 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
     }
 /* Rows that an entry of a list may stand for. */
 #define SMELT__INDEXER_GRANULES SMELT__ONE_OF(1, 2, 4, 8, 16, 32, 64, 128)
+#define SMELT__INDEXER_GRANULARITY                                                                 \
+    {                                                                                              \
+        SMELT__OPTIONAL("granularity", "rows of an entry of the lists"), SMELT__INDEXER_GRANULES,  \
+            .default_value = 1                                                                     \
+    }
 #define SMELT__INDEXER_SCORING                                                                     \
     SMELT__INDEXER_SUMS,                                                                           \
         {SMELT__OPTIONAL("block_max", "keys of a block, whose largest logit is written"),          \

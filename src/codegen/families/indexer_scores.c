@@ -14,8 +14,8 @@ static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_sco
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,
     SMELT__INDEXER_TOPK,
-    {SMELT__OPTIONAL("granularity", "rows of an entry of the lists"), SMELT__INDEXER_GRANULES,
-     .default_value = 1},
+    SMELT__INDEXER_ACTIVATION,
+    SMELT__INDEXER_GRANULARITY,
 };
 
 static void expand(const struct smelt__spec *spec, unsigned pass,

@@ -262,9 +262,11 @@ static void plant_dweights(struct bench *bench) {
         }
 }
 
-static const char *const bwd_specs[] = {"indexer_bwd:heads=3,dim=64,topk=24",
-                                        "indexer_bwd:heads=2,dim=128,topk=24,deterministic=1",
-                                        NULL};
+static const char *const bwd_specs[] = {
+    "indexer_bwd:heads=3,dim=64,topk=24",
+    "indexer_bwd:heads=2,dim=128,topk=12,activation=none,granularity=2,"
+    "deterministic=1",
+    NULL};
 
 static const struct compared_pass bwd_passes[] = {{SMELT_PASS_BACKWARD, bwd_specs, slot_problems, 3,
                                                    bwd_metrics, bwd_rules, prepare_bwd,

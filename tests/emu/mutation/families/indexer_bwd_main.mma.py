@@ -36,7 +36,7 @@ CONFIGURATIONS = (
     check("indexer-bwd-mma-alone", "heads=16,dim=64,topk=100,deterministic=1",
           "--queries 5 --rows 120 --lists window", knobs="group=1,stages=4", schedules=2),
     # Queries without keys, one an item, with more than eight heads.
-    check("indexer-bwd-mma-none", "heads=16,dim=64,topk=40",
+    check("indexer-bwd-mma-none", "heads=16,dim=64,topk=40,activation=none",
           "--topk-length --queries 9 --rows 90 --seed 70 --lists adversarial", knobs="group=1", schedules=1),
     check("indexer-bwd-mma-wide", "heads=128,dim=128,topk=70", "--queries 2 --rows 100 --lists random",
           schedules=2),
