@@ -87,7 +87,8 @@ static int check_extents(struct call *call, const struct tensor_argument *argume
         if (*extent >= 0 && *extent + symbol->plus == size)
             continue;
         PyErr_Format(PyExc_ValueError, "smelt: dimension %d of %s (%s) is %lld, but must be %s%lld",
-                     i, argument->name, symbol->letters, (long long)size,
+                     argument->flags & FLATTENED ? i + call->flat_dims - 1 : i, argument->name,
+                     symbol->letters, (long long)size,
                      *extent < 0 ? "at least " : "",
                      (long long)((*extent < 0 ? 0 : *extent) + symbol->plus));
         return -1;

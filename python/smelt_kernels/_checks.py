@@ -12,8 +12,9 @@ Order = Literal["index", "score"]
 ScaleKind = Literal["plain", "power_of_two"]
 LseBase = Literal["natural", "base2"]
 Passes = Literal["forward", "backward", "both"]
-BACKENDS, ORDERS, SCALES, LSE_BASES = map(get_args, (Backend, Order, ScaleKind, LseBase))
-CHOICES = {"backend": BACKENDS, "order": ORDERS, "scale": SCALES}  # of arguments that are texts
+Activation = Literal["relu", "none"]
+BACKENDS, ORDERS, SCALES, LSE_BASES, ACTIVATIONS = map(get_args, (Backend, Order, ScaleKind, LseBase, Activation))
+CHOICES = {"backend": BACKENDS, "order": ORDERS, "scale": SCALES, "activation": ACTIVATIONS}  # of arguments that are texts
 MOST_SCALE = 2e38
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from ._checks import Backend, integer, number, tensor
+from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, number, tensor
 from ._indexer_gradients import scored_as_kernels_read, type_of_dk
 from ._indexer_training import multiplies_afterwards
 from ._library import LibraryOperation
@@ -72,9 +72,9 @@ def dense_lse(
     return _lse.call(*given, number(scale, "scale"), free_multiprocessors, backend)[0]
 
 
-def _spec(_, heads, dqk, __, kv_heads, ___, ____, index_heads, index_dim, deterministic: bool | None) -> str:
+def _spec(_, heads, dqk, __, kv_heads, ___, ____, index_heads, index_dim, activation: str, deterministic: bool | None) -> str:
     attention = f"heads={heads},dqk={dqk},kv_heads={kv_heads}"
-    indexer = f"index_heads={index_heads},index_dim={index_dim},deterministic={deterministic:d}"
+    indexer = f"index_heads={index_heads},index_dim={index_dim},activation={activation},deterministic={deterministic:d}"
     return f"indexer_dense_loss:{attention},{indexer}"
 
 
@@ -90,11 +90,13 @@ def _by_reference(
     weight,
     scale,
     query_weight,
+    activation,
     index_dk_dtype,
 ):
     loss, losses, dq, dk, dweights = _reference.dense_loss(
-        q, k, lse, index_q, index_k, index_weights, window_begin, window_end, weight, scale, query_weight
-    )
+        q, k, lse, index_q, index_k, index_weights, window_begin, window_end, weight, scale, query_weight,
+        activation,
+    )  # fmt: skip
     return loss, losses, dq, dweights, dk.to(index_dk_dtype or index_k.dtype)
 
 
@@ -148,6 +150,7 @@ def indexer_dense_loss(
     weight: Tensor | None = None,
     query_weight: float | Tensor = 1.0,
     return_losses: Literal[False] = False,
+    activation: Activation = "relu",
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     workspace_limit: int = 0,
@@ -170,6 +173,7 @@ def indexer_dense_loss(
     weight: Tensor | None = None,
     query_weight: float | Tensor = 1.0,
     return_losses: bool,
+    activation: Activation = "relu",
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     workspace_limit: int = 0,
@@ -191,6 +195,7 @@ def indexer_dense_loss(
     weight: Tensor | None = None,
     query_weight: float | Tensor = 1.0,
     return_losses: bool = False,
+    activation: Activation = "relu",
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     workspace_limit: int = 0,
@@ -219,6 +224,7 @@ def indexer_dense_loss(
         query_weight: One number for all queries, such as 1 / T; a tensor may have any value without a new kernel or
             graph.
         return_losses: Also return each query's loss.
+        activation: Of the indexer's products: "relu" or "none".
         deterministic: Whether index_k's gradient is summed in a fixed order; None follows
             torch.use_deterministic_algorithms.
         dk_dtype: Type in which index_k's gradient is computed, torch.bfloat16 (also if None) or torch.float32.
@@ -245,6 +251,7 @@ def indexer_dense_loss(
         _, q, k = as_kernels_read(backend, q, k)
     if may_cast(index_q):
         index_q, index_k, index_weights = scored_as_kernels_read(backend, index_q, index_k, index_weights)
+    choose(activation, "activation", ACTIVATIONS)
     if lse is None:
         lse = dense_lse(q, k, window_begin, window_end, scale, backend=backend)
     later = multiplies_afterwards(query_weight)
@@ -266,6 +273,7 @@ def indexer_dense_loss(
         free_multiprocessors,
         integer(workspace_limit, "workspace_limit", 64),
         integer(causal_limit, "causal_limit", 64),
+        activation,
         deterministic,
         type_of_dk(dk_dtype),
         wanted,

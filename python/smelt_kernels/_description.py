@@ -83,7 +83,7 @@ def bind(rows, named: dict, kinds: dict, sizes: dict | None = None) -> Extents:
                 raise TypeError(f"smelt: {row.name} must be a torch.Tensor, not None")
             continue
         _check_kind(row.name, value.dtype, kinds[row.name])
-        letters, shape = row.letters, tuple(value.shape)
+        letters, shape, count = row.letters, tuple(value.shape), 0
         if row.flags & FLATTENED:
             count = len(shape) - len(letters) + 1
             if count < 0:
@@ -101,7 +101,7 @@ def bind(rows, named: dict, kinds: dict, sizes: dict | None = None) -> Extents:
             letters = letters[1:] if packed else letters
         if len(shape) != len(letters) and (shape or row.flags & FLATTENED or letters != (("1", 0),)):
             raise _wrong_dims(row, (letters,), shape)
-        for dimension, (size, (letter, plus)) in enumerate(zip(shape, letters)):
+        for dimension, (size, (letter, plus)) in enumerate(zip(shape, letters), count):
             wanted = sizes.setdefault(letter, size - plus)
             if size != wanted + plus or (plus and wanted < 0):
                 said = letter if not plus else f"{letter}+{plus}"

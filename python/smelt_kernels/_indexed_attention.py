@@ -153,7 +153,7 @@ def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, ind
         several = is_batched(grad_loss)
         slots, weights = (grad * grad_loss, index_weights) if several else (grad, index_weights * grad_loss)
         given = slots, index_q, index_k, weights, indices, lengths
-        dq, dk, dweights = _index_backward.in_backward(*given, free, deterministic, options["dk_dtype"], backend)
+        dq, dk, dweights = _index_backward.in_backward(*given, free, "relu", deterministic, options["dk_dtype"], backend)
         gradients[3:] = dq, dk, dweights if several else dweights * grad_loss
     return gradients
 

@@ -274,7 +274,7 @@ def _choice_gradients(grad, options, q, k, weights, indices, lengths, offset):
     if offset is not None:
         indices = indices - offset.unsqueeze(1)
     given = (q, k, weights, indices, lengths)
-    return backward.in_backward(grad, *given, free, None, None, backend)
+    return backward.in_backward(grad, *given, free, "relu", None, None, backend)
 
 
 _topk = LibraryOperation(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from ._checks import Backend, choose
+from ._checks import ACTIVATIONS, Activation, Backend, choose
 from ._library import LibraryOperation
 from ._operation import as_kernels_read
 from ._sparse_attention import WIDE_TYPES, topk_for
@@ -16,16 +16,17 @@ from ._sparse_attention import WIDE_TYPES, topk_for
 SLOTS_KEY = {"q": 2, "indices": 1}
 
 
-def slots_spec(_, heads, dim, __, width) -> str:
-    return f"indexer_scores:heads={heads},dim={dim},topk={topk_for(width)}"
+def slots_spec(_, heads, dim, __, width, activation: str) -> str:
+    return f"indexer_scores:heads={heads},dim={dim},topk={topk_for(width)},activation={activation}"
 
 
-def _spec(_, heads, dim, __, width, deterministic: bool | None) -> str:
-    return f"indexer_bwd:heads={heads},dim={dim},topk={topk_for(width)},deterministic={deterministic:d}"
+def _spec(_, heads, dim, __, width, activation: str, deterministic: bool | None) -> str:
+    of = f"heads={heads},dim={dim},topk={topk_for(width)},activation={activation}"
+    return f"indexer_bwd:{of},deterministic={deterministic:d}"
 
 
-def _by_reference(grad, q, k, weights, indices, topk_length, dk_dtype):
-    dq, dk, dweights = _reference.scores_backward(grad, q, k, weights, indices, topk_length)
+def _by_reference(grad, q, k, weights, indices, topk_length, activation, dk_dtype):
+    dq, dk, dweights = _reference.scores_backward(grad, q, k, weights, indices, topk_length, activation)
     return dq, dk.to(dk_dtype or k.dtype), dweights
 
 
@@ -55,6 +56,7 @@ def indexer_backward(
     indices: Tensor,
     *,
     topk_length: Tensor | None = None,
+    activation: Activation = "relu",
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     free_multiprocessors: int = 0,
@@ -69,6 +71,7 @@ def indexer_backward(
         weights: [T, H], fp32.
         indices: [T, width], int32. Slots outside 0..S-1 are masked.
         topk_length: [T], int32: the number of a query's slots that count.
+        activation: As in indexer_scores.
         deterministic: Whether dk is summed in a fixed order; None follows torch.use_deterministic_algorithms.
         dk_dtype: Type of dk, torch.bfloat16 (also if None) or torch.float32.
         free_multiprocessors: Multiprocessors that the kernels leave to other streams.
@@ -86,5 +89,6 @@ def indexer_backward(
         >>> logits = smelt.indexer_scores(iq, ik, weights, indices)
         >>> dq, dk, dweights = smelt.indexer_backward(torch.ones_like(logits), iq, ik, weights, indices)
     """
+    choose(activation, "activation", ACTIVATIONS)
     given = (grad, q, k, weights, indices, topk_length)
-    return backward.call(*given, free_multiprocessors, deterministic, type_of_dk(dk_dtype), backend)
+    return backward.call(*given, free_multiprocessors, activation, deterministic, type_of_dk(dk_dtype), backend)

@@ -69,13 +69,13 @@ def inside(window_begin, window_end, rows):
 
 
 @in_its_own_types
-def logits(q, k, weights, k_scale, window_begin, window_end):
+def logits(q, k, weights, k_scale, window_begin, window_end, activation="relu"):
     """The operator indexer_logits."""
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32
     total = torch.zeros((q.shape[0], k.shape[0]), dtype=wide, device=q.device)
     keys = k.to(wide).T
     for head in range(q.shape[1]):
-        total += weights[:, head, None] * (q[:, head].to(wide) @ keys).clamp(min=0)
+        total += weights[:, head, None] * _activated(q[:, head].to(wide) @ keys, activation)
     if k_scale is not None:
         total *= k_scale
     total = total.masked_fill(total.isnan(), NEVER) + 0.0
@@ -115,6 +115,10 @@ def select(logits, topk, window_begin, window_end, offset, index_offset, order):
     return (wrapped.masked_fill(missing, -1).int(), values.masked_fill(missing, NEVER), lengths)
 
 
+def _activated(products, activation):
+    return products.relu() if activation == "relu" else products
+
+
 def _selected(q, k, indices, topk_length):
     """By chunks of queries: where they are, the keys that their slots name (zeros where masked), which slots
     count, and q . k [t, H, width]."""
@@ -131,24 +135,25 @@ def _selected(q, k, indices, topk_length):
 
 
 @in_its_own_types
-def scores(q, k, weights, indices, topk_length):
+def scores(q, k, weights, indices, topk_length, activation="relu"):
     """The operator indexer_scores."""
     parts = []
     for part, _, _, valid, products in _selected(q, k, indices, topk_length):
-        logits = (products.relu() * weights[part].to(products.dtype).unsqueeze(-1)).sum(1)
+        logits = (_activated(products, activation) * weights[part].to(products.dtype).unsqueeze(-1)).sum(1)
         parts.append(logits.masked_fill(~valid, NEVER))
     return torch.cat(parts)
 
 
 @in_its_own_types
-def scores_backward(grad, q, k, weights, indices, topk_length):
+def scores_backward(grad, q, k, weights, indices, topk_length, activation="relu"):
     """The operator indexer_bwd: dq, dk and dweights."""
     dqs, dweights, dk = [], [], None
     for part, slots, chosen, valid, products in _selected(q, k, indices, topk_length):
         shares = torch.where(valid, grad[part].to(products.dtype), 0.0).unsqueeze(1)
-        weighted = shares * weights[part].to(products.dtype).unsqueeze(-1) * (products > 0)
+        weighted = shares * weights[part].to(products.dtype).unsqueeze(-1)
+        weighted = weighted * (products > 0) if activation == "relu" else weighted.expand_as(products)
         dqs.append(torch.einsum("thw,twd->thd", weighted, chosen))
-        dweights.append((shares * products.relu()).sum(-1))
+        dweights.append((shares * _activated(products, activation)).sum(-1))
         by_slot = torch.einsum("thw,thd->twd", weighted, q[part].to(products.dtype))
         if dk is None:
             dk = by_slot.new_zeros((k.shape[0] + 1, k.shape[1]))
@@ -204,8 +209,9 @@ def dense_lse(q, k, window_begin, window_end, scale):
 
 @in_its_own_types
 def dense_loss(
-    q, k, lse, index_q, index_k, index_weights, window_begin, window_end, weight, scale, query_weight
-):
+    q, k, lse, index_q, index_k, index_weights, window_begin, window_end, weight, scale, query_weight,
+    activation="relu",
+):  # fmt: skip
     """The operator indexer_dense_loss: the loss, the queries', dq, dk and dweights of the indexer's."""
     legal_scale(scale)
     if not math.isfinite(query_weight) or query_weight == 0:
@@ -218,16 +224,17 @@ def dense_loss(
         target = (scores - lse[part].unsqueeze(-1)).exp().sum(1)
         queries, factors = index_q[part].to(wide), index_weights[part].to(wide)
         windows = window_begin[part], window_end[part]
-        marks = logits(index_q[part], index_k, index_weights[part], None, *windows)
+        marks = logits(index_q[part], index_k, index_weights[part], None, *windows, activation)
         slots = torch.where(within, column, -1)
         own = None if weight is None else weight[part]
         _, each, grad = loss(marks, target, slots, None, own, rows, query_weight)
         products = torch.einsum("thd,sd->ths", queries, keys)
         shares = torch.where(within, grad, torch.zeros_like(grad)).to(wide).unsqueeze(1)
-        weighted = shares * factors.unsqueeze(-1) * (products > 0)
+        weighted = shares * factors.unsqueeze(-1)
+        weighted = weighted * (products > 0) if activation == "relu" else weighted
         losses.append(each)
         dqs.append(torch.einsum("ths,sd->thd", weighted, keys))
-        dweights.append((shares * products.relu()).sum(-1))
+        dweights.append((shares * _activated(products, activation)).sum(-1))
         dk += torch.einsum("ths,thd->sd", weighted, queries)
     losses = torch.cat(losses)
     made = torch.cat(dqs).to(index_q.dtype), dk, torch.cat(dweights).to(index_weights.dtype)

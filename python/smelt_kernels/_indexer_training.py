@@ -17,9 +17,11 @@ from torch.compiler import is_compiling
 
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
-from ._checks import Backend, integer, legal_scale, number, tensor, whole
+from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, legal_scale, number, optional_tensor, tensor, whole
+from ._indexer_reference import NEVER
 from ._indexer_gradients import SLOTS_KEY, backward, scored_as_kernels_read, slots_spec, type_of_dk
 from ._library import LibraryOperation
+from ._reference import CHUNK_BYTES
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
 from ._sparse_attention import ATTENTION_KEY, attention_spec, fits, fp32, listed, topk_for
 
@@ -107,18 +109,51 @@ def sparse_scores(
 # ---- the indexer's logits at the slots, and its gradients -------------------------------------------
 
 
+BLOCKS = (1, 2, 4, 8, 16, 32, 64, 128)
+
 _logits = LibraryOperation(
     "indexer_scores", spec=slots_spec, key=SLOTS_KEY, reference=_reference.scores, gradient=backward
 )
 
 
+def _block_rows(entries, size, keys, topk_length, limit):
+    """The keys of each entry's block, [T, width, size] int32; -1 where masked."""
+    within = torch.arange(size, device=entries.device)
+    rows = entries.long().unsqueeze(-1) * size + within
+    end = keys if limit is None else limit.long().clamp(max=keys)[:, None, None]
+    valid = (entries.unsqueeze(-1) >= 0) & (rows < end)
+    if topk_length is not None:
+        slot = torch.arange(entries.shape[1], device=entries.device)
+        valid &= (slot < topk_length.unsqueeze(-1)).unsqueeze(-1)
+    return torch.where(valid, rows, -1).int()
+
+
+def _largest(q, k, weights, rows, free_multiprocessors, activation, backend):
+    """The key of each block with the largest logit, [T, width] int32; -1 where the block has none."""
+    width, size = rows.shape[1:]
+    step, found = max(1, CHUNK_BYTES // (8 * width * size)), []
+    with torch.no_grad():
+        for begin in range(0, max(1, len(rows)), step):
+            part = slice(begin, begin + step)
+            given = (q[part], k, weights[part], rows[part].flatten(1), None)
+            logits = _logits.call(*given, free_multiprocessors, activation, None, None, backend)[0]
+            largest = logits.unflatten(1, (width, size)).max(-1)
+            keys = rows[part].gather(-1, largest.indices.unsqueeze(-1)).squeeze(-1)
+            found.append(torch.where(largest.values > NEVER, keys, -1))
+    return torch.cat(found)
+
+
 def indexer_scores(
     q: Tensor,
     k: Tensor,
-    weights: Tensor,
+    weights: Tensor | None,
     indices: Tensor,
     *,
     topk_length: Tensor | None = None,
+    limit: Tensor | None = None,
+    activation: Activation = "relu",
+    block_max: int = 1,
+    scale: float = 1.0,
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     free_multiprocessors: int = 0,
@@ -131,9 +166,15 @@ def indexer_scores(
     Args:
         q: [T, H, D], bf16.
         k: [S, D], bf16.
-        weights: [T, H], fp32.
-        indices: [T, width], int32. Slots outside 0..S-1 are masked.
-        topk_length: [T], int32: the number of a query's slots that count.
+        weights: [T, H], fp32; None means that every head has the weight 1.
+        indices: [T, width], int32. Slots outside 0..S-1 are masked. Or [T, G, width], a list for each of G groups of H / G
+            heads, which alone are summed.
+        topk_length: [T] or [T, G], int32: the number of a list's slots that count.
+        limit: [T], int32: keys from it on are masked, for causal attention t + 1. None: none are.
+        activation: "relu" as above, or "none": q . k[index] itself.
+        block_max: Above 1, `indices` are numbers of blocks of so many keys, and a block's logit is the largest of its
+            keys'. Its gradient is that key's alone.
+        scale: Multiplies the weights.
         deterministic: Whether k's gradient is summed in a fixed order; None follows torch.use_deterministic_algorithms.
         dk_dtype: Type of k's gradient, torch.bfloat16 (also if None) or torch.float32. PyTorch rounds a gradient to the
             type of its tensor unless it is declared fp32: see dkv_dtype of sparse_attention.
@@ -141,7 +182,7 @@ def indexer_scores(
         backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
 
     Returns:
-        [T, width] fp32, -inf at masked slots.
+        fp32 of the shape of `indices`, -inf at masked slots.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -153,10 +194,33 @@ def indexer_scores(
         >>> logits.shape == indices.shape
         True
     """
+    choose(activation, "activation", ACTIVATIONS)
+    choose(block_max, "block_max", BLOCKS)
+    lists = tensor(indices, "indices").shape[:-1]
+    if weights is None:
+        weights = torch.ones(tensor(q, "q").shape[:2], device=q.device)
     if may_cast(q):
         q, k, weights = scored_as_kernels_read(backend, q, k, weights)
+    if number(scale, "scale") != 1.0:
+        weights = weights * scale
+    if len(lists) == 2:  # a list of a group of heads is a query
+        if tensor(q, "q").dim() != 3 or len(q) != lists[0] or q.shape[1] % max(1, lists[1]):
+            raise ValueError(f"smelt: indices has {lists[1]} lists of {lists[0]} queries, but q is {list(q.shape)}")
+        q, weights = (each.unflatten(1, (lists[1], -1)).flatten(0, 1) for each in (q, weights))
+        indices = indices.flatten(0, 1)
+        topk_length = topk_length if topk_length is None else topk_length.flatten()
+        limit = limit if limit is None else limit.repeat_interleave(lists[1])
+    if limit is not None or block_max > 1:
+        rows = _block_rows(indices, block_max, len(tensor(k, "k")), topk_length, optional_tensor(limit, "limit"))
+        topk_length = None
+        several = block_max > 1 and rows.numel() > 0
+        indices = (
+            _largest(q, k, weights, rows, free_multiprocessors, activation, backend) if several else rows[..., 0]
+        )
     given = (q, k, weights, indices, topk_length)
-    return _logits.call(*given, free_multiprocessors, deterministic, type_of_dk(dk_dtype), backend)[0]
+    dk = type_of_dk(dk_dtype)
+    logits = _logits.call(*given, free_multiprocessors, activation, deterministic, dk, backend)[0]
+    return logits.unflatten(0, lists) if len(lists) == 2 else logits
 
 
 # ---- the loss ---------------------------------------------------------------------------------------

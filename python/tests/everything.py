@@ -9,8 +9,10 @@ from test_hostile import DIFFERENTIABLE, NOT_CALLS, arguments_of_all
 
 # Another legal value of each argument that is not a tensor, by name.
 OTHER_VALUES = {
+    "activation": "none",
     "ascending": True,
     "backend": "torch",
+    "block_max": 2,
     "buckets": "auto",
     "causal_limit": 4,
     "deterministic": True,
@@ -119,7 +121,7 @@ def bases(device):
     weight = torch.tensor([0.5, 2.0], device=device)
     add("indexed_attention, all", "indexed_attention", sink=attention["sink"], weight=weight)
     lengths = numbers(2, 3)
-    add("indexer_scores, all", "indexer_scores", topk_length=lengths)
+    add("indexer_scores, all", "indexer_scores", topk_length=lengths, limit=numbers(3, 4))
     add("indexer_backward, all", "indexer_backward", topk_length=lengths)
     add("indexer_loss, all", "indexer_loss", topk_length=lengths, weight=weight, return_losses=True)
     add("indexer_dense_loss, all", "indexer_dense_loss", weight=weight, return_losses=True)

@@ -219,6 +219,32 @@ def test_nothing_to_learn(device):
     assert loss.item() == 0 and torch.autograd.grad(loss, no_slot)[0].shape == (2, 0)
 
 
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_scores_of_blocks(device, backend):
+    """MSA's logits: a list for each group of heads, no ReLU, no weights, the largest logit of each block's keys."""
+    generator = torch.Generator().manual_seed(5)
+    q = torch.randn(3, 4, 64, generator=generator).to(device, torch.bfloat16).requires_grad_()
+    k = torch.randn(50, 64, generator=generator).to(device, torch.bfloat16).requires_grad_()
+    blocks = torch.randint(-1, 8, (3, 2, 4), generator=generator).to(device, torch.int32)
+    limit = torch.tensor([0, 21, 99], dtype=torch.int32, device=device)
+    options = {"activation": "none", "block_max": 8, "limit": limit, "scale": 0.5, "backend": backend}
+    got = smelt.indexer_scores(q, k, None, blocks, **options)
+    grad = torch.randn(got.shape, generator=generator).to(device)
+    wanted_q, wanted_k = (each.detach().double().requires_grad_() for each in (q, k))
+    every = 0.5 * torch.einsum("thd,sd->ths", wanted_q, wanted_k).unflatten(1, (2, 2)).sum(2)
+    keys = torch.arange(50, device=device)
+    every = every.masked_fill(keys >= limit[:, None, None], float("-inf"))
+    every = torch.nn.functional.pad(every, (0, 6 + 8), value=float("-inf")).unflatten(-1, (8, 8)).amax(-1)
+    wanted = every.gather(-1, torch.where(blocks < 0, 7, blocks).long())
+    assert torch.equal(got == float("-inf"), wanted == float("-inf")) and (got[0] == float("-inf")).all()
+    named = wanted > float("-inf")
+    torch.testing.assert_close(got[named].double(), wanted[named], rtol=1e-5, atol=1e-4)
+    torch.autograd.backward(got[named], grad[named])
+    torch.autograd.backward(wanted[named], grad[named].double())
+    for each, true in ((q, wanted_q), (k, wanted_k)):
+        assert (each.grad.double() - true.grad).norm() <= 1e-2 * true.grad.norm()
+
+
 # ---- PyTorch ----------------------------------------------------------------------------------------
 
 
@@ -234,8 +260,8 @@ def test_opcheck(device):
     lists = (attention_q, kv, indices, None, None, None, None)
     for op, arguments in (
         (ops.sparse_scores, (*lists, lse, 0, 0.1, 128, 0, "smelt")),
-        (ops.indexer_scores, (*wanting(q, k, weights), indices, None, 0, True, None, "smelt")),
-        (ops.indexer_bwd, (grad, q, k, weights, indices, None, 0, True, None, "smelt")),
+        (ops.indexer_scores, (*wanting(q, k, weights), indices, None, 0, "relu", True, None, "smelt")),
+        (ops.indexer_bwd, (grad, q, k, weights, indices, None, 0, "relu", True, None, "smelt")),
         (ops.indexer_loss, (*wanting(logits), logits.abs(), indices, None, None, 9, 0, 1.0, True, "smelt")),
     ):
         torch.library.opcheck(op.default, arguments)
