@@ -23,10 +23,11 @@ enum {
     SMALL_ALIGNMENT = 128,
 };
 
-/* Shapes of the pipeline, best first. */
+/* Shapes of the pipeline, best first; the first one for TARGET alone, whose stages have no values. */
 static const struct pipeline_shape {
     int block_keys, stages;
-} shapes[] = {{64, 3}, {64, 2}, {32, 3}, {32, 2}, {128, 2}, {128, 3}, {32, 4}, {64, 4}, {128, 4}};
+} shapes[] = {{128, 2}, {64, 3},  {64, 2}, {32, 3}, {32, 2},
+              {128, 2}, {128, 3}, {32, 4}, {64, 4}, {128, 4}};
 
 /* What a kernel computes. */
 enum kind { OUT, DQ, TARGET };
@@ -108,7 +109,7 @@ static int choose_shape(struct choice *choice, const struct smelt__spec *spec,
     int wanted = 1;
     while (wanted * choice->row_tiles < FEWEST_WARPS)
         wanted *= 2;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    for (size_t i = choice->kind == TARGET ? 0 : 1; i < sizeof shapes / sizeof *shapes; i++) {
         choice->block_keys = shapes[i].block_keys;
         choice->stages = shapes[i].stages;
         if ((block_keys && block_keys != choice->block_keys) ||
