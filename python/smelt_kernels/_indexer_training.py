@@ -18,6 +18,7 @@ from torch.compiler import is_compiling
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
 from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, legal_scale, number, optional_tensor, tensor, whole
+from ._description import bind
 from ._indexer_reference import NEVER
 from ._indexer_gradients import SLOTS_KEY, backward, scored_as_kernels_read, slots_spec, type_of_dk
 from ._library import LibraryOperation
@@ -128,6 +129,21 @@ def _block_rows(entries, size, keys, topk_length, limit):
     return torch.where(valid, rows, -1).int()
 
 
+def _check_blocks(q, k, weights, indices, topk_length, limit):
+    """What kernels would refuse of lists and limits that are not given to them as they are."""
+    named = {"q": q, "k": k, "weights": weights, "indices": indices, "topk_length": topk_length}
+    for name in ("q", "k", "weights", "indices"):
+        tensor(named[name], name)
+    bind(_logits.rows, {name: optional_tensor(each, name) for name, each in named.items()}, _logits.kinds)
+    if optional_tensor(limit, "limit") is not None and limit.dtype is not torch.int32:
+        raise TypeError(f"smelt: limit must be torch.int32, not {limit.dtype}")
+    if limit is not None and limit.shape != q.shape[:1]:
+        raise ValueError(f"smelt: limit must be [{len(q)}], not {list(limit.shape)}")
+    for name, each in {**named, "limit": limit}.items():
+        if each is not None and each.device != q.device:
+            raise ValueError(f"smelt: {name} is on {each.device}, but q on {q.device}")
+
+
 def _largest(q, k, weights, rows, free_multiprocessors, activation, backend):
     """The key of each block with the largest logit, [T, width] int32; -1 where the block has none."""
     width, size = rows.shape[1:]
@@ -211,7 +227,8 @@ def indexer_scores(
         topk_length = topk_length if topk_length is None else topk_length.flatten()
         limit = limit if limit is None else limit.repeat_interleave(lists[1])
     if limit is not None or block_max > 1:
-        rows = _block_rows(indices, block_max, len(tensor(k, "k")), topk_length, optional_tensor(limit, "limit"))
+        _check_blocks(q, k, weights, indices, topk_length, limit)
+        rows = _block_rows(indices, block_max, len(k), topk_length, limit)
         topk_length = None
         several = block_max > 1 and rows.numel() > 0
         indices = (

@@ -532,7 +532,7 @@ def own_calls():
         "indexer_topk": index | windows | offset | {"topk": 4},
         "topk_select": {"logits": logits, "topk": 4} | windows | offset,
         "clean_logits_": {"logits": logits} | windows,
-        "indexer_scores": index | slots,
+        "indexer_scores": index | slots | {"limit": windows["window_end"]},
         "indexer_backward": index | slots | {"grad": torch.ones(4, 4)},
         "indexer_loss": {"logits": torch.zeros(4, 4), "target": torch.ones(4, 4)} | slots,
         "dense_lse": dense,
