@@ -1,7 +1,7 @@
 //@use common/work.params.h
 //@use sparse_gqa.params.h
 /*
- * Arguments of the mma kernels of sparse_gqa's backward pass: sparse_gqa_bwd (dq) and
+ * Arguments of sparse_gqa_bwd (dq; variant sm90 also dk and dv) and of the mma kernels of
  * sparse_gqa_bwd_keys (dk, dv). Included by the host code (behind the headers above) and, by the
  * generator, by the CUDA source: plain C types only. Strides count elements. See
  * include/smelt/sparse_gqa.h for what the tensors hold, sparse_gqa_lists.params.h for the index.
@@ -19,7 +19,8 @@ struct sparse_gqa_bwd_params {
                                 delta */
     void *dq;        /* [batches, tokens, HEADS, DQK] bf16 */
     float *dk, *dv;  /* [batches, KV_HEADS, rows, DQK or DV] sums, which are added to; columns in
-                                the order of sparse_attn_bwd.columns.cuh */
+                                the order of sparse_attn_bwd.columns.cuh. Null in sparse_gqa_bwd
+                                where sparse_gqa_bwd_keys sums them */
     const int *starts, *items, *queries; /* the reverse index */
     long long q_batch_stride, q_token_stride, q_head_stride;
     long long k_batch_stride, k_row_stride, k_head_stride;

@@ -24,6 +24,7 @@ struct backward {
     int64_t keys;    /* rows of dk */
     size_t statistics, dsink_parts, dk, dv_sums;
     struct smelt__gqa_index index;
+    int one_kernel;                     /* 1: sparse_gqa_bwd sums dk and dv, too */
     int is_block;                       /* 1: the kernel of keys is block-stationary */
     struct smelt__gqa_block_grad block; /* then, instead of the index */
     size_t bytes;
@@ -80,6 +81,9 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
         .with_queries = 1,
     };
     set_block(backward);
+    backward->one_kernel =
+        !backward->deterministic &&
+        strcmp(backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES]->plan.variant, "sm90") == 0;
     size_t end = 0;
     const int64_t parts = smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
     backward->statistics =
@@ -88,7 +92,9 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
     backward->dk = smelt__workspace_place(&end, backward->keys * backward->dqk, sizeof(float));
     backward->dv_sums = smelt__workspace_place(&end, backward->keys * backward->dv, sizeof(float));
     smelt_status placed = SMELT_OK;
-    if (backward->is_block)
+    if (backward->one_kernel)
+        placed = SMELT_OK;
+    else if (backward->is_block)
         placed = smelt__gqa_block_grad_place(&backward->block, &end);
     else if (backward->queries > 0 && backward->keys > 0)
         placed = smelt__gqa_index_place(&backward->index, &end);
@@ -221,15 +227,18 @@ static smelt_status launch_blocks(const struct backward *backward) {
     return status == SMELT_OK ? smelt__gqa_block_grad_launch(&backward->block, &of) : status;
 }
 
-/* The same, and dq by query. */
+/* The same, dq by query, and with it or by key the others. */
 static smelt_status launch_queries(const struct backward *backward) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
     const struct sparse_attn_bwd_rows_params rows = rows_params(backward);
     const struct sparse_gqa_bwd_params params = main_params(backward);
+    struct sparse_gqa_bwd_params query_params = params;
     const struct smelt__kernel *const by_query =
         backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES];
     const struct smelt__kernel *const by_key = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS];
     const int64_t free_multiprocessors = args->free_multiprocessors;
+    if (!backward->one_kernel)
+        query_params.dk = query_params.dv = NULL;
     smelt_status status =
         launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_ROWS,
                    smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &rows);
@@ -238,8 +247,8 @@ static smelt_status launch_queries(const struct backward *backward) {
             launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_QUERIES,
                        smelt__blocks_for(by_query, backward->queries,
                                          smelt__available_blocks(by_query, free_multiprocessors)),
-                       &params);
-    if (status != SMELT_OK || backward->keys == 0)
+                       &query_params);
+    if (status != SMELT_OK || backward->keys == 0 || backward->one_kernel)
         return status;
     const struct sparse_gqa_lists_params index = smelt__gqa_index_params(
         &backward->index, &params.work, &params.lists, 0, backward->queries, args->workspace);

@@ -5,8 +5,6 @@
  */
 #include "ops/sparse_gqa_block.h"
 
-#include <string.h>
-
 #include "codegen/families/sparse_gqa.h"
 #include "codegen/families/sparse_gqa_block.h"
 #include "codegen/families/sparse_gqa_keys.h"
@@ -47,12 +45,12 @@ static const struct smelt__kernel *kernel_of(const smelt_operator *op, int numbe
     return op->kernels[number];
 }
 
-int smelt__sparse_gqa_is_block(const smelt_operator *op) {
-    return strcmp(kernel_of(op, SMELT__SPARSE_GQA_FWD)->plan.variant, "sm90") == 0;
-}
-
 static const struct smelt__sparse_gqa_block_launch *launch_of(const smelt_operator *op) {
     return smelt__sparse_gqa_block_launch(&kernel_of(op, SMELT__SPARSE_GQA_FWD)->plan);
+}
+
+int smelt__sparse_gqa_is_block(const smelt_operator *op) {
+    return launch_of(op)->segment > 0; /* other plans leave it 0 */
 }
 
 /* What the spec and the numbers say. */

@@ -88,7 +88,7 @@ static const struct suite_case far[] = {
         "sparse_gqa:heads=2,kv_heads=2,dqk=96,dv=64,topk=10,granularity=16,lists=kv,variant=mma",
         SMELT__LISTS_RANDOM, 0),
     FAR("far: sparse_gqa, adversarial lists",
-        "sparse_gqa:heads=2,kv_heads=1,dqk=64,dv=64,topk=40,granularity=1,sink=1,variant=mma",
+        "sparse_gqa:heads=2,kv_heads=1,dqk=64,dv=64,topk=40,granularity=1,sink=1",
         SMELT__LISTS_ADVERSARIAL, 1),
     {.name = NULL},
 };

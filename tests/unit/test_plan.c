@@ -43,6 +43,12 @@ static void check_limits(const struct smelt__plan *plan) {
         return;
     }
     assert_true(strcmp(plan->item, "query") == 0 || strcmp(plan->item, "group") == 0);
+    const int group = smelt__plan_constant(plan, "GROUP_HEADS", &found);
+    if (found && plan->blocks_per_item == smelt__plan_constant(plan, "KV_HEADS", NULL)) {
+        /* an item for each KV head, with its heads, perhaps padded */
+        assert_true(each >= group && each < group + 16);
+        return;
+    }
     smelt__plan_constant(plan, "GROUP_QUERIES", &found);
     if (found) { /* rows of several queries, and of padded heads */
         const int rows = smelt__plan_constant(plan, "GROUP_QUERIES", &found) * heads;

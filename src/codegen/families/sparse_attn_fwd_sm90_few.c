@@ -1,6 +1,7 @@
 /*
- * The kernel family sparse_attn_fwd: the plan of its variant sm90, keys as the matrices' rows. The
- * comment at the head of templates/sparse_attn_fwd.sm90_few.cu explains the numbers.
+ * The plans of the forward kernels for few heads, with keys as the matrices' rows: of variant sm90 of
+ * sparse_attn_fwd, and of sparse_gqa_fwd with granularity 1, 4 or 16. The comments at the heads of
+ * templates/sparse_attn_fwd.sm90_few.cu and sparse_gqa_fwd.sm90_few.cu explain the numbers.
  *
  * The rule. The bottleneck is the bytes of keys in flight or in use, so the ring takes all the shared
  * memory that the Q of two queries leaves, in tiles of 64 keys by 64 columns: 25 of them with 8 heads
@@ -10,8 +11,14 @@
  * topk 512, the same at 2048). stages=n makes the ring n whole blocks. Heads are rounded up to the
  * next 8. Registers: a math warpgroup holds a whole O^T, 8 tiles of heads / 2 values a thread, 128
  * for 32 heads, and gets 208; the gather gets 88.
+ *
+ * sparse_gqa has the same rule, with more whole blocks in the ring where widths are small, and parts
+ * of two tiles. An item has a KV head's heads; more than 32 of them leave the gather 40
+ * registers.
  */
 #include "codegen/families/sparse_attn_fwd.h"
+#include "codegen/families/sparse_gqa.h"
+#include "codegen/plan/limits.h"
 
 enum {
     WARPGROUP = 128, /* threads */
@@ -22,7 +29,8 @@ enum {
     TILE = BLOCK_KEYS * ROW,
     TILE_COLUMNS = 64,
     HEAD_GROUP = 8,      /* wgmma's columns come in eights */
-    VALUE_WIDTH = 512,   /* columns */
+    HEAD_STEP = 16,      /* its depth in sixteens: the heads of dk and dv */
+    VALUE_WIDTH = 512,   /* columns, of sparse_attn */
     ALIGNMENT = 1024,    /* bytes: the swizzle repeats every 1024 */
     ALL_REGISTERS = 504, /* of three threads, one in each warpgroup */
     REGISTER_UNIT = 8,   /* setmaxnreg's */
@@ -31,9 +39,21 @@ enum {
     MOST_GATHER = 88,   /* measured: with more, 32 heads spill */
     RING_ENTRIES = 256, /* of a query: two blocks asked for, one held back, a scan's worth */
     STATISTICS = 10,    /* values of a head that warps tell each other */
+    REQUEST = 8,        /* bytes, beside an item and its KV tensor */
+    WORD = 4,           /* beside one */
+    QUERY_ITEM = 4,     /* bytes of an item: a query */
+    QUERY_TENSOR = 4,   /* its batch */
+    HEADS_ITEM = 12,    /* a query, a KV head and the query's entry */
+    HEADS_TENSOR = 8,   /* the batch and the KV head */
     REQUESTS = 2,       /* key blocks that the scan is ahead of the copies */
     LEAST_STAGES = 2,
     MOST_STAGES = 4,
+    MOST_BLOCKS = 16, /* of sparse_gqa: a bit each in a thread's parities */
+    WIDE_HEADS = 32,  /* with more: all registers that the gather spares */
+    WIDE_GATHER = 40,
+    SPILLING_HEADS = 64, /* with as many and SPILLING_WIDTH the assembler spills SPILLED bytes */
+    SPILLING_WIDTH = 256,
+    SPILLED = 16,
     PART_TILES = 2,
     PART_TILES_16_HEADS = 4,
     SHARED_LIMIT = 227 * 1024,
@@ -41,9 +61,16 @@ enum {
 
 /* Everything that is chosen, and what follows at once. */
 struct choice {
-    int heads; /* rounded up */
-    int tiles; /* of a key block */
-    int rope;  /* whether some of them are no values */
+    int heads;                    /* of an item, rounded up */
+    int head_blocks;              /* items of a query */
+    int item_bytes, tensor_bytes; /* as the roles pass them on */
+    int query_tiles;              /* of q */
+    int tiles;                    /* of a key block */
+    int leading_tiles;            /* of them no values */
+    int leading_parts;            /* in which these are filled; 0: with the first values */
+    int statistics;               /* 1: they have a region of their own */
+    int numbers;                  /* 1: so do the numbers of a block's rows */
+    int most_stages;
     int ring_tiles, part_tiles;
     int math_registers, gather_registers;
 };
@@ -53,63 +80,79 @@ static int ring_blocks(const struct choice *choice) {
     return (choice->ring_tiles + choice->tiles - 1) / choice->tiles;
 }
 
+static int parts_of(int tiles, const struct choice *choice) {
+    return (tiles + choice->part_tiles - 1) / choice->part_tiles;
+}
+
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
-    const int heads = choice->heads, parts = VALUE_WIDTH / TILE_COLUMNS / choice->part_tiles;
+    const int heads = choice->heads;
+    const int parts = parts_of(choice->tiles - choice->leading_tiles, choice);
+    const int full_parts = choice->leading_parts + parts;
     plan->region_count = 0;
     smelt__plan_add_region(plan, "KEYS_OFFSET", choice->ring_tiles * TILE, ALIGNMENT,
                            "tiles of key blocks; a query's last block then its output");
-    smelt__plan_add_region(plan, "QUERY_OFFSET", QUERIES * heads * choice->tiles * ROW, ALIGNMENT,
-                           "Q");
+    smelt__plan_add_region(plan, "QUERY_OFFSET", QUERIES * heads * choice->query_tiles * ROW,
+                           ALIGNMENT, "Q");
     smelt__plan_add_region(plan, "P_OFFSET", QUERIES * heads * ROW, ALIGNMENT, "probabilities");
     smelt__plan_add_region(plan, "STATISTICS_OFFSET",
-                           choice->rope ? 0 : QUERIES * STATISTICS * heads * 4, 16,
+                           choice->statistics ? QUERIES * STATISTICS * heads * 4 : 0, 16,
                            "maxima and sums that warps tell each other, where there is no rope "
                            "tile for them, fp32");
     smelt__plan_add_region(plan, "RING_OFFSET", QUERIES * RING_ENTRIES * 4, 16,
                            "KV row numbers of the key blocks to come");
     smelt__plan_add_region(
         plan, "BARRIERS_OFFSET",
-        (ring_blocks(choice) * (QUERIES * parts + parts + 1) + QUERIES + 2 * REQUESTS) * 8, 8,
+        (ring_blocks(choice) * (QUERIES * full_parts + parts + 1) + QUERIES + 2 * REQUESTS) * 8, 8,
         "mbarriers");
-    smelt__plan_add_region(plan, "REQUESTS_OFFSET", REQUESTS * 16, 16,
+    smelt__plan_add_region(plan, "REQUESTS_OFFSET",
+                           REQUESTS * (REQUEST + choice->item_bytes + choice->tensor_bytes), 8,
                            "key blocks that are to be copied");
-    smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks(choice) * 8, 8, "what each block is");
+    smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks(choice) * (WORD + choice->item_bytes),
+                           8, "what each block is");
+    if (choice->numbers)
+        smelt__plan_add_region(plan, "NUMBERS_OFFSET", ring_blocks(choice) * BLOCK_KEYS * 4, 16,
+                               "numbers of key blocks' rows");
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
+/* The constants of both operators. A knob of only one is derived in the other. */
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
                           struct smelt__plan *plan) {
     const struct {
         const char *name;
         int value;
-        enum smelt__origin origin;
+        const char *knob; /* or NULL: derived */
         const char *meaning;
     } constants[] = {
-        {"BLOCK_KEYS", BLOCK_KEYS, smelt__plan_origin(spec, "block_keys"),
-         "KV rows of a key block"},
-        {"STAGES", choice->ring_tiles / choice->tiles, smelt__plan_origin(spec, "stages"),
-         "whole key blocks in the ring"},
-        {"PART_TILES", choice->part_tiles, smelt__plan_origin(spec, "part_tiles"),
+        {"BLOCK_KEYS", BLOCK_KEYS, "block_keys", "KV rows of a key block"},
+        {"STAGES", choice->ring_tiles / choice->tiles, "stages", "whole key blocks in the ring"},
+        {"PART_TILES", choice->part_tiles, "part_tiles",
          "tiles of a key block that are filled and freed together"},
-        {"GATHER_REGISTERS", choice->gather_registers, smelt__plan_origin(spec, "gather_registers"),
-         "of a thread, gather"},
-        {"COMPACT", 1, smelt__plan_origin(spec, "compact"),
-         "1: masked slots are dropped before the gather"},
-        {"BLOCKS_PER_MULTIPROCESSOR", 1, smelt__plan_origin(spec, "blocks"), "resident at once"},
-        {"RACECHECK", smelt__spec_knob(spec, "racecheck", 0), smelt__plan_origin(spec, "racecheck"),
+        {"GATHER_REGISTERS", choice->gather_registers, "gather_registers", "of a thread, gather"},
+        {"COMPACT", 1, "compact", "1: masked slots are dropped before the gather"},
+        {"BLOCKS_PER_MULTIPROCESSOR", 1, "blocks", "resident at once"},
+        {"RACECHECK", smelt__spec_knob(spec, "racecheck", 0), "racecheck",
          "1: every lane of a warp arrives at barriers"},
-        {"THREADS", WARPGROUPS * WARPGROUP, SMELT__DERIVED, "of a thread block"},
-        {"MATH_REGISTERS", choice->math_registers, SMELT__DERIVED,
-         "of a thread, products and softmax"},
-        {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
-        {"HEAD_BLOCKS", 1, SMELT__DERIVED, "items of a query"},
-        {"RING_TILES", choice->ring_tiles, SMELT__DERIVED, "64 keys by 64 columns, in flight"},
-        {"QUERIES_AHEAD", 32, SMELT__DERIVED, "entries of a query list that a warp holds"},
-        {"RING_ENTRIES", RING_ENTRIES, SMELT__DERIVED, "row numbers the ring holds"},
+        {"THREADS", WARPGROUPS * WARPGROUP, NULL, "of a thread block"},
+        {"MATH_REGISTERS", choice->math_registers, NULL, "of a thread, products and softmax"},
+        {"BLOCK_HEADS", choice->heads, NULL, "heads, rounded up to eights"},
+        {"HEAD_BLOCKS", choice->head_blocks, NULL, "items of a query"},
+        {"RING_TILES", choice->ring_tiles, NULL, "64 keys by 64 columns, in flight"},
+        {"QUERIES_AHEAD", 32, NULL, "entries of a query list that a warp holds"},
+        {"RING_ENTRIES", RING_ENTRIES, NULL, "row numbers the ring holds"},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value, constants[i].origin,
+        smelt__plan_add(plan, constants[i].name, constants[i].value,
+                        constants[i].knob && smelt__spec_key(spec->schema, constants[i].knob) >= 0
+                            ? smelt__plan_origin(spec, constants[i].knob)
+                            : SMELT__DERIVED,
                         constants[i].meaning);
+}
+
+/* What the gather leaves, the warpgroups of math share. */
+static void divide_registers(int gather, struct choice *choice) {
+    choice->gather_registers = gather;
+    choice->math_registers = (ALL_REGISTERS - gather) / 2 / REGISTER_UNIT * REGISTER_UNIT;
 }
 
 /* The knobs that no other depends on; -1 with a message where one is not legal. */
@@ -125,14 +168,13 @@ static int choose_knobs(const struct smelt__spec *spec, struct choice *choice,
     }
     choice->part_tiles = smelt__spec_knob(spec, "part_tiles",
                                           choice->heads <= 16 ? PART_TILES_16_HEADS : PART_TILES);
-    choice->gather_registers = gather; /* what it leaves, the warpgroups of math share */
-    choice->math_registers = (ALL_REGISTERS - gather) / 2 / REGISTER_UNIT * REGISTER_UNIT;
+    divide_registers(gather, choice);
     return 0;
 }
 
-/* The most tiles that fit, of at most MOST_STAGES blocks. */
+/* The most tiles that fit, of at most most_stages blocks. */
 static int tiles_that_fit(struct choice *choice, struct smelt__plan *plan) {
-    for (choice->ring_tiles = MOST_STAGES * choice->tiles;; choice->ring_tiles--) {
+    for (choice->ring_tiles = choice->most_stages * choice->tiles;; choice->ring_tiles--) {
         add_regions(choice, plan);
         if (plan->shared_bytes <= SHARED_LIMIT)
             return choice->ring_tiles;
@@ -162,8 +204,13 @@ int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smel
                                      struct smelt__message *message) {
     struct choice choice = {0};
     choice.heads = ((int)smelt__spec_get(spec, "heads") + HEAD_GROUP - 1) / HEAD_GROUP * HEAD_GROUP;
-    choice.tiles = (int)smelt__spec_get(spec, "dqk") / TILE_COLUMNS;
-    choice.rope = choice.tiles > VALUE_WIDTH / TILE_COLUMNS;
+    choice.head_blocks = 1;
+    choice.item_bytes = QUERY_ITEM;
+    choice.tensor_bytes = QUERY_TENSOR;
+    choice.query_tiles = choice.tiles = (int)smelt__spec_get(spec, "dqk") / TILE_COLUMNS;
+    choice.leading_tiles = choice.tiles - VALUE_WIDTH / TILE_COLUMNS;
+    choice.statistics = choice.leading_tiles == 0;
+    choice.most_stages = MOST_STAGES;
     if (choose_knobs(spec, &choice, message) || choose_ring(spec, &choice, plan, message))
         return -1;
     plan->template_name = "sparse_attn_fwd.sm90_few.cu";
@@ -171,5 +218,82 @@ int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smel
     add_regions(&choice, plan);
     plan->threads = WARPGROUPS * WARPGROUP;
     plan->blocks_per_item = 1;
+    return 0;
+}
+
+/* ---- sparse_gqa ------------------------------------------------------------------------------ */
+
+static int tiles_of(int columns) {
+    return (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
+}
+
+/* What both passes have in common; `more`: tiles of an item's heads beside q's. */
+static void choose_gqa(const struct smelt__spec *spec, int leading, int others, int more,
+                       struct choice *choice, struct smelt__plan *plan) {
+    choice->head_blocks = (int)smelt__spec_get(spec, "kv_heads");
+    choice->item_bytes = HEADS_ITEM;
+    choice->tensor_bytes = HEADS_TENSOR;
+    choice->part_tiles = smelt__spec_knob(spec, "part_tiles", PART_TILES);
+    choice->most_stages = MOST_BLOCKS;
+    choice->leading_tiles = leading;
+    choice->tiles = leading + others;
+    choice->query_tiles = tiles_of((int)smelt__spec_get(spec, "dqk")) + more;
+    choice->leading_parts = parts_of(leading, choice);
+    choice->ring_tiles = tiles_that_fit(choice, plan);
+    divide_registers(choice->heads > WIDE_HEADS ? WIDE_GATHER : GATHER_REGISTERS, choice);
+}
+
+static void finish_gqa(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                       const struct choice *choice, struct smelt__plan *plan) {
+    smelt__sparse_gqa_name(spec, plan);
+    add_constants(spec, choice, plan);
+    add_regions(choice, plan);
+    plan->threads = WARPGROUPS * WARPGROUP;
+    plan->blocks_per_item = choice->head_blocks;
+    plan->item = "query";
+    plan->blocks_per_multiprocessor = 1;
+    plan->max_registers =
+        arch->registers_per_multiprocessor / plan->threads / REGISTER_UNIT * REGISTER_UNIT;
+    plan->persistent = 1;
+}
+
+static int group_heads(const struct smelt__spec *spec) {
+    return (int)smelt__spec_get(spec, "heads") / (int)smelt__spec_get(spec, "kv_heads");
+}
+
+int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                   struct smelt__plan *plan, struct smelt__message *message) {
+    struct choice choice = {.heads = (group_heads(spec) + HEAD_GROUP - 1) / HEAD_GROUP * HEAD_GROUP,
+                            .statistics = 1};
+    (void)message; /* every shape fits */
+    choose_gqa(spec, tiles_of((int)smelt__spec_get(spec, "dqk")),
+               tiles_of((int)smelt__spec_get(spec, "dv")), 0, &choice, plan);
+    plan->template_name = "sparse_gqa_fwd.sm90_few.cu";
+    finish_gqa(spec, arch, &choice, plan);
+    smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__DERIVED,
+                    "1: a logit per head in the denominator");
+    if (choice.heads == SPILLING_HEADS && smelt__spec_get(spec, "dv") == SPILLING_WIDTH)
+        plan->spill_bytes = SPILLED;
+    return 0;
+}
+
+int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                    struct smelt__plan *plan, struct smelt__message *message) {
+    const int values = tiles_of((int)smelt__spec_get(spec, "dv"));
+    struct choice choice = {.heads = (group_heads(spec) + HEAD_STEP - 1) / HEAD_STEP * HEAD_STEP,
+                            .numbers = 1};
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
+        return -1;
+    if (choice.heads > WIDE_HEADS ||
+        smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK) {
+        smelt__message_set(message,
+                           "%s: variant sm90 needs granularity 1, 4 or 16 and at most %d heads of "
+                           "a KV head",
+                           spec->schema->name, WIDE_HEADS);
+        return -1;
+    }
+    choose_gqa(spec, values, tiles_of((int)smelt__spec_get(spec, "dqk")), values, &choice, plan);
+    plan->template_name = "sparse_gqa_bwd.sm90.cu";
+    finish_gqa(spec, arch, &choice, plan);
     return 0;
 }

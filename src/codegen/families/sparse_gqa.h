@@ -32,6 +32,9 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS
 };
 
+/* From this granularity on variant sm90 is block-stationary. */
+enum { SMELT__SPARSE_GQA_BLOCK = 64 };
+
 /* Queries of an item of sparse_gqa_bwd_keys, variant mma. */
 enum { SMELT__SPARSE_GQA_SEGMENT = 512 };
 
@@ -59,5 +62,9 @@ int smelt__sparse_gqa_fwd_plan_mma(const struct smelt__spec *spec, const struct 
 int smelt__sparse_gqa_scores_fwd_plan_mma(const struct smelt__spec *spec,
                                           const struct smelt__arch *arch, struct smelt__plan *plan,
                                           struct smelt__message *message);
+int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                   struct smelt__plan *plan, struct smelt__message *message);
+int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                    struct smelt__plan *plan, struct smelt__message *message);
 int smelt__sparse_gqa_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                    struct smelt__plan *plan, struct smelt__message *message);

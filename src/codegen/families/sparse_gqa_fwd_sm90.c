@@ -140,12 +140,9 @@ int smelt__sparse_gqa_fwd_plan_sm90(const struct smelt__spec *spec, const struct
     struct choice choice;
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
+    if (smelt__spec_get(spec, "granularity") < LEAST_GRANULARITY)
+        return smelt__sparse_gqa_fwd_plan_few(spec, arch, plan, message);
     choose(spec, &choice);
-    if (choice.block_keys < LEAST_GRANULARITY) {
-        smelt__message_set(message, "%s: variant sm90 needs granularity 64 or 128",
-                           spec->schema->name);
-        return -1;
-    }
     choose_buffers(arch, &choice, plan);
     const int threads = (choice.consumers + 1) * WARPGROUP;
     if (!smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &misses)) {

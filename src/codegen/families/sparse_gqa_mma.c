@@ -147,8 +147,9 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
     const struct smelt__plan_row in_registers = {"QUERY_IN_REGISTERS", NULL,
                                                  choice->query_in_registers,
                                                  "1: query fragments are loaded once"};
-    const struct smelt__plan_row has_sink = {"HAS_SINK", NULL, smelt__spec_knob(spec, "sink", 0),
-                                             "1: a logit per head in the denominator"};
+    const struct smelt__plan_row has_sink = {
+        "HAS_SINK", NULL, choice->kind == DQ ? 0 : smelt__spec_knob(spec, "sink", 0),
+        "1: a logit per head in the denominator"};
     const struct smelt__plan_row constants[] = {
         {"BLOCK_KEYS", "block_keys", choice->block_keys, "rows of one step of the main loop"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
@@ -177,7 +178,7 @@ static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *ar
                                             [TARGET] = "sparse_gqa_scores_fwd.mma.cu"};
     struct choice choice = {.kind = kind,
                             .dqk = (int)smelt__spec_get(spec, "dqk"),
-                            .dv = smelt__spec_knob(spec, "dv", 0),
+                            .dv = kind == TARGET ? 0 : (int)smelt__spec_get(spec, "dv"),
                             .row_tiles = (group + TILE - 1) / TILE};
     if (!choose(&choice, spec, arch, plan, &misses)) {
         smelt__misses_explain(

@@ -3,11 +3,9 @@
 from configurations import Check
 
 
-def check(name, keys, options, topk, family, knobs="", **more):
+def check(name, keys, options, topk, family, knobs="", variant="mma", **more):
     """A check of the operator with these keys, of which the family's kernel has all but topk."""
-    knobs = "," + knobs if knobs else ""
-    if family != "sparse_gqa_bwd":  # which has that variant only
-        knobs = ",variant=mma" + knobs
+    knobs = f",variant={variant}" + ("," + knobs if knobs else "")
     passes = "" if family == "sparse_gqa_fwd" else ",passes=backward"
     kernel = keys if family == "sparse_gqa_fwd" else keys.replace(",sink=1", "").replace(",deterministic=1", "")
     return Check(name, f"sparse_gqa:{keys},topk={topk}{passes}{knobs}", f"{family}:{kernel}{knobs}", options, **more)

@@ -1,0 +1,48 @@
+//@use common/base.cuh
+//@use sparse_gqa_fwd.sm90_few_shape.cuh
+//@use common/gqa_few.cuh
+//@use ptx/prefetch.cuh
+/* What common/few_tiles.cuh and common/few_heads.cuh ask of sparse_gqa's forward pass. */
+
+DEVICE bool has_query_chunk(int chunk) {
+    return chunk < DQK / 8;
+}
+
+DEVICE const char *query_chunk(const struct few_params *params, const struct few_item *item,
+                               int head, int chunk) {
+    return query_row(params, item, head) + chunk * 16;
+}
+
+DEVICE void prefetch_head(const struct few_params *params, const struct few_item *item, int head) {
+    prefetch_l2(query_row(params, item, head), DQK * 2);
+}
+
+/* ---- results ---- */
+
+DEVICE float head_sink(const struct few_params *params, const struct few_item *item, int head) {
+    return params->sink[query_head(item, head)];
+}
+
+DEVICE bool wants_maxima(const struct few_params *params) {
+    (void)params;
+    return false;
+}
+
+DEVICE void store_head(const struct few_params *params, const struct few_item *item, int head,
+                       float lse, float maximum) {
+    const struct few_position at = position_of(&params->work, item->query);
+    (void)maximum;
+    params->lse[at.batch * params->lse_batch_stride + at.token * params->lse_token_stride +
+                query_head(item, head) * params->lse_head_stride] = lse;
+}
+
+DEVICE struct output_rows find_output(const struct few_params *params,
+                                      const struct few_item *item) {
+    const struct few_position at = position_of(&params->work, item->query);
+    const struct output_rows rows = {(char *)params->out +
+                                         2 * (at.batch * params->out_batch_stride +
+                                              at.token * params->out_token_stride +
+                                              query_head(item, 0) * params->out_head_stride),
+                                     2 * params->out_head_stride};
+    return rows;
+}
