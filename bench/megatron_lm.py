@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small DSA model of Megatron-LM on two GPUs: its own PyTorch beside smelt's hooks, losses and tokens per second.
 
-    torchrun --nproc-per-node 2 bench/megatron.py tensor|context [--small]
+    torchrun --nproc-per-node 2 bench/megatron_lm.py tensor|context [--small]
 
 Needs megatron-core 0.19 (Python 3.12) and smelt_kernels. Transformer Engine is not needed: two small classes stand for its
 duplicated linear layer and its norm. `--small` is a tiny model; without a GPU it runs on gloo and, with SMELT_CUDA set, on
