@@ -16,7 +16,7 @@ from torch import Tensor, distributed
 from .. import _runtime
 from .._dense import indexer_dense_loss
 from .._indexer import indexer_topk
-from .._indexer_training import indexer_loss, sparse_scores
+from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from .._project import project_values
 from .._sparse_attention import sparse_attention
 from ._conventions import slots
@@ -41,20 +41,12 @@ def _packed(x: Tensor) -> Tensor:
     return x.transpose(0, 1).flatten(0, 1)
 
 
-def _without_relu(q: Tensor, weights: Tensor, use_relu: bool) -> tuple[Tensor, Tensor]:
-    """Without a ReLU each head becomes two, since relu(x) - relu(-x) = x. Only where a product is exactly 0, as with a row
-    of zeros, are the gradients 0 instead of the product's own."""
-    if use_relu:
-        return q, weights
-    return torch.cat((q, -q), dim=-2), torch.cat((weights, -weights), dim=-1)
-
-
 class _Indexer:
     """The indexer's inputs with batches one after another, and the windows of their keys."""
 
     def __init__(self, q, k, weights, starts, ends, use_relu: bool) -> None:
         (self.queries, self.batches), self.keys = q.shape[:2], k.shape[0]
-        q, weights = _without_relu(q, weights, use_relu)
+        self.activation = "relu" if use_relu else "none"
         self.q, self.k, self.weights = _packed(q), _packed(k), _packed(weights).float()
         self.before = None  # the keys of the batches before
         self.begin, self.end = starts.to(torch.int32), ends.to(torch.int32)
@@ -66,10 +58,18 @@ class _Indexer:
 
     def choose(self, topk: int) -> tuple[Tensor, Tensor, Tensor]:
         """Lists [b, sq, topk] of the batch's own keys, their logits [b * sq, topk], lengths [b, sq]."""
-        offset = None if self.before is None else -self.before
-        inputs = self.q, self.k, self.weights, self.begin, self.end
-        indices, logits, lengths = indexer_topk(*inputs, min(topk, self.keys), offset=offset)
-        rows = self.batches, self.queries
+        topk, offset = min(topk, self.keys), None if self.before is None else -self.before
+        windows, rows = (self.begin, self.end), (self.batches, self.queries)
+        if self.activation == "relu":
+            indices, logits, lengths = indexer_topk(self.q, self.k, self.weights, *windows, topk, offset=offset)
+            return indices.view(*rows, -1), logits, lengths.view(rows)
+        with torch.no_grad():  # each head twice, since relu(x) - relu(-x) = x
+            doubled = torch.cat((self.q, -self.q), dim=1), self.k, torch.cat((self.weights, -self.weights), dim=1)
+            indices, _, lengths = indexer_topk(*doubled, *windows, topk)
+        inputs = self.q, self.k, self.weights, indices
+        logits = indexer_scores(*inputs, topk_length=lengths, activation="none")
+        if offset is not None:
+            indices = torch.where(indices < 0, -1, indices + offset[:, None])
         return indices.view(*rows, -1), logits, lengths.view(rows)
 
 
@@ -99,7 +99,9 @@ def _dense_loss(indexer: _Indexer, query, key, scale, group, rows: dict) -> Tens
         distributed.all_gather(parts, query, group=group)
         query = torch.cat(parts, dim=1)
     inputs = indexer.q, indexer.k, indexer.weights, indexer.begin, indexer.end
-    return indexer_dense_loss(query, _packed(key.detach()), None, *inputs, scale, **rows)
+    return indexer_dense_loss(
+        query, _packed(key.detach()), None, *inputs, scale, activation=indexer.activation, **rows
+    )
 
 
 # ---- the hooks --------------------------------------------------------------------------------------
