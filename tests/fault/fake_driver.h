@@ -34,7 +34,7 @@ struct fake_driver {
     int devices, capability_major, capability_minor, version, multiprocessors;
     CUstream stream;   /* the stream expected for launches and fills */
     atomic_int strays; /* number of launches and fills on another stream */
-    int no_fills;      /* fills write nothing */
+    int no_fills;      /* fills write nothing, else their first and last word */
     int fills;         /* since the test last set it to 0; of the last one: */
     CUdeviceptr filled;
     size_t filled_words;
