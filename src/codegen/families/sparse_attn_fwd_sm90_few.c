@@ -13,8 +13,8 @@
  * for 32 heads, and gets 208; the gather gets 88.
  *
  * sparse_gqa has the same rule, with more whole blocks in the ring where widths are small, and parts
- * of two tiles. An item has a KV head's heads; more than 32 of them leave the gather 40
- * registers.
+ * of two tiles. An item has a KV head's heads; more than 32 of them leave the gather
+ * LEAST_GATHER registers.
  */
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/families/sparse_gqa.h"
@@ -48,12 +48,9 @@ enum {
     REQUESTS = 2,       /* key blocks that the scan is ahead of the copies */
     LEAST_STAGES = 2,
     MOST_STAGES = 4,
-    MOST_BLOCKS = 16, /* of sparse_gqa: a bit each in a thread's parities */
-    WIDE_HEADS = 32,  /* with more: all registers that the gather spares */
-    WIDE_GATHER = 40,
-    SPILLING_HEADS = 64, /* with as many and SPILLING_WIDTH the assembler spills SPILLED bytes */
-    SPILLING_WIDTH = 256,
-    SPILLED = 16,
+    MOST_BLOCKS = 16,       /* of sparse_gqa: a bit each in a thread's parities */
+    WIDE_HEADS = 32,        /* with more: all registers that the gather spares */
+    MOST_OUTPUT = 56 * 256, /* heads times dv of an item: with more the assembler spills */
     PART_TILES = 2,
     PART_TILES_16_HEADS = 4,
     SHARED_LIMIT = 227 * 1024,
@@ -240,7 +237,7 @@ static void choose_gqa(const struct smelt__spec *spec, int leading, int others, 
     choice->query_tiles = tiles_of((int)smelt__spec_get(spec, "dqk")) + more;
     choice->leading_parts = parts_of(leading, choice);
     choice->ring_tiles = tiles_that_fit(choice, plan);
-    divide_registers(choice->heads > WIDE_HEADS ? WIDE_GATHER : GATHER_REGISTERS, choice);
+    divide_registers(choice->heads > WIDE_HEADS ? LEAST_GATHER : GATHER_REGISTERS, choice);
 }
 
 static void finish_gqa(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -265,15 +262,19 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
                                    struct smelt__plan *plan, struct smelt__message *message) {
     struct choice choice = {.heads = (group_heads(spec) + HEAD_GROUP - 1) / HEAD_GROUP * HEAD_GROUP,
                             .statistics = 1};
-    (void)message; /* every shape fits */
+    if (choice.heads * smelt__spec_get(spec, "dv") > MOST_OUTPUT) {
+        smelt__message_set(message,
+                           "%s: variant sm90 with granularity 1, 4 or 16 needs at most 56 heads of "
+                           "a KV head with dv=256",
+                           spec->schema->name);
+        return -1;
+    }
     choose_gqa(spec, tiles_of((int)smelt__spec_get(spec, "dqk")),
                tiles_of((int)smelt__spec_get(spec, "dv")), 0, &choice, plan);
     plan->template_name = "sparse_gqa_fwd.sm90_few.cu";
     finish_gqa(spec, arch, &choice, plan);
     smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__DERIVED,
                     "1: a logit per head in the denominator");
-    if (choice.heads == SPILLING_HEADS && smelt__spec_get(spec, "dv") == SPILLING_WIDTH)
-        plan->spill_bytes = SPILLED;
     return 0;
 }
 
