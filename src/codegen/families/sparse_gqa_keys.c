@@ -25,6 +25,11 @@ int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__messag
     return -1;
 }
 
+/* A key's value, 0 in a family without it. */
+static int number_of(const struct smelt__spec *spec, const char *key) {
+    return smelt__spec_key(spec->schema, key) < 0 ? 0 : (int)smelt__spec_get(spec, key);
+}
+
 void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan) {
     static const struct {
         const char *key, *name, *meaning;
@@ -38,7 +43,7 @@ void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *
     };
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int kv_heads = (int)smelt__spec_get(spec, "kv_heads");
-    const int dv = smelt__spec_knob(spec, "dv", 0);
+    const int dv = number_of(spec, "dv");
     char value_width[16] = "";
     if (dv > 0)
         snprintf(value_width, sizeof value_width, "_v%d", dv);
@@ -47,7 +52,7 @@ void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *
              value_width, (int)smelt__spec_get(spec, "granularity"),
              smelt__spec_choice(spec, "lists"));
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, smelt__spec_knob(spec, constants[i].key, 0),
+        smelt__plan_add(plan, constants[i].name, number_of(spec, constants[i].key),
                         SMELT__FROM_SPEC, constants[i].meaning);
     smelt__plan_add(plan, "GROUP_HEADS", heads / kv_heads, SMELT__DERIVED,
                     "query heads of a KV head");

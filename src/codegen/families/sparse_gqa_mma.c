@@ -148,7 +148,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
                                                  choice->query_in_registers,
                                                  "1: query fragments are loaded once"};
     const struct smelt__plan_row has_sink = {
-        "HAS_SINK", NULL, choice->kind == DQ ? 0 : smelt__spec_knob(spec, "sink", 0),
+        "HAS_SINK", NULL, choice->kind == OUT ? smelt__spec_knob(spec, "sink", 0) : 0,
         "1: a logit per head in the denominator"};
     const struct smelt__plan_row constants[] = {
         {"BLOCK_KEYS", "block_keys", choice->block_keys, "rows of one step of the main loop"},
