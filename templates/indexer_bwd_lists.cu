@@ -98,21 +98,19 @@ struct slots {
     const int *indices;
     const float *grad;
     int count;
-    int granularity_log;
 };
 
 DEVICE struct slots member_slots(const struct indexer_bwd_lists_params *params, int group,
                                  int member) {
     const i64 query = (i64)group * params->group_queries + member;
-    struct slots slots = {params->indices, params->grad, 0, params->granularity_log};
+    struct slots slots = {params->indices, params->grad, 0};
     if (query < params->tokens) {
         slots.indices += query * params->indices_token_stride;
         slots.grad += query * params->grad_token_stride;
         slots.count = params->width;
         if (params->topk_length) {
             const int given = params->topk_length[query * params->topk_length_token_stride];
-            const int most = params->width >> params->granularity_log;
-            slots.count = minimum(maximum(given, 0), most) << params->granularity_log;
+            slots.count = minimum(maximum(given, 0), params->width / GRANULARITY) * GRANULARITY;
         }
     }
     return slots;
@@ -120,13 +118,13 @@ DEVICE struct slots member_slots(const struct indexer_bwd_lists_params *params, 
 
 /* A slot's row relative to the window; not below window->rows if it is outside. */
 DEVICE u32 window_row(const struct window *window, const struct slots *slots, int slot) {
-    const int log = slots->granularity_log;
-    if (slot >= slots->count) {
-        return (u32)MASKED;
+    if (GRANULARITY == 1) {
+        return slot < slots->count ? (u32)slots->indices[slot] - window->first : (u32)MASKED;
     }
-    const u32 entry = (u32)slots->indices[slot >> log];
-    const u32 row = entry << log | ((u32)slot & ((1u << log) - 1));
-    return entry >> (31 - log) ? (u32)MASKED : row - window->first; /* rows are below 2^31 */
+    const u32 entry = slot < slots->count ? (u32)slots->indices[slot / GRANULARITY] : (u32)MASKED;
+    return entry < (1u << 31) / GRANULARITY /* rows are below 2^31 */
+               ? entry * GRANULARITY + (u32)(slot % GRANULARITY) - window->first
+               : (u32)MASKED;
 }
 
 /* Sets a bit; returns whether it was set before. */

@@ -4,7 +4,7 @@
  * count elements. Groups: indexer_bwd_main.params.h; slots: include/smelt/indexer_bwd.h.
  */
 struct indexer_bwd_lists_params {
-    const int *indices;     /* [tokens, width >> granularity_log] entries */
+    const int *indices;     /* [tokens, width / GRANULARITY] entries */
     const int *topk_length; /* [tokens] entries that are scanned; null: all */
     const float *grad;      /* [tokens, width]; not read for masked slots */
     int *members;           /* [groups, group_queries] query group * group_queries + member; -1
@@ -21,9 +21,7 @@ struct indexer_bwd_lists_params {
     long long zero_vectors;
     long long indices_token_stride, topk_length_token_stride, grad_token_stride;
     int tokens, rows;
-    int width; /* slots of a query, 1 << granularity_log for each entry: entry e's name the
-                            rows from e << granularity_log on */
-    int granularity_log;
+    int width; /* slots of a query, GRANULARITY for each entry */
     int groups;
     int group_queries; /* 1, 2, 4 or 8; even with runs */
     int key_stride;    /* a multiple of LIST_STEP, at least group_queries * width */

@@ -121,6 +121,19 @@ def _gradients(grad_loss, _, dq, dk, dweights):
     return _backward.in_backward(grad_loss, dq, dk, dweights)
 
 
+def _groups(groups, **tensors):
+    """The heads of each group, of tensors whose second dimension they are; a single key head is every group's."""
+    groups = integer(groups, "groups")
+    for name, each in tensors.items():
+        heads = tensor(each, name).shape[1] if each.dim() > 1 else 0
+        if groups < 1 or (heads % groups and not (name == "k" and heads == 1)):
+            raise ValueError(f"smelt: groups={groups} does not divide the {heads} heads of {name}")
+    parts = [
+        [each] * groups if name == "k" and each.shape[1] == 1 else each.chunk(groups, 1) for name, each in tensors.items()
+    ]
+    return zip(*parts)
+
+
 _loss = LibraryOperation(
     "indexer_dense_loss",
     spec=_spec,
@@ -142,7 +155,7 @@ def indexer_dense_loss(
     lse: Tensor | None,
     index_q: Tensor,
     index_k: Tensor,
-    index_weights: Tensor,
+    index_weights: Tensor | None,
     window_begin: Tensor,
     window_end: Tensor,
     scale: float,
@@ -151,6 +164,7 @@ def indexer_dense_loss(
     query_weight: float | Tensor = 1.0,
     return_losses: Literal[False] = False,
     activation: Activation = "relu",
+    groups: int = 1,
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     workspace_limit: int = 0,
@@ -165,7 +179,7 @@ def indexer_dense_loss(
     lse: Tensor | None,
     index_q: Tensor,
     index_k: Tensor,
-    index_weights: Tensor,
+    index_weights: Tensor | None,
     window_begin: Tensor,
     window_end: Tensor,
     scale: float,
@@ -174,6 +188,7 @@ def indexer_dense_loss(
     query_weight: float | Tensor = 1.0,
     return_losses: bool,
     activation: Activation = "relu",
+    groups: int = 1,
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     workspace_limit: int = 0,
@@ -187,7 +202,7 @@ def indexer_dense_loss(
     lse: Tensor | None,
     index_q: Tensor,
     index_k: Tensor,
-    index_weights: Tensor,
+    index_weights: Tensor | None,
     window_begin: Tensor,
     window_end: Tensor,
     scale: float,
@@ -196,6 +211,7 @@ def indexer_dense_loss(
     query_weight: float | Tensor = 1.0,
     return_losses: bool = False,
     activation: Activation = "relu",
+    groups: int = 1,
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     workspace_limit: int = 0,
@@ -216,7 +232,7 @@ def indexer_dense_loss(
         lse: [T, H], fp32: attention's log-sum-exp, natural and without a sink; None: dense_lse computes it.
         index_q: [T, HI, DI], bf16: the indexer's queries.
         index_k: [S, DI], bf16.
-        index_weights: [T, HI], fp32.
+        index_weights: [T, HI], fp32; None means that every head has the weight 1.
         window_begin: [T] int32: the first key of each query's window.
         window_end: [T] int32: its last key plus one.
         scale: Attention's softmax scale.
@@ -225,6 +241,8 @@ def indexer_dense_loss(
             graph.
         return_losses: Also return each query's loss.
         activation: Of the indexer's products: "relu" or "none".
+        groups: G groups of heads, each with a loss of its own: the indexer's heads g * HI / G to (g + 1) * HI / G - 1 learn
+            from attention's of the same part. The loss is their sum, and return_losses gives [T, G].
         deterministic: Whether index_k's gradient is summed in a fixed order; None follows
             torch.use_deterministic_algorithms.
         dk_dtype: Type in which index_k's gradient is computed, torch.bfloat16 (also if None) or torch.float32.
@@ -247,6 +265,8 @@ def indexer_dense_loss(
         >>> loss = smelt.indexer_dense_loss(q, kv, lse, iq, ik, weights, begin, end, scale)
         >>> loss.backward()  # gradients of iq, ik and weights
     """
+    if index_weights is None:
+        index_weights = torch.ones(tensor(index_q, "index_q").shape[:2], device=index_q.device)
     if may_cast(q):
         _, q, k = as_kernels_read(backend, q, k)
     if may_cast(index_q):
@@ -254,6 +274,18 @@ def indexer_dense_loss(
     choose(activation, "activation", ACTIVATIONS)
     if lse is None:
         lse = dense_lse(q, k, window_begin, window_end, scale, backend=backend)
+    if groups != 1:
+        options = {
+            **{"weight": weight, "query_weight": query_weight, "activation": activation, "deterministic": deterministic},
+            **{"dk_dtype": dk_dtype, "workspace_limit": workspace_limit, "causal_limit": causal_limit},
+            **{"free_multiprocessors": free_multiprocessors, "backend": backend, "return_losses": True},
+        }
+        parts = _groups(groups, q=q, k=_keys(k), lse=lse, index_q=index_q, index_weights=index_weights)
+        made = [
+            indexer_dense_loss(a, b, c, d, index_k, e, window_begin, window_end, scale, **options) for a, b, c, d, e in parts
+        ]
+        loss, losses = sum(each for each, _ in made), torch.stack([each for _, each in made], -1)
+        return (loss, losses) if return_losses else loss
     later = multiplies_afterwards(query_weight)
     wanted = wants_gradients(
         tensor(index_q, "index_q"), tensor(index_k, "index_k"), tensor(index_weights, "index_weights")

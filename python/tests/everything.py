@@ -23,6 +23,7 @@ OTHER_VALUES = {
     "free_multiprocessors": 1,
     "granularity": 4,
     "group_size": 16,
+    "groups": 2,
     "index_offset": 5,
     "lse": "base2",
     "order": "score",

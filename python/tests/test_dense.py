@@ -81,6 +81,31 @@ def test_indexer_dense_loss(device, backend, kv_heads):
     assert (leaves[0].grad[2] == 0).all() and losses[2] == 0
 
 
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_groups(device, backend):
+    """MSA's: a target and an indexer head for each KV head, without ReLU and weights."""
+    q, k, index_q, index_k, _, begin, end = made(device, kv_heads=2, index_heads=2)
+    leaves = [each.clone().requires_grad_() for each in (index_q, index_k)]
+    options = {"activation": "none", "groups": 2, "return_losses": True, "backend": backend}
+    loss, losses = smelt.indexer_dense_loss(q, k, None, *leaves, None, begin, end, SCALE, **options)
+    loss.backward()
+    exact = [each.double().requires_grad_() for each in (index_q, index_k)]
+    wanted = []
+    for g in range(2):
+        scores, within = true_scores(q[:, 2 * g : 2 * g + 2], k[:, g], begin, end)
+        for t in range(q.shape[0]):
+            p = scores[t].softmax(-1).mean(0)[within[t]]
+            logits = exact[1][within[t]] @ exact[0][t, g]
+            wanted.append((torch.xlogy(p, p) - p * logits.log_softmax(0)).sum() if within[t].any() else logits.sum())
+    wanted = torch.stack(wanted).view(2, -1).T
+    torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-4, atol=1e-5)
+    wanted.sum().backward()
+    for leaf, true in zip(leaves, exact):
+        close(leaf.grad, true.grad, 8e-3)
+    with pytest.raises(ValueError, match="groups=3 does not divide"):
+        smelt.indexer_dense_loss(q, k, None, *leaves, None, begin, end, SCALE, groups=3)
+
+
 def test_without_gradients_or_lse(device):
     q, k, *indexer, begin, end = made(device)
     lse = smelt.dense_lse(q, k, begin, end, SCALE, backend="smelt")

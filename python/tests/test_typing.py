@@ -15,7 +15,7 @@ ROOT = TESTS.parents[1]
 DOCUMENTS = ("README.md", "docs/pytorch.md")
 # Declarations that the documents' lines assume.
 NAMES = {
-    "Tensor": "cu_seqlens grad ik indices iq kv per_query q replayed w_vc weights begin end",
+    "Tensor": "k v blocks limit cu_seqlens grad ik indices iq kv per_query q replayed w_vc weights begin end",
     "int": "rows tokens",
     "float": "scale",
     "str": "name",

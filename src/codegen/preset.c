@@ -35,6 +35,10 @@ static int divide(struct smelt__spec *spec, const char *preset, int tp,
         const struct smelt__key *key = &spec->schema->keys[i];
         if (!key->divided)
             continue;
+        if (key->divided == 2 && tp > spec->values[i] && tp % spec->values[i] == 0) {
+            spec->values[i] = 1;
+            continue;
+        }
         if (tp < 1 || spec->values[i] % tp != 0) {
             smelt__message_set(message,
                                "%s: tp=%d is not legal; legal: a divisor of its %" PRId64 " %s",

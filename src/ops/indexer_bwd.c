@@ -14,8 +14,7 @@ static void prepare(smelt_operator *op) {
     made->heads = (int)smelt__spec_get(&op->spec, "heads");
     made->dim = (int)smelt__spec_get(&op->spec, "dim");
     made->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");
-    while (1 << made->granularity_log < smelt__spec_get(&op->spec, "granularity"))
-        made->granularity_log++;
+    made->granularity = (int)smelt__spec_get(&op->spec, "granularity");
     const int main = smelt__indexer_bwd_place(made, SMELT__INDEXER_BWD_MAIN);
     made->main = *smelt__indexer_bwd_main_launch(&op->kernels[main]->plan);
 }
@@ -25,7 +24,7 @@ static void prepare(smelt_operator *op) {
 static struct smelt__indexer_bwd_layout find_layout(const struct smelt__indexer_bwd *indexer,
                                                     const smelt_indexer_bwd_args *args) {
     const int64_t groups = smelt__divide_up(args->tokens, indexer->main.group_queries);
-    const int64_t slots = args->width << indexer->granularity_log;
+    const int64_t slots = args->width * indexer->granularity;
     const int64_t key_stride =
         smelt__divide_up(slots * indexer->main.group_queries, KEY_STEP) * KEY_STEP;
     struct smelt__indexer_bwd_layout layout = {0};

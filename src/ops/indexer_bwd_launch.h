@@ -21,7 +21,7 @@ struct smelt__indexer_bwd {
     const smelt_context *context;
     const struct smelt__kernel *const *kernels; /* in the order of enum smelt__indexer_bwd_kernel */
     int heads, dim, deterministic;
-    int granularity_log; /* an entry of the lists names 1 << granularity_log rows */
+    int granularity; /* rows of an entry of the lists */
     struct smelt__indexer_bwd_main_launch main;
 };
 

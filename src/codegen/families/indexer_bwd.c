@@ -36,7 +36,8 @@ static const struct smelt__key keys[] = {
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     const int grains = smelt__spec_get(spec, "deterministic") ? SMELT__GRAINS_PASSES : 0;
-    smelt__expansion_add_other(expansion, &smelt__indexer_bwd_lists, pass);
+    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__indexer_bwd_lists, pass),
+                    "granularity", smelt__spec_get(spec, "granularity"));
     for (int i = 0; i < grains; i++)
         smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__indexer_bwd_grains, pass),
                         "pass", i);

@@ -1,11 +1,13 @@
 /*
  * The kernel family indexer_bwd_lists: each group's list of keys, with their gradients, ahead of
- * the indexer's backward pass. Nothing of an operator is compiled in, so that all of them share it.
+ * the indexer's backward pass. Nothing of an operator but the lists' granularity is compiled in, so that
+ * operators share it.
  */
 #include "codegen/families/indexer_bwd_lists.h"
 
 #include <stdio.h>
 
+#include "codegen/families/indexer_keys.h"
 #include "codegen/plan/limits.h"
 
 enum {
@@ -27,13 +29,19 @@ static int resident_blocks(const struct smelt__arch *arch, int bytes) {
 static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
                       struct smelt__plan *plan, struct smelt__message *message) {
     const int counts = THREADS / 32 * 8;
-    (void)spec, (void)message; /* every architecture has it */
+    const int granularity = (int)smelt__spec_get(spec, "granularity");
+    char of_rows[16] = "";
+    (void)message; /* every architecture has it */
+    if (granularity > 1)
+        snprintf(of_rows, sizeof of_rows, "_r%d", granularity);
     plan->variant = "lists";
     plan->template_name = "indexer_bwd_lists.cu";
     plan->item = "group";
     plan->blocks_per_item = 1;
     plan->persistent = 1;
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_lists");
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_lists%s", of_rows);
+    smelt__plan_add(plan, "GRANULARITY", granularity, SMELT__FROM_SPEC,
+                    "rows, and slots, of an entry of a list");
     smelt__plan_set_threads(plan, THREADS, resident_blocks(arch, MAP_BYTES + ENTRIES * 4 + counts));
     smelt__plan_add(plan, "LOADS", LOADS, SMELT__DERIVED, "that a thread has under way");
     smelt__plan_add(plan, "LIST_STEP", LIST_STEP, SMELT__DERIVED,
@@ -48,6 +56,8 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     return 0;
 }
 
+static const struct smelt__key keys[] = {SMELT__INDEXER_GRANULARITY};
+
 static const struct smelt__variant variants[] = {
     {"lists", plan_lists},
     {NULL, NULL},
@@ -55,6 +65,8 @@ static const struct smelt__variant variants[] = {
 
 const struct smelt__kernel_family smelt__indexer_bwd_lists = {
     .schema = {.name = "indexer_bwd_lists",
-               .summary = "lists of keys, with their gradients, for the indexer's backward pass"},
+               .summary = "lists of keys, with their gradients, for the indexer's backward pass",
+               .keys = keys,
+               .key_count = sizeof keys / sizeof *keys},
     .variants = variants,
 };

@@ -28,7 +28,7 @@ enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
     {SMELT__DIVIDED("heads", "query heads on this rank, a multiple of kv_heads"),                  \
      SMELT__RANGE(1, 1024)},                                                                       \
     {                                                                                              \
-        SMELT__DIVIDED("kv_heads", "KV heads on this rank"), SMELT__RANGE(1, 1024)                 \
+        SMELT__SHARED("kv_heads", "KV heads on this rank"), SMELT__RANGE(1, 1024)                  \
     }
 #define SMELT__SPARSE_GQA_LISTS                                                                    \
     {SMELT__REQUIRED("granularity", "rows of an entry"), SMELT__ONE_OF(1, 4, 16, 64, 128)}, {      \

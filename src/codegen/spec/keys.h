@@ -12,6 +12,8 @@
     SMELT__KEY(key, what), .default_value = SMELT__AUTO, .required = 1
 /* The same, and divided among tensor-parallel ranks. */
 #define SMELT__DIVIDED(key, what) SMELT__REQUIRED(key, what), .divided = 1
+/* The same; where there are more ranks, several have one in common. */
+#define SMELT__SHARED(key, what) SMELT__REQUIRED(key, what), .divided = 2
 /* Its default is 0, or the first name. */
 #define SMELT__OPTIONAL(key, what) SMELT__KEY(key, what)
 /* Ascending numbers. */

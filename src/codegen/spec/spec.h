@@ -40,8 +40,9 @@ struct smelt__key {
     int64_t default_value;          /* SMELT__AUTO for a knob */
     int required;                   /* no default: must be given */
     int list;                       /* 1: ascending numbers of the range, "256/512", or auto */
-    int divided;                    /* 1: tensor parallelism divides it among the ranks */
-    int knob;                       /* 1: overrides the plan; kernels only */
+    int divided; /* 1: tensor parallelism divides it among the ranks; 2: where there are
+                                       more ranks, several have one in common */
+    int knob;    /* 1: overrides the plan; kernels only */
     /* Of a knob: */
     const char *variants;  /* that have it, "mma, sm90"; NULL: all */
     const char *only_with; /* values of another key with which it exists, "pass=rows, parts" */
