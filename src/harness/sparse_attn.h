@@ -50,11 +50,11 @@ void smelt__spiky_key(const struct smelt__problem_options *options, int dqk, int
 /* Sinks of the heads. */
 void smelt__sinks_fill(uint64_t seed, uint64_t heads, float *sink);
 
-/* A plausible lse of a row of q with so many valid slots (at least one), for problems where
+/* A plausible lse of a row of q, dqk wide, with so many valid slots (at least one), for problems where
  * computing it takes too long: the lse of as many newly drawn keys, but at least as high as any
  * score of the problem. */
-double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, const uint16_t *q,
-                                       int64_t valid);
+double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, int dqk,
+                                       const uint16_t *q, int64_t valid);
 
 /* Functions of harness/operator.h for every operator over lists of slots. Small problems have
  * several key blocks, the last one partial. */

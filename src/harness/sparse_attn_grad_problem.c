@@ -115,7 +115,7 @@ static void invent_query(const struct fill *fill, int64_t query, int64_t valid) 
         const uint64_t row = (uint64_t)query * (uint64_t)spec->heads + (uint64_t)head;
         const uint16_t *q = row_at(fill, TENSOR(Q), query, head);
         uint16_t *out = row_at(fill, TENSOR(OUT), query, head);
-        const double lse = smelt__sparse_attn_estimate_lse(fill->problem, q, valid);
+        const double lse = smelt__sparse_attn_estimate_lse(fill->problem, spec->dqk, q, valid);
         const double denominator = smelt__sparse_attn_denominator(spec, &fill->inputs, head, lse);
         const float factor = (float)(exp(lse - denominator) / sqrt((double)valid));
         smelt__normals_row(fill->normals, seed, STREAM_OUT, row, out, spec->dv);

@@ -121,17 +121,16 @@ void smelt__spiky_key(const struct smelt__problem_options *options, int dqk, int
     key[dqk - 2] = smelt__bf16_from_float((float)number / (float)options->rows);
 }
 
-double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, const uint16_t *q,
-                                       int64_t valid) {
-    const struct smelt__sparse_attn_spec *spec = problem->spec;
+double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, int dqk,
+                                       const uint16_t *q, int64_t valid) {
     const double scale = (double)problem->options.scale;
     const int spikes = problem->options.spiky ? 2 : 0; /* columns of a key that are not random */
     double square = 0, middle = 0;
-    for (int d = 0; d < spec->dqk - spikes; d++)
+    for (int d = 0; d < dqk - spikes; d++)
         square += pow((double)smelt__bf16_to_float(q[d]), 2);
     if (spikes)
-        middle = (double)(SPIKE_KEY * smelt__bf16_to_float(q[spec->dqk - 1])) +
-                 fmax(0, (double)smelt__bf16_to_float(q[spec->dqk - 2]));
+        middle = (double)(SPIKE_KEY * smelt__bf16_to_float(q[dqk - 1])) +
+                 fmax(0, (double)smelt__bf16_to_float(q[dqk - 2]));
     const double deviation = scale * sqrt(square);
     return scale * middle +
            fmax(log((double)valid) + deviation * deviation / 2, RARE_DEVIATIONS * deviation);

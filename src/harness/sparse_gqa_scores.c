@@ -86,7 +86,9 @@ static void invent_lse(const struct attention *attention, int64_t query, double 
         const uint16_t *const q =
             (const uint16_t *)smelt__problem_data(problem, TENSOR(Q)) +
             smelt__problem_at(problem, TENSOR(Q), query / tokens, query % tokens, head);
-        lse[head] = rows > 0 ? smelt__sparse_attn_estimate_lse(problem, q, rows) : -INFINITY;
+        lse[head] = rows > 0
+                        ? smelt__sparse_attn_estimate_lse(problem, attention->spec.dqk, q, rows)
+                        : -INFINITY;
     }
 }
 

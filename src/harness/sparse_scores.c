@@ -103,7 +103,8 @@ static void invent_lse(const struct attention *attention, int64_t query, int64_t
     for (int head = 0; head < attention->spec.heads; head++) {
         const uint16_t *q = smelt__problem_data(problem, TENSOR(Q));
         q += smelt__problem_at(problem, TENSOR(Q), query / tokens, query % tokens, head);
-        *lse_of(problem, query, head) = (float)smelt__sparse_attn_estimate_lse(problem, q, valid);
+        *lse_of(problem, query, head) =
+            (float)smelt__sparse_attn_estimate_lse(problem, attention->spec.dqk, q, valid);
     }
 }
 
