@@ -85,36 +85,36 @@ const char *tool_nearest(const char *given, const char *const *names, size_t cou
 
 /* ---- architectures --------------------------------------------------------------------------- */
 
-/* The GPUs whose kernels are for `arch`, and whether any of them asks for it by this name. */
-struct asking {
+/* The GPUs whose kernels are for `arch`, and whether any of them uses it by this name. */
+struct gpu_search {
     const char *arch;
-    int asked;
+    int used;
     char gpus[256]; /* of arch with an `a`, ", " between them */
 };
 
 static int note_gpu(void *user, const char *line) {
-    struct asking *asking = user;
+    struct gpu_search *search = user;
     const char *arch = strchr(line, ' ') + 1;
-    const size_t length = strlen(asking->arch), used = strlen(asking->gpus);
-    asking->asked |= !strcmp(arch, asking->arch);
-    if (!strncmp(arch, asking->arch, length) && !strcmp(arch + length, "a"))
-        snprintf(asking->gpus + used, sizeof asking->gpus - used, "%s%.*s", used ? ", " : "",
+    const size_t length = strlen(search->arch), listed = strlen(search->gpus);
+    search->used |= !strcmp(arch, search->arch);
+    if (!strncmp(arch, search->arch, length) && !strcmp(arch + length, "a"))
+        snprintf(search->gpus + listed, sizeof search->gpus - listed, "%s%.*s", listed ? ", " : "",
                  (int)(arch - 1 - line), line);
     return 0;
 }
 
 /* Kernels for an architecture without its `a` are in the cache, and no GPU finds them there. */
-static int check_asked(const struct tool_options *options, const char *where, const char *arch) {
-    struct asking asking = {.arch = arch};
-    const smelt_status status = smelt_list(SMELT_LIST_GPUS, note_gpu, &asking);
+static int check_is_used(const struct tool_options *options, const char *where, const char *arch) {
+    struct gpu_search search = {.arch = arch};
+    const smelt_status status = smelt_list(SMELT_LIST_GPUS, note_gpu, &search);
     if (status)
         return tool_fail_status(options, status);
-    if (asking.asked || !*asking.gpus || options->emulate)
+    if (search.used || !*search.gpus || options->emulate)
         return TOOL_OK;
     static const char text[] = "%sno GPU uses kernels for %s: %s use those for %sa";
     if (options->strict)
-        return tool_fail(options, TOOL_USAGE, text, where, arch, asking.gpus, arch);
-    tool_say(options, text, where, arch, asking.gpus, arch);
+        return tool_fail(options, TOOL_USAGE, text, where, arch, search.gpus, arch);
+    tool_say(options, text, where, arch, search.gpus, arch);
     return TOOL_OK;
 }
 
@@ -130,7 +130,7 @@ int tool_add_arch(struct tool_list *archs, const struct tool_options *options, c
         return tool_fail(options, TOOL_USAGE, "%s%s", where, smelt_last_error());
     if (status)
         return tool_fail_status(options, status);
-    const int result = check_asked(options, where, smelt_context_arch(context));
+    const int result = check_is_used(options, where, smelt_context_arch(context));
     if (result == TOOL_OK)
         tool_list_add(archs, smelt_context_arch(context));
     smelt_context_destroy(&context);

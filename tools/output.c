@@ -192,9 +192,10 @@ void tool_progress_draw(size_t done, size_t total, const char *label) {
     memset(bar + filled, '.', CELLS - filled);
     bar[CELLS] = '\0';
     /* "[bar] 123/456 " and a column in reserve, so that the line never wraps. */
-    int room = terminal_columns() - CELLS - 18;
+    int columns = terminal_columns() - CELLS - 18;
     pthread_mutex_lock(&terminal);
-    fprintf(stderr, "\r[%s] %3zu/%zu %.*s\033[K", bar, done, total, room > 0 ? room : 0, label);
+    fprintf(stderr, "\r[%s] %3zu/%zu %.*s\033[K", bar, done, total, columns > 0 ? columns : 0,
+            label);
     fflush(stderr);
     bar_drawn = 1;
     pthread_mutex_unlock(&terminal);

@@ -120,7 +120,7 @@ if unshare -rm true 2>/dev/null; then
     }
     full doctor
     prints 'doctor sees a disk that is full' '^cache +.*, not writable$'
-    prints 'and what to do' 'No space left on device: .*make room there, or name another folder in SMELT_CACHE_DIR'
+    prints 'and what to do' 'No space left on device: .*free some space there, or name another folder in SMELT_CACHE_DIR'
     full doctor --json
     document 'and its document' 'cache.rights=not writable' cache.problem:string ok=false
 else

@@ -9,7 +9,7 @@
 /* All checks of one command: every architecture, operator, pass and kind of inputs. */
 struct checks {
     struct smelt__check_result *results;
-    struct smelt__check_options *asked;
+    struct smelt__check_options *requests;
     json_t **reports; /* of checks that failed on the emulator, else NULL */
     size_t count, passed;
     size_t per_arch; /* checks of one architecture */
@@ -27,18 +27,19 @@ enum { EMULATED_SCHEDULES = 4 };
 static int plan_check(struct checks *checks, const struct smelt__harness_spec *spec,
                       const char *text, int pass, int kind, const struct tool_options *options) {
     const struct smelt__harness_operator *op = spec->op;
-    struct smelt__check_options asked = {.spec = text,
-                                         .pass = op->passes[pass].pass,
-                                         .problem = options->problem,
-                                         .sample = options->sample > 0 ? (int)options->sample : 0,
-                                         .schedules = checks->schedules,
-                                         .schedule_count = checks->schedule_count};
-    if (tool_inputs_given(options) ? kind > 0 : !op->variation(kind, &asked.problem))
+    struct smelt__check_options request = {.spec = text,
+                                           .pass = op->passes[pass].pass,
+                                           .problem = options->problem,
+                                           .sample = options->sample > 0 ? (int)options->sample : 0,
+                                           .schedules = checks->schedules,
+                                           .schedule_count = checks->schedule_count};
+    if (tool_inputs_given(options) ? kind > 0 : !op->variation(kind, &request.problem))
         return 0;
     if (options->emulate)
-        op->small(spec->spec, &asked.problem);
-    checks->asked = tool_allocate(checks->asked, checks->per_arch + 1, sizeof *checks->asked);
-    checks->asked[checks->per_arch++] = asked;
+        op->small(spec->spec, &request.problem);
+    checks->requests =
+        tool_allocate(checks->requests, checks->per_arch + 1, sizeof *checks->requests);
+    checks->requests[checks->per_arch++] = request;
     return 1;
 }
 
@@ -57,9 +58,10 @@ static int plan_operator(struct checks *checks, const char *text,
     } else {
         status =
             spec.op ? TOOL_OK : tool_fail(options, TOOL_USAGE, "%s: there is no check of it", text);
-        checks->asked = tool_allocate(checks->asked, checks->per_arch + 1, sizeof *checks->asked);
-        memset(&checks->asked[checks->per_arch], 0, sizeof *checks->asked);
-        checks->asked[checks->per_arch++].spec = text;
+        checks->requests =
+            tool_allocate(checks->requests, checks->per_arch + 1, sizeof *checks->requests);
+        memset(&checks->requests[checks->per_arch], 0, sizeof *checks->requests);
+        checks->requests[checks->per_arch++].spec = text;
     }
     smelt__harness_spec_free(&spec);
     return status;
@@ -80,15 +82,15 @@ static int plan_checks(struct checks *checks, const struct tool_list *operators,
     return TOOL_OK;
 }
 
-static const struct smelt__check_options *asked_of(const struct checks *checks, size_t number) {
-    return &checks->asked[number % checks->per_arch];
+static const struct smelt__check_options *requested(const struct checks *checks, size_t number) {
+    return &checks->requests[number % checks->per_arch];
 }
 
 /* The kind of a check's inputs. */
 static const char *inputs_of(const struct checks *checks, size_t number) {
-    const struct smelt__check_options *asked = asked_of(checks, number);
-    const struct smelt__harness_operator *op = smelt__harness_find(asked->spec);
-    return op ? smelt__harness_inputs(op, &asked->problem) : "";
+    const struct smelt__check_options *request = requested(checks, number);
+    const struct smelt__harness_operator *op = smelt__harness_find(request->spec);
+    return op ? smelt__harness_inputs(op, &request->problem) : "";
 }
 
 /* The schedules named, else the seed's first ones. */
@@ -130,7 +132,7 @@ static int refuse_checks(const struct checks *checks, smelt_context *context,
     struct smelt__check_result *result = tool_allocate(NULL, 1, sizeof *result);
     int status = TOOL_OK;
     for (size_t i = 0; i < checks->per_arch && status == TOOL_OK; i++)
-        if (smelt__check_refused(context, &checks->asked[i], result))
+        if (smelt__check_refused(context, &checks->requests[i], result))
             status = tool_fail(options, tool_exit_of(result->status), "%s on %s: %s", result->spec,
                                smelt_context_arch(context), result->message);
     free(result);
@@ -142,8 +144,8 @@ static void run_checks(struct checks *checks, size_t arch, smelt_context *contex
     size_t begin = arch * checks->per_arch;
     for (size_t i = begin; i < begin + checks->per_arch; i++) {
         struct smelt__check_result *result = &checks->results[i];
-        tool_progress_draw(i, checks->count, asked_of(checks, i)->spec);
-        int failed = smelt__check_run(context, asked_of(checks, i), result);
+        tool_progress_draw(i, checks->count, requested(checks, i)->spec);
+        int failed = smelt__check_run(context, requested(checks, i), result);
         checks->passed += !failed;
         if (failed && result->emulated)
             checks->reports[i] = take_reports(result->reports);
@@ -214,12 +216,12 @@ static void add_counts(json_t *document, const struct smelt__check_result *resul
 }
 
 static json_t *result_json(const struct checks *checks, size_t number) {
-    const struct smelt__check_options *asked = asked_of(checks, number);
+    const struct smelt__check_options *request = requested(checks, number);
     const struct smelt__check_result *result = &checks->results[number];
     json_t *document = tool_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:s, s:b, s:I, s:I, s:f}", "spec", result->spec, "pass",
         result->pass ? result->pass : "", "arch", result->arch, "where",
-        result->emulated ? "emulator" : "gpu", "seed", (json_int_t)asked->problem.seed, "lists",
+        result->emulated ? "emulator" : "gpu", "seed", (json_int_t)request->problem.seed, "lists",
         inputs_of(checks, number), "passed", result->passed, "queries", (json_int_t)result->units,
         "compared", (json_int_t)result->compared, "seconds", result->seconds);
     add_metrics(document, result);
@@ -271,7 +273,7 @@ static void add_row(struct tool_table *table, const struct checks *checks, size_
                     int columns) {
     const struct smelt__check_result *result = &checks->results[number];
     tool_table_add(table, TOOL_PLAIN, "%s",
-                   *result->spec ? result->spec : asked_of(checks, number)->spec);
+                   *result->spec ? result->spec : requested(checks, number)->spec);
     tool_table_add(table, TOOL_PLAIN, "%s", result->pass ? result->pass : "-");
     tool_table_add(table, TOOL_PLAIN, "%s", result->arch);
     tool_table_add(table, TOOL_PLAIN, "%s", inputs_of(checks, number));
@@ -362,7 +364,7 @@ static void print_table(const struct checks *checks) {
     if (checks->schedules)
         printf(", emulated, %d schedule%s each", checks->schedule_count,
                checks->schedule_count == 1 ? "" : "s");
-    printf(" (seed %llu)\n", (unsigned long long)checks->asked[0].problem.seed);
+    printf(" (seed %llu)\n", (unsigned long long)checks->requests[0].problem.seed);
 }
 
 /* Prints the emulator's reports in full, else the check's message. */
@@ -427,7 +429,7 @@ static void free_checks(struct checks *checks) {
     for (size_t i = 0; i < checks->count && checks->reports; i++)
         json_decref(checks->reports[i]);
     free(checks->reports);
-    free(checks->asked);
+    free(checks->requests);
     free(checks->results);
     free(checks->schedules);
 }

@@ -45,7 +45,7 @@ static int try_folder(const char *folder) {
 }
 
 static const char *remedy_of(int error) {
-    return error == ENOSPC || error == EDQUOT ? "make room there"
+    return error == ENOSPC || error == EDQUOT ? "free some space there"
            : error == EROFS                   ? "mount it writable"
            : error == EFBIG                   ? "raise the limit on the size of files (ulimit -f)"
                                               : "correct its permissions";

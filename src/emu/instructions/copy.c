@@ -25,8 +25,8 @@ static struct copy *copy_at(struct thread *thread, u32 number) {
     return &thread->copies[number - thread->copies_base];
 }
 
-/* Makes room for one more copy; first drops complete ones from the front. */
-static bool make_room(struct thread *thread) {
+/* Reserves a slot for one more copy; first drops complete ones from the front. */
+static bool reserve_slot(struct thread *thread) {
     if (thread->copies_end - thread->copies_base < thread->copies_capacity)
         return true;
     u32 dropped = thread->copies_begin - thread->copies_base;
@@ -83,7 +83,7 @@ EMU_EXPORT void emu_cp_async(unsigned address, const void *source, int bytes, in
                   emu_thread_name(self), (u32)((uintptr_t)source % (uintptr_t)bytes), bytes);
     if (given > 0)
         emu_global_access(source, (size_t)given, EMU_READ, at);
-    if (!make_room(self))
+    if (!reserve_slot(self))
         emu_fatal(EMU_ILLEGAL, at, 0, "out of memory");
     u32 number = newest(self);
     emu_shared_write_begin(location.cta, location.offset, (u32)bytes, false,
