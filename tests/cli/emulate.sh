@@ -271,7 +271,7 @@ exact() {
 
 exact codes quantize:dim=64 quantize_rows:dim=64 '24 & 0x80u)' '24 & 0x7fu)' \
     --lists adversarial --queries 32
-exact indices topk_select:topk=16 topk_select_rows:topk=16,pass=rows 'element) + target->offset)' \
+exact indices topk_select:topk=16 topk_select_rows:topk=16,pass=warps 'element) + target->offset)' \
     'element) + target->offset + 1)' --queries 20 --rows 301
 exact window_end indexer_windows indexer_windows_build 'window_end[token] = window.end' \
     'window_end[token] = window.end + 1' --lists random --queries 20
