@@ -97,11 +97,10 @@ DEVICE bool has_chunk(int tile) {
     return columns >= 64 || (int)(threadIdx.x % 8) < columns / 8;
 }
 
-/* Row strides are below 2^31 elements. */
 DEVICE const char *row_chunk(const struct few_params *params, const struct key_source *source,
                              const struct key_row *row, int tile) {
     const bool of_key = is_of_key(tile);
-    const u64 row_bytes = (u32)(2 * (of_key ? params->k_row_stride : params->v_row_stride));
-    return (of_key ? source->keys : source->values) + row->number * row_bytes +
+    const i64 row_bytes = 2 * (of_key ? params->k_row_stride : params->v_row_stride);
+    return (of_key ? source->keys : source->values) + (i64)row->number * row_bytes +
            (has_chunk(tile) ? own_tile(tile) * TILE_PITCH : 0);
 }
