@@ -75,22 +75,26 @@ static int check_dims(struct call *call, const struct tensor_argument *argument,
     return 0;
 }
 
+/* The extent of a symbol whose base has this one. */
+static int64_t extent_of(const struct symbol *symbol, int64_t base) {
+    return (base * symbol->times + symbol->per - 1) / symbol->per + symbol->plus;
+}
+
 static int check_extents(struct call *call, const struct tensor_argument *argument,
                          const struct view *view) {
     const unsigned char *symbols = argument->symbols + (argument->dims - view->dims);
     for (int i = 0; i < view->dims; i++) {
         const struct symbol *const symbol = &call->pass->symbols[symbols[i]];
         const int64_t size = view->sizes[i];
-        int64_t *const extent = &call->extents[symbol->base];
-        if (*extent < 0)
-            *extent = size - symbol->plus;
-        if (*extent >= 0 && *extent + symbol->plus == size)
+        int64_t *const base = &call->extents[symbol->base];
+        if (*base < 0)
+            *base = size < symbol->plus ? -1 : (size - symbol->plus) * symbol->per / symbol->times;
+        if (*base >= 0 && extent_of(symbol, *base) == size)
             continue;
         PyErr_Format(PyExc_ValueError, "smelt: dimension %d of %s (%s) is %lld, but must be %s%lld",
                      argument->flags & FLATTENED ? i + call->flat_dims - 1 : i, argument->name,
-                     symbol->letters, (long long)size,
-                     *extent < 0 ? "at least " : "",
-                     (long long)((*extent < 0 ? 0 : *extent) + symbol->plus));
+                     symbol->letters, (long long)size, *base < 0 ? "at least " : "",
+                     (long long)extent_of(symbol, *base < 0 ? 0 : *base));
         return -1;
     }
     return 0;
@@ -168,7 +172,7 @@ static int is_to_be_made(PyObject *value) {
     return value == Py_True || PyFloat_Check(value);
 }
 
-/* A new tensor for an output; the preceding tensors and the spec determine its extents. `wanted`:
+/* A new tensor for an output; the inputs, numbers and the spec determine its extents. `wanted`:
  * True, or the fill value. */
 static PyObject *make_output(struct call *call, const struct tensor_argument *argument,
                              PyObject *wanted) {
@@ -185,7 +189,7 @@ static PyObject *make_output(struct call *call, const struct tensor_argument *ar
         if (call->extents[symbol->base] < 0)
             return PyErr_Format(PyExc_ValueError, "smelt: %s must be given: its size is not known",
                                 argument->name);
-        shape.sizes[shape.dims++] = call->extents[symbol->base] + symbol->plus;
+        shape.sizes[shape.dims++] = extent_of(symbol, call->extents[symbol->base]);
     }
     PyObject *made = make_tensor(call->like, call->quick, &shape);
     if (!made)
@@ -392,11 +396,13 @@ int read_arguments(struct call *call, PyObject *const *values, enum location loc
     for (int i = 0; i < pass->scalar_count; i++) /* first: extents may be among them */
         if (values[scalars + i] && read_scalar(call, &pass->scalars[i], values[scalars + i]))
             return -1;
-    for (int i = 0; i < pass->tensor_count; i++) {
-        call->given[i] = 0;
-        if (read_tensor(call, i, values[i], location, device))
-            return -1;
-    }
+    memset(call->given, 0, sizeof call->given);
+    for (int outputs = 0; outputs < 2;
+         outputs++) /* these last: their sizes follow from the others */
+        for (int i = 0; i < pass->tensor_count; i++)
+            if (!(pass->tensors[i].flags & OUTPUT) == !outputs &&
+                read_tensor(call, i, values[i], location, device))
+                return -1;
     write_extents(call);
     return pass->partition_offset ? read_partition(call, values[partition], location, device) : 0;
 }

@@ -90,10 +90,12 @@ enum {
     MAX_ARGS_BYTES = 1536,
 };
 
-/* An extent in a shape: the extent of symbol `base` (usually this symbol) plus `plus`. */
+/* An extent in a shape: that of symbol `base` (usually this symbol), times `times`, divided by `per` and
+ * rounded up, plus `plus`. */
 struct symbol {
-    char letters[MAX_LETTERS]; /* "T", "dqk", "D+1" */
+    char letters[MAX_LETTERS]; /* "T", "dqk", "D+1", "C*8", "S/4" */
     int base, plus;
+    int64_t times, per;
 };
 
 /* A tensor of an args struct, and how Python's tensor may differ from the library's. OUTPUT: the

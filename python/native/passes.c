@@ -6,27 +6,44 @@
 #include "native.h"
 
 /* The number of the symbol with these letters, which is added to the pass if it is new; -1: the
- * table is full. "D+1" is the extent of D plus one. */
+ * table is full. "D+1" is the extent of D plus one, "C*8" eight times that of C, "S/4" a quarter of
+ * that of S, rounded up. */
 static int symbol_of(struct pass *pass, const char *letters) {
     for (int i = 0; i < pass->symbol_count; i++)
         if (strcmp(pass->symbols[i].letters, letters) == 0)
             return i;
-    const char *const plus = strchr(letters, '+');
+    const size_t length = strcspn(letters, "+*/");
     const int number = pass->symbol_count;
     if (number == MAX_SYMBOLS)
         return -1;
     pass->symbol_count++;
     struct symbol *const symbol = &pass->symbols[number];
-    *symbol = (struct symbol){.base = number};
+    *symbol = (struct symbol){.base = number, .times = 1, .per = 1};
     snprintf(symbol->letters, sizeof symbol->letters, "%s", letters);
     pass->fixed[number] = -1;
-    if (plus) {
+    if (letters[length]) {
         char base[MAX_LETTERS];
-        snprintf(base, sizeof base, "%.*s", (int)(plus - letters), letters);
-        symbol->plus = atoi(plus + 1);
+        const int64_t value = atoll(letters + length + 1);
+        snprintf(base, sizeof base, "%.*s", (int)length, letters);
+        symbol->plus = letters[length] == '+' ? (int)value : 0;
+        symbol->times = letters[length] == '*' ? value : 1;
+        symbol->per = letters[length] == '/' ? value : 1;
         symbol->base = symbol_of(pass, base);
     }
     return symbol->base < 0 ? -1 : number;
+}
+
+/* The letters of a dimension. */
+static void dimension_text(const smelt_tensor_info *info, int dimension, char text[MAX_LETTERS]) {
+    const int64_t times = info->times[dimension], per = info->per[dimension];
+    const int divided = per > 1;
+    if (!*info->of[dimension])
+        snprintf(text, MAX_LETTERS, "%s", info->shape[dimension]);
+    else if (times == per)
+        snprintf(text, MAX_LETTERS, "%s", info->of[dimension]);
+    else
+        snprintf(text, MAX_LETTERS, "%s%c%lld", info->of[dimension], divided ? '/' : '*',
+                 (long long)(divided ? per : times));
 }
 
 static int is_fixed(const char *letters) {
@@ -54,11 +71,13 @@ static int take_tensor(struct pass *pass, const smelt_tensor_info *info) {
     if (is_fixed(info->shape[last]))
         tensor->flags |= ONE_AT_END;
     for (int i = 0; i <= last; i++) {
-        const int number = symbol_of(pass, info->shape[i]);
+        char letters[MAX_LETTERS];
+        dimension_text(info, i, letters);
+        const int number = symbol_of(pass, letters);
         if (number < 0)
             return -1;
         tensor->symbols[i] = (unsigned char)number;
-        if (info->extents[i] >= 0 && !pass->symbols[number].plus)
+        if (info->extents[i] >= 0 && pass->symbols[number].base == number)
             pass->fixed[number] = info->extents[i];
     }
     return 0;

@@ -15,6 +15,7 @@ Passes = Literal["forward", "backward", "both"]
 Activation = Literal["relu", "none"]
 BACKENDS, ORDERS, SCALES, LSE_BASES, ACTIVATIONS = map(get_args, (Backend, Order, ScaleKind, LseBase, Activation))
 CHOICES = {"backend": BACKENDS, "order": ORDERS, "scale": SCALES, "activation": ACTIVATIONS}  # of arguments that are texts
+BLOCKS = tuple(1 << bit for bit in range(8))
 MOST_SCALE = 2e38
 
 
@@ -48,6 +49,14 @@ def integer(value, name: str, bits: int = 32) -> int:
         raise TypeError(f"smelt: {name} must be an int, not {type(value).__name__}") from None
     if not -(1 << bits - 1) <= found < 1 << bits - 1:
         raise ValueError(f"smelt: {name} is out of range: {found}")
+    return found
+
+
+def power(value, name: str) -> int:
+    """A number of keys or rows that blocks have."""
+    found = int(integer(value, name, 64))
+    if found not in BLOCKS:
+        raise ValueError(f"smelt: {name} must be a power of two from 1 to 128, not {found}")
     return found
 
 

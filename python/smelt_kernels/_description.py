@@ -14,13 +14,36 @@ from ._runtime import SETUP
 OPTIONAL, OUTPUT, WRITTEN, BATCHED, FLATTENED, ONE_AT_END = (1 << bit for bit in range(6))  # as in native.h
 
 
+class Extent(NamedTuple):
+    """Of a dimension: that of a letter, times `times`, divided by `per` and rounded up, plus `plus`."""
+
+    letter: str
+    plus: int = 0
+    times: int = 1
+    per: int = 1
+
+    def of(self, size):
+        """Where the letter's is `size`."""
+        return -(-size * self.times // self.per) + self.plus
+
+    def __str__(self):
+        ends = (f"+{self.plus}", self.plus), (f"*{self.times}", self.times > 1), (f"/{self.per}", self.per > 1)
+        return self.letter + "".join(text for text, is_there in ends if is_there)
+
+
+def _extent(text):
+    letter = text.rstrip("0123456789").rstrip("+*/") or text
+    sign, number = text[len(letter) : len(letter) + 1], text[len(letter) + 1 :]
+    return Extent(letter, **{{"+": "plus", "*": "times", "/": "per"}[sign]: int(number)} if sign else {})
+
+
 class Row(NamedTuple):
     """A tensor."""
 
     name: str
     kind: torch.dtype
     flags: int
-    letters: tuple  # of each dimension (its extent's letter, what is added to it): Python's, without a 1 at the end
+    letters: tuple  # an Extent of each dimension: Python's, without a 1 at the end
 
     def is_optional(self):
         return bool(self.flags & OPTIONAL)
@@ -29,7 +52,7 @@ class Row(NamedTuple):
         return bool(self.flags & OUTPUT)
 
     def ends_with(self, letter):
-        return bool(self.letters) and self.letters[-1] == (letter, 0)
+        return bool(self.letters) and self.letters[-1] == Extent(letter)
 
 
 class Scalar(NamedTuple):
@@ -43,11 +66,10 @@ class Scalar(NamedTuple):
 def _row(name, element, flags, shape):
     if flags & ONE_AT_END and (len(shape) > 1 or flags & OUTPUT):
         shape = shape[:-1]
-    parts = [letter.partition("+") for letter in shape]
-    return Row(name, SETUP[1][element], flags, tuple((letter, int(plus or 0)) for letter, _, plus in parts))
+    return Row(name, SETUP[1][element], flags, tuple(map(_extent, shape)))
 
 
-class Extents(NamedTuple):
+class Bound(NamedTuple):
     """What the arguments' shapes say."""
 
     sizes: dict  # by letter
@@ -56,22 +78,24 @@ class Extents(NamedTuple):
 
 
 class Pass:
-    """rows: the tensors; scalars: the numbers. `operator`: its name; which: 0 for the forward, 1 for the backward pass."""
+    """rows: the tensors; scalars: the numbers. `spec`: or an operator's name; which: 0 for the forward, 1 for the backward
+    pass."""
 
-    def __init__(self, operator: str, which: int):
-        self.operator = operator
-        tensors, scalars, self.has_partition = _native.describe(operator)[which]
+    def __init__(self, spec: str, which: int):
+        tensors, scalars, self.has_partition = _native.describe(spec)[which]
         self.rows = tuple(_row(*each) for each in tensors)
         self.scalars = tuple(Scalar(*each) for each in scalars)
 
-    def arguments(self, tensors) -> tuple:
-        """The numbers that a call names: not those that the shapes of these tensors give."""
-        given = {letter for row in tensors if not row.is_optional() for letter, _ in row.letters}
-        needed = {letter for row in self.rows if row.is_output() for letter, _ in row.letters} - given
-        return tuple(each for each in self.scalars if each.name != "reserved" and (not each.letter or each.letter in needed))
+    def arguments(self, tensors, asked=()) -> tuple:
+        """The numbers that a call names: not those that the shapes of these tensors give, and other extents only where
+        they are `asked` for or an output has them."""
+        given = {letter for row in tensors if not row.is_optional() for letter, *_ in row.letters}
+        needed = {letter for row in self.rows if row.is_output() for letter, *_ in row.letters} - given
+        named = [each for each in self.scalars if each.name != "reserved" and each.letter not in given]
+        return tuple(each for each in named if not each.letter or each.letter in needed or each.name in asked)
 
 
-def bind(rows, named: dict, kinds: dict, sizes: dict | None = None) -> Extents:
+def bind(rows, named: dict, kinds: dict, sizes: dict | None = None) -> Bound:
     """Checks the tensors among a call's arguments, by name, as the native module does. kinds: the legal types of each;
     (): any floating type. sizes: the extents that numbers give, by letter."""
     sizes = {"1": 1, **(sizes or {})}
@@ -99,15 +123,15 @@ def bind(rows, named: dict, kinds: dict, sizes: dict | None = None) -> Extents:
             if packed is None:
                 raise _wrong_dims(row, (letters[1:], letters), shape)
             letters = letters[1:] if packed else letters
-        if len(shape) != len(letters) and (shape or row.flags & FLATTENED or letters != (("1", 0),)):
+        if len(shape) != len(letters) and (shape or row.flags & FLATTENED or letters != (Extent("1"),)):
             raise _wrong_dims(row, (letters,), shape)
-        for dimension, (size, (letter, plus)) in enumerate(zip(shape, letters), count):
-            wanted = sizes.setdefault(letter, size - plus)
-            if size != wanted + plus or (plus and wanted < 0):
-                said = letter if not plus else f"{letter}+{plus}"
-                least = f"at least {plus}" if wanted < 0 else wanted + plus
-                raise ValueError(f"smelt: dimension {dimension} of {row.name} ({said}) is {size}, but must be {least}")
-    return Extents(sizes, bool(packed), lead or ())
+        for dimension, (size, extent) in enumerate(zip(shape, letters), count):
+            if extent.letter not in sizes and size >= extent.plus:
+                sizes[extent.letter] = (size - extent.plus) * extent.per // extent.times
+            if extent.letter not in sizes or size != extent.of(sizes[extent.letter]):
+                least = extent.of(sizes[extent.letter]) if extent.letter in sizes else f"at least {extent.plus}"
+                raise ValueError(f"smelt: dimension {dimension} of {row.name} ({extent}) is {size}, but must be {least}")
+    return Bound(sizes, bool(packed), lead or ())
 
 
 def _check_kind(name, kind, legal):
@@ -117,7 +141,7 @@ def _check_kind(name, kind, legal):
 
 
 def _wrong_dims(row, legal, shape):
-    texts = ["[" + ", ".join(f"{name}+{plus}" if plus else name for name, plus in each) + "]" for each in legal]
+    texts = ["[" + ", ".join(map(str, each)) + "]" for each in legal]
     return ValueError(f"smelt: {row.name} must be {' or '.join(texts)}, not of {len(shape)} dimensions")
 
 
@@ -132,8 +156,8 @@ def check_scalars(scalars, named: dict) -> None:
             raise ValueError(f"smelt: {each.name} is out of range: {value}; legal: {each.least}..{each.most}")
 
 
-def shape_of(row: Row, extents: Extents) -> tuple:
+def shape_of(row: Row, extents: Bound) -> tuple:
     """An output's."""
     letters = row.letters[1:] if row.flags & FLATTENED or (row.flags & BATCHED and extents.packed) else row.letters
-    sizes = tuple(extents.sizes[letter] + plus for letter, plus in letters)
+    sizes = tuple(each.of(extents.sizes[each.letter]) for each in letters)
     return (*extents.lead, *sizes) if row.flags & FLATTENED else sizes

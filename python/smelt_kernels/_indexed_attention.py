@@ -3,13 +3,15 @@ of keys differ."""
 
 from __future__ import annotations
 
+from typing import overload
+
 import torch
 from torch import Tensor
 
 from . import _native
 from ._checks import Backend, choose, number, tensor, whole
 from ._description import bind
-from ._indexer import _topk
+from ._indexer import _ascend, _entries, _lists, _publication, _scoring, _topk
 from ._indexer_gradients import backward as _index_backward
 from ._indexer_gradients import scored_as_kernels_read, type_of_dk
 from ._indexer_training import _loss, _scores, multiplies_afterwards
@@ -19,12 +21,21 @@ from ._sparse_attention import WIDE_TYPES, Buckets, _attention, _backward, _buck
 EVERY_ROW = (1 << 31) - 1
 _PARAMETERS = {
     **dict.fromkeys(("q", "kv", "index_q", "index_k", "index_weights", "window_begin", "window_end"), "Tensor"),
-    **dict.fromkeys(("sink", "weight"), "Tensor | None"),
+    **dict.fromkeys(("sink", "weight", "offset", "limit", "candidates"), "Tensor | None"),
     **{"topk": "int", "scale": "float", "dv": "int", "query_weight": "float", "buckets": "tuple[int, ...]"},
     **{"deterministic": "bool | None", "dkv_dtype": "torch.dtype | None", "dk_dtype": "torch.dtype | None"},
-    **dict.fromkeys(("free_multiprocessors", "workspace_limit", "causal_limit"), "int"),
+    **dict.fromkeys(("free_multiprocessors", "workspace_limit", "causal_limit", "pinned", "expand"), "int"),
+    **{"tail": "bool", **dict.fromkeys(("width", "candidate_block", "publish", "publish_block", "publish_pinned"), "int")},
     **{"with_grad": "bool", "backend": "str | None"},
 }
+# Arguments of the choice that have other names here, and those that are always the same.
+_INDEX = {"q": "index_q", "k": "index_k", "weights": "index_weights"}
+_ALWAYS = {"k_scale": None, "index_offset": 0, "scale": 0.0, "order": "index", "activation": "relu", "groups": 1, "block_max": 1}
+
+
+def _of_choice(named) -> tuple:
+    """indexer_topk's arguments."""
+    return tuple([_ALWAYS[name] if name in _ALWAYS else named[_INDEX.get(name, name)] for name in _topk.names])
 
 
 def _run(operation, *arguments):
@@ -41,70 +52,57 @@ def _on_one_device(**tensors):
             raise ValueError(f"smelt: {name} must be on device cuda:{home}, as the others are")
 
 
-def _same_rows(kv, index_k):
-    if kv.shape[0] != index_k.shape[0]:
+def _same_rows(named):
+    """Lists of pools may be of any number of rows."""
+    rows, keys = named["kv"].shape[0], named["index_k"].shape[0]
+    if rows != keys and named["expand"] == 1 and named["offset"] is None:
         raise ValueError(
-            f"smelt: index_k must have as many rows as kv, since both are chosen by the same numbers: {index_k.shape[0]}, not "
-            f"{kv.shape[0]}"
+            f"smelt: index_k must have as many rows as kv, since both are chosen by the same numbers: {keys}, not {rows}"
         )
 
 
-def _kernel(
-    _,
-    q,
-    kv,
-    index_q,
-    index_k,
-    index_weights,
-    window_begin,
-    window_end,
-    sink,
-    weight,
-    topk,
-    scale,
-    dv,
-    query_weight,
-    buckets,
-    deterministic,
-    dkv_dtype,
-    dk_dtype,
-    free,
-    workspace_limit,
-    causal_limit,
-    with_grad,
-    backend,
-):
-    """out, loss, indices, lengths, lse, the loss's gradient by the logits at the slots (None without with_grad) and
-    attention's partition."""
-    indexer = {"index_q": index_q, "index_k": index_k, "index_weights": index_weights}
-    _on_one_device(
-        q=q, kv=kv, **indexer, window_begin=window_begin, window_end=window_end, sink=sink, weight=weight
-    )
-    _same_rows(kv, index_k)
-    scored = index_q, index_k, index_weights, None, window_begin, window_end, None
-    indices, logits, lengths = _run(_topk, *scored, 0, free, causal_limit, workspace_limit, topk, "index", backend)
-    lists = q, kv, indices, lengths, sink, None, None
-    width = topk_for(topk)
-    attention = free, scale, dv, width, buckets, False, workspace_limit, deterministic, dkv_dtype, backend
-    out, lse, _, *partition = _run(_attention, *lists, *attention)
+def _kernel(_, *arguments):
+    """out, loss, indices, lengths, lse, the loss's gradient by the logits at the slots (None without with_grad), published
+    blocks (None without publish), the entries of which the lists hold rows (None with expand=1) and attention's partition."""
+    named = dict(zip(_PARAMETERS, arguments))
+    _on_one_device(**{name: named[name] for name, kind in _PARAMETERS.items() if kind.startswith("Tensor")})
+    _same_rows(named)
+    q, kv, topk, expand, offset = (named[name] for name in ("q", "kv", "topk", "expand", "offset"))
+    free, scale, dv, backend = (named[name] for name in ("free_multiprocessors", "scale", "dv", "backend"))
+    indices, logits, lengths, published = _run(_topk, *_of_choice(named))
+    lists = q, kv, indices, lengths, named["sink"], None, None
+    width = topk_for(indices.shape[1])
+    attention = free, scale, dv, width, named["buckets"], False, named["workspace_limit"], named["deterministic"]
+    out, lse, _, *partition = _run(_attention, *lists, *attention, named["dkv_dtype"], backend)
     keys = kv if kv.dtype is q.dtype else kv.to(q.dtype)
     target = _run(_scores, q, keys, *lists[2:], lse, free, scale, dv, width, backend)[0]
-    given = logits, target, indices, lengths, weight
-    loss, _, grad = _run(_loss, *given, EVERY_ROW, free, query_weight, with_grad, backend)
-    return out, loss, indices, lengths, lse, grad, *partition
+    slots, entries = (indices, lengths), None
+    if expand > 1:
+        own = indices if offset is None else indices - offset.unsqueeze(1)
+        entries = _entries(own, lengths, named["window_end"], topk, expand)
+        target, slots = target[:, : topk * expand].unflatten(1, (topk, expand)).sum(-1), (entries, None)
+    given = logits, target, *slots, named["weight"]
+    loss, _, grad = _run(_loss, *given, EVERY_ROW, free, named["query_weight"], named["with_grad"], backend)
+    return out, loss, indices, lengths, lse, grad, published, entries, *partition
 
 
 def _fake(*arguments):
     named = dict(zip(_PARAMETERS, arguments))
-    q, topk = named["q"], named["topk"]
+    q, topk, expand = named["q"], named["topk"], named["expand"]
     tokens, heads, dqk = q.shape
+
+    def numbers(count, kind=torch.int32):
+        return q.new_empty((tokens, count), dtype=kind)
+
     return (
         q.new_empty((tokens, heads, named["dv"] or value_width(dqk))),
         q.new_empty((), dtype=torch.float32),
-        q.new_empty((tokens, topk), dtype=torch.int32),
+        numbers(named["width"] if expand > 1 else topk),
         q.new_empty((tokens,), dtype=torch.int32),
         q.new_empty((tokens, heads), dtype=torch.float32),
-        q.new_empty((tokens, topk), dtype=torch.float32) if named["with_grad"] else None,
+        numbers(topk, torch.float32) if named["with_grad"] else None,
+        numbers(named["publish"]) if named["publish"] else None,
+        numbers(topk) if expand > 1 else None,
     )
 
 
@@ -115,35 +113,33 @@ class _Indexed(Operation):
         if named["q"].dim() != 3:
             raise ValueError(f"smelt: q must be [T, H, dqk], not of {named['q'].dim()} dimensions")
         sizes = bind(rows, named, _attention.kinds).sizes
-        scored = [row._replace(name=_INDEX.get(row.name, row.name)) for row in _topk.rows if row.name in _SCORED]
+        scored = [row._replace(name=_INDEX.get(row.name, row.name)) for row in _topk.rows if row.name not in _ALWAYS]
         of_index = bind(scored, named, {row.name: (row.kind,) for row in scored}).sizes
         if sizes["T"] != of_index["T"]:
             raise ValueError(f"smelt: index_q must be of as many queries as q: {of_index['T']}, not {sizes['T']}")
-        _same_rows(named["kv"], named["index_k"])
+        _same_rows(named)
+        _topk.check_arguments(_of_choice(named))
         if named["weight"] is not None:
             of_loss = [row for row in _loss.rows if row.name == "weight"]
             bind([rows[0], *of_loss], named, {"q": _attention.kinds["q"], "weight": _loss.kinds["weight"]})
 
 
-_INDEX = {"q": "index_q", "k": "index_k", "weights": "index_weights"}
-_SCORED = (*_INDEX, "window_begin", "window_end")
-
-
 def _saved(arguments, made):
     named = dict(zip(_PARAMETERS, arguments))
     inputs = [named[name] for name in ("q", "kv", "sink", "index_q", "index_k", "index_weights")]
-    partition = made[6] if len(made) > 6 else None
+    entries = made[7] if named["expand"] > 1 else None
+    partition = made[8] if len(made) > 8 else None
     options = {name: each for name, each in named.items() if not _PARAMETERS[name].startswith("Tensor")}
-    return (*inputs, made[0], *made[2:6], partition), options
+    return (*inputs, made[0], *made[2:6], entries, partition), options
 
 
-def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, indices, lengths, lse, grad, partition):
+def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, indices, lengths, lse, grad, entries, partition):
     grad_out, grad_loss = grads
     free, backend, deterministic = (options[name] for name in ("free_multiprocessors", "backend", "deterministic"))
     gradients = [None] * 6
     if grad_out is not None:
         lists = q, kv, indices, lengths, sink, None, None
-        given = free, options["scale"], options["workspace_limit"], topk_for(options["topk"]), options["buckets"]
+        given = free, options["scale"], options["workspace_limit"], topk_for(indices.shape[1]), options["buckets"]
         made = _backward.in_backward(
             grad_out, *lists, out, lse, partition, *given, deterministic, options["dkv_dtype"], backend
         )
@@ -152,17 +148,19 @@ def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, ind
         # Those of index_q and index_k are linear in the weights, too: a product [T, Hi] in the place of one [T, topk].
         several = is_batched(grad_loss)
         slots, weights = (grad * grad_loss, index_weights) if several else (grad, index_weights * grad_loss)
-        given = slots, index_q, index_k, weights, indices, lengths
+        chosen = (indices, lengths) if entries is None else (entries, None)
+        given = slots, index_q, index_k, weights, *chosen
         dq, dk, dweights = _index_backward.in_backward(*given, free, "relu", deterministic, options["dk_dtype"], backend)
         gradients[3:] = dq, dk, dweights if several else dweights * grad_loss
     return gradients
 
 
-_indexed = _Indexed("indexed_attention", _kernel, _fake, _PARAMETERS, 6, {"q": 2, "kv": 0})
+_indexed = _Indexed("indexed_attention", _kernel, _fake, _PARAMETERS, 8, {"q": 2, "kv": 0})
 _LEAVES = ("q", "kv", "sink", "index_q", "index_k", "index_weights")
 _indexed.differentiable(_LEAVES, (0, 1), _saved, _flow)
 
 
+@overload
 def indexed_attention(
     q: Tensor,
     kv: Tensor,
@@ -179,6 +177,17 @@ def indexed_attention(
     weight: Tensor | None = None,
     query_weight: float | Tensor = 1.0,
     buckets: Buckets = None,
+    pinned: int = 0,
+    expand: int = 1,
+    limit: Tensor | None = None,
+    tail: bool = False,
+    width: int | None = None,
+    offset: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_block: int | None = None,
+    publish: None = None,
+    publish_block: int = 1,
+    publish_pinned: int = 0,
     deterministic: bool | None = None,
     dkv_dtype: torch.dtype | None = None,
     dk_dtype: torch.dtype | None = None,
@@ -186,7 +195,114 @@ def indexed_attention(
     workspace_limit: int = 0,
     causal_limit: int = 0,
     backend: Backend | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]: ...
+@overload
+def indexed_attention(
+    q: Tensor,
+    kv: Tensor,
+    index_q: Tensor,
+    index_k: Tensor,
+    index_weights: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    topk: int,
+    scale: float,
+    *,
+    dv: int | None = None,
+    sink: Tensor | None = None,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    buckets: Buckets = None,
+    pinned: int = 0,
+    expand: int = 1,
+    limit: Tensor | None = None,
+    tail: bool = False,
+    width: int | None = None,
+    offset: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_block: int | None = None,
+    publish: int,
+    publish_block: int = 1,
+    publish_pinned: int = 0,
+    deterministic: bool | None = None,
+    dkv_dtype: torch.dtype | None = None,
+    dk_dtype: torch.dtype | None = None,
+    free_multiprocessors: int = 0,
+    workspace_limit: int = 0,
+    causal_limit: int = 0,
+    backend: Backend | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+@overload
+def indexed_attention(
+    q: Tensor,
+    kv: Tensor,
+    index_q: Tensor,
+    index_k: Tensor,
+    index_weights: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    topk: int,
+    scale: float,
+    *,
+    dv: int | None = None,
+    sink: Tensor | None = None,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    buckets: Buckets = None,
+    pinned: int = 0,
+    expand: int = 1,
+    limit: Tensor | None = None,
+    tail: bool = False,
+    width: int | None = None,
+    offset: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_block: int | None = None,
+    publish: int | None,
+    publish_block: int = 1,
+    publish_pinned: int = 0,
+    deterministic: bool | None = None,
+    dkv_dtype: torch.dtype | None = None,
+    dk_dtype: torch.dtype | None = None,
+    free_multiprocessors: int = 0,
+    workspace_limit: int = 0,
+    causal_limit: int = 0,
+    backend: Backend | None = None,
+) -> tuple[Tensor, Tensor, Tensor] | tuple[Tensor, Tensor, Tensor, Tensor]: ...
+def indexed_attention(
+    q: Tensor,
+    kv: Tensor,
+    index_q: Tensor,
+    index_k: Tensor,
+    index_weights: Tensor,
+    window_begin: Tensor,
+    window_end: Tensor,
+    topk: int,
+    scale: float,
+    *,
+    dv: int | None = None,
+    sink: Tensor | None = None,
+    weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0,
+    buckets: Buckets = None,
+    pinned: int = 0,
+    expand: int = 1,
+    limit: Tensor | None = None,
+    tail: bool = False,
+    width: int | None = None,
+    offset: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_block: int | None = None,
+    publish: int | None = None,
+    publish_block: int = 1,
+    publish_pinned: int = 0,
+    deterministic: bool | None = None,
+    dkv_dtype: torch.dtype | None = None,
+    dk_dtype: torch.dtype | None = None,
+    free_multiprocessors: int = 0,
+    workspace_limit: int = 0,
+    causal_limit: int = 0,
+    backend: Backend | None = None,
+) -> tuple[Tensor, Tensor, Tensor] | tuple[Tensor, Tensor, Tensor, Tensor]:
     """Attends to the keys that the indexer chooses, and computes the loss that trains the indexer: a layer's step in one call.
 
     The results and gradients are those of this chain of calls:
@@ -201,6 +317,9 @@ def indexed_attention(
     index_k and index_weights alone: the choice has none, and the target counts as constant. Inputs are not detached: where
     the loss shall not train what index_q, index_k and index_weights are made from, the caller detaches that.
 
+    With `expand` the indexer chooses pools of `expand` rows of kv, and index_k has a key for each. The target of a pool is then
+    the sum of its rows', and rows of the tail, for which the indexer has no logit, are attended to and not learnt.
+
     In a context-parallel program q, index_q, index_weights and the windows are of the rank's own queries (indexer_windows'
     query_indices), kv and index_k are gathered, and the ranks' losses are added up. Where tensor parallelism divides the
     heads, use the chain, and add up the targets over ranks.
@@ -209,7 +328,7 @@ def indexed_attention(
         q: [T, H, dqk], bf16, as in sparse_attention.
         kv: [S, dqk], bf16.
         index_q: [T, Hi, D], bf16: the indexer's queries.
-        index_k: [S, D], bf16: the indexer's keys, of the same rows as kv.
+        index_k: [S, D], bf16: the indexer's keys, of the same rows as kv; with expand or offset of other rows.
         index_weights: [T, Hi], fp32: with the indexer's scale folded into them.
         window_begin: [T], int32: each query's first key. indexer_windows makes windows once for all layers.
         window_end: [T], int32: one past each query's last key.
@@ -220,6 +339,17 @@ def indexed_attention(
         weight: As in indexer_loss.
         query_weight: As in indexer_loss.
         buckets: As in sparse_attention.
+        pinned: As in indexer_topk.
+        expand: As in indexer_topk: rows of kv that a key of index_k stands for.
+        limit: As in indexer_topk, with expand.
+        tail: As in indexer_topk, with expand and limit.
+        width: As in indexer_topk, with expand.
+        offset: As in indexer_topk: added to a query's indices, so that they name rows of kv.
+        candidates: As in indexer_topk.
+        candidate_block: As in indexer_topk.
+        publish: As in indexer_topk.
+        publish_block: As in indexer_topk.
+        publish_pinned: As in indexer_topk.
         deterministic: Whether the gradients of kv and index_k are summed in a fixed order; None follows
             torch.use_deterministic_algorithms.
         dkv_dtype: As in sparse_attention.
@@ -231,7 +361,7 @@ def indexed_attention(
 
     Returns:
         out [T, H, dv] bf16, the loss, a scalar of fp32, and the chosen indices [T, topk] int32, ascending, -1 behind a
-        query's last one.
+        query's last one; with expand [T, width] rows. With publish also the published blocks, [T, publish] int32.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -254,7 +384,12 @@ def indexed_attention(
     if dkv_dtype is not None:
         choose(dkv_dtype, "dkv_dtype", WIDE_TYPES)
     leaves = (tensor(index_q, "index_q"), tensor(index_k, "index_k"), tensor(index_weights, "index_weights"))
-    out, loss, indices, *_ = _indexed.call(
+    lists = _lists(topk, "index", pinned, expand, tail, width)
+    candidate_block = _scoring(1, 1, candidates, candidate_block)[2]
+    publication = _publication(publish, publish_block, publish_pinned)
+    if candidate_block and leaves[1].dim():
+        _ascend(candidates, leaves[1].shape[0], candidate_block)
+    out, loss, indices, _, _, _, published, *_ = _indexed.call(
         q,
         kv,
         *leaves,
@@ -262,7 +397,10 @@ def indexed_attention(
         window_end,
         sink if sink is None else fp32(sink),
         weight,
-        whole(topk, "topk"),
+        offset,
+        limit,
+        candidates,
+        lists[0],
         number(scale, "scale"),
         0 if dv is None else whole(dv, "dv"),
         1.0 if later else query_weight,
@@ -273,12 +411,16 @@ def indexed_attention(
         free_multiprocessors,
         workspace_limit,
         causal_limit,
+        *lists[2:],
+        candidate_block,
+        *publication,
         wants_gradients(*leaves),
         backend,
     )
     if later:
         loss = loss * query_weight
-    return out if wanted is None else out.to(wanted), loss, indices
+    out = out if wanted is None else out.to(wanted)
+    return (out, loss, indices, published) if publication[0] else (out, loss, indices)
 
 
 # ---- two choices ------------------------------------------------------------------------------------

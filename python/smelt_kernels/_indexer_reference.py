@@ -69,17 +69,41 @@ def inside(window_begin, window_end, rows):
 
 
 @in_its_own_types
-def logits(q, k, weights, k_scale, window_begin, window_end, activation="relu"):
+def logits(
+    q, k, weights, k_scale, window_begin, window_end, candidates=None, scale=0.0, activation="relu", groups=1, block_max=1,
+    candidate_block=0,
+):  # fmt: skip
     """The operator indexer_logits."""
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32
-    total = torch.zeros((q.shape[0], k.shape[0]), dtype=wide, device=q.device)
+    tokens, heads, rows = q.shape[0], q.shape[1], k.shape[0]
+    total = torch.zeros((tokens, groups, rows), dtype=wide, device=q.device)
     keys = k.to(wide).T
-    for head in range(q.shape[1]):
-        total += weights[:, head, None] * _activated(q[:, head].to(wide) @ keys, activation)
+    for head in range(heads):
+        products = _activated(q[:, head].to(wide) @ keys, activation)
+        total[:, head * groups // heads] += products * (scale or 1.0 if weights is None else weights[:, head, None])
     if k_scale is not None:
         total *= k_scale
     total = total.masked_fill(total.isnan(), NEVER) + 0.0
-    return total.masked_fill(~inside(window_begin, window_end, k.shape[0]), NEVER)
+    total = total.masked_fill(~inside(window_begin, window_end, rows).unsqueeze(1), NEVER)
+    if block_max > 1:
+        total = largest(total, block_max)
+    if candidates is not None:
+        listed = keys_of(candidates, candidate_block)
+        is_key = ((listed >= 0) & (listed < rows)).unsqueeze(1)
+        total = torch.nn.functional.pad(total, (0, 1), value=NEVER)  # where no key is
+        total = total.gather(2, torch.where(is_key, listed.unsqueeze(1), rows).expand(-1, groups, -1))
+    return total if groups > 1 else total.squeeze(1)
+
+
+def largest(scores, block):
+    """The largest of each `block` of the last dimension, of which the last block may be cut off."""
+    columns = scores.shape[-1]
+    return torch.nn.functional.pad(scores, (0, -columns % block), value=NEVER).unflatten(-1, (-1, block)).amax(-1)
+
+
+def keys_of(candidates, block):
+    """The keys of listed blocks, [T, C * block]; of a negative number they are negative."""
+    return (candidates.long().unsqueeze(-1) * block + torch.arange(block, device=candidates.device)).flatten(1)
 
 
 def clean_(logits, window_begin, window_end):
@@ -88,31 +112,65 @@ def clean_(logits, window_begin, window_end):
     return ()
 
 
-def select(logits, topk, window_begin, window_end, offset, index_offset, order):
-    """The operator topk_select."""
-    rows, columns = logits.shape
-    device = logits.device
-    begin = torch.zeros(rows, dtype=torch.int32, device=device) if window_begin is None else window_begin
-    end = torch.full_like(begin, columns) if window_end is None else window_end
-    scores = logits.masked_fill(logits.isnan(), NEVER) + 0.0  # -0 counts as 0
-    legal = inside(begin, end, columns)
-    # What is outside comes last, whatever its score: two stable sorts.
-    order_by_score = torch.sort(scores, dim=-1, descending=True, stable=True).indices
-    outside_last = torch.sort((~legal).gather(1, order_by_score).int(), dim=-1, stable=True).indices
-    chosen = order_by_score.gather(1, outside_last)[:, :topk]
-    lengths = torch.minimum(legal.sum(-1), torch.full((rows,), topk, device=device)).int()
-    missing = torch.nn.functional.pad(
-        torch.zeros_like(chosen, dtype=torch.bool), (0, topk - chosen.shape[1]), value=True
-    )
-    chosen = torch.nn.functional.pad(chosen, (0, topk - chosen.shape[1]))
-    missing |= torch.arange(topk, device=device) >= lengths.unsqueeze(-1)
+def select(
+    logits, topk, window_begin, window_end, offset, limit, index_offset, order, groups=1, pinned=0, expand=1, tail=False,
+    width=0, keys=None, block=1, candidates=None, candidate_block=0,
+):  # fmt: skip
+    """The operator topk_select. indexer_topk's: of entries of `block` of the `keys` each, in which windows count; with
+    candidates logits are of their keys."""
+    scores = logits if groups > 1 else logits.unsqueeze(1)
+    scores = torch.nn.functional.pad(scores, (0, 1), value=NEVER)  # an element that no window has
+    scores = scores.masked_fill(scores.isnan(), NEVER) + 0.0  # -0 counts as 0
+    tokens, _, columns = scores.shape
+    device = scores.device
+    keys = columns - 1 if keys is None else keys
+    begin = torch.zeros(tokens, dtype=torch.int64, device=device) if window_begin is None else window_begin.long()
+    end = torch.full_like(begin, keys) if window_end is None else window_end.long()
+    begin, end = begin.clamp(0, keys).unsqueeze(-1), end.clamp(0, keys).unsqueeze(-1)
+    low, high = begin // block, torch.where(end > begin, -(-end // block), begin // block)
+    entry = torch.arange(columns, device=device).expand(tokens, -1)
+    if candidates is not None:
+        entry = torch.nn.functional.pad(keys_of(candidates, candidate_block), (0, 1), value=-1)
+    legal = (entry >= low) & (entry < high)
+    legal[:, -1] = False
+    kind = torch.where(legal, torch.where(entry >= high - pinned, 0, 1), 2).unsqueeze(1).expand_as(scores)
+    # Pinned entries come first and those outside last, whatever their scores: two stable sorts.
+    by_score = torch.sort(scores, dim=-1, descending=True, stable=True).indices
+    by_kind = torch.sort(kind.gather(2, by_score), dim=-1, stable=True).indices
+    chosen = by_score.gather(2, by_kind)[..., :topk]
+    chosen = torch.nn.functional.pad(chosen, (0, topk - chosen.shape[2]), value=columns - 1)
+    lengths = legal.sum(-1, keepdim=True).clamp(max=topk)
+    missing = (torch.arange(topk, device=device) >= lengths).unsqueeze(1).expand_as(chosen)
+    chosen = chosen.masked_fill(missing, columns - 1)
     if order == "index":
-        sorted_indices = torch.sort(chosen.masked_fill(missing, columns), dim=-1).values
-        chosen = sorted_indices.masked_fill(missing, 0)
-    values = scores.gather(1, chosen) if columns else scores.new_full(chosen.shape, NEVER)
-    added = chosen + index_offset + (0 if offset is None else offset.long().unsqueeze(-1))
-    wrapped = (added + 2**31) % 2**32 - 2**31
-    return (wrapped.masked_fill(missing, -1).int(), values.masked_fill(missing, NEVER), lengths)
+        chosen = torch.sort(chosen, dim=-1).values
+    values = scores.gather(2, chosen).float().masked_fill(missing, NEVER)
+    indices = entry.unsqueeze(1).expand_as(scores).gather(2, chosen).masked_fill(missing, -1)
+    lengths = lengths.expand(-1, scores.shape[1])
+    if expand > 1:
+        rows = -(-keys * expand // block)
+        most = rows + (expand - 1 if block == 1 else 0)
+        limit = torch.full_like(begin, rows) if limit is None else limit.long().clamp(0, most).unsqueeze(-1)
+        first = -(-end // block) * expand if tail else None
+        indices, lengths = _expanded(indices, lengths, limit, first, expand, width)
+    added = index_offset + (0 if offset is None else offset.long()[:, None, None])
+    wrapped = (indices + added + 2**31) % 2**32 - 2**31
+    made = wrapped.masked_fill(indices < 0, -1).int(), values, lengths.int()
+    return made if groups > 1 else tuple(each.squeeze(1) for each in made)
+
+
+def _expanded(entries, lengths, limit, first, expand, width):
+    """Lists of rows [T, G, width], and how many they have, of entries [T, G, topk] that are -1 from lengths [T, G] on; limit
+    [T, 1]. first: of the tail, [T, 1]; None: there is none."""
+    step = torch.arange(expand, device=entries.device)
+    rows = (entries.unsqueeze(-1) * expand + step).flatten(2)
+    rows = rows.masked_fill((rows < 0) | (rows >= limit.unsqueeze(1)), -1)
+    rows = torch.nn.functional.pad(rows, (0, width - rows.shape[2]), value=-1)
+    if first is not None:
+        tail = torch.maximum(limit // expand * expand, first) + step[:-1]  # [T, expand - 1]
+        tail = tail.masked_fill(tail >= limit, -1).unsqueeze(1).expand(-1, rows.shape[1], -1)
+        rows = rows.scatter(2, lengths.unsqueeze(-1) * expand + step[:-1], tail)
+    return rows, (rows >= 0).sum(-1)
 
 
 def _activated(products, activation):
@@ -224,7 +282,7 @@ def dense_loss(
         target = (scores - lse[part].unsqueeze(-1)).exp().sum(1)
         queries, factors = index_q[part].to(wide), index_weights[part].to(wide)
         windows = window_begin[part], window_end[part]
-        marks = logits(index_q[part], index_k, index_weights[part], None, *windows, activation)
+        marks = logits(index_q[part], index_k, index_weights[part], None, *windows, activation=activation)
         slots = torch.where(within, column, -1)
         own = None if weight is None else weight[part]
         _, each, grad = loss(marks, target, slots, None, own, rows, query_weight)

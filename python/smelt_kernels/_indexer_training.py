@@ -17,7 +17,7 @@ from torch.compiler import is_compiling
 
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
-from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, legal_scale, number, optional_tensor, tensor, whole
+from ._checks import ACTIVATIONS, BLOCKS, Activation, Backend, choose, integer, legal_scale, number, optional_tensor, tensor, whole
 from ._description import bind
 from ._indexer_reference import NEVER
 from ._indexer_gradients import SLOTS_KEY, backward, scored_as_kernels_read, slots_spec, type_of_dk
@@ -109,8 +109,6 @@ def sparse_scores(
 
 # ---- the indexer's logits at the slots, and its gradients -------------------------------------------
 
-
-BLOCKS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 _logits = LibraryOperation(
     "indexer_scores", spec=slots_spec, key=SLOTS_KEY, reference=_reference.scores, gradient=backward

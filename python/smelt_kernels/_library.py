@@ -3,21 +3,29 @@ from the library's description of a pass, from the spec's function and from the 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
 from collections.abc import Callable
 
 import torch
+from torch.compiler import is_compiling
 
 from . import _runtime
 from ._checks import floating, one_masked
-from ._description import OUTPUT, WRITTEN, Pass, Row, bind, check_scalars, shape_of
+from ._description import OUTPUT, WRITTEN, Extent, Pass, Row, bind, check_scalars, shape_of
 from ._operation import Operation
 
 NEVER = float("-inf")
 FP32 = "_fp32"  # ends the name of an output that is one in bf16 otherwise
 LAUNCH = ("free_multiprocessors", "workspace_limit", "causal_limit")  # numbers on which no result depends
 SLOTS = "width"  # the letter of a list's slots, of which kernels need one
+
+
+@functools.lru_cache(256)
+def _rows_of(spec: str, which: int) -> dict:
+    """The tensors of a spec, by name. ValueError: no operator has such keys."""
+    return {row.name: row for row in Pass(spec, which).rows}
 
 
 def is_deterministic(asked) -> bool:
@@ -37,7 +45,10 @@ class LibraryOperation(Operation):
     which: 0 for the forward, 1 for the backward pass. name: the custom operator's, the operator's where not given.
     gradient: the operation that computes the gradients of the output `differentiable`; its other inputs are arguments
         and outputs of this operation, by name.
-    also: optional outputs that are always made. asked: those that are made where the option with_NAME is true.
+    also: optional outputs that are always made. asked: those that are made where the option with_NAME is true. made_with:
+        {output: the option of the spec above 0 with which it is made}.
+    table: a function that says, of the arguments by name, a spec that has the call's options, whatever its sizes: tensors
+        have the shapes of its description. None: the operator's name describes every call.
     written: outputs, or tensors that are added to, that the caller gives.
     floats: whether the eager reference takes any floating type in the place of bf16. kinds: {tensor: legal types}, where
         there are others than the description's.
@@ -63,6 +74,8 @@ class LibraryOperation(Operation):
         differentiable: str | None = None,
         also: tuple = (),
         asked: tuple = (),
+        made_with: dict | None = None,
+        table: Callable | None = None,
         written: tuple = (),
         floats: bool = False,
         kinds: dict | None = None,
@@ -73,7 +86,8 @@ class LibraryOperation(Operation):
         described = Pass(operator, which)
         self.which = which
         self.described, self.reference, self.sizes, self.rules = described, reference, sizes, rules
-        self.asked, self.fills = asked, fills or {}
+        self.asked, self.fills, self.table = asked, fills or {}, table
+        self.options = {name: f"with_{name}" for name in asked} | (made_with or {})  # with which outputs are made
         rows = [row for row in described.rows if row.name in written or not row.flags & (OUTPUT | WRITTEN)]
         self.read = tuple(inspect.signature(reference).parameters)
         rows = [row for row in rows if row.name in (*self.read, *written) or not row.is_optional()]
@@ -85,13 +99,13 @@ class LibraryOperation(Operation):
         results = [
             row
             for row in results
-            if row.name in (*also, *asked)
+            if row.name in (*also, *self.options)
             or not row.is_optional()
             or (row.name[0] == "d" and row.name[1:] in order)  # a gradient
         ]
         results.sort(key=lambda row: order.index(row.name[1:]) if which and row.name[1:] in order else -1)
         self.rows, self.results = tuple(rows), tuple(results)
-        self.numbers = tuple(each for each in described.arguments(rows) if each.name in (*self.read, *LAUNCH))
+        self.numbers = tuple(each for each in described.arguments(rows, self.read) if each.name in (*self.read, *LAUNCH))
         lenient = [row.name for row in rows if _is_gradient(row) or (floats and row.kind is torch.bfloat16)]
         self.kinds = {row.name: () if row.name in lenient else (row.kind,) for row in rows} | (kinds or {})
         self.annotations = self._parameters(spec, key, gradient)
@@ -125,29 +139,35 @@ class LibraryOperation(Operation):
     def check_arguments(self, arguments) -> None:
         named = dict(zip(self.names, arguments))
         check_scalars(self.numbers, named)
-        bind(self.rows, named, self.kinds, self._numbers(named))
+        if self.table is None or not is_compiling():  # which does not look into `table`: the fake binds
+            self._bind(named)
         self.rules(named)
 
-    def _numbers(self, named) -> dict:
-        """The extents that numbers give, by letter."""
-        return {each.letter: named[each.name] for each in self.numbers if each.letter}
+    def _bind(self, named):
+        """The extents that the arguments have, and the rows of the results."""
+        rows, results = self.rows, self.results
+        sizes = {each.letter: named[each.name] for each in self.numbers if each.letter}
+        if self.table is not None:
+            found = _rows_of(self.table(named), self.which)
+            rows, results = ([found[row.name] for row in each] for each in (rows, results))
+            sizes |= self.sizes(named)
+        return bind(rows, named, self.kinds, sizes), results
 
     def _fake(self, *arguments):
         named = dict(zip(self.names, arguments))
-        extents = bind(self.rows, named, self.kinds, self._numbers(named))
-        letters = {letter for row in self.results for letter, _ in row.letters}
+        bound, results = self._bind(named)
+        letters = {letter for row in results for letter, *_ in row.letters}
         sizes = {letter: named[letter] for letter in letters if letter in named}
-        sizes.update(self.sizes(named), **extents.sizes)
-        extents = extents._replace(sizes=sizes)
+        bound = bound._replace(sizes=sizes | self.sizes(named) | bound.sizes)
         first, made = named[self.rows[0].name], []
-        for row in self.results:
+        for row in results:
             kind = self._type_of(row, named)
-            made.append(None if kind is None else first.new_empty(shape_of(row, extents), dtype=kind))
+            made.append(None if kind is None else first.new_empty(shape_of(row, bound), dtype=kind))
         return tuple(made)
 
     def _type_of(self, row, named):
         """An output's type; None: it is not made."""
-        if not named.get(f"with_{row.name}", True) or f"{row.name}_sum" in named:
+        if not named.get(self.options.get(row.name), True) or f"{row.name}_sum" in named:
             return None
         if row.name[0] == "d" and row.name[1:] in named:  # a gradient
             of = named[row.name[1:]]
@@ -200,8 +220,8 @@ class LibraryOperation(Operation):
         """What the spec is told."""
         annotation = self.annotations.get(name)
         if annotation is None:  # an extent
-            row = next(row for row in self.rows if (name, 0) in row.letters)
-            return f"{row.name}.shape[{row.letters.index((name, 0)) - len(row.letters)}]"
+            row = next(row for row in self.rows if Extent(name) in row.letters)
+            return f"{row.name}.shape[{row.letters.index(Extent(name)) - len(row.letters)}]"
         if annotation.startswith("Tensor"):
             return f"{name} is not None"
         if name == "deterministic":
@@ -224,11 +244,11 @@ class LibraryOperation(Operation):
         if of in self.wide:
             wanted = f"{of}_dtype is{'' if row.name.endswith(FP32) else ' not'} torch.float32"
             wanted = f"with_{of} and {wanted}" if of in self.asked else wanted
-        elif of in self.asked:
-            wanted = f"with_{of}"
+        elif of in self.options:
+            wanted = f"bool({self.options[of]})"
         elif of[0] == "d" and self.annotations.get(of[1:]) == "Tensor | None":
             wanted = f"{of[1:]} is not None"
-        if "queries" not in self.annotations or ("T", 0) not in row.letters:
+        if "queries" not in self.annotations or Extent("T") not in row.letters:
             return wanted
         fill = "NEVER" if self.fills.get(of) == NEVER else self.fills.get(of, 0.0)
         filled = fill if wanted == "True" else f"{wanted} and {fill}"
@@ -261,7 +281,8 @@ class LibraryOperation(Operation):
         with torch.no_grad():
             made = self.reference(**{name: named[name] for name in self.read})
         made = made if isinstance(made, tuple) else (made,)
-        return tuple(each if named.get(f"with_{row.name}", True) else None for row, each in zip(self.results, made))
+        wanted = [named.get(self.options.get(row.name), True) for row in self.results]
+        return tuple(each if is_wanted else None for each, is_wanted in zip(made, wanted))
 
     # ---- gradients ----------------------------------------------------------------------------------
 

@@ -14,12 +14,14 @@ OTHER_VALUES = {
     "backend": "torch",
     "block_max": 2,
     "buckets": "auto",
+    "candidate_block": 4,
     "causal_limit": 4,
     "deterministic": True,
     "dk_dtype": torch.float32,
     "dkv_dtype": torch.float32,
     "dv": 64,
     "dv_dtype": torch.float32,
+    "expand": 2,
     "free_multiprocessors": 1,
     "granularity": 4,
     "group_size": 16,
@@ -27,6 +29,10 @@ OTHER_VALUES = {
     "index_offset": 5,
     "lse": "base2",
     "order": "score",
+    "pinned": 1,
+    "publish": 2,
+    "publish_block": 2,
+    "publish_pinned": 1,
     "query_weight": 0.5,
     "ratio": 2,
     "return_losses": True,
@@ -34,8 +40,10 @@ OTHER_VALUES = {
     "return_max_logits": True,
     "rows": 3,
     "scale": 0.3,
+    "tail": False,
     "tokens": 1,
     "topk": 3,
+    "width": 9,
     "workspace_limit": 1 << 20,
 }
 # Exceptions for functions where that value is not legal.
@@ -99,6 +107,7 @@ def bases(device):
     )
     add("quantize, all", "quantize", factor=torch.tensor([0.5, 1.0, 2.0, 3.0], device=device))
     add("fake_quantize, all", "fake_quantize", group_size=32)
+    pools = {"expand": 2, "limit": numbers(5, 9), "tail": True}
     for name in ("indexer_logits", "indexer_topk"):
         given = plain[name]
         eight = {each: given[each].to(torch.float8_e4m3fn) for each in ("q", "k")}
@@ -107,6 +116,10 @@ def bases(device):
         add(f"{name}, all", name, **eight, k_scale=scales, **more)
         if more:
             add(f"{name}, offset", name, **more, index_offset=2)
+            add(f"{name}, pools", name, **pools, **more, pinned=1, publish=2, publish_block=2, publish_pinned=1)
+        add(f"{name}, candidates", name, candidates=numbers([0, -1], [0, 1]), candidate_block=2)
+        blocks = {"activation": "none", "scale": 0.5, "groups": 2, "block_max": 2}
+        add(f"{name}, blocks", name, **{**blocks, "weights": None})
     window = plain["indexer_logits"]
     add(
         "topk_select, all",
@@ -115,12 +128,16 @@ def bases(device):
         window_end=window["window_end"],
         offset=numbers(3, 8),
     )
+    logits = plain["topk_select"]["logits"].unsqueeze(1).expand(-1, 2, -1).bfloat16()
+    add("topk_select, pools", "topk_select", **{**pools, "groups": 2, "logits": logits})
     grouped = {**attention, "sink": torch.tensor([0.5, -1.0, 2.0, 0.0], device=device), "limit": numbers(3, 4)}
     grouped["topk_length"] = numbers([2], [3])
     add("sparse_gqa, all", "sparse_gqa", **grouped, return_lse=True)
     add("sparse_gqa_scores, all", "sparse_gqa_scores", **grouped)
     weight = torch.tensor([0.5, 2.0], device=device)
-    add("indexed_attention, all", "indexed_attention", sink=attention["sink"], weight=weight)
+    more = {"sink": attention["sink"], "weight": weight}
+    add("indexed_attention, all", "indexed_attention", **more, **pools, offset=numbers(0, 0))
+    add("indexed_attention, candidates", "indexed_attention", candidates=numbers([0, -1], [0, 1]), candidate_block=2)
     lengths = numbers(2, 3)
     add("indexer_scores, all", "indexer_scores", topk_length=lengths, limit=numbers(3, 4))
     add("indexer_backward, all", "indexer_backward", topk_length=lengths)
@@ -155,6 +172,8 @@ def differentiable(name, arguments):
     """The arguments that may have gradients."""
     if any(isinstance(value, torch.Tensor) and value.dtype is torch.float8_e4m3fn for value in arguments.values()):
         return ()
+    if "block_max" in arguments:
+        return ()  # the values of such a choice have no gradients
     return tuple(
         each for each in (*DIFFERENTIABLE.get(name, ()), "sink") if each in arguments and name in DIFFERENTIABLE
     )

@@ -141,9 +141,62 @@ def test_compile(device):
 
 def test_opcheck(device):
     layer = Layer(device, tokens=4, sink=True)
-    options = (4, 0.125, 0, 1.0, [], True, None, None, 0, 0, 0, True, "smelt")
-    tensors = (*layer.given()[:7], layer.sink, None)
+    options = (4, 0.125, 0, 1.0, [], True, None, None, 0, 0, 0, 0, 1, False, 0, 0, 0, 1, 0, True, "smelt")
+    tensors = (*layer.given()[:7], layer.sink, None, None, None, None)
     torch.library.opcheck(torch.ops.smelt.indexed_attention.default, (*tensors, *options))
+
+
+def test_pools(device):
+    """Two documents' pools of 4 rows, one after another in the indexer's keys: the chain, with each pool's target summed."""
+    layer, tokens = Layer(device), 9
+    bounds = torch.tensor([0, 3, tokens], dtype=torch.int32, device=device)
+    of_pools = torch.tensor([0, 0, 1], dtype=torch.int32, device=device)
+    document = torch.tensor([0] * 3 + [1] * 6, device=device)
+    begin, end = smelt.indexer_windows(bounds, tokens, 1, ratio=4, cu_seqlens_keys=of_pools)
+    offset = (bounds - 4 * of_pools)[document]
+    limit = torch.arange(1, tokens + 1, dtype=torch.int32, device=device) - offset
+    index_k = layer.index_k.detach()[:1].requires_grad_()
+    options = {"expand": 4, "limit": limit, "tail": True, "offset": offset}
+    scored = layer.index_q, index_k, layer.weights, begin, end
+    leaves = layer.q, layer.kv, layer.index_q, index_k, layer.weights
+
+    def chain():
+        indices, logits, lengths = smelt.indexer_topk(*scored, 1, **options)
+        out, lse = smelt.sparse_attention(layer.q, layer.kv, indices, 0.125, topk_length=lengths, return_lse=True)
+        target = smelt.sparse_scores(layer.q, layer.kv, indices, lse, 0.125, topk_length=lengths)[:, :4].sum(1, keepdim=True)
+        pools = torch.where(end > begin, begin, -1)[:, None]  # there is one at most
+        return out, smelt.indexer_loss(logits, target, pools), indices
+
+    def step(*given):
+        return smelt.indexed_attention(*given[:2], *given[2:], begin, end, 1, 0.125, deterministic=True, **options)
+
+    want, got = chain(), step(*leaves)
+    assert got[2][:, :4].tolist() == [[0, -1, -1, -1], [0, 1, -1, -1], [0, 1, 2, -1], *[[3, *rows] for rows in (
+        [-1, -1, -1], [4, -1, -1], [4, 5, -1], [4, 5, 6], [4, 5, 6], [4, 5, 6])]]  # fmt: skip
+    assert all(torch.equal(one, two) for one, two in zip(got, want, strict=True))
+    grads = [torch.autograd.grad(made[:2], leaves, (layer.grad, torch.ones_like(made[1]))) for made in (got, want)]
+    for one, two in zip(*grads, strict=True):
+        check_grad(one, two)
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")(*leaves)
+    assert all(torch.equal(one, two) for one, two in zip(compiled, got, strict=True))
+
+
+def test_published_and_candidates(device):
+    layer = Layer(device)
+    blocks = {"publish": 2, "publish_block": 2, "publish_pinned": 1}
+    *made, published = layer.call(**blocks)
+    want = smelt.indexer_topk(*layer.given()[2:7], TOPK, **blocks)
+    assert torch.equal(made[2], want[0]) and torch.equal(published, want[3])
+    listed = {"candidates": published, "candidate_block": 2}
+    got = layer.call(**listed)
+    indices, logits, lengths = smelt.indexer_topk(*layer.given()[2:7], TOPK, **listed)
+    assert torch.equal(got[2], indices) and bool((lengths <= 4).all())
+    target = smelt.sparse_attention(layer.q, layer.kv, indices, 0.125, topk_length=lengths)
+    assert torch.equal(got[0], target)
+    with pytest.raises(ValueError, match="pinned does not go with candidate_block"):
+        layer.call(**listed, pinned=1)
+    with pytest.raises(ValueError, match="width = 3 is too small"):
+        layer.call(expand=2, width=3)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

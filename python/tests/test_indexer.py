@@ -216,11 +216,15 @@ def test_opcheck(device):
     q, k, weights, begin, end = made(device, tokens=2, rows=9)
     logits = torch.randn(2, 9, device=device)
     seqlens = torch.tensor([0, 2], dtype=torch.int32, device=device)
+    scored = None, begin, end, None, None, None, 0, 0, 0, 0.0, 0, 0
+    pools = 4, "index", "relu", 3, 2, 1, 2, True, 0, 2, 4, 1
     ops = torch.ops.smelt
     for op, arguments in (
-        (ops.indexer_logits, (q, k, weights, None, begin, end, 0, "smelt")),
-        (ops.indexer_topk, (q, k, weights, None, begin, end, None, 0, 0, 0, 0, 4, "index", "smelt")),
-        (ops.topk_select, (logits, begin, end, None, 0, 4, "index", "smelt")),
+        (ops.indexer_logits, (q, k, weights, None, begin, end, None, 0, 0.0, "relu", 1, 1, 0, "smelt")),
+        (ops.indexer_logits, (q, k, None, None, begin, end, seqlens[:, None], 0, 0.5, "none", 3, 1, 4, "smelt")),
+        (ops.indexer_topk, (q, k, weights, *scored, 4, "index", "relu", 1, 1, 0, 1, False, 0, 0, 1, 0, "smelt")),
+        (ops.indexer_topk, (q, k, weights, *scored[:4], begin, None, 11, *scored[7:], *pools, "smelt")),
+        (ops.topk_select, (logits, begin, end, None, None, 0, 0, 4, "index", 1, 0, 1, False, "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
         (ops.quantize, (k, None, 0, "plain", 1, "smelt")),
         (ops.indexer_clean, (begin, end, logits, 0, "smelt")),

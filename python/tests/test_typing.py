@@ -15,8 +15,8 @@ ROOT = TESTS.parents[1]
 DOCUMENTS = ("README.md", "docs/pytorch.md")
 # Declarations that the documents' lines assume.
 NAMES = {
-    "Tensor": "k v blocks limit cu_seqlens grad ik indices iq kv per_query q replayed w_vc weights begin end",
-    "int": "rows tokens",
+    "Tensor": "k v blocks limit cu_seqlens end_of_tokens grad ik indices iq kv per_query pooled_k q replayed w_vc weights begin end",
+    "int": "pools rows tokens",
     "float": "scale",
     "str": "name",
 }

@@ -59,6 +59,16 @@ def indexer(q: Tensor, k: Tensor, weights: Tensor, indices: Tensor, flag: bool) 
     assert_type(smelt.clean_logits_(q, begin, end), Tensor)
     assert_type(smelt.topk_select(q, 2, order="score"), tuple[Tensor, Tensor, Tensor])
     assert_type(smelt.indexer_topk(q, k, weights, begin, end, 2, order="index"), tuple[Tensor, Tensor, Tensor])
+    published = smelt.indexer_topk(q, k, None, begin, end, 2, scale=0.5, activation="none", groups=2, publish=4, publish_block=8)
+    assert_type(published, tuple[Tensor, Tensor, Tensor, Tensor])
+    within = smelt.indexer_topk(q, k, weights, begin, end, 2, candidates=published[3], candidate_block=8, publish=None)
+    assert_type(within, tuple[Tensor, Tensor, Tensor])
+    either = smelt.indexer_topk(q, k, weights, begin, end, 2, publish=4 if flag else None)
+    assert_type(either, tuple[Tensor, Tensor, Tensor] | tuple[Tensor, Tensor, Tensor, Tensor])
+    assert_type(smelt.indexer_logits(q, k, None, begin, end, scale=1, block_max=4), Tensor)
+    rows = smelt.topk_select(q, 2, pinned=1, expand=4, limit=end, tail=True, width=16)
+    assert_type(rows, tuple[Tensor, Tensor, Tensor])
+    smelt.indexer_logits(q, k, weights, begin, end, activation="gelu")  # type: ignore
     assert_type(smelt.project_values(q, k), Tensor)
     smelt.quantize(q, scale="half")  # type: ignore
     smelt.topk_select(q, 2, order="value")  # type: ignore

@@ -93,10 +93,26 @@ static int64_t extent_of(const struct subject *subject, const struct smelt__symb
     return subject->known ? smelt__spec_get(&subject->spec, symbol->key) : -1;
 }
 
+/* The symbol of the same number in the args that is not divided or multiplied. */
+static const char *letter_of(const struct smelt__args_table *table, size_t field) {
+    for (int i = 0; i < table->symbol_count; i++) {
+        const struct smelt__symbol *symbol = &table->symbols[i];
+        if (symbol->field == field && !symbol->plus && !symbol->per && !symbol->times)
+            return symbol->letter;
+    }
+    return "";
+}
+
+/* A factor or divisor, symbol number `number`; 1: there is none, or only a spec gives it. */
+static int64_t factor_of(const struct subject *subject, int number) {
+    const int64_t extent = number ? extent_of(subject, &subject->table->symbols[number]) : 1;
+    return extent > 0 ? extent : 1;
+}
+
 smelt_status smelt_operator_get_tensor(const char *spec, enum smelt_pass pass, int index,
                                        smelt_tensor_info *info) {
     const struct smelt__struct *about =
-        SMELT__STRUCT(smelt_tensor_info, "info", "SMELT_TENSOR_INFO_INIT", extents);
+        SMELT__STRUCT(smelt_tensor_info, "info", "SMELT_TENSOR_INFO_INIT", per);
     struct subject subject;
     smelt_status status = smelt__struct_check(about, info);
     if (status == SMELT_OK)
@@ -123,6 +139,10 @@ smelt_status smelt_operator_get_tensor(const char *spec, enum smelt_pass pass, i
         const struct smelt__symbol *symbol = &subject.table->symbols[row->shape[i]];
         found.shape[i] = i < row->dimensions ? symbol->letter : "";
         found.extents[i] = i < row->dimensions ? extent_of(&subject, symbol) : 0;
+        const int follows = i < row->dimensions && (symbol->per || symbol->times);
+        found.of[i] = follows ? letter_of(subject.table, symbol->field) : "";
+        found.times[i] = follows ? factor_of(&subject, symbol->times) : 1;
+        found.per[i] = follows ? factor_of(&subject, symbol->per) : 1;
     }
     smelt__struct_write(about, &found, info);
     return SMELT_OK;
@@ -147,11 +167,7 @@ smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, i
                                .least = row->least,
                                .most = subject.known ? smelt__scalar_limit(row, &subject.spec)
                                                      : row->most,
-                               .letter = ""};
-    for (int i = 0; i < subject.table->symbol_count; i++)
-        if (subject.table->symbols[i].field == row->field && !subject.table->symbols[i].plus &&
-            !subject.table->symbols[i].per && !subject.table->symbols[i].times)
-            found.letter = subject.table->symbols[i].letter;
+                               .letter = letter_of(subject.table, row->field)};
     smelt__struct_write(about, &found, info);
     return SMELT_OK;
 }

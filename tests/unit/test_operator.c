@@ -239,6 +239,18 @@ TEST(described) {
                                                SMELT_PASS_FORWARD, 0, &tensor),
                      SMELT_OK);
     assert_string_equal(tensor.element, "e4m3");
+    assert_string_equal(tensor.of[0], "");
+    const char *const blocks = "indexer_logits:heads=4,dim=64,dtype=bf16,groups=2,block_max=8";
+    assert_int_equal(smelt_operator_get_tensor(blocks, SMELT_PASS_FORWARD, 6, &tensor), SMELT_OK);
+    assert_int_equal(tensor.extents[1], 2);
+    assert_string_equal(tensor.of[2], "S");
+    assert_int_equal(tensor.per[2], 8);
+    assert_int_equal(tensor.times[2], 1);
+    const char *const listed = "indexer_logits:heads=4,dim=64,dtype=bf16,candidate_block=16";
+    assert_int_equal(smelt_operator_get_tensor(listed, SMELT_PASS_FORWARD, 6, &tensor), SMELT_OK);
+    assert_string_equal(tensor.of[1], "C");
+    assert_int_equal(tensor.per[1], 1);
+    assert_int_equal(tensor.times[1], 16);
     assert_int_equal(smelt_operator_get_scalar("sparse_attn", SMELT_PASS_FORWARD, 1, &scalar),
                      SMELT_OK);
     assert_string_equal(scalar.name, "tokens");
