@@ -21,9 +21,9 @@ CONFIGURATIONS = (
     check("target-tiles", "heads=66,kv_heads=2,dqk=96,granularity=128", "--limits causal --queries 5 --rows 500 "
           "--lists random", 3, "block_keys=64,stages=2,key_groups=2"),
     check("target-rows", "heads=2,kv_heads=2,dqk=128,granularity=1", "--spiky --queries 4 --rows 200 "
-          "--lists causal", 100, schedules=2),
+          "--lists causal", 100, "block_keys=32", schedules=2),
     check("target-blocks", "heads=24,kv_heads=1,dqk=64,granularity=16", "--spiky --queries 3 --rows 260 "
           "--limits odd --lists window", 12, schedules=2),
-    check("target-far", "heads=4,kv_heads=2,dqk=64,granularity=16,lists=kv",
-          "--far --topk-length --limits odd --queries 3 --seed 70 --lists random", 8, schedules=1),
+    check("target-far", "heads=2,kv_heads=2,dqk=64,granularity=16,lists=kv",
+          "--far --topk-length --limits odd --queries 4 --rows 40 --seed 70 --lists random", 8, schedules=1),
 )
