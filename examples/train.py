@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a small model with sparse attention and a learnt indexer.
 
-    python examples/train.py [--model glm|v4] [--steps N]         on one GPU
+    python examples/train.py [--model NAME] [--steps N]           on one GPU
     torchrun --nproc-per-node 2 examples/train.py                 context parallel: each rank has a part of
                                                                   every document's queries
     ... --backend torch                                           the eager reference, to compare losses
@@ -11,6 +11,10 @@ the model learns to look up. Two layers of
 
     glm   absorbed MLA as in GLM-5: dqk is dv plus 64 rotary columns, values are projected up per head
     v4    as DeepSeek-V4: dqk = dv, a learnt sink; lists have the last tokens in addition to the selected ones
+    glm-5.3-flash   as glm, but the indexer has a key for each pool of 4 tokens: it selects pools, and the tokens behind the
+                    last complete one are always in the list
+    deepseek-v4.1   dqk = dv and a sink; the first layer publishes the best blocks of 4 keys beside its own choice, and the
+                    next one chooses within them
 
 The indexer selects TOPK keys for each query; it is trained towards attention's distribution over them, without a tokens
 x tokens matrix. Context parallel: queries are divided in zigzag order, so that ranks have equal work; keys are
@@ -28,7 +32,9 @@ from torch.nn import functional as F
 
 WORDS, LAYERS, WIDTH, HEADS, VALUE, ROPE = 32, 2, 64, 2, 64, 64
 INDEX_HEADS, INDEX_DIM, TOPK, WINDOW = 2, 64, 8, 4
-DOCUMENTS, PERIOD = (24, 40), 5  # tokens of each document; multiples of twice the ranks
+POOL, BLOCK, PUBLISHED = 4, 4, 3  # tokens of a pool; keys of a published block, and how many blocks
+DOCUMENTS, PERIOD = (24, 40), 5  # tokens of each document; multiples of twice the ranks and of POOL
+MODELS = ("glm", "v4", "glm-5.3-flash", "deepseek-v4.1")
 
 
 class Shard:
@@ -67,15 +73,22 @@ class _Gather(torch.autograd.Function):
 
 
 class Attention(nn.Module):
-    def __init__(self, model):
+    def __init__(self, model, layer):
         super().__init__()
-        self.dqk = VALUE + (ROPE if model == "glm" else 0)
+        self.model, self.dqk = model, VALUE + (ROPE if model.startswith("glm") else 0)
+        self.choice = {"topk": TOPK}
+        if model == "glm-5.3-flash":
+            self.choice = {"topk": TOPK // POOL, "expand": POOL, "tail": True}
+        elif model == "deepseek-v4.1" and layer == 0:
+            self.choice.update(publish=PUBLISHED, publish_block=BLOCK, publish_pinned=1)
+        elif model == "deepseek-v4.1":
+            self.choice.update(candidate_block=BLOCK)
         self.scale = self.dqk**-0.5
         self.q = nn.Linear(WIDTH, HEADS * self.dqk, bias=False)
         self.kv = nn.Linear(WIDTH, self.dqk, bias=False)
         self.values = nn.Parameter(torch.randn(HEADS, WIDTH // HEADS, VALUE) * VALUE**-0.5)
         self.out = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.sink = nn.Parameter(torch.zeros(HEADS)) if model == "v4" else None
+        self.sink = nn.Parameter(torch.zeros(HEADS)) if "v4" in model else None
         self.index_q = nn.Linear(WIDTH, INDEX_HEADS * INDEX_DIM, bias=False)
         self.index_k = nn.Linear(WIDTH, INDEX_DIM, bias=False)
         self.index_weights = nn.Linear(WIDTH, INDEX_HEADS, bias=False)
@@ -88,8 +101,8 @@ class Attention(nn.Module):
         return [
             f"sparse_attn:{attention}{sink},passes=both",
             f"sparse_scores:{attention}",
-            f"indexer_topk:{indexer},dtype=bf16,topk={TOPK}",
-            *([] if self.sink is None else [f"indexer_scores:{indexer},topk=128"]),
+            f"indexer_topk:{indexer},dtype=bf16," + ",".join(f"{key}={value:d}" for key, value in self.choice.items()),
+            *([] if self.model != "v4" else [f"indexer_scores:{indexer},topk=128"]),
             f"indexer_bwd:{indexer},topk=128",
             "indexer_loss:topk=128",
         ]
@@ -99,6 +112,7 @@ class Attention(nn.Module):
         x = x.detach()
         iq = self.index_q(x).view(-1, INDEX_HEADS, INDEX_DIM).bfloat16()
         ik = shard.gather(self.index_k(x).bfloat16())
+        ik = ik.unflatten(0, (-1, POOL)).mean(1) if "expand" in self.choice else ik
         weights = self.index_weights(x).float() * (INDEX_HEADS * INDEX_DIM) ** -0.5
         return iq, ik, weights
 
@@ -114,16 +128,23 @@ class Attention(nn.Module):
         target = smelt.sparse_scores(q, kv, indices, lse, self.scale, dv=VALUE, backend=backend)
         return out, smelt.indexer_loss(logits, target, indices, rows=len(kv), backend=backend)
 
-    def forward(self, x, begin, end, shard, backend):
+    def forward(self, x, begin, end, pools, shard, published, backend):
+        """The result, the indexer's loss, and the blocks that later layers choose within or None."""
         q = self.q(x).view(-1, HEADS, self.dqk)
         kv = shard.gather(self.kv(x))
-        given = q, kv, *self.indexer(x, shard), begin, end
+        given = q, kv, *self.indexer(x, shard)
         options = {"dv": VALUE, "dkv_dtype": torch.float32, "backend": backend}
-        if self.sink is None:
-            out, loss, _ = smelt.indexed_attention(*given, TOPK, self.scale, **options)
+        if self.model == "v4":
+            out, loss = self.chain(*given, begin, end, options)
         else:
-            out, loss = self.chain(*given, options)
-        return self.out(smelt.project_values(out, self.values).flatten(1)), loss
+            choice = dict(self.choice, sink=self.sink)
+            if "expand" in choice:
+                begin, end, choice["limit"] = *pools, end  # documents begin at multiples of POOL: no offset
+            if "candidate_block" in choice:
+                choice["candidates"] = published
+            out, loss, _, *made = smelt.indexed_attention(*given, begin, end, scale=self.scale, **choice, **options)
+            published = made[0] if made else published
+        return self.out(smelt.project_values(out, self.values).flatten(1)), loss, published
 
 
 class Model(nn.Module):
@@ -135,19 +156,19 @@ class Model(nn.Module):
             nn.ModuleList(
                 [
                     nn.LayerNorm(WIDTH),
-                    Attention(model),
+                    Attention(model, layer),
                     nn.LayerNorm(WIDTH),
                     nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)),
                 ]
             )
-            for _ in range(LAYERS)
+            for layer in range(LAYERS)
         )
         self.last = nn.Linear(WIDTH, WORDS)
 
-    def forward(self, tokens, positions, begin, end, shard, backend):
-        x, indexer = self.words(tokens) + self.positions(positions), 0.0
+    def forward(self, tokens, positions, begin, end, pools, shard, backend):
+        x, indexer, published = self.words(tokens) + self.positions(positions), 0.0, None
         for before, attention, between, feed in self.layers:
-            attended, loss = attention(before(x), begin, end, shard, backend)
+            attended, loss, published = attention(before(x), begin, end, pools, shard, published, backend)
             x, indexer = x + attended, indexer + loss
             x = x + feed(between(x))
         return self.last(x), indexer
@@ -177,12 +198,15 @@ def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3)
     total = sum(DOCUMENTS)
     seqlens = torch.tensor([0, *DOCUMENTS], dtype=torch.int32).cumsum(0).int().to(device)
     shard = Shard(total, device)
-    begin, end = smelt.indexer_windows(seqlens, len(shard.rows), total, query_indices=shard.rows.int(), backend=backend)
+    own = {"query_indices": shard.rows.int(), "backend": backend}
+    begin, end = smelt.indexer_windows(seqlens, len(shard.rows), total, **own)
+    pools = {"ratio": POOL, "cu_seqlens_keys": seqlens // POOL, **own}
+    pools = smelt.indexer_windows(seqlens, len(shard.rows), total // POOL, **pools)
     losses = []
     for step in range(steps):
         tokens, follow, positions = (part[shard.rows] for part in batch(step, device))
         with torch.autocast(torch.device(device).type, torch.bfloat16):
-            logits, indexer = model(tokens, positions, begin, end, shard, backend)
+            logits, indexer = model(tokens, positions, begin, end, pools, shard, backend)
         words = F.cross_entropy(logits.float(), follow, reduction="sum")
         counted = sum(length - PERIOD for length in DOCUMENTS)
         optimizer.zero_grad()
@@ -199,7 +223,7 @@ def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3)
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=("glm", "v4"), default="glm")
+    parser.add_argument("--model", choices=MODELS, default="glm")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--backend", choices=("smelt", "torch"), default="smelt")
     parser.add_argument("--device", default="cuda", help="cpu: on smelt's emulator, or with --backend torch")

@@ -26,7 +26,7 @@ def close(one, two, tolerance):
     return all(abs(a - b) <= tolerance * abs(b) for x, y in zip(one, two) for a, b in zip(x, y))
 
 
-@pytest.mark.parametrize("model", ["glm", "v4"])
+@pytest.mark.parametrize("model", ["glm", "v4", "glm-5.3-flash", "deepseek-v4.1"])
 def test_losses_are_the_references(device, model):
     train = load()
     ours, _ = train.train(model, 2, "smelt", device)
@@ -34,7 +34,7 @@ def test_losses_are_the_references(device, model):
     assert close(ours, reference, 0.01), (ours, reference)
 
 
-@pytest.mark.parametrize("model", ["glm", "v4"])
+@pytest.mark.parametrize("model", ["glm", "v4", "glm-5.3-flash", "deepseek-v4.1"])
 def test_it_learns(model):
     train = load()
     losses, _ = train.train(model, 110, "torch", "cpu")
@@ -45,7 +45,7 @@ def test_it_learns(model):
 def test_its_kernels_can_be_warmed():
     import smelt_kernels as smelt
 
-    kernels = smelt.warm(load().Model("v4"))
+    kernels = smelt.warm([load().Model("v4"), load().Model("deepseek-v4.1")])
     assert len(kernels) > 4 and {kernel["state"] for kernel in kernels} <= {"compiled", "cached"}
 
 
