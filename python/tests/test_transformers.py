@@ -1,6 +1,7 @@
 """smelt.integrations.transformers: small models with random weights, compared with their eager attention."""
 
 import contextlib
+import inspect
 
 import pytest
 import torch
@@ -36,6 +37,13 @@ LATENT = {
     "v_head_dim": 32,
     "mlp_layer_types": ["dense", "dense"],
 }
+GROUPED = {
+    **{key: COMMON[key] for key in ("vocab_size", "hidden_size", "moe_intermediate_size", "num_hidden_layers")},
+    **{key: COMMON[key] for key in ("num_experts_per_tok", "max_position_embeddings", "initializer_range", "pad_token_id")},
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+}
 CONFIGS = {
     "axk2": {**LATENT, "qk_rope_head_dim": 32, "gated_norm_rank": 4},
     "deepseek_v32": {**LATENT, "n_group": 1, "topk_group": 1},
@@ -55,8 +63,46 @@ CONFIGS = {
         "hc_mult": 2,
         "hc_sinkhorn_iters": 3,
     },
+    "glm5_next_text": {
+        **LATENT,
+        "qk_rope_head_dim": 0,
+        "qk_nope_head_dim": 64,
+        "indexer_types": ["full", "shared"],
+        "index_kpool": 4,
+        "layer_types": ["indexed_attention"] * 2,
+        "hc_mult": 2,
+        "hc_sinkhorn_iters": 3,
+    },
+    "minimax_m3_vl_text": {
+        **GROUPED,
+        "rotary_dim": 32,
+        "dense_intermediate_size": 64,
+        "num_local_experts": 4,
+        "mlp_layer_types": ["dense", "dense"],
+        "layer_types": ["minimax_m3_sparse", "full_attention"],
+        "index_n_heads": 2,
+        "index_head_dim": 64,
+        "index_block_size": 16,
+        "index_topk_blocks": 2,
+    },
+    "qwen4_exp_text": {
+        **GROUPED,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
+        "shared_expert_intermediate_size": 32,
+        "num_experts": 4,
+        "layer_types": ["indexed_attention"] * 2,
+        "hc_count": 2,
+        "hc_lowrank": 8,
+        "indexer_n_heads": 4,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 64,
+        "indexer_budget": 16,
+        "indexer_compress_ratio": 4,
+    },
 }
 NAMES = list(CONFIGS)
+LATENT_NAMES = ("axk2", "deepseek_v32", "glm_moe_dsa")
+PADDED_BEHIND = ("minimax_m3_vl_text",)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,7 +115,8 @@ def installed():
 def make(name, attention, dtype, weights=None, **changes):
     config = transformers.AutoConfig.for_model(name, **{**CONFIGS[name], **changes})
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=dtype)
+    kind = transformers.AutoModel if name == "glm5_next_text" else transformers.AutoModelForCausalLM
+    model = kind.from_config(config, attn_implementation=attention, dtype=dtype)
     for key, table in model.named_buffers():  # initially zeros, so every token has expert 0 twice
         if key.endswith("tid2eid"):
             table.copy_(torch.rand(table.shape[0], CONFIGS[name]["n_routed_experts"]).argsort(-1)[:, : table.shape[1]])
@@ -101,11 +148,11 @@ def hold(model, lists):
         module.forward = lambda *_, chosen=chosen, **__: chosen
 
 
-def batch(device, padding, tokens=20):
+def batch(device, padding, tokens=20, behind=False):
     generator = torch.Generator().manual_seed(3)
     ids = torch.randint(3, 64, (BATCHES, tokens), generator=generator)
     mask = torch.ones_like(ids)
-    mask[0, :padding] = 0
+    mask[0, tokens - padding if behind else 0 : tokens if behind else padding] = 0
     return ids.to(device), mask.to(device)
 
 
@@ -123,10 +170,10 @@ def factors(like, seed):
 def attended(model, ids, mask):
     """Records each layer's attention and its arguments."""
     calls = []
-    attentions = [layer.self_attn for layer in model.model.layers]
+    attentions = [layer.self_attn for layer in getattr(model, "model", model).layers]
 
-    def record(_, given, named):
-        calls.append({**dict(zip(("hidden_states",), given)), **named})
+    def record(module, given, named):
+        calls.append({**dict(zip(inspect.signature(module.forward).parameters, given)), **named})
 
     hooks = [each.register_forward_pre_hook(record, with_kwargs=True) for each in attentions]
     with torch.no_grad():
@@ -145,6 +192,8 @@ def chosen(model, layers):
 
 
 def cast(value, dtype):
+    if value is None:
+        return None
     if isinstance(value, dict):
         return {key: cast(each, dtype) for key, each in value.items()}
     return tuple(each.to(dtype) for each in value)
@@ -160,12 +209,27 @@ def attend(attention, named, mask, seed):
 
 
 def visible(name, chosen, mask):
-    """Eager lists with -1 for keys that the mask hides; DeepSeek-V4's have them already."""
-    if name == "deepseek_v4":
+    """What smelt's indexer would return instead of what an eager indexer chose, without what the mask hides."""
+    if chosen.dtype is torch.bool:  # Qwen's mask queries x keys
+        causal = torch.ones_like(chosen[0, 0]).tril() & mask[:, None].bool()
+        return integration.Lists(rows_of(chosen & causal.unsqueeze(1)).unsqueeze(2), 1)
+    if name not in LATENT_NAMES:
         return chosen.int()
     positions = torch.arange(mask.shape[1], device=chosen.device)
     seen = (positions <= positions[:, None]) & mask[:, None].bool()
     return torch.where(seen.gather(2, chosen.long()), chosen, -1)
+
+
+def rows_of(chosen):
+    """An indexer's choice as lists [B, T, ..]."""
+    if isinstance(chosen, integration.Lists):
+        entries, inside = chosen.entries[:, :, 0], torch.arange(chosen.granularity, device=chosen.entries.device)
+        rows = (entries.unsqueeze(-1) * chosen.granularity + inside).masked_fill(entries.unsqueeze(-1) < 0, -1).flatten(2)
+        return rows if chosen.limit is None else rows.masked_fill(rows >= chosen.limit.unsqueeze(-1), -1)
+    if chosen.dtype is torch.bool:
+        numbers = torch.arange(chosen.shape[-1], device=chosen.device, dtype=torch.int32)
+        return torch.where(chosen[:, 0], numbers, -1)
+    return chosen.transpose(1, 2) if chosen.dim() == 4 else chosen
 
 
 def error(got, true):
@@ -196,13 +260,13 @@ def overlap(got, want):
 def test_training(name, device):
     """Each layer's attention in bf16 beside the same in fp32 on the same hidden states: the indexers' own lists; and, with
     the lists held fixed, output and gradients, no further off than eager bf16's. One sequence is padded."""
-    ids, mask = batch(device, PADDING, TOKENS)
+    ids, mask = batch(device, PADDING, TOKENS, name in PADDED_BEHIND)
     true_model = make(name, "eager", torch.float32).to(device)
     weights = {key: value.to(torch.bfloat16).to(value.dtype) for key, value in true_model.state_dict().items()}
     true_model.load_state_dict(weights)
     true_layers = attended(true_model, ids, mask)
     states = [named["hidden_states"].to(torch.bfloat16) for _, named in true_layers]
-    positions = [named["position_embeddings"] for _, named in true_layers]
+    positions = [named.get("position_embeddings") for _, named in true_layers]
     for (_, named), each in zip(true_layers, states):
         named["hidden_states"] = each.float()
     lists = chosen(true_model, true_layers)
@@ -229,14 +293,18 @@ def test_training(name, device):
     with pytest.raises(AssertionError, match="gradients"):
         accept({**means["smelt"], "gradients": means["eager"]["gradients"] * 1.001}, means["eager"])
     kept = mask.bool()
-    pairs = zip(own, held["smelt"], strict=True)
+    pairs = zip(map(rows_of, own), map(rows_of, held["smelt"]), strict=True)
     share = sum(overlap(got[kept], want[kept]) for got, want in pairs) / len(own)
     assert share >= 0.99, share
 
 
 def logits_of(model, ids, **named):
     with torch.no_grad():
-        return model(input_ids=ids, **named).logits.float()
+        return values_of(model(input_ids=ids, **named))
+
+
+def values_of(made):
+    return (made.logits if "logits" in made else made.last_hidden_state).float()
 
 
 def close(got, true):
@@ -250,7 +318,7 @@ def test_cache(name, device):
     model = make(name, "smelt", torch.bfloat16).to(device)
     want = logits_of(model, ids, use_cache=False)
     first = model(input_ids=ids[:, :13], use_cache=True)
-    assert close(first.logits.float(), want[:, :13])
+    assert close(values_of(first), want[:, :13])
     assert close(logits_of(model, ids[:, 13:], cache=first.cache, use_cache=True), want[:, 13:])
 
 

@@ -15,6 +15,8 @@ implementation is "smelt":
   rows stay latent, and the weights that expand them are applied to the queries and to the output.
 * The indexers score and choose in `smelt.indexer_topk`, which holds no matrix queries x keys.
 * DeepSeek-V4's compressors report their entries as lists instead of a bias for each query and entry.
+* GLM-5.3-Flash (`glm5_next`) and Qwen3.8-Flash-Next (`qwen4_exp`) choose pools of keys, MiniMax-M3 (`minimax_m3_vl`) blocks
+  for each KV head. Their lists go to the attention as they are (`Lists`), without a mask queries x keys.
 
 Nothing falls back to the models' own attention: what smelt does not have raises.
 """
@@ -29,6 +31,7 @@ import inspect
 import torch
 from torch import Tensor, nn
 
+from .._grouped_attention import GRANULARITIES, sparse_gqa
 from .._indexer import indexer_topk
 from .._operation import autocast_type
 from .._sparse_attention import sparse_attention
@@ -43,8 +46,8 @@ _LATENT_MODELS = {
     "deepseek_v32": ("DeepseekV32", "apply_rotary_pos_emb"),
     "glm_moe_dsa": ("GlmMoeDsa", "apply_rotary_pos_emb_interleave"),
 }
-_V4 = "deepseek_v4"
-_MODELS = (*_LATENT_MODELS, _V4)
+_MODELS = (*_LATENT_MODELS, "deepseek_v4", "glm5_next", "minimax_m3_vl", "qwen4_exp")
+_TEXT, _VISION = "_text", "_vision"  # ends of the names of a composite model's parts
 
 _attentions: dict = {}  # of the classes of attention that are hooked: the function that attends
 _hooked: list = []  # (class, method's name, the method before)
@@ -56,14 +59,31 @@ class Windows:
 
     begin: Tensor
     end: Tensor
+    from_first: bool = False  # whether every window begins at key 0
+
+    dtype = torch.bool  # as of a mask that a model joins with another by "and"
 
     def __getitem__(self, _) -> Windows:
         """Models cut the dimension of heads out of a mask."""
         return self
 
+    def __and__(self, lists: Lists) -> Lists:
+        """What an indexer chose lies inside the windows."""
+        return lists
+
     def to(self, *args, **named) -> Windows:
         """For models that lie on several devices."""
-        return Windows(self.begin.to(*args, **named), self.end.to(*args, **named))
+        return Windows(self.begin.to(*args, **named), self.end.to(*args, **named), self.from_first)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """A mask: query t of batch b sees the rows of its entries, of `granularity` rows each and int32 [B, T, lists, width],
+    that lie before limit[b, t]."""
+
+    entries: Tensor
+    granularity: int
+    limit: Tensor | None = None
 
 
 def _bf16(name: str, value: Tensor) -> Tensor:
@@ -109,7 +129,9 @@ def _windows(
     """The mask function: Transformers' own matrix, by chunks of queries, read as windows."""
     from transformers.masking_utils import sdpa_mask
 
-    if config.model_type not in _MODELS:
+    if config.model_type.endswith(_VISION):
+        return sdpa_mask(batch_size, q_length, kv_length, q_offset=q_offset, **named)
+    if config.model_type.removesuffix(_TEXT) not in _MODELS:
         raise ValueError(f"smelt: attn_implementation='{NAME}' serves {', '.join(_MODELS)}, not {config.model_type}")
     rows = max(1, MASK_BYTES // max(1, batch_size * kv_length))
     parts = []
@@ -123,7 +145,8 @@ def _windows(
             **named,
         )
         parts.append(_read_windows(mask[:, 0], first))
-    return Windows(*(torch.cat(each, dim=1) for each in zip(*parts)))
+    begin, end = (torch.cat(each, dim=1) for each in zip(*parts))
+    return Windows(begin, end, not begin.any())
 
 
 def _checked(mask, query: Tensor) -> Windows:
@@ -153,17 +176,28 @@ def _attend(module, query, key, value, attention_mask, dropout=0.0, scaling=None
         raise ValueError(f"smelt: attention has no dropout; set attention_dropout = 0, not {dropout}")
     if named.get("output_attentions") or module.config.output_attentions:
         raise ValueError("smelt: output_attentions: no probabilities are stored; use attn_implementation='eager'")
-    return attend(module, query, key, value, _checked(attention_mask, query), scaling, **named), None
+    return attend(module, query, key, value, attention_mask, scaling, **named), None
 
 
 def _join(latent: Tensor, rope: Tensor) -> Tensor:
-    """Rows of the width that the kernels have: ROPE_COLUMNS after the latent ones, of which zeros change no product."""
-    if rope.shape[-1] < ROPE_COLUMNS:
+    """Rows of the width that the kernels have: none or ROPE_COLUMNS after the latent ones, of which zeros change no
+    product."""
+    if 0 < rope.shape[-1] < ROPE_COLUMNS:
         rope = nn.functional.pad(rope, (0, ROPE_COLUMNS - rope.shape[-1]))
     return torch.cat((latent, rope), dim=-1)
 
 
-def _attend_latent(module, query, latent, rope, windows, scaling, indices, **_):
+def _attend_latent(module, query, latent, rope, mask, scaling, indices, **_):
+    _checked(mask, query)
+    return _through_latent(module, query, latent, rope, scaling, indices)
+
+
+def _attend_listed(module, query, latent, rope, lists, scaling, **_):
+    """lists: int32 [B, T, width], as `_keep_lists` left them."""
+    return _through_latent(module, query, latent, rope, scaling, lists)
+
+
+def _through_latent(module, query, latent, rope, scaling, indices):
     """query [B, H, T, nope + rope]; latent [B, 1, S, rank] and rope [B, 1, S, rope] as `_keep_latent` left them."""
     projection = module.kv_b_proj
     if type(projection) is not nn.Linear or projection.bias is not None:
@@ -191,9 +225,48 @@ def _keep_latent(self, kv_nope, k_rot):
     return kv_nope, k_rot
 
 
-def _attend_v4(module, query, kv, _, windows, scaling, sliding_window, s_aux, **_named):
+def _keep_lists(self, topk_indices, query_states, kv_length):
+    return topk_indices
+
+
+def _attend_grouped(module, query, key, value, mask, scaling, block_indices=None, **_):
+    """query [B, Hq, T, D], key and value [B, Hkv, S, D]; block_indices [B, Hkv, T, width] of MiniMax-M3's sparse layers."""
+    if isinstance(mask, Lists):
+        lists = mask
+    else:
+        windows = _checked(mask, query)
+        if not windows.from_first:
+            raise ValueError(
+                "smelt: MiniMax-M3's blocks begin at a sequence's first key: pad after a sequence, not before it, and do not "
+                "pack documents"
+            )
+        if block_indices is None:  # a layer without an indexer
+            every = torch.arange(-(-key.shape[2] // GRANULARITIES[-1]), dtype=torch.int32, device=key.device)
+            lists = Lists(every.expand(*windows.end.shape, 1, -1), GRANULARITIES[-1], windows.end)
+        else:
+            lists = Lists(block_indices.transpose(1, 2), module.indexer.block_size, windows.end)
+    return sparse_gqa(
+        _bf16("the query", query.transpose(1, 2)),
+        _bf16("the key", key.transpose(1, 2)),
+        _bf16("the value", value.transpose(1, 2)),
+        lists.entries,
+        scaling,
+        granularity=lists.granularity,
+        limit=lists.limit,
+        backend="smelt",
+    )
+
+
+def _attend_images(module, query, key, value, mask, scaling, **named):
+    """Of a vision tower, whose attention is dense: PyTorch's."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    return sdpa_attention_forward(module, query, key, value, mask, scaling=scaling, **named)[0]
+
+
+def _attend_v4(module, query, kv, _, mask, scaling, sliding_window, s_aux, **_named):
     """kv [B, 1, S + C, D]: keys of the sliding window, then the compressor's entries."""
-    lists = _sliding_lists(windows, sliding_window)
+    lists = _sliding_lists(_checked(mask, query), sliding_window)
     if module.compressor is not None:
         entries, count = module.compressor.__dict__.pop("smelt_entries")
         lists = torch.cat((lists, torch.where(entries < 0, -1, entries + (kv.shape[2] - count))), dim=-1)
@@ -224,6 +297,8 @@ def _choose(q, k, weights, windows: Windows, topk: int) -> Tensor:
     q [B, T, H, D], k [B, S, D], weights [B, T, H]. A batch is one call: its sequences' keys lie one after another.
     """
     batches, keys = k.shape[:2]
+    if not keys:
+        return torch.full((*q.shape[:2], topk), -1, dtype=torch.int32, device=q.device)
     before = (torch.arange(batches, dtype=torch.int32, device=k.device) * keys).repeat_interleave(q.shape[1])
     indices, _, _ = indexer_topk(
         _bf16("the indexer's query", q).flatten(0, 1),
@@ -254,6 +329,125 @@ def _latent_indexer(rotate):
         return _choose(q, k, weights * (self.softmax_scale * self.n_heads**-0.5), windows, self.index_topk)
 
     return choose
+
+
+# ---- pools and blocks of keys -----------------------------------------------------------------------
+
+
+def _rows_of_pools(pools: Tensor, rate: int, first: Tensor, seen: Tensor, tail: bool) -> Tensor:
+    """int32 [B, T, rows]: the rows of chosen pools [B, T, width], and with `tail` those after a query's last complete pool.
+
+    Pools of `rate` rows begin at row first [B] of a sequence; a query sees seen [B, T] rows from there on.
+    """
+    first = first[:, None, None]
+    inside = torch.arange(rate, dtype=torch.int32, device=pools.device)
+    rows = (first + pools * rate).unsqueeze(-1) + inside
+    rows = rows.masked_fill(pools.unsqueeze(-1) < 0, -1).flatten(2)
+    if not tail:
+        return rows
+    left = (seen // rate * rate).unsqueeze(-1) + inside[:-1]
+    return torch.cat((rows, (first + left).masked_fill(left >= seen.unsqueeze(-1), -1)), dim=-1)
+
+
+def _seen_keys(valid: Tensor, queries: int, keys: int) -> tuple[Tensor, Tensor]:
+    """The first valid key of each sequence, [B], and how many valid keys each query sees, [B, T], of valid [B, S]. The
+    last of `queries` queries is the last of `keys` keys."""
+    slots = torch.arange(valid.shape[1], dtype=torch.int32, device=valid.device)
+    count = valid.sum(-1, dtype=torch.int32)
+    first = torch.where(valid.any(-1), valid.byte().argmax(-1), 0).int()
+    if (valid != (slots >= first[:, None]) & (slots < (first + count)[:, None])).any():
+        raise ValueError("smelt: a sequence's keys are not one contiguous range: pad before or after a sequence only")
+    return first, (slots[keys - queries : keys] + 1 - first[:, None]).clamp(min=0).minimum(count[:, None])
+
+
+def _glm5_next_hooks():
+    @torch.no_grad()
+    def choose(self, hidden_states, q_resid, attention_mask, cache):
+        queries = keys = hidden_states.shape[1]
+        gate = nn.functional.linear(hidden_states, self.index_kpool_compress_gate)
+        k = self.k_norm(self.wk(hidden_states))
+        states = torch.cat((k, gate, attention_mask.unsqueeze(-1).to(k.dtype)), dim=-1)
+        if cache is not None:
+            states = cache.update_indexer(states, self.layer_idx)
+            keys = cache.layers[self.layer_idx].get_seq_length()
+        first, seen = _seen_keys(states[..., -1].bool(), queries, keys)
+        seen = seen.masked_fill(~attention_mask, 0)
+        rate, q = self.index_kpool, self.wq_b(q_resid).unflatten(-1, (self.n_heads, self.head_dim))
+        weights = self.weights_proj(hidden_states.to(self.weights_proj.weight.dtype)).float()
+        weights = weights * (self.softmax_scale * self.n_heads**-0.5)
+        windows = Windows(torch.zeros_like(seen), seen // rate)
+        pools = _choose(q, self.get_pooled_states(states)[0], weights, windows, self.index_topk // rate)
+        return _rows_of_pools(pools, rate, first, seen, self.index_kpool_always_select_tail)
+
+    return {"Indexer.forward": choose, "Attention.expand_kv": _keep_latent} | {
+        "Attention.build_attention_mask_from_topk": _keep_lists
+    }
+
+
+def _qwen4_exp_hooks(rotate):
+    @torch.no_grad()
+    def choose(self, hidden_states, position_embeddings, attention_mask, cache):
+        queries, rate = hidden_states.shape[1], self.compress_ratio
+        qk = self.index_qk_proj(hidden_states).unflatten(-1, (-1, self.index_head_dim))
+        q, k = qk.split((self.index_n_heads, self.index_kv_heads), dim=2)
+        cos, sin = (each.expand(len(q), -1, -1) for each in position_embeddings)
+        q = rotate(self.q_layernorm(q), cos=cos[:, -queries:], sin=sin[:, -queries:], unsqueeze_dim=2)
+        k = k.squeeze(2)
+        if cache is not None:
+            k = cache.update_indexer(k, self.layer_idx)
+        windows = _checked(attention_mask, q.transpose(1, 2))
+        seen, first = windows.end - windows.begin, windows.begin.amax(-1)
+        if ((windows.begin != first[:, None]) & (seen > 0)).any():
+            raise ValueError("smelt: Qwen3.8-Flash-Next's pools begin at a sequence's first key: do not pack documents")
+        starts = first[:, None] + torch.arange(0, k.shape[1] // rate * rate, rate, device=k.device)
+        rows = (starts.unsqueeze(-1) + torch.arange(rate, device=k.device)).clamp(max=k.shape[1] - 1)
+        batch = torch.arange(len(k), device=k.device).unsqueeze(-1)
+        pools = self.k_layernorm(k[batch.unsqueeze(-1), rows].float().mean(2).to(k.dtype))
+        starts = rows[..., 0]
+        pools = rotate(pools.unsqueeze(1), cos=cos[batch, starts], sin=sin[batch, starts]).squeeze(1)
+        weights = q.new_full(q.shape[:3], self.index_head_dim**-0.5, dtype=torch.float32)
+        complete = seen // rate
+        pools = _choose(q, pools, weights, Windows(torch.zeros_like(seen), complete), self.block_topk)
+        if not windows.from_first or rate not in GRANULARITIES:
+            return Lists(_rows_of_pools(pools, rate, first, seen, tail=True).unsqueeze(2), 1)
+        pools = torch.cat((pools, complete.unsqueeze(-1)), dim=-1)  # the tail, of which rows before the limit count
+        return Lists(pools.unsqueeze(2), rate, seen)
+
+    return {"QSAIndexer.forward": choose}
+
+
+def _minimax_m3_hooks(rotate):
+    @torch.no_grad()
+    def choose(self, hidden_states, position_embeddings, cache, position_ids):
+        width = self.head_dim
+        q = self.q_norm(self.q_proj(hidden_states).unflatten(-1, (-1, width)))
+        k = self.k_norm(self.k_proj(hidden_states).unflatten(-1, (1, width)))
+        q, k = rotate(q, k, *(each[..., :width] for each in position_embeddings), unsqueeze_dim=2)
+        k = k.transpose(1, 2)
+        if cache is not None:
+            k = cache.layers[self.layer_idx].update_index(k)
+        k = k.squeeze(1)
+        blocks = -(-k.shape[1] // self.block_size)
+        k = nn.functional.pad(k, (0, 0, 0, blocks * self.block_size - k.shape[1]))  # every sequence has whole blocks
+        before = torch.arange(len(k), dtype=torch.int32, device=k.device).unsqueeze(-1).expand(q.shape[:2]) * blocks
+        begin = before * self.block_size
+        indices, _, _ = indexer_topk(
+            _bf16("the indexer's query", q).flatten(0, 1),
+            _bf16("the indexer's key", k).flatten(0, 1),
+            None,
+            begin.flatten(),
+            (begin + position_ids + 1).int().flatten(),
+            self.topk_blocks,
+            offset=-before.flatten(),
+            activation="none",
+            groups=self.num_heads,
+            block_max=self.block_size,
+            pinned=self.local_blocks,
+            backend="smelt",
+        )
+        return indices.view(*q.shape[:2], self.num_heads, self.topk_blocks).transpose(1, 2)
+
+    return {"Indexer.forward": choose}
 
 
 # ---- DeepSeek-V4's compressors ----------------------------------------------------------------------
@@ -307,8 +501,6 @@ def _v4_hooks(rotate):
         q = self.q_b_proj(q_residual).unflatten(-1, (self.num_heads, self.head_dim))
         cos, sin = self.rotary_emb(hidden_states, position_ids=position_ids, layer_type=self.rope_layer_type)
         q = rotate(q, cos, sin, unsqueeze_dim=2)
-        if not k.shape[1]:
-            return torch.empty((*q.shape[:2], 0), dtype=torch.int32, device=q.device)
         scorer = self.scorer
         weights = scorer.weights_proj(hidden_states).float() * (scorer.weights_scaling * scorer.softmax_scale)
         end = _ready(position_ids, hidden_states, self.compress_rate, k.shape[1])
@@ -329,13 +521,23 @@ def _v4_hooks(rotate):
         self.smelt_entries = _sliding_lists(Windows(torch.zeros_like(end), end), count), count
         return entries.unsqueeze(1), None
 
-    return {"Indexer": choose, "CSACompressor": chosen_entries, "HCACompressor": every_entry}
+    return {
+        "Indexer.forward": choose,
+        "CSACompressor.forward": chosen_entries,
+        "HCACompressor.forward": every_entry,
+    }
 
 
 # ---- install ----------------------------------------------------------------------------------------
 
 
-def _hook(cls, name: str, method, config_of) -> None:
+def _asks_for_smelt(module, given) -> bool:
+    """Whether a hooked method runs ours; Qwen3.8-Flash-Next's indexer knows no configuration, but gets the mask."""
+    config = getattr(module, "config", None) or getattr(getattr(module, "rotary_emb", None), "config", None)
+    return any(isinstance(each, Windows) for each in given) if config is None else config._attn_implementation == NAME
+
+
+def _hook(cls, name: str, method) -> None:
     before = cls.__dict__[name]
     known, found = (tuple(inspect.signature(each).parameters) for each in (method, before))
     if known != found:
@@ -348,26 +550,38 @@ def _hook(cls, name: str, method, config_of) -> None:
 
     @functools.wraps(before)
     def either(self, *args, **named):
-        run = method if config_of(self)._attn_implementation == NAME else before
+        run = method if _asks_for_smelt(self, (*args, *named.values())) else before
         return run(self, *args, **named)
 
     _hooked.append((cls, name, before))
     setattr(cls, name, either)
 
 
-def _hook_latent(model: str, modeling) -> None:
-    prefix, rotation = _LATENT_MODELS[model]
-    attention = getattr(modeling, f"{prefix}Attention")
-    _hook(attention, "expand_kv", _keep_latent, lambda self: self.config)
-    choose = _latent_indexer(getattr(modeling, rotation))
-    _hook(getattr(modeling, f"{prefix}Indexer"), "forward", choose, lambda self: self.config)
-    _attentions[attention] = _attend_latent
+def _hooks_of(model: str, modeling) -> tuple[str, dict, object, str]:
+    """How a model's classes begin, its hooked methods, the function that attends, and its vision tower's attention."""
+    rotate = getattr(modeling, "apply_rotary_pos_emb", None)
+    if model in _LATENT_MODELS:
+        prefix, rotation = _LATENT_MODELS[model]
+        choose = _latent_indexer(getattr(modeling, rotation))
+        return prefix, {"Attention.expand_kv": _keep_latent, "Indexer.forward": choose}, _attend_latent, ""
+    if model == "deepseek_v4":
+        return "DeepseekV4", _v4_hooks(rotate), _attend_v4, ""
+    if model == "glm5_next":
+        return "Glm5NextText", _glm5_next_hooks(), _attend_listed, "Glm5NextVisionAttention"
+    if model == "minimax_m3_vl":
+        return "MiniMaxM3VL", _minimax_m3_hooks(rotate), _attend_grouped, "MiniMaxM3VLVisionAttention"
+    return "Qwen4ExpText", _qwen4_exp_hooks(rotate), _attend_grouped, "Qwen4ExpVisionAttention"
 
 
-def _hook_v4(modeling) -> None:
-    for name, method in _v4_hooks(modeling.apply_rotary_pos_emb).items():
-        _hook(getattr(modeling, f"DeepseekV4{name}"), "forward", method, lambda self: self.rotary_emb.config)
-    _attentions[modeling.DeepseekV4Attention] = _attend_v4
+def _hook_model(model: str) -> None:
+    modeling = importlib.import_module(f"transformers.models.{model}.modeling_{model}")
+    prefix, hooks, attend, of_images = _hooks_of(model, modeling)
+    for where, method in hooks.items():
+        cls, name = where.split(".")
+        _hook(getattr(modeling, prefix + cls), name, method)
+    _attentions[getattr(modeling, f"{prefix}Attention")] = attend
+    if of_images:
+        _attentions[getattr(modeling, of_images)] = _attend_images
 
 
 def install() -> None:
@@ -383,11 +597,7 @@ def install() -> None:
 
     try:
         for model in _MODELS:
-            modeling = importlib.import_module(f"transformers.models.{model}.modeling_{model}")
-            if model == _V4:
-                _hook_v4(modeling)
-            else:
-                _hook_latent(model, modeling)
+            _hook_model(model)
     except BaseException as error:
         uninstall()
         if isinstance(error, (AttributeError, ImportError, KeyError)):
