@@ -179,7 +179,7 @@ NO_KERNEL = {
 
 
 def drop_ins():
-    for module_name in smelt.compat._MODULES:
+    for module_name in sorted({*smelt.compat._MODULES} - {"flash_msa"}):  # which test_flash_msa.py compares
         module = getattr(smelt.compat, module_name)
         ours = getattr(module, "__all__", None) or [
             key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__

@@ -109,6 +109,8 @@ _CUDNN = {
 }
 _DSA = {name: reference for names in _CUDNN.values() for name, reference in names.items()}
 
+_MSA_WARMUP = _of("flash_msa", "flash_msa_func_warmup", "flash_msa_warmup_func", "sparse_attention_warmup")
+
 _NEMO = "nemo_automodel.components.models"
 _NEMO_FLAG = {"HAS_TILELANG": True}
 
@@ -117,6 +119,15 @@ TRAINERS: dict[str, Trainer] = {
         kernels={
             "flash_mla": _of("flash_mla", "flash_mla_sparse_fwd"),
             "flash_mla.flash_mla_interface": _of("flash_mla", "flash_mla_sparse_fwd"),
+        },
+        optional=True,
+    ),
+    "flash_msa": Trainer(
+        kernels={
+            "flash_msa": {**_of("flash_msa", "flash_msa_func"), **_MSA_WARMUP},
+            "flash_msa.warmup": {},
+            "flash_msa.flash_msa": {"sparse_attention": "flash_msa.flash_msa_func"},
+            "flash_msa.warmup.flash_msa_warmup": _of("flash_msa", "sparse_attention_warmup"),
         },
         optional=True,
     ),

@@ -1,0 +1,256 @@
+"""flash-msa's functions that train MiniMax Sparse Attention (MSA): sparse attention, and its warm-up with dense attention.
+
+Their contract: q_proxy [B, Hp, S, D], k_proxy [B, Hpk, S, D], q [B, H, S, D], k and v [B, Hkv, S, D], bf16, causal. Proxy head
+p chooses for the heads p * H / Hp to (p + 1) * H / Hp - 1 the top_k / 128 blocks of 128 keys with the largest product, its
+query's own block always. The results are out [B, S, H * D] and a loss: the mean over batches, proxy heads and queries of
+the divergence of the softmax of scale * products over the keys of the chosen blocks (over all keys in the warm-up) from the
+mean of the heads' attention there. It trains q_proxy and k_proxy alone, and the target has no gradient.
+
+In addition: the loss has its value (the original returns 0 with the same gradient), any S, fewer proxy heads than KV heads,
+and documents as in the repository after 0.1.1 (`document_list`, `cu_seqlens`); these are read by the host, as there. A
+document that does not begin at a multiple of 128 keys makes lists of smaller blocks, of single keys at worst.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .._checks import shapes
+from .._dense import indexer_dense_loss
+from .._grouped_attention import GRANULARITIES, sparse_gqa
+from .._indexer import indexer_topk
+from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
+from ._cudnn_common import on_host
+
+BLOCK = 128  # keys of a block
+
+
+class _Documents:
+    """Batches and documents as one row of keys: the window of each query, and the documents' first keys."""
+
+    def __init__(self, q: Tensor, document_list: Tensor | None, cu_seqlens: Tensor | None):
+        batches, _, tokens, _ = q.shape
+        if document_list is not None and cu_seqlens is not None:
+            raise ValueError("smelt: document_list and cu_seqlens must not be given together")
+        last = torch.arange(batches * tokens, dtype=torch.int32, device=q.device)
+        begin = last // max(tokens, 1) * tokens
+        self.firsts = list(range(0, batches * tokens, max(tokens, 1)))
+        if document_list is not None:
+            shapes(q=(q, "BHTD"), document_list=(document_list, "BT"))
+            first = torch.ones_like(document_list, dtype=torch.bool)
+            first[:, 1:] = document_list[:, 1:] != document_list[:, :-1]
+            self.firsts = first.flatten().nonzero().flatten().tolist()
+        elif cu_seqlens is not None:
+            firsts = on_host("cu_seqlens", cu_seqlens, batches * tokens)
+            if not {*self.firsts, batches * tokens} <= {*firsts} or firsts[0] != 0:
+                raise ValueError(
+                    f"smelt: cu_seqlens must have every batch's first query and end with {batches * tokens}: {firsts}"
+                )
+            self.firsts = sorted({*firsts} - {batches * tokens})
+        if len(self.firsts) > batches:
+            starts = torch.zeros_like(last)
+            starts[self.firsts] = last[self.firsts]
+            begin = starts.cummax(0).values
+        self.begin, self.end, self.batches, self.tokens = begin, last + 1, batches, tokens
+
+    def granularity(self) -> int:
+        """The largest one of which every document begins at a multiple within its batch."""
+        step = math.gcd(BLOCK, *(first % self.tokens for first in self.firsts))
+        return max(each for each in GRANULARITIES if step % each == 0)
+
+
+def _check(q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor) -> None:
+    proxies = {"q_proxy": (q_proxy, "BPSD"), "k_proxy": (k_proxy, "BJSD")}
+    shapes(**proxies, q=(q, "BHSD"), k=(k, "BKSD"), v=(v, "BKSD"))
+    for many, few, what in (
+        (q_proxy, k_proxy, "q_proxy's heads must be a multiple of k_proxy's"),
+        (q, k, "q's heads must be a multiple of k's"),
+        (q, q_proxy, "q's heads must be a multiple of q_proxy's"),
+    ):
+        if not few.shape[1] or many.shape[1] % few.shape[1]:
+            raise ValueError(f"smelt: {what}: {many.shape[1]} and {few.shape[1]}")
+    proxy_heads, kv_heads = q_proxy.shape[1], k.shape[1]
+    if proxy_heads % kv_heads and kv_heads % proxy_heads:
+        raise ValueError(f"smelt: one of the {proxy_heads} proxy heads and {kv_heads} KV heads must divide the other")
+
+
+def _packed(heads: Tensor) -> Tensor:
+    """[B, heads, S, D] as [B * S, heads, D]."""
+    return heads.transpose(1, 2).flatten(0, 1)
+
+
+@torch.no_grad()
+def _choose(q_proxy: Tensor, k_proxy: Tensor, documents: _Documents, count: int) -> Tensor:
+    """int32 [B * S, Hp, count]: numbers of blocks within a batch, -1 after the last."""
+    tokens = documents.tokens
+    blocks = -(-tokens // BLOCK)
+    keys = torch.nn.functional.pad(k_proxy, (0, 0, 0, blocks * BLOCK - tokens))  # a batch begins at a block
+    batch = documents.begin // max(tokens, 1)
+    moved = batch * (blocks * BLOCK - tokens)
+    parts = []
+    for queries, some in zip(q_proxy.chunk(k_proxy.shape[1], dim=1), keys.unbind(1)):
+        chosen, _, _ = indexer_topk(
+            _packed(queries),
+            some.flatten(0, 1),
+            None,
+            documents.begin + moved,
+            documents.end + moved,
+            count,
+            offset=-batch * blocks,
+            activation="none",
+            groups=queries.shape[1],
+            block_max=BLOCK,
+            pinned=1,
+            backend="smelt",
+        )
+        parts.append(chosen.view(-1, queries.shape[1], count))
+    return torch.cat(parts, dim=1)
+
+
+def _divided(blocks: Tensor, granularity: int, documents: _Documents) -> Tensor:
+    """Lists of blocks [B * S, .., count] as lists of entries of `granularity` keys, -1 where these are not in the query's
+    document or lie after the query."""
+    parts = BLOCK // granularity
+    entries = (blocks * parts).unsqueeze(-1) + torch.arange(parts, dtype=torch.int32, device=blocks.device)
+    first = documents.begin // max(documents.tokens, 1) * documents.tokens
+    begin, end = ((each - first).view(-1, 1, 1, 1) for each in (documents.begin, documents.end))
+    seen = (blocks.unsqueeze(-1) >= 0) & (entries * granularity >= begin) & (entries * granularity < end)
+    return entries.masked_fill(~seen, -1).flatten(-2)
+
+
+class _Trained(torch.autograd.Function):
+    """A loss with gradients that are known already."""
+
+    @staticmethod
+    def forward(ctx, loss, dq, dk, q, k):
+        ctx.save_for_backward(dq, dk)
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        dq, dk = ctx.saved_tensors
+        return None, None, None, (dq * grad).to(dq.dtype), (dk * grad).to(dk.dtype)
+
+
+def _loss(q_proxy: Tensor, k_proxy: Tensor, of_head) -> Tensor:
+    """The sum over proxy heads of of_head(number, queries, keys, weights), one head at a time with its gradients.
+
+    A product without ReLU is that of two heads with it, q and -q with weights of either sign.
+    """
+    trained = torch.is_grad_enabled() and (q_proxy.requires_grad or k_proxy.requires_grad)
+    total, (dq, dk) = 0, (torch.zeros_like(each, dtype=torch.float32) for each in (q_proxy, k_proxy))
+    per_key = q_proxy.shape[1] // k_proxy.shape[1]
+    for head in range(q_proxy.shape[1]):
+        leaves = [each.detach().flatten(0, 1) for each in (q_proxy[:, head], k_proxy[:, head // per_key])]
+        with torch.set_grad_enabled(trained):
+            leaves = [each.requires_grad_(trained) for each in leaves]
+            loss = of_head(head, torch.stack((leaves[0], -leaves[0]), dim=1), leaves[1])
+        if trained:
+            grads = torch.autograd.grad(loss, leaves)
+            dq[:, head] += grads[0].view_as(dq[:, head])
+            dk[:, head // per_key] += grads[1].view_as(dk[:, head // per_key])
+        total = total + loss.detach()
+    return _Trained.apply(total, dq.to(q_proxy.dtype), dk.to(k_proxy.dtype), q_proxy, k_proxy) if trained else total
+
+
+def flash_msa_func(
+    q_proxy: Tensor,
+    k_proxy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    top_k: int,
+    scale: float,
+    document_list: Tensor | None = None,
+    *,
+    cu_seqlens: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(out, loss); top_k counts keys, a multiple of 128."""
+    _check(q_proxy, k_proxy, q, k, v)
+    if top_k < BLOCK or top_k % BLOCK:
+        raise ValueError(f"smelt: top_k must be a positive multiple of {BLOCK}, not {top_k}")
+    documents = _Documents(q, document_list, cu_seqlens)
+    batches, tokens, proxy_heads = documents.batches, documents.tokens, q_proxy.shape[1]
+    blocks = _choose(q_proxy, k_proxy, documents, int(top_k) // BLOCK)
+    granularity = documents.granularity()
+    lists = _divided(blocks, granularity, documents)
+    copies = proxy_heads // k.shape[1]
+    keys, values = (each.repeat_interleave(copies, dim=1) if copies > 1 else each for each in (k, v))
+    if proxy_heads < k.shape[1]:
+        lists = lists.repeat_interleave(k.shape[1] // proxy_heads, dim=1)
+    limit = torch.arange(1, tokens + 1, dtype=torch.int32, device=q.device).expand(batches, -1)
+    attended = (each.transpose(1, 2) for each in (q, keys, values))
+    named = {"granularity": granularity, "limit": limit, "return_lse": True, "backend": "smelt"}
+    out, lse = sparse_gqa(*attended, lists.unflatten(0, (batches, tokens)), float(scale), **named)
+
+    per_proxy, per_key = q.shape[1] // proxy_heads, q.shape[1] // k.shape[1]
+    first = documents.begin // max(tokens, 1) * tokens
+    lse = lse.flatten(0, 1)
+    share = {"query_weight": 1.0 / max(1, batches * proxy_heads * tokens), "backend": "smelt"}
+
+    def of_head(head, queries, index_keys):
+        rows = _divided(blocks[:, head : head + 1], 1, documents).squeeze(1)
+        rows = torch.where(rows < 0, -1, rows + first.unsqueeze(1))
+        target = 0
+        heads = range(head * per_proxy, (head + 1) * per_proxy)
+        for kv_head in sorted({each // per_key for each in heads}):
+            mine = [each for each in heads if each // per_key == kv_head]
+            part = slice(mine[0], mine[-1] + 1)
+            given = _packed(q.detach()[:, part]), k.detach()[:, kv_head].flatten(0, 1), rows, lse[:, part].contiguous()
+            target = target + sparse_scores(*given, float(scale), dv=k.shape[-1], backend="smelt")
+        weights = queries.new_tensor([scale, -scale], dtype=torch.float32).expand(queries.shape[0], -1)
+        logits = indexer_scores(queries, index_keys, weights, rows, dk_dtype=torch.float32, backend="smelt")
+        return indexer_loss(logits, target, rows, **share)
+
+    return out.flatten(2), _loss(q_proxy, k_proxy, of_head)
+
+
+def flash_msa_warmup_func(
+    q_proxy: Tensor,
+    k_proxy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    top_k: int,
+    scale: float,
+    *,
+    cu_seqlens: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(out, loss) of dense attention, which is PyTorch's; the loss runs on smelt. top_k has no effect."""
+    _check(q_proxy, k_proxy, q, k, v)
+    documents = _Documents(q, None, cu_seqlens)
+    batches, tokens, proxy_heads = documents.batches, documents.tokens, q_proxy.shape[1]
+    ends = [*documents.firsts[1:], batches * tokens]
+    out = [
+        torch.nn.functional.scaled_dot_product_attention(
+            *(each[batch : batch + 1, :, begin : begin + length] for each in (q, k, v)),
+            is_causal=True,
+            scale=float(scale),
+            enable_gqa=True,
+        )
+        for batch, begin, length in (
+            (first // tokens, first % tokens, last - first) for first, last in zip(documents.firsts, ends)
+        )
+    ]
+    out = torch.cat(out, dim=2).transpose(1, 2).reshape(batches, tokens, -1) if out else q.new_empty(batches, 0, 0)
+
+    per_proxy = q.shape[1] // proxy_heads
+    per_key = q.shape[1] // k.shape[1]
+    share = {"query_weight": 1.0 / max(1, batches * proxy_heads * tokens), "backend": "smelt"}
+
+    def of_head(head, queries, index_keys):
+        part = slice(head * per_proxy, (head + 1) * per_proxy)
+        read = slice(part.start // per_key, (part.stop - 1) // per_key + 1)
+        attended = _packed(q.detach()[:, part]), _packed(k.detach()[:, read])
+        weights = queries.new_tensor([scale, -scale], dtype=torch.float32).expand(queries.shape[0], -1)
+        windows = documents.begin, documents.end
+        scored = queries, index_keys, weights.contiguous()
+        return indexer_dense_loss(*attended, None, *scored, *windows, float(scale), dk_dtype=torch.float32, **share)
+
+    return out, _loss(q_proxy, k_proxy, of_head)
+
+
+flash_msa_func_warmup = sparse_attention_warmup = flash_msa_warmup_func

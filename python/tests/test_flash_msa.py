@@ -1,0 +1,120 @@
+"""smelt.compat.flash_msa beside an eager model in double precision, written from the package's documentation."""
+
+import pytest
+import smelt_kernels as smelt
+import torch
+from smelt_kernels.compat import flash_msa
+from test_transformers import error
+
+BLOCK, TOKENS, WIDTH, TOP_K = 16, 48, 64, 32
+NAMES = ("q_proxy", "k_proxy", "q", "k", "v")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(flash_msa, "BLOCK", BLOCK)
+
+
+def inputs(device, proxies, proxy_keys, heads, kv_heads, batches=2):
+    made = torch.Generator().manual_seed(11)
+    counts = (proxies, proxy_keys, heads, kv_heads, kv_heads)
+    tensors = (torch.randn(batches, count, TOKENS, WIDTH, generator=made) for count in counts)
+    return [each.to(device, torch.bfloat16).requires_grad_() for each in tensors]
+
+
+def eager(q_proxy, k_proxy, q, k, v, scale, documents, chosen_blocks):
+    """out, loss; documents [B, S] are numbers of documents. chosen_blocks None: dense attention."""
+    batches, proxies, tokens, _ = q_proxy.shape
+    position = torch.arange(tokens)
+    hidden = (position > position[:, None]) | (documents.unsqueeze(1) != documents.unsqueeze(2))  # [B, S, S]
+    k_proxy = k_proxy.repeat_interleave(proxies // k_proxy.shape[1], dim=1)
+    logits = (scale * q_proxy @ k_proxy.transpose(2, 3)).masked_fill(hidden.unsqueeze(1), float("-inf"))
+    hidden = hidden.unsqueeze(1).expand_as(logits)
+    if chosen_blocks is not None:
+        best = logits.detach().unflatten(3, (-1, BLOCK)).amax(-1)
+        best.scatter_(3, (position // BLOCK).view(1, 1, -1, 1).expand(batches, proxies, -1, 1), float("inf"))
+        taken = torch.zeros_like(best, dtype=torch.bool).scatter_(3, best.topk(chosen_blocks).indices, True)
+        hidden = hidden | ~taken.repeat_interleave(BLOCK, dim=3)
+    k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], dim=1) for each in (k, v))
+    scores = scale * q @ k.transpose(2, 3)
+    shares = scores.masked_fill(hidden.repeat_interleave(q.shape[1] // proxies, dim=1), float("-inf")).softmax(-1)
+    target = shares.detach().unflatten(1, (proxies, -1)).mean(2)
+    predict = logits.masked_fill(hidden, float("-inf")).log_softmax(-1)
+    terms = (target * (target.log() - predict)).masked_fill(hidden | (target == 0), 0.0)
+    return (shares @ v).transpose(1, 2).flatten(2), terms.sum(-1).mean()
+
+
+def compare(call, given, documents, chosen_blocks, **named):
+    """Outputs, and the gradients of a sum of out with random factors and of the loss times 3."""
+    scale = 0.1
+    out, loss = call(*given, TOP_K, scale, **named)
+    factors = torch.randn(out.shape, generator=torch.Generator().manual_seed(5))
+    grads = torch.autograd.grad((out * factors.to(out)).sum() + 3 * loss, given)
+    true = [each.detach().cpu().double().requires_grad_() for each in given]
+    want, want_loss = eager(*true, scale, documents, chosen_blocks)
+    want_grads = torch.autograd.grad((want * factors).sum() + 3 * want_loss, true)
+    assert out.shape == want.shape and error(out.cpu(), want) < 5e-3
+    assert abs(float(loss) / float(want_loss) - 1) < 5e-3
+    for name, got, exact in zip(NAMES, grads, want_grads, strict=True):
+        assert got.dtype is torch.bfloat16 and error(got.cpu(), exact) < 1e-2, (name, error(got.cpu(), exact))
+
+
+# proxy heads, their key heads, heads, KV heads, and where documents begin in the batches' rows one after another
+CASES = [
+    ((2, 1, 4, 2), ()),
+    ((4, 2, 4, 2), (20, 56)),
+    ((1, 1, 4, 2), ()),
+]
+
+
+@pytest.mark.parametrize(("heads", "starts"), CASES)
+def test_sparse(heads, starts, device):
+    given, firsts = inputs(device, *heads), [0, *starts, TOKENS, 2 * TOKENS]
+    documents = sum(torch.arange(2 * TOKENS) >= first for first in firsts).view(2, -1)
+    offsets = torch.tensor(sorted(firsts), dtype=torch.int32, device=device)
+    named = {"cu_seqlens": offsets} if starts else {}
+    compare(flash_msa.flash_msa_func, given, documents, TOP_K // BLOCK, **named)
+    if starts:  # the same documents said in the other way
+        one = flash_msa.flash_msa_func(*given, TOP_K, 0.1, **named)
+        two = flash_msa.flash_msa_func(*given, TOP_K, 0.1, documents.to(device))
+        assert all(torch.equal(*each) for each in zip(one, two))
+
+
+@pytest.mark.parametrize(("heads", "starts"), [((2, 1, 4, 2), (20, 56))])
+def test_warm_up(heads, starts, device):
+    given, firsts = inputs(device, *heads), [0, *starts, TOKENS, 2 * TOKENS]
+    documents = sum(torch.arange(2 * TOKENS) >= first for first in firsts).view(2, -1)
+    offsets = torch.tensor(sorted(firsts), dtype=torch.int32, device=device)
+    compare(flash_msa.flash_msa_warmup_func, given, documents, None, cu_seqlens=offsets)
+
+
+def test_refusals(device):
+    q_proxy, k_proxy, q, k, v = inputs(device, 2, 1, 4, 2)
+    call = flash_msa.flash_msa_func
+    with pytest.raises(ValueError, match="top_k must be a positive multiple of 16, not 24"):
+        call(q_proxy, k_proxy, q, k, v, 24, 0.1)
+    with pytest.raises(ValueError, match="q's heads must be a multiple of q_proxy's: 3 and 2"):
+        call(q_proxy, k_proxy, q[:, :3], k[:, :1], v[:, :1], 16, 0.1)
+    with pytest.raises(ValueError, match="dimension 1 of v"):
+        call(q_proxy, k_proxy, q, k, v[:, :1], 16, 0.1)
+    offsets = torch.tensor([0, 20, 2 * TOKENS], dtype=torch.int32, device=device)
+    with pytest.raises(ValueError, match="every batch's first query"):
+        call(q_proxy, k_proxy, q, k, v, 16, 0.1, cu_seqlens=offsets)
+    with pytest.raises(ValueError, match="must not be given together"):
+        call(q_proxy, k_proxy, q, k, v, 16, 0.1, torch.zeros(2, TOKENS, device=device), cu_seqlens=offsets)
+
+
+def test_names():
+    """Of the package's public module."""
+    theirs = {"flash_msa_func", "flash_msa_func_warmup", "flash_msa_warmup_func", "sparse_attention_warmup"}
+    assert theirs <= {*vars(flash_msa)}
+    report = smelt.compat.install("flash_msa")
+    try:
+        assert "flash_msa" in report.waiting
+        from flash_msa import flash_msa_func, flash_msa_warmup_func
+        from flash_msa.warmup.flash_msa_warmup import sparse_attention_warmup
+
+        assert flash_msa_func is flash_msa.flash_msa_func
+        assert flash_msa_warmup_func is sparse_attention_warmup is flash_msa.flash_msa_warmup_func
+    finally:
+        smelt.compat.uninstall("flash_msa")
