@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
 """Trains a small model with sparse attention and a learnt indexer.
 
-    python examples/train.py [--model NAME] [--steps N]           on one GPU
-    torchrun --nproc-per-node 2 examples/train.py                 context parallel: each rank has a part of
-                                                                  every document's queries
-    ... --backend torch                                           the eager reference, to compare losses
+    python examples/train.py [--model NAME] [--steps N] [--warm-up N]     on one GPU
+    torchrun --nproc-per-node 2 examples/train.py                         context parallel: each rank has a part of
+                                                                          every document's queries
+    ... --backend torch [--device cpu]                                    the eager reference, to compare losses
 
 Packed documents of random words that repeat with a fixed period: each token equals the one a period before it, which
 the model learns to look up. Two layers of
 
-    glm   absorbed MLA as in GLM-5: dqk is dv plus 64 rotary columns, values are projected up per head
-    v4    as DeepSeek-V4: dqk = dv, a learnt sink; lists have the last tokens in addition to the selected ones
-    glm-5.3-flash   as glm, but the indexer has a key for each pool of 4 tokens: it selects pools, and the tokens behind the
-                    last complete one are always in the list
-    deepseek-v4.1   dqk = dv and a sink; the first layer publishes the best blocks of 4 keys beside its own choice, and the
-                    next one chooses within them
+    dsa              absorbed MLA as in DeepSeek-V3.2 and GLM-5: dqk is dv plus 64 rotary columns, values are projected up per
+                     head; the indexer chooses single keys
+    v4               as DeepSeek-V4: dqk = dv, a learnt sink; lists have the last tokens in addition to the selected ones
+    glm-5.3-flash    without rotary columns; the indexer chooses pools of 4 keys, and the keys after the last complete pool are
+                     always attended to
+    deepseek-v4.1    as v4; the first layer publishes blocks of keys, and the second layer chooses its keys within them
+    msa              grouped heads as in MiniMax-M3: an indexer head for each KV head chooses blocks of keys by their largest
+                     logit, and always the query's own block
+    qsa              grouped heads as in Qwen3.8-Flash-Next: one list of pools of 4 keys for all heads; the indexer has no weights
 
-The indexer selects TOPK keys for each query; it is trained towards attention's distribution over them, without a tokens
-x tokens matrix. Context parallel: queries are divided in zigzag order, so that ranks have equal work; keys are
+For the first steps attention is dense, and the indexer is trained against it over all keys (`indexer_dense_loss`). Then
+attention is sparse, and the indexer is trained towards attention's distribution over what it chose. Neither loss needs a
+tokens x tokens matrix. Context parallel: queries are divided in zigzag order, so that ranks have equal work; keys are
 gathered, and the backward pass sums their gradients.
 """
 
@@ -32,9 +36,16 @@ from torch.nn import functional as F
 
 WORDS, LAYERS, WIDTH, HEADS, VALUE, ROPE = 32, 2, 64, 2, 64, 64
 INDEX_HEADS, INDEX_DIM, TOPK, WINDOW = 2, 64, 8, 4
-POOL, BLOCK, PUBLISHED = 4, 4, 3  # tokens of a pool; keys of a published block, and how many blocks
-DOCUMENTS, PERIOD = (24, 40), 5  # tokens of each document; multiples of twice the ranks and of POOL
-MODELS = ("glm", "v4", "glm-5.3-flash", "deepseek-v4.1")
+DOCUMENTS, PERIOD = (24, 40), 5  # tokens of each document; multiples of POOL and of twice the ranks
+POOL = 4  # keys of a pool (glm-5.3-flash, qsa) and of a published block (deepseek-v4.1)
+BLOCK, BLOCKS = 128, 2  # msa: keys of a block, which begins every document, and how many blocks a query attends to
+PUBLISHED = 4  # deepseek-v4.1: blocks that the first layer publishes
+KV_HEADS, GROUP = 2, 3  # msa, qsa: KV heads, and the heads that read each
+MODELS = ("dsa", "v4", "glm-5.3-flash", "deepseek-v4.1", "msa", "qsa")
+
+
+def documents_of(model):
+    return (2 * BLOCK, 3 * BLOCK) if model == "msa" else DOCUMENTS
 
 
 class Shard:
@@ -72,117 +83,271 @@ class _Gather(torch.autograd.Function):
         return local, None
 
 
-class Attention(nn.Module):
-    def __init__(self, model, layer):
+class Indexed(nn.Module):
+    """Shared by the kinds of attention: an indexer, which is trained separately from the model (hence detach)."""
+
+    heads, dim, weighted = INDEX_HEADS, INDEX_DIM, True
+
+    def __init__(self):
         super().__init__()
-        self.model, self.dqk = model, VALUE + (ROPE if model.startswith("glm") else 0)
-        self.choice = {"topk": TOPK}
-        if model == "glm-5.3-flash":
-            self.choice = {"topk": TOPK // POOL, "expand": POOL, "tail": True}
-        elif model == "deepseek-v4.1" and layer == 0:
-            self.choice.update(publish=PUBLISHED, publish_block=BLOCK, publish_pinned=1)
-        elif model == "deepseek-v4.1":
-            self.choice.update(candidate_block=BLOCK)
+        self.index_q = nn.Linear(WIDTH, self.heads * self.dim, bias=False)
+        self.index_k = nn.Linear(WIDTH, self.dim, bias=False)
+        self.index_weights = nn.Linear(WIDTH, self.heads, bias=False) if self.weighted else None
+        self.index_scale = (self.heads * self.dim) ** -0.5
+
+    def indexer(self, x, shard):
+        """The indexer's queries, keys and weights."""
+        x = x.detach()
+        iq = self.index_q(x).view(-1, self.heads, self.dim).bfloat16()
+        ik = shard.gather(self.index_k(x).bfloat16())
+        if self.index_weights is None:
+            return iq, ik, torch.full(iq.shape[:2], self.index_scale, device=iq.device)
+        return iq, ik, self.index_weights(x).float() * self.index_scale
+
+
+def pooled(ik):
+    """A key for each pool."""
+    return ik.float().unflatten(0, (-1, POOL)).mean(1).bfloat16()
+
+
+def dense_pools(ik, end):
+    """Keys and windows of the dense loss of an indexer that scores pools: each complete pool's key for each of its rows."""
+    return pooled(ik).repeat_interleave(POOL, dim=0), end // POOL * POOL
+
+
+def pools_of(rows, values):
+    """The chosen pools, from the first rows of lists [T, topk * POOL + ..], and their values [T, topk]."""
+    first = rows[:, : values.shape[1] * POOL : POOL] // POOL
+    return first.masked_fill(values == float("-inf"), -1).int()
+
+
+class Latent(Indexed):
+    """Queries' heads read one latent row for each token, whose first VALUE columns are the value."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.dqk = VALUE + (ROPE if model == "dsa" else 0)
         self.scale = self.dqk**-0.5
         self.q = nn.Linear(WIDTH, HEADS * self.dqk, bias=False)
         self.kv = nn.Linear(WIDTH, self.dqk, bias=False)
         self.values = nn.Parameter(torch.randn(HEADS, WIDTH // HEADS, VALUE) * VALUE**-0.5)
         self.out = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.sink = nn.Parameter(torch.zeros(HEADS)) if "v4" in model else None
-        self.index_q = nn.Linear(WIDTH, INDEX_HEADS * INDEX_DIM, bias=False)
-        self.index_k = nn.Linear(WIDTH, INDEX_DIM, bias=False)
-        self.index_weights = nn.Linear(WIDTH, INDEX_HEADS, bias=False)
+        self.sink = nn.Parameter(torch.zeros(HEADS)) if model in ("v4", "deepseek-v4.1") else None
 
     def smelt_specs(self):
         """For smelt.warm(model)."""
         attention = f"heads={HEADS},dqk={self.dqk},dv={VALUE},topk=128"
         indexer = f"heads={INDEX_HEADS},dim={INDEX_DIM}"
         sink = "" if self.sink is None else ",sink=1"
+        dense = f"heads={HEADS},dqk={self.dqk},kv_heads=1"
+        options = {
+            "dsa": [f"topk={TOPK}"],
+            "v4": [f"topk={TOPK}"],
+            "glm-5.3-flash": [f"topk={TOPK // POOL},expand={POOL},tail=1"],
+            "deepseek-v4.1": [
+                f"topk={TOPK},publish={PUBLISHED},publish_block={POOL},publish_pinned=1",
+                f"topk={TOPK},candidate_block={POOL}",
+            ],
+        }[self.model]
         return [
             f"sparse_attn:{attention}{sink},passes=both",
             f"sparse_scores:{attention}",
-            f"indexer_topk:{indexer},dtype=bf16," + ",".join(f"{key}={value:d}" for key, value in self.choice.items()),
-            *([] if self.model != "v4" else [f"indexer_scores:{indexer},topk=128"]),
+            *(f"indexer_topk:{indexer},dtype=bf16,{each}" for each in options),
+            *([] if self.model == "dsa" else [f"indexer_scores:{indexer},topk=128"]),
             f"indexer_bwd:{indexer},topk=128",
+            "indexer_loss:topk=128",
+            f"dense_lse:{dense}",
+            f"indexer_dense_loss:{dense},index_heads={INDEX_HEADS},index_dim={INDEX_DIM}",
+        ]
+
+    def dense(self, q, kv, iq, ik, weights, begin, end, options):
+        """Attention to every key of a query's window, and the indexer's loss there."""
+        every = begin[:, None] + torch.arange(max(DOCUMENTS), device=end.device, dtype=torch.int32)
+        every = every.masked_fill(every >= end[:, None], -1)
+        out, lse = smelt.sparse_attention(q, kv, every, self.scale, sink=self.sink, return_lse=True, **options)
+        if self.model == "glm-5.3-flash":
+            ik, end = dense_pools(ik, end)
+        given = q.detach(), kv.detach(), lse, iq, ik, weights, begin, end, self.scale
+        return out, smelt.indexer_dense_loss(*given, backend=options["backend"])
+
+    def choose(self, iq, ik, weights, begin, end, published, backend):
+        """Lists of rows; the slots that the loss counts, their entries among the indexer's keys `scored`, and what the layer
+        publishes."""
+        if self.model == "glm-5.3-flash":
+            keys, named = pooled(ik), {"expand": POOL, "limit": end, "tail": True, "backend": backend}
+            rows, values, _ = smelt.indexer_topk(iq, keys, weights, begin // POOL, end // POOL, TOPK // POOL, **named)
+            return rows, pools_of(rows, values), keys, None
+        named = {"backend": backend}
+        if self.model == "deepseek-v4.1":
+            within = {"candidates": published, "candidate_block": POOL}
+            between = {"publish": PUBLISHED, "publish_block": POOL, "publish_pinned": 1}
+            named |= between if published is None else within
+        chosen, _, _, *publishes = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, **named)
+        last = end[:, None] - torch.arange(1, WINDOW + 1, device=end.device, dtype=torch.int32)
+        rows = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
+        return rows, rows, ik, publishes[0] if publishes else None
+
+    def chain(self, q, kv, iq, ik, weights, begin, end, published, options):
+        """Lists, attention and the indexer's loss, call by call."""
+        backend = options["backend"]
+        with torch.no_grad():
+            rows, entries, keys, publishes = self.choose(iq, ik, weights, begin, end, published, backend)
+        logits = smelt.indexer_scores(iq, keys, weights, entries, backend=backend)
+        out, lse = smelt.sparse_attention(q, kv, rows, self.scale, sink=self.sink, return_lse=True, **options)
+        target = smelt.sparse_scores(q, kv, rows, lse, self.scale, dv=VALUE, backend=backend)
+        if keys is not ik:  # a pool's rows together
+            target = target[:, : entries.shape[1] * POOL].unflatten(1, (-1, POOL)).sum(-1)
+        loss = smelt.indexer_loss(logits, target, entries, rows=len(keys), backend=backend)
+        return out, loss, publishes
+
+    def forward(self, x, begin, end, shard, backend, dense, published):
+        q = self.q(x).view(-1, HEADS, self.dqk)
+        kv = shard.gather(self.kv(x))
+        given = q, kv, *self.indexer(x, shard), begin, end
+        options = {"dv": VALUE, "dkv_dtype": torch.float32, "backend": backend}
+        if dense:
+            (out, loss), publishes = self.dense(*given, options), None
+        elif self.model == "dsa":
+            (out, loss, _), publishes = smelt.indexed_attention(*given, TOPK, self.scale, **options), None
+        else:
+            out, loss, publishes = self.chain(*given, published, options)
+        return self.out(smelt.project_values(out, self.values).flatten(1)), loss, publishes
+
+
+class Grouped(Indexed):
+    """Keys and values apart, KV_HEADS of them."""
+
+    heads, weighted = KV_HEADS, False
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.scale = model, VALUE**-0.5
+        self.q = nn.Linear(WIDTH, KV_HEADS * GROUP * VALUE, bias=False)
+        self.kv = nn.Linear(WIDTH, 2 * KV_HEADS * VALUE, bias=False)
+        self.out = nn.Linear(KV_HEADS * GROUP * VALUE, WIDTH, bias=False)
+
+    def smelt_specs(self):
+        """For smelt.warm(model)."""
+        heads = KV_HEADS * GROUP
+        attention = f"heads={heads},kv_heads={KV_HEADS},dqk={VALUE},dv={VALUE},topk=128"
+        lists = f"granularity={BLOCK},lists=kv" if self.model == "msa" else f"granularity={POOL}"
+        indexer = f"heads={self.heads},dim={self.dim},dtype=bf16,weights=0"
+        of_msa = f"topk={BLOCKS},activation=none,groups={KV_HEADS},block_max={BLOCK},pinned=1"
+        return [
+            f"sparse_gqa:{attention},{lists},passes=both",
+            f"sparse_gqa_scores:{attention},{lists}",
+            f"indexer_topk:{indexer},{of_msa if self.model == 'msa' else f'topk={TOPK // POOL}'}",
             "indexer_loss:topk=128",
         ]
 
-    def indexer(self, x, shard):
-        """The indexer's queries, keys and weights. It is trained separately from the model: hence detach."""
-        x = x.detach()
-        iq = self.index_q(x).view(-1, INDEX_HEADS, INDEX_DIM).bfloat16()
-        ik = shard.gather(self.index_k(x).bfloat16())
-        ik = ik.unflatten(0, (-1, POOL)).mean(1) if "expand" in self.choice else ik
-        weights = self.index_weights(x).float() * (INDEX_HEADS * INDEX_DIM) ** -0.5
-        return iq, ik, weights
+    def dense(self, q, k, v, iq, ik, weights, begin, end, options):
+        """Attention to every key of a query's window, and the indexer's loss there."""
+        granularity = BLOCK if self.model == "msa" else POOL  # of which every document begins at a multiple
+        longest = max(documents_of(self.model)) // granularity
+        every = begin[:, None] // granularity + torch.arange(longest, device=end.device, dtype=torch.int32)
+        named = {"granularity": granularity, "limit": end, **options}
+        out, lse = smelt.sparse_gqa(q, k, v, every.unsqueeze(1), self.scale, return_lse=True, **named)
+        q, k, backend = q.detach(), k.detach(), options["backend"]
+        if self.model == "qsa":
+            keys, last = dense_pools(ik, end)
+            given = q, k, lse, iq, keys, weights, begin, last, self.scale
+            return out, smelt.indexer_dense_loss(*given, backend=backend)
+        loss = 0.0  # of each KV head's indexer; a product without ReLU is that of q and -q with weights of either sign
+        signs = torch.tensor([1.0, -1.0], device=q.device)
+        for head in range(KV_HEADS):
+            mine = slice(head * GROUP, (head + 1) * GROUP)
+            scored = torch.stack([iq[:, head], -iq[:, head]], 1), ik, weights[:, :1] * signs
+            given = q[:, mine], k[:, head : head + 1], lse[:, mine], *scored, begin, end, self.scale
+            loss = loss + smelt.indexer_dense_loss(*given, backend=backend)
+        return out, loss
 
-    def chain(self, q, kv, iq, ik, weights, begin, end, options):
-        """Lists of what the indexer chooses and the last WINDOW tokens, attention and the indexer's loss, call by call."""
+    def blocks(self, q, k, v, iq, ik, begin, end, options):
+        """MiniMax-M3's: blocks for each KV head."""
         backend = options["backend"]
+        scoring = {"activation": "none", "scale": self.index_scale, "block_max": BLOCK, "backend": backend}
         with torch.no_grad():
-            chosen, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend)
-            last = end[:, None] - torch.arange(1, WINDOW + 1, device=end.device, dtype=torch.int32)
-            indices = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
-        logits = smelt.indexer_scores(iq, ik, weights, indices, backend=backend)
-        out, lse = smelt.sparse_attention(q, kv, indices, self.scale, sink=self.sink, return_lse=True, **options)
-        target = smelt.sparse_scores(q, kv, indices, lse, self.scale, dv=VALUE, backend=backend)
-        return out, smelt.indexer_loss(logits, target, indices, rows=len(kv), backend=backend)
+            choice = iq, ik, None, begin, end, BLOCKS
+            lists, _, _ = smelt.indexer_topk(*choice, groups=KV_HEADS, pinned=1, **scoring)
+        named = {"granularity": BLOCK, "limit": end, **options}
+        out, lse = smelt.sparse_gqa(q, k, v, lists, self.scale, return_lse=True, **named)
+        target = smelt.sparse_gqa_scores(q, k, lists, lse, self.scale, granularity=BLOCK, limit=end, backend=backend)
+        logits = block_logits(iq, ik, lists, end) * self.index_scale
+        return out, smelt.indexer_loss(logits, target, lists, backend=backend)
 
-    def forward(self, x, begin, end, pools, shard, published, backend):
-        """The result, the indexer's loss, and the blocks that later layers choose within or None."""
-        q = self.q(x).view(-1, HEADS, self.dqk)
-        kv = shard.gather(self.kv(x))
-        given = q, kv, *self.indexer(x, shard)
-        options = {"dv": VALUE, "dkv_dtype": torch.float32, "backend": backend}
-        if self.model == "v4":
-            out, loss = self.chain(*given, begin, end, options)
+    def pools(self, q, k, v, iq, ik, weights, begin, end, options):
+        """Qwen3.8-Flash-Next's: pools for all heads, and the keys after the last complete one."""
+        backend, keys = options["backend"], pooled(ik)
+        with torch.no_grad():
+            choice = iq, keys, None, begin // POOL, end // POOL, TOPK // POOL
+            entries, _, _ = smelt.indexer_topk(*choice, scale=self.index_scale, backend=backend)
+            tail = end[:, None] // POOL  # its keys up to the limit count
+            lists = torch.cat([entries, tail], 1).unsqueeze(1)
+        named = {"granularity": POOL, "limit": end, **options}
+        out, lse = smelt.sparse_gqa(q, k, v, lists, self.scale, return_lse=True, **named)
+        given = entries.unsqueeze(1), lse, self.scale
+        target = smelt.sparse_gqa_scores(q, k, *given, granularity=POOL, limit=end, backend=backend)
+        logits = smelt.indexer_scores(iq, keys, weights, entries, backend=backend)
+        return out, smelt.indexer_loss(logits, target[:, 0], entries, rows=len(keys), backend=backend)
+
+    def forward(self, x, begin, end, shard, backend, dense, _):
+        q = self.q(x).view(-1, KV_HEADS * GROUP, VALUE)
+        k, v = shard.gather(self.kv(x)).view(-1, 2, KV_HEADS, VALUE).unbind(1)
+        iq, ik, weights = self.indexer(x, shard)
+        options = {"dk_dtype": torch.float32, "dv_dtype": torch.float32, "backend": backend}
+        if dense:
+            out, loss = self.dense(q, k, v, iq, ik, weights, begin, end, options)
+        elif self.model == "msa":
+            out, loss = self.blocks(q, k, v, iq, ik, begin, end, options)
         else:
-            choice = dict(self.choice, sink=self.sink)
-            if "expand" in choice:
-                begin, end, choice["limit"] = *pools, end  # documents begin at multiples of POOL: no offset
-            if "candidate_block" in choice:
-                choice["candidates"] = published
-            out, loss, _, *made = smelt.indexed_attention(*given, begin, end, scale=self.scale, **choice, **options)
-            published = made[0] if made else published
-        return self.out(smelt.project_values(out, self.values).flatten(1)), loss, published
+            out, loss = self.pools(q, k, v, iq, ik, weights, begin, end, options)
+        return self.out(out.flatten(1)), loss, None
+
+
+def block_logits(iq, ik, lists, end):
+    """The largest product of a head [T, G, D] with the keys of each of its blocks [T, G, width]; -inf where there is none."""
+    rows = (lists.long() * BLOCK).unsqueeze(-1) + torch.arange(BLOCK, device=ik.device)
+    seen = (lists.unsqueeze(-1) >= 0) & (rows < end[:, None, None, None])
+    products = (iq[:, :, None, None].float() * ik[rows.clamp(0, len(ik) - 1)].float()).sum(-1)
+    return products.masked_fill(~seen, float("-inf")).amax(-1)
 
 
 class Model(nn.Module):
     def __init__(self, model):
         super().__init__()
         self.words = nn.Embedding(WORDS, WIDTH)
-        self.positions = nn.Embedding(max(DOCUMENTS), WIDTH)
+        self.positions = nn.Embedding(max(documents_of(model)), WIDTH)
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 [
                     nn.LayerNorm(WIDTH),
-                    Attention(model, layer),
+                    (Grouped if model in ("msa", "qsa") else Latent)(model),
                     nn.LayerNorm(WIDTH),
                     nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)),
                 ]
             )
-            for layer in range(LAYERS)
+            for _ in range(LAYERS)
         )
         self.last = nn.Linear(WIDTH, WORDS)
 
-    def forward(self, tokens, positions, begin, end, pools, shard, backend):
+    def forward(self, tokens, positions, begin, end, shard, backend, dense):
         x, indexer, published = self.words(tokens) + self.positions(positions), 0.0, None
         for before, attention, between, feed in self.layers:
-            attended, loss, published = attention(before(x), begin, end, pools, shard, published, backend)
+            attended, loss, published = attention(before(x), begin, end, shard, backend, dense, published)
             x, indexer = x + attended, indexer + loss
             x = x + feed(between(x))
         return self.last(x), indexer
 
 
-def batch(step, device):
+def batch(step, documents, device):
     """tokens, the token after each (-100: none), positions in the documents."""
     made = torch.Generator().manual_seed(step)
     tokens = [
         torch.randint(WORDS, (PERIOD,), generator=made).repeat(-(-length // PERIOD) + 1)[: length + 1]
-        for length in DOCUMENTS
+        for length in documents
     ]
     follow = [document[1:].masked_fill(torch.arange(len(document) - 1) < PERIOD, -100) for document in tokens]
-    positions = [torch.arange(length) for length in DOCUMENTS]
+    positions = [torch.arange(length) for length in documents]
     return (
         torch.cat([document[:-1] for document in tokens]).to(device),
         torch.cat(follow).to(device),
@@ -190,25 +355,23 @@ def batch(step, device):
     )
 
 
-def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3):
-    """The losses of the steps (of the model, of the indexer), and the model."""
+def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3, warm_up=0):
+    """The losses of the steps (of the model, of the indexer), and the model. The first `warm_up` steps are dense."""
     torch.manual_seed(0)
     model = Model(model_name).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    total = sum(DOCUMENTS)
-    seqlens = torch.tensor([0, *DOCUMENTS], dtype=torch.int32).cumsum(0).int().to(device)
+    documents = documents_of(model_name)
+    total = sum(documents)
+    seqlens = torch.tensor([0, *documents], dtype=torch.int32).cumsum(0).int().to(device)
     shard = Shard(total, device)
-    own = {"query_indices": shard.rows.int(), "backend": backend}
-    begin, end = smelt.indexer_windows(seqlens, len(shard.rows), total, **own)
-    pools = {"ratio": POOL, "cu_seqlens_keys": seqlens // POOL, **own}
-    pools = smelt.indexer_windows(seqlens, len(shard.rows), total // POOL, **pools)
+    begin, end = smelt.indexer_windows(seqlens, len(shard.rows), total, query_indices=shard.rows.int(), backend=backend)
     losses = []
     for step in range(steps):
-        tokens, follow, positions = (part[shard.rows] for part in batch(step, device))
+        tokens, follow, positions = (part[shard.rows] for part in batch(step, documents, device))
         with torch.autocast(torch.device(device).type, torch.bfloat16):
-            logits, indexer = model(tokens, positions, begin, end, pools, shard, backend)
+            logits, indexer = model(tokens, positions, begin, end, shard, backend, step < warm_up)
         words = F.cross_entropy(logits.float(), follow, reduction="sum")
-        counted = sum(length - PERIOD for length in DOCUMENTS)
+        counted = sum(length - PERIOD for length in documents)
         optimizer.zero_grad()
         (words / counted + indexer / total).backward()
         both = torch.stack([words.detach() / counted, indexer.detach() / total])
@@ -223,8 +386,9 @@ def train(model_name="glm", steps=20, backend="smelt", device="cuda", rate=3e-3)
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", choices=MODELS, default="glm")
+    parser.add_argument("--model", choices=MODELS, default="dsa")
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--warm-up", type=int, help="the first steps, with dense attention (a quarter of them)")
     parser.add_argument("--backend", choices=("smelt", "torch"), default="smelt")
     parser.add_argument("--device", default="cuda", help="cpu: on smelt's emulator, or with --backend torch")
     options = parser.parse_args()
@@ -234,10 +398,12 @@ def main():
         if device == "cuda":
             device = f"cuda:{os.environ['LOCAL_RANK']}"
             torch.cuda.set_device(device)
-    losses, _ = train(options.model, options.steps, options.backend, device)
+    warm_up = options.steps // 4 if options.warm_up is None else options.warm_up
+    losses, _ = train(options.model, options.steps, options.backend, device, warm_up=warm_up)
     if not dist.is_initialized() or dist.get_rank() == 0:
         for step in sorted({*range(0, len(losses), max(1, len(losses) // 10)), len(losses) - 1}):
-            print(f"step {step:4}   words {losses[step][0]:.4f}   indexer {losses[step][1]:.4f}")
+            kind = "dense " if step < warm_up else "sparse"
+            print(f"step {step:4}   {kind}   words {losses[step][0]:.4f}   indexer {losses[step][1]:.4f}")
     if dist.is_initialized():
         dist.destroy_process_group()
 
