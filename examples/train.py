@@ -272,7 +272,7 @@ class Grouped(Indexed):
         named = {"granularity": BLOCK, "limit": end, **options}
         out, lse = smelt.sparse_gqa(q, k, v, lists, self.scale, return_lse=True, **named)
         target = smelt.sparse_gqa_scores(q, k, lists, lse, self.scale, granularity=BLOCK, limit=end, backend=backend)
-        logits = block_logits(iq, ik, lists, end) * self.index_scale
+        logits = smelt.indexer_scores(iq, ik, None, lists, limit=end, **scoring)
         return out, smelt.indexer_loss(logits, target, lists, backend=backend)
 
     def pools(self, q, k, v, iq, ik, weights, begin, end, options):
@@ -302,14 +302,6 @@ class Grouped(Indexed):
         else:
             out, loss = self.pools(q, k, v, iq, ik, weights, begin, end, options)
         return self.out(out.flatten(1)), loss, None
-
-
-def block_logits(iq, ik, lists, end):
-    """The largest product of a head [T, G, D] with the keys of each of its blocks [T, G, width]; -inf where there is none."""
-    rows = (lists.long() * BLOCK).unsqueeze(-1) + torch.arange(BLOCK, device=ik.device)
-    seen = (lists.unsqueeze(-1) >= 0) & (rows < end[:, None, None, None])
-    products = (iq[:, :, None, None].float() * ik[rows.clamp(0, len(ik) - 1)].float()).sum(-1)
-    return products.masked_fill(~seen, float("-inf")).amax(-1)
 
 
 class Model(nn.Module):

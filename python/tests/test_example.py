@@ -18,7 +18,7 @@ def load():
     spec = importlib.util.spec_from_file_location("smelt_train", PATH)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.DOCUMENTS, module.PERIOD = (8, 12), 3  # small: for the emulator
+    module.DOCUMENTS, module.PERIOD, module.BLOCK = (8, 12), 3, 4  # small: for the emulator
     return module
 
 
@@ -26,18 +26,22 @@ def close(one, two, tolerance):
     return all(abs(a - b) <= tolerance * abs(b) for x, y in zip(one, two) for a, b in zip(x, y))
 
 
-@pytest.mark.parametrize("model", ["glm", "v4", "glm-5.3-flash", "deepseek-v4.1"])
+MODELS = ("dsa", "v4", "glm-5.3-flash", "deepseek-v4.1", "msa", "qsa")
+
+
+@pytest.mark.parametrize("model", MODELS)
 def test_losses_are_the_references(device, model):
+    """Of a step with dense attention and of one with sparse attention."""
     train = load()
-    ours, _ = train.train(model, 2, "smelt", device)
-    reference, _ = train.train(model, 2, "torch", device)
+    assert train.MODELS == MODELS
+    ours, _ = train.train(model, 2, "smelt", device, warm_up=1)
+    reference, _ = train.train(model, 2, "torch", device, warm_up=1)
     assert close(ours, reference, 0.01), (ours, reference)
 
 
-@pytest.mark.parametrize("model", ["glm", "v4", "glm-5.3-flash", "deepseek-v4.1"])
-def test_it_learns(model):
-    train = load()
-    losses, _ = train.train(model, 110, "torch", "cpu")
+@pytest.mark.parametrize(("model", "steps"), [("v4", 110), ("msa", 60)])
+def test_it_learns(model, steps):
+    losses, _ = load().train(model, steps, "torch", "cpu", warm_up=steps // 3)
     words = [loss for loss, _ in losses]
     assert sum(words[-10:]) < 0.3 * sum(words[:10])
 
@@ -45,7 +49,7 @@ def test_it_learns(model):
 def test_its_kernels_can_be_warmed():
     import smelt_kernels as smelt
 
-    kernels = smelt.warm([load().Model("v4"), load().Model("deepseek-v4.1")])
+    kernels = smelt.warm(load().Model("v4"))
     assert len(kernels) > 4 and {kernel["state"] for kernel in kernels} <= {"compiled", "cached"}
 
 
@@ -60,7 +64,7 @@ def rank(number, port, results):
     if device != "cpu":
         torch.cuda.set_device(device)
     dist.init_process_group("gloo" if device == "cpu" else "nccl", rank=number, world_size=2)
-    losses, model = load().train("glm", 1, "smelt", device)
+    losses, model = load().train("dsa", 1, "smelt", device)
     if number == 0:
         torch.save((losses, [parameter.grad.cpu() for parameter in model.parameters()]), results)
     dist.destroy_process_group()
@@ -75,7 +79,7 @@ def test_two_ranks(device, tmp_path):
     results = tmp_path / "results.pt"
     multiprocessing.spawn(rank, (port, results), nprocs=2)
     losses, grads = torch.load(results)
-    alone, model = load().train("glm", 1, "smelt", device)
+    alone, model = load().train("dsa", 1, "smelt", device)
     assert close(losses, alone, 0.005), (losses, alone)
     for two, parameter in zip(grads, model.parameters()):
         one = parameter.grad.cpu()
