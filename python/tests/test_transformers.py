@@ -388,7 +388,7 @@ def test_refusals(device):
         vocab_size=64, hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
     )
     other = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="smelt").to(device)
-    with pytest.raises(ValueError, match="deepseek_v4, not llama"):
+    with pytest.raises(ValueError, match="qwen4_exp, not llama"):
         other(ids)
 
 
