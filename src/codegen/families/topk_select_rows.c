@@ -63,7 +63,7 @@ static const struct smelt__key keys[] = {
      SMELT__AUTO_RANGE(1, 8), SMELT__TUNED_AT(2, 3, 4, 5, 6), .only_with = "pass=rows, parts"},
     {SMELT__KNOB("samples", "elements that are sampled to guess a bound by; of long windows more"),
      SMELT__AUTO_ONE_OF(256, 512, 1024, 2048), SMELT__TUNED_AT(256, 512, 1024),
-     .only_named = 1}, /* data decide */
+     .only_with = "pass=rows, parts, merge", .only_named = 1}, /* data decide */
     {SMELT__KNOB("prefetch", "KB of a window that are prefetched at once, from sm_90 on"),
      SMELT__AUTO_RANGE(0, 256), SMELT__TUNED_AT(0, 32, 64, 128), .only_with = "pass=rows"},
 };
