@@ -198,12 +198,14 @@ DEVICE void store_queries(const struct sparse_gqa_bwd_block_params *params, cons
 /* A tile of a stage, which it releases. */
 DEVICE void run_tile(const struct sparse_gqa_bwd_block_params *params, float *dk, float *dv,
                      int stage, u32 buffer, const struct place *place, bool last) {
+    const int warp = (int)(threadIdx.x % WARPGROUP / 32);
+    int units[2];
 #pragma unroll
     for (int time = 0; time < TIMES; ++time) {
         run_rows(params, dk, dv, stage, buffer, place, time);
     }
-    const int warp = (int)(threadIdx.x % WARPGROUP / 32);
-    const int units[2] = {tile_at(stage)->unit[2 * warp], tile_at(stage)->unit[2 * warp + 1]};
+    units[0] = tile_at(stage)->unit[2 * warp]; /* late: registers are short */
+    units[1] = tile_at(stage)->unit[2 * warp + 1];
     fence_proxy_async();
     barrier_sync(TEAM_BARRIER + place->team, PARTS * WARPGROUP); /* dS is written */
 #pragma unroll COLUMN_UNROLL

@@ -27,14 +27,14 @@ folder src/ops 'ops/.*|runtime/.*|codegen/.*|smelt/.*|common/[a-z_.]*\.h'
 folder src/reference 'reference/.*|smelt/.*'
 folder src/harness 'harness/.*|reference/.*|smelt/.*|emu/emulator\.h|ops/[a-z_]*table\.h'
 # The emulator's folders, lowest first. From the library it includes the driver's types, the identification of
-# a library's build, and the cache, which stores compiled kernels.
+# a library's build, the cache, which stores compiled kernels, and the hash of its keys.
 folder src/emu/formats 'emu/formats/.*'
 folder src/emu/machine 'emu/(machine/.*|emulator\.h|export\.h)'
 folder src/emu/memory 'emu/(memory|machine)/.*'
 folder src/emu/instructions 'emu/(instructions|memory|machine|formats)/.*'
 folder src/emu/launch 'emu/(launch|instructions|memory|machine)/.*'
 folder src/emu/driver 'emu/(driver|launch|memory|machine|formats)/.*|runtime/driver/cuda_abi\.h'
-folder src/emu/compiler 'emu/(compiler/.*|export\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache)\.h'
+folder src/emu/compiler 'emu/(compiler/.*|export\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache|hash)\.h'
 # embed.c checks templates at build time; it is not part of the command.
 folder tools '\.\./tool\.h|harness/.*|smelt/.*|codegen/template/engine\.h'
 folder include 'smelt/.*'
