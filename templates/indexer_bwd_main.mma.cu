@@ -372,7 +372,8 @@ DEVICE void store_dweights(const struct indexer_bwd_main_params *params, const f
 DEVICE struct unit_rows find_unit_rows(const struct indexer_bwd_main_params *params, int block,
                                        int column) {
     const int place = column + unit_place(false);
-    struct unit_rows rows = {(char *)params->dk + 4 * place, DIM * 4, block_entries(block), false};
+    struct unit_rows rows = {(char *)params->dk + 4 * place, DIM * 4, block_entries(block),
+                             UNIT_COLUMNS, false};
     return rows;
 }
 

@@ -23,25 +23,24 @@
  *   scores   S = Q K^T and dP = dO K^T, [BLOCK_HEADS, BLOCK_KEYS]: warps over heads x keys x depth
  *            (SCORE_*_GROUPS), both products of the same heads and keys, so that each fragment
  *            of K serves twice and P and dS are computed in registers
- *   dQ       [BLOCK_HEADS, DQK] += dS K: warps over columns, 8 of every 64 with eight warps; in
+ *   dQ       [BLOCK_HEADS, KEY_COLUMNS] += dS K: warps over columns, 8 of every 64 with eight warps; in
  *            registers throughout the item
- *   dKV      [BLOCK_KEYS, DQK] = dS^T Q + P^T dO: units of 32 columns and some keys, which the
- *   warps
+ *   dKV      [BLOCK_KEYS, DQK] = dS^T Q + P^T dO: units of 32 columns and some keys, which the warps
  *            take cyclically. Each unit goes from registers to global memory; dkv's columns are kept
- *            in
- *            the fragments' order (sparse_attn_bwd.columns.cuh), which gives wide accesses
+ *            in the fragments' order (sparse_attn_bwd.columns.cuh), which gives wide accesses
  *
  * Shared memory (offsets and sizes: the plan above):
- *   QUERY      [BLOCK_HEADS][DQK] bf16; at the end dQ, staged for global memory
- *   GRAD       [BLOCK_HEADS][DV] bf16: dO
- *   KEYS       [STAGES][BLOCK_KEYS][DQK] bf16
- *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes; before
- *   that
+ *   QUERY      [BLOCK_HEADS][KEY_COLUMNS] bf16; at the end dQ, staged for global memory
+ *   GRAD       [BLOCK_HEADS][VALUE_COLUMNS] bf16: dO
+ *   KEYS       [STAGES][BLOCK_KEYS][KEY_COLUMNS] bf16
+ *   WEIGHTS    [BLOCK_HEADS] rows of P and dS, BLOCK_KEYS bf16 each, at least 128 bytes; before that
  *              the partial sums of S and dP, fp32, of SCORE_DEPTH_GROUPS - 1 groups
  *   STATISTICS [BLOCK_HEADS] base and delta
  *   ITEM       struct item
  *   ENTRIES    [ENTRY_SLOTS][BLOCK_KEYS] key numbers, -1: none; block j's in slot
  *              j % ENTRY_SLOTS
+ *
+ * KEY_COLUMNS and VALUE_COLUMNS are DQK and DV rounded up to multiples of 64; further columns are zeros.
  *
  * Copies and barriers, for key block j in stage j % STAGES:
  *   top:          own copies of block j done (groups of STAGES - 2 later blocks may be under way),
@@ -57,9 +56,9 @@
  */
 
 enum {
-    QUERY_PITCH = DQK * 2, /* bytes of a row, here and below */
-    GRAD_PITCH = DV * 2,
-    KEY_PITCH = DQK * 2,
+    QUERY_PITCH = KEY_COLUMNS * 2, /* bytes of a row, here and below */
+    GRAD_PITCH = VALUE_COLUMNS * 2,
+    KEY_PITCH = KEY_COLUMNS * 2,
     KEY_BYTES = BLOCK_KEYS * KEY_PITCH, /* of a stage */
     WEIGHT_PITCH = BLOCK_KEYS < 32 ? 128 : BLOCK_KEYS * 4,
     DS_BYTES = BLOCK_KEYS * 2, /* from P to dS in a row of WEIGHTS */
@@ -73,24 +72,26 @@ enum {
     SCORE_TILES = HEAD_TILES / SCORE_HEAD_GROUPS,     /* m16 tiles per warp */
     SCORE_PAIRS = BLOCK_KEYS / 16 / SCORE_KEY_GROUPS, /* pairs of n8 tiles per warp */
     SCORE_COLUMNS = SCORE_PAIRS * 2,
-    SCORE_LATENT_STEPS = DV / 16 / SCORE_DEPTH_GROUPS, /* k-steps per warp, of both products */
-    SCORE_ROPE_STEPS = (DQK - DV) / 16 / SCORE_DEPTH_GROUPS, /* of S alone */
+    /* k-steps per warp: of both products, and of S alone. */
+    SCORE_LATENT_STEPS = VALUE_COLUMNS / 16 / SCORE_DEPTH_GROUPS,
+    SCORE_ROPE_STEPS = (KEY_COLUMNS - VALUE_COLUMNS) / 16 / SCORE_DEPTH_GROUPS,
     SCORE_STEPS = SCORE_LATENT_STEPS + SCORE_ROPE_STEPS,
     SCORE_STEP_BYTES = SCORE_DEPTH_GROUPS * 2 * CHUNK_BYTES, /* from one step to the next */
     SCORE_VALUES = SCORE_TILES * SCORE_PAIRS * 8,
     /* Unrolled: the swizzle repeats after four k-steps. */
-    SCORE_UNROLL = SCORE_LATENT_STEPS < 4 ? SCORE_LATENT_STEPS : 4,
+    SCORE_UNROLL = SCORE_LATENT_STEPS % 4 == 0 ? 4 : SCORE_LATENT_STEPS,
     SUM_BYTES = BLOCK_HEADS * BLOCK_KEYS * 8, /* of a depth group */
     SUM_WARP_BYTES = SCORE_VALUES * 8 * 32,
 
-    OUTPUT_COLUMNS = DQK / WARPS / 8, /* n8 tiles of dQ per warp */
+    OUTPUT_COLUMNS = KEY_COLUMNS / WARPS / 8, /* n8 tiles of dQ per warp */
     OUTPUT_VALUES = HEAD_TILES * OUTPUT_COLUMNS * 4,
     OUTPUT_UNROLL = 2, /* k-steps */
 
     LATENT_PARTS = BLOCK_KEYS / 16 / LATENT_KEY_TILES,
     ROPE_PARTS = BLOCK_KEYS / 16 / ROPE_KEY_TILES,
-    LATENT_UNITS = DV / UNIT_COLUMNS * LATENT_PARTS,
-    ROPE_UNITS = (DQK - DV) / UNIT_COLUMNS * ROPE_PARTS
+    LATENT_COLUMNS = VALUE_COLUMNS < DQK ? VALUE_COLUMNS : DQK,
+    LATENT_UNITS = (LATENT_COLUMNS + UNIT_COLUMNS - 1) / UNIT_COLUMNS * LATENT_PARTS,
+    ROPE_UNITS = (DQK - LATENT_COLUMNS + UNIT_COLUMNS - 1) / UNIT_COLUMNS * ROPE_PARTS
 };
 
 /* The CTA's item, at ITEM_OFFSET because registers are short. */
@@ -128,14 +129,16 @@ DEVICE i64 query_offset(const struct sparse_attn_bwd_params *params, i64 batch_s
     return batch * batch_stride + (block_item()->query - batch * params->tokens) * token_stride;
 }
 
-/* Starts the copy of the item's rows of q or grad_out; padded rows become zeros. */
-DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride, u32 tile, int pitch) {
+/* Starts the copy of the item's rows of q or grad_out, of so many columns; what is padded becomes
+ * zeros. */
+DEVICE void load_rows(const void *tensor, i64 offset, i64 head_stride, int columns, u32 tile,
+                      int pitch) {
     const char *const rows = (const char *)tensor + 2 * offset;
     const int chunks = pitch / CHUNK_BYTES;
 #pragma unroll 4
     for (int i = (int)thread_number(); i < BLOCK_HEADS * chunks; i += THREADS) {
         const int row = i / chunks, chunk = i % chunks, head = block_item()->first_head + row;
-        const bool present = head < HEADS;
+        const bool present = head < HEADS && (columns % 64 == 0 || chunk < columns / CHUNK_COLUMNS);
         cp_async_16(tile + tile_chunk(row, chunk, pitch),
                     present ? rows + 2 * (head * head_stride) + chunk * CHUNK_BYTES : rows,
                     present ? CHUNK_BYTES : 0);
@@ -181,7 +184,7 @@ DEVICE const char *key_row(const struct sparse_attn_bwd_params *params, int key)
     return kv + (u64)(u32)key * params->kv_row_bytes;
 }
 
-/* Starts the copy of a block's rows; rows without a key become zeros. */
+/* Starts the copy of a block's rows; rows without a key, and columns from DQK on, become zeros. */
 DEVICE void gather(const struct sparse_attn_bwd_params *params, const int *entries, int stage) {
     const int chunk = (int)thread_number() % 8, first = (int)thread_number() / 8 % GATHER_ROWS;
     const int part = (int)thread_number() / 8 / GATHER_ROWS;
@@ -193,10 +196,11 @@ DEVICE void gather(const struct sparse_attn_bwd_params *params, const int *entri
             (key >= 0 ? key_row(params, key) : (const char *)params->kv) + chunk * CHUNK_BYTES;
         const u32 target = tile + tile_chunk(row, chunk, KEY_PITCH);
 #pragma unroll
-        for (int group = 0; group < DQK / 64; ++group) {
+        for (int group = 0; group < KEY_COLUMNS / 64; ++group) {
             if (GATHER_PARTS == 1 || group % GATHER_PARTS == part) {
-                cp_async_16(target + (u32)(group * 128), source + group * 128,
-                            key >= 0 ? CHUNK_BYTES : 0);
+                const bool exists = group < DQK / 64 || group * 8 + chunk < DQK / CHUNK_COLUMNS;
+                cp_async_16(target + (u32)(group * 128), exists ? source + group * 128 : source,
+                            exists && key >= 0 ? CHUNK_BYTES : 0);
             }
         }
     }
@@ -215,10 +219,10 @@ DEVICE void begin_block(const struct sparse_attn_bwd_params *params, const int *
 /* Starts the copies of the item's rows and statistics and of the first key blocks. */
 DEVICE void begin_item(const struct sparse_attn_bwd_params *params) {
     load_rows(params->q, query_offset(params, params->q_batch_stride, params->q_token_stride),
-              params->q_head_stride, shared_address(QUERY_OFFSET), QUERY_PITCH);
+              params->q_head_stride, DQK, shared_address(QUERY_OFFSET), QUERY_PITCH);
     load_rows(params->grad_out,
               query_offset(params, params->grad_out_batch_stride, params->grad_out_token_stride),
-              params->grad_out_head_stride, shared_address(GRAD_OFFSET), GRAD_PITCH);
+              params->grad_out_head_stride, DV, shared_address(GRAD_OFFSET), GRAD_PITCH);
     load_statistics(params);
 #pragma unroll
     for (int block = 0; block < ENTRY_LEAD; ++block) {
@@ -522,7 +526,7 @@ DEVICE struct unit_rows find_unit_rows(const struct sparse_attn_bwd_params *para
                                        int column) {
     const int place = column + unit_place(DETERMINISTIC);
     struct unit_rows rows = {(char *)params->dkv + 4 * place, DQK * 4, block_entries(block),
-                             DETERMINISTIC};
+                             unit_columns(DQK, column, DETERMINISTIC), DETERMINISTIC};
     if (DETERMINISTIC) {
         const u32 item = (u32)block_item()->number;
         const i64 key = (i64)(item / HEAD_BLOCKS) * params->key_stride + block * BLOCK_KEYS;
@@ -564,7 +568,7 @@ DEVICE void add_dkv(const struct sparse_attn_bwd_params *params, int block) {
 #pragma unroll 1
     for (int unit = warp; unit < ROPE_UNITS; unit += WARPS) {
         compute_unit(params, block, unit % ROPE_PARTS * ROPE_KEY_TILES * 16, ROPE_KEY_TILES,
-                     DV + unit / ROPE_PARTS * UNIT_COLUMNS, false);
+                     VALUE_COLUMNS + unit / ROPE_PARTS * UNIT_COLUMNS, false);
     }
 }
 

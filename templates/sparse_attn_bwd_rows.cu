@@ -28,7 +28,7 @@ enum {
     WARPS = THREADS / 32,
     CHUNKS = DV / 8, /* of 16 bytes in a row */
     LANE_CHUNKS = (CHUNKS + 31) / 32,
-    LOADED = 4
+    LOADED = LANE_CHUNKS > 2 ? 2 : 4
 };
 
 /* The dot product of two pairs of bf16. */

@@ -44,6 +44,11 @@ DEVICE int own_column(void) {
     return (int)threadIdx.x % TEAM * COLUMNS;
 }
 
+/* Whether the thread is in a team: others are left over in the last warp. */
+DEVICE bool is_in_team(void) {
+    return THREADS == TEAMS * TEAM || own_team() < TEAMS;
+}
+
 /* The position of a partial row in a key's list: an entry, and a row of it. */
 struct place {
     int entry;
@@ -209,7 +214,7 @@ DEVICE void move_on(const struct sparse_attn_bwd_sum_params *params, struct curs
 DEVICE struct cursor open_cursor(const struct sparse_attn_bwd_sum_params *params) {
     const int first = (int)blockIdx.x + own_team() * (int)gridDim.x;
     struct cursor cursor = {{0, 0}, 0, NO_MORE_KEYS, NO_MORE_KEYS, 0, 0, false};
-    if (first < params->key_count) {
+    if (first < params->key_count && is_in_team()) {
         cursor.next = first;
         cursor.next_begin = params->starts[first];
         cursor.next_end = params->starts[first + 1];
@@ -282,12 +287,12 @@ DEVICE void sum_long_key(const struct sparse_attn_bwd_sum_params *params, int ke
         return;
     }
     for (int begin = first; begin < end; begin += TEAMS * RUN) {
-        const int own = minimum(begin + own_team() * RUN, end);
+        const int own = is_in_team() ? minimum(begin + own_team() * RUN, end) : end;
         float run[COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
         sum_entries(params, run, own, minimum(own + RUN, end));
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < COLUMNS; ++i) {
+        for (int i = 0; i < COLUMNS && is_in_team(); ++i) {
             runs[own_team() * DQK + own_column() + i] = run[i];
         }
         __syncthreads();

@@ -16,15 +16,15 @@
  *
  *   scores  S[BLOCK_HEADS, BLOCK_KEYS] = Q K^T   warps over heads x keys x depth (SCORE_*_GROUPS)
  *   softmax row by row                           ROW_THREADS threads per head
- *   output  O[BLOCK_HEADS, DV] += P V            warps over heads x columns (OUTPUT_*_GROUPS)
+ *   output  O[BLOCK_HEADS, VALUE_COLUMNS] += P V warps over heads x columns (OUTPUT_*_GROUPS)
  *
  * Scores pass through shared memory, where the SCORE_DEPTH_GROUPS partial sums are added; P (bf16)
  * then replaces the first partial sum's row. O stays in registers.
  *
  * Shared memory (offsets and sizes: the plan above):
- *   QUERY   [BLOCK_HEADS][DQK] bf16; at the end the output tile, staged for global memory
- *   LATENT  [STAGES][BLOCK_KEYS][DV] bf16: the columns that are key and value
- *   ROPE    [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16: the columns that are key alone
+ *   QUERY   [BLOCK_HEADS][KEY_COLUMNS] bf16; at the end the output tile, staged for global memory
+ *   LATENT  [STAGES][BLOCK_KEYS][VALUE_COLUMNS] bf16: the columns that are key and value
+ *   ROPE    [ROPE_STAGES][BLOCK_KEYS][KEY_COLUMNS - VALUE_COLUMNS] bf16: the other columns
  *   SCORES  [SCORE_DEPTH_GROUPS][BLOCK_HEADS][BLOCK_KEYS] fp32, then P
  *   FACTORS [BLOCK_HEADS] fp32: the factors of O's rows
  *   TASK    struct task
@@ -45,8 +45,13 @@
 enum {
     SCORE_PITCH = BLOCK_KEYS * 4, /* bytes of a row */
     OUTPUT_TILES = HEAD_TILES / OUTPUT_HEAD_GROUPS,
-    OUTPUT_PAIRS = DV / 16 / OUTPUT_COLUMN_GROUPS,
+    OUTPUT_PAIRS = VALUE_COLUMNS / 16 / OUTPUT_COLUMN_GROUPS,
     OUTPUT_STEPS = BLOCK_KEYS / 16,
+    /* A warp's pairs of n8 tiles are adjacent if that does not carry into the swizzle's bits
+     * (tile_advance), else the warps take them in turn. */
+    OUTPUT_ADJACENT = OUTPUT_PAIRS % 4 == 0 || 4 % OUTPUT_PAIRS == 0,
+    OUTPUT_STRIDE = OUTPUT_ADJACENT ? 1 : OUTPUT_COLUMN_GROUPS,
+    OUTPUT_CHUNKS = DV / CHUNK_COLUMNS, /* of a row that is stored */
 
     SCORE_UNITS = BLOCK_KEYS / 2, /* pairs of scores in a row */
     ROW_UNITS = SCORE_UNITS / ROW_THREADS
@@ -209,7 +214,7 @@ DEVICE struct output_place find_output_place(void) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     struct output_place place;
     place.tile = warp % OUTPUT_HEAD_GROUPS * OUTPUT_TILES;
-    place.column = warp / OUTPUT_HEAD_GROUPS * OUTPUT_PAIRS * 16;
+    place.column = warp / OUTPUT_HEAD_GROUPS * (OUTPUT_ADJACENT ? OUTPUT_PAIRS * 16 : 16);
     place.probabilities = shared_address(probability_chunk(place.tile * 16 + lane % 16, lane / 16));
     place.values = shared_address(
         LATENT_OFFSET +
@@ -256,7 +261,8 @@ DEVICE void accumulate_output(float *o, const struct output_place *place, int st
 #pragma unroll
         for (int n = 0; n < OUTPUT_PAIRS; ++n) {
             u32 b[4];
-            ldmatrix_x4_trans(b, step_address(values, n) + (u32)(step * 16 * LATENT_PITCH));
+            ldmatrix_x4_trans(b, step_address(values, n * OUTPUT_STRIDE) +
+                                     (u32)(step * 16 * LATENT_PITCH));
 #pragma unroll
             for (int m = 0; m < OUTPUT_TILES; ++m) {
                 if (!RAGGED_HEADS || m < tiles - place->tile) {
@@ -312,7 +318,7 @@ DEVICE void stage_output(const float *o, const struct output_place *place) {
         tile_chunk(place->tile * 16 + lane / 4, place->column / CHUNK_COLUMNS, LATENT_PITCH);
 #pragma unroll
     for (int n = 0; n < OUTPUT_PAIRS * 2; ++n) {
-        const u32 offset = tile_advance(base, n * CHUNK_BYTES);
+        const u32 offset = tile_advance(base, (n / 2 * OUTPUT_STRIDE * 2 + n % 2) * CHUNK_BYTES);
 #pragma unroll
         for (int m = 0; m < OUTPUT_TILES; ++m) {
             const float *const tile = &o[(m * OUTPUT_PAIRS * 2 + n) * 4];
@@ -328,8 +334,8 @@ DEVICE void store_output(const struct sparse_attn_fwd_params *params) {
     char *const out = (char *)params->out + 2 * (task->batch * params->out_batch_stride +
                                                  task->token * params->out_token_stride);
 #pragma unroll 4
-    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * LATENT_CHUNKS; i += THREADS) {
-        const int row = i / LATENT_CHUNKS, chunk = i % LATENT_CHUNKS;
+    for (int i = (int)threadIdx.x; i < BLOCK_HEADS * OUTPUT_CHUNKS; i += THREADS) {
+        const int row = i / OUTPUT_CHUNKS, chunk = i % OUTPUT_CHUNKS;
         const int head = task->first_head + row;
         if (head < HEADS) {
             *(uint4 *)(out + 2 * (head * params->out_head_stride) + chunk * CHUNK_BYTES) =

@@ -371,7 +371,7 @@ DEVICE void store_units(const struct sparse_gqa_bwd_params *params, const struct
         float *const to = unit.of_values ? params->dv + first * DV : params->dk + first * DQK;
         const struct unit_rows rows = {(char *)(to + unit.column + unit_place(false)),
                                        (unit.of_values ? DV : DQK) * 4,
-                                       (const int *)(arena + ROWS_OFFSET), false};
+                                       (const int *)(arena + ROWS_OFFSET), UNIT_COLUMNS, false};
         put_unit(&rows, unit.key_tile * 16, 1, &sums[i * 16]);
     }
 }

@@ -23,8 +23,8 @@
  *
  * Spec: sparse_attn:heads=64,dqk=576,dv=512,topk=2048; keys:
  *   heads          H: 1..128, or a multiple of 64 up to 1024
- *   dqk            width of a query and of a KV row: dv or dv + 64
- *   dv             width of a value: 64, 128, 256 or 512
+ *   dqk            width of a query and of a KV row: a multiple of 16 up to 1024
+ *   dv             width of a value: a multiple of 16 up to dqk
  *   topk           the maximum number of valid slots of a query, 1..1048576
  *   sink           1: the softmax denominator holds a learnt logit per head (default 0)
  *   buckets        bounds, 256/512/1024, or auto: see "Buckets" (default: none)

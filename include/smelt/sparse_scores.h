@@ -22,8 +22,8 @@
  *
  * Spec: sparse_scores:heads=64,dqk=576,dv=512,topk=2048; keys:
  *   heads  H: 1..128, or a multiple of 64 up to 1024
- *   dqk    width of a query and of a KV row: dv or dv + 64
- *   dv     width of a value, as attention has it: 64, 128, 256 or 512
+ *   dqk    width of a query and of a KV row: a multiple of 16 up to 1024
+ *   dv     width of a value, as attention has it: a multiple of 16 up to dqk
  *   topk   the maximum number of slots of a query, 1..1048576
  *   sink   1: p's denominator holds a learnt logit per head (default 0)
  * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LOG2E = math.log2(math.e)
 NEVER = float("-inf")
 TOPK_STEP = 128  # a row's width is rounded up to it for topk, so that few kernels serve many widths
-VALUE_WIDTHS = (64, 128, 256, 512)
+VALUE_WIDTHS = (64, 128, 256, 512)  # of models, for a dv that is not given
 WIDE_TYPES = (torch.bfloat16, torch.float32)
 
 
@@ -29,7 +29,11 @@ Buckets = Literal["auto"] | Sequence[int] | None
 
 def value_width(dqk: int) -> int:
     """dv where it is not given: dqk, or dqk less the 64 columns of a rotary position."""
-    return dqk if dqk in VALUE_WIDTHS else dqk - 64
+    if dqk in VALUE_WIDTHS:
+        return dqk
+    if dqk - 64 in VALUE_WIDTHS:
+        return dqk - 64
+    raise ValueError(f"smelt: dv must be given for rows of {dqk} columns")
 
 
 def topk_for(width: int) -> int:
@@ -268,7 +272,8 @@ def sparse_attention(
         kv: [S, dqk] or [B, S, dqk], bf16; a row is a key and, in its first dv columns, a value.
         indices: [T, width] or [B, T, width], int32. Slots outside 0..S-1 (such as -1) are masked.
         scale: The softmax scale, positive.
-        dv: Width of a value; None means dqk if that is 64, 128, 256 or 512, else dqk - 64.
+        dv: Width of a value. dqk and dv are multiples of 16 up to 1024, dv at most dqk. None means dqk if that is 64,
+            128, 256 or 512, or dqk - 64 if that is one of them.
         topk: The largest number of valid slots of a query; None means `width` rounded up to a multiple of 128. With
             buckets `width` may be larger than topk: the first topk valid slots of a query count.
         topk_length: [T] or [B, T], int32: the number of a query's slots that count.

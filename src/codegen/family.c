@@ -1,6 +1,7 @@
 /* See family.h: the code common to all families. */
 #include "codegen/family.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "codegen/spec/keys.h"
@@ -156,18 +157,28 @@ static const struct smelt__variant *named_variant(const struct smelt__spec *spec
     return variants->name ? variants : NULL;
 }
 
+/* Records why the best variant of an architecture was not taken, in the plan of another. */
+static void note_declined(const struct smelt__message *message, struct smelt__plan *plan) {
+    if (plan->arch->warpgroup_products)
+        snprintf(plan->declined, sizeof plan->declined, "%.*s", SMELT__DECLINED - 1, message->text);
+}
+
 /* Plans the first variant that accepts the spec. On failure the message is that of the last variant
  * that has all of the spec's knobs. */
 static int plan_first(const struct smelt__spec *spec, const struct smelt__variant *variants,
                       const struct smelt__arch *arch, struct smelt__plan *plan,
                       struct smelt__message *message) {
+    struct smelt__message first = {.text = ""};
     int tried = 0;
     for (const struct smelt__variant *variant = variants; variant->name; variant++) {
         if (foreign_knob(spec, variant))
             continue;
-        if (plan_variant(spec, variant, arch, plan, message) == 0)
+        if (plan_variant(spec, variant, arch, plan, message) == 0) {
+            note_declined(&first, plan);
             return 0;
-        tried++;
+        }
+        if (tried++ == 0)
+            first = *message;
     }
     /* Knobs of different variants: plan any variant for the message. */
     return tried ? -1 : plan_variant(spec, variants, arch, plan, message);

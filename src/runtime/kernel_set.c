@@ -22,6 +22,9 @@ struct gathering {
 static smelt_status get_one(const struct gathering *all, int index) {
     struct smelt__plan plan;
     smelt_status status = smelt__kernel_plan(all->context, &all->specs[index], &plan);
+    if (status == SMELT_OK && *plan.declined)
+        smelt__log_write(&all->context->settings.log, SMELT_LOG_INFO, "%s runs in variant %s: %s",
+                         plan.kernel_name, plan.variant, plan.declined);
     return status == SMELT_OK ? smelt__kernel_get(all->context, &plan, &all->kernels[index])
                               : status;
 }

@@ -19,6 +19,7 @@ struct unit_rows {
                         block's first key */
     int row_bytes;   /* stride of rows */
     const int *keys; /* the block's; -1: none */
+    int columns;     /* of the unit, from this lane's first one on */
     bool partial;
 };
 
@@ -34,9 +35,14 @@ DEVICE int unit_place(bool partial) {
     return has_vectors(partial) ? lane / 16 * 16 + lane % 4 * 4 : lane / 16 * 4 + lane % 4;
 }
 
+/* Of a unit in rows of `width` columns, a multiple of 16: its columns from this lane's first one on. */
+DEVICE int unit_columns(int width, int column, bool partial) {
+    return width % UNIT_COLUMNS == 0 ? UNIT_COLUMNS : width - column - unit_place(partial);
+}
+
 /* Writes four of this lane's values to the row of the block's key `slot`. */
 DEVICE void put_sums(const struct unit_rows *rows, int slot, const float *sums) {
-    const int key = rows->keys[slot];
+    const int key = rows->columns > 0 ? rows->keys[slot] : -1;
     if (rows->partial) {
         const uint2 values = {pack_bf16x2(sums[0], sums[1]), pack_bf16x2(sums[2], sums[3])};
         if (key >= 0) {
@@ -50,7 +56,9 @@ DEVICE void put_sums(const struct unit_rows *rows, int slot, const float *sums) 
     } else if (key >= 0) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            reduce_add_f32(to + i * 8, sums[i]);
+            if (i * 8 < rows->columns) {
+                reduce_add_f32(to + i * 8, sums[i]);
+            }
         }
     }
 }

@@ -9,22 +9,23 @@
  * mma.sync, by a thread block whose warps partition heads x keys x depth (SCORE_*_GROUPS). S stays
  * in registers, as SCORE_DEPTH_GROUPS partial sums.
  *
- * Shared memory: QUERY [BLOCK_HEADS][DQK] bf16; key blocks, gathered STAGES - 1 ahead: LATENT
- * [STAGES][BLOCK_KEYS][DV] bf16 and ROPE [ROPE_STAGES][BLOCK_KEYS][DQK - DV] bf16; and the regions
- * of common/block_slots.cuh.
+ * Shared memory: QUERY [BLOCK_HEADS][KEY_COLUMNS] bf16; key blocks, gathered STAGES - 1 ahead: LATENT
+ * [STAGES][BLOCK_KEYS][VALUE_COLUMNS] bf16 and ROPE [ROPE_STAGES][BLOCK_KEYS][KEY_COLUMNS -
+ * VALUE_COLUMNS] bf16; and the regions of common/block_slots.cuh. KEY_COLUMNS and VALUE_COLUMNS are
+ * DQK and DV rounded up to multiples of 64; columns from DQK on are zeros.
  */
 
 enum {
-    LATENT_PITCH = DV * 2, /* bytes of a row */
-    ROPE_PITCH = (DQK - DV) * 2,
-    QUERY_PITCH = DQK * 2,
+    LATENT_PITCH = VALUE_COLUMNS * 2, /* bytes of a row */
+    ROPE_PITCH = (KEY_COLUMNS - VALUE_COLUMNS) * 2,
+    QUERY_PITCH = KEY_COLUMNS * 2,
     LATENT_BYTES = BLOCK_KEYS * LATENT_PITCH, /* of a stage */
     ROPE_BYTES = BLOCK_KEYS * ROPE_PITCH,
-    LATENT_CHUNKS = DV / CHUNK_COLUMNS, /* of a row */
-    ROPE_CHUNKS = (DQK - DV) / CHUNK_COLUMNS,
-    QUERY_CHUNKS = DQK / CHUNK_COLUMNS,
-    LATENT_STEPS = DV / 16, /* k-steps of the product */
-    ROPE_STEPS = (DQK - DV) / 16,
+    LATENT_CHUNKS = VALUE_COLUMNS / CHUNK_COLUMNS, /* of a row */
+    ROPE_CHUNKS = (KEY_COLUMNS - VALUE_COLUMNS) / CHUNK_COLUMNS,
+    QUERY_CHUNKS = KEY_COLUMNS / CHUNK_COLUMNS,
+    LATENT_STEPS = VALUE_COLUMNS / 16, /* k-steps of the product */
+    ROPE_STEPS = (KEY_COLUMNS - VALUE_COLUMNS) / 16,
 
     HEAD_TILES = BLOCK_HEADS / 16,
     SCORE_TILES = HEAD_TILES / SCORE_HEAD_GROUPS,           /* m16 tiles of a warp */
@@ -35,6 +36,11 @@ enum {
     QUERY_FRAGMENTS = QUERY_IN_REGISTERS ? SCORE_STEPS * SCORE_TILES * 4 : 1
 };
 
+/* Whether a chunk of a row of shared memory is one of a row of global memory. */
+DEVICE bool chunk_exists(int chunk) {
+    return DQK == KEY_COLUMNS || chunk < DQK / CHUNK_COLUMNS;
+}
+
 /* Starts the copy of BLOCK_HEADS heads from `first_head` on of the query at `q`; rows past the last
  * head become zeros. `head_stride` counts elements. */
 DEVICE void load_query(const char *q, i64 head_stride, int first_head) {
@@ -42,7 +48,7 @@ DEVICE void load_query(const char *q, i64 head_stride, int first_head) {
     for (int i = (int)threadIdx.x; i < BLOCK_HEADS * QUERY_CHUNKS; i += THREADS) {
         const int row = i / QUERY_CHUNKS, chunk = i % QUERY_CHUNKS;
         const int head = first_head + row;
-        const bool present = head < HEADS;
+        const bool present = head < HEADS && chunk_exists(chunk);
         const char *const source = present ? q + 2 * (head * head_stride) + chunk * CHUNK_BYTES : q;
         cp_async_16(shared_address(QUERY_OFFSET + tile_chunk(row, chunk, QUERY_PITCH)), source,
                     present ? CHUNK_BYTES : 0);
@@ -51,7 +57,8 @@ DEVICE void load_query(const char *q, i64 head_stride, int first_head) {
 
 /*
  * Starts the copy of `columns` chunks, from chunk `skip` on, of a block's KV rows into a tile.
- * Unless `whole`, rows past `count` and masked rows become zeros without being read.
+ * Unless `whole`, rows past `count` and masked rows become zeros without being read. So do chunks past
+ * a row's end.
  */
 DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, bool whole, u32 tile,
                         int pitch, int columns, int skip) {
@@ -60,6 +67,9 @@ DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, boo
     const int thread_row = (int)threadIdx.x / columns % rows_at_once;
     const char *const source = kv + (skip + chunk) * CHUNK_BYTES;
     const int *const entries = block_scan_entries(block) + thread_row;
+    if (THREADS % columns != 0 && (int)threadIdx.x >= rows_at_once * columns) {
+        return; /* left over */
+    }
 #pragma unroll 4
     for (int i = 0; i < (BLOCK_KEYS + rows_at_once - 1) / rows_at_once; ++i) {
         const int key = i * rows_at_once + thread_row;
@@ -67,7 +77,7 @@ DEVICE void gather_rows(const char *kv, u32 row_bytes, int block, int count, boo
             break;
         }
         const int row = whole || key < count ? entries[i * rows_at_once] : MASKED;
-        const bool present = whole || row >= 0;
+        const bool present = (whole || row >= 0) && chunk_exists(skip + chunk);
         cp_async_16(tile + tile_chunk(key, chunk, pitch),
                     present ? source + (u64)(u32)row * row_bytes : kv, present ? CHUNK_BYTES : 0);
     }

@@ -41,6 +41,11 @@ static const char *const operators[] = {
     "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,pv_overlap=0",
     "sparse_attn:heads=128,dqk=576,dv=512,topk=2048,pv_overlap=26",
     "sparse_attn:heads=32,dqk=512,dv=512,topk=640,sink=1,gather_registers=88",
+    "sparse_attn:heads=64,dqk=160,dv=128,topk=2048,passes=both",
+    "sparse_attn:heads=8,dqk=336,dv=304,topk=512,sink=1,deterministic=1,passes=both",
+    "sparse_attn:heads=24,dqk=80,dv=80,topk=512,deterministic=1,passes=both",
+    "sparse_attn:heads=16,dqk=48,dv=16,topk=512,passes=both",
+    "sparse_attn:heads=64,dqk=1024,dv=512,topk=512,passes=both",
     NULL,
 };
 
@@ -54,10 +59,15 @@ static const char *const tuned[] = {
 
 /* Kernels that not every operator has. */
 static const char *const kernels[] = {
-    "sparse_attn_partition:pass=count", "sparse_attn_partition:pass=place",
-    "sparse_attn_bwd_lists:pass=group", "sparse_attn_bwd_lists:pass=transpose",
-    "sparse_attn_bwd_sum:dqk=64",       "sparse_attn_bwd_sum:dqk=192",
-    "sparse_attn_bwd_sum:dqk=576",      NULL,
+    "sparse_attn_partition:pass=count",
+    "sparse_attn_partition:pass=place",
+    "sparse_attn_bwd_lists:pass=group",
+    "sparse_attn_bwd_lists:pass=transpose",
+    "sparse_attn_bwd_sum:dqk=64",
+    "sparse_attn_bwd_sum:dqk=192",
+    "sparse_attn_bwd_sum:dqk=576",
+    "sparse_attn_bwd_sum:dqk=1008",
+    NULL,
 };
 
 const struct compile_cells compile_cells_sparse_attn = {

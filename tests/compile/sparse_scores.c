@@ -27,6 +27,8 @@ static const char *const operators[] = {
     "sparse_scores:heads=8,dqk=512,dv=512,topk=640,variant=sm90,orientation=heads",
     "sparse_scores:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,racecheck=1",
     "sparse_scores:heads=128,dqk=576,dv=512,topk=2048,variant=sm90,racecheck=1",
+    "sparse_scores:heads=64,dqk=160,dv=128,topk=2048",
+    "sparse_scores:heads=40,dqk=640,dv=512,topk=512",
     NULL,
 };
 

@@ -18,8 +18,8 @@ struct widths {
     int dqk, dv;
 };
 static const struct widths main_widths[] = {{576, 512}, {512, 512}},
-                           other_widths[] = {{64, 64},   {128, 64},  {128, 128},
-                                             {192, 128}, {256, 256}, {320, 256}};
+                           other_widths[] = {{48, 16},   {160, 128}, {128, 128},
+                                             {192, 128}, {256, 256}, {336, 304}};
 
 enum { OTHERS = COUNT(other_widths), REPEATS = 3 /* for each spec of the main widths */ };
 

@@ -17,7 +17,7 @@ static const int quick_heads[] = {7, 64, 128};
 enum { HEADS_AS_COLUMNS = 40 }; /* the rule's limit; and above 64 */
 static const struct widths {
     int dqk, dv;
-} widths[] = {{576, 512}, {512, 512}, {64, 64}, {192, 128}, {320, 256}};
+} widths[] = {{576, 512}, {512, 512}, {80, 48}, {192, 128}, {336, 320}};
 static const int topks[] = {1, 63, 64, 65, 130, 640, 2048};
 
 enum {

@@ -270,8 +270,8 @@ TEST(test_against_streaming) {
         struct smelt__sparse_attn_spec spec = {0};
         struct smelt__problem_options options = {.seed = seed + i};
         spec.heads = 1 + (int)smelt__random_below(&random, MAX_HEADS + 2);
-        spec.dv = 64 << smelt__random_below(&random, 2);
-        spec.dqk = spec.dv + 64 * (int)smelt__random_below(&random, 2);
+        spec.dv = 16 * (1 + (int)smelt__random_below(&random, 8));
+        spec.dqk = spec.dv + 16 * (int)smelt__random_below(&random, 5);
         spec.topk = 1 + (int)smelt__random_below(&random, 40);
         spec.sink = (int)smelt__random_below(&random, 2);
         options.batches = 1 + smelt__random_below(&random, 3);

@@ -113,11 +113,15 @@ static inline struct smelt__spec random_spec(struct random *random,
                 random_list(random, &schema->keys[i], i, &spec);
             else if (!schema->keys[i].knob && strcmp(schema->keys[i].name, "passes") != 0)
                 spec.values[i] = random_value(random, &schema->keys[i]);
-        /* Legal pairs of widths are too rare for random drawing. */
+        /* Few random widths are legal for every family, and most are too large for the emulator. */
         if (smelt__spec_key(schema, "dv") >= 0) {
-            int dv = widths[random_below(random, 4)];
+            const int odd = random_below(random, 4) == 0;
+            const int dv =
+                odd ? 16 * (1 + random_below(random, 20)) : widths[random_below(random, 4)];
             smelt__spec_set(&spec, "dv", dv);
-            smelt__spec_set(&spec, "dqk", dv + 64 * random_below(random, 2));
+            smelt__spec_set(
+                &spec, "dqk",
+                dv + (odd ? 16 * random_below(random, 7) : 64 * random_below(random, 2)));
         }
     } while (smelt__spec_check(&spec, &message));
     for (int i = 0; i < schema->key_count; i++) {

@@ -256,7 +256,7 @@ TEST(refusals) {
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90", "sm_100a",
          "runs on sm_90a only; use variant=mma on sm_100a"},
         {"sparse_attn_fwd:heads=64,dqk=128,dv=128,topk=2048,variant=sm90", "sm_90a",
-         "dv=512 alone, not dv=128; variant=mma has it"},
+         "dqk=576 or 512 with dv=512, not dqk=128 with dv=128; variant=mma has it"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,variant=sm90,stages=4", "sm_90a",
          "the nearest legal one is 3 of 2..3"},
         {"sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048,pv_overlap=26,gather_registers=32",

@@ -96,7 +96,7 @@ static const struct {
     {"sparse_atn:" GOOD, "unknown family 'sparse_atn', did you mean sparse_attn?", NULL},
     {"matmul:" GOOD, "unknown family 'matmul'; known:", NULL},
     {"sparse_attn:", "heads is missing", NULL},
-    {"sparse_attn:heads=64", "dqk is missing; legal: dv or dv+64", NULL},
+    {"sparse_attn:heads=64", "dqk is missing; legal: 16..1024", NULL},
     {"sparse_attn:dqk=576,dv=512,topk=2048", "heads is missing; legal: 1..128 and", NULL},
     {"sparse_attn:" GOOD ",", "an empty item", NULL},
     {"sparse_attn:," GOOD, "an empty item", NULL},

@@ -14,7 +14,7 @@ enum {
 };
 
 static const struct smelt__key keys[] = {
-    {SMELT__REQUIRED("dqk", "width of a row"), SMELT__ONE_OF(64, 96, 128, 192, 256, 320, 512, 576)},
+    {SMELT__REQUIRED("dqk", "width of a row"), SMELT__ATTN_WIDTHS},
 };
 
 static int plan_finish(const struct smelt__spec *spec, const struct smelt__arch *arch,

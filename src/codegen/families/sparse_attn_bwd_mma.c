@@ -11,6 +11,7 @@
 #include <limits.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/sparse_attn_widths.h"
 #include "codegen/plan/limits.h"
 
 enum {
@@ -40,7 +41,8 @@ static const struct pipeline_shape {
 
 /* Everything that is chosen. */
 struct choice {
-    int heads, dqk, dv, deterministic;
+    int heads, deterministic;
+    int dqk, dv; /* of tiles */
     int block_tiles, head_blocks;
     int block_keys, stages, warps, blocks;
     int score_head_groups, score_key_groups, score_depth_groups;
@@ -258,10 +260,23 @@ static int choose(struct choice *choice, const struct smelt__spec *spec,
     static const struct {
         int tiles, keys;
     } least[] = {{2, 2 * TILE}, {2, TILE}, {1, 2 * TILE}, {1, TILE}};
+    *choice = (struct choice){
+        .heads = (int)smelt__spec_get(spec, "heads"),
+        .dqk = smelt__sparse_attn_columns(spec, "dqk"),
+        .dv = smelt__sparse_attn_columns(spec, "dv"),
+        .deterministic = (int)smelt__spec_get(spec, "deterministic"),
+    };
     for (size_t i = 0; i < sizeof least / sizeof *least; i++)
         if (choose_heads(choice, least[i].tiles, least[i].keys, spec, arch, scratch, misses))
             return 1;
     return 0;
+}
+
+static int has_plan(const struct smelt__spec *spec, const struct smelt__arch *arch) {
+    struct choice choice;
+    struct smelt__plan scratch = {.arch = arch};
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    return choose(&choice, spec, arch, &scratch, &misses);
 }
 
 /* Of a unit, each a tile of heads: all, or two where dQ and partial rows leave few registers. Of
@@ -304,18 +319,17 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
          "1: four values are added to global memory at once"},
     };
+    smelt__sparse_attn_add_columns(spec, plan);
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
-    struct choice choice = {0};
+    struct choice choice;
     struct smelt__misses misses = SMELT__NO_MISSES;
-    choice.heads = (int)smelt__spec_get(spec, "heads");
-    choice.dqk = (int)smelt__spec_get(spec, "dqk");
-    choice.dv = (int)smelt__spec_get(spec, "dv");
-    choice.deterministic = (int)smelt__spec_get(spec, "deterministic");
     if (!choose(&choice, spec, arch, plan, &misses)) {
+        if (smelt__sparse_attn_refuse_widths(spec, arch, has_plan, message))
+            return -1;
         smelt__misses_explain(
             &misses, spec, arch, "fewer block_heads, block_keys, stages or blocks",
             "fewer block_heads, block_keys or blocks or more warps",

@@ -12,7 +12,9 @@ static const struct smelt__key keys[] = {
 enum {
     COLUMNS = 8,            /* of a thread: 16 bytes of bf16 */
     THREADS_WANTED = 256,   /* of a block, about */
-    TEAM_STEP = 4,          /* so many teams are whole warps, since rows are multiples of 64 */
+    WARP = 32,              /* threads */
+    TEAM_STEP = 4,          /* so many teams are whole warps if rows are multiples of 64 */
+    WIDE_TEAM = 96,         /* above, so many teams need too much shared memory */
     RESIDENT_THREADS = 864, /* of a multiprocessor, where its shared memory has room for them */
     ROWS = 4,               /* that a thread copies at a time */
     STAGES = 4,             /* so many times: 16 bytes of 12 rows a thread are under way */
@@ -21,19 +23,25 @@ enum {
     HOPPER = 9              /* capability, major, from which on four values are added at once */
 };
 
+/* Teams of a block, in whole warps if possible. */
+static int teams_of(int team) {
+    const int wanted = THREADS_WANTED / team;
+    if (team * TEAM_STEP % WARP != 0 || team > WIDE_TEAM)
+        return wanted;
+    return wanted > TEAM_STEP ? wanted / TEAM_STEP * TEAM_STEP : TEAM_STEP;
+}
+
 static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *arch,
                     struct smelt__plan *plan, struct smelt__message *message) {
     const int dqk = (int)smelt__spec_get(spec, "dqk"), team = dqk / COLUMNS;
-    const int wanted = THREADS_WANTED / team / TEAM_STEP * TEAM_STEP;
-    const int teams = wanted ? wanted : TEAM_STEP;
-    const int bytes = STAGES * ROWS * team * teams * 16;
-    const int most = RESIDENT_THREADS / (team * teams);
+    const int teams = teams_of(team), threads = (team * teams + WARP - 1) / WARP * WARP;
+    const int bytes = STAGES * ROWS * threads * 16, most = RESIDENT_THREADS / threads;
     const int room = arch->shared_per_multiprocessor / (bytes + arch->shared_reserved);
     (void)message; /* every architecture has it */
     plan->variant = "sum";
     plan->template_name = "sparse_attn_bwd_sum.cu";
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_sum_qk%d", dqk);
-    smelt__plan_set_threads(plan, team * teams, room < most ? room : most);
+    smelt__plan_set_threads(plan, threads, room < most ? room : most);
     plan->item = "key";
     plan->blocks_per_item = 1; /* fewer do: a team each */
     plan->persistent = 1;

@@ -11,15 +11,17 @@
 #include <limits.h>
 
 #include "codegen/families/sparse_attn_fwd.h"
+#include "codegen/families/sparse_attn_widths.h"
 #include "codegen/plan/limits.h"
 
 enum {
     TILE = 16,              /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
     MAX_BLOCK_TILES = 4,    /* 64 heads: more leaves no shared memory for two stages */
     MAX_REGISTER_TILES = 2, /* of a query kept in registers: three spill */
-    WARP = 32,              /* threads */
-    OTHER_REGISTERS = 44,   /* addresses, loop state: below it some configurations spill */
-    TILE_ALIGNMENT = 1024,  /* bytes; the swizzle repeats every 1024 */
+    MAX_REGISTER_COLUMNS = 512, /* likewise */
+    WARP = 32,                  /* threads */
+    OTHER_REGISTERS = 44,       /* addresses, loop state: below it some configurations spill */
+    TILE_ALIGNMENT = 1024,      /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
 };
 
@@ -32,7 +34,8 @@ static const struct pipeline_shape {
 
 /* Everything that is chosen. */
 struct choice {
-    int heads, dqk, dv;
+    int heads;
+    int dqk, dv; /* of tiles */
     int block_tiles, head_blocks, last_block_tiles;
     int block_keys, stages, rope_stages, warps, blocks;
     int score_head_groups, score_key_groups, score_depth_groups, query_in_registers;
@@ -176,7 +179,8 @@ static int choose_formation(struct choice *choice, const struct smelt__arch *arc
                 next.score_depth_groups = depth;
                 next.score_key_groups = choice->warps / (heads * depth);
                 next.query_in_registers = in_registers;
-                if (in_registers && choice->block_tiles > MAX_REGISTER_TILES)
+                if (in_registers &&
+                    (choice->block_tiles > MAX_REGISTER_TILES || choice->dv > MAX_REGISTER_COLUMNS))
                     continue;
                 if (!score_groups_legal(&next) || !fits(&next, arch, scratch, misses))
                     continue;
@@ -241,6 +245,9 @@ static void cut_heads(struct choice *choice, int most) {
 static int choose(struct choice *choice, const struct smelt__spec *spec,
                   const struct smelt__arch *arch, struct smelt__plan *scratch,
                   struct smelt__misses *misses) {
+    *choice = (struct choice){.heads = (int)smelt__spec_get(spec, "heads"),
+                              .dqk = smelt__sparse_attn_columns(spec, "dqk"),
+                              .dv = smelt__sparse_attn_columns(spec, "dv")};
     const int blocks = knob(spec, "blocks");
     for (int most = MAX_BLOCK_TILES; most >= 1; most--) {
         cut_heads(choice, most);
@@ -254,6 +261,13 @@ static int choose(struct choice *choice, const struct smelt__spec *spec,
         }
     }
     return 0;
+}
+
+static int has_plan(const struct smelt__spec *spec, const struct smelt__arch *arch) {
+    struct choice choice;
+    struct smelt__plan scratch = {.arch = arch};
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    return choose(&choice, spec, arch, &scratch, &misses);
 }
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
@@ -290,17 +304,17 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"QUERIES_AHEAD", NULL, WARP, "entries of a query list that a warp holds"},
         {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
     };
+    smelt__sparse_attn_add_columns(spec, plan);
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
-    struct choice choice = {0};
+    struct choice choice;
     struct smelt__misses misses = SMELT__NO_MISSES;
-    choice.heads = (int)smelt__spec_get(spec, "heads");
-    choice.dqk = (int)smelt__spec_get(spec, "dqk");
-    choice.dv = (int)smelt__spec_get(spec, "dv");
     if (!choose(&choice, spec, arch, plan, &misses)) {
+        if (smelt__sparse_attn_refuse_widths(spec, arch, has_plan, message))
+            return -1;
         smelt__misses_explain(&misses, spec, arch, "fewer block_keys, stages or blocks",
                               "fewer blocks or block_keys or more warps",
                               "stages must be 2..4, block_keys 16, 32, "

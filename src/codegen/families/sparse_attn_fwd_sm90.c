@@ -29,6 +29,7 @@ enum {
     MOST_COLUMNS = 32,   /* heads as columns; more, and the padding to 64 is cheaper */
     KEYS = 64,           /* of a key block */
     VALUE_WIDTH = 512,   /* the only one: two output warpgroups of 256 columns */
+    ROPE_WIDTH = 64,     /* columns that are key alone, or none */
     TILE = 64 * 64 * 2,  /* bytes: 64 rows of 64 columns */
     STEP = 64 * 16 * 2,  /* bytes: 64 rows of Q of one k-step */
     STEP_FRAGMENTS = 4,  /* registers a k-step of Q takes */
@@ -52,14 +53,16 @@ enum {
 /* What this variant cannot do at all. */
 static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch, int by_keys,
                   struct smelt__message *message) {
-    const int64_t dv = smelt__spec_get(spec, "dv"), heads = smelt__spec_get(spec, "heads");
+    const int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");
+    const int64_t heads = smelt__spec_get(spec, "heads");
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    if (dv != VALUE_WIDTH) {
+    if (dv != VALUE_WIDTH || (dqk != dv && dqk != dv + ROPE_WIDTH)) {
         smelt__message_set(message,
-                           "%s: variant=sm90 has dv=%d alone, not dv=%" PRId64 "; variant=mma has "
-                           "it",
-                           spec->schema->name, VALUE_WIDTH, dv);
+                           "%s: variant=sm90 has dqk=%d or %d with dv=%d, not dqk=%" PRId64
+                           " with dv=%" PRId64 "; variant=mma has it",
+                           spec->schema->name, VALUE_WIDTH + ROPE_WIDTH, VALUE_WIDTH, VALUE_WIDTH,
+                           dqk, dv);
         return -1;
     }
     if (by_keys && heads > MOST_COLUMNS) {

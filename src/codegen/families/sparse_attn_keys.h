@@ -7,6 +7,9 @@
 
 enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 20 };
 
+/* Legal widths. */
+#define SMELT__ATTN_WIDTHS SMELT__STEPS(16, 1024, 16)
+
 /* Rows of a table of keys: what every kernel's shape is, and what the operator and its forward pass
  * have beside it. */
 #define SMELT__SPARSE_ATTN_HEADS                                                                   \
@@ -15,11 +18,9 @@ enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 2
                        SMELT__SPARSE_ATTN_MAX_HEADS)
 #define SMELT__SPARSE_ATTN_SHAPE                                                                   \
     {SMELT__SPARSE_ATTN_HEADS},                                                                    \
-        {SMELT__REQUIRED("dqk", "width of a query and of a KV row"),                               \
-         SMELT__SOME_OF("dv or dv+64", 64, 576)},                                                  \
-    {                                                                                              \
-        SMELT__REQUIRED("dv", "width of a value: the first columns of a KV row"),                  \
-            SMELT__ONE_OF(64, 128, 256, 512)                                                       \
+        {SMELT__REQUIRED("dqk", "width of a query and of a KV row"), SMELT__ATTN_WIDTHS}, {        \
+        SMELT__REQUIRED("dv", "width of a value, at most dqk: the first columns of a KV row"),     \
+            SMELT__ATTN_WIDTHS                                                                     \
     }
 #define SMELT__SPARSE_ATTN_COMPUTED                                                                \
     SMELT__SPARSE_ATTN_SHAPE,                                                                      \
@@ -35,9 +36,9 @@ enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 2
 
 /* Of kernels that know one of the widths alone. */
 #define SMELT__SPARSE_ATTN_DQK                                                                     \
-    { SMELT__REQUIRED("dqk", "width of a KV row"), SMELT__ONE_OF(64, 128, 192, 256, 320, 512, 576) }
+    { SMELT__REQUIRED("dqk", "width of a KV row"), SMELT__ATTN_WIDTHS }
 #define SMELT__SPARSE_ATTN_DV                                                                      \
-    { SMELT__REQUIRED("dv", "width of a value"), SMELT__ONE_OF(64, 96, 128, 192, 256, 512) }
+    { SMELT__REQUIRED("dv", "width of a value"), SMELT__ATTN_WIDTHS }
 
-/* What their ranges cannot say: the widths' pairs, the heads' rule. */
+/* What their ranges cannot say: dv is at most dqk, the heads' rule. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);

@@ -9,6 +9,7 @@
  */
 #include <limits.h>
 
+#include "codegen/families/sparse_attn_widths.h"
 #include "codegen/families/sparse_scores_fwd.h"
 #include "codegen/plan/limits.h"
 
@@ -30,7 +31,7 @@ static const struct pipeline_shape {
 
 /* Everything that is chosen. */
 struct choice {
-    int dqk, dv;
+    int dqk, dv; /* of tiles */
     int block_tiles, block_keys, stages, warps, blocks;
     int head_groups, key_groups, depth_groups;
 };
@@ -141,6 +142,8 @@ static int choose(struct choice *choice, const struct smelt__spec *spec,
                   const struct smelt__arch *arch, struct smelt__plan *scratch,
                   struct smelt__misses *misses) {
     const int tiles = ((int)smelt__spec_get(spec, "heads") + TILE - 1) / TILE;
+    *choice = (struct choice){.dqk = smelt__sparse_attn_columns(spec, "dqk"),
+                              .dv = smelt__sparse_attn_columns(spec, "dv")};
     choice->blocks = smelt__spec_knob(spec, "blocks", 1);
     for (int most = MOST_TILES; most >= 1; most--) {
         const int parts = (tiles + most - 1) / most;
@@ -149,6 +152,13 @@ static int choose(struct choice *choice, const struct smelt__spec *spec,
             return 1;
     }
     return 0;
+}
+
+static int has_plan(const struct smelt__spec *spec, const struct smelt__arch *arch) {
+    struct choice choice;
+    struct smelt__plan scratch = {.arch = arch};
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    return choose(&choice, spec, arch, &scratch, &misses);
 }
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
@@ -170,17 +180,18 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"SCORE_UNROLL", NULL, SCORE_UNROLL, "k-steps unrolled"},
         {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
     };
+    smelt__sparse_attn_add_columns(spec, plan);
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__sparse_scores_fwd_plan_mma(const struct smelt__spec *spec,
                                       const struct smelt__arch *arch, struct smelt__plan *plan,
                                       struct smelt__message *message) {
-    struct choice choice = {0};
+    struct choice choice;
     struct smelt__misses misses = SMELT__NO_MISSES;
-    choice.dqk = (int)smelt__spec_get(spec, "dqk");
-    choice.dv = (int)smelt__spec_get(spec, "dv");
     if (!choose(&choice, spec, arch, plan, &misses)) {
+        if (smelt__sparse_attn_refuse_widths(spec, arch, has_plan, message))
+            return -1;
         smelt__misses_explain(&misses, spec, arch, "fewer block_keys, stages or blocks",
                               "fewer blocks or block_keys or more warps",
                               "every warp needs whole tiles of 16 heads and 16 slots", message);

@@ -21,6 +21,7 @@ enum {
     ROW = 128,       /* bytes of a tile's row */
     LANES = 32,      /* slots come in as many */
     TILE_COLUMNS = 64,
+    MOST_DQK = 576,
     HEAD_GROUP = 8,   /* wgmma's columns come in eights */
     MANY_HEADS = 64,  /* above, in twice as many */
     MOST_HEADS = 128, /* their Q leaves room for a ring */
@@ -110,8 +111,16 @@ static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
 /* What this variant cannot do at all. */
 static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
                   struct smelt__message *message) {
+    const int dqk = (int)smelt__spec_get(spec, "dqk");
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
+    if (dqk > MOST_DQK || dqk % TILE_COLUMNS != 0) {
+        smelt__message_set(message,
+                           "%s: variant=sm90 takes a dqk of multiples of %d up to %d, not %d; "
+                           "variant=mma takes it",
+                           spec->schema->name, TILE_COLUMNS, MOST_DQK, dqk);
+        return -1;
+    }
     const int most = smelt__spec_get(spec, "orientation") == SMELT__SPARSE_SCORES_HEADS
                          ? (int)ROWS
                          : (int)MOST_HEADS;

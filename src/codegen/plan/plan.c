@@ -179,6 +179,8 @@ static void print_launch(const struct smelt__plan *plan, struct smelt__text *tex
 
 void smelt__plan_print_text(const struct smelt__plan *plan, struct smelt__text *text) {
     print_heading(plan, text);
+    if (*plan->declined)
+        smelt__text_print(text, "reason   %s\n", plan->declined);
     smelt__text_append_string(text, "\n");
     print_constants(plan, 1, text);
     smelt__text_append_string(text, "\n");

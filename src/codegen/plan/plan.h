@@ -13,7 +13,8 @@ enum {
     SMELT__MAX_CONSTANTS = 96,
     SMELT__MAX_REGIONS = 32,
     SMELT__KERNEL_NAME = 128,
-    SMELT__MAX_LAUNCH = 8
+    SMELT__MAX_LAUNCH = 8,
+    SMELT__DECLINED = 256 /* characters */
 };
 
 enum smelt__origin {
@@ -65,6 +66,9 @@ struct smelt__plan {
     /* Values for the host code that launches the kernel: a struct of ints, defined with its
      * accessor in the family's header. All 0 in families without one. */
     int launch[SMELT__MAX_LAUNCH];
+    /* Where the architecture has a better variant, whose plan function refused the spec: why. "": none.
+     */
+    char declined[SMELT__DECLINED];
     const char *defect; /* a fault of the plan function: the name added twice or beyond the
                          * capacity; NULL: none */
 };
