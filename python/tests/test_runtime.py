@@ -43,7 +43,7 @@ def test_auto_falls_back_with_one_warning(device):
 
 def test_auto_falls_back_where_no_kernel_is(device):
     """A width that no kernel has; forced, the reason is raised."""
-    problem = Problem(device, dqk=96, dv=96)
+    problem = Problem(device, dqk=104, dv=104)
     with pytest.raises(RuntimeError, match="dqk"):
         problem.run()
     _runtime._warned.clear()

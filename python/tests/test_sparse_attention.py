@@ -14,6 +14,8 @@ CASES = {
     "one head, one token": {"heads": 1, "tokens": 1, "width": 1, "masked": 0.0},
     "narrow": {"dqk": 64},
     "rotary": {"dqk": 192, "heads": 2, "tokens": 3},
+    "widths of 16s": {"dqk": 160, "dv": 128, "heads": 2, "tokens": 3},
+    "and not of 32s": {"dqk": 48, "dv": 16, "heads": 2, "tokens": 3},
     "all widths but one masked": {"masked": 0.95},
     "sink": {"sink": True},
     "lengths": {"lengths": True},

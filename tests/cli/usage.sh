@@ -197,7 +197,7 @@ for verb in warm show emit; do
     refuses "heads=129" "$verb" --arch sm_90a sparse_attn:heads=129,dqk=576,dv=512,topk=8
     refuses "heads=4096" "$verb" --arch sm_90a sparse_attn:heads=4096,dqk=576,dv=512,topk=8
     refuses "dqk=500" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=500,dv=512,topk=8
-    refuses "dv=96" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=96,dv=96,topk=8
+    refuses "dv=90" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=96,dv=90,topk=8
     refuses "topk=0" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512,topk=0
     refuses "topk" "$verb" --arch sm_90a sparse_attn:heads=64,dqk=576,dv=512
     refuses "haeds.*heads" "$verb" --arch sm_90a sparse_attn:haeds=64,dqk=576,dv=512,topk=8
