@@ -126,7 +126,7 @@ class Logits(harness.Row):
 def expected(scores, ends, topk):
     """Ascending columns of each row's selection, then -1."""
     select = reference("_indexer_reference").select
-    return select(scores, topk, torch.zeros_like(ends), ends, None, 0, "index")[0]
+    return select(scores, topk, torch.zeros_like(ends), ends, None, None, 0, "index")[0]
 
 
 def cudnn_select(scores, ends, topk, **options):

@@ -335,9 +335,10 @@ def _lists(topk, order, pinned, expand, tail, width) -> tuple:
     """topk, order, pinned, expand, tail, width as the operators have them."""
     choose(order, "order", ORDERS)
     topk = _at_least_one(topk, "topk")
+    tail = bool(tail if isinstance(tail, (bool, Tensor)) else integer(tail, "tail"))
     if expand == 1 and pinned == 0 and not tail and width is None:
         return topk, order, 0, 1, False, 0
-    pinned, expand, tail = _not_negative(pinned, "pinned"), power(expand, "expand"), bool(tail)
+    pinned, expand = _not_negative(pinned, "pinned"), power(expand, "expand")
     if width is not None:
         return topk, order, pinned, expand, tail, _at_least_one(width, "width")
     return topk, order, pinned, expand, tail, topk * expand + (expand - 1) * tail if expand > 1 else 0

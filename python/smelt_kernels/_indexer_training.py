@@ -137,9 +137,11 @@ def _check_blocks(q, k, weights, indices, topk_length, limit):
         raise TypeError(f"smelt: limit must be torch.int32, not {limit.dtype}")
     if limit is not None and limit.shape != q.shape[:1]:
         raise ValueError(f"smelt: limit must be [{len(q)}], not {list(limit.shape)}")
-    for name, each in {**named, "limit": limit}.items():
-        if each is not None and each.device != q.device:
-            raise ValueError(f"smelt: {name} is on {each.device}, but q on {q.device}")
+    devices = {name: each.device for name, each in {**named, "limit": limit}.items() if each is not None}
+    home = q.device if q.is_cuda else next((each for each in devices.values() if each.type == "cuda"), q.device)
+    for name, device in devices.items():
+        if device != home:
+            raise ValueError(f"smelt: {name} must be on device {home}, as the others are")
 
 
 def _largest(q, k, weights, rows, free_multiprocessors, activation, backend):

@@ -519,6 +519,8 @@ def own_calls():
     document = {"cu_seqlens": seqlens, "cu_seqlens_padded": seqlens, "cu_seqlens_keys": seqlens}
     document |= {"causal_offset": seqlens[:1], "query_indices": torch.arange(4).int()}
     offset = {"offset": torch.zeros(4).int()}
+    candidates = {"candidates": torch.zeros(4, 1).int(), "candidate_block": 2}
+    expanded = {"limit": torch.full((4,), 6).int(), "expand": 2}
     grouped = {"k": torch.zeros(len(IK[0]), 1, 64).bfloat16(), "scale": 0.1, "granularity": 4}
     grouped |= {"limit": windows["window_end"], "indices": SLOTS[0].unsqueeze(1)}
     grouped |= {"topk_length": torch.full((4, 1), 4).int()} | queries
@@ -528,9 +530,9 @@ def own_calls():
         "sparse_attention_backward": attention | {"grad_out": out, "out": out, "lse": lse},
         "sparse_scores": attention | {"lse": lse},
         "indexer_windows": document | {"tokens": 4, "rows": 4},
-        "indexer_logits": index | windows,
-        "indexer_topk": index | windows | offset | {"topk": 4},
-        "topk_select": {"logits": logits, "topk": 4} | windows | offset,
+        "indexer_logits": index | windows | candidates,
+        "indexer_topk": index | windows | offset | candidates | expanded | {"topk": 4},
+        "topk_select": {"logits": logits, "topk": 4} | windows | offset | expanded,
         "clean_logits_": {"logits": logits} | windows,
         "indexer_scores": index | slots | {"limit": windows["window_end"]},
         "indexer_backward": index | slots | {"grad": torch.ones(4, 4)},
@@ -540,7 +542,7 @@ def own_calls():
         | {"lse": torch.zeros(4, 2), "index_q": IQ[0], "index_k": IK[0], "index_weights": IW[0]},
         "indexed_attention": {"q": dense["q"], "kv": dense["k"], "scale": 0.1, "topk": 4}
         | {"index_q": IQ[0], "index_k": IK[0], "index_weights": IW[0]}
-        | windows,
+        | (windows | offset | candidates | expanded),
         "sparse_gqa": grouped | {"q": dense["q"], "v": grouped["k"]},
         "sparse_gqa_scores": grouped | {"q": dense["q"], "lse": torch.zeros(4, 2)},
     }

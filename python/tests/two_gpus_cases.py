@@ -78,7 +78,8 @@ def test_streams_and_devices(gpus, exchange, name):
             gpus.home, gpus.device = device, current
             there = placed(gpus, given, device)
             with gpus.stream(device, 1) as stream:
-                if name not in WITHOUT_A_KERNEL:
+                # PyTorch, which takes no part in the delay, computes from lists with a limit first.
+                if name not in WITHOUT_A_KERNEL and not (name == "indexer_scores" and "limit" in given):
                     delay(gpus, there, stream)
                 got = tensors_of(call(name, there))
             assert set(launches(gpus)) == ({(device, stream)} if name not in WITHOUT_A_KERNEL else set())

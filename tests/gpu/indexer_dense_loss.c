@@ -14,7 +14,7 @@ static const char *const shapes[] = {
     "heads=64,dqk=128,kv_heads=4,index_heads=8,index_dim=128",
     "heads=24,dqk=256,kv_heads=2,index_heads=1,index_dim=128,deterministic=1",
     "heads=16,dqk=192,index_heads=128,index_dim=64",
-    "heads=48,dqk=256,index_heads=8,index_dim=64,scores.variant=sm90,scores.slabs=4,scores.stages="
+    "heads=48,dqk=256,index_heads=8,index_dim=64,scores.variant=sm90,scores.slabs=1,scores.stages="
     "3",
     "heads=192,dqk=96,index_heads=16,index_dim=64,scores.item_tiles=1",
     "heads=12,dqk=64,kv_heads=12,index_heads=5,index_dim=128,main.exact_groups=1,deterministic=1",
