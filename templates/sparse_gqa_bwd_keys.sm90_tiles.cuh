@@ -23,8 +23,8 @@ enum {
     SCORE_STEPS = SCORE_ROWS / 16,
     TIMES = 64 / SCORE_ROWS,
     COLUMN_UNROLL = TIMES > 1 ? 1 : 4, /* registers are short */
-    QUERY_VALUES = 32,    /* a column tile of dQ of a thread */
-    KEY_VALUES = DQK / 2, /* dK of a thread */
+    QUERY_VALUES = 32,                 /* a column tile of dQ of a thread */
+    KEY_VALUES = DQK / 2,              /* dK of a thread */
     VALUE_VALUES = DV / 2,
     UNIT_BYTES = UNIT_ROWS * DQK * 2,
     VECTORS = (DQK + DV) / 8 /* of a thread in KEY_PARTIALS */

@@ -58,8 +58,7 @@ static const struct smelt__tensor_row smelt__indexer_loss_tensors[] = {
 static const struct smelt__args_table smelt__indexer_loss_table = {
     SMELT__ARGS("SMELT_INDEXER_LOSS_ARGS_INIT", workspace_bytes, smelt__indexer_loss_symbols,
                 smelt__indexer_loss_scalars, smelt__indexer_loss_tensors),
-    SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
-    .flattened = "T", /* queries, or their lists */
+    SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT), .flattened = "T", /* queries, or their lists */
 };
 
 #undef ARGS
