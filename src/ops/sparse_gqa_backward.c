@@ -221,9 +221,11 @@ static smelt_status launch_blocks(const struct backward *backward) {
         .workspace = args->workspace,
         .stream = backward->call->stream,
     };
-    const smelt_status status =
-        launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_ROWS,
-                   smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &rows);
+    smelt_status status = smelt__gqa_block_grad_check(&backward->block, &of);
+    if (status == SMELT_OK)
+        status =
+            launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_ROWS,
+                       smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &rows);
     return status == SMELT_OK ? smelt__gqa_block_grad_launch(&backward->block, &of) : status;
 }
 

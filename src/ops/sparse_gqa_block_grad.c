@@ -193,6 +193,12 @@ static smelt_status launch_chunk(const struct smelt__gqa_block_grad *grad,
     return status == SMELT_OK ? launch_sums(grad, args, &index) : status;
 }
 
+smelt_status smelt__gqa_block_grad_check(const struct smelt__gqa_block_grad *grad,
+                                         const struct smelt__gqa_block_grad_args *args) {
+    struct sparse_gqa_bwd_block_params main;
+    return grad->of_chunk.lists > 0 && grad->queries > 0 ? fill_main(grad, args, &main) : SMELT_OK;
+}
+
 smelt_status smelt__gqa_block_grad_launch(const struct smelt__gqa_block_grad *grad,
                                           const struct smelt__gqa_block_grad_args *args) {
     struct sparse_gqa_bwd_block_params main;

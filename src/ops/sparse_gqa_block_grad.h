@@ -37,6 +37,10 @@ struct smelt__gqa_block_grad_args {
     struct CUstream_st *stream;
 };
 
+/* What the launch would refuse, before anything is launched. Errors: INVALID_ARGUMENT, DRIVER. */
+smelt_status smelt__gqa_block_grad_check(const struct smelt__gqa_block_grad *grad,
+                                         const struct smelt__gqa_block_grad_args *args);
+
 /* Launches everything that comes after the statistics and before the sums are converted. With no
  * queries or rows nothing is launched, except that dq becomes zeros. Errors: INVALID_ARGUMENT,
  * DRIVER. */
