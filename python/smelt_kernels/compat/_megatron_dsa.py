@@ -16,7 +16,7 @@ from torch import Tensor, distributed
 from .. import _runtime
 from .._dense import indexer_dense_loss
 from .._indexer import indexer_topk
-from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
+from .._indexer_training import indexer_loss, sparse_scores
 from .._project import project_values
 from .._sparse_attention import sparse_attention
 from ._conventions import slots
@@ -59,17 +59,8 @@ class _Indexer:
     def choose(self, topk: int) -> tuple[Tensor, Tensor, Tensor]:
         """Lists [b, sq, topk] of the batch's own keys, their logits [b * sq, topk], lengths [b, sq]."""
         topk, offset = min(topk, self.keys), None if self.before is None else -self.before
-        windows, rows = (self.begin, self.end), (self.batches, self.queries)
-        if self.activation == "relu":
-            indices, logits, lengths = indexer_topk(self.q, self.k, self.weights, *windows, topk, offset=offset)
-            return indices.view(*rows, -1), logits, lengths.view(rows)
-        with torch.no_grad():  # each head twice, since relu(x) - relu(-x) = x
-            doubled = torch.cat((self.q, -self.q), dim=1), self.k, torch.cat((self.weights, -self.weights), dim=1)
-            indices, _, lengths = indexer_topk(*doubled, *windows, topk)
-        inputs = self.q, self.k, self.weights, indices
-        logits = indexer_scores(*inputs, topk_length=lengths, activation="none")
-        if offset is not None:
-            indices = torch.where(indices < 0, -1, indices + offset[:, None])
+        inputs, rows = (self.q, self.k, self.weights, self.begin, self.end), (self.batches, self.queries)
+        indices, logits, lengths = indexer_topk(*inputs, topk, offset=offset, activation=self.activation)
         return indices.view(*rows, -1), logits, lengths.view(rows)
 
 
