@@ -47,6 +47,13 @@ static const struct smelt__harness_operator *draw_operator(struct sweep *sweep) 
     return smelt__harness_operators[random_below(&sweep->random, count)];
 }
 
+/* Each key head has tiles and sums of its own: many take the emulator minutes and tens of GB. */
+static int is_too_large(const struct smelt__spec *spec) {
+    enum { MOST_KEY_HEADS = 64 };
+    return smelt__spec_key(spec->schema, "kv_heads") >= 0 &&
+           smelt__spec_get(spec, "kv_heads") > MOST_KEY_HEADS;
+}
+
 /* Draws a spec that the context's architecture supports. */
 static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SMELT__SPEC_TEXT]) {
     const struct smelt__harness_operator *op = draw_operator(sweep);
@@ -55,7 +62,10 @@ static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SME
     smelt_status status;
     do {
         struct smelt__harness_spec parsed;
-        struct smelt__spec drawn = random_spec(&sweep->random, schema);
+        struct smelt__spec drawn;
+        do
+            drawn = random_spec(&sweep->random, schema);
+        while (is_too_large(&drawn));
         smelt__spec_print(&drawn, text);
         if (smelt__spec_key(schema, "passes") >= 0 &&
             one_in(sweep, 2)) /* otherwise the forward pass runs */
