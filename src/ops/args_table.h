@@ -97,7 +97,7 @@ struct smelt__args_table {
 };
 
 /* ---- rows, short ------------------------------------------------------------------------------
- * A table's file defines ARGS, the struct, and enumerators for its symbols. */
+ * A table's file defines ARGS, the struct, and OF(name), a row's number. */
 
 #define SMELT__SHAPE(...)                                                                          \
     .dimensions = sizeof((const unsigned char[]){__VA_ARGS__}), .shape = {__VA_ARGS__}
@@ -108,16 +108,19 @@ struct smelt__args_table {
     .name = #scalar, .field = offsetof(ARGS, scalar), .type = SMELT_SCALAR_##type_,                \
     .least = (least_), .most = (most_)
 #define SMELT__BY_ARGS(letter_, word_, scalar)                                                     \
-    { .letter = (letter_), .word = (word_), .field = offsetof(ARGS, scalar) }
-#define SMELT__BY_KEY(letter_, word_, key_)                                                        \
-    { .letter = (letter_), .word = (word_), .key = (key_) }
-#define SMELT__ONE_ELEMENT                                                                         \
-    { .letter = "1", .word = "element", .plus = 1 }
+    .letter = (letter_), .word = (word_), .field = offsetof(ARGS, scalar)
+#define SMELT__BY_KEY(letter_, word_, key_) .letter = (letter_), .word = (word_), .key = (key_)
 /* The same, divided by symbol number `per_` or times symbol number `times_`. */
 #define SMELT__BY_ARGS_PER(letter_, word_, scalar, per_)                                           \
-    { .letter = (letter_), .word = (word_), .field = offsetof(ARGS, scalar), .per = (per_) }
+    SMELT__BY_ARGS(letter_, word_, scalar), .per = (per_)
 #define SMELT__BY_ARGS_TIMES(letter_, word_, scalar, times_)                                       \
-    { .letter = (letter_), .word = (word_), .field = offsetof(ARGS, scalar), .times = (times_) }
+    SMELT__BY_ARGS(letter_, word_, scalar), .times = (times_)
+#define SMELT__ONE_ELEMENT .letter = "1", .word = "element", .plus = 1
+/* Of lists of rows, ROW(name, what it holds): the numbers of the rows, and the table. */
+#define SMELT__NUMBER(name, ...) OF(name),
+#define SMELT__ROW(name, ...) [OF(name)] = {__VA_ARGS__},
+/* Rows without a name of their own, of a list TENSORS with parameters. */
+#define SMELT__ROWS(...) ((const struct smelt__tensor_row[]){TENSORS(SMELT__ROW, __VA_ARGS__)})
 /* `last`: the last field that the first released version had. */
 #define SMELT__ARGS(init, last, symbols_, scalars_, rows_)                                         \
     .type = SMELT__ARGS_NAME(ARGS), .initialiser = (init),                                         \
@@ -130,7 +133,7 @@ struct smelt__args_table {
 /* `count`, which does not compile above `most`. */
 #define SMELT__AT_MOST(count, most)                                                                \
     ((count) + 0 * sizeof(struct {                                                                 \
-                   _Static_assert((count) <= (size_t)(most), #count " exceeds " #most);            \
+                   _Static_assert((count) <= (size_t)(most), "more than " #most);                  \
                    char unused;                                                                    \
                }))
 #define SMELT__ARGS_NAME(type) SMELT__ARGS_TEXT(type)

@@ -6,53 +6,21 @@
 #include "ops/dense_lse_table.h"
 #include "smelt/indexer_dense_loss.h"
 
-/* Extents by number. */
-enum smelt__indexer_dense_loss_symbol {
-    SMELT__INDEXER_DENSE_LOSS_T,
-    SMELT__INDEXER_DENSE_LOSS_S,
-    SMELT__INDEXER_DENSE_LOSS_H,
-    SMELT__INDEXER_DENSE_LOSS_KV,
-    SMELT__INDEXER_DENSE_LOSS_DQK,
-    SMELT__INDEXER_DENSE_LOSS_HI,
-    SMELT__INDEXER_DENSE_LOSS_DI,
-    SMELT__INDEXER_DENSE_LOSS_ONE,
-};
-
-/* Rows by number. */
-enum smelt__indexer_dense_loss_tensor {
-    SMELT__INDEXER_DENSE_LOSS_Q,
-    SMELT__INDEXER_DENSE_LOSS_K,
-    SMELT__INDEXER_DENSE_LOSS_LSE,
-    SMELT__INDEXER_DENSE_LOSS_INDEX_Q,
-    SMELT__INDEXER_DENSE_LOSS_INDEX_K,
-    SMELT__INDEXER_DENSE_LOSS_INDEX_WEIGHTS,
-    SMELT__INDEXER_DENSE_LOSS_WINDOW_BEGIN,
-    SMELT__INDEXER_DENSE_LOSS_WINDOW_END,
-    SMELT__INDEXER_DENSE_LOSS_WEIGHT,
-    SMELT__INDEXER_DENSE_LOSS_GRAD_LOSS,
-    SMELT__INDEXER_DENSE_LOSS_LOSS,
-    SMELT__INDEXER_DENSE_LOSS_LOSSES,
-    SMELT__INDEXER_DENSE_LOSS_INDEX_DQ,
-    SMELT__INDEXER_DENSE_LOSS_INDEX_DWEIGHTS,
-    SMELT__INDEXER_DENSE_LOSS_INDEX_DK, /* of these three one is given, if index_dq is */
-    SMELT__INDEXER_DENSE_LOSS_INDEX_DK_FP32,
-    SMELT__INDEXER_DENSE_LOSS_INDEX_DK_SUM,
-    SMELT__INDEXER_DENSE_LOSS_TENSORS
-};
-
 #define OF(name) SMELT__INDEXER_DENSE_LOSS_##name
 #define ARGS smelt_indexer_dense_loss_args
 
-static const struct smelt__symbol smelt__indexer_dense_loss_symbols[] = {
-    [OF(T)] = SMELT__BY_ARGS("T", "token", tokens),
-    [OF(S)] = SMELT__BY_ARGS("S", "row", rows),
-    [OF(H)] = SMELT__BY_KEY("H", "head", "heads"),
-    [OF(KV)] = SMELT__BY_KEY("KV", "key head", "kv_heads"),
-    [OF(DQK)] = SMELT__BY_KEY("dqk", "element", "dqk"),
-    [OF(HI)] = SMELT__BY_KEY("HI", "indexer head", "index_heads"),
-    [OF(DI)] = SMELT__BY_KEY("DI", "element", "index_dim"),
-    [OF(ONE)] = SMELT__ONE_ELEMENT,
-};
+#define SYMBOLS(ROW)                                                                               \
+    ROW(T, SMELT__BY_ARGS("T", "token", tokens))                                                   \
+    ROW(S, SMELT__BY_ARGS("S", "row", rows))                                                       \
+    ROW(H, SMELT__BY_KEY("H", "head", "heads"))                                                    \
+    ROW(KV, SMELT__BY_KEY("KV", "key head", "kv_heads"))                                           \
+    ROW(DQK, SMELT__BY_KEY("dqk", "element", "dqk"))                                               \
+    ROW(HI, SMELT__BY_KEY("HI", "indexer head", "index_heads"))                                    \
+    ROW(DI, SMELT__BY_KEY("DI", "element", "index_dim"))                                           \
+    ROW(ONE, SMELT__ONE_ELEMENT)
+
+enum smelt__indexer_dense_loss_symbol { SYMBOLS(SMELT__NUMBER) };
+static const struct smelt__symbol smelt__indexer_dense_loss_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -65,32 +33,32 @@ static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
     {SMELT__SCALAR(causal_limit, INT64, 0, INT32_MAX)},
 };
 
-static const struct smelt__tensor_row smelt__indexer_dense_loss_tensors[] = {
-    [OF(Q)] = {SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(DQK)), .whole_rows = 1},
-    [OF(K)] = {SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(KV), OF(DQK)), .whole_rows = 1},
-    [OF(LSE)] = {SMELT__TENSOR(lse, FP32, INPUT, OF(T), OF(H), OF(ONE))},
-    [OF(INDEX_Q)] = {SMELT__TENSOR(index_q, BF16, INPUT, OF(T), OF(HI), OF(DI)), .whole_rows = 1},
-    /* The kernels keep the step between keys in 32 bits. */
-    [OF(INDEX_K)] = {SMELT__TENSOR(index_k, BF16, INPUT, OF(S), OF(DI)), .whole_rows = 1,
-                     .most_stride = INT32_MAX},
-    [OF(INDEX_WEIGHTS)] = {SMELT__TENSOR(index_weights, FP32, INPUT, OF(T), OF(HI))},
-    [OF(WINDOW_BEGIN)] = {SMELT__TENSOR(window_begin, INT32, INPUT, OF(T))},
-    [OF(WINDOW_END)] = {SMELT__TENSOR(window_end, INT32, INPUT, OF(T))},
-    [OF(WEIGHT)] = {SMELT__TENSOR(weight, FP32, INPUT, OF(T)), .optional = 1},
-    [OF(GRAD_LOSS)] = {SMELT__TENSOR(grad_loss, FP32, INPUT, OF(ONE)), .optional = 1},
-    [OF(LOSS)] = {SMELT__TENSOR(loss, FP32, OUTPUT, OF(ONE))},
-    [OF(LOSSES)] = {SMELT__TENSOR(losses, FP32, OUTPUT, OF(T)), .optional = 1},
-    [OF(INDEX_DQ)] = {SMELT__TENSOR(index_dq, BF16, OUTPUT, OF(T), OF(HI), OF(DI)), .whole_rows = 1,
-                      .optional = 1},
-    [OF(INDEX_DWEIGHTS)] = {SMELT__TENSOR(index_dweights, FP32, OUTPUT, OF(T), OF(HI)),
-                            .optional = 1},
-    [OF(INDEX_DK)] = {SMELT__TENSOR(index_dk, BF16, OUTPUT, OF(S), OF(DI)), .whole_rows = 1,
-                      .optional = 1},
-    [OF(INDEX_DK_FP32)] = {SMELT__TENSOR(index_dk_fp32, FP32, OUTPUT, OF(S), OF(DI)),
-                           .whole_rows = 1, .optional = 1},
-    [OF(INDEX_DK_SUM)] = {SMELT__TENSOR(index_dk_sum, FP32, ACCUMULATED, OF(S), OF(DI)),
-                          .whole_rows = 1, .optional = 1},
-};
+#define TENSORS(ROW)                                                                               \
+    ROW(Q, SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(DQK)), .whole_rows = 1)                  \
+    ROW(K, SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(KV), OF(DQK)), .whole_rows = 1)                 \
+    ROW(LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(T), OF(H), OF(ONE)))                               \
+    ROW(INDEX_Q, SMELT__TENSOR(index_q, BF16, INPUT, OF(T), OF(HI), OF(DI)), .whole_rows = 1)      \
+    ROW(INDEX_K, SMELT__TENSOR(index_k, BF16, INPUT, OF(S), OF(DI)), .whole_rows = 1,              \
+        .most_stride = INT32_MAX)                                                                  \
+    ROW(INDEX_WEIGHTS, SMELT__TENSOR(index_weights, FP32, INPUT, OF(T), OF(HI)))                   \
+    ROW(WINDOW_BEGIN, SMELT__TENSOR(window_begin, INT32, INPUT, OF(T)))                            \
+    ROW(WINDOW_END, SMELT__TENSOR(window_end, INT32, INPUT, OF(T)))                                \
+    ROW(WEIGHT, SMELT__TENSOR(weight, FP32, INPUT, OF(T)), .optional = 1)                          \
+    ROW(GRAD_LOSS, SMELT__TENSOR(grad_loss, FP32, INPUT, OF(ONE)), .optional = 1)                  \
+    ROW(LOSS, SMELT__TENSOR(loss, FP32, OUTPUT, OF(ONE)))                                          \
+    ROW(LOSSES, SMELT__TENSOR(losses, FP32, OUTPUT, OF(T)), .optional = 1)                         \
+    ROW(INDEX_DQ, SMELT__TENSOR(index_dq, BF16, OUTPUT, OF(T), OF(HI), OF(DI)), .whole_rows = 1,   \
+        .optional = 1)                                                                             \
+    ROW(INDEX_DWEIGHTS, SMELT__TENSOR(index_dweights, FP32, OUTPUT, OF(T), OF(HI)), .optional = 1) \
+    ROW(INDEX_DK, SMELT__TENSOR(index_dk, BF16, OUTPUT, OF(S), OF(DI)), .whole_rows = 1,           \
+        .optional = 1)                                                                             \
+    ROW(INDEX_DK_FP32, SMELT__TENSOR(index_dk_fp32, FP32, OUTPUT, OF(S), OF(DI)), .whole_rows = 1, \
+        .optional = 1)                                                                             \
+    ROW(INDEX_DK_SUM, SMELT__TENSOR(index_dk_sum, FP32, ACCUMULATED, OF(S), OF(DI)),               \
+        .whole_rows = 1, .optional = 1)
+
+enum smelt__indexer_dense_loss_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
+static const struct smelt__tensor_row smelt__indexer_dense_loss_tensors[] = {TENSORS(SMELT__ROW)};
 
 static const struct smelt__args_table smelt__indexer_dense_loss_table = {
     SMELT__ARGS("SMELT_INDEXER_DENSE_LOSS_ARGS_INIT", causal_limit,
@@ -101,3 +69,5 @@ static const struct smelt__args_table smelt__indexer_dense_loss_table = {
 
 #undef ARGS
 #undef OF
+#undef SYMBOLS
+#undef TENSORS

@@ -5,38 +5,18 @@
 #include "ops/args_table.h"
 #include "smelt/indexer_windows.h"
 
-/* Extents by number. */
-enum smelt__indexer_windows_symbol {
-    SMELT__INDEXER_WINDOWS_T,
-    SMELT__INDEXER_WINDOWS_D,
-    SMELT__INDEXER_WINDOWS_BOUNDS, /* D + 1 */
-};
-
-/* Rows by number. */
-enum smelt__indexer_windows_tensor {
-    SMELT__INDEXER_WINDOWS_CU_SEQLENS,
-    SMELT__INDEXER_WINDOWS_CU_SEQLENS_PADDED,
-    SMELT__INDEXER_WINDOWS_CU_SEQLENS_KEYS,
-    SMELT__INDEXER_WINDOWS_CAUSAL_OFFSET,
-    SMELT__INDEXER_WINDOWS_QUERY_INDICES,
-    SMELT__INDEXER_WINDOWS_BEGIN,
-    SMELT__INDEXER_WINDOWS_END,
-    SMELT__INDEXER_WINDOWS_TENSORS
-};
-
 #define OF(name) SMELT__INDEXER_WINDOWS_##name
 #define ARGS smelt_indexer_windows_args
 
 enum { SMELT__INDEXER_WINDOWS_MOST_DOCUMENTS = 1 << 30 };
 
-static const struct smelt__symbol smelt__indexer_windows_symbols[] = {
-    [OF(T)] = SMELT__BY_ARGS("T", "token", tokens),
-    [OF(D)] = SMELT__BY_ARGS("D", "document", documents),
-    [OF(BOUNDS)] = {.letter = "D+1",
-                    .word = "bound",
-                    .field = offsetof(ARGS, documents),
-                    .plus = 1},
-};
+#define SYMBOLS(ROW)                                                                               \
+    ROW(T, SMELT__BY_ARGS("T", "token", tokens))                                                   \
+    ROW(D, SMELT__BY_ARGS("D", "document", documents))                                             \
+    ROW(BOUNDS, .letter = "D+1", .word = "bound", .field = offsetof(ARGS, documents), .plus = 1)
+
+enum smelt__indexer_windows_symbol { SYMBOLS(SMELT__NUMBER) };
+static const struct smelt__symbol smelt__indexer_windows_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__indexer_windows_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -46,17 +26,18 @@ static const struct smelt__scalar_row smelt__indexer_windows_scalars[] = {
     {SMELT__SCALAR(reserved, INT, 0, 0)},
 };
 
-static const struct smelt__tensor_row smelt__indexer_windows_tensors[] = {
-    [OF(CU_SEQLENS)] = {SMELT__TENSOR(cu_seqlens, INT32, INPUT, OF(BOUNDS))},
-    [OF(CU_SEQLENS_PADDED)] = {SMELT__TENSOR(cu_seqlens_padded, INT32, INPUT, OF(BOUNDS)),
-                               .optional = 1},
-    [OF(CU_SEQLENS_KEYS)] = {SMELT__TENSOR(cu_seqlens_keys, INT32, INPUT, OF(BOUNDS)),
-                             .optional = 1},
-    [OF(CAUSAL_OFFSET)] = {SMELT__TENSOR(causal_offset, INT32, INPUT, OF(D)), .optional = 1},
-    [OF(QUERY_INDICES)] = {SMELT__TENSOR(query_indices, INT32, INPUT, OF(T)), .optional = 1},
-    [OF(BEGIN)] = {SMELT__TENSOR(window_begin, INT32, OUTPUT, OF(T))},
-    [OF(END)] = {SMELT__TENSOR(window_end, INT32, OUTPUT, OF(T))},
-};
+#define TENSORS(ROW)                                                                               \
+    ROW(CU_SEQLENS, SMELT__TENSOR(cu_seqlens, INT32, INPUT, OF(BOUNDS)))                           \
+    ROW(CU_SEQLENS_PADDED, SMELT__TENSOR(cu_seqlens_padded, INT32, INPUT, OF(BOUNDS)),             \
+        .optional = 1)                                                                             \
+    ROW(CU_SEQLENS_KEYS, SMELT__TENSOR(cu_seqlens_keys, INT32, INPUT, OF(BOUNDS)), .optional = 1)  \
+    ROW(CAUSAL_OFFSET, SMELT__TENSOR(causal_offset, INT32, INPUT, OF(D)), .optional = 1)           \
+    ROW(QUERY_INDICES, SMELT__TENSOR(query_indices, INT32, INPUT, OF(T)), .optional = 1)           \
+    ROW(BEGIN, SMELT__TENSOR(window_begin, INT32, OUTPUT, OF(T)))                                  \
+    ROW(END, SMELT__TENSOR(window_end, INT32, OUTPUT, OF(T)))
+
+enum smelt__indexer_windows_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
+static const struct smelt__tensor_row smelt__indexer_windows_tensors[] = {TENSORS(SMELT__ROW)};
 
 static const struct smelt__args_table smelt__indexer_windows_table = {
     SMELT__ARGS("SMELT_INDEXER_WINDOWS_ARGS_INIT", window_end, smelt__indexer_windows_symbols,
@@ -65,3 +46,5 @@ static const struct smelt__args_table smelt__indexer_windows_table = {
 
 #undef ARGS
 #undef OF
+#undef SYMBOLS
+#undef TENSORS

@@ -6,74 +6,25 @@
 #include "smelt/sparse_gqa.h"
 #include "smelt/sparse_gqa_scores.h"
 
-/* Extents by number. */
-enum smelt__sparse_gqa_symbol {
-    SMELT__SPARSE_GQA_B,
-    SMELT__SPARSE_GQA_T,
-    SMELT__SPARSE_GQA_S,
-    SMELT__SPARSE_GQA_HQ,
-    SMELT__SPARSE_GQA_HKV,
-    SMELT__SPARSE_GQA_DQK,
-    SMELT__SPARSE_GQA_G,
-    SMELT__SPARSE_GQA_WIDTH,
-    SMELT__SPARSE_GQA_LISTED, /* query_capacity */
-    SMELT__SPARSE_GQA_ONE,
-    SMELT__SPARSE_GQA_DV, /* not of sparse_gqa_scores */
-};
-
-/* Rows by number; those of the inputs are the backward pass's, too, and sparse_gqa_scores', except V. */
-enum smelt__sparse_gqa_tensor {
-    SMELT__SPARSE_GQA_Q,
-    SMELT__SPARSE_GQA_K,
-    SMELT__SPARSE_GQA_V,
-    SMELT__SPARSE_GQA_INDICES,
-    SMELT__SPARSE_GQA_TOPK_LENGTH,
-    SMELT__SPARSE_GQA_LIMIT,
-    SMELT__SPARSE_GQA_SINK,
-    SMELT__SPARSE_GQA_QUERIES,
-    SMELT__SPARSE_GQA_QUERY_COUNT,
-    SMELT__SPARSE_GQA_OUT,
-    SMELT__SPARSE_GQA_LSE,
-    SMELT__SPARSE_GQA_TENSORS
-};
-enum smelt__sparse_gqa_scores_tensor {
-    SMELT__SPARSE_GQA_SCORES_LSE = SMELT__SPARSE_GQA_V,
-    SMELT__SPARSE_GQA_SCORES_TARGET = SMELT__SPARSE_GQA_OUT,
-};
-enum smelt__sparse_gqa_grad_tensor {
-    SMELT__SPARSE_GQA_GRAD_OUT = SMELT__SPARSE_GQA_OUT,
-    SMELT__SPARSE_GQA_GRAD_LSE,
-    SMELT__SPARSE_GQA_GRAD_GRAD_OUT,
-    SMELT__SPARSE_GQA_GRAD_DQ,
-    SMELT__SPARSE_GQA_GRAD_DK,
-    SMELT__SPARSE_GQA_GRAD_DK_FP32,
-    SMELT__SPARSE_GQA_GRAD_DK_SUM,
-    SMELT__SPARSE_GQA_GRAD_DV,
-    SMELT__SPARSE_GQA_GRAD_DV_FP32,
-    SMELT__SPARSE_GQA_GRAD_DV_SUM,
-    SMELT__SPARSE_GQA_GRAD_DSINK,
-    SMELT__SPARSE_GQA_GRAD_TENSORS
-};
-
 #define OF(name) SMELT__SPARSE_GQA_##name
 
-/* Of the struct ARGS; `lists`: the row of G; and those of sparse_gqa alone. */
-#define EXTENTS(lists, ...)                                                                        \
-    {                                                                                              \
-        [OF(B)] = SMELT__BY_ARGS("B", "batch", batches),                                           \
-        [OF(T)] = SMELT__BY_ARGS("T", "token", tokens),                                            \
-        [OF(S)] = SMELT__BY_ARGS("S", "row", rows),                                                \
-        [OF(HQ)] = SMELT__BY_KEY("Hq", "head", "heads"),                                           \
-        [OF(HKV)] = SMELT__BY_KEY("Hkv", "head", "kv_heads"),                                      \
-        [OF(DQK)] = SMELT__BY_KEY("dqk", "element", "dqk"), [OF(G)] = lists,                       \
-        [OF(WIDTH)] = SMELT__BY_ARGS("width", "slot", width),                                      \
-        [OF(LISTED)] = SMELT__BY_ARGS("query_capacity", "entry", query_capacity),                  \
-        [OF(ONE)] = SMELT__ONE_ELEMENT, __VA_ARGS__                                                \
-    }
-#define VALUES [OF(DV)] = SMELT__BY_KEY("dv", "element", "dv")
-#define SHARED                                                                                     \
-    { .letter = "G", .word = "list", .plus = 1 }
+/* Of the struct ARGS; `...`: what G is, the lists of a query. sparse_gqa_scores has all but the last. */
+#define EXTENTS(ROW, ...)                                                                          \
+    ROW(B, SMELT__BY_ARGS("B", "batch", batches))                                                  \
+    ROW(T, SMELT__BY_ARGS("T", "token", tokens))                                                   \
+    ROW(S, SMELT__BY_ARGS("S", "row", rows))                                                       \
+    ROW(HQ, SMELT__BY_KEY("Hq", "head", "heads"))                                                  \
+    ROW(HKV, SMELT__BY_KEY("Hkv", "head", "kv_heads"))                                             \
+    ROW(DQK, SMELT__BY_KEY("dqk", "element", "dqk"))                                               \
+    ROW(G, __VA_ARGS__)                                                                            \
+    ROW(WIDTH, SMELT__BY_ARGS("width", "slot", width))                                             \
+    ROW(LISTED, SMELT__BY_ARGS("query_capacity", "entry", query_capacity))                         \
+    ROW(ONE, SMELT__ONE_ELEMENT)
+#define SYMBOLS(ROW, ...) EXTENTS(ROW, __VA_ARGS__) ROW(DV, SMELT__BY_KEY("dv", "element", "dv"))
+#define SHARED .letter = "G", .word = "list", .plus = 1
 #define OF_KV_HEADS SMELT__BY_KEY("G", "list", "kv_heads")
+
+enum smelt__sparse_gqa_symbol { SYMBOLS(SMELT__NUMBER, ) };
 
 #define NUMBERS                                                                                    \
     {SMELT__SCALAR(batches, INT64, 0, INT32_MAX), .zero = 1},                                      \
@@ -84,126 +35,127 @@ enum smelt__sparse_gqa_grad_tensor {
         SMELT__SCALAR(scale, FLOAT, 0, 0)                                                          \
     }
 
-/* What both passes and sparse_gqa_scores read, with the same numbers. */
-#define INPUTS                                                                                     \
-    [OF(Q)] = {SMELT__TENSOR(q, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DQK)), .whole_rows = 1},     \
-    [OF(K)] = {SMELT__TENSOR(k, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DQK)), .whole_rows = 1},    \
-    [OF(INDICES)] = {SMELT__TENSOR(indices, INT32, INPUT, OF(B), OF(T), OF(G), OF(WIDTH))},        \
-    [OF(TOPK_LENGTH)] = {SMELT__TENSOR(topk_length, INT32, INPUT, OF(B), OF(T), OF(G), OF(ONE)),   \
-                         .optional = 1},                                                           \
-    [OF(LIMIT)] = {SMELT__TENSOR(limit, INT32, INPUT, OF(B), OF(T), OF(ONE)), .optional = 1},      \
-    [OF(SINK)] = {SMELT__TENSOR(sink, FP32, INPUT, OF(HQ)), .key = "sink"},                        \
-    [OF(QUERIES)] = {SMELT__TENSOR(queries, INT32, INPUT, OF(LISTED)), .optional = 1},             \
-    [OF(QUERY_COUNT)] = {SMELT__TENSOR(query_count, INT32, INPUT, OF(ONE)), .optional = 1}
+/* What both passes and sparse_gqa_scores read, with the same numbers; `...`: the third row. */
+#define INPUTS(ROW, ...)                                                                           \
+    ROW(Q, SMELT__TENSOR(q, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DQK)), .whole_rows = 1)          \
+    ROW(K, SMELT__TENSOR(k, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DQK)), .whole_rows = 1)         \
+    ROW(__VA_ARGS__)                                                                               \
+    ROW(INDICES, SMELT__TENSOR(indices, INT32, INPUT, OF(B), OF(T), OF(G), OF(WIDTH)))             \
+    ROW(TOPK_LENGTH, SMELT__TENSOR(topk_length, INT32, INPUT, OF(B), OF(T), OF(G), OF(ONE)),       \
+        .optional = 1)                                                                             \
+    ROW(LIMIT, SMELT__TENSOR(limit, INT32, INPUT, OF(B), OF(T), OF(ONE)), .optional = 1)           \
+    ROW(SINK, SMELT__TENSOR(sink, FP32, INPUT, OF(HQ)), .key = "sink")                             \
+    ROW(QUERIES, SMELT__TENSOR(queries, INT32, INPUT, OF(LISTED)), .optional = 1)                  \
+    ROW(QUERY_COUNT, SMELT__TENSOR(query_count, INT32, INPUT, OF(ONE)), .optional = 1)
+#define VALUES V, SMELT__TENSOR(v, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DV)), .whole_rows = 1
 
 #define ARGS smelt_sparse_gqa_args
 
-static const struct smelt__symbol smelt__sparse_gqa_symbols[] = EXTENTS(SHARED, VALUES),
-                                  smelt__sparse_gqa_kv_symbols[] = EXTENTS(OF_KV_HEADS, VALUES);
-
 static const struct smelt__scalar_row smelt__sparse_gqa_scalars[] = {NUMBERS};
 
-static const struct smelt__tensor_row smelt__sparse_gqa_tensors[] = {
-    INPUTS,
-    [OF(V)] = {SMELT__TENSOR(v, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DV)), .whole_rows = 1},
-    [OF(OUT)] = {SMELT__TENSOR(out, BF16, OUTPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1},
-    [OF(LSE)] = {SMELT__TENSOR(lse, FP32, OUTPUT, OF(B), OF(T), OF(HQ), OF(ONE))},
-};
+#define TENSORS(ROW)                                                                               \
+    INPUTS(ROW, VALUES)                                                                            \
+    ROW(OUT, SMELT__TENSOR(out, BF16, OUTPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1)      \
+    ROW(LSE, SMELT__TENSOR(lse, FP32, OUTPUT, OF(B), OF(T), OF(HQ), OF(ONE)))
 
-#define TABLE(symbols)                                                                             \
+enum smelt__sparse_gqa_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
+static const struct smelt__tensor_row smelt__sparse_gqa_tensors[] = {TENSORS(SMELT__ROW)};
+
+/* `...`: what G is. */
+#define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_SPARSE_GQA_ARGS_INIT", workspace_bytes, symbols,                        \
+        SMELT__ARGS("SMELT_SPARSE_GQA_ARGS_INIT", workspace_bytes,                                 \
+                    ((const struct smelt__symbol[]){SYMBOLS(SMELT__ROW, __VA_ARGS__)}),            \
                     smelt__sparse_gqa_scalars, smelt__sparse_gqa_tensors),                         \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),                                          \
     }
-static const struct smelt__args_table smelt__sparse_gqa_table[] = {
-    TABLE(smelt__sparse_gqa_symbols), /* lists=shared */
-    TABLE(smelt__sparse_gqa_kv_symbols),
-};
+static const struct smelt__args_table smelt__sparse_gqa_table[] = {TABLE(SHARED),
+                                                                   TABLE(OF_KV_HEADS)};
 
 #undef ARGS
+#undef TENSORS
 #undef TABLE
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
 #define ARGS smelt_sparse_gqa_grad_args
-#define GRAD(tensor) SMELT__SPARSE_GQA_GRAD_##tensor
-
-static const struct smelt__symbol smelt__sparse_gqa_grad_symbols[] = EXTENTS(SHARED, VALUES),
-                                  smelt__sparse_gqa_kv_grad_symbols[] =
-                                      EXTENTS(OF_KV_HEADS, VALUES);
-
 static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {NUMBERS};
 
-#define KEY_ROWS(tensor, element, role, columns, number)                                           \
-    {                                                                                              \
-        SMELT__TENSOR(tensor, element, role, OF(B), OF(S), OF(HKV), columns), .whole_rows = 1,     \
-                                                                              .one_of = number     \
-    }
+#define TENSORS(ROW)                                                                               \
+    INPUTS(ROW, VALUES)                                                                            \
+    ROW(OUT, SMELT__TENSOR(out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1)       \
+    ROW(LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE)))                       \
+    ROW(GRAD_OUT, SMELT__TENSOR(grad_out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)),              \
+        .whole_rows = 1)                                                                           \
+    ROW(DQ, SMELT__TENSOR(dq, BF16, OUTPUT, OF(B), OF(T), OF(HQ), OF(DQK)), .whole_rows = 1)       \
+    ROW(DK, SMELT__TENSOR(dk, BF16, OUTPUT, OF(B), OF(S), OF(HKV), OF(DQK)), .whole_rows = 1,      \
+        .one_of = 1)                                                                               \
+    ROW(DK_FP32, SMELT__TENSOR(dk_fp32, FP32, OUTPUT, OF(B), OF(S), OF(HKV), OF(DQK)),             \
+        .whole_rows = 1, .one_of = 1)                                                              \
+    ROW(DK_SUM, SMELT__TENSOR(dk_sum, FP32, ACCUMULATED, OF(B), OF(S), OF(HKV), OF(DQK)),          \
+        .whole_rows = 1, .one_of = 1)                                                              \
+    ROW(DV, SMELT__TENSOR(dv, BF16, OUTPUT, OF(B), OF(S), OF(HKV), OF(DV)), .whole_rows = 1,       \
+        .one_of = 2)                                                                               \
+    ROW(DV_FP32, SMELT__TENSOR(dv_fp32, FP32, OUTPUT, OF(B), OF(S), OF(HKV), OF(DV)),              \
+        .whole_rows = 1, .one_of = 2)                                                              \
+    ROW(DV_SUM, SMELT__TENSOR(dv_sum, FP32, ACCUMULATED, OF(B), OF(S), OF(HKV), OF(DV)),           \
+        .whole_rows = 1, .one_of = 2)                                                              \
+    ROW(DSINK, SMELT__TENSOR(dsink, FP32, OUTPUT, OF(HQ)), .key = "sink", .optional = 1)
 
-static const struct smelt__tensor_row smelt__sparse_gqa_grad_tensors[] = {
-    INPUTS,
-    [OF(V)] = {SMELT__TENSOR(v, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DV)), .whole_rows = 1},
-    [GRAD(OUT)] = {SMELT__TENSOR(out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1},
-    [GRAD(LSE)] = {SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE))},
-    [GRAD(GRAD_OUT)] = {SMELT__TENSOR(grad_out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)),
-                        .whole_rows = 1},
-    [GRAD(DQ)] = {SMELT__TENSOR(dq, BF16, OUTPUT, OF(B), OF(T), OF(HQ), OF(DQK)), .whole_rows = 1},
-    [GRAD(DK)] = KEY_ROWS(dk, BF16, OUTPUT, OF(DQK), 1),
-    [GRAD(DK_FP32)] = KEY_ROWS(dk_fp32, FP32, OUTPUT, OF(DQK), 1),
-    [GRAD(DK_SUM)] = KEY_ROWS(dk_sum, FP32, ACCUMULATED, OF(DQK), 1),
-    [GRAD(DV)] = KEY_ROWS(dv, BF16, OUTPUT, OF(DV), 2),
-    [GRAD(DV_FP32)] = KEY_ROWS(dv_fp32, FP32, OUTPUT, OF(DV), 2),
-    [GRAD(DV_SUM)] = KEY_ROWS(dv_sum, FP32, ACCUMULATED, OF(DV), 2),
-    [GRAD(DSINK)] = {SMELT__TENSOR(dsink, FP32, OUTPUT, OF(HQ)), .key = "sink", .optional = 1},
-};
+#define NUMBER(name, ...) SMELT__SPARSE_GQA_GRAD_##name,
+#define ROW(name, ...) [SMELT__SPARSE_GQA_GRAD_##name] = {__VA_ARGS__},
+enum smelt__sparse_gqa_grad_tensor { TENSORS(NUMBER) SMELT__SPARSE_GQA_GRAD_TENSORS };
+static const struct smelt__tensor_row smelt__sparse_gqa_grad_tensors[] = {TENSORS(ROW)};
 
-#define TABLE(symbols)                                                                             \
+#define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_SPARSE_GQA_GRAD_ARGS_INIT", workspace_bytes, symbols,                   \
+        SMELT__ARGS("SMELT_SPARSE_GQA_GRAD_ARGS_INIT", workspace_bytes,                            \
+                    ((const struct smelt__symbol[]){SYMBOLS(SMELT__ROW, __VA_ARGS__)}),            \
                     smelt__sparse_gqa_grad_scalars, smelt__sparse_gqa_grad_tensors),               \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),                                          \
     }
-static const struct smelt__args_table smelt__sparse_gqa_grad_table[] = {
-    TABLE(smelt__sparse_gqa_grad_symbols), /* lists=shared */
-    TABLE(smelt__sparse_gqa_kv_grad_symbols),
-};
+static const struct smelt__args_table smelt__sparse_gqa_grad_table[] = {TABLE(SHARED),
+                                                                        TABLE(OF_KV_HEADS)};
 
 #undef ARGS
+#undef TENSORS
 #undef TABLE
-#undef GRAD
-#undef KEY_ROWS
+#undef NUMBER
+#undef ROW
 
 /* ---- sparse_gqa_scores ----------------------------------------------------------------------- */
 
 #define ARGS smelt_sparse_gqa_scores_args
-#define SCORES(tensor) SMELT__SPARSE_GQA_SCORES_##tensor
-
-static const struct smelt__symbol smelt__sparse_gqa_scores_symbols[] = EXTENTS(SHARED, ),
-                                  smelt__sparse_gqa_kv_scores_symbols[] = EXTENTS(OF_KV_HEADS, );
 
 static const struct smelt__scalar_row smelt__sparse_gqa_scores_scalars[] = {NUMBERS};
 
-static const struct smelt__tensor_row smelt__sparse_gqa_scores_tensors[] = {
-    INPUTS,
-    [SCORES(LSE)] = {SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE))},
-    [SCORES(TARGET)] = {SMELT__TENSOR(target, FP32, OUTPUT, OF(B), OF(T), OF(G), OF(WIDTH))},
-};
+#define LSE LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE))
+#define TENSORS(ROW)                                                                               \
+    INPUTS(ROW, LSE)                                                                               \
+    ROW(TARGET, SMELT__TENSOR(target, FP32, OUTPUT, OF(B), OF(T), OF(G), OF(WIDTH)))
 
-#define TABLE(symbols)                                                                             \
+#define NUMBER(name, ...) SMELT__SPARSE_GQA_SCORES_##name,
+#define ROW(name, ...) [SMELT__SPARSE_GQA_SCORES_##name] = {__VA_ARGS__},
+enum smelt__sparse_gqa_scores_tensor { TENSORS(NUMBER) SMELT__SPARSE_GQA_SCORES_TENSORS };
+static const struct smelt__tensor_row smelt__sparse_gqa_scores_tensors[] = {TENSORS(ROW)};
+
+#define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_SPARSE_GQA_SCORES_ARGS_INIT", query_capacity, symbols,                  \
+        SMELT__ARGS("SMELT_SPARSE_GQA_SCORES_ARGS_INIT", query_capacity,                           \
+                    ((const struct smelt__symbol[]){EXTENTS(SMELT__ROW, __VA_ARGS__)}),            \
                     smelt__sparse_gqa_scores_scalars, smelt__sparse_gqa_scores_tensors)            \
     }
-static const struct smelt__args_table smelt__sparse_gqa_scores_table[] = {
-    TABLE(smelt__sparse_gqa_scores_symbols), /* lists=shared */
-    TABLE(smelt__sparse_gqa_kv_scores_symbols),
-};
+static const struct smelt__args_table smelt__sparse_gqa_scores_table[] = {TABLE(SHARED),
+                                                                          TABLE(OF_KV_HEADS)};
 
 #undef ARGS
 #undef TABLE
-#undef SCORES
+#undef TENSORS
+#undef NUMBER
+#undef ROW
+#undef LSE
 #undef VALUES
+#undef SYMBOLS
 #undef OF
 #undef EXTENTS
 #undef SHARED

@@ -4,13 +4,11 @@
 #include "ops/args_table.h"
 #include "smelt/toy.h"
 
-enum smelt__toy_symbol { SMELT__TOY_T, SMELT__TOY_WIDTH };
-enum smelt__toy_tensor { SMELT__TOY_X, SMELT__TOY_OUT };
-enum smelt__toy_grad_tensor { SMELT__TOY_GRAD, SMELT__TOY_DX };
-
 #define OF(name) SMELT__TOY_##name
-#define SYMBOLS                                                                                    \
-    { SMELT__BY_ARGS("T", "token", tokens), SMELT__BY_KEY("width", "element", "width") }
+#define SYMBOLS(ROW)                                                                               \
+    ROW(T, SMELT__BY_ARGS("T", "token", tokens))                                                   \
+    ROW(WIDTH, SMELT__BY_KEY("width", "element", "width"))
+enum smelt__toy_symbol { SYMBOLS(SMELT__NUMBER) };
 #define SCALARS                                                                                    \
     {                                                                                              \
         {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)}, {                                            \
@@ -19,12 +17,13 @@ enum smelt__toy_grad_tensor { SMELT__TOY_GRAD, SMELT__TOY_DX };
     }
 
 #define ARGS smelt_toy_args
-static const struct smelt__symbol smelt__toy_symbols[] = SYMBOLS;
+static const struct smelt__symbol smelt__toy_symbols[] = {SYMBOLS(SMELT__ROW)};
 static const struct smelt__scalar_row smelt__toy_scalars[] = SCALARS;
-static const struct smelt__tensor_row smelt__toy_tensors[] = {
-    [OF(X)] = {SMELT__TENSOR(x, FP32, INPUT, OF(T), OF(WIDTH))},
-    [OF(OUT)] = {SMELT__TENSOR(out, FP32, OUTPUT, OF(T), OF(WIDTH))},
-};
+#define TENSORS(ROW)                                                                               \
+    ROW(X, SMELT__TENSOR(x, FP32, INPUT, OF(T), OF(WIDTH)))                                        \
+    ROW(OUT, SMELT__TENSOR(out, FP32, OUTPUT, OF(T), OF(WIDTH)))
+enum smelt__toy_tensor { TENSORS(SMELT__NUMBER) };
+static const struct smelt__tensor_row smelt__toy_tensors[] = {TENSORS(SMELT__ROW)};
 static const struct smelt__args_table smelt__toy_table = {
     SMELT__ARGS("SMELT_TOY_ARGS_INIT", out, smelt__toy_symbols, smelt__toy_scalars,
                 smelt__toy_tensors),
@@ -32,12 +31,13 @@ static const struct smelt__args_table smelt__toy_table = {
 
 #undef ARGS
 #define ARGS smelt_toy_grad_args
-static const struct smelt__symbol smelt__toy_grad_symbols[] = SYMBOLS;
+static const struct smelt__symbol smelt__toy_grad_symbols[] = {SYMBOLS(SMELT__ROW)};
 static const struct smelt__scalar_row smelt__toy_grad_scalars[] = SCALARS;
-static const struct smelt__tensor_row smelt__toy_grad_tensors[] = {
-    [OF(GRAD)] = {SMELT__TENSOR(grad, FP32, INPUT, OF(T), OF(WIDTH))},
-    [OF(DX)] = {SMELT__TENSOR(dx, FP32, ACCUMULATED, OF(T), OF(WIDTH))},
-};
+#define GRAD_TENSORS(ROW)                                                                          \
+    ROW(GRAD, SMELT__TENSOR(grad, FP32, INPUT, OF(T), OF(WIDTH)))                                  \
+    ROW(DX, SMELT__TENSOR(dx, FP32, ACCUMULATED, OF(T), OF(WIDTH)))
+enum smelt__toy_grad_tensor { GRAD_TENSORS(SMELT__NUMBER) };
+static const struct smelt__tensor_row smelt__toy_grad_tensors[] = {GRAD_TENSORS(SMELT__ROW)};
 static const struct smelt__args_table smelt__toy_grad_table = {
     SMELT__ARGS("SMELT_TOY_GRAD_ARGS_INIT", dx, smelt__toy_grad_symbols, smelt__toy_grad_scalars,
                 smelt__toy_grad_tensors),
@@ -47,3 +47,5 @@ static const struct smelt__args_table smelt__toy_grad_table = {
 #undef OF
 #undef SYMBOLS
 #undef SCALARS
+#undef TENSORS
+#undef GRAD_TENSORS
