@@ -1,11 +1,12 @@
 /*
  * Build-time program: checks every template and writes them all into one C file.
  *
- *     embed OUTPUT.c DEPFILE PATH...
+ *     embed OUTPUT.c DEPFILE PATH... [-- FILE...]
  *
  * PATH: a template, or a folder of which every file named *.cu, *.cuh or *.h is one, folders in it
- * included. A template's name is its path after the last "templates/". DEPFILE names all of them for
- * Ninja, and the folders, which change when a file is added. For a malformed template it prints
+ * included. A template's name is its path after the last "templates/". FILE: a source file of the
+ * template engine, for the engine's digest. DEPFILE names the templates for Ninja, and the folders,
+ * which change when a file is added. For a malformed template the program prints
  * `templates/NAME:LINE: error: ...`, writes nothing and exits with status 1.
  */
 #include <dirent.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 
 #include "codegen/template/engine.h"
+#include "runtime/digest.h"
+#include "runtime/hash.h"
 
 static const char *template_name(const char *path) {
     static const char folder[] = "templates/";
@@ -79,7 +82,14 @@ static void write_text(FILE *file, const struct smelt__template *template_, int 
     fprintf(file, "\";\n\n");
 }
 
-static int write_table(const char *path, const struct smelt__template *templates, int count) {
+static void write_digest(FILE *file, const unsigned char digest[SMELT__TEMPLATE_DIGEST]) {
+    for (int i = 0; i < SMELT__TEMPLATE_DIGEST; i++)
+        fprintf(file, "%s0x%02x", i ? ", " : "{", digest[i]);
+    fprintf(file, "}");
+}
+
+static int write_table(const char *path, const struct smelt__template *templates, int count,
+                       const unsigned char engine[SMELT__TEMPLATE_DIGEST]) {
     FILE *file = fopen(path, "wb");
     if (!file) {
         fprintf(stderr, "%s: error: %s\n", path, strerror(errno));
@@ -91,10 +101,18 @@ static int write_table(const char *path, const struct smelt__template *templates
     for (int i = 0; i < count; i++)
         write_text(file, &templates[i], i);
     fprintf(file, "const struct smelt__template smelt__templates[] = {\n");
-    for (int i = 0; i < count; i++)
-        fprintf(file, "    {\"%s\", template_%d, sizeof template_%d - 1},\n", templates[i].name, i,
-                i);
-    fprintf(file, "};\nconst int smelt__template_count = %d;\n", count);
+    for (int i = 0; i < count; i++) {
+        fprintf(file, "    {\"%s\", template_%d, sizeof template_%d - 1,\n     ", templates[i].name,
+                i, i);
+        write_digest(file, templates[i].digest);
+        fprintf(file, "},\n");
+    }
+    fprintf(file,
+            "};\nconst int smelt__template_count = %d;\n"
+            "const unsigned char smelt__engine_digest[] = ",
+            count);
+    write_digest(file, engine);
+    fprintf(file, ";\n");
     int failed = ferror(file);
     failed |= fclose(file) != 0;
     if (failed) {
@@ -104,16 +122,22 @@ static int write_table(const char *path, const struct smelt__template *templates
     return failed ? -1 : 0;
 }
 
-static int check(const struct smelt__template *templates, int count) {
+/* Checks all templates and computes their digests. */
+static int check(struct smelt__template *templates, int count) {
     struct smelt__message message;
-    int index, line;
+    int index, line, status = 0;
     for (int i = 0; i < count; i++)
         if (check_bytes(&templates[i]))
             return -1;
-    if (!smelt__parts_check(templates, count, &index, &line, &message))
-        return 0;
-    fprintf(stderr, "templates/%s:%d: error: %s\n", templates[index].name, line, message.text);
-    return -1;
+    if (smelt__parts_check(templates, count, &index, &line, &message)) {
+        fprintf(stderr, "templates/%s:%d: error: %s\n", templates[index].name, line, message.text);
+        return -1;
+    }
+    for (int i = 0; i < count && !status; i++)
+        status = smelt__template_digest(templates, count, i, templates[i].digest, &message);
+    if (status)
+        fprintf(stderr, "templates: error: %s\n", message.text);
+    return status;
 }
 
 /* ---- what there is ---------------------------------------------------------------------------- */
@@ -185,9 +209,35 @@ static int add(const char *path, int named, FILE *depfile) {
     return templates[count++].text ? 0 : -1;
 }
 
+/* The digest of the texts of files. */
+static int digest_files(char *const *files, int files_count,
+                        unsigned char digest[SMELT__TEMPLATE_DIGEST]) {
+    struct smelt__text all = {0};
+    int status = 0;
+    for (int i = 0; i < files_count && !status; i++) {
+        size_t length;
+        char *text = read_file(files[i], &length);
+        status = text ? 0 : -1;
+        if (text)
+            smelt__text_append(&all, text, length);
+        free(text);
+    }
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(all.data ? all.data : "", all.length));
+    memcpy(digest, canonical.digest, SMELT__TEMPLATE_DIGEST);
+    if (all.failed)
+        status = fail("embed", "out of memory");
+    smelt__text_free(&all);
+    return status;
+}
+
 int main(int argc, char **argv) {
-    if (argc < 4) {
-        fprintf(stderr, "usage: embed OUTPUT.c DEPFILE PATH...\n");
+    unsigned char engine[SMELT__TEMPLATE_DIGEST];
+    int end = 3; /* of the templates */
+    while (end < argc && strcmp(argv[end], "--") != 0)
+        end++;
+    if (end < 4) {
+        fprintf(stderr, "usage: embed OUTPUT.c DEPFILE PATH... [-- FILE...]\n");
         return 2;
     }
     FILE *depfile = fopen(argv[2], "w");
@@ -195,7 +245,7 @@ int main(int argc, char **argv) {
         return fail(argv[2], strerror(errno)) != 0;
     fprintf(depfile, "%s:", argv[1]);
     int status = 0;
-    for (int i = 3; i < argc && !status; i++)
+    for (int i = 3; i < end && !status; i++)
         status = add(argv[i], 1, depfile);
     fputc('\n', depfile);
     if (fclose(depfile) != 0 && !status)
@@ -203,7 +253,9 @@ int main(int argc, char **argv) {
     if (!status)
         status = check(templates, count);
     if (!status)
-        status = write_table(argv[1], templates, count);
+        status = digest_files(argv + end + 1, argc > end ? argc - end - 1 : 0, engine);
+    if (!status)
+        status = write_table(argv[1], templates, count, engine);
     for (int i = 0; i < count; i++)
         free((char *)(size_t)templates[i].text);
     return status != 0;

@@ -17,7 +17,6 @@
 struct job {
     smelt_context *context;
     const struct smelt__plan *plan;
-    struct smelt__text source;
     struct smelt__compile_options options;
     struct smelt__cache_key key;
     const struct smelt__nvrtc_file *compiler; /* NULL: none was found */
@@ -42,7 +41,7 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* ---- source to cubin ---- */
+/* ---- plan to cubin ---- */
 
 static smelt_status begin_job(struct job *job, smelt_context *context,
                               const struct smelt__plan *plan) {
@@ -50,34 +49,33 @@ static smelt_status begin_job(struct job *job, smelt_context *context,
     job->context = context;
     job->plan = plan;
     smelt__spec_print_asked(&plan->spec, job->spec);
-    smelt_status status = smelt__plan_emit(plan, context->templates, &job->source);
-    if (status)
-        return status;
     smelt__compile_options(&job->options, plan->arch->name, context->settings.nvrtc_debug);
-    smelt__cache_key_make(&job->key, job->source.data, job->source.length, job->options.list,
-                          plan->arch->name, smelt__context_output(context));
-    return SMELT_OK;
+    return smelt__plan_key(plan, context->templates, job->options.list,
+                           smelt__context_output(context), &job->key);
 }
 
 static const struct smelt__compiler_id *compiler_id(const struct job *job) {
     return job->compiler ? &job->compiler->id : NULL;
 }
 
-/* Opens NVRTC and compiles, without the cache. */
+/* Writes the source, opens NVRTC and compiles, without the cache. */
 static smelt_status compile_job(struct job *job, struct smelt__compiled *compiled) {
     const struct smelt__plan *plan = job->plan;
+    struct smelt__text source = {0};
     const struct smelt__nvrtc *nvrtc;
 
-    smelt_status status = smelt__nvrtc_open(job->compiler, &nvrtc);
+    smelt_status status = smelt__plan_emit(plan, job->context->templates, &source);
+    if (!status)
+        status = smelt__nvrtc_open(job->compiler, &nvrtc);
     if (status)
-        return status;
+        goto out;
     memset(compiled, 0, sizeof *compiled);
     smelt__log_write(&job->context->settings.log, SMELT_LOG_INFO, "compiling %s for %s", job->spec,
                      plan->arch->name);
-    status = smelt__compile_source(nvrtc, job->source.data, plan->template_name, plan->kernel_name,
+    status = smelt__compile_source(nvrtc, source.data, plan->template_name, plan->kernel_name,
                                    plan->arch->name, &job->options, compiled);
     if (status)
-        return status;
+        goto out;
     snprintf(compiled->spec, sizeof compiled->spec, "%s", job->spec);
     snprintf(compiled->kernel_name, sizeof compiled->kernel_name, "%s", plan->kernel_name);
     compiled->dynamic_shared_bytes = plan->shared_bytes;
@@ -92,7 +90,9 @@ static smelt_status compile_job(struct job *job, struct smelt__compiled *compile
             "%s for %s: the assembler serialised wgmma (warning C%d): the kernel is correct but "
             "slow; try another version of NVRTC, and please report this",
             job->spec, plan->arch->name, compiled->serialised);
-    return SMELT_OK;
+out:
+    smelt__text_free(&source);
+    return status;
 }
 
 /* Result as for smelt__cache_lock; -1: busy. */
@@ -293,7 +293,6 @@ smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct s
         free(compiled->cubin);
         compiled->cubin = NULL;
     }
-    smelt__text_free(&job.source);
     return status;
 }
 
@@ -416,7 +415,6 @@ static smelt_status load_kernel(smelt_context *context, const struct smelt__plan
         atomic_fetch_add_explicit(&context->loaded, 1, memory_order_relaxed);
 out:
     free(outcome.compiled.cubin);
-    smelt__text_free(&job.source);
     return status;
 }
 

@@ -34,7 +34,7 @@ struct smelt__kernel {
     smelt_kernel_info info;
 };
 
-/* Emits the source and gets the cubin from the cache or the compiler, without loading it. The
+/* Gets the cubin from the cache or the compiler, without loading it. The
  * caller frees compiled->cubin. `info` may be NULL; its strings are the context's. Threads of this
  * process that request the same key compile it once. */
 smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__plan *plan,

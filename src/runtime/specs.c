@@ -274,18 +274,36 @@ smelt_status smelt__plan_text(const struct smelt__plan *plan, int json, char **o
     return release(&text, out);
 }
 
+static smelt_status source_failed(const struct smelt__plan *plan,
+                                  const struct smelt__message *message) {
+    char spec[SMELT__SPEC_TEXT];
+    smelt__spec_print_asked(&plan->spec, spec);
+    if (message->out_of_memory)
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the source of %s", spec);
+    return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", spec, plan->arch->name, message->text);
+}
+
 smelt_status smelt__plan_emit(const struct smelt__plan *plan,
                               const struct smelt__template_table *templates,
                               struct smelt__text *source) {
     struct smelt__message message;
-    char spec[SMELT__SPEC_TEXT];
+    return smelt__source_emit(plan, templates, source, &message) ? source_failed(plan, &message)
+                                                                 : SMELT_OK;
+}
 
-    if (!smelt__source_emit(plan, templates, source, &message) && !source->failed)
-        return SMELT_OK;
-    smelt__spec_print_asked(&plan->spec, spec);
-    if (source->failed || message.out_of_memory)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for the source of %s", spec);
-    return smelt__fail(SMELT_ERROR_INTERNAL, "%s on %s: %s", spec, plan->arch->name, message.text);
+smelt_status smelt__plan_key(const struct smelt__plan *plan,
+                             const struct smelt__template_table *templates,
+                             const char *const *options, enum smelt__output output,
+                             struct smelt__cache_key *key) {
+    struct smelt__message message;
+    struct smelt__text text = {0};
+    smelt_status status = SMELT_OK;
+    if (smelt__source_identify(plan, templates, &text, &message))
+        status = source_failed(plan, &message);
+    else
+        smelt__cache_key_make(key, text.data, text.length, options, plan->arch->name, output);
+    smelt__text_free(&text);
+    return status;
 }
 
 smelt_status smelt__plan_source(const struct smelt__plan *plan,

@@ -4,6 +4,7 @@
 #include "codegen/plan/plan.h"
 #include "codegen/template/engine.h"
 #include "codegen/text.h"
+#include "runtime/cache/cache.h"
 #include "smelt/status.h"
 
 /* Parses a kernel's spec and architecture. Errors: INVALID_ARGUMENT (NULL), INVALID_SPEC (also for
@@ -17,6 +18,13 @@ smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
 smelt_status smelt__plan_emit(const struct smelt__plan *plan,
                               const struct smelt__template_table *templates,
                               struct smelt__text *source);
+
+/* The cache's key of a plan's source, compiled with these options (NULL-terminated) to this kind of
+ * output. The source is not written for it: engine.h, smelt__source_identify. Errors as above. */
+smelt_status smelt__plan_key(const struct smelt__plan *plan,
+                             const struct smelt__template_table *templates,
+                             const char *const *options, enum smelt__output output,
+                             struct smelt__cache_key *key);
 
 /* A plan as text or JSON, and its source; the caller frees both. Errors: OUT_OF_MEMORY. */
 smelt_status smelt__plan_text(const struct smelt__plan *plan, int json, char **text);

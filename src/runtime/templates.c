@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/digest.h"
 #include "runtime/files.h"
 #include "runtime/log.h"
 
@@ -167,6 +168,20 @@ static smelt_status read_folder(struct reader *reader, const char *under) {
     return status;
 }
 
+static int is_root(const char *name) {
+    return strcmp(strrchr(name, '.'), ".cu") == 0;
+}
+
+static smelt_status digest(const struct reader *reader) {
+    struct smelt__message message;
+    for (int i = 0; i < reader->table->count; i++)
+        if (is_root(reader->items[i].name) &&
+            smelt__template_digest(reader->items, reader->table->count, i, reader->items[i].digest,
+                                   &message))
+            return out_of_memory();
+    return SMELT_OK;
+}
+
 static smelt_status check(const struct reader *reader) {
     struct smelt__message message;
     char why[1024];
@@ -199,6 +214,8 @@ smelt_status smelt__templates_read(const char *path, struct smelt__template_tabl
         status = read_folder(&reader, "ptx/");
     if (status == SMELT_OK)
         status = check(&reader);
+    if (status == SMELT_OK)
+        status = digest(&reader);
     if (status != SMELT_OK)
         smelt__templates_free(table);
     return status;

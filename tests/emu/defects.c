@@ -164,8 +164,8 @@ static void emit(const struct defect *defect, struct smelt__text *out) {
     if (!all)
         exit(2);
     memcpy(all, smelt__templates, (size_t)smelt__template_count * sizeof *all);
-    all[smelt__template_count] =
-        (struct smelt__template){"defect.cu", defect->text, strlen(defect->text)};
+    all[smelt__template_count] = (struct smelt__template){
+        .name = "defect.cu", .text = defect->text, .length = strlen(defect->text)};
     smelt__text_append_string(out, "/*\n * shared memory (offset, bytes)\n"
                                    " *   LEFT_OFFSET 0 8192 one half\n"
                                    " *   RIGHT_OFFSET 8192 8180 the other\n * launch\n */\n"

@@ -35,11 +35,11 @@ folder src/emu/instructions 'emu/(instructions|memory|machine|formats)/.*'
 folder src/emu/launch 'emu/(launch|instructions|memory|machine)/.*'
 folder src/emu/driver 'emu/(driver|launch|memory|machine|formats)/.*|runtime/driver/cuda_abi\.h'
 folder src/emu/compiler 'emu/(compiler/.*|export\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache|hash)\.h'
-# embed.c checks templates at build time; it is not part of the command.
-folder tools '\.\./tool\.h|harness/.*|smelt/.*|codegen/template/engine\.h'
+# embed.c checks templates and computes their digests at build time; it is not part of the command.
+folder tools '\.\./tool\.h|harness/.*|smelt/.*|codegen/template/engine\.h|runtime/(digest|hash)\.h'
 folder include 'smelt/.*'
-if grep -rln --include='*.[ch]' 'codegen/' tools | grep -v '^tools/embed\.c$'; then
-    echo "the above: of tools/, embed.c alone may include codegen/"
+if grep -rlnE --include='*.[ch]' '"(codegen|runtime)/' tools | grep -v '^tools/embed\.c$'; then
+    echo "the above: of tools/, embed.c alone may include codegen/ and runtime/"
     status=1
 fi
 # No CUDA headers in code that is built without CUDA.

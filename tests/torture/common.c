@@ -15,6 +15,7 @@
 #include "fault/fake_cubin.h"
 #include "runtime/cache/cache.h"
 #include "runtime/compiler/compile.h"
+#include "runtime/specs.h"
 
 /* ---- arguments, figures --------------------------------------------------------------------- */
 
@@ -170,12 +171,11 @@ enum verdict obtain(smelt_context *context, int n) {
 void kernel_key(int n, char hex[33]) {
     struct smelt__compile_options options;
     struct smelt__cache_key key;
-    char spec[TORTURE_SPEC], *source;
-    REQUIRE(smelt_source_emit(kernel_spec(n, spec), TORTURE_ARCH, &source) == SMELT_OK);
+    struct smelt__plan plan;
+    char spec[TORTURE_SPEC];
+    REQUIRE(smelt__plan_from_text(kernel_spec(n, spec), TORTURE_ARCH, &plan) == SMELT_OK);
     smelt__compile_options(&options, TORTURE_ARCH, NULL);
-    smelt__cache_key_make(&key, source, strlen(source), options.list, TORTURE_ARCH,
-                          SMELT__OUTPUT_CUBIN);
-    smelt_free(source);
+    REQUIRE(smelt__plan_key(&plan, NULL, options.list, SMELT__OUTPUT_CUBIN, &key) == SMELT_OK);
     smelt__cache_key_hex(&key, hex);
 }
 

@@ -45,4 +45,19 @@ if ! "$embed" "$output" "$depfile" "$part" || ! grep -q '"part/there.cuh"' "$out
     echo 'a good template was refused'
     failures=$((failures + 1))
 fi
+# The engine's digest follows from its files' text alone.
+engine_digest() {
+    "$embed" "$output" "$depfile" "$part" -- "$1" && grep smelt__engine_digest "$output"
+}
+copy=$(mktemp)
+trap 'rm -f "$output" "$depfile" "$copy"' EXIT
+cp "$0" "$copy"
+first=$(engine_digest "$0")
+[ "$first" = "$(engine_digest "$copy")" ] || failures=$((failures + 1))
+echo >>"$copy"
+second=$(engine_digest "$copy")
+if [ -z "$first" ] || [ "$first" = "$second" ]; then
+    echo "an edited file of the engine: $first, then $second"
+    failures=$((failures + 1))
+fi
 [ $failures -eq 0 ]

@@ -114,7 +114,7 @@ TEST(bad_expressions) {
 /* ---- expansion ------------------------------------------------------------------------------- */
 
 static char *expand(const char *text) {
-    struct smelt__template template_ = {"t.cu", text, strlen(text)};
+    struct smelt__template template_ = {.name = "t.cu", .text = text, .length = strlen(text)};
     struct smelt__text out = {0};
     struct smelt__message message = {0};
     if (smelt__template_expand(&template_, &scope, &out, &message))
@@ -176,7 +176,8 @@ TEST(expansion_errors) {
         {"a\n//@end\n", "templates/t.cu:2: //@end without an open"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct smelt__template template_ = {"t.cu", cases[i].text, strlen(cases[i].text)};
+        struct smelt__template template_ = {
+            .name = "t.cu", .text = cases[i].text, .length = strlen(cases[i].text)};
         struct smelt__text out = {0};
         struct smelt__message message = {0};
         assert_int_equal(smelt__template_expand(&template_, &scope, &out, &message), -1);
@@ -281,7 +282,7 @@ TEST(random_templates) {
         }
         struct smelt__message message = {0};
         struct smelt__text out = {0};
-        struct smelt__template template_ = {"t.cu", text, used};
+        struct smelt__template template_ = {.name = "t.cu", .text = text, .length = used};
         int line;
         int bad = smelt__template_check(text, &line, &message);
         int failed = smelt__template_expand(&template_, &scope, &out, &message);
@@ -295,8 +296,8 @@ TEST(random_templates) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-#define TEMPLATE(name, text)                                                                       \
-    { name, text, sizeof(text) - 1 }
+#define TEMPLATE(name_, text_)                                                                     \
+    { .name = name_, .text = text_, .length = sizeof(text_) - 1 }
 
 TEST(parts) {
     static const struct smelt__template templates[] = {
@@ -364,7 +365,7 @@ TEST(wrong_arguments) {
         struct smelt__template templates[] = {
             TEMPLATE("p", "//@takes n\n$n\n"),
             TEMPLATE("b", "b\n"),
-            {"k", cases[i].user, strlen(cases[i].user)},
+            {.name = "k", .text = cases[i].user, .length = strlen(cases[i].user)},
         };
         struct smelt__message message = {0};
         struct smelt__text out = {0};

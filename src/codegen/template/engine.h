@@ -23,15 +23,21 @@
 #include "codegen/template/expression.h"
 #include "codegen/text.h"
 
+enum { SMELT__TEMPLATE_DIGEST = 16 /* bytes */ };
+
 /* One template. Those of the library are embedded: tools/embed.c writes the table at build time. */
 struct smelt__template {
     const char *name; /* "ptx/mma.cuh", relative to templates/ */
     const char *text; /* NUL-terminated */
     size_t length;
+    /* A hash of this template and of all parts it uses, directly or not (runtime/digest.h). */
+    unsigned char digest[SMELT__TEMPLATE_DIGEST];
 };
 
 extern const struct smelt__template smelt__templates[];
 extern const int smelt__template_count;
+/* A hash of the source files of the template engine itself. */
+extern const unsigned char smelt__engine_digest[SMELT__TEMPLATE_DIGEST];
 
 /* Templates in place of the embedded ones. */
 struct smelt__template_table {
@@ -67,6 +73,13 @@ int smelt__template_expand(const struct smelt__template *template_,
 int smelt__parts_check(const struct smelt__template *templates, int count, int *index, int *line,
                        struct smelt__message *message);
 
+/* Calls `each` for template number `root` and for all parts it uses, directly or not, once each in
+ * the order of their text. 0, or -1 with a message; cannot fail in a checked table but for want of
+ * memory. */
+int smelt__parts_each(const struct smelt__template *templates, int count, int root,
+                      void (*each)(void *user, const struct smelt__template *part), void *user,
+                      struct smelt__message *message);
+
 /* Appends the parts that `root`, which takes no parameters, uses, depth first, each once per set of
  * arguments, and then `root`. */
 int smelt__parts_emit(const struct smelt__template *templates, int count, const char *root,
@@ -77,3 +90,13 @@ int smelt__parts_emit(const struct smelt__template *templates, int count, const 
  * embedded templates. 0, or -1 with a message (a defect of a template). */
 int smelt__source_emit(const struct smelt__plan *plan, const struct smelt__template_table *table,
                        struct smelt__text *out, struct smelt__message *message);
+
+/*
+ * Appends a short text that determines the source: banner and prologue, in which every name stands
+ * that a template can ask for, the digest of the plan's template, and the engine's. Plans with
+ * different sources have different texts. Templates that differ only in lines that the plan drops
+ * have different texts, too, though the same source.
+ */
+int smelt__source_identify(const struct smelt__plan *plan,
+                           const struct smelt__template_table *table, struct smelt__text *out,
+                           struct smelt__message *message);

@@ -170,6 +170,19 @@ static void walk_end(struct walk *walk) {
     free(walk->done);
 }
 
+int smelt__parts_each(const struct smelt__template *templates, int count, int root,
+                      void (*each)(void *user, const struct smelt__template *part), void *user,
+                      struct smelt__message *message) {
+    struct walk walk = {.templates = templates, .count = count, .message = message};
+    int status = walk_begin(&walk);
+    if (!status)
+        status = visit(&walk, &(struct part){.index = root});
+    for (int i = 0; i < walk.done_count && !status; i++)
+        each(user, &templates[walk.done[i].index]);
+    walk_end(&walk);
+    return status;
+}
+
 int smelt__parts_emit(const struct smelt__template *templates, int count, const char *root,
                       const struct smelt__scope *scope, struct smelt__text *out,
                       struct smelt__message *message) {

@@ -3,7 +3,7 @@
 
 #include "codegen/template/engine.h"
 
-/* Deterministic and without versions: the cache's key is a hash of this text. */
+/* Deterministic and without versions: it is part of the cache's key. */
 static int emit_banner(const struct smelt__plan *plan, struct smelt__text *out) {
     char spec[SMELT__SPEC_TEXT];
     struct smelt__text summary = {0};
@@ -51,21 +51,56 @@ static void emit_prologue(const struct smelt__plan *plan, struct smelt__text *ou
     smelt__text_print(out, "#define KERNEL_NAME %s\n\n", plan->kernel_name);
 }
 
+static int emit_head(const struct smelt__plan *plan, struct smelt__text *out,
+                     struct smelt__message *message) {
+    const int failed = emit_banner(plan, out);
+    emit_prologue(plan, out);
+    if (failed || out->failed)
+        smelt__message_set_out_of_memory(message);
+    return failed || out->failed ? -1 : 0;
+}
+
+static struct smelt__template_table used_table(const struct smelt__template_table *table) {
+    return table ? *table : (struct smelt__template_table){smelt__templates, smelt__template_count};
+}
+
 static int lookup(const void *user, const char *name, int *found) {
     return smelt__plan_constant(user, name, found);
 }
 
 int smelt__source_emit(const struct smelt__plan *plan, const struct smelt__template_table *table,
                        struct smelt__text *out, struct smelt__message *message) {
-    const struct smelt__template_table embedded = {smelt__templates, smelt__template_count};
-    struct smelt__scope scope = {lookup, plan};
-    int failed = emit_banner(plan, out);
-    emit_prologue(plan, out);
-    if (failed || out->failed) {
-        smelt__message_set_out_of_memory(message);
+    const struct smelt__scope scope = {lookup, plan};
+    if (emit_head(plan, out, message))
+        return -1;
+    const struct smelt__template_table used = used_table(table);
+    return smelt__parts_emit(used.items, used.count, plan->template_name, &scope, out, message);
+}
+
+static void append_digest(const char *what, const unsigned char digest[SMELT__TEMPLATE_DIGEST],
+                          struct smelt__text *out) {
+    smelt__text_print(out, "%s ", what);
+    for (int i = 0; i < SMELT__TEMPLATE_DIGEST; i++)
+        smelt__text_print(out, "%02x", digest[i]);
+    smelt__text_append_string(out, "\n");
+}
+
+int smelt__source_identify(const struct smelt__plan *plan,
+                           const struct smelt__template_table *table, struct smelt__text *out,
+                           struct smelt__message *message) {
+    if (emit_head(plan, out, message))
+        return -1;
+    const struct smelt__template_table used = used_table(table);
+    int i = 0;
+    while (i < used.count && strcmp(used.items[i].name, plan->template_name) != 0)
+        i++;
+    if (i == used.count) {
+        smelt__message_set(message, "there is no template '%s'", plan->template_name);
         return -1;
     }
-    if (!table)
-        table = &embedded;
-    return smelt__parts_emit(table->items, table->count, plan->template_name, &scope, out, message);
+    append_digest(plan->template_name, used.items[i].digest, out);
+    append_digest("engine", smelt__engine_digest, out);
+    if (out->failed)
+        smelt__message_set_out_of_memory(message);
+    return out->failed ? -1 : 0;
 }
