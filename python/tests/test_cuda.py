@@ -60,6 +60,43 @@ def test_graph(device, buckets):
         assert torch.equal(got, want)
 
 
+def test_choice_and_attention_in_one_graph(device):
+    """MSA's blocks for each KV head, attention to them and its gradients, captured together, replayed on other inputs."""
+    tokens = 512
+
+    def random(seed):
+        generator = torch.Generator(device).manual_seed(seed)
+        shapes = ((4, 128), (128,), (64, 128), (4, 128), (4, 128), (64, 128))
+        return [torch.randn(tokens, *shape, device=device, generator=generator).bfloat16() for shape in shapes]
+
+    end = torch.arange(1, tokens + 1, dtype=torch.int32, device=device)
+    begin = torch.zeros_like(end)
+
+    def step(index_q, index_k, q, k, v, grad_out):
+        leaves = [each.detach().requires_grad_() for each in (q, k, v)]
+        lists, _, _ = smelt.indexer_topk(
+            index_q, index_k, None, begin, end, 2, activation="none", groups=4, block_max=128, pinned=1, backend="smelt"
+        )
+        out, lse = smelt.sparse_gqa(
+            *leaves, lists, 128**-0.5, granularity=128, limit=end, deterministic=True, return_lse=True, backend="smelt"
+        )
+        return (lists, out.detach(), lse.detach(), *torch.autograd.grad(out, leaves, grad_out))
+
+    inputs, others = random(1), random(2)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        step(*inputs)
+    side.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step(*inputs)
+    for one, other in zip(inputs, others):
+        one.copy_(other)
+    graph.replay()
+    for got, want in zip(captured, step(*others)):
+        assert torch.equal(got, want)
+
+
 def test_behind_anything(device):
     """The first launch of a call uses PDL, so its kernel must wait for earlier work in the stream: a fill, a copy,
     another stream's work, a long kernel; captured in a graph and not."""

@@ -135,23 +135,20 @@ class _Trained(torch.autograd.Function):
         return None, None, None, (dq * grad).to(dq.dtype), (dk * grad).to(dk.dtype)
 
 
-def _loss(q_proxy: Tensor, k_proxy: Tensor, of_head) -> Tensor:
-    """The sum over proxy heads of of_head(number, queries, keys, weights), one head at a time with its gradients.
-
-    A product without ReLU is that of two heads with it, q and -q with weights of either sign.
-    """
+def _loss(q_proxy: Tensor, k_proxy: Tensor, step: int, of_heads) -> Tensor:
+    """The sum of of_heads(proxy heads, their queries, their keys) over parts of `step` proxy heads, with its gradients."""
     trained = torch.is_grad_enabled() and (q_proxy.requires_grad or k_proxy.requires_grad)
     total, (dq, dk) = 0, (torch.zeros_like(each, dtype=torch.float32) for each in (q_proxy, k_proxy))
     per_key = q_proxy.shape[1] // k_proxy.shape[1]
-    for head in range(q_proxy.shape[1]):
-        leaves = [each.detach().flatten(0, 1) for each in (q_proxy[:, head], k_proxy[:, head // per_key])]
+    for first in range(0, q_proxy.shape[1], step):
+        heads, key = slice(first, first + step), first // per_key
         with torch.set_grad_enabled(trained):
-            leaves = [each.requires_grad_(trained) for each in leaves]
-            loss = of_head(head, torch.stack((leaves[0], -leaves[0]), dim=1), leaves[1])
+            leaves = [each.detach().requires_grad_(trained) for each in (q_proxy[:, heads], k_proxy[:, key])]
+            loss = of_heads(heads, _packed(leaves[0]), leaves[1].flatten(0, 1))
         if trained:
             grads = torch.autograd.grad(loss, leaves)
-            dq[:, head] += grads[0].view_as(dq[:, head])
-            dk[:, head // per_key] += grads[1].view_as(dk[:, head // per_key])
+            dq[:, heads] += grads[0]
+            dk[:, key] += grads[1]
         total = total + loss.detach()
     return _Trained.apply(total, dq.to(q_proxy.dtype), dk.to(k_proxy.dtype), q_proxy, k_proxy) if trained else total
 
@@ -191,21 +188,21 @@ def flash_msa_func(
     lse = lse.flatten(0, 1)
     share = {"query_weight": 1.0 / max(1, batches * proxy_heads * tokens), "backend": "smelt"}
 
-    def of_head(head, queries, index_keys):
-        rows = _divided(blocks[:, head : head + 1], 1, documents).squeeze(1)
+    def of_heads(proxies, queries, index_keys):
+        rows = _divided(blocks[:, proxies], 1, documents).squeeze(1)
         rows = torch.where(rows < 0, -1, rows + first.unsqueeze(1))
         target = 0
-        heads = range(head * per_proxy, (head + 1) * per_proxy)
+        heads = range(proxies.start * per_proxy, proxies.stop * per_proxy)
         for kv_head in sorted({each // per_key for each in heads}):
             mine = [each for each in heads if each // per_key == kv_head]
             part = slice(mine[0], mine[-1] + 1)
             given = _packed(q.detach()[:, part]), k.detach()[:, kv_head].flatten(0, 1), rows, lse[:, part].contiguous()
             target = target + sparse_scores(*given, float(scale), dv=k.shape[-1], backend="smelt")
-        weights = queries.new_tensor([scale, -scale], dtype=torch.float32).expand(queries.shape[0], -1)
-        logits = indexer_scores(queries, index_keys, weights, rows, dk_dtype=torch.float32, backend="smelt")
+        named = {"activation": "none", "scale": float(scale), "dk_dtype": torch.float32, "backend": "smelt"}
+        logits = indexer_scores(queries, index_keys, None, rows, **named)
         return indexer_loss(logits, target, rows, **share)
 
-    return out.flatten(2), _loss(q_proxy, k_proxy, of_head)
+    return out.flatten(2), _loss(q_proxy, k_proxy, 1, of_heads)  # a head at a time: its lists name single keys
 
 
 def flash_msa_warmup_func(
@@ -241,16 +238,18 @@ def flash_msa_warmup_func(
     per_key = q.shape[1] // k.shape[1]
     share = {"query_weight": 1.0 / max(1, batches * proxy_heads * tokens), "backend": "smelt"}
 
-    def of_head(head, queries, index_keys):
-        part = slice(head * per_proxy, (head + 1) * per_proxy)
+    def of_heads(proxies, queries, index_keys):
+        part = slice(proxies.start * per_proxy, proxies.stop * per_proxy)
         read = slice(part.start // per_key, (part.stop - 1) // per_key + 1)
         attended = _packed(q.detach()[:, part]), _packed(k.detach()[:, read])
-        weights = queries.new_tensor([scale, -scale], dtype=torch.float32).expand(queries.shape[0], -1)
+        scored = queries, index_keys, queries.new_full(queries.shape[:2], scale, dtype=torch.float32)
+        named = {"activation": "none", "groups": queries.shape[1], "dk_dtype": torch.float32, **share}
         windows = documents.begin, documents.end
-        scored = queries, index_keys, weights.contiguous()
-        return indexer_dense_loss(*attended, None, *scored, *windows, float(scale), dk_dtype=torch.float32, **share)
+        return indexer_dense_loss(*attended, None, *scored, *windows, float(scale), **named)
 
-    return out, _loss(q_proxy, k_proxy, of_head)
+    proxy_keys = k_proxy.shape[1]
+    whole = k.shape[1] % proxy_keys == 0 or proxy_keys % k.shape[1] == 0  # a proxy key's heads read whole KV heads, or one
+    return out, _loss(q_proxy, k_proxy, proxy_heads // proxy_keys if whole else 1, of_heads)
 
 
 flash_msa_func_warmup = sparse_attention_warmup = flash_msa_warmup_func
