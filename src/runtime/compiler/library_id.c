@@ -75,21 +75,20 @@ static void search_notes(const unsigned char *notes, size_t length, struct smelt
 /* Ignores segments that are truncated or too large. 0; -1 with errno when reading fails. */
 static int search_segments(int fd, const Elf64_Ehdr *header, struct smelt__library_id *id) {
     unsigned char notes[MAX_NOTES];
+    Elf64_Phdr segments[MAX_PROGRAM_HEADERS];
     int count = header->e_phnum < MAX_PROGRAM_HEADERS ? header->e_phnum : MAX_PROGRAM_HEADERS;
 
+    int result = read_at(fd, segments, (size_t)count * sizeof *segments, header->e_phoff);
+    if (result)
+        return result < 0 ? -1 : 0;
     for (int i = 0; i < count; i++) {
-        Elf64_Phdr segment;
-        int result =
-            read_at(fd, &segment, sizeof segment, header->e_phoff + (uint64_t)i * sizeof segment);
-        if (result)
-            return result < 0 ? -1 : 0;
-        if (segment.p_type != PT_NOTE || segment.p_filesz > sizeof notes)
+        if (segments[i].p_type != PT_NOTE || segments[i].p_filesz > sizeof notes)
             continue;
-        result = read_at(fd, notes, segment.p_filesz, segment.p_offset);
+        result = read_at(fd, notes, segments[i].p_filesz, segments[i].p_offset);
         if (result < 0)
             return -1;
         if (result == 0)
-            search_notes(notes, segment.p_filesz, id);
+            search_notes(notes, segments[i].p_filesz, id);
     }
     return 0;
 }

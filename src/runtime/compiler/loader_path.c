@@ -54,6 +54,7 @@ static void give_folder_of(const char *path, void (*each)(void *user, const char
 
 static void walk_cache(const char *cache, size_t bytes, const char *prefix,
                        void (*each)(void *user, const char *folder), void *user) {
+    const size_t prefix_length = strlen(prefix);
     struct cache_header header;
     /* A cache that also serves old loaders begins with their table. */
     const char *start = memmem(cache, bytes, CACHE_MAGIC, sizeof CACHE_MAGIC - 1);
@@ -69,8 +70,10 @@ static void walk_cache(const char *cache, size_t bytes, const char *prefix,
         struct cache_entry entry;
         memcpy(&entry, start + sizeof header + i * sizeof entry, sizeof entry);
         const char *key = string_at(start, bytes, entry.key);
+        if (!key || strncmp(key, prefix, prefix_length) != 0)
+            continue;
         const char *value = string_at(start, bytes, entry.value);
-        if (key && value && strncmp(key, prefix, strlen(prefix)) == 0)
+        if (value)
             give_folder_of(value, each, user);
     }
 }

@@ -31,14 +31,19 @@ enum {
     MAX_FOLDERS = 32 /* that are recognised when they come again */
 };
 
+/* A folder of libraries, or a toolkit that has such folders. */
+enum place { FOLDER, TOOLKIT };
+
 struct search {
     const struct smelt__log *log;
-    int max_major;                 /* the newest major version that the driver supports */
+    int max_major;                 /* the newest major version that the driver supports; 0: any */
+    int newest;                    /* the newest major version that is looked for */
     struct smelt__nvrtc_file best; /* path "": none found so far */
     struct smelt__nvrtc_file too_new;
     struct {
         dev_t device;
         ino_t number;
+        enum place place;
     } tried[MAX_FOLDERS]; /* /usr/local/cuda has several names */
     int tried_count;
     int named;               /* a single folder is searched and must be readable */
@@ -171,17 +176,19 @@ static void consider(struct search *search, const char *folder, const char *name
         *slot = file;
 }
 
-/* Whether a folder was tried before, by another name; also one that cannot be read. */
-static int is_known(struct search *search, int folder, const char *name) {
+/* Whether a place is missing, or was tried before, also by another name. */
+static int is_known(struct search *search, const char *name, enum place place) {
     struct stat status;
-    if (fstat(folder, &status)) {
+    if (stat(name, &status)) {
         note_unread(search, name);
         return 1;
     }
     for (int i = 0; i < search->tried_count; i++)
-        if (search->tried[i].device == status.st_dev && search->tried[i].number == status.st_ino)
+        if (search->tried[i].device == status.st_dev && search->tried[i].number == status.st_ino &&
+            search->tried[i].place == place)
             return 1;
     if (search->tried_count < MAX_FOLDERS) {
+        search->tried[search->tried_count].place = place;
         search->tried[search->tried_count].device = status.st_dev;
         search->tried[search->tried_count++].number = status.st_ino;
     }
@@ -193,20 +200,21 @@ static void try_folder(void *user, const char *name) {
     char library[64];
     int found = 0;
 
+    if (is_known(search, name, FOLDER))
+        return;
     int folder = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) {
         note_unread(search, name);
         return;
     }
-    const int known = is_known(search, folder, name);
-    for (int major = NEWEST_MAJOR; major >= OLDEST_MAJOR && !known; major--) {
+    for (int major = search->newest; major >= OLDEST_MAJOR; major--) {
         snprintf(library, sizeof library, "libnvrtc.so.%d", major);
         if (exists_in(search, folder, name, library)) {
             consider(search, name, library);
             found = 1;
         }
     }
-    if (!found && !known && exists_in(search, folder, name, "libnvrtc.so"))
+    if (!found && exists_in(search, folder, name, "libnvrtc.so"))
         consider(search, name, "libnvrtc.so");
     close(folder);
 }
@@ -217,10 +225,15 @@ static int stop_for_shortage(const char *path, int error) {
     return is_shortage(error);
 }
 
-/* Calls `each` for every folder that matches a pattern, in descending order of names. */
+/* Calls `each` for every folder that matches a pattern, in descending order of names; for a path
+ * without wildcards whether it exists or not. */
 static void try_pattern(struct search *search, void (*each)(void *search, const char *folder),
                         const char *pattern) {
     glob_t matches;
+    if (!strpbrk(pattern, "*?[\\")) {
+        each(search, pattern);
+        return;
+    }
     int result = glob(pattern, 0, stop_for_shortage, &matches);
     if (result == GLOB_NOSPACE)
         errno = ENOMEM;
@@ -247,6 +260,14 @@ try_printed(struct search *search, void (*each)(void *search, const char *folder
 /* A folder of Python packages: NVIDIA's wheels unpack into nvidia/cu13/lib, those of CUDA 12 into
  * nvidia/cuda_nvrtc/lib. */
 static void try_packages(struct search *search, const char *packages) {
+    char nvidia[SMELT__PATH];
+    const int length = snprintf(nvidia, sizeof nvidia, "%s/nvidia", packages);
+    if (length < 0 || (size_t)length >= sizeof nvidia)
+        return;
+    if (access(nvidia, F_OK) != 0) {
+        note_unread(search, nvidia);
+        return;
+    }
     try_printed(search, try_folder, "%s/nvidia/cu[1-9]*/lib", packages);
     try_printed(search, try_folder, "%s/nvidia/cuda_nvrtc/lib", packages);
 }
@@ -308,7 +329,7 @@ static void try_wheels(struct search *search) {
 }
 
 static void try_toolkit(struct search *search, const char *home) {
-    if (!home || !*home)
+    if (!home || !*home || is_known(search, home, TOOLKIT))
         return;
     try_printed(search, try_folder, "%s/lib64", home);
     try_printed(search, try_folder, "%s/targets/*-linux/lib", home);
@@ -351,6 +372,7 @@ static smelt_status find_named(const char *named, struct smelt__nvrtc_file *file
                            named, strerror(errno));
     }
     memset(&search, 0, sizeof search);
+    search.newest = NEWEST_MAJOR;
     if (S_ISDIR(status.st_mode)) {
         search.named = 1;
         try_folder(&search, named);
@@ -384,6 +406,18 @@ static smelt_status not_found(const struct search *search) {
                        "install nvidia-cuda-nvrtc`, or set SMELT_NVRTC to libnvrtc's path");
 }
 
+static void search_places(struct search *search, int newest) {
+    search->newest = newest;
+    search->tried_count = 0;
+    if (smelt__loader_folders("libnvrtc.so", try_folder, search))
+        note_unread(search, "the loader's cache");
+    try_toolkit(search, secure_getenv("CUDA_HOME"));
+    try_toolkit(search, secure_getenv("CUDA_PATH"));
+    try_toolkit(search, "/usr/local/cuda");
+    try_pattern(search, try_folder, "/usr/local/cuda-*/lib64");
+    try_wheels(search);
+}
+
 smelt_status smelt__nvrtc_find(const char *named, int driver_version, const struct smelt__log *log,
                                struct smelt__nvrtc_file *file) {
     memset(file, 0, sizeof *file);
@@ -394,13 +428,12 @@ smelt_status smelt__nvrtc_find(const char *named, int driver_version, const stru
     memset(&search, 0, sizeof search);
     search.log = log;
     search.max_major = driver_version / 1000;
-    if (smelt__loader_folders("libnvrtc.so", try_folder, &search))
-        note_unread(&search, "the loader's cache");
-    try_toolkit(&search, secure_getenv("CUDA_HOME"));
-    try_toolkit(&search, secure_getenv("CUDA_PATH"));
-    try_toolkit(&search, "/usr/local/cuda");
-    try_pattern(&search, try_folder, "/usr/local/cuda-*/lib64");
-    try_wheels(&search);
+    const int supported =
+        search.max_major && search.max_major < NEWEST_MAJOR ? search.max_major : NEWEST_MAJOR;
+    search_places(&search, supported);
+    /* Only a message names a version that is too new for the driver. */
+    if (!search.best.path[0] && !search.error && supported < NEWEST_MAJOR)
+        search_places(&search, NEWEST_MAJOR);
     if (search.error)
         return unread(search.where, search.error, file);
     if (!search.best.path[0])
