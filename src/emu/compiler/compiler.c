@@ -58,11 +58,16 @@ static const char *const quick_options[] = {
     "-fno-if-conversion2",
     "-fno-move-loop-invariants",
     "-fno-reorder-blocks",
+    "-fno-split-wide-types",
     "-fno-tree-bit-ccp",
+    "-fno-tree-copy-prop",
     "-fno-tree-dominator-opts",
     "-fno-tree-dse",
+    "-fno-tree-forwprop",
     "-fno-tree-pta",
     "-fno-tree-sink",
+    "-fno-tree-ter",
+    "-fdisable-rtl-combine",
 };
 enum { QUICK_OPTIONS = sizeof quick_options / sizeof quick_options[0] };
 static const char *const plain_options[] = {
