@@ -21,11 +21,6 @@ int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_
 int smelt__dense_used(const struct smelt__problem *problem,
                       const struct smelt__dense_inputs *inputs, uint8_t *used);
 
-/* Touches them all. */
-void smelt__dense_touch(const struct smelt__problem *problem,
-                        const struct smelt__dense_inputs *inputs,
-                        struct smelt__footprints *footprints);
-
 /* Multiplications of T windows of S keys. */
 double smelt__dense_multiplications(const struct smelt__dense_lse_spec *spec,
                                     const struct smelt__problem_options *given);

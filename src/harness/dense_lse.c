@@ -101,20 +101,6 @@ int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_
     return failed;
 }
 
-void smelt__dense_touch(const struct smelt__problem *problem,
-                        const struct smelt__dense_inputs *inputs,
-                        struct smelt__footprints *footprints) {
-    const int64_t queries = problem->options.batches * problem->options.tokens;
-    for (int64_t query = 0; query < queries; query++)
-        for (int head = 0; head < inputs->spec.heads; head++)
-            smelt__touch_row(footprints, inputs->q, query, head, 0);
-    for (int64_t key = 0; key < problem->options.rows; key++)
-        for (int head = 0; head < inputs->spec.kv_heads; head++)
-            smelt__touch_row(footprints, inputs->k, key, head, 0);
-    smelt__touch(footprints, inputs->window_begin, 0, queries);
-    smelt__touch(footprints, inputs->window_end, 0, queries);
-}
-
 double smelt__dense_multiplications(const struct smelt__dense_lse_spec *spec,
                                     const struct smelt__problem_options *given) {
     return (double)(given->batches * given->tokens) * (double)given->rows * spec->heads * spec->dqk;
@@ -150,14 +136,6 @@ static void shape(struct smelt__problem *problem) {
 static int fill(struct smelt__problem *problem) {
     const struct smelt__dense_inputs inputs = inputs_of(problem);
     return smelt__dense_fill(problem, &inputs);
-}
-
-static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const struct smelt__dense_inputs inputs = inputs_of(problem);
-    smelt__dense_touch(problem, &inputs, footprints);
-    for (int64_t query = 0; query < problem->computed; query++)
-        for (int head = 0; head < inputs.spec.heads; head++)
-            smelt__touch_row(footprints, TENSOR(LSE), query, head, 0);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */

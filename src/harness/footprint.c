@@ -39,6 +39,29 @@ void smelt__touch_row(struct smelt__footprints *footprints, int tensor, int64_t 
                  problem->extents[row->shape[row->dimensions - 1]]);
 }
 
+/* Whether the tensor has rows of queries that are listed: it begins with B and T. */
+static int is_listed(const struct smelt__problem *problem, const struct smelt__tensor_row *row) {
+    const struct smelt__symbol *const symbols = problem->pass->tensors->symbols;
+    return problem->listed && row->dimensions > 2 &&
+           strcmp(symbols[row->shape[0]].letter, "B") == 0 &&
+           strcmp(symbols[row->shape[1]].letter, "T") == 0;
+}
+
+void smelt__touch_whole(struct smelt__footprints *footprints, int tensor) {
+    const struct smelt__problem *const problem = footprints->problem;
+    const struct smelt__tensor_row *const row = &problem->pass->tensors->rows[tensor];
+    if (problem->buffers[tensor].elements == 0 ||
+        (row->role == SMELT__INPUT && !footprints->inputs))
+        return;
+    const int64_t columns = problem->extents[row->shape[row->dimensions - 1]];
+    const int64_t rows = smelt__problem_rows(problem, tensor);
+    const int64_t queries = problem->options.batches * problem->options.tokens;
+    const int64_t each = is_listed(problem, row) ? rows / queries : 0;
+    for (int64_t number = 0; number < rows; number++)
+        if (each == 0 || problem->listed[number / each])
+            smelt__touch(footprints, tensor, smelt__problem_row(problem, tensor, number), columns);
+}
+
 static int by_begin(const void *a, const void *b) {
     const struct smelt__interval *x = a, *y = b;
     return (x->begin > y->begin) - (x->begin < y->begin);
@@ -65,9 +88,13 @@ int smelt__footprints_make(struct smelt__footprints *footprints,
     memset(footprints, 0, sizeof *footprints);
     footprints->problem = problem;
     footprints->inputs = inputs;
-    problem->pass->footprint(problem, footprints);
-    for (int i = 0; i < problem->pass->tensors->count; i++)
+    if (problem->pass->footprint)
+        problem->pass->footprint(problem, footprints);
+    for (int i = 0; i < problem->pass->tensors->count; i++) {
+        if (!(problem->pass->partly & SMELT__OF(i)))
+            smelt__touch_whole(footprints, i);
         join(&footprints->tensors[i]);
+    }
     return footprints->failed ? -1 : 0;
 }
 

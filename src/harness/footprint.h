@@ -36,3 +36,5 @@ void smelt__touch(struct smelt__footprints *footprints, int tensor, int64_t firs
 /* A whole row, by its indices as smelt__problem_at takes them. */
 void smelt__touch_row(struct smelt__footprints *footprints, int tensor, int64_t i, int64_t k,
                       int64_t l);
+/* All rows, as of tensors that are not touched partly. */
+void smelt__touch_whole(struct smelt__footprints *footprints, int tensor);

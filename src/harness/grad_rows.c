@@ -57,39 +57,6 @@ void smelt__grad_rows_judge(double more, struct smelt__metric_result *results) {
 
 /* The shapes of these tensors: [S, columns], [B, S, columns] or [B, S, Hkv, columns]. Keys are numbered in
  * the order of their rows. */
-static int dimensions_of(const struct smelt__problem *problem, int tensor) {
-    return problem->pass->tensors->rows[tensor].dimensions;
-}
-
-static int64_t heads_of(const struct smelt__problem *problem, int tensor) {
-    return dimensions_of(problem, tensor) < 4
-               ? 1
-               : problem->extents[problem->pass->tensors->rows[tensor].shape[2]];
-}
-
-static int64_t count_keys(const struct smelt__problem *problem, int tensor) {
-    const int64_t batches = dimensions_of(problem, tensor) == 2 ? 1 : problem->options.batches;
-    return batches * problem->options.rows * heads_of(problem, tensor);
-}
-
-/* The indices of a key's row. */
-struct indices {
-    int64_t i, k, l;
-};
-
-static struct indices indices_of(const struct smelt__problem *problem, int tensor, int64_t key) {
-    const int64_t heads = heads_of(problem, tensor), rows = problem->options.rows;
-    const struct indices batched = {key / heads / rows, key / heads % rows, key % heads};
-    const struct indices alone = {key, 0, 0};
-    return dimensions_of(problem, tensor) == 2 ? alone : batched;
-}
-
-/* The element at which a key's row begins. */
-static int64_t place_of(const struct smelt__problem *problem, int tensor, int64_t key) {
-    const struct indices at = indices_of(problem, tensor, key);
-    return smelt__problem_at(problem, tensor, at.i, at.k, at.l);
-}
-
 static int tensor_of(const struct smelt__problem *problem, const struct smelt__key_rows *rows) {
     return problem->options.dkv == SMELT__DKV_BF16   ? rows->bf16
            : problem->options.dkv == SMELT__DKV_FP32 ? rows->fp32
@@ -104,7 +71,7 @@ int smelt__key_rows_given(const struct smelt__problem *problem, const struct sme
 static float *sum_row(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
                       int64_t key) {
     float *const sums = smelt__problem_data(problem, rows->sum);
-    return sums ? sums + place_of(problem, rows->sum, key) : NULL;
+    return sums ? sums + smelt__problem_row(problem, rows->sum, key) : NULL;
 }
 
 struct fill {
@@ -142,25 +109,15 @@ int smelt__key_rows_fill(struct smelt__problem *problem, const struct smelt__key
     fill->rows = rows;
     fill->stream = stream;
     fill->normals = smelt__normals();
-    smelt__parallel_for(count_keys(problem, rows->sum), 256, fill_rows, fill);
+    smelt__parallel_for(smelt__problem_rows(problem, rows->sum), 256, fill_rows, fill);
     free(fill);
     return 0;
-}
-
-void smelt__key_rows_touch(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
-                           struct smelt__footprints *footprints) {
-    const int tensor = tensor_of(problem, rows);
-    for (int64_t key = 0; key < count_keys(problem, tensor); key++) {
-        const struct indices at = indices_of(problem, tensor, key);
-        smelt__touch_row(footprints, tensor, at.i, at.k, at.l);
-    }
 }
 
 const void *smelt__key_row(const struct smelt__placed *placed, const struct smelt__key_rows *rows,
                            int64_t key) {
     const int tensor = tensor_of(placed->problem, rows);
-    const struct indices at = indices_of(placed->problem, tensor, key);
-    return smelt__placed_row(placed, tensor, at.i, at.k, at.l);
+    return smelt__placed_element(placed, tensor, smelt__problem_row(placed->problem, tensor, key));
 }
 
 const float *smelt__key_row_before(const struct smelt__problem *problem,
@@ -179,7 +136,7 @@ int smelt__key_row_read(const struct smelt__placed *placed, const struct smelt__
         return -1;
     for (int d = 0; d < rows->columns; d++)
         whole[d] = expected->grads[d] + (before ? (double)before[d] : 0);
-    const int64_t first = place_of(problem, tensor, key);
+    const int64_t first = smelt__problem_row(problem, tensor, key);
     const void *const row =
         smelt__compared_row(placed, finding, tensor, first, rows->columns, whole);
     const uint16_t *const half = row;

@@ -56,10 +56,6 @@ int smelt__key_rows_given(const struct smelt__problem *problem, const struct sme
 int smelt__key_rows_fill(struct smelt__problem *problem, const struct smelt__key_rows *rows,
                          uint64_t stream);
 
-/* Each is written whole. */
-void smelt__key_rows_touch(const struct smelt__problem *problem, const struct smelt__key_rows *rows,
-                           struct smelt__footprints *footprints);
-
 #define SMELT__KEY_ROWS(bf16, fp32, sum) (SMELT__OF(bf16) | SMELT__OF(fp32) | SMELT__OF(sum))
 
 /* A key's downloaded row; and its values before the call, or NULL if it is overwritten. */

@@ -229,17 +229,7 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const struct smelt__indexer_bwd_spec *spec = problem->spec;
-    const struct smelt__key_rows dk = dk_rows(problem);
-    for (int64_t query = 0; query < problem->extents[TENSOR(T)]; query++) {
-        for (int h = 0; h < spec->heads; h++) {
-            smelt__touch_row(footprints, TENSOR(Q), query, h, 0);
-            smelt__touch_row(footprints, TENSOR(DQ), query, h, 0);
-        }
-        smelt__touch_row(footprints, TENSOR(WEIGHTS), query, 0, 0);
-        smelt__touch_row(footprints, TENSOR(DWEIGHTS), query, 0, 0);
-        if (!footprints->inputs)
-            continue;
+    for (int64_t query = 0; query < problem->extents[TENSOR(T)] && footprints->inputs; query++) {
         smelt__slots_touch(problem, &slots, query, footprints);
         for (int64_t i = 0; i < smelt__slots_count(problem, &slots); i++) {
             const int64_t row = smelt__slots_row(problem, &slots, query, i);
@@ -250,7 +240,6 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
                          smelt__problem_at(problem, TENSOR(GRAD), query, 0, 0) + i, 1);
         }
     }
-    smelt__key_rows_touch(problem, &dk, footprints);
 }
 
 /* dq and dweights are. dk's order of summation is not fixed unless the operator is
@@ -423,21 +412,18 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-static int takes_blocks(const void *spec) {
+static int table_of(const void *spec) {
     return granularity(spec) > 1;
 }
 
-static int takes_rows(const void *spec) {
-    return !takes_blocks(spec);
-}
-
-#define ENTRIES(which, accepts)                                                                    \
+#define PASS(number)                                                                               \
     {                                                                                              \
-        SMELT__PASS(BACKWARD, "backward", &smelt__indexer_bwd_table[which]),                       \
-            .takes = (accepts), .given = given, .leaves_free = 1, .reproducible = reproducible     \
+        SMELT__PASS(BACKWARD, "backward", &smelt__indexer_bwd_table[number]),                      \
+            .table = (number), .given = given, .leaves_free = 1, .reproducible = reproducible,     \
+            SMELT__PARTLY(SMELT__OF(TENSOR(K)) | SMELT__OF(TENSOR(INDICES)) |                      \
+                          SMELT__OF(TENSOR(GRAD)))                                                 \
     }
-static const struct smelt__harness_pass passes[] = {ENTRIES(0, takes_rows),
-                                                    ENTRIES(1, takes_blocks)};
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1)};
 
 /* Shapes that cuDNN supports, and further ones. */
 #define AT(heads, T, lists_)                                                                       \
@@ -462,6 +448,7 @@ static const struct smelt__harness_shape peers[] = {
 const struct smelt__harness_operator smelt__harness_indexer_bwd = {
     SMELT__HARNESS_ROW(indexer_bwd),
     SMELT__HARNESS_KEYS(indexer_bwd),
+    .table_of = table_of,
     .defaults = defaults,
     .small = small,
     .draw = draw,

@@ -62,10 +62,8 @@ static int fill(struct smelt__problem *problem) {
 
 /* What lies inside a window is not touched. */
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const int64_t tokens = problem->extents[TENSOR(T)], rows = problem->extents[TENSOR(S)];
-    smelt__touch(footprints, TENSOR(WINDOW_BEGIN), 0, tokens);
-    smelt__touch(footprints, TENSOR(WINDOW_END), 0, tokens);
-    for (int64_t t = 0; t < tokens; t++) {
+    const int64_t rows = problem->extents[TENSOR(S)];
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++) {
         const int64_t row = smelt__problem_at(problem, TENSOR(LOGITS), t, 0, 0);
         int32_t begin, end;
         smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), t, &begin, &end);
@@ -125,7 +123,8 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_pass passes[] = {
-    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_clean_table), .leaves_free = 1},
+    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_clean_table), .leaves_free = 1,
+     SMELT__PARTLY(SMELT__OF(TENSOR(LOGITS)))},
 };
 
 #define AT(T, S)                                                                                   \

@@ -230,31 +230,6 @@ static int fill(struct smelt__problem *problem) {
     return failed ? -1 : 0;
 }
 
-static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
-    const struct smelt__dense_inputs inputs = inputs_of(problem);
-    const struct smelt__key_rows dk = dk_rows(problem);
-    smelt__dense_touch(problem, &inputs, footprints);
-    for (int64_t query = 0; query < problem->computed; query++) {
-        for (int head = 0; head < spec->heads; head++)
-            smelt__touch_row(footprints, TENSOR(LSE), query, head, 0);
-        for (int head = 0; head < spec->index_heads; head++) {
-            smelt__touch_row(footprints, TENSOR(INDEX_Q), query, head, 0);
-            smelt__touch_row(footprints, TENSOR(INDEX_DQ), query, head, 0);
-        }
-        smelt__touch_row(footprints, TENSOR(INDEX_WEIGHTS), query, 0, 0);
-        smelt__touch_row(footprints, TENSOR(INDEX_DWEIGHTS), query, 0, 0);
-    }
-    for (int64_t key = 0; key < problem->options.rows; key++)
-        smelt__touch_row(footprints, TENSOR(INDEX_K), key, 0, 0);
-    smelt__touch(footprints, TENSOR(WEIGHT), 0, problem->computed);
-    smelt__touch(footprints, TENSOR(LOSSES), 0, problem->computed);
-    smelt__touch(footprints, TENSOR(GRAD_LOSS), 0, 1);
-    smelt__touch(footprints, TENSOR(LOSS), 0, 1);
-    if (!problem->options.own[LOSS_ALONE])
-        smelt__key_rows_touch(problem, &dk, footprints);
-}
-
 /* All but dk, whose sums are taken in any order unless the operator is deterministic. */
 static int reproducible(const struct smelt__problem *problem, int tensor) {
     const struct smelt__indexer_dense_loss_spec *spec = problem->spec;

@@ -143,12 +143,16 @@ static int fill(struct smelt__problem *problem) {
 }
 
 /* Of listed keys those that are scored. */
-static void touch_listed(const struct smelt__problem *problem,
-                         struct smelt__footprints *footprints) {
+static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
+    const struct smelt__indexer_logits_spec *spec = problem->spec;
     smelt_indexer_logits_args args;
     smelt__problem_arguments(problem, &args);
-    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++) {
-        smelt__touch_row(footprints, TENSOR(CANDIDATES), t, 0, 0);
+    if (!spec->candidate_block) {
+        smelt__touch_whole(footprints, TENSOR(K));
+        smelt__touch_whole(footprints, TENSOR(K_SCALE));
+        return;
+    }
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)
         for (int64_t n = 0; n < problem->extents[TENSOR(N)] && footprints->inputs; n++) {
             const int64_t key = listed_key(problem, &args, t, n);
             if (key < 0)
@@ -156,29 +160,6 @@ static void touch_listed(const struct smelt__problem *problem,
             smelt__touch_row(footprints, TENSOR(K), key, 0, 0);
             smelt__touch(footprints, TENSOR(K_SCALE), key, key + 1);
         }
-    }
-}
-
-static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const struct smelt__indexer_logits_spec *spec = problem->spec;
-    const int64_t tokens = problem->extents[TENSOR(T)], rows = problem->extents[TENSOR(S)];
-    for (int64_t t = 0; t < tokens; t++) {
-        for (int64_t h = 0; h < spec->heads; h++)
-            smelt__touch_row(footprints, TENSOR(Q), t, h, 0);
-        if (spec->weights)
-            smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
-        for (int64_t g = 0; g < spec->groups; g++)
-            smelt__touch_row(footprints, TENSOR(LOGITS), t, g, 0);
-    }
-    if (spec->candidate_block) {
-        touch_listed(problem, footprints);
-    } else {
-        for (int64_t s = 0; s < rows; s++)
-            smelt__touch_row(footprints, TENSOR(K), s, 0, 0);
-        smelt__touch(footprints, TENSOR(K_SCALE), 0, rows);
-    }
-    smelt__touch(footprints, TENSOR(WINDOW_BEGIN), 0, tokens);
-    smelt__touch(footprints, TENSOR(WINDOW_END), 0, tokens);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -299,32 +280,19 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-/* The passes differ in the table of their tensors; each takes the specs that have its table. */
-#define TAKES(number)                                                                              \
-    static int takes_##number(const void *given_) {                                                \
-        const struct smelt__indexer_logits_spec *spec = given_;                                    \
-        return smelt__indexer_logits_table_number(is_fp8(spec), spec->groups, spec->block_max,     \
-                                                  spec->candidate_block) == (number);              \
-    }
+/* The passes differ in the table of their tensors. */
+static int table_of(const void *given_) {
+    const struct smelt__indexer_logits_spec *spec = given_;
+    return smelt__indexer_logits_table_number(is_fp8(spec), spec->groups, spec->block_max,
+                                              spec->candidate_block);
+}
+
 #define PASS(number)                                                                               \
     {                                                                                              \
         SMELT__PASS(FORWARD, "forward", &smelt__indexer_logits_table[number]),                     \
-            .takes = takes_##number, .given = given, .shape = shape, .leaves_free = 1,             \
+            .table = (number), .given = given, .shape = shape, .leaves_free = 1,                   \
+            SMELT__PARTLY(SMELT__OF(TENSOR(K)) | SMELT__OF(TENSOR(K_SCALE)))                       \
     }
-
-TAKES(0)
-TAKES(1)
-TAKES(2)
-TAKES(3)
-TAKES(4)
-TAKES(5)
-TAKES(6)
-TAKES(7)
-TAKES(8)
-TAKES(9)
-TAKES(10)
-TAKES(11)
-
 static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2),  PASS(3),
                                                     PASS(4), PASS(5), PASS(6),  PASS(7),
                                                     PASS(8), PASS(9), PASS(10), PASS(11)};
@@ -349,6 +317,7 @@ static const struct smelt__harness_shape peers[] = {
 const struct smelt__harness_operator smelt__harness_indexer_logits = {
     SMELT__HARNESS_ROW(indexer_logits),
     SMELT__HARNESS_KEYS(indexer_logits),
+    .table_of = table_of,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof *own_options,
     .defaults = smelt__indexer_defaults,

@@ -291,20 +291,6 @@ static int fill(struct smelt__problem *problem) {
     return 0;
 }
 
-/* Whole rows: a kernel reads vectors of four slots, also across topk_length. */
-static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    static const int matrices[] = {TENSOR(LOGITS), TENSOR(TARGET), TENSOR(INDICES), TENSOR(GRAD),
-                                   TENSOR(TOPK_LENGTH)};
-    const int64_t queries = count_queries(&problem->options);
-    for (int64_t query = 0; query < queries; query++)
-        for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
-            smelt__touch_row(footprints, matrices[i], query, 0, 0);
-    smelt__touch(footprints, TENSOR(WEIGHT), 0, queries);
-    smelt__touch(footprints, TENSOR(LOSSES), 0, queries);
-    smelt__touch(footprints, TENSOR(GRAD_LOSS), 0, 1);
-    smelt__touch(footprints, TENSOR(LOSS), 0, 1);
-}
-
 /* Each slot takes the emulator as long as so many multiplications, including slots of topk beyond
  * the row's width, up to a block's number of threads. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {

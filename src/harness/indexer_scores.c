@@ -100,14 +100,7 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const struct smelt__indexer_scores_spec *spec = problem->spec;
-    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++) {
-        smelt__touch_row(footprints, TENSOR(LOGITS), t, 0, 0);
-        if (!footprints->inputs)
-            continue;
-        for (int64_t h = 0; h < spec->heads; h++)
-            smelt__touch_row(footprints, TENSOR(Q), t, h, 0);
-        smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)] && footprints->inputs; t++) {
         smelt__slots_touch(problem, &slots, t, footprints);
         for (int64_t n = 0; n < problem->extents[TENSOR(N)]; n++) {
             const int64_t row = smelt__slots_row(problem, &slots, t, n);
@@ -202,20 +195,17 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(indexer_scores, granularity), {NULL, 0, 0},
 };
 
-static int takes_blocks(const void *spec) {
+static int table_of(const void *spec) {
     return granularity(spec) > 1;
 }
 
-static int takes_rows(const void *spec) {
-    return !takes_blocks(spec);
-}
-
-static const struct smelt__harness_pass passes[] = {
-    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_scores_table[0]), .takes = takes_rows,
-     .given = given, .leaves_free = 1},
-    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_scores_table[1]), .takes = takes_blocks,
-     .given = given, .leaves_free = 1},
-};
+#define PASS(number)                                                                               \
+    {                                                                                              \
+        SMELT__PASS(FORWARD, "forward", &smelt__indexer_scores_table[number]),                     \
+            .table = (number), .given = given, .leaves_free = 1,                                   \
+            SMELT__PARTLY(SMELT__OF(TENSOR(K)) | SMELT__OF(TENSOR(INDICES)))                       \
+    }
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1)};
 
 /* Shapes of cuDNN's sparse indexer scores, and further numbers of heads. */
 #define AT(heads)                                                                                  \
@@ -229,6 +219,7 @@ static const struct smelt__harness_shape peers[] = {AT(64), AT(32), AT(16), AT(8
 const struct smelt__harness_operator smelt__harness_indexer_scores = {
     SMELT__HARNESS_ROW(indexer_scores),
     SMELT__HARNESS_KEYS(indexer_scores),
+    .table_of = table_of,
     .defaults = defaults,
     .small = small,
     .draw = draw,

@@ -212,32 +212,6 @@ static int64_t length_at(const struct smelt__problem *problem, int64_t query, in
                              : smelt__problem_at(problem, TENSOR(LENGTHS), query, 0, 0) + group;
 }
 
-static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const struct smelt__indexer_topk_spec *spec = problem->spec;
-    const int64_t tokens = problem->extents[TENSOR(T)], rows = problem->extents[TENSOR(S)];
-    for (int64_t t = 0; t < tokens; t++) {
-        for (int64_t h = 0; h < spec->heads; h++)
-            smelt__touch_row(footprints, TENSOR(QUERY), t, h, 0);
-        if (spec->weights)
-            smelt__touch_row(footprints, TENSOR(WEIGHTS), t, 0, 0);
-        if (spec->candidate_block)
-            smelt__touch_row(footprints, TENSOR(CANDIDATES), t, 0, 0);
-        for (int64_t g = 0; g < spec->groups; g++) {
-            smelt__touch_row(footprints, TENSOR(INDICES), t, g, 0);
-            smelt__touch_row(footprints, TENSOR(VALUES), t, g, 0);
-            smelt__touch_row(footprints, TENSOR(PUBLISHED), t, g, 0);
-            smelt__touch(footprints, TENSOR(LENGTHS), length_at(problem, t, g), 1);
-        }
-    }
-    for (int64_t s = 0; s < rows; s++)
-        smelt__touch_row(footprints, TENSOR(KEY), s, 0, 0);
-    smelt__touch(footprints, TENSOR(KEY_SCALE), 0, rows);
-    smelt__touch(footprints, TENSOR(WINDOW_BEGIN), 0, tokens);
-    smelt__touch(footprints, TENSOR(WINDOW_END), 0, tokens);
-    smelt__touch(footprints, TENSOR(OFFSET), 0, tokens);
-    smelt__touch(footprints, TENSOR(LIMIT), 0, tokens);
-}
-
 /* ---- figures --------------------------------------------------------------------------------- */
 
 /* The logits' multiplications, and a few instructions per element for the selection. */
@@ -750,27 +724,17 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-/* The passes differ in the table of their tensors; each takes the specs that have its table. */
-#define TAKES(number)                                                                              \
-    static int takes_##number(const void *given_) {                                                \
-        const struct smelt__indexer_topk_spec *spec = given_;                                      \
-        return smelt__indexer_topk_table_number(is_fp8(spec), spec->groups, spec->expand) ==       \
-               number;                                                                             \
-    }
+/* The passes differ in the table of their tensors. */
+static int table_of(const void *given_) {
+    const struct smelt__indexer_topk_spec *spec = given_;
+    return smelt__indexer_topk_table_number(is_fp8(spec), spec->groups, spec->expand);
+}
+
 #define PASS(number)                                                                               \
     {                                                                                              \
         SMELT__PASS(FORWARD, "forward", &smelt__indexer_topk_table[number]),                       \
-            .takes = takes_##number, .given = given, .shape = shape                                \
+            .table = (number), .given = given, .shape = shape                                      \
     }
-TAKES(0)
-TAKES(1)
-TAKES(2)
-TAKES(3)
-TAKES(4)
-TAKES(5)
-TAKES(6)
-TAKES(7)
-
 static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), PASS(3),
                                                     PASS(4), PASS(5), PASS(6), PASS(7)};
 
@@ -789,6 +753,7 @@ static const struct smelt__harness_shape peers[] = {PEERS(fp8, 64), PEERS(fp8, 3
 const struct smelt__harness_operator smelt__harness_indexer_topk = {
     SMELT__HARNESS_ROW(indexer_topk),
     SMELT__HARNESS_KEYS(indexer_topk),
+    .table_of = table_of,
     .defaults = smelt__indexer_defaults,
     .small = smelt__indexer_small,
     .draw = draw,

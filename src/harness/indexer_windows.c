@@ -189,11 +189,6 @@ static int fill(struct smelt__problem *problem) {
     return 0;
 }
 
-static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    for (int tensor = 0; tensor < TENSOR(TENSORS); tensor++)
-        smelt__touch(footprints, tensor, 0, (int64_t)problem->buffers[tensor].elements);
-}
-
 /* The steps of bisections; each takes the emulator as long as several multiplications. */
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     (void)spec;

@@ -167,11 +167,10 @@ enum { SMELT__MOST_RATES = 4 };
 /* ---- a pass ---------------------------------------------------------------------------------- */
 
 struct smelt__harness_pass {
-    unsigned pass;                  /* SMELT_PASS_... */
-    int (*takes)(const void *spec); /* whether this row is for such a spec, if a pass has several
-                                       rows for tensors of different types; NULL: for all */
-    const char *name;               /* "forward" */
+    unsigned pass;    /* SMELT_PASS_... */
+    const char *name; /* "forward" */
     const struct smelt__args_table *tensors;
+    int table; /* of a pass with several rows: the spec's number, by `table_of` of the operator */
 
     int leaves_free; /* 1: problems of every fourth seed set free_multiprocessors */
     /* Sets numbers of *args that do not follow from options of the same names, and those
@@ -183,8 +182,10 @@ struct smelt__harness_pass {
     /* Fills the inputs' host memory, and the initial values of outputs that are added to, from the
      * seed; sets `listed`, `computed` and `work`. 0; -1: out of memory. */
     int (*fill)(struct smelt__problem *problem);
-    /* The memory of each tensor that a kernel may access (smelt__touch, smelt__touch_row); for
-     * outputs, exactly what it writes. */
+    /* A kernel may access all of a tensor but gaps, and rows of queries that are not listed. Of
+     * these tensors (SMELT__OF) it may access only what `footprint` names (smelt__touch,
+     * smelt__touch_row); for outputs, exactly what it writes. */
+    unsigned partly;
     void (*footprint)(const struct smelt__problem *problem, struct smelt__footprints *footprints);
     /* Whether an output has the same bits in every run; NULL: all have. */
     int (*reproducible)(const struct smelt__problem *problem, int tensor);
@@ -202,8 +203,9 @@ struct smelt__harness_pass {
 /* The functions of a pass, by their names in its file. */
 #define SMELT__PASS(PASS, name_, table)                                                            \
     .pass = SMELT_PASS_##PASS, .name = (name_), .tensors = (table), .fill = fill,                  \
-    .footprint = footprint, .multiplications = multiplications, .comparisons = comparisons,        \
+    .multiplications = multiplications, .comparisons = comparisons,                                \
     .comparison_count = sizeof comparisons / sizeof *comparisons, .rates = rates
+#define SMELT__PARTLY(...) .partly = (__VA_ARGS__), .footprint = footprint
 
 /* ---- an operator ----------------------------------------------------------------------------- */
 
@@ -236,6 +238,7 @@ struct smelt__harness_operator {
 
     const struct smelt__harness_pass *passes;
     int pass_count;
+    int (*table_of)(const void *spec); /* the number of a spec's table; NULL: 0 */
 
     /* Options of its problems in addition to the common ones (options.h), by name, ended by NULL. */
     const char *const *options;

@@ -84,7 +84,8 @@ void smelt__harness_spec_free(struct smelt__harness_spec *spec) {
 
 int smelt__harness_spec_has(const struct smelt__harness_spec *spec,
                             const struct smelt__harness_pass *pass) {
-    return (pass->pass & spec->passes) && (!pass->takes || pass->takes(spec->spec));
+    return (pass->pass & spec->passes) &&
+           (!spec->op->table_of || pass->table == spec->op->table_of(spec->spec));
 }
 
 const struct smelt__harness_pass *smelt__harness_spec_pass(const struct smelt__harness_spec *spec,

@@ -380,7 +380,7 @@ smelt_status smelt__placed_run(struct smelt__placed *placed, const smelt_operato
 }
 
 /* NULL if the output is not given. */
-static const void *element_at(const struct smelt__placed *placed, int tensor, int64_t element) {
+const void *smelt__placed_element(const struct smelt__placed *placed, int tensor, int64_t element) {
     const struct smelt__device_buffer *buffer = &placed->buffers[tensor];
     const int64_t bytes = (int64_t)smelt__element_bytes(row_of(placed, tensor)->element);
     return buffer->host ? buffer->host + buffer->front + element * bytes : NULL;
@@ -388,7 +388,8 @@ static const void *element_at(const struct smelt__placed *placed, int tensor, in
 
 const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, int64_t i, int64_t k,
                               int64_t l) {
-    return element_at(placed, tensor, smelt__problem_at(placed->problem, tensor, i, k, l));
+    return smelt__placed_element(placed, tensor,
+                                 smelt__problem_at(placed->problem, tensor, i, k, l));
 }
 
 const void *smelt__compared_row(const struct smelt__placed *placed, struct smelt__finding *finding,
@@ -398,5 +399,5 @@ const void *smelt__compared_row(const struct smelt__placed *placed, struct smelt
     if (placed->answer)
         placed->answer(placed->answer_user, placed, tensor, first, count, expected);
     finding->elements[tensor] += count;
-    return element_at(placed, tensor, first);
+    return smelt__placed_element(placed, tensor, first);
 }

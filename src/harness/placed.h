@@ -79,7 +79,10 @@ const char *smelt__placed_changed_input(const struct smelt__placed *placed, smel
 const void *smelt__placed_row(const struct smelt__placed *placed, int tensor, int64_t i, int64_t k,
                               int64_t l);
 
-/* The same for a comparison, from a given element on; counts `count` elements as compared.
+/* From a given element on. */
+const void *smelt__placed_element(const struct smelt__placed *placed, int tensor, int64_t element);
+
+/* The same for a comparison; counts `count` elements as compared.
  * `expected`: their values before rounding to the output's type; for e4m3 the codes. */
 const void *smelt__compared_row(const struct smelt__placed *placed, struct smelt__finding *finding,
                                 int tensor, int64_t first, int64_t count, const double *expected);

@@ -44,6 +44,25 @@ int64_t smelt__problem_at(const struct smelt__problem *problem, int tensor, int6
     return at;
 }
 
+int64_t smelt__problem_rows(const struct smelt__problem *problem, int tensor) {
+    const struct smelt__tensor_row *const row = &problem->pass->tensors->rows[tensor];
+    int64_t rows = 1;
+    for (int n = 0; n < row->dimensions - 1; n++)
+        rows *= problem->extents[row->shape[n]];
+    return rows;
+}
+
+int64_t smelt__problem_row(const struct smelt__problem *problem, int tensor, int64_t number) {
+    const struct smelt__tensor_row *const row = &problem->pass->tensors->rows[tensor];
+    int64_t at = 0;
+    for (int n = row->dimensions - 2; n >= 0; n--) {
+        const int64_t extent = problem->extents[row->shape[n]];
+        at += number % extent * problem->layout[tensor].strides[n];
+        number /= extent;
+    }
+    return at;
+}
+
 void smelt__problem_arguments(const struct smelt__problem *problem, void *args) {
     const struct smelt__args_table *table = problem->pass->tensors;
     memcpy(args, problem->args, table->bytes);

@@ -63,6 +63,11 @@ size_t smelt__problem_bytes(const struct smelt__problem *problem, int tensor);
 int64_t smelt__problem_at(const struct smelt__problem *problem, int tensor, int64_t i, int64_t k,
                           int64_t l);
 
+/* The number of a tensor's rows: of its extents' product but the last. And the first element of row
+ * `number`, which counts them in order. */
+int64_t smelt__problem_rows(const struct smelt__problem *problem, int tensor);
+int64_t smelt__problem_row(const struct smelt__problem *problem, int tensor, int64_t number);
+
 /* Copies the problem's args struct into `args`, with all strides filled in. */
 void smelt__problem_arguments(const struct smelt__problem *problem, void *args);
 

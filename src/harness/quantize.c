@@ -155,16 +155,6 @@ static int fill(struct smelt__problem *problem) {
     return 0;
 }
 
-static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    for (int64_t row = 0; row < problem->extents[TENSOR(N)]; row++) {
-        smelt__touch_row(footprints, TENSOR(X), row, 0, 0);
-        smelt__touch_row(footprints, TENSOR(Y), row, 0, 0);
-        smelt__touch_row(footprints, TENSOR(DEQUANTIZED), row, 0, 0);
-        smelt__touch_row(footprints, TENSOR(SCALE), row, 0, 0);
-    }
-    smelt__touch(footprints, TENSOR(FACTOR), 0, problem->extents[TENSOR(N)]);
-}
-
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     return 20 * (double)(given->batches * given->tokens) *
            ((const struct smelt__quantize_spec *)spec)->dim;

@@ -116,7 +116,6 @@ int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots 
 
 void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,
                         int64_t query, struct smelt__footprints *footprints) {
-    smelt__touch(footprints, slots->topk_length, row_of(problem, slots->topk_length, query), 1);
     smelt__touch(footprints, slots->indices, row_of(problem, slots->indices, query),
                  slots_counted(problem, slots, query));
 }

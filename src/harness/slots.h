@@ -30,6 +30,6 @@ int64_t smelt__slots_count(const struct smelt__problem *problem, const struct sm
 int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
                       uint8_t *used);
 
-/* Adds the parts of both tensors that a query's computation may read. */
+/* Adds the indices that a query's computation may read. */
 void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,
                         int64_t query, struct smelt__footprints *footprints);

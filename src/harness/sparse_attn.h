@@ -10,6 +10,11 @@
  * pass sparse_attn_grad_problem.c, sparse_attn_grad_compare.c. */
 int smelt__sparse_attn_given(const struct smelt__problem *problem, int tensor);
 int smelt__sparse_attn_fill(struct smelt__problem *problem);
+enum {
+    SMELT__SPARSE_ATTN_PARTLY = SMELT__OF(SMELT__SPARSE_ATTN_KV) |
+                                SMELT__OF(SMELT__SPARSE_ATTN_INDICES) |
+                                SMELT__OF(SMELT__SPARSE_ATTN_QUERIES)
+};
 void smelt__sparse_attn_footprint(const struct smelt__problem *problem,
                                   struct smelt__footprints *footprints);
 extern const struct smelt__comparison smelt__sparse_attn_by_query;
@@ -18,8 +23,6 @@ enum { SMELT__SPARSE_ATTN_GRAD_COMPARISONS = 3 };
 void smelt__sparse_attn_grad_shape_problem(struct smelt__problem *problem);
 int smelt__sparse_attn_grad_given(const struct smelt__problem *problem, int tensor);
 int smelt__sparse_attn_grad_fill(struct smelt__problem *problem);
-void smelt__sparse_attn_grad_footprint(const struct smelt__problem *problem,
-                                       struct smelt__footprints *footprints);
 extern const struct smelt__comparison
     smelt__sparse_attn_grad_comparisons[SMELT__SPARSE_ATTN_GRAD_COMPARISONS];
 

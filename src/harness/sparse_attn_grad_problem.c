@@ -173,14 +173,3 @@ int smelt__sparse_attn_grad_fill(struct smelt__problem *problem) {
     free(fill);
     return failed ? -1 : smelt__key_rows_fill(problem, &dkv, STREAM_SUM);
 }
-
-/* ---- footprint ------------------------------------------------------------------------------- */
-
-/* dkv and dsink are written completely, whichever queries are listed. */
-void smelt__sparse_attn_grad_footprint(const struct smelt__problem *problem,
-                                       struct smelt__footprints *footprints) {
-    const struct smelt__key_rows dkv = smelt__sparse_attn_dkv_rows(problem);
-    smelt__sparse_attn_footprint(problem, footprints);
-    smelt__key_rows_touch(problem, &dkv, footprints);
-    smelt__touch_row(footprints, TENSOR(DSINK), 0, 0, 0);
-}

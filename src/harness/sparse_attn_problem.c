@@ -292,29 +292,6 @@ int smelt__sparse_attn_fill(struct smelt__problem *problem) {
 
 /* ---- footprint ------------------------------------------------------------------------------- */
 
-/* Whether the tensor has a row for each head of each query. */
-static int has_rows_of_heads(const struct smelt__tensor_row *row) {
-    return row->dimensions == 4 && row->shape[1] == TENSOR(T) && row->shape[2] == TENSOR(H);
-}
-
-/* `rows`: [width], scratch. */
-static void touch_query(const struct smelt__problem *problem, const smelt_sparse_attn_args *inputs,
-                        int64_t query, int64_t *rows, struct smelt__footprints *footprints) {
-    const struct smelt__sparse_attn_spec *spec = problem->spec;
-    const struct smelt__args_table *table = problem->pass->tensors;
-    const int64_t b = query / problem->options.tokens, t = query % problem->options.tokens;
-    for (int tensor = 0; tensor < table->count; tensor++)
-        for (int64_t head = 0; has_rows_of_heads(&table->rows[tensor]) && head < spec->heads;
-             head++)
-            smelt__touch_row(footprints, tensor, b, t, head);
-    if (!footprints->inputs)
-        return;
-    smelt__slots_touch(problem, &index_rows, query, footprints);
-    const int64_t valid = smelt__sparse_attn_valid_rows(spec, inputs, query, rows);
-    for (int64_t i = 0; i < valid; i++)
-        smelt__touch_row(footprints, TENSOR(KV), b, rows[i], 0);
-}
-
 void smelt__sparse_attn_footprint(const struct smelt__problem *problem,
                                   struct smelt__footprints *footprints) {
     const smelt_sparse_attn_args inputs = smelt__sparse_attn_inputs(problem);
@@ -322,15 +299,15 @@ void smelt__sparse_attn_footprint(const struct smelt__problem *problem,
     const int64_t queries = problem->options.batches * problem->options.tokens;
     const int64_t capacity = inputs.query_capacity;
     int64_t *rows = malloc((size_t)inputs.width * sizeof *rows);
-    if (!rows) {
-        footprints->failed = 1;
-        return;
+    footprints->failed |= !rows;
+    for (int64_t query = 0; rows && footprints->inputs && query < queries; query++) {
+        if (problem->listed && !problem->listed[query])
+            continue;
+        smelt__slots_touch(problem, &index_rows, query, footprints);
+        const int64_t valid = smelt__sparse_attn_valid_rows(problem->spec, &inputs, query, rows);
+        for (int64_t i = 0; i < valid; i++)
+            smelt__touch_row(footprints, TENSOR(KV), query / problem->options.tokens, rows[i], 0);
     }
-    for (int64_t query = 0; query < queries; query++)
-        if (!problem->listed || problem->listed[query])
-            touch_query(problem, &inputs, query, rows, footprints);
     smelt__touch(footprints, TENSOR(QUERIES), 0, count && *count < capacity ? *count : capacity);
-    smelt__touch_row(footprints, TENSOR(QUERY_COUNT), 0, 0, 0);
-    smelt__touch_row(footprints, TENSOR(SINK), 0, 0, 0);
     free(rows);
 }

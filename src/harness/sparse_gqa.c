@@ -110,17 +110,6 @@ static int given_grad(const struct smelt__problem *problem, int tensor) {
            smelt__key_rows_given(problem, &dv, tensor);
 }
 
-/* dk, dv and dsink are written whole. */
-static void footprint_grad(const struct smelt__problem *problem,
-                           struct smelt__footprints *footprints) {
-    const struct smelt__key_rows dk = smelt__sparse_gqa_dk(problem);
-    const struct smelt__key_rows dv = smelt__sparse_gqa_dv(problem);
-    smelt__sparse_gqa_footprint(problem, footprints);
-    smelt__key_rows_touch(problem, &dk, footprints);
-    smelt__key_rows_touch(problem, &dv, footprints);
-    smelt__touch_row(footprints, SMELT__SPARSE_GQA_GRAD_DSINK, 0, 0, 0);
-}
-
 /* dq and dsink have; dk and dv are summed in any order unless the operator is deterministic. */
 static int reproducible_grad(const struct smelt__problem *problem, int tensor) {
     const struct smelt__sparse_gqa_spec *spec = problem->spec;
@@ -306,39 +295,37 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-static int takes_shared(const void *spec) {
-    return ((const struct smelt__sparse_gqa_spec *)spec)->lists == SMELT__LISTS_SHARED;
+static int table_of(const void *spec) {
+    return ((const struct smelt__sparse_gqa_spec *)spec)->lists;
 }
 
-static int takes_kv(const void *spec) {
-    return !takes_shared(spec);
-}
-
-#define FORWARD(lists, accepts)                                                                    \
+#define PARTLY SMELT__SPARSE_GQA_PARTLY(SMELT__OF(TENSOR(V)))
+#define FORWARD(lists)                                                                             \
     {                                                                                              \
         .pass = SMELT_PASS_FORWARD, .name = "forward", .tensors = &smelt__sparse_gqa_table[lists], \
-        .takes = (accepts), .shape = smelt__sparse_gqa_shape, .given = smelt__sparse_gqa_given,    \
-        .fill = smelt__sparse_gqa_fill, .footprint = smelt__sparse_gqa_footprint,                  \
-        .leaves_free = 1, .multiplications = multiplications, .comparisons = comparisons,          \
-        .comparison_count = 1, .rates = rates                                                      \
+        .table = (lists), .shape = smelt__sparse_gqa_shape, .given = smelt__sparse_gqa_given,      \
+        .fill = smelt__sparse_gqa_fill, .partly = PARTLY,                                          \
+        .footprint = smelt__sparse_gqa_footprint, .leaves_free = 1,                                \
+        .multiplications = multiplications, .comparisons = comparisons, .comparison_count = 1,     \
+        .rates = rates                                                                             \
     }
-#define BACKWARD(lists, accepts)                                                                   \
+#define BACKWARD(lists)                                                                            \
     {                                                                                              \
         .pass = SMELT_PASS_BACKWARD, .name = "backward",                                           \
-        .tensors = &smelt__sparse_gqa_grad_table[lists], .takes = (accepts),                       \
+        .tensors = &smelt__sparse_gqa_grad_table[lists], .table = (lists),                         \
         .shape = smelt__sparse_gqa_shape, .given = given_grad,                                     \
-        .fill = smelt__sparse_gqa_grad_fill, .footprint = footprint_grad,                          \
-        .reproducible = reproducible_grad, .leaves_free = 1,                                       \
-        .multiplications = multiplications_grad,                                                   \
+        .fill = smelt__sparse_gqa_grad_fill, .partly = PARTLY,                                     \
+        .footprint = smelt__sparse_gqa_footprint, .reproducible = reproducible_grad,               \
+        .leaves_free = 1, .multiplications = multiplications_grad,                                 \
         .comparisons = smelt__sparse_gqa_grad_comparisons,                                         \
         .comparison_count = SMELT__SPARSE_GQA_GRAD_COMPARISONS, .rates = rates_grad                \
     }
 
 static const struct smelt__harness_pass passes[] = {
-    FORWARD(SMELT__LISTS_SHARED, takes_shared),
-    FORWARD(SMELT__LISTS_OF_KV_HEADS, takes_kv),
-    BACKWARD(SMELT__LISTS_SHARED, takes_shared),
-    BACKWARD(SMELT__LISTS_OF_KV_HEADS, takes_kv),
+    FORWARD(SMELT__LISTS_SHARED),
+    FORWARD(SMELT__LISTS_OF_KV_HEADS),
+    BACKWARD(SMELT__LISTS_SHARED),
+    BACKWARD(SMELT__LISTS_OF_KV_HEADS),
 };
 
 /* MiniMax-M3's attention, Qwen3.8-Flash-Next's, and one like NSA's. */
@@ -364,9 +351,15 @@ static const struct smelt__harness_shape peers[] = {
 };
 
 const struct smelt__harness_operator smelt__harness_sparse_gqa = {
-    SMELT__HARNESS_ROW(sparse_gqa),           SMELT__HARNESS_KEYS(sparse_gqa),
-    .own_options = smelt__sparse_gqa_options, .own_option_count = 1,
-    .defaults = smelt__sparse_gqa_defaults,   .small = smelt__sparse_gqa_small,
-    .draw = smelt__sparse_gqa_draw,           .variation = smelt__sparse_gqa_variation,
-    .trial = smelt__sparse_gqa_trial,         .bench = {.tokens = 8192, .rows = 8192},
+    SMELT__HARNESS_ROW(sparse_gqa),
+    SMELT__HARNESS_KEYS(sparse_gqa),
+    .table_of = table_of,
+    .own_options = smelt__sparse_gqa_options,
+    .own_option_count = 1,
+    .defaults = smelt__sparse_gqa_defaults,
+    .small = smelt__sparse_gqa_small,
+    .draw = smelt__sparse_gqa_draw,
+    .variation = smelt__sparse_gqa_variation,
+    .trial = smelt__sparse_gqa_trial,
+    .bench = {.tokens = 8192, .rows = 8192},
 };

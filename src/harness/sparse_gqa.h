@@ -16,6 +16,9 @@ static inline int64_t smelt__least(int64_t a, int64_t b) {
 
 void smelt__sparse_gqa_shape(struct smelt__problem *problem);
 int smelt__sparse_gqa_given(const struct smelt__problem *problem, int tensor);
+#define SMELT__SPARSE_GQA_PARTLY(v)                                                                \
+    (SMELT__OF(SMELT__SPARSE_GQA_K) | SMELT__OF(SMELT__SPARSE_GQA_INDICES) |                       \
+     SMELT__OF(SMELT__SPARSE_GQA_QUERIES) | (v))
 void smelt__sparse_gqa_footprint(const struct smelt__problem *problem,
                                  struct smelt__footprints *footprints);
 

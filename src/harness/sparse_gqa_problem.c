@@ -245,7 +245,6 @@ static void touch_list(const struct smelt__problem *problem, const smelt_sparse_
     const int64_t b = query / problem->options.tokens, t = query % problem->options.tokens;
     const int64_t lists = smelt__sparse_gqa_list_count(spec);
     const int64_t count = smelt__sparse_gqa_rows(spec, inputs, query, list, rows);
-    smelt__touch_row(footprints, TENSOR(TOPK_LENGTH), b, t, list);
     smelt__touch(footprints, TENSOR(INDICES),
                  smelt__problem_at(problem, TENSOR(INDICES), b, t, list),
                  smelt__sparse_gqa_slots(inputs, query, list));
@@ -257,36 +256,20 @@ static void touch_list(const struct smelt__problem *problem, const smelt_sparse_
         }
 }
 
-/* Whether it has a row for each head of each query. */
-static int has_rows_of_heads(const struct smelt__tensor_row *row) {
-    return row->dimensions == 4 && row->shape[1] == TENSOR(T) && row->shape[2] == TENSOR(HQ);
-}
-
 void smelt__sparse_gqa_footprint(const struct smelt__problem *problem,
                                  struct smelt__footprints *footprints) {
     const struct smelt__sparse_gqa_spec *spec = problem->spec;
-    const struct smelt__args_table *table = problem->pass->tensors;
     const smelt_sparse_gqa_args inputs = smelt__sparse_gqa_inputs(problem);
     const int64_t queries = problem->options.batches * problem->options.tokens;
     const int32_t *const count = smelt__problem_data(problem, TENSOR(QUERY_COUNT));
     int64_t *const rows = malloc((size_t)(inputs.width * spec->granularity) * sizeof *rows);
     footprints->failed |= !rows;
-    for (int64_t query = 0; rows && query < queries; query++) {
-        const int64_t b = query / inputs.tokens, t = query % inputs.tokens;
-        if (!smelt__sparse_gqa_is_computed(problem, query))
-            continue;
-        for (int tensor = 0; tensor < table->count; tensor++)
-            for (int64_t head = 0; has_rows_of_heads(&table->rows[tensor]) && head < spec->heads;
-                 head++)
-                smelt__touch_row(footprints, tensor, b, t, head);
-        smelt__touch_row(footprints, TENSOR(LIMIT), b, t, 0);
-        for (int64_t list = 0; footprints->inputs && list < smelt__sparse_gqa_list_count(spec);
+    for (int64_t query = 0; rows && footprints->inputs && query < queries; query++)
+        for (int64_t list = 0; smelt__sparse_gqa_is_computed(problem, query) &&
+                               list < smelt__sparse_gqa_list_count(spec);
              list++)
             touch_list(problem, &inputs, query, list, rows, footprints);
-    }
     smelt__touch(footprints, TENSOR(QUERIES), 0,
                  count ? smelt__least(*count, inputs.query_capacity) : inputs.query_capacity);
-    smelt__touch_row(footprints, TENSOR(QUERY_COUNT), 0, 0, 0);
-    smelt__touch_row(footprints, TENSOR(SINK), 0, 0, 0);
     free(rows);
 }

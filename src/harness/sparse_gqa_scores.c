@@ -140,14 +140,9 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const int64_t tokens = problem->options.tokens;
     struct attention attention;
     view_attention(problem, &attention);
     smelt__sparse_gqa_footprint(&attention.problem, footprints);
-    for (int64_t query = 0; query < problem->options.batches * tokens; query++)
-        for (int64_t list = 0; list < smelt__sparse_gqa_list_count(&attention.spec); list++)
-            if (smelt__sparse_gqa_is_computed(problem, query))
-                smelt__touch_row(footprints, TARGET, query / tokens, query % tokens, list);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -251,23 +246,18 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(sparse_gqa_scores, sink),        {NULL, 0, 0},
 };
 
-static int takes_shared(const void *spec) {
-    return ((const struct smelt__sparse_gqa_scores_spec *)spec)->lists == SMELT__LISTS_SHARED;
+static int table_of(const void *spec) {
+    return ((const struct smelt__sparse_gqa_scores_spec *)spec)->lists;
 }
 
-static int takes_kv(const void *spec) {
-    return !takes_shared(spec);
-}
-
-#define LISTS(which, accepts)                                                                      \
+#define PASS(lists)                                                                                \
     {                                                                                              \
-        SMELT__PASS(FORWARD, "forward", &smelt__sparse_gqa_scores_table[which]),                   \
-            .takes = (accepts), .shape = smelt__sparse_gqa_shape, .given = given, .leaves_free = 1 \
+        SMELT__PASS(FORWARD, "forward", &smelt__sparse_gqa_scores_table[lists]),                   \
+            .table = (lists), .shape = smelt__sparse_gqa_shape, .given = given, .leaves_free = 1,  \
+            SMELT__PARTLY(SMELT__SPARSE_GQA_PARTLY(0))                                             \
     }
-static const struct smelt__harness_pass passes[] = {
-    LISTS(SMELT__LISTS_SHARED, takes_shared),
-    LISTS(SMELT__LISTS_OF_KV_HEADS, takes_kv),
-};
+static const struct smelt__harness_pass passes[] = {PASS(SMELT__LISTS_SHARED),
+                                                    PASS(SMELT__LISTS_OF_KV_HEADS)};
 
 /* MiniMax-M3's and Qwen3.8-Flash-Next's. */
 static const struct smelt__harness_shape peers[] = {
@@ -282,6 +272,7 @@ static const struct smelt__harness_shape peers[] = {
 const struct smelt__harness_operator smelt__harness_sparse_gqa_scores = {
     SMELT__HARNESS_ROW(sparse_gqa_scores),
     SMELT__HARNESS_KEYS(sparse_gqa_scores),
+    .table_of = table_of,
     .own_options = smelt__sparse_gqa_options,
     .own_option_count = 1,
     .defaults = defaults,

@@ -149,13 +149,9 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    const int64_t tokens = problem->options.tokens;
     struct attention attention;
     view_attention(problem, &attention);
     smelt__sparse_attn_footprint(&attention.problem, footprints);
-    for (int64_t query = 0; query < problem->options.batches * tokens; query++)
-        if (!problem->listed || problem->listed[query])
-            smelt__touch_row(footprints, TENSOR(TARGET), query / tokens, query % tokens, 0);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -244,7 +240,8 @@ static const struct smelt__harness_key keys[] = {
 
 static const struct smelt__harness_pass passes[] = {
     {SMELT__PASS(FORWARD, "forward", &smelt__sparse_scores_table), .given = given,
-     .shape = smelt__sparse_attn_shape_extents, .leaves_free = 1},
+     .shape = smelt__sparse_attn_shape_extents, .leaves_free = 1,
+     SMELT__PARTLY(SMELT__SPARSE_ATTN_PARTLY)},
 };
 
 /* Shapes of cuDNN's sparse attention score recompute, and smaller numbers of heads. */

@@ -243,13 +243,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
             smelt__touch(footprints, TENSOR(LOGITS),
                          smelt__problem_at(problem, TENSOR(LOGITS), query, group, 0) + begin,
                          end - begin);
-        smelt__touch_row(footprints, TENSOR(INDICES), query, group, 0);
-        smelt__touch_row(footprints, TENSOR(VALUES), query, group, 0);
-        smelt__touch(footprints, TENSOR(LENGTHS), length_at(problem, row), 1);
     }
-    static const int lists[] = {TENSOR(BEGIN), TENSOR(END), TENSOR(OFFSET), TENSOR(LIMIT)};
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        smelt__touch(footprints, lists[i], 0, tokens);
 }
 
 /* The number of elements; each takes the emulator as long as several multiplications. */
@@ -373,33 +367,25 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-/* The passes differ in the table of their tensors; each takes the specs that have its table. */
-#define TAKES(number)                                                                              \
-    static int takes_##number(const void *given_) {                                                \
-        const struct smelt__topk_select_spec *spec = given_;                                       \
-        return smelt__topk_select_table_number(spec->bf16, spec->groups, spec->expand) == number;  \
-    }
+/* The passes differ in the table of their tensors. */
+static int table_of(const void *given_) {
+    const struct smelt__topk_select_spec *spec = given_;
+    return smelt__topk_select_table_number(spec->bf16, spec->groups, spec->expand);
+}
+
 #define PASS(number)                                                                               \
     {                                                                                              \
         SMELT__PASS(FORWARD, "forward", &smelt__topk_select_table[number]),                        \
-            .takes = takes_##number, .given = given, .shape = shape                                \
+            .table = (number), .given = given, .shape = shape,                                     \
+            SMELT__PARTLY(SMELT__OF(TENSOR(LOGITS)))                                               \
     }
-TAKES(0)
-TAKES(1)
-TAKES(2)
-TAKES(3)
-TAKES(4)
-TAKES(5)
-TAKES(6)
-TAKES(7)
-
-static const struct smelt__harness_pass passes[] = {
-    PASS(0), PASS(1), PASS(2), PASS(3), PASS(4), PASS(5), PASS(6), PASS(7),
-};
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), PASS(3),
+                                                    PASS(4), PASS(5), PASS(6), PASS(7)};
 
 const struct smelt__harness_operator smelt__harness_topk_select = {
     SMELT__HARNESS_ROW(topk_select),
     SMELT__HARNESS_KEYS(topk_select),
+    .table_of = table_of,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
     .defaults = defaults,

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
 #include "harness/random.h"
@@ -101,12 +100,6 @@ static int fill_backward(struct smelt__problem *problem) {
     return 0;
 }
 
-static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    for (int tensor = 0; tensor < problem->pass->tensors->count; tensor++)
-        for (int64_t row = 0; row < count_rows(problem); row++)
-            smelt__touch_row(footprints, tensor, row, 0, 0);
-}
-
 static double multiplications(const void *spec, const struct smelt__problem_options *given) {
     const struct toy_spec *toy = spec;
     return (double)(given->batches * given->tokens * toy->width);
@@ -194,7 +187,6 @@ static const struct smelt__harness_pass passes[] = {
      .tensors = &smelt__toy_table,
      .shape = shape_forward,
      .fill = fill_forward,
-     .footprint = footprint,
      .multiplications = multiplications,
      .comparisons = &forward_by_row,
      .comparison_count = 1},
@@ -203,7 +195,6 @@ static const struct smelt__harness_pass passes[] = {
      .tensors = &smelt__toy_grad_table,
      .shape = shape_backward,
      .fill = fill_backward,
-     .footprint = footprint,
      .multiplications = multiplications,
      .comparisons = &backward_by_row,
      .comparison_count = 1},
