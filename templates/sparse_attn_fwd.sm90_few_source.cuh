@@ -30,7 +30,8 @@ struct few_item {
     int query;
 };
 
-DEVICE struct few_item item_of(const struct work *work) {
+DEVICE struct few_item item_of(const struct few_params *params, const struct work *work) {
+    (void)params;
     const struct few_item item = {work->query};
     return item;
 }
@@ -50,8 +51,8 @@ DEVICE const char *query_row(const struct few_params *params, const struct few_i
                 minimum(head, LAST_HEAD) * params->q_head_stride);
 }
 
-DEVICE bool has_query_chunk(int chunk) {
-    (void)chunk;
+DEVICE bool has_query_chunk(const struct few_item *item, int chunk) {
+    (void)item, (void)chunk;
     return true;
 }
 

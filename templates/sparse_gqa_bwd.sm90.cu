@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use sparse_gqa_bwd.sm90_source.cuh
 //@use common/few_tiles.cuh
+//@use common/few_output.cuh
 //@use common/row_sums.cuh
 //@use common/softmax.cuh
 //@use ptx/math.cuh
@@ -262,7 +263,7 @@ DEVICE void run_math(const struct few_params *params, int group) {
     if (group == 1) {
         first = work_after(params, &first);
     }
-    struct few_item item = item_of(&first);
+    struct few_item item = item_of(params, &first);
     if (item.query >= 0) {
         load_query(params, &item, &me);
     }

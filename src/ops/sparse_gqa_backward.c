@@ -2,17 +2,27 @@
  * sparse_gqa's backward pass: the rows' statistics, the reverse index of the lists, dq by query, dk and
  * dv by key into fp32 sums, and these converted to the caller's tensors.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_gqa.h"
+#include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/key_grads.h"
 #include "ops/sparse_gqa_block_grad.h"
 #include "ops/sparse_gqa_call.h"
 #include "ops/sparse_gqa_index.h"
+#include "runtime/log.h"
 
-enum { WHOLE_LISTS = 1 << 30 /* a segment that holds any list */ };
+/* clang-format off */
+#include "sparse_gqa_bwd_keys.few.params.h"
+/* clang-format on */
+
+enum {
+    WHOLE_LISTS = 1 << 30, /* a segment that holds any list */
+    ELEMENT = 2            /* bytes */
+};
 
 /* A call: the spec's numbers, and where its arrays are in the workspace. */
 struct backward {
@@ -25,6 +35,8 @@ struct backward {
     size_t statistics, dsink_parts, dk, dv_sums;
     struct smelt__gqa_index index;
     int one_kernel;                     /* 1: sparse_gqa_bwd sums dk and dv, too */
+    int is_few;                         /* 1: the kernel of keys takes ranges of queries */
+    int64_t range;                      /* then, in chunks of the index */
     int is_block;                       /* 1: the kernel of keys is block-stationary */
     struct smelt__gqa_block_grad block; /* then, instead of the index */
     size_t bytes;
@@ -33,7 +45,9 @@ struct backward {
 /* What the block-stationary kernels need. */
 static void set_block(struct backward *backward) {
     const struct smelt__kernel *const by_key = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS];
-    backward->is_block = strcmp(by_key->plan.variant, "sm90") == 0;
+    const int sm90 = strcmp(by_key->plan.variant, "sm90") == 0;
+    backward->is_block = sm90 && backward->index.granularity >= SMELT__SPARSE_GQA_BLOCK;
+    backward->is_few = sm90 && !backward->is_block;
     backward->block = (struct smelt__gqa_block_grad){
         .context = backward->call->op->context,
         .spec = &backward->call->op->spec,
@@ -48,6 +62,26 @@ static void set_block(struct backward *backward) {
         backward->block.query_sums = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS];
         backward->block.key_sums = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS];
     }
+}
+
+/* The reverse index, and how much of it a launch takes. */
+static smelt_status place_index(struct backward *backward, size_t *end) {
+    const int64_t group = backward->heads / backward->kv_heads;
+    const int64_t entries =
+        SMELT__CUT_RANGE_BYTES / (group * (backward->dqk + backward->dv) * ELEMENT);
+    const smelt_status status = smelt__gqa_index_place(&backward->index, end);
+    if (status != SMELT_OK || !backward->is_few)
+        return status;
+    const int64_t chunk = backward->index.chunk_entries, rows = chunk * group;
+    const int64_t most = backward->args->width > 0 ? INT32_MAX / rows / backward->args->width : 1;
+    if (backward->queries > INT32_MAX / group || most < 1 ||
+        backward->args->batches * backward->kv_heads * backward->index.blocks > INT32_MAX)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "%" PRId64 " queries of %" PRId64 " heads of a KV head, %" PRId64
+                           " slots and %" PRId64 " rows are too many for one call",
+                           backward->queries, group, backward->args->width, backward->args->rows);
+    backward->range = entries / chunk < 1 ? 1 : entries / chunk < most ? entries / chunk : most;
+    return SMELT_OK;
 }
 
 static smelt_status place(const struct smelt__call *call, struct backward *backward) {
@@ -97,7 +131,7 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
     else if (backward->is_block)
         placed = smelt__gqa_block_grad_place(&backward->block, &end);
     else if (backward->queries > 0 && backward->keys > 0)
-        placed = smelt__gqa_index_place(&backward->index, &end);
+        placed = place_index(backward, &end);
     backward->bytes = end;
     return placed;
 }
@@ -229,6 +263,29 @@ static smelt_status launch_blocks(const struct backward *backward) {
     return status == SMELT_OK ? smelt__gqa_block_grad_launch(&backward->block, &of) : status;
 }
 
+/* dk and dv by key, range by range of the index. */
+static smelt_status launch_ranges(const struct backward *backward,
+                                  const struct sparse_gqa_bwd_params *pass,
+                                  const struct sparse_gqa_lists_params *index) {
+    const struct smelt__kernel *const kernel = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS];
+    const int64_t blocks = backward->index.blocks;
+    const int items = (int)(backward->args->batches * backward->kv_heads * blocks);
+    struct sparse_gqa_bwd_few_params params = {
+        .work = {.batches = 1, .tokens = items, .query_capacity = items}, .pass = *pass};
+    smelt_status status = SMELT_OK;
+    for (int64_t chunk = 0; chunk < index->chunks && status == SMELT_OK; chunk += backward->range) {
+        const int64_t end = chunk + backward->range;
+        params.begin = index->counts + chunk * backward->index.lists;
+        params.end = end < index->chunks ? index->counts + end * backward->index.lists : NULL;
+        status = launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_KEYS,
+                            smelt__blocks_for(kernel, items,
+                                              smelt__available_blocks(
+                                                  kernel, backward->args->free_multiprocessors)),
+                            &params);
+    }
+    return status;
+}
+
 /* The same, dq by query, and with it or by key the others. */
 static smelt_status launch_queries(const struct backward *backward) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
@@ -257,10 +314,12 @@ static smelt_status launch_queries(const struct backward *backward) {
     status = smelt__gqa_index_launch(backward->call->op->context,
                                      backward->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT, &index,
                                      backward->call->stream);
-    if (status == SMELT_OK)
-        status = launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_KEYS,
+    if (status != SMELT_OK)
+        return status;
+    return backward->is_few
+               ? launch_ranges(backward, &params, &index)
+               : launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_KEYS,
                             smelt__available_blocks(by_key, free_multiprocessors), &params);
-    return status;
 }
 
 /* The caller's dk or dv, and with the first dsink. */

@@ -4,12 +4,12 @@
 #include <inttypes.h>
 
 #include "codegen/families/sparse_gqa_lists.h"
+#include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/key_grads.h"
 #include "runtime/log.h"
 
 enum {
-    CHUNK_ENTRIES = 128,     /* at least: 16 of each warp of the last kernel */
     MOST_COUNTS = 1 << 26,   /* beyond, chunks are longer */
     MOST_NUMBER = 0x7fff0000 /* of a list or pair */
 };
@@ -23,7 +23,7 @@ smelt_status smelt__gqa_index_place(struct smelt__gqa_index *index, size_t *end)
                            "%" PRId64 " lists of blocks and %" PRId64
                            " slots are too many for one call; at most %d of each",
                            index->lists, slots, MOST_NUMBER);
-    index->chunk_entries = CHUNK_ENTRIES;
+    index->chunk_entries = SMELT__CUT_INDEX_CHUNK;
     while (smelt__divide_up(index->entries, index->chunk_entries) * index->lists > MOST_COUNTS &&
            index->chunk_entries < index->entries)
         index->chunk_entries *= 2;

@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/softmax.cuh
 //@use common/few_tiles.cuh
+//@use common/few_output.cuh
 //@use common/work.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
@@ -323,7 +324,7 @@ DEVICE void run_math(const struct few_params *params, int group) {
     if (group == 1) {
         first = work_after(params, &first);
     }
-    struct few_item item = item_of(&first);
+    struct few_item item = item_of(params, &first);
     if (item.query >= 0) {
         load_query(params, &item, &me);
     }

@@ -27,7 +27,7 @@
  *   KEY_NUMBERS           1: the math needs the numbers of a block's rows
  *   SLOT_ROWS, TOPK       rows of a slot; rows of a query at most
  *   LEADING_TILES, VALUE_TILES, LEADING_PARTS
- *   struct few_item       an item, with a member `query`, -1: none; item_of
+ *   struct few_item       an item, with a member `query`, -1: none; item_of, by a warp
  *   slots_of              the slots of an item of the grid
  *   prefetch_head         prefetches a head's rows into the L2 cache
  *   struct key_tensor     which rows an item reads; tensor_of
@@ -156,7 +156,7 @@ DEVICE void look_ahead(const struct few_params *params, struct flow *flow, int g
         if (flow->ended) {
             *latest = work_after(params, latest);
             begin_scan(params, &flow->scan, latest);
-            flow->next = item_of(latest);
+            flow->next = item_of(params, latest);
             prefetch_query(params, &flow->next);
         }
     }
@@ -200,7 +200,7 @@ DEVICE void run_scan(const struct few_params *params) {
     struct work latest = first_work(&params->work);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const struct few_item item = item_of(&latest);
+        const struct few_item item = item_of(params, &latest);
         begin_flow(&flows[i], 0, &item);
         begin_scan(params, &flows[i].scan, &latest);
         if (i == 0) {

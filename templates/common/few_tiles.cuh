@@ -6,7 +6,6 @@
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
-//@use ptx/memory.cuh
 //@use ptx/named_barrier.cuh
 //@use ptx/proxy.cuh
 //@use ptx/registers.cuh
@@ -27,8 +26,6 @@
  *   query_chunk           their address
  *   LEADING_COLUMN        the tile of them that the first leading tile is multiplied by; value tiles,
  *                         where scores need them, begin with tile 0
- *   OUTPUT_COLUMNS        of the output
- *   find_output           where it is stored
  * and behind this one:
  *   run_math              the work of math warpgroup `group`
  */
@@ -43,12 +40,7 @@ enum {
     GROUPS = BLOCK_HEADS / 8, /* a thread's heads: two of every eight */
     THREAD_HEADS = 2 * GROUPS,
     TILE_VALUES = BLOCK_HEADS / 2, /* per thread: S^T, or 64 rows of O^T */
-    OUTPUT_VALUES = VALUE_TILES * TILE_VALUES,
-    OUTPUT_CHUNKS = OUTPUT_COLUMNS / 8, /* of 16 bytes: a head's output */
-    /* 64 columns of the heads' output that a tile of the ring holds, and the parts of values whose
-     * tiles hold all of it. */
-    STAGED = BLOCK_HEADS <= 32 ? 2 : 1,
-    HELD_PARTS = ((VALUE_TILES + STAGED - 1) / STAGED + PART_TILES - 1) / PART_TILES
+    OUTPUT_VALUES = VALUE_TILES * TILE_VALUES
 };
 
 /* The products' shapes: as many columns as heads. */
@@ -110,7 +102,7 @@ DEVICE void load_query(const struct few_params *params, const struct few_item *i
 #pragma unroll 1
     for (int i = (int)(threadIdx.x % WARPGROUP); i < BLOCK_HEADS * CHUNKS; i += WARPGROUP) {
         const int head = i / CHUNKS, chunk = i % CHUNKS;
-        const bool present = has_query_chunk(chunk); /* else zeros */
+        const bool present = has_query_chunk(item, chunk); /* else zeros */
         cp_async_16(to + (u32)(chunk / 8 * QUERY_TILE_BYTES + head * TILE_PITCH +
                                ((chunk ^ head) & 7) * 16),
                     query_chunk(params, item, head, present ? chunk : 0), present ? 16 : 0);
@@ -224,35 +216,6 @@ DEVICE void await_part(const struct block_at *at, int part, u32 parities,
 /* Releases a part of a block, for one warp. */
 DEVICE void release_part(const struct block_at *at, int part) {
     arrive_warp(barrier_at(EMPTY + at->index * (PARTS + 1) + part), 1);
-}
-
-/* The staging address of 64 columns of an item's output, heads by columns, in the value tiles of its
- * last block. */
-DEVICE u32 staging_tile(int first, int tile) {
-    return shared_address((u32)(KEYS_OFFSET +
-                                ring_tile(first, LEADING_TILES + tile / STAGED) * KEY_TILE_BYTES +
-                                tile % STAGED * QUERY_TILE_BYTES));
-}
-
-/* Stores the staged output to global memory, 16 bytes per thread. */
-DEVICE void store_output(const struct few_params *params, const struct few_item *item, int first) {
-    enum {
-        WHOLE = WARPGROUP % OUTPUT_CHUNKS == 0
-    }; /* a thread has one chunk of each of its heads */
-    const struct output_rows rows = find_output(params, item);
-    const int thread = (int)(threadIdx.x % WARPGROUP);
-#pragma unroll
-    for (int i = 0; i < ITEM_HEADS * OUTPUT_CHUNKS; i += WARPGROUP) {
-        const int chunk = (WHOLE ? thread : i + thread) % OUTPUT_CHUNKS;
-        const int head =
-            WHOLE ? i / OUTPUT_CHUNKS + thread / OUTPUT_CHUNKS : (i + thread) / OUTPUT_CHUNKS;
-        if (ITEM_HEADS * OUTPUT_CHUNKS % WARPGROUP == 0 || head < ITEM_HEADS) {
-            u32 words[4];
-            load_shared_16(words, staging_tile(first, chunk / 8) +
-                                      (u32)(head * TILE_PITCH + ((chunk ^ head) & 7) * 16));
-            store_streaming_16(rows.first + head * rows.head_bytes + chunk * 16, words);
-        }
-    }
 }
 
 DEVICE void run_math(const struct few_params *params, int group);

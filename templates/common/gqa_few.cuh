@@ -16,7 +16,8 @@ struct few_item {
     int entry;      /* of the query list */
 };
 
-DEVICE struct few_item item_of(const struct work *work) {
+DEVICE struct few_item item_of(const struct few_params *params, const struct work *work) {
+    (void)params;
     const struct few_item item = {work->query, work->head_block,
                                   work_entry((u32)maximum(work->item, 0))};
     return item;

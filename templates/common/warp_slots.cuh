@@ -53,7 +53,8 @@ DEVICE int warp_scan_more(struct warp_scan *scan, int *ring, int start, int entr
     const u32 lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        const int value = scan->values[i], part = (int)lane % SLOT_ROWS;
+        const int position = (32 % SLOT_ROWS == 0 ? 0 : scan->scanned + i * 32) + (int)lane;
+        const int value = scan->values[i], part = position % SLOT_ROWS;
         const bool valid = warp_scan_is_valid(scan, value, part);
         const u32 votes = __ballot_sync((u32)ALL_LANES, valid);
         /* a valid slot counts itself */

@@ -1,6 +1,6 @@
 /*
- * The plans of the forward kernels for few heads, with keys as the matrices' rows: of variant sm90 of
- * sparse_attn_fwd, and of sparse_gqa_fwd with granularity 1, 4 or 16. The comments at the heads of
+ * The plans of the kernels for few heads, with keys as the matrices' rows: of variant sm90 of
+ * sparse_attn_fwd, and of sparse_gqa's kernels with granularity 1, 4 or 16. The comments at the heads of
  * templates/sparse_attn_fwd.sm90_few.cu and sparse_gqa_fwd.sm90_few.cu explain the numbers.
  *
  * The rule. The bottleneck is the bytes of keys in flight or in use, so the ring takes all the shared
@@ -14,7 +14,8 @@
  *
  * sparse_gqa has the same rule, with more whole blocks in the ring where widths are small, and parts
  * of two tiles. An item has a KV head's heads; more than 32 of them leave the gather
- * LEAST_GATHER registers.
+ * LEAST_GATHER registers. In sparse_gqa_bwd_keys keys and heads are exchanged: an item's "heads" are a
+ * block's keys; parts of four tiles are 1 % faster than of two there.
  */
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/families/sparse_gqa.h"
@@ -45,6 +46,8 @@ enum {
     QUERY_TENSOR = 4,   /* its batch */
     HEADS_ITEM = 12,    /* a query, a KV head and the query's entry */
     HEADS_TENSOR = 8,   /* the batch and the KV head */
+    BLOCK_ITEM = 16,    /* a block of keys: its number, table, first row and reach */
+    BLOCK_TENSOR = 4,   /* the table: batch and KV head */
     REQUESTS = 2,       /* key blocks that the scan is ahead of the copies */
     LEAST_STAGES = 2,
     MOST_STAGES = 4,
@@ -67,6 +70,7 @@ struct choice {
     int leading_parts;            /* in which these are filled; 0: with the first values */
     int statistics;               /* 1: they have a region of their own */
     int numbers;                  /* 1: so do the numbers of a block's rows */
+    int weights;                  /* tiles of P's kind */
     int most_stages;
     int ring_tiles, part_tiles;
     int math_registers, gather_registers;
@@ -90,7 +94,8 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            "tiles of key blocks; a query's last block then its output");
     smelt__plan_add_region(plan, "QUERY_OFFSET", QUERIES * heads * choice->query_tiles * ROW,
                            ALIGNMENT, "Q");
-    smelt__plan_add_region(plan, "P_OFFSET", QUERIES * heads * ROW, ALIGNMENT, "probabilities");
+    smelt__plan_add_region(plan, "P_OFFSET", choice->weights * QUERIES * heads * ROW, ALIGNMENT,
+                           "probabilities");
     smelt__plan_add_region(plan, "STATISTICS_OFFSET",
                            choice->statistics ? QUERIES * STATISTICS * heads * 4 : 0, 16,
                            "maxima and sums that warps tell each other, where there is no rope "
@@ -208,6 +213,7 @@ int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smel
     choice.leading_tiles = choice.tiles - VALUE_WIDTH / TILE_COLUMNS;
     choice.statistics = choice.leading_tiles == 0;
     choice.most_stages = MOST_STAGES;
+    choice.weights = 1;
     if (choose_knobs(spec, &choice, message) || choose_ring(spec, &choice, plan, message))
         return -1;
     plan->template_name = "sparse_attn_fwd.sm90_few.cu";
@@ -224,13 +230,10 @@ static int tiles_of(int columns) {
     return (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
 }
 
-/* What both passes have in common; `more`: tiles of an item's heads beside q's. */
+/* What all have in common; `more`: tiles of an item's heads beside q's; `part_tiles`: the rule's. */
 static void choose_gqa(const struct smelt__spec *spec, int leading, int others, int more,
-                       struct choice *choice, struct smelt__plan *plan) {
-    choice->head_blocks = (int)smelt__spec_get(spec, "kv_heads");
-    choice->item_bytes = HEADS_ITEM;
-    choice->tensor_bytes = HEADS_TENSOR;
-    choice->part_tiles = smelt__spec_knob(spec, "part_tiles", PART_TILES);
+                       int part_tiles, struct choice *choice, struct smelt__plan *plan) {
+    choice->part_tiles = smelt__spec_knob(spec, "part_tiles", part_tiles);
     choice->most_stages = MOST_BLOCKS;
     choice->leading_tiles = leading;
     choice->tiles = leading + others;
@@ -254,14 +257,22 @@ static void finish_gqa(const struct smelt__spec *spec, const struct smelt__arch 
     plan->persistent = 1;
 }
 
+static int kv_heads(const struct smelt__spec *spec) {
+    return (int)smelt__spec_get(spec, "kv_heads");
+}
+
 static int group_heads(const struct smelt__spec *spec) {
-    return (int)smelt__spec_get(spec, "heads") / (int)smelt__spec_get(spec, "kv_heads");
+    return (int)smelt__spec_get(spec, "heads") / kv_heads(spec);
 }
 
 int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                    struct smelt__plan *plan, struct smelt__message *message) {
     struct choice choice = {.heads = (group_heads(spec) + HEAD_GROUP - 1) / HEAD_GROUP * HEAD_GROUP,
-                            .statistics = 1};
+                            .head_blocks = kv_heads(spec),
+                            .item_bytes = HEADS_ITEM,
+                            .tensor_bytes = HEADS_TENSOR,
+                            .statistics = 1,
+                            .weights = 1};
     if (choice.heads * smelt__spec_get(spec, "dv") > MOST_OUTPUT) {
         smelt__message_set(message,
                            "%s: variant sm90 with granularity 1, 4 or 16 needs at most 56 heads of "
@@ -270,7 +281,7 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
         return -1;
     }
     choose_gqa(spec, tiles_of((int)smelt__spec_get(spec, "dqk")),
-               tiles_of((int)smelt__spec_get(spec, "dv")), 0, &choice, plan);
+               tiles_of((int)smelt__spec_get(spec, "dv")), 0, PART_TILES, &choice, plan);
     plan->template_name = "sparse_gqa_fwd.sm90_few.cu";
     finish_gqa(spec, arch, &choice, plan);
     smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__DERIVED,
@@ -282,7 +293,11 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
                                     struct smelt__plan *plan, struct smelt__message *message) {
     const int values = tiles_of((int)smelt__spec_get(spec, "dv"));
     struct choice choice = {.heads = (group_heads(spec) + HEAD_STEP - 1) / HEAD_STEP * HEAD_STEP,
-                            .numbers = 1};
+                            .head_blocks = kv_heads(spec),
+                            .item_bytes = HEADS_ITEM,
+                            .tensor_bytes = HEADS_TENSOR,
+                            .numbers = 1,
+                            .weights = 1};
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
     if (choice.heads > WIDE_HEADS ||
@@ -293,8 +308,27 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
                            spec->schema->name, WIDE_HEADS);
         return -1;
     }
-    choose_gqa(spec, values, tiles_of((int)smelt__spec_get(spec, "dqk")), values, &choice, plan);
+    choose_gqa(spec, values, tiles_of((int)smelt__spec_get(spec, "dqk")), values, PART_TILES,
+               &choice, plan);
     plan->template_name = "sparse_gqa_bwd.sm90.cu";
     finish_gqa(spec, arch, &choice, plan);
+    return 0;
+}
+
+int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
+                                        const struct smelt__arch *arch, struct smelt__plan *plan) {
+    const int keys = (int)smelt__spec_get(spec, "granularity");
+    const int values = tiles_of((int)smelt__spec_get(spec, "dv"));
+    struct choice choice = {.heads = (keys + HEAD_GROUP - 1) / HEAD_GROUP * HEAD_GROUP,
+                            .head_blocks = 1,
+                            .item_bytes = BLOCK_ITEM,
+                            .tensor_bytes = BLOCK_TENSOR,
+                            .numbers = 1,
+                            .weights = 2};
+    choose_gqa(spec, 0, tiles_of((int)smelt__spec_get(spec, "dqk")) + values, values,
+               PART_TILES_16_HEADS, &choice, plan);
+    plan->template_name = "sparse_gqa_bwd_keys.sm90_few.cu";
+    finish_gqa(spec, arch, &choice, plan);
+    plan->item = NULL; /* no query, of which the call knows how many there are */
     return 0;
 }

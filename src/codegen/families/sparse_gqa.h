@@ -51,6 +51,14 @@ enum { SMELT__SPARSE_GQA_SEGMENT = 512 };
             SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"                   \
     }
 
+/* A knob of variant sm90. */
+#define SMELT__SPARSE_GQA_PART_TILES                                                               \
+    {                                                                                              \
+        SMELT__KNOB("part_tiles", "tiles of 64 columns that are filled and freed together"),       \
+            SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED, .variants = "sm90",                         \
+                                                       .only_with = "granularity=1,4,16"           \
+    }
+
 /* Names the kernel of a plan whose variant is set, "smelt_FAMILY_VARIANT_...", and adds the constants
  * that the spec gives: HEADS, KV_HEADS, GROUP_HEADS, DQK, DV (0 without the key), GRANULARITY,
  * LISTS_OF_KV_HEADS; PDL. */
@@ -66,5 +74,8 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
                                    struct smelt__plan *plan, struct smelt__message *message);
 int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message);
+/* The same of granularity 1, 4 and 16, which always has a plan. */
+int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
+                                        const struct smelt__arch *arch, struct smelt__plan *plan);
 int smelt__sparse_gqa_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                    struct smelt__plan *plan, struct smelt__message *message);

@@ -23,7 +23,8 @@ static const struct smelt__key keys[] = {
     {SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),
      SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"},
     {SMELT__KNOB("segment", "queries of an item"), SMELT__AUTO_RANGE(1, 65536),
-     SMELT__TUNED_AT(128, 256, 512), .variants = "sm90"},
+     SMELT__TUNED_AT(128, 256, 512), .variants = "sm90", .only_with = "granularity=64,128"},
+    SMELT__SPARSE_GQA_PART_TILES,
     {SMELT__RACECHECK_KNOB},
 };
 

@@ -132,10 +132,12 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
     struct choice choice;
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
+    if (smelt__spec_get(spec, "granularity") < LEAST_GRANULARITY)
+        return smelt__sparse_gqa_bwd_keys_plan_few(spec, arch, plan);
     if (!can_be_block(spec)) {
-        smelt__message_set(message,
-                           "%s: variant sm90 needs granularity 64 or 128, and dqk + dv at most %d",
-                           spec->schema->name, MOST_COLUMNS);
+        smelt__message_set(
+            message, "%s: variant sm90 with granularity 64 or 128 needs dqk + dv of at most %d",
+            spec->schema->name, MOST_COLUMNS);
         return -1;
     }
     choose(spec, &choice);

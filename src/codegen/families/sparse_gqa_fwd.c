@@ -5,14 +5,6 @@
 
 /* ---- the family ------------------------------------------------------------------------------ */
 
-/* Of variant sm90 with granularity below 64. */
-#define PART_TILES_KNOB                                                                            \
-    {                                                                                              \
-        SMELT__KNOB("part_tiles", "tiles of 64 columns that are filled and freed together"),       \
-            SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED, .variants = "sm90",                         \
-                                                       .only_with = "granularity=1,4,16"           \
-    }
-
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_GQA_SHAPE,
     SMELT__SPARSE_GQA_SINK,
@@ -22,7 +14,7 @@ static const struct smelt__key keys[] = {
      .variants = "sm90", .only_with = "granularity=64,128"},
     {SMELT__KNOB("segment", "queries of an item"), SMELT__AUTO_RANGE(1, 65536), .variants = "sm90",
      .only_with = "granularity=64,128"},
-    PART_TILES_KNOB,
+    SMELT__SPARSE_GQA_PART_TILES,
     {SMELT__RACECHECK_KNOB},
 };
 
@@ -44,7 +36,7 @@ const struct smelt__kernel_family smelt__sparse_gqa_fwd = {
 
 static const struct smelt__key grad_keys[] = {
     SMELT__SPARSE_GQA_SHAPE,     {SMELT__VARIANT_KNOB, SMELT__TUNED},
-    SMELT__SPARSE_GQA_MMA_KNOBS, PART_TILES_KNOB,
+    SMELT__SPARSE_GQA_MMA_KNOBS, SMELT__SPARSE_GQA_PART_TILES,
     {SMELT__RACECHECK_KNOB},
 };
 
