@@ -13,7 +13,7 @@ engine directive repeats is a separate site each time it is emitted.
 
 Selection: --changed-since REV takes the mutants of lines that differ from a commit; authors of
 template changes use this. --full takes as many of each family as the family's file says, else at most
-FULL. --sample N takes N in all, in equal shares for the families. Without these, all mutants run,
+FULL. --sample N draws N families, and of each a mutant of one of its configurations. Without these, all mutants run,
 which takes hours. Samples depend only on names and seed, so they are the same in each run, and an
 edit affects only mutants that it changes. --full and --sample skip, and name, families that are not
 settled yet (UNSETTLED gives the reason), unless --family asks for one or --all for everything.
@@ -76,12 +76,19 @@ class Subject:
     def __init__(self, configuration, tools):
         self.configuration = configuration
         self.tools = tools
-        self.text = configuration.emit(tools)
         self.limit = 60
         self.cost = None  # the unchanged text's seconds of processor time; None: not measured yet
         self.lock = threading.Lock()
         self.problem = None  # the unchanged text's, "" for none; None: not measured yet
         self.state = tools.state()
+
+    @functools.cached_property
+    def text(self):
+        return self.configuration.emit(self.tools)
+
+    def has(self, name):
+        """Whether the text has this mutant. Parses only a text that has its line."""
+        return name[2] in self.text and name in self.mutants
 
     @functools.cached_property
     def mutants(self):
@@ -190,7 +197,9 @@ def stages(subject, schedules):
 def find_fate(name, subjects, order, folder, schedules, edited):
     compiled = False
     words, spent = "", 0.0
-    for subject in order.sort(name, [s for s in subjects if name in s.mutants]):
+    for subject in order.sort(name, subjects):
+        if not subject.has(name):
+            continue
         subject.measure(folder)
         text = subject.mutants[name].apply(subject.text)
         for count in stages(subject, schedules):
@@ -479,6 +488,16 @@ def draw_again(results, homes, known, seed):
         RETRIES * count, seed)]
 
 
+def draw_subjects(subjects, families, count, seed):
+    """For a sample of `count` mutants, which parses no text of which it draws none: a configuration of each of `count`
+    families."""
+    own = collections.defaultdict(list)
+    for subject in subjects:
+        own[subject.configuration.family].append(subject)
+    chosen = draw([family for family in families if family in own], count, seed)
+    return [min(own[family], key=lambda s: ticket(s.configuration.name, seed)) for family in chosen]
+
+
 def in_turn(names, arguments):
     """The order in which mutants begin: with a time limit the drawn one, so that each family has its share of those
     that run."""
@@ -541,13 +560,19 @@ def main():
     except CannotTell as failure:
         print(failure)
         return 2
+    parsed = every
+    if arguments.sample and drawn(arguments) and not arguments.merge:
+        parsed = draw_subjects(every, [f.name for f in families if f.name not in left_out(families, arguments) and
+                                       f.name.startswith(tuple(arguments.family or [""]))],
+                               arguments.sample, arguments.seed)
     # A mutant of several families counts for the first, but also runs in the others' configurations.
-    homes = {name: family for name, family in homes_of(every).items()
+    homes = {name: family for name, family in homes_of(parsed).items()
              if family.startswith(tuple(arguments.family or [""]))}
     subjects = [s for s in every
                 if s.configuration.name in (arguments.configuration or [s.configuration.name]) and
-                not homes.keys().isdisjoint(s.mutants)]
-    mutants = {name: mutant for name, mutant in collect(subjects).items() if name in homes}
+                (parsed is not every or not homes.keys().isdisjoint(s.mutants))]
+    mutants = {name: mutant for name, mutant in
+               collect([s for s in subjects if s in parsed]).items() if name in homes}
     homes = {name: homes[name] for name in mutants}
     known = survivors.Known()
     chosen = choose(homes, families, known, mutants, arguments)
@@ -593,7 +618,7 @@ def main():
     weak = weak_families(again, homes)
     for family, (alive, count) in weak.items():
         print(f"{family}: {alive} of {count} more mutants survive: its tests are weak")
-    gone = gone_survivors(known, every) if len(every) == len(planned) else []
+    gone = gone_survivors(known, every) if len(every) == len(planned) and parsed is every else []
     if gone:
         print(f"{len(gone)} known survivors no longer exist (--accept removes them)")
     if arguments.accept:
@@ -604,8 +629,7 @@ def main():
               f"{'' if arguments.merge else ': out of time'}")
         status = status or int(bool(arguments.merge))
     for family, why in left_out(families, arguments).items():
-        count = sum(home == family for home in homes.values())
-        print(f"omitted, not settled yet: {family}, {count} mutants: {why}")
+        print(f"omitted, not settled yet: {family}: {why}")
     print(f"{seconds:.0f} s")
     return status
 

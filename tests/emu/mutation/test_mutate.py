@@ -315,6 +315,9 @@ class Stand:
         self.mutants = {n: argparse.Namespace(apply=lambda text, n=n: n)
                         for n in (("f.cu", "f", str(i), "change") for i in range(9))}
 
+    def has(self, name):
+        return name in self.mutants
+
     def measure(self, folder):
         pass
 
