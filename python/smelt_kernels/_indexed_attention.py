@@ -3,7 +3,7 @@ of keys differ."""
 
 from __future__ import annotations
 
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import torch
 from torch import Tensor
@@ -17,6 +17,11 @@ from ._indexer_gradients import scored_as_kernels_read, type_of_dk
 from ._indexer_training import _loss, _scores, multiplies_afterwards
 from ._operation import Operation, as_kernels_read, is_batched, may_cast, wants_gradients
 from ._sparse_attention import WIDE_TYPES, Buckets, _attention, _backward, _buckets, fp32, topk_for, value_width
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._indexer import ChoiceOptions
 
 EVERY_ROW = (1 << 31) - 1
 _PARAMETERS = {
@@ -160,6 +165,19 @@ _LEAVES = ("q", "kv", "sink", "index_q", "index_k", "index_weights")
 _indexed.differentiable(_LEAVES, (0, 1), _saved, _flow)
 
 
+if TYPE_CHECKING:
+
+    class _Options(ChoiceOptions, total=False):
+        dv: int | None
+        sink: Tensor | None
+        weight: Tensor | None
+        query_weight: float | Tensor
+        buckets: Buckets
+        deterministic: bool | None
+        dkv_dtype: torch.dtype | None
+        dk_dtype: torch.dtype | None
+
+
 @overload
 def indexed_attention(
     q: Tensor,
@@ -172,29 +190,8 @@ def indexed_attention(
     topk: int,
     scale: float,
     *,
-    dv: int | None = None,
-    sink: Tensor | None = None,
-    weight: Tensor | None = None,
-    query_weight: float | Tensor = 1.0,
-    buckets: Buckets = None,
-    pinned: int = 0,
-    expand: int = 1,
-    limit: Tensor | None = None,
-    tail: bool = False,
-    width: int | None = None,
-    offset: Tensor | None = None,
-    candidates: Tensor | None = None,
-    candidate_block: int | None = None,
     publish: None = None,
-    publish_block: int = 1,
-    publish_pinned: int = 0,
-    deterministic: bool | None = None,
-    dkv_dtype: torch.dtype | None = None,
-    dk_dtype: torch.dtype | None = None,
-    free_multiprocessors: int = 0,
-    workspace_limit: int = 0,
-    causal_limit: int = 0,
-    backend: Backend | None = None,
+    **options: Unpack[_Options],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def indexed_attention(
@@ -208,29 +205,8 @@ def indexed_attention(
     topk: int,
     scale: float,
     *,
-    dv: int | None = None,
-    sink: Tensor | None = None,
-    weight: Tensor | None = None,
-    query_weight: float | Tensor = 1.0,
-    buckets: Buckets = None,
-    pinned: int = 0,
-    expand: int = 1,
-    limit: Tensor | None = None,
-    tail: bool = False,
-    width: int | None = None,
-    offset: Tensor | None = None,
-    candidates: Tensor | None = None,
-    candidate_block: int | None = None,
     publish: int,
-    publish_block: int = 1,
-    publish_pinned: int = 0,
-    deterministic: bool | None = None,
-    dkv_dtype: torch.dtype | None = None,
-    dk_dtype: torch.dtype | None = None,
-    free_multiprocessors: int = 0,
-    workspace_limit: int = 0,
-    causal_limit: int = 0,
-    backend: Backend | None = None,
+    **options: Unpack[_Options],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 @overload
 def indexed_attention(
@@ -244,29 +220,8 @@ def indexed_attention(
     topk: int,
     scale: float,
     *,
-    dv: int | None = None,
-    sink: Tensor | None = None,
-    weight: Tensor | None = None,
-    query_weight: float | Tensor = 1.0,
-    buckets: Buckets = None,
-    pinned: int = 0,
-    expand: int = 1,
-    limit: Tensor | None = None,
-    tail: bool = False,
-    width: int | None = None,
-    offset: Tensor | None = None,
-    candidates: Tensor | None = None,
-    candidate_block: int | None = None,
     publish: int | None,
-    publish_block: int = 1,
-    publish_pinned: int = 0,
-    deterministic: bool | None = None,
-    dkv_dtype: torch.dtype | None = None,
-    dk_dtype: torch.dtype | None = None,
-    free_multiprocessors: int = 0,
-    workspace_limit: int = 0,
-    causal_limit: int = 0,
-    backend: Backend | None = None,
+    **options: Unpack[_Options],
 ) -> tuple[Tensor, Tensor, Tensor] | tuple[Tensor, Tensor, Tensor, Tensor]: ...
 def indexed_attention(
     q: Tensor,

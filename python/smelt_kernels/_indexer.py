@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import overload
+from typing import TYPE_CHECKING, TypedDict, overload
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from ._checks import ACTIVATIONS, ORDERS, Activation, Backend, Order, choose, in
 from ._indexer_gradients import backward, scored_as_kernels_read
 from ._library import LibraryOperation
 from ._operation import is_traced, may_cast
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
 _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
@@ -522,6 +525,35 @@ def _publication(publish, publish_block, publish_pinned) -> tuple:
     return count, power(publish_block, "publish_block"), _not_negative(publish_pinned, "publish_pinned")
 
 
+# What type checkers need to know: with `publish`, the type of the result.
+if TYPE_CHECKING:
+
+    class ChoiceOptions(TypedDict, total=False):
+        offset: Tensor | None
+        pinned: int
+        expand: int
+        limit: Tensor | None
+        tail: bool
+        width: int | None
+        candidates: Tensor | None
+        candidate_block: int | None
+        publish_block: int
+        publish_pinned: int
+        free_multiprocessors: int
+        workspace_limit: int
+        causal_limit: int
+        backend: Backend | None
+
+    class TopkOptions(ChoiceOptions, total=False):
+        k_scale: Tensor | None
+        index_offset: int
+        order: Order
+        activation: Activation
+        scale: float | None
+        groups: int
+        block_max: int
+
+
 @overload
 def indexer_topk(
     q: Tensor,
@@ -531,28 +563,8 @@ def indexer_topk(
     window_end: Tensor,
     topk: int,
     *,
-    k_scale: Tensor | None = None,
-    offset: Tensor | None = None,
-    index_offset: int = 0,
-    order: Order = "index",
-    activation: Activation = "relu",
-    scale: float | None = None,
-    groups: int = 1,
-    block_max: int = 1,
-    pinned: int = 0,
-    expand: int = 1,
-    limit: Tensor | None = None,
-    tail: bool = False,
-    width: int | None = None,
-    candidates: Tensor | None = None,
-    candidate_block: int | None = None,
     publish: None = None,
-    publish_block: int = 1,
-    publish_pinned: int = 0,
-    free_multiprocessors: int = 0,
-    workspace_limit: int = 0,
-    causal_limit: int = 0,
-    backend: Backend | None = None,
+    **options: Unpack[TopkOptions],
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 @overload
 def indexer_topk(
@@ -563,28 +575,8 @@ def indexer_topk(
     window_end: Tensor,
     topk: int,
     *,
-    k_scale: Tensor | None = None,
-    offset: Tensor | None = None,
-    index_offset: int = 0,
-    order: Order = "index",
-    activation: Activation = "relu",
-    scale: float | None = None,
-    groups: int = 1,
-    block_max: int = 1,
-    pinned: int = 0,
-    expand: int = 1,
-    limit: Tensor | None = None,
-    tail: bool = False,
-    width: int | None = None,
-    candidates: Tensor | None = None,
-    candidate_block: int | None = None,
     publish: int,
-    publish_block: int = 1,
-    publish_pinned: int = 0,
-    free_multiprocessors: int = 0,
-    workspace_limit: int = 0,
-    causal_limit: int = 0,
-    backend: Backend | None = None,
+    **options: Unpack[TopkOptions],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 @overload
 def indexer_topk(
@@ -595,28 +587,8 @@ def indexer_topk(
     window_end: Tensor,
     topk: int,
     *,
-    k_scale: Tensor | None = None,
-    offset: Tensor | None = None,
-    index_offset: int = 0,
-    order: Order = "index",
-    activation: Activation = "relu",
-    scale: float | None = None,
-    groups: int = 1,
-    block_max: int = 1,
-    pinned: int = 0,
-    expand: int = 1,
-    limit: Tensor | None = None,
-    tail: bool = False,
-    width: int | None = None,
-    candidates: Tensor | None = None,
-    candidate_block: int | None = None,
     publish: int | None,
-    publish_block: int = 1,
-    publish_pinned: int = 0,
-    free_multiprocessors: int = 0,
-    workspace_limit: int = 0,
-    causal_limit: int = 0,
-    backend: Backend | None = None,
+    **options: Unpack[TopkOptions],
 ) -> tuple[Tensor, Tensor, Tensor] | tuple[Tensor, Tensor, Tensor, Tensor]: ...
 def indexer_topk(
     q: Tensor,
