@@ -13,13 +13,10 @@ struct smelt__dense_inputs {
 /* Sets the scale of options, else 1 / sqrt(dqk). */
 float smelt__dense_scale(const struct smelt__problem_options *given, int dqk);
 
-/* Fills q, k and windows; keys in no window hold NaN, so that a kernel that uses one gives NaN. Sets
- * `computed` and `valid_slots` (keys in all windows). 0, or -1 when memory runs out. */
-int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_inputs *inputs);
-
-/* Which keys are in some window: `used`[rows]. 0, or -1. */
-int smelt__dense_used(const struct smelt__problem *problem,
-                      const struct smelt__dense_inputs *inputs, uint8_t *used);
+/* Fills q, k and windows, and `used`[rows]: the keys in some window; others hold NaN. Sets `computed`
+ * and `valid_slots` (keys in all windows). 0, or -1 when memory runs out. */
+int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_inputs *inputs,
+                      uint8_t *used);
 
 /* Multiplications of T windows of S keys. */
 double smelt__dense_multiplications(const struct smelt__dense_lse_spec *spec,

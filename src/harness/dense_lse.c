@@ -27,78 +27,16 @@ float smelt__dense_scale(const struct smelt__problem_options *given, int dqk) {
     return given->scale > 0 ? given->scale : 1.0F / sqrtf((float)dqk);
 }
 
-struct fill {
-    struct smelt__problem *problem;
-    const struct smelt__dense_inputs *inputs;
-    const struct smelt__normals *normals;
-    uint8_t *used; /* [rows] */
-};
-
-static void fill_row(const struct fill *fill, int tensor, uint64_t stream, int64_t i, int64_t head,
-                     int heads) {
-    smelt__normals_row(fill->normals, fill->problem->options.seed, stream,
-                       (uint64_t)(i * heads + head),
-                       (uint16_t *)smelt__problem_data(fill->problem, tensor) +
-                           smelt__problem_at(fill->problem, tensor, i, head, 0),
-                       fill->inputs->spec.dqk);
-}
-
-static void fill_queries(void *user, int64_t begin, int64_t end) {
-    const struct fill *fill = user;
-    const int heads = fill->inputs->spec.heads;
-    for (int64_t query = begin; query < end; query++)
-        for (int head = 0; head < heads; head++)
-            fill_row(fill, fill->inputs->q, STREAM_Q, query, head, heads);
-}
-
-static void fill_keys(void *user, int64_t begin, int64_t end) {
-    const struct fill *fill = user;
-    const int heads = fill->inputs->spec.kv_heads, k = fill->inputs->k;
-    for (int64_t key = begin; key < end; key++)
-        for (int head = 0; head < heads; head++) {
-            fill_row(fill, k, STREAM_K, key, head, heads);
-            if (!fill->used[key])
-                memset((uint16_t *)smelt__problem_data(fill->problem, k) +
-                           smelt__problem_at(fill->problem, k, key, head, 0),
-                       0xff, (size_t)fill->inputs->spec.dqk * 2); /* NaN */
-        }
-}
-
-int smelt__dense_used(const struct smelt__problem *problem,
-                      const struct smelt__dense_inputs *inputs, uint8_t *used) {
-    const int64_t queries = problem->options.batches * problem->options.tokens;
-    int32_t *const steps = calloc((size_t)problem->options.rows + 1, sizeof *steps);
-    if (!steps)
-        return -1;
-    for (int64_t query = 0; query < queries; query++) {
-        int32_t begin, end;
-        smelt__windows_of(problem, inputs->window_begin, inputs->window_end, query, &begin, &end);
-        steps[begin]++;
-        steps[end]--;
-    }
-    int32_t open = 0;
-    for (int64_t key = 0; key < problem->options.rows; key++) {
-        open += steps[key];
-        used[key] = open > 0;
-    }
-    free(steps);
-    return 0;
-}
-
-int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_inputs *inputs) {
-    struct fill fill = {problem, inputs, smelt__normals(),
-                        calloc((size_t)problem->options.rows + 1, 1)};
-    if (!fill.used)
-        return -1;
+int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_inputs *inputs,
+                      uint8_t *used) {
     problem->computed = problem->options.batches * problem->options.tokens;
     problem->valid_slots = smelt__windows_fill(problem, inputs->window_begin, inputs->window_end);
-    const int failed = smelt__dense_used(problem, inputs, fill.used);
-    if (!failed) {
-        smelt__parallel_for(problem->computed, 16, fill_queries, &fill);
-        smelt__parallel_for(problem->options.rows, 256, fill_keys, &fill);
-    }
-    free(fill.used);
-    return failed;
+    if (smelt__windows_used(problem, inputs->window_begin, inputs->window_end, used) != 0)
+        return -1;
+    smelt__normals_fill(problem, inputs->q, STREAM_Q);
+    smelt__normals_fill(problem, inputs->k, STREAM_K);
+    smelt__unused_fill(problem, inputs->k, used);
+    return 0;
 }
 
 double smelt__dense_multiplications(const struct smelt__dense_lse_spec *spec,
@@ -135,7 +73,10 @@ static void shape(struct smelt__problem *problem) {
 
 static int fill(struct smelt__problem *problem) {
     const struct smelt__dense_inputs inputs = inputs_of(problem);
-    return smelt__dense_fill(problem, &inputs);
+    uint8_t *const used = malloc((size_t)problem->options.rows + 1);
+    const int failed = !used || smelt__dense_fill(problem, &inputs, used);
+    free(used);
+    return failed ? -1 : 0;
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */

@@ -213,28 +213,6 @@ int smelt__indexer_fill_rows(struct smelt__problem *problem,
     return 0;
 }
 
-/* Marks the keys that are in some window: a prefix sum over the windows' beginnings and ends. */
-static int find_used(const struct smelt__problem *problem,
-                     const struct smelt__indexer_inputs *inputs, uint8_t *used) {
-    const struct smelt__problem_options *options = &problem->options;
-    int32_t *const steps = calloc((size_t)options->rows + 1, sizeof *steps);
-    if (!steps)
-        return -1;
-    for (int64_t query = 0; query < options->batches * options->tokens; query++) {
-        int32_t begin, end;
-        smelt__windows_of(problem, inputs->window_begin, inputs->window_end, query, &begin, &end);
-        steps[begin]++;
-        steps[end]--;
-    }
-    int32_t open = 0;
-    for (int64_t key = 0; key < options->rows; key++) {
-        open += steps[key];
-        used[key] = open > 0;
-    }
-    free(steps);
-    return 0;
-}
-
 int smelt__indexer_fill(struct smelt__problem *problem,
                         const struct smelt__indexer_inputs *inputs) {
     uint8_t *const used = malloc((size_t)problem->options.rows);
@@ -242,7 +220,8 @@ int smelt__indexer_fill(struct smelt__problem *problem,
         return -1;
     problem->valid_slots = smelt__windows_fill(problem, inputs->window_begin, inputs->window_end);
     const int failed =
-        find_used(problem, inputs, used) || smelt__indexer_fill_rows(problem, inputs, used);
+        smelt__windows_used(problem, inputs->window_begin, inputs->window_end, used) ||
+        smelt__indexer_fill_rows(problem, inputs, used);
     free(used);
     return failed ? -1 : 0;
 }

@@ -117,7 +117,6 @@ static int given(const struct smelt__problem *problem, int tensor) {
 struct fill {
     struct smelt__problem *problem;
     const struct smelt__normals *normals;
-    uint8_t *used; /* [rows] whether a valid slot names the key */
 };
 
 static float normal(const struct fill *fill, struct smelt__random *random) {
@@ -171,59 +170,42 @@ static void fill_grads(const struct fill *fill, int64_t query) {
 
 static void fill_queries(void *user, int64_t begin, int64_t end) {
     const struct fill *fill = user;
-    const struct smelt__indexer_bwd_spec *spec = fill->problem->spec;
     for (int64_t query = begin; query < end; query++) {
-        for (int h = 0; h < spec->heads; h++)
-            smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_Q,
-                               (uint64_t)query * (uint64_t)spec->heads + (uint64_t)h,
-                               (uint16_t *)smelt__problem_data(fill->problem, TENSOR(Q)) +
-                                   smelt__problem_at(fill->problem, TENSOR(Q), query, h, 0),
-                               spec->dim);
         fill_weights(fill, query);
         fill_grads(fill, query);
     }
 }
 
-static int is_zero(const struct smelt__problem *problem, int64_t key) {
-    struct smelt__random random =
-        smelt__random_at(problem->options.seed, STREAM_ZERO, (uint64_t)key);
-    return problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
-           smelt__random_below(&random, ZERO_ONE_IN) == 0;
-}
-
-static void fill_keys(void *user, int64_t begin, int64_t end) {
-    const struct fill *fill = user;
-    const struct smelt__indexer_bwd_spec *spec = fill->problem->spec;
-    for (int64_t key = begin; key < end; key++) {
-        uint16_t *const row = (uint16_t *)smelt__problem_data(fill->problem, TENSOR(K)) +
-                              smelt__problem_at(fill->problem, TENSOR(K), key, 0, 0);
-        smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_K, (uint64_t)key, row,
-                           spec->dim);
-        if (!fill->used[key])
-            memset(row, 0xff, (size_t)spec->dim * sizeof *row); /* NaN */
-        else if (is_zero(fill->problem, key))
-            memset(row, 0, (size_t)spec->dim * sizeof *row);
+static void fill_keys(struct smelt__problem *problem, const uint8_t *used) {
+    smelt__normals_fill(problem, TENSOR(K), STREAM_K);
+    smelt__unused_fill(problem, TENSOR(K), used);
+    if (problem->options.lists != SMELT__LISTS_ADVERSARIAL)
+        return;
+    for (int64_t key = 0; key < problem->options.rows; key++) {
+        struct smelt__random random =
+            smelt__random_at(problem->options.seed, STREAM_ZERO, (uint64_t)key);
+        if (smelt__random_below(&random, ZERO_ONE_IN) == 0 && used[key])
+            memset((uint16_t *)smelt__problem_data(problem, TENSOR(K)) +
+                       smelt__problem_at(problem, TENSOR(K), key, 0, 0),
+                   0, (size_t)problem->extents[TENSOR(D)] * sizeof(uint16_t));
     }
 }
 
 static int fill(struct smelt__problem *problem) {
     const struct smelt__key_rows dk = dk_rows(problem);
-    struct fill *const fill = malloc(sizeof *fill);
+    struct fill fill = {problem, smelt__normals()};
     uint8_t *const used = calloc((size_t)problem->options.rows + 1, 1);
-    int failed = !fill || !used;
+    int failed = !used;
     if (!failed) {
         smelt__slots_fill(problem, &slots);
         failed = smelt__slots_mark(problem, &slots, used);
     }
     if (!failed) {
-        fill->problem = problem;
-        fill->used = used;
-        fill->normals = smelt__normals();
         problem->computed = problem->extents[TENSOR(T)];
-        smelt__parallel_for(problem->computed, 16, fill_queries, fill);
-        smelt__parallel_for(problem->options.rows, 256, fill_keys, fill);
+        smelt__normals_fill(problem, TENSOR(Q), STREAM_Q);
+        smelt__parallel_for(problem->computed, 16, fill_queries, &fill);
+        fill_keys(problem, used);
     }
-    free(fill);
     free(used);
     return failed ? -1 : smelt__key_rows_fill(problem, &dk, STREAM_SUM);
 }

@@ -131,7 +131,6 @@ static int given(const struct smelt__problem *problem, int tensor) {
 struct fill {
     struct smelt__problem *problem;
     const struct smelt__normals *normals;
-    uint8_t *used; /* [rows] whether a window has the key */
 };
 
 static float normal(const struct fill *fill, struct smelt__random *random) {
@@ -165,14 +164,8 @@ static void fill_indexer_query(const struct fill *fill, int64_t query) {
     struct smelt__random random =
         smelt__random_at(fill->problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
     float *const weights = numbers(fill, TENSOR(INDEX_WEIGHTS), query, 0);
-    for (int head = 0; head < spec->index_heads; head++) {
-        smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_Q,
-                           (uint64_t)(query * spec->index_heads + head),
-                           (uint16_t *)smelt__problem_data(fill->problem, TENSOR(INDEX_Q)) +
-                               smelt__problem_at(fill->problem, TENSOR(INDEX_Q), query, head, 0),
-                           spec->index_dim);
+    for (int head = 0; head < spec->index_heads; head++)
         weights[head] = factor * normal(fill, &random);
-    }
 }
 
 /* With adversarial windows some weights are none: 0, negative, NaN, infinite. */
@@ -198,35 +191,24 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
     }
 }
 
-static void fill_keys(void *user, int64_t begin, int64_t end) {
-    const struct fill *fill = user;
-    const struct smelt__indexer_dense_loss_spec *spec = fill->problem->spec;
-    for (int64_t key = begin; key < end; key++) {
-        uint16_t *const row = (uint16_t *)smelt__problem_data(fill->problem, TENSOR(INDEX_K)) +
-                              smelt__problem_at(fill->problem, TENSOR(INDEX_K), key, 0, 0);
-        smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_K, (uint64_t)key, row,
-                           spec->index_dim);
-        if (!fill->used[key])
-            memset(row, 0xff, (size_t)spec->index_dim * sizeof *row); /* NaN */
-    }
-}
-
 static int fill(struct smelt__problem *problem) {
     const struct smelt__dense_inputs inputs = inputs_of(problem);
     const struct smelt__key_rows dk = dk_rows(problem);
     float *const grad_loss = smelt__problem_data(problem, TENSOR(GRAD_LOSS));
-    struct fill fill = {problem, smelt__normals(), calloc((size_t)problem->options.rows + 1, 1)};
-    int failed = !fill.used || smelt__dense_fill(problem, &inputs) ||
-                 smelt__dense_used(problem, &inputs, fill.used);
+    struct fill fill = {problem, smelt__normals()};
+    uint8_t *const used = malloc((size_t)problem->options.rows + 1);
+    int failed = !used || smelt__dense_fill(problem, &inputs, used);
     if (!failed) {
         smelt__parallel_for(problem->computed, 16, fill_queries, &fill);
-        smelt__parallel_for(problem->options.rows, 256, fill_keys, &fill);
+        smelt__normals_fill(problem, TENSOR(INDEX_Q), STREAM_Q);
+        smelt__normals_fill(problem, TENSOR(INDEX_K), STREAM_K);
+        smelt__unused_fill(problem, TENSOR(INDEX_K), used);
         failed =
             !problem->options.own[LOSS_ALONE] && smelt__key_rows_fill(problem, &dk, STREAM_SUM);
     }
     if (grad_loss)
         *grad_loss = -0.37F;
-    free(fill.used);
+    free(used);
     return failed ? -1 : 0;
 }
 

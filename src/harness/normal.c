@@ -3,7 +3,10 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <string.h>
 
+#include "harness/parallel.h"
+#include "harness/problem.h"
 #include "harness/random.h"
 #include "reference/bf16.h"
 
@@ -42,4 +45,40 @@ void smelt__normals_row(const struct smelt__normals *normals, uint64_t seed, uin
         for (int k = 0; k < 64 / SMELT__NORMAL_BITS && i < count; k++, bits >>= SMELT__NORMAL_BITS)
             to[i++] = normals->values[bits & (SMELT__NORMALS - 1)];
     }
+}
+
+struct fill {
+    struct smelt__problem *problem;
+    int tensor;
+    uint64_t stream;
+    int64_t columns;
+};
+
+static void fill_rows(void *user, int64_t begin, int64_t end) {
+    const struct fill *const fill = user;
+    uint16_t *const data = smelt__problem_data(fill->problem, fill->tensor);
+    for (int64_t row = begin; row < end; row++)
+        smelt__normals_row(&table, fill->problem->options.seed, fill->stream, (uint64_t)row,
+                           data + smelt__problem_row(fill->problem, fill->tensor, row),
+                           fill->columns);
+}
+
+static int64_t columns_of(const struct smelt__problem *problem, int tensor) {
+    const struct smelt__tensor_row *const row = &problem->pass->tensors->rows[tensor];
+    return problem->extents[row->shape[row->dimensions - 1]];
+}
+
+void smelt__normals_fill(struct smelt__problem *problem, int tensor, uint64_t stream) {
+    struct fill fill = {problem, tensor, stream, columns_of(problem, tensor)};
+    smelt__normals();
+    smelt__parallel_for(smelt__problem_rows(problem, tensor), 256, fill_rows, &fill);
+}
+
+void smelt__unused_fill(struct smelt__problem *problem, int tensor, const uint8_t *used) {
+    uint16_t *const data = smelt__problem_data(problem, tensor);
+    const int64_t rows = smelt__problem_rows(problem, tensor);
+    for (int64_t row = 0; row < rows; row++)
+        if (!used[row / (rows / problem->options.rows)])
+            memset(data + smelt__problem_row(problem, tensor, row), 0xff,
+                   (size_t)columns_of(problem, tensor) * sizeof *data);
 }

@@ -132,16 +132,12 @@ static void make_odd(const struct smelt__problem *problem, int64_t row, uint16_t
     }
 }
 
-static void fill_rows(void *user, int64_t begin, int64_t end) {
-    const struct smelt__normals *const normals = smelt__normals();
+static void make_rows_odd(void *user, int64_t begin, int64_t end) {
     struct smelt__problem *problem = user;
     for (int64_t row = begin; row < end; row++) {
         uint16_t *to = smelt__problem_data(problem, TENSOR(X));
         to += smelt__problem_at(problem, TENSOR(X), row, 0, 0);
-        smelt__normals_row(normals, problem->options.seed, STREAM_ROWS, (uint64_t)row, to,
-                           problem->extents[TENSOR(D)]);
-        if (problem->options.lists == SMELT__LISTS_ADVERSARIAL)
-            make_odd(problem, row, to);
+        make_odd(problem, row, to);
     }
 }
 
@@ -151,7 +147,9 @@ static int fill(struct smelt__problem *problem) {
     problem->computed = problem->extents[TENSOR(N)];
     for (int64_t row = 0; factors && row < problem->computed; row++)
         factors[row] = ((float)smelt__random_below(&random, 2000) - 999.5F) / 77.0F;
-    smelt__parallel_for(problem->computed, 256, fill_rows, problem);
+    smelt__normals_fill(problem, TENSOR(X), STREAM_ROWS);
+    if (problem->options.lists == SMELT__LISTS_ADVERSARIAL)
+        smelt__parallel_for(problem->computed, 256, make_rows_odd, problem);
     return 0;
 }
 

@@ -126,13 +126,7 @@ static void invent_query(const struct fill *fill, int64_t query, int64_t valid) 
 }
 
 static void fill_query(struct fill *fill, int64_t query) {
-    const struct smelt__problem *problem = fill->problem;
-    const struct smelt__sparse_attn_spec *spec = problem->spec;
-    const int64_t valid = smelt__problem_valid_slots(problem, query);
-    for (int head = 0; head < spec->heads; head++)
-        smelt__normals_row(fill->normals, problem->options.seed, STREAM_GRAD_OUT,
-                           (uint64_t)query * (uint64_t)spec->heads + (uint64_t)head,
-                           row_at(fill, TENSOR(GRAD_OUT), query, head), spec->dv);
+    const int64_t valid = smelt__problem_valid_slots(fill->problem, query);
     if (valid == 0)
         clear_query(fill, query);
     else if (!fill->exact)
@@ -166,6 +160,7 @@ int smelt__sparse_attn_grad_fill(struct smelt__problem *problem) {
     fill->exact = work <= EXACT_WORK;
     atomic_init(&fill->failed, 0);
     fill->normals = smelt__normals();
+    smelt__normals_fill(problem, TENSOR(GRAD_OUT), STREAM_GRAD_OUT);
     smelt__parallel_for(options->batches * options->tokens, fill->exact ? 1 : 16, fill_queries,
                         fill);
     const int failed = atomic_load(&fill->failed);

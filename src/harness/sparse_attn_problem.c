@@ -84,7 +84,6 @@ struct fill {
     struct smelt__problem *problem;
     const struct smelt__sparse_attn_spec *spec;
     const struct smelt__problem_options *options;
-    const struct smelt__normals *normals;
     _Atomic int64_t valid_slots, computed;
 };
 
@@ -136,31 +135,22 @@ double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, int
            fmax(log((double)valid) + deviation * deviation / 2, RARE_DEVIATIONS * deviation);
 }
 
-static void fill_q(void *user, int64_t begin, int64_t end) {
+static void make_spiky(void *user, int64_t begin, int64_t end) {
     struct fill *fill = user;
-    const int64_t heads = fill->spec->heads, tokens = fill->options->tokens;
-    for (int64_t row = begin; row < end; row++) {
-        const int64_t query = row / heads;
-        uint16_t *to = smelt__problem_data(fill->problem, TENSOR(Q));
-        to += smelt__problem_at(fill->problem, TENSOR(Q), query / tokens, query % tokens,
-                                row % heads);
-        smelt__normals_row(fill->normals, fill->options->seed, STREAM_Q, (uint64_t)row, to,
-                           fill->spec->dqk);
-        if (fill->options->spiky)
-            smelt__spiky_query(fill->options, fill->spec->heads, fill->spec->dqk, (uint64_t)row,
-                               to);
-    }
+    for (int64_t row = begin; row < end; row++)
+        smelt__spiky_query(fill->options, fill->spec->heads, fill->spec->dqk, (uint64_t)row,
+                           (uint16_t *)smelt__problem_data(fill->problem, TENSOR(Q)) +
+                               smelt__problem_row(fill->problem, TENSOR(Q), row));
 }
 
-static void fill_kv(void *user, int64_t begin, int64_t end) {
+static void finish_kv(void *user, int64_t begin, int64_t end) {
     struct fill *fill = user;
     const int64_t rows = fill->options->rows;
     const int dqk = fill->spec->dqk;
     for (int64_t row = begin; row < end; row++) {
         const int64_t number = row % rows;
         uint16_t *to = smelt__problem_data(fill->problem, TENSOR(KV));
-        to += smelt__problem_at(fill->problem, TENSOR(KV), row / rows, number, 0);
-        smelt__normals_row(fill->normals, fill->options->seed, STREAM_KV, (uint64_t)row, to, dqk);
+        to += smelt__problem_row(fill->problem, TENSOR(KV), row);
         if (fill->options->spiky)
             smelt__spiky_key(fill->options, dqk, number, to);
         if (smelt__lists_avoids(fill->options, number))
@@ -275,9 +265,11 @@ int smelt__sparse_attn_fill(struct smelt__problem *problem) {
     fill->options = options;
     atomic_init(&fill->valid_slots, 0);
     atomic_init(&fill->computed, 0);
-    fill->normals = smelt__normals();
-    smelt__parallel_for(queries * fill->spec->heads, 256, fill_q, fill);
-    smelt__parallel_for(options->batches * options->rows, 256, fill_kv, fill);
+    smelt__normals_fill(problem, TENSOR(Q), STREAM_Q);
+    if (options->spiky)
+        smelt__parallel_for(queries * fill->spec->heads, 256, make_spiky, fill);
+    smelt__normals_fill(problem, TENSOR(KV), STREAM_KV);
+    smelt__parallel_for(options->batches * options->rows, 256, finish_kv, fill);
     smelt__slots_fill(problem, &index_rows);
     if (sink)
         smelt__sinks_fill(options->seed, (uint64_t)fill->spec->heads, sink);

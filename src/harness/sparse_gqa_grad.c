@@ -117,10 +117,6 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
     struct fill *const fill = user;
     for (int64_t query = begin; query < end; query++) {
         const int computed = smelt__sparse_gqa_is_computed(fill->problem, query);
-        for (int head = 0; head < fill->spec->heads && computed; head++)
-            smelt__normals_row(fill->normals, fill->problem->options.seed, STREAM_GRAD_OUT,
-                               (uint64_t)query * (uint64_t)fill->spec->heads + (uint64_t)head,
-                               row_at(fill, TENSOR(GRAD_OUT), query, head), fill->spec->dv);
         if (!computed && !fill->problem->options.far) /* there the emulator watches */
             spoil_query(fill, query);
         else if (computed && !fill->exact)
@@ -143,6 +139,7 @@ int smelt__sparse_gqa_grad_fill(struct smelt__problem *problem) {
         fill->inputs = smelt__sparse_gqa_inputs(problem);
         fill->exact = work * (spec->dqk + spec->dv) <= EXACT_WORK;
         fill->normals = smelt__normals();
+        smelt__normals_fill(problem, TENSOR(GRAD_OUT), STREAM_GRAD_OUT);
         smelt__parallel_for(problem->options.batches * problem->options.tokens,
                             fill->exact ? 1 : 16, fill_queries, fill);
         failed = atomic_load(&fill->failed);

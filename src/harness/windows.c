@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "harness/lists.h"
 #include "harness/problem.h"
@@ -151,4 +152,25 @@ int64_t smelt__windows_of(const struct smelt__problem *problem, int begin_tensor
     if (*begin >= *end)
         *begin = *end = 0;
     return *end - *begin;
+}
+
+/* A prefix sum over the windows' beginnings and ends. */
+int smelt__windows_used(const struct smelt__problem *problem, int begin_tensor, int end_tensor,
+                        uint8_t *used) {
+    const struct smelt__problem_options *options = &problem->options;
+    int32_t open = 0, *const steps = calloc((size_t)options->rows + 1, sizeof *steps);
+    if (!steps)
+        return -1;
+    for (int64_t query = 0; query < options->batches * options->tokens; query++) {
+        int32_t begin, end;
+        smelt__windows_of(problem, begin_tensor, end_tensor, query, &begin, &end);
+        steps[begin]++;
+        steps[end]--;
+    }
+    for (int64_t key = 0; key < options->rows; key++) {
+        open += steps[key];
+        used[key] = open > 0;
+    }
+    free(steps);
+    return 0;
 }

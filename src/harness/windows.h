@@ -19,3 +19,7 @@ int64_t smelt__windows_fill(struct smelt__problem *problem, int begin_tensor, in
  * its number of keys. */
 int64_t smelt__windows_of(const struct smelt__problem *problem, int begin_tensor, int end_tensor,
                           int64_t query, int32_t *begin, int32_t *end);
+
+/* Marks the keys in the windows of a filled problem: used[rows]. 0; -1: out of memory. */
+int smelt__windows_used(const struct smelt__problem *problem, int begin_tensor, int end_tensor,
+                        uint8_t *used);
