@@ -107,13 +107,49 @@ DEVICE int written_slot(void) {
     return lane % 4 < 2 ? lane / 4 + lane % 2 * 8 : NO_SLOT;
 }
 
-/* Writes a lane's logit to its slot of a query's row; -inf if it is masked. `sums`: this thread's
- * two; `scale`: of the key that the lane writes, with FP8. By the whole warp. */
+/* A lane's logit. `sums`: this thread's two; `scale`: of the key of the lane's slot, with FP8. By the
+ * whole warp. */
+DEVICE float finish_logit(const float *sums, float scale) {
+    const float sum = quad_sum_pair(sums[0], sums[1]);
+    return canonical_logit(FP8 ? sum * scale : sum);
+}
+
+/* ---- blocks of slots ------------------------------------------------------------------------- */
+
+enum {
+    WARP_SLOTS = 16,
+    RUN_SLOTS = BLOCK_MAX < WARP_SLOTS ? BLOCK_MAX : WARP_SLOTS /* of a block, in a warp's 16 */
+};
+
+/* The largest logit of the RUN_SLOTS slots of a lane's block, -inf of masked ones. Lanes of the upper
+ * half of each quad get others. By the whole warp. */
+DEVICE float largest_of_run(float logit, bool valid) {
+    logit = valid ? logit : LOWEST_LOGIT;
+#pragma unroll
+    for (int slots = 1; slots < RUN_SLOTS && slots < 8; slots *= 2) {
+        logit = fmaxf(logit, __shfl_xor_sync((u32)ALL_LANES, logit, slots * 4));
+    }
+    if (RUN_SLOTS == WARP_SLOTS) {
+        logit = fmaxf(logit, __shfl_xor_sync((u32)ALL_LANES, logit, 1));
+    }
+    return logit;
+}
+
+/* Writes a lane's logit to its slot of a query's row, -inf if it is masked; or, with BLOCK_MAX above 1,
+ * the largest logit of each block of slots. Of a block wider than a warp's 16 slots the same lane must
+ * write these in ascending order: it finds what it wrote before. By the whole warp. */
 DEVICE void write_logit(float *row, int slot, int width, const float *sums, bool valid,
                         float scale) {
-    const float sum = quad_sum_pair(sums[0], sums[1]);
-    const float logit = canonical_logit(FP8 ? sum * scale : sum);
-    if (slot < width) {
-        row[slot] = valid ? logit : LOWEST_LOGIT;
+    const float logit = finish_logit(sums, scale);
+    if (BLOCK_MAX == 1) {
+        if (slot < width) {
+            row[slot] = valid ? logit : LOWEST_LOGIT;
+        }
+        return;
+    }
+    const float largest = largest_of_run(logit, valid);
+    if (slot < width && slot % RUN_SLOTS == 0) {
+        float *const to = row + slot / BLOCK_MAX;
+        *to = slot % BLOCK_MAX == 0 ? largest : fmaxf(largest, *to);
     }
 }

@@ -21,6 +21,8 @@
  *
  *   D[16 slots, 8 heads] = K[16 slots, DIM] Q[8 heads, DIM]^T
  *
+ * With BLOCK_MAX above WARP_KEYS a warp's pieces are the PIECES of a block, one after the other.
+ *
  * A piece without a valid slot is only filled with -inf. The other warps hide the gather's latency.
  *
  * Shared memory (offset and size: the plan above):
@@ -35,8 +37,9 @@
  */
 
 enum {
-    KEY_TILES = WARP_KEYS / 16, /* m16 tiles of D */
-    KEY_WORDS = ROW_LOADS * 4,  /* of a lane and row */
+    PIECES = BLOCK_MAX > WARP_KEYS ? BLOCK_MAX / WARP_KEYS : 1, /* of a block, the same warp's */
+    KEY_TILES = WARP_KEYS / 16,                                 /* m16 tiles of D */
+    KEY_WORDS = ROW_LOADS * 4,                                  /* of a lane and row */
     QUERY_BYTES = BLOCK_HEADS * ROW_BYTES
 };
 
@@ -157,6 +160,12 @@ DEVICE void add_heads(float (*sums)[2], const struct key_piece *piece,
 
 /* ---- the query ------------------------------------------------------------------------------- */
 
+/* A warp's next piece. */
+DEVICE int next_piece(int first) {
+    const int next = first + WARP_KEYS;
+    return PIECES > 1 && next % BLOCK_MAX != 0 ? next : next + (WARPS - 1) * PIECES * WARP_KEYS;
+}
+
 /* Computes the warp's pieces of a query, whose heads are in a buffer. */
 DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int query, int buffer) {
     const struct slot_row row = open_row(params, query);
@@ -164,8 +173,8 @@ DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int qu
     float *const logits = params->logits + query * params->logits_token_stride;
     const u32 heads = query_buffer(buffer);
 #pragma unroll 1
-    for (int first = (int)threadIdx.x / 32 * WARP_KEYS; first < params->work.width;
-         first += WARPS * WARP_KEYS) {
+    for (int first = (int)threadIdx.x / 32 * PIECES * WARP_KEYS; first < params->work.width;
+         first = next_piece(first)) {
         struct key_piece piece;
         const bool any = load_piece(&piece, params, &row, first);
 #pragma unroll 1

@@ -7,6 +7,7 @@
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/mbarrier.cuh
+//@use ptx/named_barrier.cuh
 //@use ptx/proxy.cuh
 //@use ptx/registers.cuh
 //@use ptx/shared.cuh
@@ -46,6 +47,10 @@
  *   WEIGHTS  [QUERIES][BLOCK_HEADS] fp32; beyond HEADS likewise
  *   WORDS    [WARPGROUPS][STAGES]: struct block_word
  *   ROWS     [WARPGROUPS][STAGES][BLOCK_KEYS] int, with FP8: row numbers, for the keys' scales
+ *   LARGEST  [WARPGROUPS][HEAD_GROUPS][RUNS] fp32, with WIDE_BLOCKS: the largest logits of the
+ *            warps' slots
+ *
+ * Named barriers, with WIDE_BLOCKS: LARGEST_BARRIER + group, of that warpgroup.
  *
  * Barriers (parity counts uses; g: a pair):
  *   barrier         count        arrives                                    waits
@@ -73,10 +78,15 @@ enum {
     BLOCK_BYTES = PARTS * PART_BYTES,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = ROW_TILES * QUERY_TILE_BYTES,
-    EIGHT = 8,                /* rows of an atom, lanes of a row's 128 bytes */
-    VALUES = BLOCK_HEADS / 2, /* of a thread: X of a part */
+    EIGHT = 8,                            /* rows of an atom, lanes of a row's 128 bytes */
+    VALUES = BLOCK_HEADS / 2,             /* of a thread: X of a part */
+    WIDE_BLOCKS = BLOCK_MAX > WARP_SLOTS, /* several warps have slots of a block of BLOCK_MAX */
+    RUNS = BLOCK_KEYS / WARP_SLOTS,       /* warps' slots in a block of BLOCK_KEYS */
     NO_QUERY = -1
 };
+
+/* Named barriers: one per math warpgroup, with WIDE_BLOCKS. */
+enum { LARGEST_BARRIER = 1 };
 
 /* Barrier numbers. */
 enum {
@@ -175,9 +185,10 @@ DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query
     for (int i = 0; i < VOTES; ++i) {
         const int slot = first + i * 32 + (int)(threadIdx.x % 32);
         for (int group = 0; group < HEAD_GROUPS; ++group) {
-            if (slot < params->work.width) {
+            if (slot < params->work.width && slot % BLOCK_MAX == 0) {
                 params->logits[query * params->logits_token_stride +
-                               group * params->logits_group_stride + slot] = LOWEST_LOGIT;
+                               group * params->logits_group_stride + slot / BLOCK_MAX] =
+                    LOWEST_LOGIT;
             }
         }
     }
@@ -378,6 +389,32 @@ DEVICE void multiply_block(float (*sums)[HEAD_GROUPS][2], const struct math *mat
     add_part(sums[PARTS - 1], x[PARTS - 1], math);
 }
 
+/* The largest logits of a math warpgroup's warps. */
+DEVICE float *largest_at(int warpgroup, int group) {
+    return (float *)(arena + LARGEST_OFFSET) + (warpgroup * HEAD_GROUPS + group) * RUNS;
+}
+
+/* With WIDE_BLOCKS: writes the largest logits of a block's blocks of BLOCK_MAX slots. By the whole
+ * warpgroup. */
+DEVICE void write_largest(const struct indexer_scores_fwd_params *params, const struct math *math,
+                          int first, int warpgroup) {
+    enum { BLOCK_RUNS = BLOCK_MAX / WARP_SLOTS, WIDE = BLOCK_KEYS / BLOCK_MAX };
+    barrier_sync(LARGEST_BARRIER + warpgroup, WARPGROUP); /* the warps have stored theirs */
+    for (int i = (int)(threadIdx.x % WARPGROUP); i < HEAD_GROUPS * WIDE; i += WARPGROUP) {
+        const int group = i / WIDE, block = i % WIDE;
+        const float *const runs = largest_at(warpgroup, group) + block * BLOCK_RUNS;
+        float largest = runs[0];
+#pragma unroll
+        for (int run = 1; run < BLOCK_RUNS; ++run) {
+            largest = fmaxf(largest, runs[run]);
+        }
+        if (first + block * BLOCK_MAX < params->work.width) {
+            math->logits[group * params->logits_group_stride + first / BLOCK_MAX + block] = largest;
+        }
+    }
+    barrier_sync(LARGEST_BARRIER + warpgroup, WARPGROUP); /* they have been read */
+}
+
 /* The logits of a block. `offset`: the slot in a part that the lane writes. */
 DEVICE void compute_block(const struct indexer_scores_fwd_params *params, const struct math *math,
                           int number, int offset) {
@@ -409,10 +446,21 @@ DEVICE void compute_block(const struct indexer_scores_fwd_params *params, const 
     for (int part = 0; part < PARTS; ++part) {
 #pragma unroll
         for (int group = 0; group < HEAD_GROUPS; ++group) {
-            write_logit(math->logits + group * params->logits_group_stride,
-                        first + part * PART_KEYS + offset, params->work.width, sums[part][group],
-                        votes[part] >> offset % 32 & 1, scales[part]);
+            if (WIDE_BLOCKS) {
+                const float largest = largest_of_run(finish_logit(sums[part][group], scales[part]),
+                                                     votes[part] >> offset % 32 & 1);
+                if (threadIdx.x % 32 == 0) { /* its slot is the warp's first one */
+                    largest_at(number / STAGES, group)[part * 4 + offset / WARP_SLOTS] = largest;
+                }
+            } else {
+                write_logit(math->logits + group * params->logits_group_stride,
+                            first + part * PART_KEYS + offset, params->work.width,
+                            sums[part][group], votes[part] >> offset % 32 & 1, scales[part]);
+            }
         }
+    }
+    if (WIDE_BLOCKS) {
+        write_largest(params, math, first, number / STAGES);
     }
 }
 

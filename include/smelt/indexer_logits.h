@@ -22,10 +22,11 @@
  *                    number, and logits is [T,N] or [T,G,N] with N = C * r. Logit c * r + i is of key
  *                    candidates[t,c] * r + i; it is -inf, and the key is not read, where the number is
  *                    none of a block (-1, for one), and outside the window. A block that is listed twice
- *                    is scored twice. The cost is in proportion to C. Not with block_max
+ *                    is scored twice. The cost is in proportion to C
  *   block_max=r      only the largest logit of each block of r consecutive keys is written, from key 0
  *                    on: logits is [T,N] or [T,G,N], N = ceil(S / r). Keys outside the window do not
- *                    count; a block without a key in the window has -inf
+ *                    count; a block without a key in the window has -inf. With candidate_block, of which
+ *                    r is a divisor, N = C * candidate_block / r: the blocks of the listed ones, in their order
  *
  * Products accumulate in fp32, and so do the heads, in a fixed order. A logit's bits depend on its
  * query, its key and the operator's variant only: not on T, S, the window, other rows or the run.
@@ -40,7 +41,7 @@
  *   activation  relu (default) or none
  *   weights     1 (default) or 0
  *   groups      G: a divisor of heads, default 1
- *   block_max   r: 1 (default), 2, 4, 8, 16, 32, 64 or 128
+ *   block_max   r: 1 (default), 2, 4, 8, 16, 32, 64 or 128; at most candidate_block, if there is one
  *   candidate_block  r: 0 (default: all keys), 1, 2, 4, 8, 16, 32, 64 or 128
  * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */

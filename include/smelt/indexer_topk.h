@@ -25,8 +25,8 @@
  * cost in proportion to C: candidates[t,c] is a block's number, and the selected set is that of a
  * call of all keys in which all other keys are outside the windows. Numbers of no block (-1, for
  * one) are skipped. The numbers of blocks ascend, as published does: otherwise lists are in the order
- * of the candidates, ties go to the earlier one, and a block that is listed twice counts twice. Not
- * with block_max, pinned or publish.
+ * of the candidates, ties go to the earlier one, and a block that is listed twice counts twice. With
+ * block_max, at most candidate_block, entries are blocks of block_max keys. Not with pinned or publish.
  *
  * With publish=p the call also selects, from the same logits, the min(p, blocks of the window) blocks
  * of publish_block keys with the largest logits, of which the last publish_pinned ones of the window

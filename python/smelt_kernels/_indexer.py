@@ -260,14 +260,15 @@ def indexer_logits(
         block_max: r keys of a block, from key 0 on, of which the largest logit inside the window is written: a power of
             two up to 128.
         candidates: [T, C], int32: numbers of blocks of candidate_block keys each, whose keys alone are scored, at a cost
-            in proportion to C; numbers of no block, such as -1, give -inf. In any order. Not with block_max above 1.
-        candidate_block: r keys of a listed block: a power of two up to 128.
+            in proportion to C; numbers of no block, such as -1, give -inf. In any order.
+        candidate_block: r keys of a listed block: a power of two up to 128, at least block_max.
         free_multiprocessors: Multiprocessors that the kernels leave to other streams.
         backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
 
     Returns:
         [T, S] fp32, -inf outside the windows. With groups [T, G, S]; S is the number of blocks, ceil(S / r), with
-        block_max, and C * r with candidates, of which number c * r + i is of key candidates[t, c] * r + i.
+        block_max, and C * r with candidates, of which number c * r + i is of key candidates[t, c] * r + i. With both there are
+        C * candidate_block / block_max: the blocks of the listed ones.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -652,8 +653,8 @@ def indexer_topk(
         width: As in topk_select, with expand.
         candidates: [T, C], int32: numbers of blocks of candidate_block keys, ascending, such as another layer's
             `published`; keys of these blocks alone are scored and selected from. Numbers of no block, such as -1, count
-            for nothing. Not with block_max, pinned and publish.
-        candidate_block: Keys of such a block: a power of two up to 128.
+            for nothing. With block_max blocks of these blocks are selected. Not with pinned and publish.
+        candidate_block: Keys of such a block: a power of two up to 128, at least block_max.
         publish: How many blocks of publish_block keys to select from the same logits, for other layers' `candidates`.
         publish_block: Keys of a published block, which counts by its largest logit in the window: a power of two up to
             128, at least block_max.

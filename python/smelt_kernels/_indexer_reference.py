@@ -88,7 +88,8 @@ def logits(
     if block_max > 1:
         total = largest(total, block_max)
     if candidates is not None:
-        listed = keys_of(candidates, candidate_block)
+        rows = total.shape[-1]  # of blocks
+        listed = keys_of(candidates, candidate_block // block_max)
         is_key = ((listed >= 0) & (listed < rows)).unsqueeze(1)
         total = torch.nn.functional.pad(total, (0, 1), value=NEVER)  # where no key is
         total = total.gather(2, torch.where(is_key, listed.unsqueeze(1), rows).expand(-1, groups, -1))
@@ -102,7 +103,7 @@ def largest(scores, block):
 
 
 def keys_of(candidates, block):
-    """The keys of listed blocks, [T, C * block]; of a negative number they are negative."""
+    """The keys of listed blocks, or blocks of keys, [T, C * block]; of a negative number they are negative."""
     return (candidates.long().unsqueeze(-1) * block + torch.arange(block, device=candidates.device)).flatten(1)
 
 
@@ -130,7 +131,7 @@ def select(
     low, high = begin // block, torch.where(end > begin, -(-end // block), begin // block)
     entry = torch.arange(columns, device=device).expand(tokens, -1)
     if candidates is not None:
-        entry = torch.nn.functional.pad(keys_of(candidates, candidate_block), (0, 1), value=-1)
+        entry = torch.nn.functional.pad(keys_of(candidates, candidate_block // block), (0, 1), value=-1)
     legal = (entry >= low) & (entry < high)
     legal[:, -1] = False
     kind = torch.where(legal, torch.where(entry >= high - pinned, 0, 1), 2).unsqueeze(1).expand_as(scores)

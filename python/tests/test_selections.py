@@ -126,6 +126,10 @@ def test_published_blocks_and_candidates(device, backend):
     for t in range(T):
         want = [full[t][s] if int(begin[t]) <= s < min(int(end[t]), S) else NEVER for s in keys[t]]
         assert logits[t].tolist() == padded(want, 20, NEVER)
+    pairs = smelt.indexer_logits(q, k, weights, begin, end, block_max=2, **within)  # blocks of the blocks
+    assert torch.equal(pairs, logits.unflatten(1, (-1, 2)).amax(2))
+    got = smelt.indexer_topk(q, k, weights, begin, end, 3, block_max=2, **within)
+    check(got, [choose(full[t], int(begin[t]), int(end[t]), 3, 2, listed=keys[t]) for t in range(T)], 3, 3)
 
 
 @BACKENDS
@@ -224,7 +228,7 @@ BAD = {
     "order": ({"order": "score", "expand": 2}, "order=score does not go with expand"),
     "candidates": ({"candidates": True}, "candidates and candidate_block"),
     "no candidates": ({"candidate_block": 4}, "candidates and candidate_block"),
-    "two kinds of blocks": ({"candidates": True, "candidate_block": 4, "block_max": 2}, "not legal with candidate_block"),
+    "two kinds of blocks": ({"candidates": True, "candidate_block": 4, "block_max": 8}, "block_max=8 exceeds candidate_block=4"),
     "published candidates": ({"candidates": True, "candidate_block": 4, "publish": 2}, "publish does not go with candidate"),
     "publish": ({"publish": 0}, "publish must be positive"),
     "published blocks": ({"publish": 2, "publish_block": 2, "block_max": 4}, "publish_block=2 is below block_max=4"),

@@ -87,14 +87,18 @@ static void fill_candidates(const struct smelt__problem *problem, int64_t query)
     }
 }
 
-/* The window of a query, and the key of its logit number `n`, or -1 if that is of no key in it. */
-static int64_t listed_key(const struct smelt__problem *problem,
-                          const smelt_indexer_logits_args *args, int64_t query, int64_t n) {
+/* The keys [*first, result) of a query's window that its logit number `n` is of; none unless above
+ * *first. */
+static int64_t listed_keys(const struct smelt__problem *problem,
+                           const smelt_indexer_logits_args *args, int64_t query, int64_t n,
+                           int64_t *first) {
     int32_t begin, end;
     int64_t count;
-    const int64_t key = smelt__indexer_logits_keys(problem->spec, args, query, n, &count);
+    *first = smelt__indexer_logits_keys(problem->spec, args, query, n, &count);
+    const int64_t past = *first + count;
     smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin, &end);
-    return count > 0 && key >= begin && key < end ? key : -1;
+    *first = *first < begin ? begin : *first;
+    return past < end ? past : end;
 }
 
 /* Marks the keys that some query scores, and counts the logits that are scored. */
@@ -104,11 +108,12 @@ static void mark_listed(struct smelt__problem *problem, uint8_t *used) {
     problem->valid_slots = 0;
     for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)
         for (int64_t n = 0; n < problem->extents[TENSOR(N)]; n++) {
-            const int64_t key = listed_key(problem, &args, t, n);
-            if (key < 0)
-                continue;
-            used[key] = 1;
-            problem->valid_slots++;
+            int64_t key;
+            const int64_t past = listed_keys(problem, &args, t, n, &key);
+            for (; key < past; key++) {
+                used[key] = 1;
+                problem->valid_slots++;
+            }
         }
 }
 
@@ -154,11 +159,12 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
     }
     for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)
         for (int64_t n = 0; n < problem->extents[TENSOR(N)] && footprints->inputs; n++) {
-            const int64_t key = listed_key(problem, &args, t, n);
-            if (key < 0)
-                continue;
-            smelt__touch_row(footprints, TENSOR(K), key, 0, 0);
-            smelt__touch(footprints, TENSOR(K_SCALE), key, key + 1);
+            int64_t key;
+            const int64_t past = listed_keys(problem, &args, t, n, &key);
+            for (; key < past; key++) {
+                smelt__touch_row(footprints, TENSOR(K), key, 0, 0);
+                smelt__touch(footprints, TENSOR(K_SCALE), key, key + 1);
+            }
         }
 }
 

@@ -127,16 +127,17 @@ static void entries_of(const struct smelt__problem *problem, int64_t query, int 
     *begin /= block;
 }
 
-/* The keys of a query's window in its candidate number `c`, [*first, result). */
-static int64_t candidate_keys(const struct smelt__problem *problem, int64_t query, int64_t c,
-                              int64_t *first) {
+/* The entries of `block` keys of a query's window in its candidate number `c`, [*first, result). */
+static int64_t candidate_entries(const struct smelt__problem *problem, int64_t query, int64_t c,
+                                 int block, int64_t *first) {
     const struct smelt__indexer_topk_spec *spec = problem->spec;
     const int32_t *const data = smelt__problem_data(problem, TENSOR(CANDIDATES));
-    const int64_t block = data[smelt__problem_at(problem, TENSOR(CANDIDATES), query, 0, 0) + c];
+    const int64_t number = data[smelt__problem_at(problem, TENSOR(CANDIDATES), query, 0, 0) + c];
+    const int64_t each = spec->candidate_block / block;
     int32_t begin, end;
-    entries_of(problem, query, 1, &begin, &end);
-    *first = block * spec->candidate_block;
-    const int64_t past = block < 0 ? 0 : *first + spec->candidate_block;
+    entries_of(problem, query, block, &begin, &end);
+    *first = number * each;
+    const int64_t past = number < 0 ? 0 : *first + each;
     *first = *first < begin ? begin : *first;
     return past > end ? end : past;
 }
@@ -163,7 +164,7 @@ static void fill_candidates(struct smelt__problem *problem, struct smelt__random
             row[c] = odd              ? none[smelt__random_below(random, 3)]
                      : block < blocks ? (int32_t)block
                                       : -1;
-            const int64_t past = candidate_keys(problem, t, c, &first);
+            const int64_t past = candidate_entries(problem, t, c, 1, &first);
             problem->valid_slots += past > first ? past - first : 0;
         }
     }
@@ -525,12 +526,13 @@ static void read_list(const struct row *row, const int32_t *list, int64_t width,
 
 /* Leaves the logits of a query's candidates. -1: out of memory. */
 static int keep_candidates(const struct smelt__problem *problem, int64_t query, struct row *row) {
+    const struct smelt__indexer_topk_spec *spec = problem->spec;
     int64_t count = 0, first;
     row->keys = malloc((size_t)(row->count + 1) * sizeof *row->keys);
     if (!row->keys)
         return -1;
     for (int64_t c = 0; c < problem->extents[TENSOR(C)]; c++) {
-        const int64_t past = candidate_keys(problem, query, c, &first);
+        const int64_t past = candidate_entries(problem, query, c, spec->block_max, &first);
         for (int64_t key = first; key < past; key++) {
             row->keys[count] = (int32_t)key;
             row->logits[count] = row->logits[key];

@@ -37,7 +37,7 @@ enum {
 };
 
 /* The extent of a dimension: `plus`, and the number that the spec or the arguments give, times that of
- * another symbol, or divided by it and rounded up. */
+ * another symbol, then divided by that of a third one and rounded up. */
 struct smelt__symbol {
     const char *letter; /* as shapes are written: "T", "dqk" */
     const char *word;   /* of one step along it: "token" */

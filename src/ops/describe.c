@@ -143,6 +143,10 @@ smelt_status smelt_operator_get_tensor(const char *spec, enum smelt_pass pass, i
         found.of[i] = follows ? letter_of(subject.table, symbol->field) : "";
         found.times[i] = follows ? factor_of(&subject, symbol->times) : 1;
         found.per[i] = follows ? factor_of(&subject, symbol->per) : 1;
+        if (found.times[i] % found.per[i] == 0) { /* a whole number is given alone */
+            found.times[i] /= found.per[i];
+            found.per[i] = 1;
+        }
     }
     smelt__struct_write(about, &found, info);
     return SMELT_OK;

@@ -32,7 +32,7 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *conte
         .dtype = (int)smelt__spec_get(&plan->spec, "dtype"),
         .weights = (int)smelt__spec_get(&plan->spec, "weights"),
         .groups = (int)smelt__spec_get(&plan->spec, "groups"),
-        .block_max = listed ? 1 : (int)smelt__spec_get(&plan->spec, "block_max"),
+        .block_max = (int)smelt__spec_get(&plan->spec, "block_max"),
         .candidate_block = listed ? (int)smelt__spec_get(&plan->spec, "granularity") : 0,
         .launch = listed ? (struct smelt__indexer_logits_launch){.block_queries = 1}
                          : *smelt__indexer_logits_launch(plan),
@@ -43,9 +43,8 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *conte
 
 int64_t smelt__indexer_scorer_columns(const struct smelt__indexer_scorer *scorer, int64_t rows,
                                       int64_t candidates) {
-    if (scorer->candidate_block)
-        return candidates * scorer->candidate_block;
-    return smelt__divide_up(rows, scorer->block_max);
+    const int64_t keys = scorer->candidate_block ? candidates * scorer->candidate_block : rows;
+    return smelt__divide_up(keys, scorer->block_max);
 }
 
 static smelt_status check_scale(const struct smelt__indexer_scorer *scorer, float scale) {
@@ -165,14 +164,14 @@ static smelt_status fill(const struct smelt__indexer_scorer *scorer,
 static smelt_status launch_listed(const struct smelt__indexer_scorer *scorer,
                                   const smelt_indexer_logits_args *args,
                                   struct CUstream_st *stream) {
-    const int64_t columns = smelt__indexer_scorer_columns(scorer, 0, args->candidate_count);
+    const int64_t slots = args->candidate_count * scorer->candidate_block;
     const struct indexer_scores_fwd_params params = {
         .work = {.indices = args->candidates.data,
                  .indices_token_stride = args->candidates.strides[0],
                  .batches = 1,
                  .tokens = (int)args->tokens,
                  .rows = (int)args->rows,
-                 .width = (int)columns,
+                 .width = (int)slots,
                  .query_capacity = (int)args->tokens},
         .q = args->q.data,
         .k = args->k.data,

@@ -25,7 +25,8 @@ static const struct smelt__symbol smelt__indexer_logits_symbols[] = {SYMBOLS(
     SMELT__ROW, SMELT__BY_ARGS_PER("N", "logit", rows, OF(R)))},
                                   smelt__indexer_logits_listed_symbols[] = {SYMBOLS(
                                       SMELT__ROW,
-                                      SMELT__BY_ARGS_TIMES("N", "logit", candidate_count, OF(CB)))};
+                                      SMELT__BY_ARGS_TIMES("N", "logit", candidate_count, OF(CB)),
+                                      .per = OF(R))};
 
 static const struct smelt__scalar_row smelt__indexer_logits_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},

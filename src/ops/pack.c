@@ -12,11 +12,11 @@ void smelt__args_extents(const struct smelt__args_table *table, const void *args
         extents[i] = 0;
         if (symbol->field)
             memcpy(&extents[i], (const char *)args + symbol->field, sizeof extents[i]);
+        if (symbol->times)
+            extents[i] *= extents[symbol->times];
         if (symbol->per) /* no overflow for any number */
             extents[i] =
                 extents[i] / extents[symbol->per] + (extents[i] % extents[symbol->per] > 0);
-        if (symbol->times)
-            extents[i] *= extents[symbol->times];
         extents[i] += symbol->plus;
     }
 }

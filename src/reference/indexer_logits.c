@@ -94,22 +94,22 @@ int smelt__indexer_logit_fits(double got, double logit, double terms) {
 int64_t smelt__indexer_logits_columns(const struct smelt__indexer_logits_spec *spec,
                                       const smelt_indexer_logits_args *args) {
     if (spec->candidate_block)
-        return args->candidate_count * spec->candidate_block;
+        return args->candidate_count * (spec->candidate_block / spec->block_max);
     return (args->rows + spec->block_max - 1) / spec->block_max;
 }
 
 int64_t smelt__indexer_logits_keys(const struct smelt__indexer_logits_spec *spec,
                                    const smelt_indexer_logits_args *args, int64_t query,
                                    int64_t column, int64_t *count) {
-    const int64_t size = spec->candidate_block;
+    const int64_t each = spec->candidate_block / spec->block_max; /* columns of a candidate */
     int64_t first = column * spec->block_max;
     *count = spec->block_max;
-    if (size) {
+    if (each) {
         const int64_t block =
             ((const int32_t *)
-                 args->candidates.data)[query * args->candidates.strides[0] + column / size];
-        first = block * size + column % size;
-        *count = block >= 0;
+                 args->candidates.data)[query * args->candidates.strides[0] + column / each];
+        first = (block * each + column % each) * spec->block_max;
+        *count = block < 0 ? 0 : spec->block_max;
     }
     if (first + *count > args->rows)
         *count = args->rows > first ? args->rows - first : 0;

@@ -47,6 +47,11 @@ static const char *const operators[] = {
     "indexer_logits:heads=20,dim=64,dtype=fp8,groups=4,candidate_block=128,variant=mma",
     "indexer_logits:heads=4,dim=128,dtype=bf16,weights=0,activation=none,groups=2,candidate_block="
     "4",
+    /* And the largest logits of their blocks: within a warp's slots, and wider. */
+    "indexer_logits:heads=64,dim=128,dtype=fp8,block_max=8,candidate_block=8",
+    "indexer_logits:heads=128,dim=128,dtype=bf16,block_max=128,candidate_block=128",
+    "indexer_logits:heads=8,dim=128,dtype=bf16,groups=8,block_max=32,candidate_block=64,variant="
+    "mma",
     NULL,
 };
 

@@ -26,7 +26,10 @@ static const char *const scorings[] = {",block_max=8",
                                        ",activation=none",
                                        ",candidate_block=8",
                                        ",candidate_block=1",
-                                       ",weights=0,candidate_block=64"};
+                                       ",weights=0,block_max=32,candidate_block=64",
+                                       ",block_max=4,candidate_block=4",
+                                       ",activation=none,block_max=128,candidate_block=128",
+                                       ",block_max=16,candidate_block=32"};
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,
     SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};

@@ -17,6 +17,10 @@ static const char *const all_specs[] = {
     "indexer_topk:heads=32,dim=128,dtype=bf16,topk=512,expand=4,tail=1",
     "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,publish=700,publish_block=8,publish_pinned=1",
     "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,candidate_block=8",
+    "indexer_topk:heads=64,dim=128,dtype=fp8,topk=128,block_max=4,candidate_block=32",
+    "indexer_topk:heads=4,dim=128,dtype=bf16,weights=0,groups=4,topk=16,block_max=64,candidate_"
+    "block="
+    "128,expand=2",
     "indexer_topk:heads=4,dim=128,dtype=bf16,weights=0,topk=512,expand=4,tail=1",
     "indexer_topk:heads=4,dim=128,dtype=bf16,activation=none,weights=0,groups=4,block_max=128,topk="
     "16,"
@@ -33,6 +37,7 @@ static const char *const quick_specs[] = {
     "12,"
     "publish_block=8,publish_pinned=1",
     "indexer_topk:heads=4,dim=64,dtype=bf16,candidate_block=8,topk=30,expand=2",
+    "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,block_max=4,candidate_block=16,topk=20",
 };
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,

@@ -18,6 +18,16 @@ TEST(specs) {
         {"indexer_scores:heads=64,dim=128,topk=5,stages=9", NULL, "2..8"},
         {"indexer_scores:heads=64,dim=128,topk=5,warp_keys=24", NULL, "16, 32"},
         {"indexer_scores:heads=64,dim=128,topk=5,block_keys=96", NULL, "64, 128"},
+        {"indexer_logits:heads=4,dim=64,dtype=bf16,candidate_block=4,block_max=4",
+         "indexer_logits:heads=4,dim=64,dtype=bf16,block_max=4,candidate_block=4", NULL},
+        {"indexer_logits:heads=4,dim=64,dtype=bf16,candidate_block=4,block_max=8", NULL,
+         "block_max=8 exceeds candidate_block=4; listed blocks consist of whole blocks of "
+         "block_max "
+         "keys; legal: block_max up to 4"},
+        {"indexer_topk:heads=4,dim=64,dtype=bf16,topk=5,candidate_block=1,block_max=2", NULL,
+         "block_max=2 exceeds candidate_block=1"},
+        {"indexer_scores_fwd:heads=4,dim=64,granularity=4,block_max=8", NULL,
+         "block_max=8 exceeds granularity=4"},
     };
     check_specs(cases, sizeof cases / sizeof *cases);
 }
@@ -43,6 +53,8 @@ TEST(refusals) {
     static const struct plan_case cases[] = {
         {"indexer_scores_fwd:heads=128,dim=128,stages=4", "sm_90a", "legal: 2..3"},
         {"indexer_scores_fwd:heads=65,dim=128,warpgroups=4", "sm_90a", "legal: 2, 3"},
+        {"indexer_scores_fwd:heads=4,dim=128,granularity=128,block_max=128,block_keys=64", "sm_90a",
+         "block_keys=64 is below block_max=128; legal: 128"},
         {"indexer_scores_fwd:heads=64,dim=128,warpgroups=4,block_keys=128", "sm_90a", "take fewer"},
         {"indexer_scores_fwd:heads=8,dim=64,variant=sm90", "sm_80", "use variant=mma"},
     };

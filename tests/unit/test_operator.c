@@ -251,6 +251,14 @@ TEST(described) {
     assert_string_equal(tensor.of[1], "C");
     assert_int_equal(tensor.per[1], 1);
     assert_int_equal(tensor.times[1], 16);
+    assert_int_equal(
+        smelt_operator_get_tensor("indexer_logits:heads=4,dim=64,dtype=bf16,candidate_block=16,"
+                                  "block_max=4",
+                                  SMELT_PASS_FORWARD, 6, &tensor),
+        SMELT_OK);
+    assert_string_equal(tensor.of[1], "C");
+    assert_int_equal(tensor.per[1], 1);
+    assert_int_equal(tensor.times[1], 4);
     assert_int_equal(smelt_operator_get_scalar("sparse_attn", SMELT_PASS_FORWARD, 1, &scalar),
                      SMELT_OK);
     assert_string_equal(scalar.name, "tokens");

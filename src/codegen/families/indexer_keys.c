@@ -1,19 +1,25 @@
 /* See indexer_keys.h. */
 #include "codegen/families/indexer_keys.h"
 
+int smelt__indexer_blocks_check(const struct smelt__spec *spec, const char *listed,
+                                struct smelt__message *message) {
+    const int block_max = (int)smelt__spec_get(spec, "block_max");
+    const int block = (int)smelt__spec_get(spec, listed);
+    if (block <= 0 || block_max <= block)
+        return 0;
+    smelt__message_set(message,
+                       "%s: block_max=%d exceeds %s=%d; listed blocks consist of whole blocks of "
+                       "block_max keys; legal: block_max up to %d",
+                       spec->schema->name, block_max, listed, block, block);
+    return -1;
+}
+
 int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__message *message) {
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int groups = (int)smelt__spec_get(spec, "groups");
     int less = groups < heads ? groups : heads;
-    const int64_t block_max = smelt__spec_get(spec, "block_max");
-    if (block_max > 1 && smelt__spec_get(spec, "candidate_block") > 0) {
-        smelt__message_set(
-            message,
-            "%s: block_max=%d is not legal with candidate_block, whose logits are of "
-            "single keys; legal there: block_max=1",
-            spec->schema->name, (int)block_max);
+    if (smelt__indexer_blocks_check(spec, "candidate_block", message))
         return -1;
-    }
     if (heads % groups == 0)
         return 0;
     while (heads % less != 0)

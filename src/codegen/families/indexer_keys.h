@@ -35,11 +35,13 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
         SMELT__OPTIONAL("granularity", "rows of an entry of the lists"), SMELT__INDEXER_GRANULES,  \
             .default_value = 1                                                                     \
     }
-#define SMELT__INDEXER_SCORING                                                                     \
-    SMELT__INDEXER_SUMS,                                                                           \
-        {SMELT__OPTIONAL("block_max", "keys of a block, whose largest logit is written"),          \
-         SMELT__INDEXER_GRANULES, .default_value = 1},                                             \
+#define SMELT__INDEXER_BLOCK_MAX                                                                   \
     {                                                                                              \
+        SMELT__OPTIONAL("block_max", "keys of a block, whose largest logit is written"),           \
+            SMELT__INDEXER_GRANULES, .default_value = 1                                            \
+    }
+#define SMELT__INDEXER_SCORING                                                                     \
+    SMELT__INDEXER_SUMS, SMELT__INDEXER_BLOCK_MAX, {                                               \
         SMELT__OPTIONAL("candidate_block",                                                         \
                         "keys of a listed block, which alone are scored; 0: no lists"),            \
             SMELT__ONE_OF(0, 1, 2, 4, 8, 16, 32, 64, 128)                                          \
@@ -51,7 +53,12 @@ enum { SMELT__INDEXER_RELU, SMELT__INDEXER_NO_ACTIVATION };
 #define SMELT__INDEXER_TOPK                                                                        \
     { SMELT__REQUIRED("topk", "the most slots of a query"), SMELT__RANGE(1, 1048576) }
 
-/* 0, or -1 with a message: groups that do not divide the heads, block_max with candidate_block. */
+/* 0, or -1 with a message: block_max above the keys of a listed block, which the key `listed` says. (Both
+ * are powers of two.) */
+int smelt__indexer_blocks_check(const struct smelt__spec *spec, const char *listed,
+                                struct smelt__message *message);
+
+/* 0, or -1 with a message: groups that do not divide the heads, block_max above candidate_block. */
 int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__message *message);
 
 /* Refuses dtype=fp8 where a GPU has no products of e4m3: -1, else 0. */

@@ -12,6 +12,7 @@ static const struct smelt__key keys[] = {
      SMELT__NAMES_2(bf16, fp8)},
     SMELT__INDEXER_SUMS,
     SMELT__INDEXER_GRANULARITY,
+    SMELT__INDEXER_BLOCK_MAX,
     {SMELT__OPTIONAL("windows", "1: rows outside a query's window are masked"),
      SMELT__ONE_OF(0, 1)},
     {SMELT__VARIANT_KNOB},
@@ -30,6 +31,13 @@ static const struct smelt__key keys[] = {
     {SMELT__RACECHECK_KNOB},
 };
 
+static int check(const struct smelt__spec *spec, struct smelt__message *message) {
+    return smelt__indexer_scoring_check(spec, message) ||
+                   smelt__indexer_blocks_check(spec, "granularity", message)
+               ? -1
+               : 0;
+}
+
 /* The best first. */
 static const struct smelt__variant variants[] = {
     {"sm90", smelt__indexer_scores_fwd_plan_sm90},
@@ -42,6 +50,6 @@ const struct smelt__kernel_family smelt__indexer_scores_fwd = {
                .summary = "the lightning indexer's logits at selected slots",
                .keys = keys,
                .key_count = sizeof keys / sizeof *keys,
-               .check = smelt__indexer_scoring_check},
+               .check = check},
     .variants = variants,
 };

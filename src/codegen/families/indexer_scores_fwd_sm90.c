@@ -6,7 +6,9 @@
  * Four warpgroups of math, so that the tensor cores always have a block's products; above 64 heads
  * registers suffice for three. Three with blocks of 128 slots are as fast as four with 64 (within
  * 1 % at 32 and 64 heads). Of e4m3, whose products take half the time, blocks have 128 slots: 1.32
- * times as fast with 64 heads, since what a block costs beside them weighs more.
+ * times as fast with 64 heads, since what a block costs beside them weighs more. With block_max=128 they
+ * have 128 slots, too, since a warpgroup has all slots of such a block, and then shared
+ * memory suffices for three warpgroups with rows of 256 bytes, registers above 64 heads for two.
  */
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_scores_fwd.h"
@@ -16,6 +18,7 @@ enum {
     WARPGROUP = 128,    /* threads */
     QUERIES = 2,        /* in shared memory */
     PART_KEYS = 64,     /* wgmma's rows */
+    WARP_SLOTS = 16,    /* of them, a warp's */
     MOST_COLUMNS = 128, /* of a product: heads, each group's in eights */
     ROW = 128,          /* bytes of a tile's row */
     ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */
@@ -29,6 +32,7 @@ enum {
 
 struct choice {
     int fp8, block_heads, tiles, groups, block_keys, stages;
+    int block_max, head_groups;
 };
 
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
@@ -45,6 +49,11 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     if (choice->fp8)
         smelt__plan_add_region(plan, "ROWS_OFFSET", blocks * choice->block_keys * 4, 16,
                                "row numbers of each block's slots");
+    if (choice->block_max > WARP_SLOTS)
+        smelt__plan_add_region(plan, "LARGEST_OFFSET",
+                               choice->groups * choice->head_groups *
+                                   (choice->block_keys / WARP_SLOTS) * 4,
+                               16, "the largest logits of warps' slots");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (blocks + QUERIES) * 8, 8, "mbarriers");
 }
 
@@ -110,6 +119,16 @@ static int refuse_groups(const struct smelt__spec *spec, const struct choice *ch
     return -1;
 }
 
+static int refuse_blocks(const struct smelt__spec *spec, const struct choice *choice,
+                         struct smelt__message *message) {
+    if (choice->block_max <= choice->block_keys)
+        return 0;
+    smelt__message_set(message, "%s: block_keys=%d is below block_max=%d; legal: %d",
+                       spec->schema->name, choice->block_keys, choice->block_max,
+                       choice->block_max);
+    return -1;
+}
+
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
     const struct smelt__plan_row constants[] = {
@@ -125,6 +144,9 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     if (!choice->fp8)
         smelt__plan_add(plan, "ROWS_OFFSET", 0, SMELT__DERIVED, "none: keys have no scales");
+    if (choice->block_max <= WARP_SLOTS)
+        smelt__plan_add(plan, "LARGEST_OFFSET", 0, SMELT__DERIVED,
+                        "none: a warp has all slots of a block of block_max");
 }
 
 int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
@@ -132,7 +154,9 @@ int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
                                         struct smelt__message *message) {
     const int fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8;
     struct choice choice = {.tiles = (int)smelt__spec_get(spec, "dim") * (fp8 ? 1 : 2) / ROW,
-                            .fp8 = fp8};
+                            .fp8 = fp8,
+                            .block_max = (int)smelt__spec_get(spec, "block_max"),
+                            .head_groups = (int)smelt__spec_get(spec, "groups")};
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
     if (choice.tiles == 0) {
@@ -143,12 +167,13 @@ int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
         return -1;
     }
     choice.block_heads = smelt__indexer_scores_fwd_name(spec, plan);
+    const int many = choice.block_heads > MANY_HEADS, wide = choice.block_max > PART_KEYS;
     choice.groups = smelt__spec_knob(
-        spec, "warpgroups", choice.block_heads <= MANY_HEADS ? MOST_GROUPS : MOST_GROUPS - 1);
-    choice.block_keys = smelt__spec_knob(
-        spec, "block_keys", fp8 && choice.block_heads <= MANY_HEADS ? 2 * PART_KEYS : PART_KEYS);
+        spec, "warpgroups", MOST_GROUPS - (many || (wide && choice.tiles > 1)) - (many && wide));
+    choice.block_keys =
+        smelt__spec_knob(spec, "block_keys", (fp8 && !many) || wide ? 2 * PART_KEYS : PART_KEYS);
     if (refuse_heads(spec, &choice, message) || refuse_groups(spec, &choice, message) ||
-        choose_stages(spec, &choice, plan, message))
+        refuse_blocks(spec, &choice, message) || choose_stages(spec, &choice, plan, message))
         return -1;
     plan->template_name = "indexer_scores_fwd.sm90.cu";
     add_constants(&choice, spec, plan);

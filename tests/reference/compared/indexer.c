@@ -90,16 +90,19 @@ static int is_inside(const struct bench *bench, const struct piece *piece, int64
     smelt__problem_arguments(&bench->problem, args);
     const int64_t begin = ((const int32_t *)args->window_begin.data)[piece->unit];
     const int64_t end = ((const int32_t *)args->window_end.data)[piece->unit];
-    const int64_t column = element - piece->first, block = spec->candidate_block;
+    const int64_t column = element - piece->first;
+    const int64_t each = spec->candidate_block / spec->block_max;
+    int64_t block = column;
     int inside = 0;
-    if (block) {
+    if (each) {
         const int64_t number =
             ((const int32_t *)
-                 args->candidates.data)[piece->unit * args->candidates.strides[0] + column / block];
-        const int64_t key = number * block + column % block;
-        return number >= 0 && key >= begin && key < end && key < args->rows;
+                 args->candidates.data)[piece->unit * args->candidates.strides[0] + column / each];
+        block = number * each + column % each;
+        if (number < 0)
+            return 0;
     }
-    for (int64_t key = column * spec->block_max, i = 0; i < spec->block_max; i++)
+    for (int64_t key = block * spec->block_max, i = 0; i < spec->block_max; i++)
         inside |= key + i >= begin && key + i < end && key + i < args->rows;
     return inside;
 }
@@ -136,7 +139,7 @@ static const char *const logits_specs[] = {
     "indexer_logits:heads=3,dim=64,dtype=bf16,candidate_block=4",
     "indexer_logits:heads=3,dim=64,dtype=fp8,weights=0,candidate_block=8",
     "indexer_logits:heads=4,dim=64,dtype=bf16,activation=none,groups=2,candidate_block=1",
-    "indexer_logits:heads=2,dim=64,dtype=fp8,groups=2,candidate_block=16",
+    "indexer_logits:heads=2,dim=64,dtype=fp8,groups=2,block_max=4,candidate_block=16",
     NULL};
 
 static const struct compared_pass logits_passes[] = {{SMELT_PASS_FORWARD, logits_specs,

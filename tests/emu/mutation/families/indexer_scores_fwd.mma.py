@@ -15,7 +15,8 @@ def check(name, keys, options, knobs="", **more):
 
 def listed(name, keys, kernel, options, knobs="", **more):
     knobs = ",variant=mma" + ("," + knobs if knobs else "")
-    return Check(name, "indexer_logits:" + keys + knobs, "indexer_scores_fwd:" + kernel + ",windows=1" + knobs, options,
+    own = knobs.replace("warp_keys", "scores.warp_keys")  # not the other kernels'
+    return Check(name, "indexer_logits:" + keys + own, "indexer_scores_fwd:" + kernel + ",windows=1" + knobs, options,
                  files=FILES, **more)
 
 
@@ -34,6 +35,13 @@ CONFIGURATIONS = (
     listed("listed-groups", "heads=6,dim=64,dtype=bf16,activation=none,weights=0,groups=2,candidate_block=8",
            "heads=6,dim=64,activation=none,weights=0,groups=2,granularity=8",
            "--queries 9 --rows 150 --lists random --seed 4", knobs="warps=4,warp_keys=16", schedules=2),
+    # Blocks within a warp's slots, and wider than a piece.
+    listed("listed-blocks", "heads=6,dim=64,dtype=bf16,weights=0,groups=2,block_max=4,candidate_block=8",
+           "heads=6,dim=64,weights=0,groups=2,granularity=8,block_max=4", "--queries 9 --rows 150 --lists adversarial",
+           knobs="warps=4,warp_keys=16", schedules=1),
+    listed("listed-wide", "heads=3,dim=64,dtype=fp8,block_max=64,candidate_block=128",
+           "heads=3,dim=64,dtype=fp8,granularity=128,block_max=64", "--queries 5 --rows 700 --lists adversarial",
+           knobs="warps=4,warp_keys=16", schedules=1),
     listed("listed-single", "heads=8,dim=64,dtype=bf16,candidate_block=1", "heads=8,dim=64",
            "--queries 9 --rows 150 --lists causal", schedules=1),
     # Every dimension of every tensor reaches past 2^32 elements.

@@ -40,6 +40,12 @@ CONFIGURATIONS = (
     listed("listed-sm90-groups", "heads=6,dim=64,dtype=bf16,activation=none,weights=0,groups=2,candidate_block=8",
            "heads=6,dim=64,activation=none,weights=0,groups=2,granularity=8",
            "--queries 9 --rows 150 --lists random --seed 4", knobs="warpgroups=2,stages=2", schedules=2),
+    listed("listed-sm90-blocks", "heads=9,dim=128,dtype=fp8,block_max=16,candidate_block=16",
+           "heads=9,dim=128,dtype=fp8,granularity=16,block_max=16", "--queries 9 --rows 203 --lists adversarial",
+           knobs="warpgroups=2,stages=2", schedules=1),
+    listed("listed-sm90-wide", "heads=6,dim=64,dtype=bf16,weights=0,groups=2,block_max=32,candidate_block=128",
+           "heads=6,dim=64,weights=0,groups=2,granularity=128,block_max=32", "--queries 5 --rows 700 --lists random",
+           knobs="warpgroups=2,stages=2"),
     listed("listed-sm90-single", "heads=8,dim=64,dtype=bf16,candidate_block=1", "heads=8,dim=64",
            "--queries 9 --rows 150 --lists causal", schedules=1),
     # Blocks without a valid slot among them.
