@@ -15,6 +15,7 @@ BENCHMARKS = {  # the class that parses a row's name, and the measurement
     "forward": ("forward", "Row", "sparse_attn; peer: FlashMLA"),
     "backward": ("backward", "Row", "sparse_attn, backward; peer: cuDNN"),
     "training_step": ("training_step", "Row", "a step in PyTorch; peer: FlashMLA with cuDNN"),
+    "msa_step": ("msa_step", "Row", "a step of MiniMax's attention in PyTorch; peer: flash-msa"),
     "indexer_logits": ("indexer", "Logits", "peers: DeepGEMM, cuDNN"),
     "topk_select": ("indexer", "Select", "peers: torch.topk, cuDNN"),
     "indexer_topk": ("indexer", "Choice", "peers: logits of DeepGEMM or cuDNN, then cuDNN's top-k"),

@@ -147,6 +147,18 @@ def apart(got, want):
     return float((got - want).norm() / want.norm())
 
 
+def beside_smelts(contenders):
+    """{contender: {result: its difference from the first contender's, "memory MB": of a run}}"""
+    smelts = dict(contenders[0].results)
+    found = {
+        each.name: {name: apart(smelts[name], got) for name, got in each.results.items()} for each in contenders[1:]
+    }
+    del smelts
+    for each in contenders:
+        found.setdefault(each.name, {})["memory MB"] = harness.memory(each)
+    return found
+
+
 def worst_row(got, want):
     """The same of the worst row, among rows above 1e-3 of the largest."""
     error, norm = (got.float() - want.float()).norm(dim=-1), want.float().norm(dim=-1)

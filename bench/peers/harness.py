@@ -113,6 +113,19 @@ class Contender:
 # ---- timing -------------------------------------------------------------------------------------
 
 
+def memory(contender):
+    """The peak memory of a run in addition to what is held, in MB; it clears the results."""
+    if EMULATED:
+        return 0.0
+    contender.results.clear()
+    torch.cuda.synchronize()
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    contender.run()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - held) / 1e6
+
+
 class HostEvent:
     """An event for machines without a GPU."""
 

@@ -158,23 +158,4 @@ class Row(attention.Row):
         return found
 
     def check(self, contenders, options):
-        smelts = dict(contenders[0].results)
-        found = {
-            each.name: {name: attention.apart(smelts[name], got) for name, got in each.results.items()}
-            for each in contenders[1:]
-        }
-        del smelts
-        for each in contenders:
-            found.setdefault(each.name, {})["memory MB"] = self.memory(each)
-        return found
-
-    def memory(self, contender):
-        if harness.EMULATED:
-            return 0.0
-        contender.results.clear()
-        torch.cuda.synchronize()
-        held = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        contender.run()
-        torch.cuda.synchronize()
-        return (torch.cuda.max_memory_allocated() - held) / 1e6
+        return attention.beside_smelts(contenders)
