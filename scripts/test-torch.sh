@@ -41,9 +41,10 @@ if [ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ]; then
     [ "$at_once" -le 4 ] || at_once=4
     package=$("$python" -c 'import importlib.util as u; print(u.find_spec("smelt_kernels").submodule_search_locations[0])')
     export SMELT_CUDA=$package/libsmelt_emu.so SMELT_NVRTC=$package/libsmelt_emu.so
-    # Emulated kernels are host code and must not go into the user's cache.
-    SMELT_CACHE_DIR=$(scripts/trusted-folder.sh "$PWD/build")/torch-cache
-    export SMELT_CACHE_DIR
+    # Emulated kernels are host code and must not go into the user's cache. What the tests of the C library, or
+    # another process here, compiled is not compiled again.
+    folder=$(scripts/trusted-folder.sh "$PWD/build")
+    export SMELT_CACHE_DIR=$folder/torch-cache SMELT_EMU_OBJECTS=$folder/emu-objects
 fi
 export OMP_NUM_THREADS=1 TORCHINDUCTOR_CACHE_DIR=$PWD/build/torch-inductor
 unset PYTHONPATH

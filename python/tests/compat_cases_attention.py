@@ -1,12 +1,14 @@
 """Attention's drop-ins: see compat_cases.py."""
 
+import functools
 import math
+from unittest import mock
 
 import compat_definitions as defined
 import torch
 from compat_cases import Case, cotangent, ints, normal, stacked
 from compat_definitions import LOG2E, NEVER
-from smelt_kernels.compat import cudnn, flash_mla, megatron, miles, nemo, prime_rl, slime, tilelang
+from smelt_kernels.compat import _cudnn_hca, cudnn, flash_mla, megatron, miles, nemo, prime_rl, slime, tilelang
 
 T, S, H, D, DV, W, B = 4, 9, 2, 192, 128, 6, 2
 Q, KV, SINK, DO = normal(T, H, D), normal(S, D), torch.tensor([0.7, -1.3]), normal(T, H, DV)
@@ -198,23 +200,19 @@ def dsv4(g):
     return found | {"grad_kv": found["grad_kv"].unsqueeze(-2)}
 
 
-HCA_TOKENS = 128
-
-
-def hca_lists(rank):
-    """cuDNN's aligned HCA: the rows of kv that each query of a rank sees, from its documentation."""
-    own, groups, lists = HCA_TOKENS, HCA_TOKENS // 128, []
+def hca_lists(rank, own):
+    """cuDNN's aligned HCA: the rows of kv that each query of a rank of one group sees, from its documentation."""
+    lists = []
     for token in range(rank * own, rank * own + own):
-        window = [each - rank * own + 128 for each in range(max(0, token - 127), token + 1)]
-        owners = [(each // groups, each % groups) for each in range((token + 1) // 128)]
-        rows = window + [own + 128 + owner * (groups + 1) + slot + (owner > 0) for owner, slot in owners]
+        window = [each - rank * own + own for each in range(max(0, token - own + 1), token + 1)]
+        rows = window + [own + own + owner * 2 + (owner > 0) for owner in range((token + 1) // own)]
         lists.append(rows + [-1] * (own + 130 - len(rows)))
     return ints(*lists)
 
 
-def hca(rank):
-    q, kv, do = normal(HCA_TOKENS, H, 64), normal(HCA_TOKENS + 128 + 4, 64), normal(HCA_TOKENS, H, 64)
-    lists = hca_lists(rank)
+def hca(rank, own=128):
+    q, kv, do = normal(own, H, 64), normal(own + own + 4, 64), normal(own, H, 64)
+    lists = hca_lists(rank, own)
     kv[sorted({*range(kv.shape[0])} - {*lists.flatten().tolist()})] = math.inf  # rows that no query sees
     out, lse = natural(*forward_of(q, seen(kv), lists, SCALE, 64, SINK))
     given = {"q": q, "kv": kv, "out": out, "dout": do, "lse": lse, "attn_sink": SINK, "cp_rank": rank, "cp_size": 2}
@@ -226,7 +224,14 @@ def seen(kv):
 
 
 def hca_gradients(g):
-    return backward(g.q, seen(g.kv), hca_lists(g.cp_rank), g.dout, g.softmax_scale, g.attn_sink)
+    return backward(g.q, seen(g.kv), hca_lists(g.cp_rank, len(g.q)), g.dout, g.softmax_scale, g.attn_sink)
+
+
+@functools.wraps(cudnn.aligned_hca_backward_wrapper)
+def hca_of_16(*args, **options):
+    """With groups and windows of 16 tokens, since the emulator takes seconds for 128."""
+    with mock.patch.multiple(_cudnn_hca, WINDOW=16, GROUP=16):
+        return cudnn.aligned_hca_backward_wrapper(*args, **options)
 
 
 OF_MILES = {"lists": ("topk_idxs",), "leaves": ("q", "kv", "attn_sink"), "changes": {"sm_scale": 0.05}}
@@ -285,8 +290,8 @@ ATTENTION = {
         lists=("topk_idxs",),
     ),
     "cudnn.aligned_hca_backward_wrapper": Case(
-        cudnn.aligned_hca_backward_wrapper,
-        hca(1),
+        hca_of_16,
+        hca(1, 16),
         hca_gradients,
         outputs={"dq": ("dq",), "dkv": ("dkv",), "d_sink": ("d_sink",)},
         changes={"cp_rank": 2, "cp_size": 3},
