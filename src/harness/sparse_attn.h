@@ -1,8 +1,7 @@
 /* The operator sparse_attn in the harness: its row, and functions for its tests. */
 #pragma once
 
-#include "harness/grad_rows.h"
-#include "harness/placed.h"
+#include "harness/attention.h"
 #include "ops/sparse_attn_table.h"
 #include "smelt/sparse_attn.h"
 
@@ -18,6 +17,10 @@ enum {
 void smelt__sparse_attn_footprint(const struct smelt__problem *problem,
                                   struct smelt__footprints *footprints);
 extern const struct smelt__comparison smelt__sparse_attn_by_query;
+
+/* Fills lse, and out unless it is -1, the tensors of a filled problem, as the forward pass makes
+ * them. 0, or -1 when memory runs out. */
+int smelt__sparse_attn_fill_results(struct smelt__problem *problem, int out, int lse);
 
 enum { SMELT__SPARSE_ATTN_GRAD_COMPARISONS = 3 };
 void smelt__sparse_attn_grad_shape_problem(struct smelt__problem *problem);
@@ -42,22 +45,6 @@ int64_t smelt__query_list_room(const struct smelt__problem_options *options);
 int smelt__query_list_counted(const struct smelt__problem_options *options);
 int smelt__query_list_make(struct smelt__problem *problem, int queries_row, int count_row,
                            int64_t *capacity);
-
-/* The option `spiky`: what it makes of a head's row of q (number query * heads + head) and of a key
- * of row `number`. */
-void smelt__spiky_query(const struct smelt__problem_options *options, int heads, int dqk,
-                        uint64_t row, uint16_t *q);
-void smelt__spiky_key(const struct smelt__problem_options *options, int dqk, int64_t number,
-                      uint16_t *key);
-
-/* Sinks of the heads. */
-void smelt__sinks_fill(uint64_t seed, uint64_t heads, float *sink);
-
-/* A plausible lse of a row of q, dqk wide, with so many valid slots (at least one), for problems where
- * computing it takes too long: the lse of as many newly drawn keys, but at least as high as any
- * score of the problem. */
-double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, int dqk,
-                                       const uint16_t *q, int64_t valid);
 
 /* Functions of harness/operator.h for every operator over lists of slots. Small problems have
  * several key blocks, the last one partial. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/attention.h"
 #include "harness/parallel.h"
 #include "harness/random.h"
 #include "harness/sparse_attn.h"
@@ -15,38 +16,15 @@
 
 enum { STREAM_KEYS = 202 };
 
-/* A score's error changes its probability by the same relative amount; see
- * sparse_attn_compare.c. */
-static const double TOLERANCE_PER_SCORE = 4.3e-6;
-/* The rounding error of dp - delta in fp32, relative to the terms of these two sums. */
-static const double LOST_IN_DIFFERENCE = 2e-6;
-/* The rounding error of dsink, a sum in fp32, relative to its terms and to those of each delta. */
-static const double DSINK_TOLERANCE = 2e-5;
-/* Smaller numbers are compared as if they were this large, which is the end of fp32's normal
- * range. */
-static const double SMALLEST_TERMS = 1e-30;
-
-/* Further metrics of dq and dkv: */
-enum { LARGEST_SCORE = SMELT__GRAD_METRICS, ROW_METRICS };
-
 #define DQ SMELT__OF(TENSOR(DQ))
 #define DKV SMELT__KEY_ROWS(TENSOR(DKV), TENSOR(DKV_FP32), TENSOR(DKV_SUM))
 #define DSINK SMELT__OF(TENSOR(DSINK))
 
-static const struct smelt__metric dq_metrics[ROW_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("dq", DQ),
-    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
-};
-
-static const struct smelt__metric dkv_metrics[ROW_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("dkv", DKV),
-    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
-};
-
-static const struct smelt__metric dsink_metrics[] = {
-    {"relative_error", "dsink", "dsink", "error of dsink, relative to its terms,", SMELT__LARGEST,
-     DSINK},
-};
+static const struct smelt__metric dq_metrics[SMELT__GRAD_SCORE_METRICS] = {
+    SMELT__GRAD_SCORE_ROWS("dq", DQ)};
+static const struct smelt__metric dkv_metrics[SMELT__GRAD_SCORE_METRICS] = {
+    SMELT__GRAD_SCORE_ROWS("dkv", DKV)};
+static const struct smelt__metric dsink_metrics[] = SMELT__DSINK_METRIC(DSINK);
 
 static const struct smelt__rule dq_rules[SMELT__GRAD_RULES] = {
     SMELT__GRAD_RULE_ROWS("dq", DQ, "a query without a valid slot, or without weight, is not 0")};
@@ -54,25 +32,12 @@ static const struct smelt__rule dq_rules[SMELT__GRAD_RULES] = {
 static const struct smelt__rule dkv_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE_ROWS(
     "dkv", DKV, "a row that no query selects, or without weight, is not 0 or its previous value")};
 
-enum { DSINK_FINITE, DSINK_UNUSED, DSINK_RULES };
-
-static const struct smelt__rule dsink_rules[DSINK_RULES] = {
-    [DSINK_FINITE] = {"dsink_finite", DSINK, "dsink is NaN, infinite or not written"},
-    [DSINK_UNUSED] = {"unused_sink", DSINK, "dsink of a head whose sink takes nothing is not 0"},
-};
-
-static void judge_rows(struct smelt__metric_result *results) {
-    smelt__grad_rows_judge(TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value, results);
-}
+static const struct smelt__rule dsink_rules[] = SMELT__DSINK_RULE_ROWS(DSINK);
 
 /* ---- dq, by query ---------------------------------------------------------------------------- */
 
 static int64_t count_queries(const struct smelt__problem *problem) {
     return problem->options.batches * problem->options.tokens;
-}
-
-static int is_computed(const struct smelt__problem *problem, int64_t query) {
-    return !problem->listed || problem->listed[query];
 }
 
 /* `got`: [dqk], scratch. */
@@ -82,12 +47,9 @@ static void compare_heads(const struct smelt__placed *placed, int64_t query,
     const struct smelt__sparse_attn_spec *spec = placed->problem->spec;
     const int64_t tokens = placed->problem->options.tokens;
     for (int head = 0; head < spec->heads && !finding->broken; head++) {
-        const struct smelt__expected_row row = {
-            .grads = expected->grads + (int64_t)head * spec->dqk,
-            .columns = spec->dqk,
-            .spread = expected->spread[head],
-            .lost = LOST_IN_DIFFERENCE * expected->cancelled[head],
-            .none = !(expected->cancelled[head] > 0)};
+        const struct smelt__expected_row row =
+            smelt__grad_expected(expected->grads + (int64_t)head * spec->dqk, spec->dqk,
+                                 expected->spread[head], expected->cancelled[head]);
         const uint16_t *const dq = smelt__compared_row(
             placed, finding, TENSOR(DQ),
             smelt__problem_at(placed->problem, TENSOR(DQ), query / tokens, query % tokens, head),
@@ -96,7 +58,7 @@ static void compare_heads(const struct smelt__placed *placed, int64_t query,
             got[d] = (double)smelt__bf16_to_float(dq[d]);
         smelt__grad_row_compare(got, &row, head, finding);
     }
-    smelt__finding_enlarge(finding, LARGEST_SCORE, expected->max_abs[0], 0);
+    smelt__finding_enlarge(finding, SMELT__GRAD_SCORE, expected->max_abs[0], 0);
 }
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
@@ -115,48 +77,6 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
         }
     }
     free(memory);
-}
-
-static void judge_queries(const struct smelt__problem *problem, int64_t compared,
-                          struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    judge_rows(results);
-}
-
-/* ---- the queries that have a part, as often as they are listed ------------------------------- */
-
-struct queries {
-    int64_t *numbers; /* NULL: all */
-    int64_t count;
-};
-
-static void release_queries(void *prepared) {
-    struct queries *queries = prepared;
-    free(queries->numbers);
-    free(queries);
-}
-
-static void *prepare_queries(const struct smelt__placed *placed, const int64_t *units,
-                             int64_t count) {
-    const struct smelt__problem *problem = placed->problem;
-    const int64_t all = count_queries(problem);
-    struct queries *queries = calloc(1, sizeof *queries);
-    (void)units, (void)count;
-    if (!queries)
-        return NULL;
-    queries->count = all;
-    if (!problem->listed)
-        return queries;
-    queries->numbers = malloc(((size_t)problem->computed + 1) * sizeof *queries->numbers);
-    if (!queries->numbers) {
-        free(queries);
-        return NULL;
-    }
-    queries->count = 0;
-    for (int64_t query = 0; query < all; query++)
-        for (int times = problem->listed[query]; times > 0; times--)
-            queries->numbers[queries->count++] = query;
-    return queries;
 }
 
 /* ---- dkv, by key ----------------------------------------------------------------------------- */
@@ -199,7 +119,7 @@ static void count_selections(void *user, int64_t begin, int64_t end) {
     for (int64_t query = begin; query < end && rows; query++) {
         const int64_t first = query / problem->options.tokens * problem->options.rows;
         const int64_t valid =
-            is_computed(problem, query)
+            smelt__query_is_computed(problem, query)
                 ? smelt__sparse_attn_valid_rows(problem->spec, &survey->inputs, query, rows)
                 : 0;
         for (int64_t i = 0; i < valid; i++)
@@ -278,7 +198,7 @@ static int64_t choose_keys(const struct smelt__placed *placed, int64_t most, int
 
 static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
                         struct smelt__finding *finding) {
-    const struct queries *queries = prepared;
+    const struct smelt__listed_queries *queries = prepared;
     const struct smelt__sparse_attn_spec *spec = placed->problem->spec;
     double spread, cancelled, max_abs, *memory = malloc(2 * (size_t)spec->dqk * sizeof *memory);
     finding->failed = 1;
@@ -289,24 +209,15 @@ static void compare_key(const struct smelt__placed *placed, const void *prepared
         if (smelt__sparse_attn_dkv(spec, placed->problem->args, queries->numbers, queries->count,
                                    &key, 1, &expected) == 0) {
             const struct smelt__key_rows rows = smelt__sparse_attn_dkv_rows(placed->problem);
-            struct smelt__expected_row row = {.grads = memory,
-                                              .columns = spec->dqk,
-                                              .spread = spread,
-                                              .lost = LOST_IN_DIFFERENCE * cancelled,
-                                              .none = !(cancelled > 0)};
+            struct smelt__expected_row row =
+                smelt__grad_expected(memory, spec->dqk, spread, cancelled);
             finding->failed = smelt__key_row_read(placed, &rows, key, &row, got, finding) != 0;
             if (!finding->failed)
                 smelt__grad_row_compare(got, &row, 0, finding);
-            smelt__finding_enlarge(finding, LARGEST_SCORE, max_abs, 0);
+            smelt__finding_enlarge(finding, SMELT__GRAD_SCORE, max_abs, 0);
         }
     }
     free(memory);
-}
-
-static void judge_keys(const struct smelt__problem *problem, int64_t compared,
-                       struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    judge_rows(results);
 }
 
 /* ---- dsink, by head -------------------------------------------------------------------------- */
@@ -318,25 +229,14 @@ static int64_t count_heads(const struct smelt__problem *problem) {
 
 static void compare_head(const struct smelt__placed *placed, const void *prepared, int64_t head,
                          struct smelt__finding *finding) {
-    const struct queries *queries = prepared;
+    const struct smelt__listed_queries *queries = prepared;
     double expected, terms;
     if (smelt__sparse_attn_dsink(placed->problem->spec, placed->problem->args, queries->numbers,
                                  queries->count, (int)head, &expected, &terms) != 0) {
         finding->failed = 1;
         return;
     }
-    const float *const dsink =
-        smelt__compared_row(placed, finding, TENSOR(DSINK), head, 1, &expected);
-    const double got = (double)*dsink;
-    if (smelt__finding_rule(finding, DSINK_FINITE, isfinite(got), 0) &&
-        (terms > 0 || smelt__finding_rule(finding, DSINK_UNUSED, got == 0, 0)))
-        smelt__finding_enlarge(finding, 0, fabs(got - expected) / fmax(terms, SMALLEST_TERMS), 0);
-}
-
-static void judge_heads(const struct smelt__problem *problem, int64_t compared,
-                        struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    results[0].bar = DSINK_TOLERANCE;
+    smelt__dsink_compare(placed, TENSOR(DSINK), head, expected, terms, finding);
 }
 
 /* ---- the three ------------------------------------------------------------------------------- */
@@ -347,19 +247,19 @@ const struct smelt__comparison
             SMELT__UNITS("query", "head", SMELT__SPARSE_ATTN_B, SMELT__SPARSE_ATTN_T),
             SMELT__METRICS(dq_metrics),
             SMELT__RULES(dq_rules),
-            .wanted = is_computed,
+            .wanted = smelt__query_is_computed,
             .compare = compare_query,
-            .judge = judge_queries,
+            .judge = smelt__grad_score_judge,
         },
         {
             SMELT__UNITS("key", "part", SMELT__SPARSE_ATTN_B, SMELT__SPARSE_ATTN_S),
             SMELT__METRICS(dkv_metrics),
             SMELT__RULES(dkv_rules),
             .choose = choose_keys,
-            .prepare = prepare_queries,
-            .release = release_queries,
+            .prepare = smelt__listed_queries,
+            .release = free,
             .compare = compare_key,
-            .judge = judge_keys,
+            .judge = smelt__grad_score_judge,
         },
         {
             .unit = "head",
@@ -367,9 +267,9 @@ const struct smelt__comparison
             SMELT__METRICS(dsink_metrics),
             SMELT__RULES(dsink_rules),
             .count = count_heads,
-            .prepare = prepare_queries,
-            .release = release_queries,
+            .prepare = smelt__listed_queries,
+            .release = free,
             .compare = compare_head,
-            .judge = judge_heads,
+            .judge = smelt__dsink_judge,
         },
 };

@@ -29,7 +29,7 @@ SAME(QUERY_COUNT);
 
 static const struct smelt__slots index_rows = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), NULL};
 
-enum { STREAM_Q = 1, STREAM_KV, STREAM_LENGTH, STREAM_SINK, STREAM_QUERIES };
+enum { STREAM_Q = 1, STREAM_KV, STREAM_QUERIES = 5 };
 enum {
     STRANGERS = 4, /* entries of a query list that are not queries */
     MOST_TIMES = 3 /* maximum repetitions of a query */
@@ -87,54 +87,6 @@ struct fill {
     _Atomic int64_t valid_slots, computed;
 };
 
-/* Spiky heads: scores are multiplied by 1, 8 or 40, and all of a head's moved by 110 or -110
- * through the last column, where every key holds 8. In every second query they are not multiplied
- * but rise from the table's first row to its last by 1000, in every second head fall, by as much or
- * by 128, through the column before, where keys hold their place in the table: key blocks in order
- * each move the maximum, or leave it far above, or in long lists a little, and all of them together
- * by more than fp32's exponents reach. */
-static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F,
-                   SPIKE_SLOW_FALL = 128.0F;
-
-/* No score of any problem is so many standard deviations above the mean (probability 10^-12). */
-static const double RARE_DEVIATIONS = 7;
-
-void smelt__spiky_query(const struct smelt__problem_options *options, int heads, int dqk,
-                        uint64_t row, uint16_t *q) {
-    static const float factors[] = {1.0F, 8.0F, 40.0F};
-    const float scale = options->scale;
-    const int rises = row / (uint64_t)heads % 2 == 1;
-    struct smelt__random random = smelt__random_at(options->seed, STREAM_Q, ~row);
-    float factor = rises ? 1.0F : factors[smelt__random_below(&random, 3)];
-    float shift = SPIKE_SHIFT / (SPIKE_KEY * scale);
-    for (int d = 0; d < dqk; d++)
-        q[d] = smelt__bf16_from_float(factor * smelt__bf16_to_float(q[d]));
-    q[dqk - 1] = smelt__bf16_from_float(smelt__random_next(&random) & 1 ? shift : -shift);
-    float rise = row % 2 == 0 ? SPIKE_RISE : row % 4 == 1 ? -SPIKE_RISE : -SPIKE_SLOW_FALL;
-    q[dqk - 2] = smelt__bf16_from_float(rises ? rise / scale : 0.0F);
-}
-
-void smelt__spiky_key(const struct smelt__problem_options *options, int dqk, int64_t number,
-                      uint16_t *key) {
-    key[dqk - 1] = smelt__bf16_from_float(SPIKE_KEY);
-    key[dqk - 2] = smelt__bf16_from_float((float)number / (float)options->rows);
-}
-
-double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, int dqk,
-                                       const uint16_t *q, int64_t valid) {
-    const double scale = (double)problem->options.scale;
-    const int spikes = problem->options.spiky ? 2 : 0; /* columns of a key that are not random */
-    double square = 0, middle = 0;
-    for (int d = 0; d < dqk - spikes; d++)
-        square += pow((double)smelt__bf16_to_float(q[d]), 2);
-    if (spikes)
-        middle = (double)(SPIKE_KEY * smelt__bf16_to_float(q[dqk - 1])) +
-                 fmax(0, (double)smelt__bf16_to_float(q[dqk - 2]));
-    const double deviation = scale * sqrt(square);
-    return scale * middle +
-           fmax(log((double)valid) + deviation * deviation / 2, RARE_DEVIATIONS * deviation);
-}
-
 static void make_spiky(void *user, int64_t begin, int64_t end) {
     struct fill *fill = user;
     for (int64_t row = begin; row < end; row++)
@@ -175,23 +127,6 @@ static void count_slots(void *user, int64_t begin, int64_t end) {
 int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t query) {
     const smelt_sparse_attn_args inputs = smelt__sparse_attn_inputs(problem);
     return smelt__sparse_attn_valid_rows(problem->spec, &inputs, query, NULL);
-}
-
-/* Normal values; with enough heads also -inf (no sink), one sink that has all of the weight, and
- * one whose exponential is subnormal. */
-void smelt__sinks_fill(uint64_t seed, uint64_t heads, float *sink) {
-    const struct smelt__normals *const normals = smelt__normals();
-    struct smelt__random random = smelt__random_at(seed, STREAM_SINK, 0);
-    for (uint64_t head = 0; head < heads; head++) {
-        uint64_t bits = smelt__random_next(&random);
-        sink[head] = 2.0F * smelt__bf16_to_float(normals->values[bits & (SMELT__NORMALS - 1)]);
-    }
-    if (heads >= 3) {
-        sink[seed % heads] = -INFINITY;
-        sink[(seed + 1) % heads] = INFINITY;
-    }
-    if (heads >= 4)
-        sink[(seed + 2) % heads] = -90.0F;
 }
 
 /* ---- query list ------------------------------------------------------------------------------ */
@@ -280,6 +215,35 @@ int smelt__sparse_attn_fill(struct smelt__problem *problem) {
     problem->computed = atomic_load(&fill->computed);
     free(fill);
     return failed;
+}
+
+static int compute(const struct smelt__forward *forward, int64_t query, double *out, double *lse) {
+    struct smelt__sparse_attn_results results = {.out = out, .lse = lse};
+    return smelt__sparse_attn_reference(forward->spec, forward->inputs, &query, 1, &results);
+}
+
+static int64_t valid(const struct smelt__forward *forward, int64_t query, int head) {
+    (void)head;
+    return smelt__sparse_attn_valid_rows(forward->spec, forward->inputs, query, NULL);
+}
+
+static double denominator(const struct smelt__forward *forward, int head, double lse) {
+    return smelt__sparse_attn_denominator(forward->spec, forward->inputs, head, lse);
+}
+
+int smelt__sparse_attn_fill_results(struct smelt__problem *problem, int out, int lse) {
+    const struct smelt__sparse_attn_spec *spec = problem->spec;
+    const smelt_sparse_attn_args inputs = smelt__sparse_attn_inputs(problem);
+    const struct smelt__forward forward = {
+        problem,     spec,
+        &inputs,     spec->heads,
+        spec->dqk,   spec->dv,
+        TENSOR(Q),   out,
+        lse,         (double)problem->valid_slots * spec->heads * (spec->dqk + spec->dv),
+        compute,     valid,
+        denominator,
+    };
+    return smelt__forward_fill(&forward);
 }
 
 /* ---- footprint ------------------------------------------------------------------------------- */

@@ -165,78 +165,31 @@ static int rates_grad(const struct smelt__problem *problem,
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-/* As sparse_attn's (sparse_attn_compare.c). */
-static const double OUT_TOLERANCE = 4e-3, ROW_TOLERANCE = 8e-3, ELEMENT_TOLERANCE = 1.1 / 256;
-static const double LSE_TOLERANCE = 5e-5, TOLERANCE_PER_SCORE = 4.3e-6;
-static const double SMALLEST_ROW_NORM = 1e-30;
-
-enum { OUT_OVERALL, OUT_ROW, OUT_ELEMENT, LSE, LARGEST_SCORE, METRICS };
-
 #define OUT SMELT__OF(TENSOR(OUT))
 
-static const struct smelt__metric metrics[METRICS] = {
-    [OUT_OVERALL] = {"relative_error", "out", "out, relative", "relative error of out",
-                     SMELT__OVERALL, OUT},
-    [OUT_ROW] = {"relative_error", "out_row", "worst row", "relative error of out", SMELT__LARGEST,
-                 OUT},
-    [OUT_ELEMENT] = {"relative_error", "out_element", "worst element",
-                     "error of an element of out, relative to its terms,", SMELT__LARGEST, OUT},
-    [LSE] = {"max_abs_error", "lse", "lse", "error of lse", SMELT__LARGEST, SMELT__OF(TENSOR(LSE))},
-    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
-};
+static const struct smelt__metric metrics[SMELT__OUT_METRICS] = {
+    SMELT__OUT_METRIC_ROWS(OUT, SMELT__OF(TENSOR(LSE)))};
 
-enum { EMPTY_QUERY, FINITE, RULES };
-
-static const struct smelt__rule rules[RULES] = {
-    [EMPTY_QUERY] = {"empty_query", OUT, "out of a query without a valid row is not 0"},
-    [FINITE] = {"finite", OUT, "out is NaN, infinite or not written"},
-};
-
-/* The difference of two numbers of which one may be -inf: 0 when both are, else infinite. */
-static double difference(double got, double expected) {
-    if (isinf(expected))
-        return got == expected ? 0 : INFINITY;
-    return isfinite(got) ? fabs(got - expected) : INFINITY;
-}
-
-static void compare_row(const uint16_t *out, const double *expected, const double *terms, int dv,
-                        int empty, int head, struct smelt__finding *finding) {
-    double different = 0, reference = 0;
-    for (int d = 0; d < dv; d++) {
-        const double got = (double)smelt__bf16_to_float(out[d]), delta = got - expected[d];
-        if ((empty && !smelt__finding_rule(finding, EMPTY_QUERY, got == 0, head)) ||
-            !smelt__finding_rule(finding, FINITE, isfinite(got), head))
-            return;
-        different += delta * delta;
-        reference += expected[d] * expected[d];
-        smelt__finding_enlarge(finding, OUT_ELEMENT,
-                               fabs(delta) / fmax(terms[d] + fabs(expected[d]), SMALLEST_ROW_NORM),
-                               head);
-    }
-    smelt__finding_enlarge(finding, OUT_ROW,
-                           sqrt(different) / fmax(sqrt(reference), SMALLEST_ROW_NORM), head);
-    finding->metrics[OUT_OVERALL].value += different;
-    finding->metrics[OUT_OVERALL].weight += fmax(reference, SMALLEST_ROW_NORM * SMALLEST_ROW_NORM);
-}
+static const struct smelt__rule rules[SMELT__OUT_RULES] = {SMELT__OUT_RULE_ROWS(OUT, "row")};
 
 static void compare_heads(const struct smelt__placed *placed, int64_t query,
                           const struct smelt__sparse_gqa_results *expected,
                           struct smelt__finding *finding) {
     const struct smelt__problem *const problem = placed->problem;
     const struct smelt__sparse_gqa_spec *const spec = problem->spec;
-    const int64_t b = query / problem->options.tokens, t = query % problem->options.tokens;
-    smelt__finding_enlarge(finding, LARGEST_SCORE, *expected->max_abs, 0);
+    smelt__finding_enlarge(finding, SMELT__OUT_SCORE, *expected->max_abs, 0);
     for (int head = 0; head < spec->heads && !finding->broken; head++) {
-        const double *const out = expected->out + (int64_t)head * spec->dv;
-        const double lse = expected->lse[head];
-        compare_row(
-            smelt__compared_row(placed, finding, TENSOR(OUT),
-                                smelt__problem_at(problem, TENSOR(OUT), b, t, head), spec->dv, out),
-            out, expected->terms + (int64_t)head * spec->dv, spec->dv, isinf(lse), head, finding);
-        const float *const got =
-            smelt__compared_row(placed, finding, TENSOR(LSE),
-                                smelt__problem_at(problem, TENSOR(LSE), b, t, head), 1, &lse);
-        smelt__finding_enlarge(finding, LSE, difference((double)*got, lse), head);
+        const int64_t number = query * spec->heads + head;
+        const struct smelt__expected_out row = {.out = expected->out + (int64_t)head * spec->dv,
+                                                .terms = expected->terms + (int64_t)head * spec->dv,
+                                                .dv = spec->dv,
+                                                .empty = isinf(expected->lse[head])};
+        smelt__out_compare(smelt__compared_row(placed, finding, TENSOR(OUT),
+                                               smelt__problem_row(problem, TENSOR(OUT), number),
+                                               spec->dv, row.out),
+                           &row, head, finding);
+        smelt__out_number(placed, TENSOR(LSE), SMELT__OUT_LSE, number, head, expected->lse[head],
+                          finding);
     }
 }
 
@@ -258,14 +211,7 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
 static void judge(const struct smelt__problem *problem, int64_t compared,
                   struct smelt__metric_result *results) {
     const struct smelt__sparse_gqa_spec *const spec = problem->spec;
-    const double by_score = TOLERANCE_PER_SCORE * results[LARGEST_SCORE].value;
-    const double by_scale = (double)problem->options.scale * sqrt(spec->dqk);
-    /* Of one row what is over everything is the row's own; of many, outliers even out. */
-    const double rows = (double)(compared > 0 ? compared : 1) * spec->heads;
-    results[OUT_OVERALL].bar = OUT_TOLERANCE + (ROW_TOLERANCE - OUT_TOLERANCE) / rows + by_score;
-    results[OUT_ROW].bar = ROW_TOLERANCE + by_score;
-    results[OUT_ELEMENT].bar = ELEMENT_TOLERANCE + by_score;
-    results[LSE].bar = LSE_TOLERANCE * fmax(1, by_scale) + by_score;
+    smelt__out_judge(problem, spec->dqk, compared * spec->heads, results);
 }
 
 static const struct smelt__comparison comparisons[] = {
@@ -274,7 +220,7 @@ static const struct smelt__comparison comparisons[] = {
         SMELT__METRICS(metrics),
         SMELT__RULES(rules),
 
-        .wanted = smelt__sparse_gqa_is_computed,
+        .wanted = smelt__query_is_computed,
         .compare = compare_query,
         .judge = judge,
     },

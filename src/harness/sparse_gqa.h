@@ -1,8 +1,7 @@
 /* The operator sparse_gqa in the harness: what its files share. */
 #pragma once
 
-#include "harness/grad_rows.h"
-#include "harness/placed.h"
+#include "harness/attention.h"
 #include "ops/sparse_gqa_table.h"
 
 enum { SMELT__LIMITS }; /* own options by number */
@@ -25,10 +24,10 @@ void smelt__sparse_gqa_footprint(const struct smelt__problem *problem,
 /* The forward call on a problem's inputs, of either pass, with all strides. */
 smelt_sparse_gqa_args smelt__sparse_gqa_inputs(const struct smelt__problem *problem);
 
-int smelt__sparse_gqa_is_computed(const struct smelt__problem *problem, int64_t query);
-
-/* The inputs of both passes. 0, or -1 when memory runs out. */
+/* The inputs of both passes; and of a filled problem lse, and out unless it is -1. 0, or -1 when
+ * memory runs out. */
 int smelt__sparse_gqa_fill(struct smelt__problem *problem);
+int smelt__sparse_gqa_fill_results(struct smelt__problem *problem, int out, int lse);
 
 /* ---- options and figures (sparse_gqa.c), of sparse_gqa_scores, too --------------------------- */
 

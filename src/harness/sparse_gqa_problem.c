@@ -60,10 +60,6 @@ static int64_t entries_of(const struct smelt__problem *problem) {
     return (problem->options.rows + spec->granularity - 1) / spec->granularity;
 }
 
-int smelt__sparse_gqa_is_computed(const struct smelt__problem *problem, int64_t query) {
-    return !problem->listed || problem->listed[query];
-}
-
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 struct fill {
@@ -235,6 +231,49 @@ int smelt__sparse_gqa_fill(struct smelt__problem *problem) {
     return failed ? -1 : 0;
 }
 
+static int compute(const struct smelt__forward *forward, int64_t query, double *out, double *lse) {
+    const size_t elements = (size_t)(forward->heads * forward->dv);
+    if (!out)
+        return smelt__sparse_gqa_scores_lse(forward->spec, forward->inputs, query, lse);
+    double max_abs, *const terms = malloc(elements * sizeof *terms);
+    const struct smelt__sparse_gqa_results results = {out, terms, lse, &max_abs};
+    const int failed =
+        !terms || smelt__sparse_gqa_reference(forward->spec, forward->inputs, query, &results) != 0;
+    free(terms);
+    return failed ? -1 : 0;
+}
+
+static int64_t valid(const struct smelt__forward *forward, int64_t query, int head) {
+    const struct smelt__sparse_gqa_spec *spec = forward->spec;
+    const int64_t list = head / (spec->heads / smelt__sparse_gqa_list_count(spec));
+    return smelt__sparse_gqa_rows(spec, forward->inputs, query, list, NULL);
+}
+
+static double denominator(const struct smelt__forward *forward, int head, double lse) {
+    return smelt__sparse_gqa_denominator(forward->spec, forward->inputs, head, lse);
+}
+
+int smelt__sparse_gqa_fill_results(struct smelt__problem *problem, int out, int lse) {
+    const struct smelt__sparse_gqa_spec *spec = problem->spec;
+    const smelt_sparse_gqa_args inputs = smelt__sparse_gqa_inputs(problem);
+    const struct smelt__forward forward = {
+        problem,
+        spec,
+        &inputs,
+        spec->heads,
+        spec->dqk,
+        spec->dv,
+        TENSOR(Q),
+        out,
+        lse,
+        (double)problem->valid_slots * (spec->heads / spec->kv_heads) * (spec->dqk + spec->dv),
+        compute,
+        valid,
+        denominator,
+    };
+    return smelt__forward_fill(&forward);
+}
+
 /* ---- footprint ------------------------------------------------------------------------------- */
 
 /* `rows`: [width * granularity], scratch. */
@@ -265,8 +304,8 @@ void smelt__sparse_gqa_footprint(const struct smelt__problem *problem,
     int64_t *const rows = malloc((size_t)(inputs.width * spec->granularity) * sizeof *rows);
     footprints->failed |= !rows;
     for (int64_t query = 0; rows && footprints->inputs && query < queries; query++)
-        for (int64_t list = 0; smelt__sparse_gqa_is_computed(problem, query) &&
-                               list < smelt__sparse_gqa_list_count(spec);
+        for (int64_t list = 0;
+             smelt__query_is_computed(problem, query) && list < smelt__sparse_gqa_list_count(spec);
              list++)
             touch_list(problem, &inputs, query, list, rows, footprints);
     smelt__touch(footprints, TENSOR(QUERIES), 0,

@@ -65,60 +65,6 @@ static int given(const struct smelt__problem *problem, int tensor) {
     return smelt__sparse_gqa_given(&attention.problem, tensor);
 }
 
-/* Up to so many multiplications (a second or two on a few processors) lse is the forward pass's. In
- * larger problems it is invented, close to that and not below it. */
-static const double EXACT_WORK = 4e9;
-
-struct fill {
-    const struct attention *attention;
-    int exact;
-    _Atomic int failed;
-};
-
-static void invent_lse(const struct attention *attention, int64_t query, double *lse) {
-    const struct smelt__problem *const problem = &attention->problem;
-    const int64_t tokens = problem->options.tokens,
-                  lists = smelt__sparse_gqa_list_count(&attention->spec);
-    for (int head = 0; head < attention->spec.heads; head++) {
-        const int64_t list = head / (attention->spec.heads / lists);
-        const int64_t rows =
-            smelt__sparse_gqa_rows(&attention->spec, &attention->args, query, list, NULL);
-        const uint16_t *const q =
-            (const uint16_t *)smelt__problem_data(problem, TENSOR(Q)) +
-            smelt__problem_at(problem, TENSOR(Q), query / tokens, query % tokens, head);
-        lse[head] = rows > 0
-                        ? smelt__sparse_attn_estimate_lse(problem, attention->spec.dqk, q, rows)
-                        : -INFINITY;
-    }
-}
-
-/* Queries that are not computed get NaN, so that its use shows in the results. */
-static void fill_lse(void *user, int64_t begin, int64_t end) {
-    struct fill *const fill = user;
-    const struct attention *const attention = fill->attention;
-    const struct smelt__problem *const problem = &attention->problem;
-    const int64_t tokens = problem->options.tokens;
-    double *const lse = malloc((size_t)attention->spec.heads * sizeof *lse);
-    for (int64_t query = begin; lse && query < end; query++) {
-        const int computed = smelt__sparse_gqa_is_computed(problem, query);
-        if (!computed && problem->options.far)
-            continue; /* the emulator checks those */
-        if (computed && !fill->exact)
-            invent_lse(attention, query, lse);
-        else if (computed &&
-                 smelt__sparse_gqa_scores_lse(&attention->spec, &attention->args, query, lse) != 0)
-            atomic_store(&fill->failed, 1);
-        for (int head = 0; head < attention->spec.heads; head++)
-            ((float *)smelt__problem_data(
-                problem,
-                LSE))[smelt__problem_at(problem, LSE, query / tokens, query % tokens, head)] =
-                computed ? (float)lse[head] : NAN;
-    }
-    if (!lse)
-        atomic_store(&fill->failed, 1);
-    free(lse);
-}
-
 static int fill(struct smelt__problem *problem) {
     struct attention attention;
     view_attention(problem, &attention);
@@ -127,16 +73,7 @@ static int fill(struct smelt__problem *problem) {
     problem->computed = attention.problem.computed;
     problem->valid_slots = attention.problem.valid_slots;
     ((smelt_sparse_gqa_scores_args *)problem->args)->query_capacity = attention.args.query_capacity;
-    if (failed)
-        return -1;
-    struct fill of_lse = {.attention = &attention};
-    of_lse.exact = (double)problem->valid_slots * attention.spec.heads / attention.spec.kv_heads *
-                       attention.spec.dqk <=
-                   EXACT_WORK;
-    atomic_init(&of_lse.failed, 0);
-    smelt__parallel_for(problem->options.batches * problem->options.tokens, of_lse.exact ? 1 : 16,
-                        fill_lse, &of_lse);
-    return atomic_load(&of_lse.failed) ? -1 : 0;
+    return failed ? -1 : smelt__sparse_gqa_fill_results(&attention.problem, -1, LSE);
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
@@ -190,7 +127,7 @@ static int64_t count_lists(const struct smelt__problem *problem) {
 }
 
 static int is_computed(const struct smelt__problem *problem, int64_t unit) {
-    return smelt__sparse_gqa_is_computed(problem, unit / lists_of(problem));
+    return smelt__query_is_computed(problem, unit / lists_of(problem));
 }
 
 static void compare_list(const struct smelt__placed *placed, const void *prepared, int64_t unit,

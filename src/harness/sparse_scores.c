@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/attention.h"
 #include "harness/footprint.h"
 #include "harness/operator.h"
 #include "harness/parallel.h"
@@ -62,70 +63,10 @@ static void view_attention(const struct smelt__problem *problem, struct attentio
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-/* Up to so many multiplications (a second or two on a few processors) lse is the reference's. In
- * larger problems it is invented. */
-static const double EXACT_WORK = 4e9;
-
 static int given(const struct smelt__problem *problem, int tensor) {
     struct attention attention;
     view_attention(problem, &attention);
     return smelt__sparse_attn_given(&attention.problem, tensor);
-}
-
-struct fill {
-    const struct attention *attention;
-    int exact;
-    _Atomic int failed;
-};
-
-static float *lse_of(const struct smelt__problem *problem, int64_t query, int head) {
-    const int64_t tokens = problem->options.tokens;
-    return (float *)smelt__problem_data(problem, TENSOR(LSE)) +
-           smelt__problem_at(problem, TENSOR(LSE), query / tokens, query % tokens, head);
-}
-
-/* Computes the forward pass's lse. */
-static int compute_lse(const struct attention *attention, int64_t query) {
-    double *lse = malloc((size_t)attention->spec.heads * sizeof *lse);
-    struct smelt__sparse_attn_results results = {.lse = lse};
-    const int failed = !lse || smelt__sparse_attn_reference(&attention->spec, &attention->args,
-                                                            &query, 1, &results) != 0;
-    for (int head = 0; head < attention->spec.heads && !failed; head++)
-        *lse_of(&attention->problem, query, head) = (float)lse[head];
-    free(lse);
-    return failed;
-}
-
-/* Invents an lse close to the real one and not below it. */
-static void invent_lse(const struct attention *attention, int64_t query, int64_t valid) {
-    const struct smelt__problem *problem = &attention->problem;
-    const int64_t tokens = problem->options.tokens;
-    for (int head = 0; head < attention->spec.heads; head++) {
-        const uint16_t *q = smelt__problem_data(problem, TENSOR(Q));
-        q += smelt__problem_at(problem, TENSOR(Q), query / tokens, query % tokens, head);
-        *lse_of(problem, query, head) =
-            (float)smelt__sparse_attn_estimate_lse(problem, attention->spec.dqk, q, valid);
-    }
-}
-
-/* Queries that are not computed get NaN, so that its use shows in the results. */
-static void fill_lse(void *user, int64_t begin, int64_t end) {
-    struct fill *fill = user;
-    const struct smelt__problem *problem = &fill->attention->problem;
-    for (int64_t query = begin; query < end; query++) {
-        const int64_t valid = smelt__problem_valid_slots(problem, query);
-        const int computed = !problem->listed || problem->listed[query];
-        if (!computed && problem->options.far)
-            continue; /* the emulator checks those */
-        for (int head = 0; head < fill->attention->spec.heads && (!computed || valid == 0); head++)
-            *lse_of(problem, query, head) = computed ? -INFINITY : NAN;
-        if (!computed || valid == 0)
-            continue;
-        if (!fill->exact)
-            invent_lse(fill->attention, query, valid);
-        else if (compute_lse(fill->attention, query) != 0)
-            atomic_store(&fill->failed, 1);
-    }
 }
 
 static int fill(struct smelt__problem *problem) {
@@ -136,16 +77,7 @@ static int fill(struct smelt__problem *problem) {
     problem->computed = attention.problem.computed;
     problem->valid_slots = attention.problem.valid_slots;
     ((smelt_sparse_scores_args *)problem->args)->query_capacity = attention.args.query_capacity;
-    if (failed)
-        return -1;
-    struct fill fill = {.attention = &attention};
-    fill.exact = (double)problem->valid_slots * attention.spec.heads *
-                     (attention.spec.dqk + attention.spec.dv) <=
-                 EXACT_WORK;
-    atomic_init(&fill.failed, 0);
-    smelt__parallel_for(problem->options.batches * problem->options.tokens, fill.exact ? 1 : 16,
-                        fill_lse, &fill);
-    return atomic_load(&fill.failed) ? -1 : 0;
+    return failed ? -1 : smelt__sparse_attn_fill_results(&attention.problem, -1, TENSOR(LSE));
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
@@ -187,10 +119,6 @@ static const struct smelt__rule rules[RULES] = {
     [MASKED_SLOT] = {"masked_slot", TARGET, "the target of a masked slot is not 0"},
 };
 
-static int is_computed(const struct smelt__problem *problem, int64_t query) {
-    return !problem->listed || problem->listed[query];
-}
-
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
@@ -224,7 +152,7 @@ static const struct smelt__comparison comparisons[] = {
         SMELT__UNITS("query", "slot", SMELT__SPARSE_ATTN_B, SMELT__SPARSE_ATTN_T),
         SMELT__METRICS(metrics),
         SMELT__RULES(rules),
-        .wanted = is_computed,
+        .wanted = smelt__query_is_computed,
         .compare = compare_query,
         .judge = judge,
     },
