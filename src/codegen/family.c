@@ -40,6 +40,14 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
     return add(expansion, &family->schema, pass);
 }
 
+static void expand_one(const struct smelt__spec *spec, unsigned pass,
+                       struct smelt__expansion *expansion) {
+    if (spec->schema->member_count > 0)
+        smelt__expansion_add(expansion, spec, 0, pass);
+    else
+        smelt__expansion_add_other(expansion, smelt__operator_of(spec->schema)->kernels[0], pass);
+}
+
 /* Adds the kernels of an operator's passes, which it must have. */
 static int expand_passes(const struct smelt__spec *spec, unsigned passes,
                          struct smelt__expansion *expansion, struct smelt__message *message) {
@@ -47,7 +55,7 @@ static int expand_passes(const struct smelt__spec *spec, unsigned passes,
     expansion->count = expansion->overflow = 0;
     for (unsigned pass = 1; pass < 1U << SMELT__PASSES; pass <<= 1)
         if (passes & pass)
-            family->expand(spec, pass, expansion);
+            (family->expand ? family->expand : expand_one)(spec, pass, expansion);
     if (expansion->overflow) {
         smelt__message_set(
             message, "%s expands to more than %d kernels; use a shorter list or a single pass",

@@ -50,11 +50,17 @@ struct smelt__operator_family {
     struct smelt__schema schema;
     unsigned passes;                                   /* it has */
     const struct smelt__kernel_family *const *kernels; /* families it expands to, ended by NULL */
+    /* NULL: to one kernel, of the first member, or of the first family if there are no members. */
     void (*expand)(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion);
     const struct smelt__preset_row *presets;
     int training; /* 1: training alone needs it: a preset's forward pass is without it */
 };
+
+#define SMELT__FAMILIES(...)                                                                       \
+    .kernels = (const struct smelt__kernel_family *const[]) {                                      \
+        __VA_ARGS__, NULL                                                                          \
+    }
 
 /* ---- the registry ---------------------------------------------------------------------------- */
 

@@ -105,6 +105,18 @@ smelt_status smelt__operator_ask(const smelt_operator *op, const struct smelt__o
         return smelt__operator_ask(op, &smelt__##stem##_type, SMELT_PASS_##PASS, args, bytes);     \
     }
 
+/* The type of an operator with one pass, and its call. `handle`: the struct that begins with
+ * smelt_operator; `prepare_` may be NULL; then the fields of the pass. */
+#define SMELT__OPERATOR(stem, verb, PASS, handle, prepare_, ...)                                   \
+    static const struct smelt__pass passes[] = {                                                   \
+        {.pass = SMELT_PASS_##PASS, .call = "smelt_" #stem "_" #verb, __VA_ARGS__}};               \
+    const struct smelt__operator_type smelt__##stem##_type = {.family = &smelt__##stem,            \
+                                                              .bytes = sizeof(handle),             \
+                                                              .prepare = prepare_,                 \
+                                                              .passes = passes,                    \
+                                                              .pass_count = 1};                    \
+    SMELT__CALL(stem, verb, PASS, smelt_##stem##_args)
+
 /* For a pass's launch: checks the tensors, and the workspace of `needed` bytes. `others`: further
  * memory of the call. Fills in packed strides. INVALID_ARGUMENT. */
 smelt_status smelt__call_check(struct smelt__call *call, size_t needed,

@@ -41,18 +41,5 @@ static smelt_status launch(struct smelt__call *call) {
     return smelt__call_launch(call, kernel, items, args->free_multiprocessors, &params);
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_dense_lse_forward",
-     .tables = &smelt__dense_lse_table,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__dense_lse_type = {
-    .family = &smelt__dense_lse,
-    .bytes = sizeof(smelt_operator),
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(dense_lse, forward, FORWARD, smelt_dense_lse_args)
+SMELT__OPERATOR(dense_lse, forward, FORWARD, smelt_operator, NULL,
+                .tables = &smelt__dense_lse_table, .launch = launch)

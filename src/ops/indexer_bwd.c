@@ -61,22 +61,7 @@ static int table_of(const struct smelt__spec *spec) {
     return smelt__spec_get(spec, "granularity") > 1;
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_BACKWARD,
-     .call = "smelt_indexer_bwd_backward",
-     .tables = smelt__indexer_bwd_table,
-     .table_of = table_of,
-     .workspace = workspace,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__indexer_bwd_type = {
-    .family = &smelt__indexer_bwd,
-    .bytes = sizeof(struct smelt__indexer_bwd),
-    .prepare = prepare,
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(indexer_bwd, backward, BACKWARD, smelt_indexer_bwd_args)
+SMELT__OPERATOR(indexer_bwd, backward, BACKWARD, struct smelt__indexer_bwd, prepare,
+                .tables = smelt__indexer_bwd_table, .table_of = table_of, .workspace = workspace,
+                .launch = launch)
 SMELT__ASK(indexer_bwd, backward, BACKWARD, smelt_indexer_bwd_args)

@@ -26,18 +26,5 @@ static smelt_status launch(struct smelt__call *call) {
                               args->free_multiprocessors, &params);
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_indexer_clean_forward",
-     .tables = &smelt__indexer_clean_table,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__indexer_clean_type = {
-    .family = &smelt__indexer_clean,
-    .bytes = sizeof(smelt_operator),
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(indexer_clean, forward, FORWARD, smelt_indexer_clean_args)
+SMELT__OPERATOR(indexer_clean, forward, FORWARD, smelt_operator, NULL,
+                .tables = &smelt__indexer_clean_table, .launch = launch)

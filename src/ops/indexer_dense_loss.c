@@ -460,21 +460,7 @@ static smelt_status launch(struct smelt__call *call) {
     return status;
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_indexer_dense_loss_forward",
-     .tables = &smelt__indexer_dense_loss_table,
-     .workspace = workspace,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__indexer_dense_loss_type = {
-    .family = &smelt__indexer_dense_loss,
-    .bytes = sizeof(struct dense_loss),
-    .prepare = prepare,
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(indexer_dense_loss, forward, FORWARD, smelt_indexer_dense_loss_args)
+SMELT__OPERATOR(indexer_dense_loss, forward, FORWARD, struct dense_loss, prepare,
+                .tables = &smelt__indexer_dense_loss_table, .workspace = workspace,
+                .launch = launch)
 SMELT__ASK(indexer_dense_loss, forward, FORWARD, smelt_indexer_dense_loss_args)

@@ -35,20 +35,5 @@ static int table_of(const struct smelt__spec *spec) {
         (int)smelt__spec_get(spec, "block_max"), (int)smelt__spec_get(spec, "candidate_block"));
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_indexer_logits_forward",
-     .tables = smelt__indexer_logits_table,
-     .table_of = table_of,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__indexer_logits_type = {
-    .family = &smelt__indexer_logits,
-    .bytes = sizeof(struct indexer_logits),
-    .prepare = prepare,
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(indexer_logits, forward, FORWARD, smelt_indexer_logits_args)
+SMELT__OPERATOR(indexer_logits, forward, FORWARD, struct indexer_logits, prepare,
+                .tables = smelt__indexer_logits_table, .table_of = table_of, .launch = launch)

@@ -85,20 +85,6 @@ static smelt_status launch(struct smelt__call *call) {
     return smelt__kernel_launch(call->op->context, call->op->kernels[SUM], &sum, call->stream);
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_indexer_loss_forward",
-     .tables = &smelt__indexer_loss_table,
-     .workspace = workspace,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__indexer_loss_type = {
-    .family = &smelt__indexer_loss,
-    .bytes = sizeof(smelt_operator),
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(indexer_loss, forward, FORWARD, smelt_indexer_loss_args)
+SMELT__OPERATOR(indexer_loss, forward, FORWARD, smelt_operator, NULL,
+                .tables = &smelt__indexer_loss_table, .workspace = workspace, .launch = launch)
 SMELT__ASK(indexer_loss, forward, FORWARD, smelt_indexer_loss_args)

@@ -47,19 +47,5 @@ static int table_of(const struct smelt__spec *spec) {
     return smelt__spec_get(spec, "granularity") > 1;
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_indexer_scores_forward",
-     .tables = smelt__indexer_scores_table,
-     .table_of = table_of,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__indexer_scores_type = {
-    .family = &smelt__indexer_scores,
-    .bytes = sizeof(smelt_operator),
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(indexer_scores, forward, FORWARD, smelt_indexer_scores_args)
+SMELT__OPERATOR(indexer_scores, forward, FORWARD, smelt_operator, NULL,
+                .tables = smelt__indexer_scores_table, .table_of = table_of, .launch = launch)

@@ -280,22 +280,7 @@ static int table_of(const struct smelt__spec *spec) {
                                             (int)smelt__spec_get(spec, "expand"));
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_indexer_topk_forward",
-     .tables = smelt__indexer_topk_table,
-     .table_of = table_of,
-     .workspace = workspace,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__indexer_topk_type = {
-    .family = &smelt__indexer_topk,
-    .bytes = sizeof(struct indexer_topk),
-    .prepare = prepare,
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(indexer_topk, forward, FORWARD, smelt_indexer_topk_args)
+SMELT__OPERATOR(indexer_topk, forward, FORWARD, struct indexer_topk, prepare,
+                .tables = smelt__indexer_topk_table, .table_of = table_of, .workspace = workspace,
+                .launch = launch)
 SMELT__ASK(indexer_topk, forward, FORWARD, smelt_indexer_topk_args)

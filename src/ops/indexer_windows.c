@@ -34,18 +34,5 @@ static smelt_status launch(struct smelt__call *call) {
     return smelt__kernel_launch(call->op->context, kernel, &one, call->stream);
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_indexer_windows_forward",
-     .tables = &smelt__indexer_windows_table,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__indexer_windows_type = {
-    .family = &smelt__indexer_windows,
-    .bytes = sizeof(smelt_operator),
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(indexer_windows, forward, FORWARD, smelt_indexer_windows_args)
+SMELT__OPERATOR(indexer_windows, forward, FORWARD, smelt_operator, NULL,
+                .tables = &smelt__indexer_windows_table, .launch = launch)

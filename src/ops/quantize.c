@@ -34,18 +34,5 @@ static smelt_status launch(struct smelt__call *call) {
                               &params);
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_quantize_forward",
-     .tables = &smelt__quantize_table,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__quantize_type = {
-    .family = &smelt__quantize,
-    .bytes = sizeof(smelt_operator),
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(quantize, forward, FORWARD, smelt_quantize_args)
+SMELT__OPERATOR(quantize, forward, FORWARD, smelt_operator, NULL, .tables = &smelt__quantize_table,
+                .launch = launch)

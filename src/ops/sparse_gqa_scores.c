@@ -48,19 +48,5 @@ static smelt_status launch(struct smelt__call *call) {
                               &params);
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_sparse_gqa_scores_forward",
-     .tables = smelt__sparse_gqa_scores_table,
-     .table_key = "lists",
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__sparse_gqa_scores_type = {
-    .family = &smelt__sparse_gqa_scores,
-    .bytes = sizeof(smelt_operator),
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(sparse_gqa_scores, forward, FORWARD, smelt_sparse_gqa_scores_args)
+SMELT__OPERATOR(sparse_gqa_scores, forward, FORWARD, smelt_operator, NULL,
+                .tables = smelt__sparse_gqa_scores_table, .table_key = "lists", .launch = launch)

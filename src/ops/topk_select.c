@@ -90,22 +90,7 @@ static int table_of(const struct smelt__spec *spec) {
                                            (int)smelt__spec_get(spec, "expand"));
 }
 
-static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_topk_select_forward",
-     .tables = smelt__topk_select_table,
-     .table_of = table_of,
-     .workspace = workspace,
-     .launch = launch},
-};
-
-const struct smelt__operator_type smelt__topk_select_type = {
-    .family = &smelt__topk_select,
-    .bytes = sizeof(struct topk_select),
-    .prepare = prepare,
-    .passes = passes,
-    .pass_count = 1,
-};
-
-SMELT__CALL(topk_select, forward, FORWARD, smelt_topk_select_args)
+SMELT__OPERATOR(topk_select, forward, FORWARD, struct topk_select, prepare,
+                .tables = smelt__topk_select_table, .table_of = table_of, .workspace = workspace,
+                .launch = launch)
 SMELT__ASK(topk_select, forward, FORWARD, smelt_topk_select_args)

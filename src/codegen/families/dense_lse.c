@@ -40,8 +40,7 @@ static const struct smelt__variant variants[] = {
 static const struct smelt__kernel_family dense_lse_fwd = {
     .schema = {.name = "dense_lse_fwd",
                .summary = "the log-sum-exp of dense attention's scores over windows",
-               .keys = kernel_keys,
-               .key_count = sizeof kernel_keys / sizeof *kernel_keys,
+               SMELT__KEYS(kernel_keys),
                .check = smelt__dense_check},
     .variants = variants,
 };
@@ -50,14 +49,7 @@ static const struct smelt__member members[] = {
     [FWD] = {"fwd", &dense_lse_fwd.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {&dense_lse_fwd, NULL};
-
 static const struct smelt__key keys[] = {SMELT__DENSE_SHAPE};
-
-static void expand(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion) {
-    smelt__expansion_add(expansion, spec, FWD, pass);
-}
 
 static const struct smelt__preset_row presets[] = {{NULL, NULL}};
 
@@ -66,14 +58,11 @@ const struct smelt__operator_family smelt__dense_lse = {
                .is_operator = 1,
                .example = "dense_lse:heads=64,dqk=576",
                .summary = "the log-sum-exp of dense attention's scores over windows",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members),
                .check = smelt__dense_check},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
-    .expand = expand,
+    SMELT__FAMILIES(&dense_lse_fwd),
     .presets = presets,
     .training = 1,
 };

@@ -292,8 +292,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__dense_scores_fwd = {
     .schema = {.name = "dense_scores_fwd",
                .summary = "attention's probabilities over windows, summed over the heads",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = smelt__dense_check},
     .variants = variants,
 };

@@ -16,14 +16,6 @@ static const struct smelt__member members[] = {
     [MAIN] = {"main", &smelt__indexer_bwd_main.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {
-    &smelt__indexer_bwd_lists,
-    &smelt__indexer_bwd_grains,
-    &smelt__indexer_bwd_main,
-    &smelt__key_grads_finish,
-    NULL,
-};
-
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,
     SMELT__INDEXER_TOPK,
@@ -51,12 +43,11 @@ const struct smelt__operator_family smelt__indexer_bwd = {
                .is_operator = 1,
                .example = "indexer_bwd:heads=64,dim=128,topk=2048",
                .summary = "gradients of the lightning indexer's queries, weights and keys",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members},
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members)},
     .passes = SMELT__BACKWARD,
-    .kernels = kernels,
+    SMELT__FAMILIES(&smelt__indexer_bwd_lists, &smelt__indexer_bwd_grains, &smelt__indexer_bwd_main,
+                    &smelt__key_grads_finish),
     .expand = expand,
     .presets = smelt__indexer_slot_presets,
 };

@@ -64,7 +64,6 @@ const struct smelt__kernel_family smelt__indexer_bwd_grains = {
         {.name = "indexer_bwd_grains",
          .summary =
              "powers of two that additions to rows of dk are rounded by, so that sums are exact",
-         .keys = keys,
-         .key_count = sizeof keys / sizeof *keys},
+         SMELT__KEYS(keys)},
     .variants = variants,
 };

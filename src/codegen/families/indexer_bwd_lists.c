@@ -66,7 +66,6 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__indexer_bwd_lists = {
     .schema = {.name = "indexer_bwd_lists",
                .summary = "lists of keys, with their gradients, for the indexer's backward pass",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };

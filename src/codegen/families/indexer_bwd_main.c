@@ -34,7 +34,6 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__indexer_bwd_main = {
     .schema = {.name = "indexer_bwd_main",
                .summary = "backward pass of the lightning indexer: dq, dweights, and sums of dk",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };

@@ -36,20 +36,11 @@ static const struct smelt__kernel_family indexer_clean_fill = {
 
 /* ---- the operator ----------------------------------------------------------------------------- */
 
-static const struct smelt__kernel_family *const kernels[] = {&indexer_clean_fill, NULL};
-
-static void expand(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion) {
-    (void)spec;
-    smelt__expansion_add_other(expansion, &indexer_clean_fill, pass);
-}
-
 const struct smelt__operator_family smelt__indexer_clean = {
     .schema = {.name = "indexer_clean",
                .is_operator = 1,
                .example = "indexer_clean",
                .summary = "-inf outside the windows of a matrix of logits"},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
-    .expand = expand,
+    SMELT__FAMILIES(&indexer_clean_fill),
 };

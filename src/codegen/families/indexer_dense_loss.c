@@ -61,13 +61,6 @@ static const struct smelt__member members[] = {
     [MAIN] = {"main", &smelt__indexer_bwd_main.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {
-    &smelt__indexer_logits_fwd, &smelt__dense_scores_fwd,
-    &indexer_dense_rows,        &smelt__indexer_loss_sum,
-    &smelt__indexer_bwd_grains, &smelt__indexer_bwd_main,
-    &smelt__key_grads_finish,   NULL,
-};
-
 static const struct smelt__key keys[] = {
     SMELT__DENSE_SHAPE,
     {SMELT__REQUIRED("index_heads", "indexer heads"), SMELT__RANGE(1, 128)},
@@ -114,13 +107,13 @@ const struct smelt__operator_family smelt__indexer_dense_loss = {
                .is_operator = 1,
                .example = "indexer_dense_loss:heads=64,dqk=576,index_heads=64,index_dim=128",
                .summary = "the indexer's loss against dense attention, and its inputs' gradients",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members),
                .check = smelt__dense_check},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
+    SMELT__FAMILIES(&smelt__indexer_logits_fwd, &smelt__dense_scores_fwd, &indexer_dense_rows,
+                    &smelt__indexer_loss_sum, &smelt__indexer_bwd_grains, &smelt__indexer_bwd_main,
+                    &smelt__key_grads_finish),
     .expand = expand,
     .presets = presets,
     .training = 1,

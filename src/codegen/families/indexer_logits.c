@@ -11,9 +11,6 @@ static const struct smelt__member members[] = {
     [SCORES] = {"scores", &smelt__indexer_scores_fwd.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_logits_fwd,
-                                                             &smelt__indexer_scores_fwd, NULL};
-
 static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE, SMELT__INDEXER_SCORING};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
@@ -26,12 +23,10 @@ const struct smelt__operator_family smelt__indexer_logits = {
                .is_operator = 1,
                .example = "indexer_logits:heads=32,dim=128,dtype=bf16",
                .summary = "logits of the lightning indexer: how well each key suits each query",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members),
                .check = smelt__indexer_scoring_check},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
+    SMELT__FAMILIES(&smelt__indexer_logits_fwd, &smelt__indexer_scores_fwd),
     .expand = expand,
 };

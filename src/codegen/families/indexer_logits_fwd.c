@@ -41,8 +41,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__indexer_logits_fwd = {
     .schema = {.name = "indexer_logits_fwd",
                .summary = "the lightning indexer's logits, windows masked",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = smelt__indexer_scoring_check},
     .variants = variants,
 };

@@ -9,9 +9,6 @@ enum { ROWS }; /* members by number */
 static const struct smelt__member members[] = {
     [ROWS] = {"rows", &smelt__indexer_loss_rows.schema, 0}};
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_loss_rows,
-                                                             &smelt__indexer_loss_sum, NULL};
-
 static const struct smelt__key keys[] = {SMELT__INDEXER_LOSS_TOPK};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
@@ -32,12 +29,10 @@ const struct smelt__operator_family smelt__indexer_loss = {
                .is_operator = 1,
                .example = "indexer_loss:topk=2048",
                .summary = "the indexer's loss against attention's probabilities, and its gradient",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members},
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members)},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
+    SMELT__FAMILIES(&smelt__indexer_loss_rows, &smelt__indexer_loss_sum),
     .expand = expand,
     .presets = presets,
     .training = 1,

@@ -111,7 +111,6 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__indexer_loss_rows = {
     .schema = {.name = "indexer_loss_rows",
                .summary = "the indexer's loss of each query, and its gradient",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };

@@ -9,8 +9,6 @@ static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__indexer_scores_fwd.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__indexer_scores_fwd, NULL};
-
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,
     SMELT__INDEXER_TOPK,
@@ -18,23 +16,15 @@ static const struct smelt__key keys[] = {
     SMELT__INDEXER_GRANULARITY,
 };
 
-static void expand(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion) {
-    smelt__expansion_add(expansion, spec, FWD, pass);
-}
-
 const struct smelt__operator_family smelt__indexer_scores = {
     .schema = {.name = "indexer_scores",
                .is_operator = 1,
                .example = "indexer_scores:heads=64,dim=128,topk=2048",
                .summary = "logits of the lightning indexer at the slots that were selected",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members},
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members)},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
-    .expand = expand,
+    SMELT__FAMILIES(&smelt__indexer_scores_fwd),
     .presets = smelt__indexer_slot_presets,
     .training = 1,
 };

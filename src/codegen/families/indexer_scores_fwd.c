@@ -48,8 +48,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__indexer_scores_fwd = {
     .schema = {.name = "indexer_scores_fwd",
                .summary = "the lightning indexer's logits at selected slots",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = check},
     .variants = variants,
 };

@@ -18,9 +18,6 @@ static const struct smelt__member members[] = {
     [SCORES] = {"scores", &smelt__indexer_scores_fwd.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {
-    &smelt__indexer_logits_fwd, &smelt__topk_select_rows, &smelt__indexer_scores_fwd, NULL};
-
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_SHAPE,
     SMELT__INDEXER_SCORING,
@@ -136,13 +133,12 @@ const struct smelt__operator_family smelt__indexer_topk = {
          .example = "indexer_topk:heads=32,dim=128,dtype=bf16,topk=2048",
          .summary =
              "the lightning indexer's choice: of each query's keys those with the best logits",
-         .keys = keys,
-         .key_count = sizeof keys / sizeof *keys,
-         .members = members,
-         .member_count = sizeof members / sizeof *members,
+         SMELT__KEYS(keys),
+         SMELT__MEMBERS(members),
          .check = check},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
+    SMELT__FAMILIES(&smelt__indexer_logits_fwd, &smelt__topk_select_rows,
+                    &smelt__indexer_scores_fwd),
     .expand = expand,
     .presets = presets,
 };

@@ -46,14 +46,6 @@ static const struct smelt__kernel_family indexer_windows_build = {
 
 /* ---- the operator ----------------------------------------------------------------------------- */
 
-static const struct smelt__kernel_family *const kernels[] = {&indexer_windows_build, NULL};
-
-static void expand(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion) {
-    (void)spec;
-    smelt__expansion_add_other(expansion, &indexer_windows_build, pass);
-}
-
 /* Every model that chooses its keys. */
 static const struct smelt__preset_row presets[] = {
     {"glm-5.2", ""},           {"glm-5.3-flash", ""},   {"deepseek-v3.2", ""},
@@ -67,7 +59,6 @@ const struct smelt__operator_family smelt__indexer_windows = {
                .summary =
                    "for each query the keys it may choose from, out of cu_seqlens and the like"},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
-    .expand = expand,
+    SMELT__FAMILIES(&indexer_windows_build),
     .presets = presets,
 };

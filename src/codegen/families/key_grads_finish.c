@@ -41,7 +41,6 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__key_grads_finish = {
     .schema = {.name = "key_grads_finish",
                .summary = "gradients by keys from their sums, and dsink",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };

@@ -103,8 +103,7 @@ static const struct smelt__variant variants[] = {
 static const struct smelt__kernel_family quantize_rows = {
     .schema = {.name = "quantize_rows",
                .summary = "rows of bf16 as e4m3, with a scale for each group of columns",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = check},
     .variants = variants,
 };
@@ -117,24 +116,14 @@ static const struct smelt__member members[] = {
     [ROWS] = {"rows", &quantize_rows.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {&quantize_rows, NULL};
-
-static void expand(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion) {
-    smelt__expansion_add(expansion, spec, ROWS, pass);
-}
-
 const struct smelt__operator_family smelt__quantize = {
     .schema = {.name = "quantize",
                .is_operator = 1,
                .example = "quantize:dim=128",
                .summary = "rows of bf16 as e4m3, with a scale for each group of columns",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members),
                .check = check},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
-    .expand = expand,
+    SMELT__FAMILIES(&quantize_rows),
 };

@@ -51,13 +51,6 @@ static const struct smelt__member members[] = {
     [BWD] = {"bwd", &smelt__sparse_attn_bwd.schema, SMELT__BACKWARD},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {
-    &smelt__sparse_attn_fwd,      &smelt__sparse_attn_partition,
-    &smelt__sparse_attn_bwd,      &smelt__sparse_attn_bwd_lists,
-    &smelt__sparse_attn_bwd_rows, &smelt__sparse_attn_bwd_sum,
-    &smelt__key_grads_finish,     NULL,
-};
-
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_COMPUTED,
     {SMELT__LIST("buckets", "queries with at most so many valid slots get a kernel of their own"),
@@ -149,13 +142,13 @@ const struct smelt__operator_family smelt__sparse_attn = {
                .is_operator = 1,
                .example = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048",
                .summary = "sparse attention: each query attends to its own list of KV rows",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members),
                .check = smelt__sparse_attn_check},
     .passes = SMELT__FORWARD | SMELT__BACKWARD,
-    .kernels = kernels,
+    SMELT__FAMILIES(&smelt__sparse_attn_fwd, &smelt__sparse_attn_partition, &smelt__sparse_attn_bwd,
+                    &smelt__sparse_attn_bwd_lists, &smelt__sparse_attn_bwd_rows,
+                    &smelt__sparse_attn_bwd_sum, &smelt__key_grads_finish),
     .expand = expand,
     .presets = presets,
 };

@@ -40,8 +40,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_attn_bwd = {
     .schema = {.name = "sparse_attn_bwd",
                .summary = "backward pass of sparse attention: dq, and sums of dkv",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = smelt__sparse_attn_check},
     .variants = variants,
 };

@@ -115,7 +115,6 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_attn_bwd_lists = {
     .schema = {.name = "sparse_attn_bwd_lists",
                .summary = "lists of keys for the backward pass, compacted, united, transposed",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };

@@ -43,7 +43,6 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_attn_bwd_rows = {
     .schema = {.name = "sparse_attn_bwd_rows",
                .summary = "statistics of the rows for the backward pass: softmax base and delta",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };

@@ -66,7 +66,6 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_attn_bwd_sum = {
     .schema = {.name = "sparse_attn_bwd_sum",
                .summary = "sums of partial rows of dkv in a fixed order",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };

@@ -44,8 +44,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_attn_fwd = {
     .schema = {.name = "sparse_attn_fwd",
                .summary = "forward pass of sparse attention: out and log-sum-exp",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = smelt__sparse_attn_check},
     .variants = variants,
 };

@@ -80,7 +80,6 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_attn_partition = {
     .schema = {.name = "sparse_attn_partition",
                .summary = "puts queries into buckets by their number of valid slots",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };

@@ -16,12 +16,6 @@ static const struct smelt__member members[] = {
     [BWD_KEYS] = {"bwd_keys", &smelt__sparse_gqa_bwd_keys.schema, SMELT__BACKWARD},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {
-    &smelt__sparse_gqa_fwd,      &smelt__sparse_gqa_lists,     &smelt__sparse_gqa_merge,
-    &smelt__sparse_gqa_sums,     &smelt__sparse_attn_bwd_rows, &smelt__sparse_gqa_bwd,
-    &smelt__sparse_gqa_bwd_keys, &smelt__key_grads_finish,     NULL,
-};
-
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_GQA_HEADS,          SMELT__SPARSE_GQA_WIDTHS, SMELT__SPARSE_GQA_TOPK,
     SMELT__SPARSE_GQA_LISTS,          SMELT__SPARSE_GQA_SINK,   {SMELT__PASSES_KEY},
@@ -107,13 +101,13 @@ const struct smelt__operator_family smelt__sparse_gqa = {
                .example = "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,"
                           "lists=kv",
                .summary = "sparse attention for grouped heads: lists of blocks of rows",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members),
                .check = smelt__sparse_gqa_check},
     .passes = SMELT__FORWARD | SMELT__BACKWARD,
-    .kernels = kernels,
+    SMELT__FAMILIES(&smelt__sparse_gqa_fwd, &smelt__sparse_gqa_lists, &smelt__sparse_gqa_merge,
+                    &smelt__sparse_gqa_sums, &smelt__sparse_attn_bwd_rows, &smelt__sparse_gqa_bwd,
+                    &smelt__sparse_gqa_bwd_keys, &smelt__key_grads_finish),
     .expand = expand,
     .presets = presets,
 };

@@ -38,8 +38,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_gqa_bwd_keys = {
     .schema = {.name = "sparse_gqa_bwd_keys",
                .summary = "dk and dv of sparse attention for grouped heads",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
     .variants = variants,
 };

@@ -28,8 +28,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_gqa_fwd = {
     .schema = {.name = "sparse_gqa_fwd",
                .summary = "forward pass of sparse attention for grouped heads",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
     .variants = variants,
 };
@@ -49,8 +48,7 @@ static const struct smelt__variant grad_variants[] = {
 const struct smelt__kernel_family smelt__sparse_gqa_bwd = {
     .schema = {.name = "sparse_gqa_bwd",
                .summary = "dq of sparse attention for grouped heads",
-               .keys = grad_keys,
-               .key_count = sizeof grad_keys / sizeof *grad_keys,
+               SMELT__KEYS(grad_keys),
                .check = smelt__sparse_gqa_check},
     .variants = grad_variants,
 };

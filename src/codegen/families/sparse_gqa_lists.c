@@ -61,7 +61,6 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_gqa_lists = {
     .schema = {.name = "sparse_gqa_lists",
                .summary = "for each block of keys the queries that chose it",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };

@@ -42,8 +42,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_gqa_merge = {
     .schema = {.name = "sparse_gqa_merge",
                .summary = "combines sparse_gqa's partial results of blocks of keys",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
     .variants = variants,
 };

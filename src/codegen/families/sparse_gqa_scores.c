@@ -20,8 +20,7 @@ static const struct smelt__variant variants[] = {
 static const struct smelt__kernel_family sparse_gqa_scores_fwd = {
     .schema = {.name = "sparse_gqa_scores_fwd",
                .summary = "attention's probabilities at the entries of grouped heads' lists",
-               .keys = kernel_keys,
-               .key_count = sizeof kernel_keys / sizeof *kernel_keys,
+               SMELT__KEYS(kernel_keys),
                .check = smelt__sparse_gqa_check},
     .variants = variants,
 };
@@ -30,17 +29,10 @@ static const struct smelt__member members[] = {
     [FWD] = {"fwd", &sparse_gqa_scores_fwd.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {&sparse_gqa_scores_fwd, NULL};
-
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_GQA_HEADS, SMELT__SPARSE_GQA_DQK,  SMELT__SPARSE_GQA_TOPK,
     SMELT__SPARSE_GQA_LISTS, SMELT__SPARSE_GQA_SINK,
 };
-
-static void expand(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion) {
-    smelt__expansion_add(expansion, spec, FWD, pass);
-}
 
 static const struct smelt__preset_row presets[] = {
     {"minimax-m3", "heads=64,kv_heads=4,dqk=128,topk=16,granularity=128,lists=kv"},
@@ -54,14 +46,11 @@ const struct smelt__operator_family smelt__sparse_gqa_scores = {
                .example = "sparse_gqa_scores:heads=64,kv_heads=4,dqk=128,topk=16,granularity=128,"
                           "lists=kv",
                .summary = "attention's probabilities at the entries of grouped heads' lists",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members),
                .check = smelt__sparse_gqa_check},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
-    .expand = expand,
+    SMELT__FAMILIES(&sparse_gqa_scores_fwd),
     .presets = presets,
     .training = 1,
 };

@@ -52,8 +52,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_gqa_sums = {
     .schema = {.name = "sparse_gqa_sums",
                .summary = "adds partial gradients of sparse_gqa",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
     .variants = variants,
 };

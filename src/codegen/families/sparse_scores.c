@@ -9,14 +9,7 @@ static const struct smelt__member members[] = {
     [FWD] = {"fwd", &smelt__sparse_scores_fwd.schema, 0},
 };
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__sparse_scores_fwd, NULL};
-
 static const struct smelt__key keys[] = {SMELT__SPARSE_ATTN_COMPUTED};
-
-static void expand(const struct smelt__spec *spec, unsigned pass,
-                   struct smelt__expansion *expansion) {
-    smelt__expansion_add(expansion, spec, FWD, pass);
-}
 
 /* docs/operators.md's table of models: what trains their indexers. */
 static const struct smelt__preset_row presets[] = {
@@ -33,14 +26,11 @@ const struct smelt__operator_family smelt__sparse_scores = {
                .is_operator = 1,
                .example = "sparse_scores:heads=64,dqk=576,dv=512,topk=2048",
                .summary = "attention's probabilities at the selected slots, summed over the heads",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members),
                .check = smelt__sparse_attn_check},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
-    .expand = expand,
+    SMELT__FAMILIES(&smelt__sparse_scores_fwd),
     .presets = presets,
     .training = 1,
 };

@@ -37,8 +37,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__sparse_scores_fwd = {
     .schema = {.name = "sparse_scores_fwd",
                .summary = "attention's probabilities at the selected slots, summed over the heads",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
+               SMELT__KEYS(keys),
                .check = smelt__sparse_attn_check},
     .variants = variants,
 };

@@ -10,8 +10,6 @@ enum { ROWS }; /* members by number */
 static const struct smelt__member members[] = {
     [ROWS] = {"rows", &smelt__topk_select_rows.schema, 0}};
 
-static const struct smelt__kernel_family *const kernels[] = {&smelt__topk_select_rows, NULL};
-
 static const struct smelt__key keys[] = {
     SMELT__TOPK_KEYS,
     {SMELT__OPTIONAL("dtype", "elements of the matrix"), SMELT__NAMES_2(fp32, bf16)},
@@ -33,12 +31,10 @@ const struct smelt__operator_family smelt__topk_select = {
                .is_operator = 1,
                .example = "topk_select:topk=2048",
                .summary = "exact top-k of the rows of a matrix within windows",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members,
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members),
                .check = smelt__topk_select_check},
     .passes = SMELT__FORWARD,
-    .kernels = kernels,
+    SMELT__FAMILIES(&smelt__topk_select_rows),
     .expand = expand,
 };

@@ -275,8 +275,7 @@ static const struct smelt__variant variants[] = {
 const struct smelt__kernel_family smelt__topk_select_rows = {
     .schema = {.name = "topk_select_rows",
                .summary = "the largest elements of rows",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys},
+               SMELT__KEYS(keys)},
     .variants = variants,
 };
 

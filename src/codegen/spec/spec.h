@@ -63,6 +63,10 @@ struct smelt__member {
     unsigned passes; /* that use its kernels; 0: all of the operator's */
 };
 
+/* Of a schema: its tables of keys and of members. */
+#define SMELT__KEYS(table) .keys = (table), .key_count = sizeof(table) / sizeof *(table)
+#define SMELT__MEMBERS(table) .members = (table), .member_count = sizeof(table) / sizeof *(table)
+
 struct smelt__schema {
     const char *name;
     const char *summary;           /* one line: what it computes */

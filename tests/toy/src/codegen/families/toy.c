@@ -44,8 +44,7 @@ static const struct smelt__variant variants[] = {{"mma", plan}, {NULL, NULL}};
 static const struct smelt__kernel_family toy_scale = {
     .schema = {.name = "toy_scale",
                .summary = "multiplies rows by a factor",
-               .keys = kernel_keys,
-               .key_count = sizeof kernel_keys / sizeof *kernel_keys},
+               SMELT__KEYS(kernel_keys)},
     .variants = variants,
 };
 
@@ -57,8 +56,6 @@ static const struct smelt__member members[] = {
     [FWD] = {"fwd", &toy_scale.schema, SMELT__FORWARD},
     [BWD] = {"bwd", &toy_scale.schema, SMELT__BACKWARD},
 };
-
-static const struct smelt__kernel_family *const kernels[] = {&toy_scale, NULL};
 
 static const struct smelt__key keys[] = {WIDTH_KEY, {SMELT__PASSES_KEY}};
 
@@ -76,12 +73,10 @@ const struct smelt__operator_family smelt__toy = {
                .is_operator = 1,
                .example = "toy:width=75",
                .summary = "rows times a factor: the tests' toy",
-               .keys = keys,
-               .key_count = sizeof keys / sizeof *keys,
-               .members = members,
-               .member_count = sizeof members / sizeof *members},
+               SMELT__KEYS(keys),
+               SMELT__MEMBERS(members)},
     .passes = SMELT__FORWARD | SMELT__BACKWARD,
-    .kernels = kernels,
+    SMELT__FAMILIES(&toy_scale),
     .expand = expand,
     .presets = presets,
 };
