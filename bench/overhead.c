@@ -4,8 +4,9 @@
  * call's launches, fills and parameters are recorded once; then the call and the bare driver calls
  * run alternately. Needs a GPU; exit status 3 without one.
  *
- *   overhead all measurements overhead --ready one start, as run by the first form overhead SPEC
- *   CALLS only so many calls, for a profiler, also without a GPU:
+ *   overhead               all measurements
+ *   overhead --ready       one start, as the first form runs them
+ *   overhead SPEC CALLS    only that many calls, for a profiler; also without a GPU:
  *
  *   SMELT_CUDA=build/bench/libidle_driver.so SMELT_NVRTC=build/src/emu/libsmelt_emu.so valgrind --tool=callgrind
  *       --toggle-collect=smelt_sparse_attn_backward build/bench/overhead SPEC 1000

@@ -140,7 +140,7 @@ static int check(struct smelt__template *templates, int count) {
     return status;
 }
 
-/* ---- what there is ---------------------------------------------------------------------------- */
+/* ---- finding templates ------------------------------------------------------------------------ */
 
 enum { MOST_FILES = 1000, MOST_PATH = 1024 };
 
@@ -190,7 +190,8 @@ static int add_folder(const char *path, FILE *depfile) {
     return found >= 0 ? status : fail(path, strerror(errno));
 }
 
-/* A folder, or a file: one that a folder has may be no template. */
+/* Adds a file, or all templates in a folder. `named`: the command line names the file, so it must be a
+ * template. */
 static int add(const char *path, int named, FILE *depfile) {
     DIR *const folder = opendir(path);
     if (folder) {

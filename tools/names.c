@@ -103,7 +103,7 @@ static int note_gpu(void *user, const char *line) {
     return 0;
 }
 
-/* Kernels for an architecture without its `a` are in the cache, and no GPU finds them there. */
+/* Kernels for an architecture without its `a` would be cached, but no GPU looks them up. */
 static int check_is_used(const struct tool_options *options, const char *where, const char *arch) {
     struct gpu_search search = {.arch = arch};
     const smelt_status status = smelt_list(SMELT_LIST_GPUS, note_gpu, &search);

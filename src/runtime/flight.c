@@ -9,7 +9,7 @@
 void smelt__flights_init(struct smelt__flights *flights, int keep, void (*free_result)(void *)) {
     memset(flights, 0, sizeof *flights);
     pthread_mutex_init(&flights->mutex, NULL);
-    pthread_cond_init(&flights->landing, NULL);
+    pthread_cond_init(&flights->completion, NULL);
     flights->keep = keep;
     flights->free_result = free_result;
 }
@@ -27,7 +27,7 @@ void smelt__flights_finish(struct smelt__flights *flights) {
         flights->first = flight->next;
         free_flight(flights, flight);
     }
-    pthread_cond_destroy(&flights->landing);
+    pthread_cond_destroy(&flights->completion);
     pthread_mutex_destroy(&flights->mutex);
 }
 
@@ -52,8 +52,8 @@ static struct smelt__flight *start(struct smelt__flights *flights, const char *k
     return flight;
 }
 
-int smelt__flight_board(struct smelt__flights *flights, const char *key,
-                        struct smelt__flight **out) {
+int smelt__flight_join(struct smelt__flights *flights, const char *key,
+                       struct smelt__flight **out) {
     pthread_mutex_lock(&flights->mutex);
     struct smelt__flight *flight = find(flights, key);
     int leads = !flight;
@@ -61,8 +61,8 @@ int smelt__flight_board(struct smelt__flights *flights, const char *key,
         flight = start(flights, key);
     } else {
         flight->users++;
-        while (!flight->landed)
-            pthread_cond_wait(&flights->landing, &flights->mutex);
+        while (!flight->done)
+            pthread_cond_wait(&flights->completion, &flights->mutex);
     }
     pthread_mutex_unlock(&flights->mutex);
     if (!leads && flight->status)
@@ -80,17 +80,17 @@ static void unlist(struct smelt__flights *flights, struct smelt__flight *flight)
     flight->listed = 0;
 }
 
-void smelt__flight_land(struct smelt__flights *flights, struct smelt__flight *flight,
-                        smelt_status status, void *result) {
+void smelt__flight_complete(struct smelt__flights *flights, struct smelt__flight *flight,
+                            smelt_status status, void *result) {
     pthread_mutex_lock(&flights->mutex);
     flight->status = status;
     flight->result = result;
     if (status)
         flight->message = strdup(smelt_last_error());
-    flight->landed = 1;
+    flight->done = 1;
     if (status || !flights->keep)
         unlist(flights, flight);
-    pthread_cond_broadcast(&flights->landing);
+    pthread_cond_broadcast(&flights->completion);
     pthread_mutex_unlock(&flights->mutex);
 }
 

@@ -228,12 +228,12 @@ static smelt_status compile_or_wait(struct job *job, struct outcome *outcome) {
     char hex[33];
 
     smelt__cache_key_hex(&job->key, hex);
-    int leads = smelt__flight_board(flights, hex, &flight);
+    int leads = smelt__flight_join(flights, hex, &flight);
     if (!flight)
         return SMELT_ERROR_OUT_OF_MEMORY;
     if (leads) {
         smelt_status status = lead_compilation(job, &result);
-        smelt__flight_land(flights, flight, status, result);
+        smelt__flight_complete(flights, flight, status, result);
     }
     smelt_status status = flight->status;
     if (!status) {
@@ -436,7 +436,7 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
      * spec as requested. */
     smelt__spec_print(&plan->spec, spec);
     snprintf(key, sizeof key, "%s%s", plan->spec.tuned ? "tuned " : "", spec);
-    int leads = smelt__flight_board(&context->kernels, key, &flight);
+    int leads = smelt__flight_join(&context->kernels, key, &flight);
     if (!flight)
         return SMELT_ERROR_OUT_OF_MEMORY;
     if (leads) {
@@ -447,7 +447,7 @@ smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan 
             free(kernel);
             kernel = NULL;
         }
-        smelt__flight_land(&context->kernels, flight, status, kernel);
+        smelt__flight_complete(&context->kernels, flight, status, kernel);
     }
     status = flight->status;
     *out = flight->result;

@@ -34,9 +34,9 @@ struct smelt__kernel {
     smelt_kernel_info info;
 };
 
-/* Gets the cubin from the cache or the compiler, without loading it. The
- * caller frees compiled->cubin. `info` may be NULL; its strings are the context's. Threads of this
- * process that request the same key compile it once. */
+/* Gets the cubin from the cache or the compiler, without loading it. The caller frees
+ * compiled->cubin. `info` may be NULL; its strings are the context's. Threads of this process that
+ * request the same key compile it once. */
 smelt_status smelt__kernel_compile(smelt_context *context, const struct smelt__plan *plan,
                                    struct smelt__compiled *compiled, smelt_kernel_info *info);
 

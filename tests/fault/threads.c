@@ -126,9 +126,9 @@ static void make_long_message(void) {
 static void *follow(void *user) {
     struct smelt__flights *flights = user;
     struct smelt__flight *flight;
-    if (smelt__flight_board(flights, "key", &flight)) /* too late: this thread leads */
-        smelt__flight_land(flights, flight, SMELT_ERROR_COMPILE,
-                           (smelt__fail(SMELT_ERROR_COMPILE, "%s", long_message), NULL));
+    if (smelt__flight_join(flights, "key", &flight)) /* too late: this thread leads */
+        smelt__flight_complete(flights, flight, SMELT_ERROR_COMPILE,
+                               (smelt__fail(SMELT_ERROR_COMPILE, "%s", long_message), NULL));
     const int same =
         flight->status == SMELT_ERROR_COMPILE && !strcmp(smelt_last_error(), long_message);
     smelt__flight_leave(flights, flight);
@@ -143,7 +143,7 @@ TEST(followers_have_the_whole_message) {
     void *same;
     make_long_message();
     smelt__flights_init(&flights, 0, free);
-    assert_int_equal(smelt__flight_board(&flights, "key", &flight), 1);
+    assert_int_equal(smelt__flight_join(&flights, "key", &flight), 1);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, follow, &flights), 0);
     while (1) {
@@ -155,7 +155,7 @@ TEST(followers_have_the_whole_message) {
         sched_yield();
     }
     smelt__fail(SMELT_ERROR_COMPILE, "%s", long_message);
-    smelt__flight_land(&flights, flight, SMELT_ERROR_COMPILE, NULL);
+    smelt__flight_complete(&flights, flight, SMELT_ERROR_COMPILE, NULL);
     smelt__flight_leave(&flights, flight);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], &same);

@@ -5,7 +5,7 @@
 
 /* ---- presets, families, architectures ------------------------------------------------------- */
 
-/* Names are the library's own, so nothing fails here but for want of memory. */
+/* The names are the library's own, so only a lack of memory can fail. */
 static void expect(smelt_status status) {
     if (status)
         tool_die_of_memory();

@@ -73,9 +73,9 @@ int smelt__template_expand(const struct smelt__template *template_,
 int smelt__parts_check(const struct smelt__template *templates, int count, int *index, int *line,
                        struct smelt__message *message);
 
-/* Calls `each` for template number `root` and for all parts it uses, directly or not, once each in
- * the order of their text. 0, or -1 with a message; cannot fail in a checked table but for want of
- * memory. */
+/* Calls `each` for template number `root` and for all parts it uses, directly or not, once each, in
+ * the order in which they are emitted. 0, or -1 with a message; in a checked table only a lack of
+ * memory can fail. */
 int smelt__parts_each(const struct smelt__template *templates, int count, int root,
                       void (*each)(void *user, const struct smelt__template *part), void *user,
                       struct smelt__message *message);

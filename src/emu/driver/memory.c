@@ -5,8 +5,8 @@
 #include "emu/driver/driver.h"
 #include "emu/formats/layout.h"
 #include "emu/machine/report.h"
-#include "emu/memory/chain.h"
 #include "emu/memory/global.h"
+#include "emu/memory/pdl.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
@@ -32,7 +32,7 @@ EMU_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer) {
  * host writes them. */
 static bool touch(CUdeviceptr pointer, size_t bytes, bool written) {
     pthread_mutex_lock(&emu_driver_lock);
-    emu_chain_synchronize(emu_stream_of(NULL, emu_device_current()));
+    emu_pdl_synchronize(emu_stream_of(NULL, emu_device_current()));
     const bool held = emu_memory_holds(pointer, bytes);
     if (held && written) {
         emu_memory_produce(pointer, NULL);
@@ -51,7 +51,7 @@ EMU_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t byt
 
 EMU_EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
     pthread_mutex_lock(&emu_driver_lock);
-    const bool complete = emu_chain_check_ended();
+    const bool complete = emu_pdl_check_ended();
     pthread_mutex_unlock(&emu_driver_lock);
     if (!complete)
         return ERROR_LAUNCH_FAILED;
@@ -85,7 +85,7 @@ static CUresult fill(CUdeviceptr pointer, size_t bytes, CUstream handle) {
     else if (bytes > 0 && !emu_memory_fill_begins(pointer, bytes, stream))
         result = ERROR_LAUNCH_FAILED;
     else
-        emu_chain_interrupt(stream);
+        emu_pdl_interrupt(stream);
     if (result == CUDA_SUCCESS)
         emu_memory_overwritten(pointer, bytes);
     emu_reports_end();

@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "emu/driver/driver.h"
-#include "emu/memory/chain.h"
+#include "emu/memory/pdl.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
@@ -63,7 +63,7 @@ static CUresult wait_for(const void *stream) {
     if (!stream)
         return ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&emu_driver_lock);
-    emu_chain_synchronize(stream);
+    emu_pdl_synchronize(stream);
     pthread_mutex_unlock(&emu_driver_lock);
     return CUDA_SUCCESS;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "emu/machine/meeting.h"
+#include "emu/machine/collective.h"
 #include "emu/machine/report.h"
 #include "emu/machine/schedule.h"
 #include "emu/memory/clock.h"
@@ -217,5 +217,5 @@ static void execute_syncwarp(struct warp *warp, u32 mask, void **arguments, site
 }
 
 EMU_EXPORT void emu_syncwarp(unsigned mask) {
-    emu_meet("__syncwarp", mask, execute_syncwarp, NULL, EMU_SITE);
+    emu_collective("__syncwarp", mask, execute_syncwarp, NULL, EMU_SITE);
 }

@@ -97,7 +97,7 @@ static struct part *load_add(struct load *load, u32 offset, u32 bytes, const voi
 }
 
 static void load_go(struct load *load) {
-    if (emu_lands_now())
+    if (emu_takes_effect_now())
         load_effect(&load->deferred);
     else
         emu_defer(&load->deferred);

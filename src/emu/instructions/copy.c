@@ -45,14 +45,14 @@ static bool reserve_slot(struct thread *thread) {
     return true;
 }
 
-static void land(struct copy *copy) {
-    if (copy->landed)
+static void take_effect(struct copy *copy) {
+    if (copy->done)
         return;
     u8 *to = copy->cta->arena + copy->offset;
     if (copy->given > 0) /* else the source may be any address */
         memcpy(to, copy->source, copy->given);
     memset(to + copy->given, 0, (size_t)(copy->bytes - copy->given));
-    copy->landed = 1;
+    copy->done = 1;
 }
 
 /* Completes all copies before number `end`. */
@@ -60,7 +60,7 @@ static void complete(struct thread *thread, u32 end) {
     u16 slot = emu_copy_slot(thread);
     for (; thread->copies_begin < end; thread->copies_begin++) {
         struct copy *copy = copy_at(thread, thread->copies_begin);
-        land(copy);
+        take_effect(copy);
         struct epoch done = {slot, thread->copies_begin + 1};
         emu_shared_write_end(copy->cta, copy->offset, copy->bytes, done, done);
     }
@@ -91,8 +91,8 @@ EMU_EXPORT void emu_cp_async(unsigned address, const void *source, int bytes, in
     self->copies_end++;
     struct copy *copy = copy_at(self, number);
     *copy = (struct copy){location.cta, location.offset, (u8)bytes, (u8)given, 0, source, at};
-    if (emu_lands_now())
-        land(copy);
+    if (emu_takes_effect_now())
+        take_effect(copy);
     emu_yield();
 }
 
@@ -167,7 +167,7 @@ EMU_EXPORT void emu_cp_async_arrive(unsigned address) {
     arrival->deferred = (struct deferred){arrival_effect, NULL, emu.self, at};
     arrival->barrier = barrier;
     arrival->end = emu.self->copies_arriving = newest(emu.self);
-    if (emu_lands_now())
+    if (emu_takes_effect_now())
         arrival_effect(&arrival->deferred);
     else
         emu_defer(&arrival->deferred);

@@ -3,7 +3,7 @@
 
 #include "emu/formats/layout.h"
 #include "emu/formats/numbers.h"
-#include "emu/machine/meeting.h"
+#include "emu/machine/collective.h"
 #include "emu/machine/report.h"
 #include "emu/memory/registers.h"
 #include "emu/memory/shared.h"
@@ -110,22 +110,22 @@ EMU_EXPORT void emu_op_ldmatrix(unsigned *registers, unsigned long bytes, unsign
                                 int count, int transposed) {
     check_registers(bytes, count, "ldmatrix", EMU_SITE);
     struct moved moved = {registers, address, count, transposed != 0};
-    emu_meet_whole("ldmatrix", execute_ldmatrix, &moved, EMU_SITE);
+    emu_collective_whole("ldmatrix", execute_ldmatrix, &moved, EMU_SITE);
 }
 
 EMU_EXPORT void emu_op_stmatrix(const unsigned *registers, unsigned long bytes, unsigned address,
                                 int count, int transposed) {
     check_registers(bytes, count, "stmatrix", EMU_SITE);
     struct moved moved = {(unsigned *)(uintptr_t)registers, address, count, transposed != 0};
-    emu_meet_whole("stmatrix", execute_stmatrix, &moved, EMU_SITE);
+    emu_collective_whole("stmatrix", execute_stmatrix, &moved, EMU_SITE);
 }
 
 EMU_EXPORT void emu_op_mma_m16n8k16_bf16(float *d, const unsigned *a, const unsigned *b) {
     struct multiplied one = {d, a, b, EMU_BF16};
-    emu_meet_whole("mma", execute_mma, &one, EMU_SITE);
+    emu_collective_whole("mma", execute_mma, &one, EMU_SITE);
 }
 
 EMU_EXPORT void emu_op_mma_m16n8k32_e4m3(float *d, const unsigned *a, const unsigned *b) {
     struct multiplied one = {d, a, b, EMU_E4M3};
-    emu_meet_whole("mma", execute_mma, &one, EMU_SITE);
+    emu_collective_whole("mma", execute_mma, &one, EMU_SITE);
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "emu/formats/numbers.h"
-#include "emu/machine/meeting.h"
+#include "emu/machine/collective.h"
 #include "emu/machine/report.h"
 
 /* ---- votes ----------------------------------------------------------------------------------- */
@@ -27,7 +27,7 @@ static void execute_ballot(struct warp *warp, u32 mask, void **arguments, site a
 
 static u32 ballot(const char *name, u32 mask, int predicate, site at) {
     struct vote vote = {predicate, 0};
-    emu_meet(name, mask, execute_ballot, &vote, at);
+    emu_collective(name, mask, execute_ballot, &vote, at);
     return vote.result;
 }
 
@@ -85,7 +85,7 @@ static void execute_shuffle(struct warp *warp, u32 mask, void **arguments, site 
 
 static u32 shuffle(enum shuffle_kind kind, u32 mask, u32 value, u32 operand, site at) {
     struct shuffle arguments = {kind, value, operand, 0};
-    emu_meet(shuffle_names[kind], mask, execute_shuffle, &arguments, at);
+    emu_collective(shuffle_names[kind], mask, execute_shuffle, &arguments, at);
     return arguments.result;
 }
 
@@ -154,7 +154,7 @@ static void execute_reduce(struct warp *warp, u32 mask, void **arguments, site a
 
 EMU_EXPORT unsigned emu_reduce_sync(int kind, unsigned mask, unsigned value) {
     struct reduce reduce = {(enum reduction)kind, value, 0};
-    emu_meet("redux.sync", mask, execute_reduce, &reduce, EMU_SITE);
+    emu_collective("redux.sync", mask, execute_reduce, &reduce, EMU_SITE);
     return reduce.result;
 }
 

@@ -10,7 +10,7 @@
 
 #include "emu/formats/layout.h"
 #include "emu/formats/numbers.h"
-#include "emu/machine/meeting.h"
+#include "emu/machine/collective.h"
 #include "emu/machine/report.h"
 #include "emu/machine/schedule.h"
 #include "emu/memory/clock.h"
@@ -42,7 +42,7 @@ struct product {
     struct emu_operand a, b;
     float *d[WARP];
     const u32 *a_registers[WARP];
-    bool landed;
+    bool done;
     site at;
 };
 
@@ -112,11 +112,11 @@ static void decode(struct emu_operand *operand, u64 descriptor, int rows, bool t
 
 /* ---- effect ---------------------------------------------------------------------------------- */
 
-static void land(struct warp *warp, struct product *product) {
+static void take_effect(struct warp *warp, struct product *product) {
     u8 a[EMU_QUARTER_ROWS][EMU_DEPTH_BYTES], b[EMU_WGMMA_COLUMNS][EMU_DEPTH_BYTES];
-    if (product->landed)
+    if (product->done)
         return;
-    product->landed = true;
+    product->done = true;
     if (product->form.from_registers)
         emu_wgmma_a_registers(product->a_registers, product->element, a);
     else
@@ -128,15 +128,15 @@ static void land(struct warp *warp, struct product *product) {
 }
 
 /* In order: later products accumulate onto earlier ones. */
-static void land_until(struct warp *warp, int count) {
+static void complete_until(struct warp *warp, int count) {
     for (int i = 0; i < count; i++)
-        land(warp, &warp->products[i]);
+        take_effect(warp, &warp->products[i]);
 }
 
 /* Completes the warp's oldest `count` products, ordered before its threads' next actions. */
 static void finish(struct warp *warp, int count) {
     u16 slot = emu_product_slot(warp);
-    land_until(warp, count);
+    complete_until(warp, count);
     for (int i = 0; i < count; i++) {
         struct product *product = &warp->products[i];
         ending = (struct epoch){slot, product->form.number + 1};
@@ -231,8 +231,8 @@ static void execute_wgmma(struct warp *warp, u32 mask, void **arguments, site at
     each_operand(warp, product, begin_piece);
     warp->product_count++;
     warp->products_issued++;
-    if (emu_lands_now())
-        land_until(warp, warp->product_count);
+    if (emu_takes_effect_now())
+        complete_until(warp, warp->product_count);
 }
 
 static void check_warpgroup(const char *name, site at) {
@@ -251,7 +251,7 @@ static void issue(struct issued *issued, site at) {
                   issued->columns,
                   issued->element != EMU_BF16 ? ", transposed although not of 16-bit elements"
                                               : "");
-    emu_meet_whole("wgmma", execute_wgmma, issued, at);
+    emu_collective_whole("wgmma", execute_wgmma, issued, at);
 }
 
 /* A descriptor's increment per 16 of depth, with a 128-byte swizzle. */
@@ -299,7 +299,7 @@ static void execute_fence(struct warp *warp, u32 mask, void **arguments, site at
 EMU_EXPORT void emu_wgmma_fence(void) {
     site at = EMU_SITE;
     check_warpgroup("wgmma.fence", at);
-    emu_meet_whole("wgmma.fence", execute_fence, NULL, at);
+    emu_collective_whole("wgmma.fence", execute_fence, NULL, at);
 }
 
 static void execute_commit(struct warp *warp, u32 mask, void **arguments, site at) {
@@ -317,7 +317,7 @@ static void execute_commit(struct warp *warp, u32 mask, void **arguments, site a
 }
 
 EMU_EXPORT void emu_wgmma_commit(void) {
-    emu_meet_whole("wgmma.commit_group", execute_commit, NULL, EMU_SITE);
+    emu_collective_whole("wgmma.commit_group", execute_commit, NULL, EMU_SITE);
 }
 
 static void execute_wait(struct warp *warp, u32 mask, void **arguments, site at) {
@@ -333,7 +333,7 @@ static void execute_wait(struct warp *warp, u32 mask, void **arguments, site at)
 }
 
 EMU_EXPORT void emu_wgmma_wait(int pending) {
-    emu_meet_whole("wgmma.wait_group", execute_wait, &pending, EMU_SITE);
+    emu_collective_whole("wgmma.wait_group", execute_wait, &pending, EMU_SITE);
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
@@ -412,7 +412,7 @@ EMU_EXPORT void emu_registers(int registers, int increase) {
         emu_fatal(EMU_ILLEGAL, at, 0,
                   "%s: setmaxnreg of %d; multiples of 8 from 24 to 256 are legal {1}",
                   emu_thread_name(self), registers);
-    emu_meet_whole("setmaxnreg", execute_resize, &resize, at);
+    emu_collective_whole("setmaxnreg", execute_resize, &resize, at);
     /* An increase waits until the block's registers suffice. */
     while (increase && self->cta->registers_taken > pool())
         emu_poll("setmaxnreg.inc", at);

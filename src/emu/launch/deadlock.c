@@ -7,14 +7,14 @@
 #include "emu/memory/shared.h"
 
 static void describe_wait(const struct thread *thread, char *text, size_t size) {
-    if (thread->wait == AT_MEETING) {
-        const struct meeting *meeting = thread->wait_object;
+    if (thread->wait == AT_COLLECTIVE) {
+        const struct collective *collective = thread->wait_object;
         u32 gone = 0;
         for (int lane = 0; lane < WARP; lane++)
             if (thread->warp->threads[lane] && thread->warp->threads[lane]->wait == GONE)
                 gone |= 1u << lane;
-        snprintf(text, size, "lanes 0x%08x of 0x%08x have arrived%s", meeting->arrived,
-                 meeting->mask, gone & meeting->mask ? "; others have exited" : "");
+        snprintf(text, size, "lanes 0x%08x of 0x%08x have arrived%s", collective->arrived,
+                 collective->mask, gone & collective->mask ? "; others have exited" : "");
     } else if (thread->wait == AT_BARRIER) {
         const struct barrier *barrier = thread->wait_object;
         snprintf(text, size, "%d of %d threads have arrived", barrier->arrived, barrier->expected);
@@ -44,7 +44,7 @@ void emu_report_deadlock(void) {
             const struct thread *other = &emu.threads[j];
             if (other->wait != thread->wait || other->wait_site != thread->wait_site ||
                 other->wait_parity != thread->wait_parity ||
-                (thread->wait != AT_MEETING && other->wait_object != thread->wait_object))
+                (thread->wait != AT_COLLECTIVE && other->wait_object != thread->wait_object))
                 continue;
             same++;
             earlier += j < i;

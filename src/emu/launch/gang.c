@@ -13,9 +13,9 @@
 #include "emu/machine/report.h"
 #include "emu/machine/schedule.h"
 #include "emu/machine/stack.h"
-#include "emu/memory/chain.h"
 #include "emu/memory/clock.h"
 #include "emu/memory/cluster.h"
+#include "emu/memory/pdl.h"
 #include "emu/memory/registers.h"
 #include "emu/memory/shared.h"
 
@@ -92,7 +92,7 @@ static void make_gang(unsigned x, unsigned y, unsigned z) {
 static void check_leftovers(void) {
     int late = emu_deferred_count();
     emu_products_compare();
-    emu_land_all();
+    emu_deferred_run_all();
     if (late > 0 && !emu.ended)
         emu_report(
             EMU_LEFTOVER, emu_deferred_last(), 0,
@@ -153,7 +153,7 @@ void emu_run_gang(unsigned x, unsigned y, unsigned z) {
     make_gang(x, y, z);
     run();
     for (int i = 0; i < emu.ctas; i++)
-        emu_chain_block_ends(&emu.cta[i]);
+        emu_pdl_block_ends(&emu.cta[i]);
     release_gang();
     emu.statistics.blocks += (u64)emu.ctas;
 }

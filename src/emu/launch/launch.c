@@ -8,7 +8,7 @@
 #include "emu/machine/report.h"
 #include "emu/machine/schedule.h"
 #include "emu/machine/stack.h"
-#include "emu/memory/chain.h"
+#include "emu/memory/pdl.h"
 
 enum { ARENA_ALIGNMENT = 4096 };
 
@@ -86,7 +86,7 @@ bool emu_launch(struct kernel *kernel, void **parameters) {
     emu.ended = false;
     emu.statistics.launches++;
     emu.first_gang = emu.gang + 1;
-    emu_chain_begin(emu.pdl, emu.stream);
+    emu_pdl_begin(emu.pdl, emu.stream);
     emu_reports_begin();
     int threads = emu.ctas * emu.cta_threads;
     if (!make_arenas() || !emu_stacks_make(threads)) {
@@ -98,6 +98,6 @@ bool emu_launch(struct kernel *kernel, void **parameters) {
         emu_watch_end();
         emu.inside = false;
     }
-    emu_chain_end();
+    emu_pdl_end();
     return emu_reports_end() == 0;
 }

@@ -89,8 +89,8 @@ struct cell { /* of one byte */
 
 enum wait_kind {
     RUNS = 0,
-    AT_MEETING, /* of its warp */
-    AT_BARRIER, /* a named one, or the cluster's */
+    AT_COLLECTIVE, /* of its warp */
+    AT_BARRIER,    /* a named one, or the cluster's */
     AT_MBARRIER,
     POLLS, /* polls a condition */
     GONE
@@ -100,7 +100,7 @@ enum wait_kind {
 struct copy {
     struct cta *cta;
     u32 offset;
-    u8 bytes, given, landed; /* given: bytes read of `bytes`; the rest is zero */
+    u8 bytes, given, done; /* given: bytes read of `bytes`; the rest is zero */
     const u8 *source;
     site at;
 };
@@ -150,7 +150,7 @@ struct thread {
     u32 cluster_generation;
 };
 
-struct meeting { /* lanes of a warp at a collective instruction */
+struct collective { /* lanes of a warp at a collective instruction */
     void (*execute)(struct warp *warp, u32 mask, void **arguments, site at);
     const char *name;
     u32 mask, arrived;
@@ -166,7 +166,7 @@ struct warp {
     struct thread *threads[WARP];
     u32 present;
     u32 ready; /* lanes that can run */
-    struct meeting meetings[WARP];
+    struct collective collectives[WARP];
 
     struct product *products; /* wgmmas issued and not known complete, oldest first */
     int product_count, product_capacity;
@@ -212,7 +212,7 @@ struct visit { /* the last access of a thread of another block */
 
 struct cta {
     int rank; /* in the cluster */
-    int live; /* threads not gone */
+    int live; /* threads that have not exited */
     unsigned x, y, z;
     u8 *arena;
     struct cell *cells;
@@ -245,7 +245,7 @@ struct machine {
     struct thread *threads;
     struct warp *warps;
     struct barrier cluster_barrier;
-    int live; /* threads not gone */
+    int live; /* threads that have not exited */
 
     struct thread *self;        /* the running thread; NULL: the scheduler */
     u32 fences;                 /* wgmma.fence executed, over all launches */

@@ -8,7 +8,7 @@
 #include "emu/machine/stack.h"
 
 static u64 ready[MAX_WARPS / 64]; /* warps with a lane that can run */
-static int laggard;               /* a warp that runs when no other can; -1: none */
+static int delayed;               /* a warp that runs when no other can; -1: none */
 static struct fibre scheduler;
 static void (*thread_body)(void);
 
@@ -33,7 +33,7 @@ void emu_schedule_begin_launch(void) {
     state = (emu.settings.seed + 1) * 0x9e3779b97f4a7c15ull | 1;
 }
 
-bool emu_lands_now(void) {
+bool emu_takes_effect_now(void) {
     if (emu.settings.timing == EMU_RANDOM)
         return emu_random() % 4 == 0;
     return emu.settings.timing == EMU_EARLY;
@@ -68,7 +68,7 @@ static int find_warp(int from, int step) {
         int number = (from + i * step + emu.warp_count) % emu.warp_count;
         if (!(ready[number / 64] >> (number % 64) & 1))
             continue;
-        if (number != laggard)
+        if (number != delayed)
             return number;
         last = number;
     }
@@ -116,25 +116,25 @@ void emu_block(enum wait_kind kind, const char *name, void *object, site at) {
 void emu_yield(void) {
     if (emu.settings.order != EMU_SHUFFLED)
         return;
-    if (emu.self->warp->number == laggard || emu_random() % 16 == 0)
+    if (emu.self->warp->number == delayed || emu_random() % 16 == 0)
         to_scheduler();
 }
 
 /* In a shuffled order, with probability 3/4, one warp runs only when no other can. This exposes
  * code that works only because no thread is late. */
-static void choose_laggard(void) {
-    laggard = -1;
+static void choose_delayed(void) {
+    delayed = -1;
     if (emu.settings.order == EMU_SHUFFLED && emu_random() % 4 != 0)
-        laggard = (int)(emu_random() % (u32)emu.warp_count);
+        delayed = (int)(emu_random() % (u32)emu.warp_count);
 }
 
-static jmp_buf landing_jump; /* leaves an effect that the scheduler runs */
-static bool landing;
+static jmp_buf effect_jump; /* leaves an effect that the scheduler runs */
+static bool running_effect;
 
 void emu_end(void) {
     emu.ended = true;
-    if (landing)
-        longjmp(landing_jump, 1);
+    if (running_effect)
+        longjmp(effect_jump, 1);
     to_scheduler();
     abort(); /* the scheduler does not resume an ended launch */
 }
@@ -183,7 +183,7 @@ site emu_deferred_last(void) {
 }
 
 /* Runs the oldest, or with random timing any, of the deferred effects. */
-static bool land_one(void) {
+static bool run_deferred(void) {
     struct deferred **at = &deferred;
     if (!*at)
         return false;
@@ -196,17 +196,17 @@ static bool land_one(void) {
         deferred_end = at;
     deferred_count--;
     emu.self = one->thread;
-    landing = true;
-    if (setjmp(landing_jump) == 0)
+    running_effect = true;
+    if (setjmp(effect_jump) == 0)
         one->effect(one);
-    landing = false;
+    running_effect = false;
     emu.self = NULL;
     fruitless = 0;
     return true;
 }
 
-void emu_land_all(void) {
-    while (!emu.ended && land_one())
+void emu_deferred_run_all(void) {
+    while (!emu.ended && run_deferred())
         continue;
 }
 
@@ -233,21 +233,21 @@ void emu_schedule_begin_gang(void) {
     pollers = fruitless = 0;
     for (int i = 0; i < emu.warp_count; i++)
         set_ready(&emu.warps[i], emu.warps[i].present);
-    choose_laggard();
+    choose_delayed();
 }
 
 enum emu_outcome emu_run_threads(void) {
     while (emu.live > 0 && !emu.ended) {
         struct thread *thread = pick();
-        if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0 && land_one() &&
+        if (emu.settings.timing == EMU_RANDOM && emu_random() % 8 == 0 && run_deferred() &&
             (!thread || emu.ended))
             continue; /* the effect may have woken a thread or caused a report */
-        /* The laggard also waits for deferred effects. */
-        if (thread && thread->warp->number == laggard && emu.settings.timing == EMU_RANDOM &&
-            emu_random() % 16 != 0 && land_one())
+        /* The delayed warp waits for deferred effects, too. */
+        if (thread && thread->warp->number == delayed && emu.settings.timing == EMU_RANDOM &&
+            emu_random() % 16 != 0 && run_deferred())
             continue;
         if (!thread) {
-            if (land_one() || wake_pollers())
+            if (run_deferred() || wake_pollers())
                 continue;
             return EMU_STUCK;
         }

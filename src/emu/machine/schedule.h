@@ -24,7 +24,7 @@ _Noreturn void emu_end(void);
 
 u32 emu_random(void);
 /* Whether an operation issued now takes effect immediately. */
-bool emu_lands_now(void);
+bool emu_takes_effect_now(void);
 
 /* A deferred effect: a copy that completes on an mbarrier, or an arrival that waits for copies. */
 struct deferred {
@@ -39,7 +39,7 @@ void emu_defer(struct deferred *deferred);
 int emu_deferred_count(void);
 site emu_deferred_last(void);
 /* Runs all of them, unless one ends the launch. */
-void emu_land_all(void);
+void emu_deferred_run_all(void);
 
 /* ---- the scheduler --------------------------------------------------------------------------- */
 

@@ -5,7 +5,7 @@
  *     a thread's cp.async copies    the number of them known to be complete
  *     a warp's wgmmas               likewise
  *     an mbarrier                   the number of phases known to be complete
- *     the grid                      1: earlier kernels of the stream are complete (chain.h)
+ *     the grid                      1: earlier kernels of the stream are complete (pdl.h)
  * Each thread holds two clocks: `seen`, what happened before its next action, and `fenced`, the
  * part of it that a proxy fence has made visible to the async proxy. Barriers carry both.
  *

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "emu/machine/report.h"
-#include "emu/memory/chain.h"
+#include "emu/memory/pdl.h"
 
 enum { PAGE = 4096, GUARD = 1 << 20, NAME = 48 };
 
@@ -325,7 +325,7 @@ static void erase(void *from, size_t bytes) {
 void emu_memory_produce(u64 pointer, const void *stream) {
     struct allocation *allocation = find(pointer);
     if (allocation)
-        allocation->producer = stream ? emu_chain_produce(stream) : 0;
+        allocation->producer = stream ? emu_pdl_produce(stream) : 0;
 }
 
 void emu_memory_overwritten(u64 pointer, size_t bytes) {
@@ -338,7 +338,7 @@ void emu_memory_overwritten(u64 pointer, size_t bytes) {
 }
 
 static bool has_ended(u32 gang, const void *stream) {
-    return gang == 0 || emu_chain_has_ended(gang, stream);
+    return gang == 0 || emu_pdl_has_ended(gang, stream);
 }
 
 bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
@@ -380,7 +380,7 @@ bool emu_memory_fill_begins(u64 pointer, size_t bytes, const void *stream) {
 static bool happened(u32 gang, u16 slot, u32 clock) {
     const struct thread *self = emu.self;
     if (gang < emu.first_gang)
-        return emu_chain_is_complete(gang, self);
+        return emu_pdl_is_complete(gang, self);
     return gang == emu.gang && (slot == self->number || self->clock[slot] >= clock);
 }
 
@@ -423,7 +423,7 @@ static bool is_stale(const struct written *before, enum emu_access access) {
         return false;
     if (before->gang >= emu.first_gang)
         return access == EMU_READ_ONLY;
-    return !emu_chain_is_fresh(before->gang, emu.self, access == EMU_READ_ONLY);
+    return !emu_pdl_is_fresh(before->gang, emu.self, access == EMU_READ_ONLY);
 }
 
 static void report_stale(const struct allocation *allocation, const struct written *before,
@@ -536,7 +536,7 @@ void emu_global_access(const void *pointer, size_t bytes, enum emu_access access
                   "on device %d {1}",
                   emu_thread_name(emu.self), what, bytes, (unsigned long long)offset,
                   name_of(allocation), allocation->device, emu.device);
-    if (allocation->producer && !emu_chain_is_complete(allocation->producer, emu.self))
+    if (allocation->producer && !emu_pdl_is_complete(allocation->producer, emu.self))
         emu_fatal(EMU_RACE, at, 0,
                   "%s: %s of %zu bytes at byte %llu of %s {1}, which an earlier operation may "
                   "still use: the launch is on another stream, or it was launched with PDL and "

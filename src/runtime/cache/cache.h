@@ -50,8 +50,8 @@ void smelt__cache_close(struct smelt__cache *cache);
 const char *smelt__cache_folder(const struct smelt__cache *cache);
 const char *smelt__cache_problem(const struct smelt__cache *cache);
 
-/* options: NULL-terminated, in order. */
-void smelt__cache_key_make(struct smelt__cache_key *key, const char *source, size_t source_bytes,
+/* input: the source, or a text that determines it. options: NULL-terminated, in order. */
+void smelt__cache_key_make(struct smelt__cache_key *key, const char *input, size_t input_bytes,
                            const char *const *options, const char *arch, enum smelt__output output);
 /* 32 hex digits and a NUL. */
 void smelt__cache_key_hex(const struct smelt__cache_key *key, char hex[33]);

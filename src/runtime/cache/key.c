@@ -46,7 +46,7 @@ static void hash_end(const struct key_hash *hash, int which, unsigned char out[1
     memcpy(out, canonical.digest, 16);
 }
 
-void smelt__cache_key_make(struct smelt__cache_key *key, const char *source, size_t source_bytes,
+void smelt__cache_key_make(struct smelt__cache_key *key, const char *input, size_t input_bytes,
                            const char *const *options, const char *arch,
                            enum smelt__output output) {
     const char *kind = output == SMELT__OUTPUT_EMULATED ? "emulated" : "cubin";
@@ -68,7 +68,7 @@ void smelt__cache_key_make(struct smelt__cache_key *key, const char *source, siz
     hash_number(&hash, option_count);
     for (uint64_t i = 0; i < option_count; i++)
         hash_field(&hash, options[i], strlen(options[i]));
-    hash_field(&hash, source, source_bytes);
+    hash_field(&hash, input, input_bytes);
 
     hash_end(&hash, 0, key->name);
     hash_end(&hash, 1, key->digest);

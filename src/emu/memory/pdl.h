@@ -23,27 +23,27 @@
 #include "emu/machine/machine.h"
 
 /* Around a launch on a stream, and when one of its blocks has ended. */
-void emu_chain_begin(bool pdl, const void *stream);
-void emu_chain_block_ends(const struct cta *cta);
-void emu_chain_end(void);
-/* Whether the earlier launch that the gang was of is complete, as far as the thread knows. */
-bool emu_chain_is_complete(u32 gang, const struct thread *thread);
-/* Whether, that being so, the thread reads through L1 what it wrote. */
-bool emu_chain_is_fresh(u32 gang, const struct thread *thread, bool read_only);
+void emu_pdl_begin(bool pdl, const void *stream);
+void emu_pdl_block_ends(const struct cta *cta);
+void emu_pdl_end(void);
+/* Whether the earlier launch that ran the gang is complete, as far as the thread knows. */
+bool emu_pdl_is_complete(u32 gang, const struct thread *thread);
+/* Whether the thread then also sees that launch's writes when it reads through L1. */
+bool emu_pdl_is_fresh(u32 gang, const struct thread *thread, bool read_only);
 /* An operation other than a launch, on a stream: the next launch there is without PDL, whatever its
  * attributes. */
-void emu_chain_interrupt(const void *stream);
-/* Whether the launch that the gang was of is complete when the last one on the stream has ended. */
-bool emu_chain_has_ended(u32 gang, const void *stream);
+void emu_pdl_interrupt(const void *stream);
+/* Whether the launch that ran the gang is complete when the last one on the stream has ended. */
+bool emu_pdl_has_ended(u32 gang, const void *stream);
 /* The host waits for the stream. */
-void emu_chain_synchronize(const void *stream);
+void emu_pdl_synchronize(const void *stream);
 /* Adds an imaginary launch to the stream, which lets the next one begin at once; returns its gang. */
-u32 emu_chain_produce(const void *stream);
-/* Whether all launches are complete when the last one is: reports it when not. */
-bool emu_chain_check_ended(void);
+u32 emu_pdl_produce(const void *stream);
+/* Whether all launches are complete once the last one is; reports it if not. */
+bool emu_pdl_check_ended(void);
 
 /* The running thread executes griddepcontrol.launch_dependents. */
-void emu_chain_let_begin(void);
+void emu_pdl_let_begin(void);
 /* It executes griddepcontrol.wait: what follows in it, and in threads that synchronize with it, is
  * ordered after the previous kernels. */
-void emu_chain_wait(void);
+void emu_pdl_wait(void);

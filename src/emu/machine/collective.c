@@ -1,16 +1,16 @@
-/* See meeting.h. */
-#include "emu/machine/meeting.h"
+/* See collective.h. */
+#include "emu/machine/collective.h"
 
 #include "emu/machine/lines.h"
 #include "emu/machine/report.h"
 #include "emu/machine/schedule.h"
 
-static struct meeting *find_meeting(struct warp *warp, const char *name, u32 mask, int lane) {
+static struct collective *find_collective(struct warp *warp, const char *name, u32 mask, int lane) {
     for (int i = 0; i < WARP; i++) {
-        struct meeting *meeting = &warp->meetings[i];
-        if (meeting->open && meeting->name == name && meeting->mask == mask &&
-            !(meeting->arrived >> lane & 1))
-            return meeting;
+        struct collective *collective = &warp->collectives[i];
+        if (collective->open && collective->name == name && collective->mask == mask &&
+            !(collective->arrived >> lane & 1))
+            return collective;
     }
     return NULL;
 }
@@ -20,7 +20,7 @@ static struct meeting *find_meeting(struct warp *warp, const char *name, u32 mas
 static void check_convergence(const struct warp *warp, const char *name, u32 mask, int lane,
                               site at) {
     for (int i = 0; i < WARP; i++) {
-        const struct meeting *other = &warp->meetings[i];
+        const struct collective *other = &warp->collectives[i];
         if (other->open && other->mask >> lane & 1 && other->arrived & mask)
             emu_fatal(EMU_CONVERGENCE, at, other->at,
                       "lanes of warp %d diverge: %s arrives at %s (mask 0x%08x) {1}, while lanes "
@@ -41,40 +41,40 @@ static void meet(const char *name, u32 mask, bool aligned,
                   emu_thread_name(self), name, mask,
                   mask & ~warp->present ? "names lanes that do not exist"
                                         : "does not name the lane itself");
-    struct meeting *meeting = find_meeting(warp, name, mask, self->lane);
-    if (!meeting) {
+    struct collective *collective = find_collective(warp, name, mask, self->lane);
+    if (!collective) {
         check_convergence(warp, name, mask, self->lane, at);
-        for (meeting = warp->meetings; meeting->open; meeting++)
+        for (collective = warp->collectives; collective->open; collective++)
             continue;
-        *meeting = (struct meeting){
+        *collective = (struct collective){
             .execute = execute, .name = name, .mask = mask, .at = at, .open = true};
     }
-    if (aligned && meeting->at != at && !emu_same_line(meeting->at, at))
-        emu_fatal(EMU_CONVERGENCE, at, meeting->at,
+    if (aligned && collective->at != at && !emu_same_line(collective->at, at))
+        emu_fatal(EMU_CONVERGENCE, at, collective->at,
                   "lanes of warp %d execute %s, which is .aligned, at two locations: {1} and {2}",
                   warp->index, name);
-    meeting->arrived |= 1u << self->lane;
-    meeting->arguments[self->lane] = arguments;
-    if (meeting->arrived != mask) {
-        emu_block(AT_MEETING, name, meeting, at);
+    collective->arrived |= 1u << self->lane;
+    collective->arguments[self->lane] = arguments;
+    if (collective->arrived != mask) {
+        emu_block(AT_COLLECTIVE, name, collective, at);
         return;
     }
-    meeting->open = false;
-    execute(warp, mask, meeting->arguments, at);
+    collective->open = false;
+    execute(warp, mask, collective->arguments, at);
     for (u32 lanes = mask & ~(1u << self->lane); lanes; lanes &= lanes - 1)
         emu_wake(warp->threads[__builtin_ctz(lanes)]);
     emu_yield();
 }
 
-void emu_meet(const char *name, u32 mask,
-              void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
-              void *arguments, site at) {
+void emu_collective(const char *name, u32 mask,
+                    void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
+                    void *arguments, site at) {
     meet(name, mask, false, execute, arguments, at);
 }
 
-void emu_meet_whole(const char *name,
-                    void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
-                    void *arguments, site at) {
+void emu_collective_whole(const char *name,
+                          void (*execute)(struct warp *warp, u32 mask, void **arguments, site at),
+                          void *arguments, site at) {
     if (emu.self->warp->present != ~(u32)0)
         emu_fatal(EMU_CONVERGENCE, at, 0, "%s: %s in a warp of fewer than 32 threads {1}",
                   emu_thread_name(emu.self), name);

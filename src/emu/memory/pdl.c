@@ -1,5 +1,5 @@
-/* See chain.h. */
-#include "emu/memory/chain.h"
+/* See pdl.h. */
+#include "emu/memory/pdl.h"
 
 #include "emu/machine/report.h"
 #include "emu/memory/clock.h"
@@ -9,7 +9,7 @@ static const u32 ALL = 0xffffffff;
 
 static u32 number;                    /* of the current launch */
 static u32 first_gangs[REMEMBERED];   /* of launch n at n % REMEMBERED */
-static u32 at_start, after_wait;      /* this launch's masks (chain.h), bit 0 unused */
+static u32 at_start, after_wait;      /* this launch's masks (pdl.h), bit 0 unused */
 static u32 fresh;                     /* likewise: complete when L1 was last invalidated */
 static u32 ended = 0xffffffff;        /* of the last launch; bit 0: itself */
 static bool waited, begun_after_wait; /* some thread waited; every block waited first */
@@ -34,7 +34,7 @@ static u32 complete_on(const void *on) {
     return synchronized | before | (on == stream ? ended & there : there);
 }
 
-void emu_chain_begin(bool pdl, const void *on) {
+void emu_pdl_begin(bool pdl, const void *on) {
     u32 known = ended = complete_on(on); /* to the previous launch */
     pdl = pdl && on == stream && !interrupted;
     if (pdl)
@@ -52,11 +52,11 @@ void emu_chain_begin(bool pdl, const void *on) {
     begun_after_wait = true;
 }
 
-void emu_chain_interrupt(const void *on) {
+void emu_pdl_interrupt(const void *on) {
     interrupted = interrupted || on == stream;
 }
 
-bool emu_chain_has_ended(u32 gang, const void *on) {
+bool emu_pdl_has_ended(u32 gang, const void *on) {
     const u32 complete = complete_on(on);
     for (u32 k = 0; k < REMEMBERED && k < number; k++)
         if (first_gangs[(number - k) % REMEMBERED] <= gang)
@@ -64,24 +64,24 @@ bool emu_chain_has_ended(u32 gang, const void *on) {
     return true;
 }
 
-void emu_chain_synchronize(const void *on) {
+void emu_pdl_synchronize(const void *on) {
     synchronized |= launches_on(on);
 }
 
-u32 emu_chain_produce(const void *on) {
+u32 emu_pdl_produce(const void *on) {
     emu.first_gang = ++emu.gang;
-    emu_chain_begin(false, on);
+    emu_pdl_begin(false, on);
     begun_after_wait = false;
-    emu_chain_end();
+    emu_pdl_end();
     return emu.gang;
 }
 
-void emu_chain_block_ends(const struct cta *cta) {
+void emu_pdl_block_ends(const struct cta *cta) {
     if (!cta->lets_begin && !cta->waited)
         begun_after_wait = false;
 }
 
-void emu_chain_end(void) {
+void emu_pdl_end(void) {
     ended = at_start | (waited ? after_wait : 0) | 1;
 }
 
@@ -95,15 +95,15 @@ static bool holds(u32 set, u32 gang) {
     return true;
 }
 
-bool emu_chain_is_complete(u32 gang, const struct thread *thread) {
+bool emu_pdl_is_complete(u32 gang, const struct thread *thread) {
     return holds(at_start | (thread->clock[emu_grid_slot()] ? after_wait : 0), gang);
 }
 
-bool emu_chain_is_fresh(u32 gang, const struct thread *thread, bool read_only) {
+bool emu_pdl_is_fresh(u32 gang, const struct thread *thread, bool read_only) {
     return holds(fresh | (thread->clock[emu_grid_slot()] && !read_only ? after_wait : 0), gang);
 }
 
-bool emu_chain_check_ended(void) {
+bool emu_pdl_check_ended(void) {
     if ((launches_on(stream) & ~ended) == 0)
         return true;
     emu_reports_begin();
@@ -116,15 +116,15 @@ bool emu_chain_check_ended(void) {
     return false;
 }
 
-/* Blocks that end count as well: emu_chain_block_ends. */
-void emu_chain_let_begin(void) {
+/* Blocks that end count as well: emu_pdl_block_ends. */
+void emu_pdl_let_begin(void) {
     struct thread *self = emu.self;
     if (!self->cta->lets_begin && !self->clock[emu_grid_slot()])
         begun_after_wait = false;
     self->cta->lets_begin = true;
 }
 
-void emu_chain_wait(void) {
+void emu_pdl_wait(void) {
     struct thread *self = emu.self;
     emu_clock_learn(self, emu_grid_slot(), 1);
     self->cta->waited = waited = true;
