@@ -5,20 +5,20 @@
  * launch of the main kernel.
  */
 struct indexer_bwd_grains_params {
-    const void *q;        /* [tokens, heads, dim] bf16 */
-    const float *weights; /* [tokens, heads] */
-    const int *members;   /* [groups, group_queries] */
-    const int *counts;    /* [groups] */
-    const int *keys;      /* [groups, key_stride] no key twice in a list */
-    const float *grads;   /* [groups, group_queries, key_stride] */
-    float *reach;         /* [groups, group_queries] the most that a member adds to any column of a
+    const void *q;       /* [tokens, heads, dim] bf16 */
+    const void *weights; /* [tokens, heads] */
+    const int *members;  /* [groups, group_queries] */
+    const int *counts;   /* [groups] */
+    const int *keys;     /* [groups, key_stride] no key twice in a list */
+    const float *grads;  /* [groups, group_queries, key_stride] */
+    float *reach;        /* [groups, group_queries] the most that a member adds to any column of a
                              row of dk for a gradient of 1 */
-    float *tops;          /* [top_count] the largest single addend of some groups; one per CTA of
+    float *tops;         /* [top_count] the largest single addend of some groups; one per CTA of
                              pass `reach` */
-    unsigned *bounds;     /* [rows, 2] bounds in units: coarse, fine; zeros before pass `bounds` */
-    float *grains;        /* [rows] */
-    float *sums;          /* [rows, dim] of dk, of this launch's groups; any column order */
-    float *totals;        /* [rows, dim] of earlier launches; the same column order */
+    unsigned *bounds;    /* [rows, 2] bounds in units: coarse, fine; zeros before pass `bounds` */
+    float *grains;       /* [rows] */
+    float *sums;         /* [rows, dim] of dk, of this launch's groups; any column order */
+    float *totals;       /* [rows, dim] of earlier launches; the same column order */
     long long q_token_stride, q_head_stride;
     long long weights_token_stride;
     int heads, dim; /* dim: 64 or 128 */
@@ -29,4 +29,5 @@ struct indexer_bwd_grains_params {
     /* The largest addend is 2^(bits - 1) to 2^bits coarse units; groups * 2^bits < 2^31. At least
      * 2, so that the inverse of every unit is a normal number. */
     int bits;
+    int weights_bf16; /* 1: weights are bf16; 0: fp32 */
 };

@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/block_sums.cuh
+//@use common/head_weight.cuh
 //@use common/warp_sums.cuh
 //@use indexer_bwd_grains.finite.cuh
 //@use indexer_bwd_grains.params.h
@@ -22,12 +23,12 @@ DEVICE float find_reach(const struct indexer_bwd_grains_params *params, int quer
     const bool present = column < params->dim;
     const char *const rows =
         (const char *)params->q + 2 * (query * params->q_token_stride + (present ? column : 0));
-    const float *const weights = params->weights + query * params->weights_token_stride;
+    const i64 weights = query * params->weights_token_stride;
     float sums[LANE_COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 4
     for (int head = 0; head < params->heads; ++head) {
         const uint2 row = *(const uint2 *)(rows + 2 * (head * params->q_head_stride));
-        const float w = fabsf(weights[head]);
+        const float w = fabsf(head_weight(params->weights, weights + head, params->weights_bf16));
         sums[0] += finite(w * __uint_as_float(row.x << 16 & 0x7fffffffu));
         sums[1] += finite(w * __uint_as_float(row.x & 0x7fff0000u));
         sums[2] += finite(w * __uint_as_float(row.y << 16 & 0x7fffffffu));

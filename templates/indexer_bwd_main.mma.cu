@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/fragments.cuh
+//@use common/head_weight.cuh
 //@use common/transposed.cuh
 //@use common/grain.cuh
 //@use common/key_units.cuh
@@ -10,6 +11,7 @@
 //@use ptx/math.cuh
 //@use ptx/mma.cuh
 //@use ptx/thread.cuh
+//@use indexer_bwd_main.dweights.cuh
 //@use indexer_bwd_main.params.h
 /*
  * The lightning indexer's backward pass with mma.sync: dq, dweights, and the sums of dk.
@@ -346,9 +348,10 @@ DEVICE void begin_rows(const struct indexer_bwd_main_params *params, struct row_
         const int row = first_row() + (int)thread_number() % 32 / 4 + i * 8;
         rows->dweights[i] = 0.0f;
         rows->weight[i] =
-            is_row(row)
-                ? params->weights[row_query(row) * params->weights_token_stride + row_head(row)]
-                : 0.0f;
+            is_row(row) ? head_weight(params->weights,
+                                      row_query(row) * params->weights_token_stride + row_head(row),
+                                      params->weights_bf16)
+                        : 0.0f;
     }
 }
 
@@ -361,7 +364,7 @@ DEVICE void store_dweights(const struct indexer_bwd_main_params *params, const f
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 1);
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 2);
         if (thread_number() % 4 == 0 && is_row(row)) {
-            params->dweights[row_query(row) * params->dweights_token_stride + row_head(row)] = sum;
+            store_dweight(params, row_query(row), row_head(row), sum);
         }
     }
 }

@@ -1,4 +1,5 @@
 //@use common/fragment_tile.cuh
+//@use common/head_weight.cuh
 //@use common/quad.cuh
 //@use common/warp_arrival.cuh
 //@use common/wgmma_tile.cuh
@@ -9,6 +10,7 @@
 //@use ptx/wgmma.cuh
 //@use ptx/wgmma_rs.cuh n = DIM, tb = 1
 //@use ptx/wgmma_ss.cuh n = 64, ta = 0, tb = 0
+//@use indexer_bwd_main.dweights.cuh
 //@use indexer_bwd_main.params.h
 //@use indexer_bwd_main.sm90_shared.cuh
 /* The scores warpgroups of indexer_bwd_main.sm90.cu, one per tile: X = Q K^T, dX, which they pass
@@ -52,7 +54,9 @@ DEVICE void open_rows(struct rows *rows, const struct indexer_bwd_main_params *p
         const int query = row_query(params, group, row);
         const bool there = query >= 0 && head < HEADS;
         rows->weight[r] =
-            there ? params->weights[query * params->weights_token_stride + head] : 0.0f;
+            there ? head_weight(params->weights, query * params->weights_token_stride + head,
+                                params->weights_bf16)
+                  : 0.0f;
         rows->dweights[r] = 0.0f;
     }
 }
@@ -182,7 +186,7 @@ DEVICE void store_rows(const struct indexer_bwd_main_params *params, const float
         dweights += __shfl_xor_sync((u32)ALL_LANES, dweights, 1);
         dweights += __shfl_xor_sync((u32)ALL_LANES, dweights, 2);
         if (there && threadIdx.x % 4 == 0) {
-            params->dweights[query * params->dweights_token_stride + head] = dweights;
+            store_dweight(params, query, head, dweights);
         }
     }
 }

@@ -1,4 +1,5 @@
 //@use common/base.cuh
+//@use common/head_weight.cuh
 //@use common/logit.cuh
 //@use common/query_rows.cuh
 //@use ptx/cp_async.cuh
@@ -443,11 +444,17 @@ DEVICE void wait_for_part(void) {
     __syncthreads();
 }
 
+/* The weight of a head of this thread's query, whose weights begin at element `first`. */
+DEVICE float weight_of(const struct indexer_logits_fwd_params *params, i64 first, int head) {
+    return WEIGHTS ? head_weight(params->weights, first + head, params->weights_bf16)
+                   : params->scale;
+}
+
 /* Adds a part's heads to the logits of this thread's query, whose weights begin at `weights`, and
  * writes the logits of groups of heads that end in it. (One pair at a time: several at once spill.) */
 DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struct item *item,
-                     const struct key_block *keys, struct results *results, const float *weights,
-                     int query, int part, int first, int stage) {
+                     const struct key_block *keys, struct results *results, i64 weights, int query,
+                     int part, int first, int stage) {
     const int lane = (int)threadIdx.x % 32, first_head = part * STAGE_HEADS;
     const int heads = minimum(STAGE_HEADS, HEADS - first_head),
               first_group = first_head / SUM_HEADS;
@@ -455,8 +462,8 @@ DEVICE void add_part(const struct indexer_logits_fwd_params *params, const struc
 #pragma unroll 1
     for (int head = 0; head < heads; head += 2) {
         const int next = minimum(first_head + head + 1, HEADS - 1);
-        const float pair[2] = {WEIGHTS ? weights[first_head + head] : params->scale,
-                               WEIGHTS ? weights[next] : params->scale};
+        const float pair[2] = {weight_of(params, weights, first_head + head),
+                               weight_of(params, weights, next)};
         float d[KEY_TILES][4];
         multiply_tiles(d, keys, address);
         if (SUM_HEADS % 2 == 0 || HEAD_GROUPS == 1) {
@@ -521,9 +528,8 @@ DEVICE void compute_groups(const struct indexer_logits_fwd_params *params, const
             clear_sums(results.sums);
         }
         if (mine >> used.group & 1) {
-            const float *const weights =
-                params->weights + (item->first_query + minimum(query, item->queries - 1)) *
-                                      params->weights_token_stride;
+            const i64 weights = (item->first_query + minimum(query, item->queries - 1)) *
+                                params->weights_token_stride;
             add_part(params, item, &keys, &results, weights, query, used.part, first, stage);
         } else if (HEAD_GROUPS > 1) {
             write_nothing(params, item, &results, query, used.part, first);

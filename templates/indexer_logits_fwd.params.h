@@ -13,7 +13,7 @@ struct indexer_logits_fwd_params {
     struct tensor_map q_map, k_map;
     const void *q;           /* [tokens, HEADS, DIM] bf16 or e4m3 */
     const void *k;           /* [rows, DIM] likewise */
-    const float *weights;    /* [tokens, HEADS]; NULL without WEIGHTS */
+    const void *weights;     /* [tokens, HEADS]; NULL without WEIGHTS */
     const float *k_scale;    /* [rows]; NULL with bf16 */
     const int *window_begin; /* [tokens], clipped to [0, rows) */
     const int *window_end;   /* [tokens] */
@@ -29,4 +29,5 @@ struct indexer_logits_fwd_params {
     int launch_dependents; /* 1: the next kernel, launched with PDL, may start; it waits itself */
     float scale;           /* every head's weight without WEIGHTS */
     long long logits_group_stride;
+    int weights_bf16; /* 1: weights are bf16; 0: fp32 */
 };

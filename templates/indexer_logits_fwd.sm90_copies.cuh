@@ -1,4 +1,5 @@
 //@use common/base.cuh
+//@use common/head_weight.cuh
 //@use common/logit.cuh
 //@use common/ring.cuh
 //@use common/warp_arrival.cuh
@@ -65,7 +66,8 @@ DEVICE void begin_run(const struct indexer_logits_fwd_params *params, const stru
         const bool exists = head < HEADS && query < params->tokens;
         if (WEIGHTS) {
             weights_at(buffer)[i] =
-                exists ? __ldg(params->weights + query * params->weights_token_stride + head)
+                exists ? head_weight(params->weights, query * params->weights_token_stride + head,
+                                     params->weights_bf16)
                        : 0.0f;
         } else {
             weights_at(buffer)[i] = exists ? params->scale : 0.0f;

@@ -1,4 +1,5 @@
 //@use common/base.cuh
+//@use common/head_weight.cuh
 //@use common/logit.cuh
 //@use common/quad_sum.cuh
 //@use common/queries.cuh
@@ -30,10 +31,11 @@ DEVICE int thread_head(void) {
     return (int)(threadIdx.x % 4 * 2);
 }
 
-/* The weight of a column of the query whose weights begin at `weights`. */
-DEVICE float weight_of(const struct indexer_scores_fwd_params *params, const float *weights,
-                       int column) {
-    return WEIGHTS ? weights[head_of(column)] : params->scale;
+/* The weight of a column of a query. */
+DEVICE float weight_of(const struct indexer_scores_fwd_params *params, int query, int column) {
+    const i64 first = query * params->weights_token_stride;
+    return WEIGHTS ? head_weight(params->weights, first + head_of(column), params->weights_bf16)
+                   : params->scale;
 }
 
 /* Adds the products with eight heads from the group's number `first` on. `sums` and `d`: of row g,

@@ -138,16 +138,16 @@ DEVICE void multiply_eight(float (*d)[4], const struct key_piece *piece, u32 add
 /* Adds the heads of a group to the logits of a piece. `query_rows`: the address of the query's
  * buffer. */
 DEVICE void add_heads(float (*sums)[2], const struct key_piece *piece,
-                      const struct indexer_scores_fwd_params *params, const float *weights,
-                      int group, u32 query_rows) {
+                      const struct indexer_scores_fwd_params *params, int query, int group,
+                      u32 query_rows) {
     const int lane = (int)(threadIdx.x % 32);
     u32 address =
         query_rows + query_chunk(lane / 4, lane % 4) + (u32)(group * SUM_EIGHTS * 8 * ROW_BYTES);
 #pragma unroll 1
     for (int eight = 0; eight < SUM_EIGHTS; ++eight) {
         const int first = eight * 8, column = group * SUM_EIGHTS * 8 + first + thread_head();
-        const float pair[2] = {weight_of(params, weights, column),
-                               weight_of(params, weights, column + 1)};
+        const float pair[2] = {weight_of(params, query, column),
+                               weight_of(params, query, column + 1)};
         float d[KEY_TILES][4];
         multiply_eight(d, piece, address);
 #pragma unroll
@@ -169,7 +169,6 @@ DEVICE int next_piece(int first) {
 /* Computes the warp's pieces of a query, whose heads are in a buffer. */
 DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int query, int buffer) {
     const struct slot_row row = open_row(params, query);
-    const float *const weights = params->weights + query * params->weights_token_stride;
     float *const logits = params->logits + query * params->logits_token_stride;
     const u32 heads = query_buffer(buffer);
 #pragma unroll 1
@@ -185,7 +184,7 @@ DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int qu
                 sums[tile][0] = sums[tile][1] = 0.0f;
             }
             if (any) {
-                add_heads(sums, &piece, params, weights, group, heads);
+                add_heads(sums, &piece, params, query, group, heads);
             }
 #pragma unroll
             for (int tile = 0; tile < KEY_TILES; ++tile) {

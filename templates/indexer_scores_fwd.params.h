@@ -6,12 +6,12 @@
  */
 struct indexer_scores_fwd_params {
     struct work_params
-        work;             /* one batch, no query list; its width counts slots, GRANULARITY for each
+        work;            /* one batch, no query list; its width counts slots, GRANULARITY for each
                                 entry of `indices`, but topk_length entries */
-    const void *q;        /* [tokens, HEADS, DIM] bf16, or e4m3 with FP8 */
-    const void *k;        /* [rows, DIM] likewise */
-    const float *weights; /* [tokens, HEADS]; NULL without WEIGHTS */
-    float *logits;        /* [tokens, HEAD_GROUPS, width] */
+    const void *q;       /* [tokens, HEADS, DIM] bf16, or e4m3 with FP8 */
+    const void *k;       /* [rows, DIM] likewise */
+    const void *weights; /* [tokens, HEADS]; NULL without WEIGHTS */
+    float *logits;       /* [tokens, HEAD_GROUPS, width] */
     long long q_token_stride, q_head_stride;
     long long weights_token_stride;
     long long logits_token_stride;
@@ -21,4 +21,5 @@ struct indexer_scores_fwd_params {
     const int *window_begin; /* [tokens], with WINDOWS */
     const int *window_end;   /* [tokens] */
     long long logits_group_stride;
+    int weights_bf16; /* 1: weights are bf16; 0: fp32 */
 };

@@ -225,8 +225,7 @@ DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query
     const u32 to = shared_address(query_heads(place->index));
     mbarrier_wait(barrier_at(QUERY_EMPTY + place->index), place->parity ^ 1);
     for (int head = loader; head < BLOCK_HEADS; head += LOADERS) {
-        query_weights(place->index)[head] =
-            weight_of(params, params->weights + query * params->weights_token_stride, head);
+        query_weights(place->index)[head] = weight_of(params, query, head);
     }
 #pragma unroll 1
     for (int i = loader; i < BLOCK_HEADS * CHUNKS; i += LOADERS) {

@@ -39,6 +39,7 @@
  *   topk           the maximum number of entries of a query, 1..1048576
  *   activation     relu (the default), or none
  *   granularity    r, keys of an entry: 1 (default), 2, 4, 8, 16, 32, 64 or 128
+ *   weights_dtype  elements of weights and dweights: fp32 (the default) or bf16
  *   deterministic  1: dk has the same bits in every run, too (default 0)
  * In addition, knobs override the plan, "main.variant=mma"; `smelt list` prints them.
  */
@@ -67,12 +68,12 @@ typedef struct smelt_indexer_bwd_args {
     int64_t width;                  /* 1..topk */
     smelt_const_tensor q;           /* [T,H,D] bf16 */
     smelt_const_tensor k;           /* [S,D] bf16, row stride below 2^31 */
-    smelt_const_tensor weights;     /* [T,H] fp32 */
+    smelt_const_tensor weights;     /* [T,H] fp32, or bf16 by the key weights_dtype */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32, optional */
     smelt_const_tensor grad;        /* [T,width] fp32; [T, width * granularity] above 1 */
     smelt_tensor dq;                /* [T,H,D] bf16 */
-    smelt_tensor dweights;          /* [T,H] fp32 */
+    smelt_tensor dweights;          /* [T,H], of the weights' type */
     smelt_tensor dk;                /* [S,D] bf16; of these three exactly one is given, unless S
                                         is 0 */
     smelt_tensor dk_fp32;           /* [S,D] fp32 */

@@ -40,6 +40,7 @@
  *   index_heads    HI: 1..128
  *   index_dim      DI: 64 or 128
  *   activation     relu (the default), or none: of the indexer's heads
+ *   weights_dtype  elements of index_weights and index_dweights: fp32 (the default) or bf16
  *   deterministic  1: index_dk has the same bits in every run, too (default 0)
  * In addition, knobs override the plan, "scores.stages=3"; `smelt list` prints them.
  */
@@ -78,7 +79,7 @@ typedef struct smelt_indexer_dense_loss_args {
     smelt_const_tensor lse;   /* [T,H,1] fp32 */
     smelt_const_tensor index_q;       /* [T,HI,DI] bf16 */
     smelt_const_tensor index_k;       /* [S,DI] bf16, row stride below 2^31 */
-    smelt_const_tensor index_weights; /* [T,HI] fp32 */
+    smelt_const_tensor index_weights; /* [T,HI] fp32, or bf16 by the key weights_dtype */
     smelt_const_tensor window_begin;  /* [T] int32: the window's first key */
     smelt_const_tensor window_end;    /* [T] int32: its last key plus one */
     smelt_const_tensor weight;        /* [T] fp32; or NULL: 1 */
@@ -86,7 +87,7 @@ typedef struct smelt_indexer_dense_loss_args {
     smelt_tensor loss;                /* [1] fp32 */
     smelt_tensor losses;              /* [T] fp32; or NULL */
     smelt_tensor index_dq;            /* [T,HI,DI] bf16; or NULL: the losses alone */
-    smelt_tensor index_dweights;      /* [T,HI] fp32, optional */
+    smelt_tensor index_dweights;      /* [T,HI], of index_weights' type; optional */
     smelt_tensor index_dk;            /* [S,DI] bf16, optional; one of three */
     smelt_tensor index_dk_fp32;       /* [S,DI] fp32, optional */
     smelt_tensor index_dk_sum;        /* [S,DI] fp32, optional, added to */

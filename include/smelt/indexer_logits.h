@@ -40,6 +40,7 @@
  *          from compute capability 8.9 on
  *   activation  relu (default) or none
  *   weights     1 (default) or 0
+ *   weights_dtype  elements of weights: fp32 (default) or bf16
  *   groups      G: a divisor of heads, default 1
  *   block_max   r: 1 (default), 2, 4, 8, 16, 32, 64 or 128; at most candidate_block, if there is one
  *   candidate_block  r: 0 (default: all keys), 1, 2, 4, 8, 16, 32, 64 or 128
@@ -74,7 +75,8 @@ typedef struct smelt_indexer_logits_args {
                                         With weights=1: 0 or 1 */
     smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
     smelt_const_tensor k;            /* [S,D] likewise */
-    smelt_const_tensor weights;      /* [T,H] fp32, exactly with weights=1 */
+    smelt_const_tensor weights;      /* [T,H] fp32, or bf16 by the key weights_dtype; exactly
+                                        with weights=1 */
     smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8; a magnitude below
                                         2^-125 may lose its last bit, 2^-149 */
     smelt_const_tensor window_begin; /* [T] int32: the window's first key */

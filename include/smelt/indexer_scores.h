@@ -4,7 +4,7 @@
  *
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys, H indexer heads, D their width, `width`: slots of an index row.
- *   q [T,H,D] bf16   k [S,D] bf16   weights [T,H] fp32   indices [T,width] int32
+ *   q [T,H,D] bf16   k [S,D] bf16   weights [T,H] fp32 or bf16   indices [T,width] int32
  *   topk_length [T,1] int32   logits [T,width] fp32
  *
  * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. Any other
@@ -26,6 +26,7 @@
  *   granularity  r, rows of an entry: 1 (default), 2, 4, 8, 16, 32, 64 or 128. An entry e names the rows
  *          e * r .. e * r + r - 1, those at or past S masked; logits is [T, width * r], logit i * r + j
  *          of row indices[t,i] * r + j. width and topk_length count entries
+ *   weights_dtype  elements of weights: fp32 (the default) or bf16
  * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_SCORES_H
@@ -55,7 +56,7 @@ typedef struct smelt_indexer_scores_args {
     int reserved;                   /* 0 */
     smelt_const_tensor q;           /* [T,H,D] bf16 */
     smelt_const_tensor k;           /* [S,D] bf16, row stride below 2^31 */
-    smelt_const_tensor weights;     /* [T,H] fp32 */
+    smelt_const_tensor weights;     /* [T,H] fp32, or bf16 by the key weights_dtype */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32: slots that count; NULL: all. Below 0 is 0 */
     smelt_tensor logits;            /* [T,width] fp32; [T, width * granularity] above 1 */

@@ -37,7 +37,7 @@
  *   heads  H: 1..128
  *   dim    D: 64 or 128
  *   dtype  of q and k: bf16, or fp8 (e4m3) from compute capability 8.9 on
- *   activation, weights, groups, block_max, candidate_block: as in smelt/indexer_logits.h
+ *   activation, weights, weights_dtype, groups, block_max, candidate_block: as in smelt/indexer_logits.h
  *   topk   1..16384; above 4096 it depends on the GPU's shared memory
  *   order  of a row: index (the default): ascending; score: by descending score
  *   pinned, expand, tail: as in smelt/topk_select.h
@@ -79,7 +79,8 @@ typedef struct smelt_indexer_topk_args {
     int reserved;                    /* 0 */
     smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
     smelt_const_tensor k;            /* [S,D] likewise */
-    smelt_const_tensor weights;      /* [T,H] fp32, exactly when the spec has weights=1 */
+    smelt_const_tensor weights;      /* [T,H] fp32, or bf16 by the key weights_dtype;
+                                        exactly when the spec has weights=1 */
     smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8 */
     smelt_const_tensor window_begin; /* [T] int32: the window's first key */
     smelt_const_tensor window_end;   /* [T] int32: its last key plus one */

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, number, tensor
-from ._indexer_gradients import scored_as_kernels_read, type_of_dk
+from ._indexer_gradients import WEIGHTS, of_type, scored_as_kernels_read, type_of_dk
 from ._indexer_training import multiplies_afterwards
 from ._library import LibraryOperation
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
@@ -72,10 +72,13 @@ def dense_lse(
     return _lse.call(*given, number(scale, "scale"), free_multiprocessors, backend)[0]
 
 
-def _spec(_, heads, dqk, __, kv_heads, ___, ____, index_heads, index_dim, activation: str, deterministic: bool | None) -> str:
+def _spec(
+    _, heads, dqk, __, kv_heads, ___, ____, index_heads, index_dim, index_weights_type, activation: str,
+    deterministic: bool | None,
+) -> str:  # fmt: skip
     attention = f"heads={heads},dqk={dqk},kv_heads={kv_heads}"
     indexer = f"index_heads={index_heads},index_dim={index_dim},activation={activation},deterministic={deterministic:d}"
-    return f"indexer_dense_loss:{attention},{indexer}"
+    return f"indexer_dense_loss:{attention},{indexer}{of_type(index_weights_type)}"
 
 
 def _by_reference(
@@ -142,6 +145,7 @@ _loss = LibraryOperation(
     also=("losses",),
     asked=("index_dq", "index_dweights", "index_dk"),
     floats=True,
+    kinds={"index_weights": WEIGHTS},
 )
 _loss.differentiable(
     ("index_q", "index_k", "index_weights"), 0, lambda _, made: ((made[2], made[4], made[3]), None), _gradients
@@ -232,7 +236,7 @@ def indexer_dense_loss(
         lse: [T, H], fp32: attention's log-sum-exp, natural and without a sink; None: dense_lse computes it.
         index_q: [T, HI, DI], bf16: the indexer's queries.
         index_k: [S, DI], bf16.
-        index_weights: [T, HI], fp32; None means that every head has the weight 1.
+        index_weights: [T, HI], fp32 or bf16; None means that every head has the weight 1.
         window_begin: [T] int32: the first key of each query's window.
         window_end: [T] int32: its last key plus one.
         scale: Attention's softmax scale.

@@ -13,7 +13,7 @@ from ._checks import Backend, choose, number, tensor, whole
 from ._description import bind
 from ._indexer import _ascend, _entries, _lists, _publication, _scoring, _topk
 from ._indexer_gradients import backward as _index_backward
-from ._indexer_gradients import scored_as_kernels_read, type_of_dk
+from ._indexer_gradients import WEIGHTS, scored_as_kernels_read, type_of_dk
 from ._indexer_training import _loss, _scores, multiplies_afterwards
 from ._operation import Operation, as_kernels_read, is_batched, may_cast, wants_gradients
 from ._sparse_attention import WIDE_TYPES, Buckets, _attention, _backward, _buckets, fp32, topk_for, value_width
@@ -119,7 +119,8 @@ class _Indexed(Operation):
             raise ValueError(f"smelt: q must be [T, H, dqk], not of {named['q'].dim()} dimensions")
         sizes = bind(rows, named, _attention.kinds).sizes
         scored = [row._replace(name=_INDEX.get(row.name, row.name)) for row in _topk.rows if row.name not in _ALWAYS]
-        of_index = bind(scored, named, {row.name: (row.kind,) for row in scored}).sizes
+        kinds = {row.name: (row.kind,) for row in scored} | {"index_weights": WEIGHTS}
+        of_index = bind(scored, named, kinds).sizes
         if sizes["T"] != of_index["T"]:
             raise ValueError(f"smelt: index_q must be of as many queries as q: {of_index['T']}, not {sizes['T']}")
         _same_rows(named)
@@ -152,11 +153,11 @@ def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, ind
     if grad_loss is not None and options["with_grad"]:
         # Those of index_q and index_k are linear in the weights, too: a product [T, Hi] in the place of one [T, topk].
         several = is_batched(grad_loss)
-        slots, weights = (grad * grad_loss, index_weights) if several else (grad, index_weights * grad_loss)
+        slots, weights = (grad * grad_loss, index_weights) if several else (grad, index_weights.float() * grad_loss)
         chosen = (indices, lengths) if entries is None else (entries, None)
         given = slots, index_q, index_k, weights, *chosen
         dq, dk, dweights = _index_backward.in_backward(*given, free, "relu", deterministic, options["dk_dtype"], backend)
-        gradients[3:] = dq, dk, dweights if several else dweights * grad_loss
+        gradients[3:] = dq, dk, dweights if several else (dweights * grad_loss).to(index_weights.dtype)
     return gradients
 
 
@@ -284,7 +285,7 @@ def indexed_attention(
         kv: [S, dqk], bf16.
         index_q: [T, Hi, D], bf16: the indexer's queries.
         index_k: [S, D], bf16: the indexer's keys, of the same rows as kv; with expand or offset of other rows.
-        index_weights: [T, Hi], fp32: with the indexer's scale folded into them.
+        index_weights: [T, Hi], fp32 or bf16: with the indexer's scale folded into them.
         window_begin: [T], int32: each query's first key. indexer_windows makes windows once for all layers.
         window_end: [T], int32: one past each query's last key.
         topk: How many keys to choose.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from ._checks import ACTIVATIONS, ORDERS, Activation, Backend, Order, choose, integer, number, power, whole
-from ._indexer_gradients import backward, scored_as_kernels_read
+from ._indexer_gradients import WEIGHTS, backward, of_type, scored_as_kernels_read
 from ._library import LibraryOperation
 from ._operation import is_traced, may_cast
 
@@ -85,7 +85,7 @@ def indexer_windows(
 # ---- logits -----------------------------------------------------------------------------------------
 
 
-_SCORED = {"q": tuple(_DTYPES), "k": tuple(_DTYPES)}  # legal types
+_SCORED = {"q": tuple(_DTYPES), "k": tuple(_DTYPES), "weights": WEIGHTS}  # legal types
 
 
 def _keys(**options) -> str:
@@ -162,19 +162,23 @@ def _groups_of(named) -> dict:
     return {"G": named["groups"]}
 
 
-def _logits_spec(kind, heads, dim, weights, activation: str, groups: int, block_max: int, candidate_block: int) -> str:
+def _logits_spec(
+    kind, heads, dim, weights, weights_type, activation: str, groups: int, block_max: int, candidate_block: int
+) -> str:
     options = {"activation": activation, "groups": groups, "block_max": block_max, "candidate_block": candidate_block}
-    return f"indexer_logits:heads={heads},dim={dim},dtype={_DTYPES[kind]}{_keys(weights=weights, **options)}"
+    of = f"heads={heads},dim={dim},dtype={_DTYPES[kind]}{_keys(weights=weights, **options)}"
+    return f"indexer_logits:{of}{of_type(weights_type)}"
 
 
 def _topk_spec(
-    kind, heads, dim, weights, topk: int, order: str, activation: str, groups: int, block_max: int, pinned: int,
+    kind, heads, dim, weights, weights_type, topk: int, order: str, activation: str, groups: int, block_max: int, pinned: int,
     expand: int, tail: bool, candidate_block: int, publish: int, publish_block: int, publish_pinned: int,
 ) -> str:  # fmt: skip
     options = {"weights": weights, "activation": activation, "groups": groups, "block_max": block_max, "pinned": pinned}
     options |= {"expand": expand, "tail": tail, "candidate_block": candidate_block, "publish": publish}
     options |= {"publish_block": publish_block, "publish_pinned": publish_pinned}
-    return f"indexer_topk:heads={heads},dim={dim},dtype={_DTYPES[kind]},topk={topk},order={order}{_keys(**options)}"
+    of = f"heads={heads},dim={dim},dtype={_DTYPES[kind]},topk={topk},order={order}{_keys(**options)}"
+    return f"indexer_topk:{of}{of_type(weights_type)}"
 
 
 def _head_scale(scale, weights) -> float:
@@ -249,7 +253,7 @@ def indexer_logits(
     Args:
         q: [T, H, D], bf16 or torch.float8_e4m3fn.
         k: [S, D], of q's type.
-        weights: [T, H], fp32. A softmax scale, and with fp8 the scales of q, are folded into them by the caller. None:
+        weights: [T, H], fp32 or bf16. A softmax scale, and with fp8 the scales of q, are folded into them by the caller. None:
             every head has the weight `scale`.
         window_begin: [T], int32: each query's first key.
         window_end: [T], int32: one past each query's last key.
@@ -630,7 +634,7 @@ def indexer_topk(
     Args:
         q: [T, H, D], bf16 or torch.float8_e4m3fn.
         k: [S, D], of q's type.
-        weights: [T, H], fp32. A softmax scale, and with fp8 the scales of q, are folded into them by the caller. None:
+        weights: [T, H], fp32 or bf16. A softmax scale, and with fp8 the scales of q, are folded into them by the caller. None:
             every head has the weight `scale`.
         window_begin: [T], int32: each query's first key.
         window_end: [T], int32: one past each query's last key.

@@ -16,13 +16,22 @@ from ._sparse_attention import WIDE_TYPES, topk_for
 SLOTS_KEY = {"q": 2, "indices": 1}
 
 
-def slots_spec(_, heads, dim, __, width, activation: str) -> str:
-    return f"indexer_scores:heads={heads},dim={dim},topk={topk_for(width)},activation={activation}"
+WEIGHTS = (torch.float32, torch.bfloat16)  # legal types
 
 
-def _spec(_, heads, dim, __, width, activation: str, deterministic: bool | None) -> str:
+def of_type(weights) -> str:
+    """A spec's key for weights of this type; None: there are none."""
+    return ",weights_dtype=bf16" if weights is torch.bfloat16 else ""
+
+
+def slots_spec(_, heads, dim, __, width, weights_type, activation: str) -> str:
     of = f"heads={heads},dim={dim},topk={topk_for(width)},activation={activation}"
-    return f"indexer_bwd:{of},deterministic={deterministic:d}"
+    return f"indexer_scores:{of}{of_type(weights_type)}"
+
+
+def _spec(_, heads, dim, __, width, weights_type, activation: str, deterministic: bool | None) -> str:
+    of = f"heads={heads},dim={dim},topk={topk_for(width)},activation={activation}"
+    return f"indexer_bwd:{of},deterministic={deterministic:d}{of_type(weights_type)}"
 
 
 def _by_reference(grad, q, k, weights, indices, topk_length, activation, dk_dtype):
@@ -30,14 +39,16 @@ def _by_reference(grad, q, k, weights, indices, topk_length, activation, dk_dtyp
     return dq, dk.to(dk_dtype or k.dtype), dweights
 
 
-backward = LibraryOperation("indexer_bwd", which=1, spec=_spec, key=SLOTS_KEY, reference=_by_reference)
+backward = LibraryOperation(
+    "indexer_bwd", which=1, spec=_spec, key=SLOTS_KEY, reference=_by_reference, kinds={"weights": WEIGHTS}
+)
 backward.refuse_derivatives("indexer_scores")
 
 
 def scored_as_kernels_read(backend, q, k, weights) -> tuple:
-    """The indexer's q, k and weights where may_cast says so: weights are read in fp32."""
+    """The indexer's q, k and weights where may_cast says so: weights are read in fp32 or bf16."""
     _, q, k = as_kernels_read(backend, q, k)
-    if isinstance(weights, Tensor) and weights.is_floating_point():
+    if isinstance(weights, Tensor) and weights.is_floating_point() and weights.dtype is not torch.bfloat16:
         weights = weights.float()
     return q, k, weights
 
@@ -68,7 +79,7 @@ def indexer_backward(
         grad: [T, width], the gradient of the logits.
         q: [T, H, D], bf16, as in indexer_scores.
         k: [S, D], bf16.
-        weights: [T, H], fp32.
+        weights: [T, H], fp32 or bf16.
         indices: [T, width], int32. Slots outside 0..S-1 are masked.
         topk_length: [T], int32: the number of a query's slots that count.
         activation: As in indexer_scores.
@@ -78,7 +89,7 @@ def indexer_backward(
         backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
 
     Returns:
-        dq [T, H, D] bf16, dk [S, D] in dk_dtype and dweights [T, H] fp32.
+        dq [T, H, D] bf16, dk [S, D] in dk_dtype and dweights [T, H] of weights' type.
 
     Raises:
         TypeError: an argument has the wrong type.

@@ -20,7 +20,7 @@ from . import _reference as _attention_reference
 from ._checks import ACTIVATIONS, BLOCKS, Activation, Backend, choose, integer, legal_scale, number, optional_tensor, tensor, whole
 from ._description import bind
 from ._indexer_reference import NEVER
-from ._indexer_gradients import SLOTS_KEY, backward, scored_as_kernels_read, slots_spec, type_of_dk
+from ._indexer_gradients import SLOTS_KEY, WEIGHTS, backward, scored_as_kernels_read, slots_spec, type_of_dk
 from ._library import LibraryOperation
 from ._reference import CHUNK_BYTES
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
@@ -111,7 +111,12 @@ def sparse_scores(
 
 
 _logits = LibraryOperation(
-    "indexer_scores", spec=slots_spec, key=SLOTS_KEY, reference=_reference.scores, gradient=backward
+    "indexer_scores",
+    spec=slots_spec,
+    key=SLOTS_KEY,
+    reference=_reference.scores,
+    gradient=backward,
+    kinds={"weights": WEIGHTS},
 )
 
 
@@ -182,7 +187,7 @@ def indexer_scores(
     Args:
         q: [T, H, D], bf16.
         k: [S, D], bf16.
-        weights: [T, H], fp32; None means that every head has the weight 1.
+        weights: [T, H], fp32 or bf16; None means that every head has the weight 1.
         indices: [T, width], int32. Slots outside 0..S-1 are masked. Or [T, G, width], a list for each of G groups of H / G
             heads, which alone are summed.
         topk_length: [T] or [T, G], int32: the number of a list's slots that count.
@@ -218,7 +223,7 @@ def indexer_scores(
     if may_cast(q):
         q, k, weights = scored_as_kernels_read(backend, q, k, weights)
     if number(scale, "scale") != 1.0:
-        weights = weights * scale
+        weights = tensor(weights, "weights").float() * scale
     if len(lists) == 2:  # a list of a group of heads is a query
         if tensor(q, "q").dim() != 3 or len(q) != lists[0] or q.shape[1] % max(1, lists[1]):
             raise ValueError(f"smelt: indices has {lists[1]} lists of {lists[0]} queries, but q is {list(q.shape)}")

@@ -36,8 +36,8 @@ class LibraryOperation(Operation):
     """An operator's pass.
 
     spec: a function that says the spec's text, or a Refused. Its first parameters are the key's types and sizes; the
-        others are tensors (it is told whether they are given), the letter of an input's dimension (told is its extent),
-        or options of the call, with their types.
+        others are tensors (it is told whether they are given), NAME_type of a tensor (its type, None if it is not given),
+        the letter of an input's dimension (told is its extent), or options of the call, with their types.
     key: see Operation.
     reference: the eager one. It is called with those arguments of the call that its parameters name, and returns a
         tensor, or a tuple of all outputs. Optional tensors and numbers that it does not name (but LAUNCH) are no
@@ -169,8 +169,9 @@ class LibraryOperation(Operation):
         """An output's type; None: it is not made."""
         if not named.get(self.options.get(row.name), True) or f"{row.name}_sum" in named:
             return None
-        if row.name[0] == "d" and row.name[1:] in named:  # a gradient
-            of = named[row.name[1:]]
+        of = row.name[1:] if row.name[0] == "d" else row.name.replace("_d", "_", 1)  # dk of k, index_dk of index_k
+        if of != row.name and of in named:  # a gradient
+            of = named[of]
             return None if of is None else named.get(f"{row.name}_dtype") or of.dtype
         narrow = named[self.rows[0].name].dtype if row.kind is torch.bfloat16 else row.kind
         return named.get(f"{row.name}_dtype") or narrow
@@ -219,6 +220,9 @@ class LibraryOperation(Operation):
     def _option(self, name) -> str:
         """What the spec is told."""
         annotation = self.annotations.get(name)
+        of = name.removesuffix("_type")
+        if annotation is None and of in self.annotations:
+            return f"None if {of} is None else {of}.dtype"
         if annotation is None:  # an extent
             row = next(row for row in self.rows if Extent(name) in row.letters)
             return f"{row.name}.shape[{row.letters.index(Extent(name)) - len(row.letters)}]"

@@ -127,6 +127,25 @@ def test_indexer_gradients(device, dk_dtype):
     assert bool((got[0][-1] == 0).all())  # a key that no query selects has gradient 0
 
 
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_weights_in_bf16(device, backend):
+    """Logits have the bits of those of the same weights in fp32; the gradient is in bf16."""
+    q, k, weights, indices = made(device)
+    narrow, grad = weights.bfloat16(), torch.randn(indices.shape, device=device)
+    begin, end = (torch.full((len(q),), each, dtype=torch.int32, device=device) for each in (0, len(k)))
+    grads = []
+    for each in (narrow, narrow.float()):
+        leaves = wanting(q, k, each)
+        logits = smelt.indexer_scores(*leaves, indices, deterministic=True, backend=backend)
+        values = smelt.indexer_topk(*leaves, begin, end, 3, backend=backend)[1]
+        found = torch.autograd.grad((logits[indices >= 0] * grad[indices >= 0]).sum(), leaves)
+        grads.append((logits, values, smelt.indexer_logits(q, k, each, begin, end, backend=backend), *found))
+    assert all(map(torch.equal, grads[0][:3], grads[1][:3]))
+    assert grads[0][-1].dtype is torch.bfloat16
+    torch.testing.assert_close(grads[0][-1].float(), grads[1][-1], rtol=2**-8, atol=1e-4)
+    assert torch.equal(grads[0][3], grads[1][3]) and torch.equal(grads[0][4], grads[1][4])
+
+
 def test_topk_values_are_differentiable(device):
     q, k, weights, _ = made(device)
     begin = torch.zeros(6, dtype=torch.int32, device=device)

@@ -8,6 +8,7 @@
 #include "harness/lists.h"
 #include "harness/normal.h"
 #include "harness/parallel.h"
+#include "harness/placed.h"
 #include "harness/random.h"
 #include "harness/windows.h"
 #include "reference/bf16.h"
@@ -107,7 +108,7 @@ static float odd_number(int kind) {
 
 /* Every second negative number is replaced: with keys of e4m3's smallest number it gives logits
  * that are too small for fp32. All weights of such a query are multiplied by it. */
-enum { BELOW_0 = 3 };
+enum { BELOW_0 = 3, MOST_HEADS = 128 };
 static const float TINY_WEIGHT = 1e-43F, TINY_SCALE = -3e-45F;
 
 static void *row_at(const struct fill *fill, int tensor, int64_t i, int64_t k) {
@@ -115,6 +116,28 @@ static void *row_at(const struct fill *fill, int tensor, int64_t i, int64_t k) {
     const enum smelt__element element = fill->problem->pass->tensors->rows[tensor].element;
     return data + smelt__problem_at(fill->problem, tensor, i, k, 0) *
                       (int64_t)smelt__element_bytes(element);
+}
+
+void smelt__indexer_store_weight(const struct smelt__problem *problem, int tensor, int64_t query,
+                                 int head, float weight) {
+    void *const data = smelt__problem_data(problem, tensor);
+    const int64_t at = smelt__problem_at(problem, tensor, query, 0, 0) + head;
+    if (problem->pass->tensors->rows[tensor].element == SMELT__BF16)
+        ((uint16_t *)data)[at] = smelt__bf16_from_float(weight);
+    else
+        ((float *)data)[at] = weight;
+}
+
+double smelt__indexer_compared_dweight(const struct smelt__placed *placed,
+                                       struct smelt__finding *finding, int tensor, int64_t query,
+                                       int head, const double *expected) {
+    const struct smelt__problem *problem = placed->problem;
+    const void *const row =
+        smelt__compared_row(placed, finding, tensor,
+                            smelt__problem_at(problem, tensor, query, 0, 0) + head, 1, expected);
+    return (double)(problem->pass->tensors->rows[tensor].element == SMELT__BF16
+                        ? smelt__bf16_to_float(*(const uint16_t *)row)
+                        : *(const float *)row);
 }
 
 /* One row of q or k. */
@@ -142,14 +165,16 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
             fill_row(fill, STREAM_Q, query * heads + h, row_at(fill, fill->inputs->q, query, h));
         if (fill->inputs->weights < 0)
             continue;
-        float *const weights = row_at(fill, fill->inputs->weights, query, 0);
+        float weights[MOST_HEADS];
         for (int h = 0; h < heads; h++)
             weights[h] = (float)(smelt__random_below(&random, 2001) - 800) / 1000.0F;
-        if (!is_odd(fill, STREAM_WEIGHTS, query, &kind))
-            continue;
-        weights[smelt__random_below(&random, heads)] = odd_number(kind);
-        for (int h = 0; h < heads && kind == BELOW_0 && query % 2; h++)
-            weights[h] *= TINY_WEIGHT;
+        const int odd = is_odd(fill, STREAM_WEIGHTS, query, &kind);
+        if (odd)
+            weights[smelt__random_below(&random, heads)] = odd_number(kind);
+        for (int h = 0; h < heads; h++)
+            smelt__indexer_store_weight(
+                fill->problem, fill->inputs->weights, query, h,
+                odd && kind == BELOW_0 && query % 2 ? weights[h] * TINY_WEIGHT : weights[h]);
     }
 }
 

@@ -3,7 +3,10 @@
 #pragma once
 
 #include "harness/problem.h"
+#include "reference/operators.h"
 
+struct smelt__finding;
+struct smelt__placed;
 struct smelt__random;
 
 /* Functions for their rows, with the names of harness/operator.h. */
@@ -36,6 +39,21 @@ int smelt__indexer_fill_rows(struct smelt__problem *problem,
 /* Fills the windows and, as above, the other inputs; keys in a window are used. Sets `valid_slots`
  * to the number of keys in all windows. */
 int smelt__indexer_fill(struct smelt__problem *problem, const struct smelt__indexer_inputs *inputs);
+
+/* Stores a weight of a head in tensor `tensor`, of fp32 or bf16. */
+void smelt__indexer_store_weight(const struct smelt__problem *problem, int tensor, int64_t query,
+                                 int head, float weight);
+
+/* The gradient of a weight, of fp32 or bf16, as smelt__compared_row reads it. */
+double smelt__indexer_compared_dweight(const struct smelt__placed *placed,
+                                       struct smelt__finding *finding, int tensor, int64_t query,
+                                       int head, const double *expected);
+
+/* Its permitted error, relative to the sum of its terms' sizes, beside `tolerance`: that of rounding to
+ * bf16. weights_dtype: of enum smelt__weights_dtype. */
+static inline double smelt__indexer_dweight_bar(int weights_dtype, double tolerance) {
+    return tolerance + (weights_dtype == SMELT__WEIGHTS_BF16 ? 0x1p-8 : 0);
+}
 
 /* The metrics of a comparison of logits. */
 enum {

@@ -6,6 +6,7 @@
 
 #include "harness/footprint.h"
 #include "harness/grad_rows.h"
+#include "harness/indexer.h"
 #include "harness/normal.h"
 #include "harness/operator.h"
 #include "harness/parallel.h"
@@ -138,14 +139,13 @@ static const float HUGE_WEIGHT = 3e38F;
 /* fp32 numbers that bf16 cannot represent. */
 static void fill_weights(const struct fill *fill, int64_t query) {
     const struct smelt__indexer_bwd_spec *spec = fill->problem->spec;
-    float *const weights = (float *)smelt__problem_data(fill->problem, TENSOR(WEIGHTS)) +
-                           smelt__problem_at(fill->problem, TENSOR(WEIGHTS), query, 0, 0);
     struct smelt__random random =
         smelt__random_at(fill->problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
     const int huge = fill->problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
                      !has_slots(fill->problem, query);
     for (int h = 0; h < spec->heads; h++)
-        weights[h] = huge ? HUGE_WEIGHT : 0.3F * normal(fill, &random);
+        smelt__indexer_store_weight(fill->problem, TENSOR(WEIGHTS), query, h,
+                                    huge ? HUGE_WEIGHT : 0.3F * normal(fill, &random));
 }
 
 /* One gradient in so many is LARGE times as large, and the gradients of one key in so many are
@@ -308,14 +308,13 @@ static void compare_head(const struct smelt__placed *placed, const smelt_indexer
     const uint16_t *const dq = smelt__compared_row(
         placed, finding, TENSOR(DQ), smelt__problem_at(problem, TENSOR(DQ), query, head, 0),
         spec->dim, row.grads);
-    const float *const dweights = smelt__compared_row(
-        placed, finding, TENSOR(DWEIGHTS),
-        smelt__problem_at(problem, TENSOR(DWEIGHTS), query, 0, 0) + head, 1, &expected_dweights);
+    const double dweights = smelt__indexer_compared_dweight(placed, finding, TENSOR(DWEIGHTS),
+                                                            query, head, &expected_dweights);
     for (int d = 0; d < spec->dim; d++)
         got[d] = (double)smelt__bf16_to_float(dq[d]);
     const struct smelt__expected_row expected = expected_of(spec, &row);
     smelt__grad_row_compare(got, &expected, head, finding);
-    const double error = fabs((double)*dweights - expected_dweights);
+    const double error = fabs(dweights - expected_dweights);
     smelt__finding_enlarge(finding, DWEIGHTS, error > 0 || isnan(error) ? error / terms : 0, head);
 }
 
@@ -334,9 +333,10 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
 
 static void judge_queries(const struct smelt__problem *problem, int64_t compared,
                           struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
+    const struct smelt__indexer_bwd_spec *spec = problem->spec;
+    (void)compared;
     smelt__grad_rows_judge(0, results);
-    results[DWEIGHTS].bar = DW_TOLERANCE;
+    results[DWEIGHTS].bar = smelt__indexer_dweight_bar(spec->weights_dtype, DW_TOLERANCE);
 }
 
 static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
@@ -390,12 +390,14 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(indexer_bwd, topk),
     SMELT__SPEC_KEY(indexer_bwd, activation),
     SMELT__SPEC_KEY(indexer_bwd, granularity),
+    SMELT__SPEC_KEY(indexer_bwd, weights_dtype),
     SMELT__SPEC_APART(indexer_bwd, deterministic),
     {NULL, 0, 0},
 };
 
-static int table_of(const void *spec) {
-    return granularity(spec) > 1;
+static int table_of(const void *given_) {
+    const struct smelt__indexer_bwd_spec *spec = given_;
+    return smelt__indexer_bwd_table_number(spec->weights_dtype, spec->granularity);
 }
 
 #define PASS(number)                                                                               \
@@ -405,7 +407,7 @@ static int table_of(const void *spec) {
             SMELT__PARTLY(SMELT__OF(TENSOR(K)) | SMELT__OF(TENSOR(INDICES)) |                      \
                           SMELT__OF(TENSOR(GRAD)))                                                 \
     }
-static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1)};
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), PASS(3)};
 
 /* Shapes that cuDNN supports, and further ones. */
 #define AT(heads, T, lists_)                                                                       \

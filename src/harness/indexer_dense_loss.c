@@ -163,9 +163,9 @@ static void fill_indexer_query(const struct fill *fill, int64_t query) {
     const float factor = 3.0F / sqrtf((float)(spec->index_heads * spec->index_dim));
     struct smelt__random random =
         smelt__random_at(fill->problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
-    float *const weights = numbers(fill, TENSOR(INDEX_WEIGHTS), query, 0);
     for (int head = 0; head < spec->index_heads; head++)
-        weights[head] = factor * normal(fill, &random);
+        smelt__indexer_store_weight(fill->problem, TENSOR(INDEX_WEIGHTS), query, head,
+                                    factor * normal(fill, &random));
 }
 
 /* With adversarial windows some weights are none: 0, negative, NaN, infinite. */
@@ -328,13 +328,6 @@ static const uint16_t *indexer_row(const struct smelt__problem *problem, int ten
            smelt__problem_at(problem, tensor, i, head, 0);
 }
 
-static double weight_at(const struct smelt__problem *problem, int64_t query, int head) {
-    return (double)((const float *)smelt__problem_data(
-        problem,
-        TENSOR(
-            INDEX_WEIGHTS)))[smelt__problem_at(problem, TENSOR(INDEX_WEIGHTS), query, 0, 0) + head];
-}
-
 static struct smelt__expected_row expected_of(const struct smelt__indexer_bwd_spec *spec,
                                               const struct smelt__indexer_bwd_row *row,
                                               double lost) {
@@ -372,20 +365,19 @@ static void compare_head(const struct smelt__placed *placed, const smelt_indexer
     const uint16_t *const dq = smelt__compared_row(
         placed, finding, TENSOR(INDEX_DQ),
         smelt__problem_at(problem, TENSOR(INDEX_DQ), query, head, 0), spec.dim, row.grads);
-    const float *const dweights =
-        smelt__compared_row(placed, finding, TENSOR(INDEX_DWEIGHTS),
-                            smelt__problem_at(problem, TENSOR(INDEX_DWEIGHTS), query, 0, 0) + head,
-                            1, &expected_dweights);
+    const double dweights = smelt__indexer_compared_dweight(placed, finding, TENSOR(INDEX_DWEIGHTS),
+                                                            query, head, &expected_dweights);
     for (int d = 0; d < spec.dim; d++)
         got[d] = (double)smelt__bf16_to_float(dq[d]);
-    const double lost = errors * fabs(weight_at(problem, query, head));
+    const double lost =
+        errors * fabs(smelt__indexer_weight(&args->weights, spec.weights_dtype, query, head));
     const struct smelt__expected_row expected = expected_of(&spec, &row, lost);
     smelt__grad_row_compare(got, &expected, head, finding);
     /* Of a logit's gradient and its x together no more than the norms' product. */
     const double size =
         terms + errors * norm_of(indexer_row(problem, TENSOR(INDEX_Q), query, head), spec.dim) /
                     TARGET_ERROR;
-    const double error = fabs((double)*dweights - expected_dweights);
+    const double error = fabs(dweights - expected_dweights);
     smelt__finding_enlarge(finding, DWEIGHTS, error > 0 || isnan(error) ? error / size : 0, head);
 }
 
@@ -433,9 +425,10 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
 
 static void judge_queries(const struct smelt__problem *problem, int64_t compared,
                           struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    (void)compared;
     smelt__grad_rows_judge(0, results);
-    results[DWEIGHTS].bar = TARGET_ERROR;
+    results[DWEIGHTS].bar = smelt__indexer_dweight_bar(spec->weights_dtype, TARGET_ERROR);
     results[LOSSES].bar = TARGET_ERROR;
 }
 
@@ -465,6 +458,8 @@ static void find_rows(void *user, int64_t begin, int64_t end) {
     struct all *all = user;
     const struct smelt__indexer_dense_loss_spec *spec = all->problem->spec;
     const int64_t rows = all->problem->options.rows;
+    smelt_indexer_dense_loss_args args;
+    smelt__problem_arguments(all->problem, &args);
     for (int64_t query = begin; query < end; query++) {
         struct row row;
         if (open_row(all->problem, query, &row)) {
@@ -479,7 +474,7 @@ static void find_rows(void *user, int64_t begin, int64_t end) {
         }
         for (int head = 0; head < spec->index_heads; head++)
             all->reach[query] +=
-                fabs(weight_at(all->problem, query, head)) *
+                fabs(smelt__indexer_weight(&args.index_weights, spec->weights_dtype, query, head)) *
                 norm_of(indexer_row(all->problem, TENSOR(INDEX_Q), query, head), spec->index_dim);
         all->losses[query] = row.query.found.loss;
         all->sizes[query] = loss_size(&row.query);
@@ -600,14 +595,22 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(indexer_dense_loss, index_heads),
     SMELT__SPEC_KEY(indexer_dense_loss, index_dim),
     SMELT__SPEC_KEY(indexer_dense_loss, activation),
+    SMELT__SPEC_KEY(indexer_dense_loss, weights_dtype),
     SMELT__SPEC_APART(indexer_dense_loss, deterministic),
     {NULL, 0, 0},
 };
 
-static const struct smelt__harness_pass passes[] = {
-    {SMELT__PASS(FORWARD, "forward", &smelt__indexer_dense_loss_table), .given = given,
-     .shape = shape, .leaves_free = 1, .reproducible = reproducible},
-};
+static int table_of(const void *spec) {
+    return ((const struct smelt__indexer_dense_loss_spec *)spec)->weights_dtype;
+}
+
+#define PASS(number)                                                                               \
+    {                                                                                              \
+        SMELT__PASS(FORWARD, "forward", &smelt__indexer_dense_loss_table[number]),                 \
+            .table = (number), .given = given, .shape = shape, .leaves_free = 1,                   \
+            .reproducible = reproducible                                                           \
+    }
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1)};
 
 #define AT(T, more)                                                                                \
     {                                                                                              \
@@ -621,6 +624,7 @@ static const struct smelt__harness_shape peers[] = {AT(8192, ""), AT(16384, ""),
 const struct smelt__harness_operator smelt__harness_indexer_dense_loss = {
     SMELT__HARNESS_ROW(indexer_dense_loss),
     SMELT__HARNESS_KEYS(indexer_dense_loss),
+    .table_of = table_of,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
     .defaults = smelt__indexer_defaults,

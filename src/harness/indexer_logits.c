@@ -283,14 +283,15 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(indexer_logits, groups),
     SMELT__SPEC_KEY(indexer_logits, block_max),
     SMELT__SPEC_KEY(indexer_logits, candidate_block),
+    SMELT__SPEC_KEY(indexer_logits, weights_dtype),
     {NULL, 0, 0},
 };
 
 /* The passes differ in the table of their tensors. */
 static int table_of(const void *given_) {
     const struct smelt__indexer_logits_spec *spec = given_;
-    return smelt__indexer_logits_table_number(is_fp8(spec), spec->groups, spec->block_max,
-                                              spec->candidate_block);
+    return smelt__indexer_logits_table_number(is_fp8(spec), spec->weights_dtype, spec->groups,
+                                              spec->block_max, spec->candidate_block);
 }
 
 #define PASS(number)                                                                               \
@@ -299,9 +300,9 @@ static int table_of(const void *given_) {
             .table = (number), .given = given, .shape = shape, .leaves_free = 1,                   \
             SMELT__PARTLY(SMELT__OF(TENSOR(K)) | SMELT__OF(TENSOR(K_SCALE)))                       \
     }
-static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2),  PASS(3),
-                                                    PASS(4), PASS(5), PASS(6),  PASS(7),
-                                                    PASS(8), PASS(9), PASS(10), PASS(11)};
+#define PASSES(n) PASS(n), PASS(n + 1), PASS(n + 2), PASS(n + 3), PASS(n + 4), PASS(n + 5)
+
+static const struct smelt__harness_pass passes[] = {PASSES(0), PASSES(6), PASSES(12), PASSES(18)};
 
 /* Shapes for comparison with DeepGEMM and cuDNN. */
 #define PEERS(dtype, heads)                                                                        \

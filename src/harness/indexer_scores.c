@@ -190,13 +190,18 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_scores, heads),       SMELT__SPEC_KEY(indexer_scores, dim),
-    SMELT__SPEC_KEY(indexer_scores, topk),        SMELT__SPEC_KEY(indexer_scores, activation),
-    SMELT__SPEC_KEY(indexer_scores, granularity), {NULL, 0, 0},
+    SMELT__SPEC_KEY(indexer_scores, heads),
+    SMELT__SPEC_KEY(indexer_scores, dim),
+    SMELT__SPEC_KEY(indexer_scores, topk),
+    SMELT__SPEC_KEY(indexer_scores, activation),
+    SMELT__SPEC_KEY(indexer_scores, granularity),
+    SMELT__SPEC_KEY(indexer_scores, weights_dtype),
+    {NULL, 0, 0},
 };
 
-static int table_of(const void *spec) {
-    return granularity(spec) > 1;
+static int table_of(const void *given_) {
+    const struct smelt__indexer_scores_spec *spec = given_;
+    return smelt__indexer_scores_table_number(spec->weights_dtype, spec->granularity);
 }
 
 #define PASS(number)                                                                               \
@@ -205,7 +210,7 @@ static int table_of(const void *spec) {
             .table = (number), .given = given, .leaves_free = 1,                                   \
             SMELT__PARTLY(SMELT__OF(TENSOR(K)) | SMELT__OF(TENSOR(INDICES)))                       \
     }
-static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1)};
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), PASS(3)};
 
 /* Shapes of cuDNN's sparse indexer scores, and further numbers of heads. */
 #define AT(heads)                                                                                  \

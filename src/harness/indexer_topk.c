@@ -707,29 +707,22 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_topk, heads),
-    SMELT__SPEC_KEY(indexer_topk, dim),
-    SMELT__SPEC_KEY(indexer_topk, dtype),
-    SMELT__SPEC_KEY(indexer_topk, activation),
-    SMELT__SPEC_KEY(indexer_topk, weights),
-    SMELT__SPEC_KEY(indexer_topk, groups),
-    SMELT__SPEC_KEY(indexer_topk, block_max),
-    SMELT__SPEC_KEY(indexer_topk, topk),
-    SMELT__SPEC_KEY(indexer_topk, order),
-    SMELT__SPEC_KEY(indexer_topk, pinned),
-    SMELT__SPEC_KEY(indexer_topk, expand),
-    SMELT__SPEC_KEY(indexer_topk, tail),
-    SMELT__SPEC_KEY(indexer_topk, publish),
-    SMELT__SPEC_KEY(indexer_topk, publish_block),
-    SMELT__SPEC_KEY(indexer_topk, publish_pinned),
-    SMELT__SPEC_KEY(indexer_topk, candidate_block),
-    {NULL, 0, 0},
+    SMELT__SPEC_KEY(indexer_topk, heads),          SMELT__SPEC_KEY(indexer_topk, dim),
+    SMELT__SPEC_KEY(indexer_topk, dtype),          SMELT__SPEC_KEY(indexer_topk, activation),
+    SMELT__SPEC_KEY(indexer_topk, weights),        SMELT__SPEC_KEY(indexer_topk, groups),
+    SMELT__SPEC_KEY(indexer_topk, block_max),      SMELT__SPEC_KEY(indexer_topk, topk),
+    SMELT__SPEC_KEY(indexer_topk, order),          SMELT__SPEC_KEY(indexer_topk, pinned),
+    SMELT__SPEC_KEY(indexer_topk, expand),         SMELT__SPEC_KEY(indexer_topk, tail),
+    SMELT__SPEC_KEY(indexer_topk, publish),        SMELT__SPEC_KEY(indexer_topk, publish_block),
+    SMELT__SPEC_KEY(indexer_topk, publish_pinned), SMELT__SPEC_KEY(indexer_topk, candidate_block),
+    SMELT__SPEC_KEY(indexer_topk, weights_dtype),  {NULL, 0, 0},
 };
 
 /* The passes differ in the table of their tensors. */
 static int table_of(const void *given_) {
     const struct smelt__indexer_topk_spec *spec = given_;
-    return smelt__indexer_topk_table_number(is_fp8(spec), spec->groups, spec->expand);
+    return smelt__indexer_topk_table_number(is_fp8(spec), spec->weights_dtype, spec->groups,
+                                            spec->expand);
 }
 
 #define PASS(number)                                                                               \
@@ -737,8 +730,9 @@ static int table_of(const void *given_) {
         SMELT__PASS(FORWARD, "forward", &smelt__indexer_topk_table[number]),                       \
             .table = (number), .given = given, .shape = shape                                      \
     }
-static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), PASS(3),
-                                                    PASS(4), PASS(5), PASS(6), PASS(7)};
+#define PASSES(n) PASS(n), PASS(n + 1), PASS(n + 2), PASS(n + 3)
+
+static const struct smelt__harness_pass passes[] = {PASSES(0), PASSES(4), PASSES(8), PASSES(12)};
 
 /* Shapes for comparison with DeepGEMM or cuDNN, each followed by cuDNN's top-k. */
 #define CAUSAL(dtype, heads, T)                                                                    \

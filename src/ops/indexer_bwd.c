@@ -1,6 +1,7 @@
 /* The operator indexer_bwd: see smelt/indexer_bwd.h. */
 #include "smelt/indexer_bwd.h"
 
+#include "codegen/families/indexer_keys.h"
 #include "ops/divide.h"
 #include "ops/indexer_bwd_launch.h"
 #include "ops/indexer_bwd_table.h"
@@ -15,6 +16,7 @@ static void prepare(smelt_operator *op) {
     made->dim = (int)smelt__spec_get(&op->spec, "dim");
     made->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");
     made->granularity = (int)smelt__spec_get(&op->spec, "granularity");
+    made->weights_bf16 = smelt__spec_get(&op->spec, "weights_dtype") == SMELT__INDEXER_WEIGHTS_BF16;
     const int main = smelt__indexer_bwd_place(made, SMELT__INDEXER_BWD_MAIN);
     made->main = *smelt__indexer_bwd_main_launch(&op->kernels[main]->plan);
 }
@@ -58,7 +60,8 @@ static smelt_status launch(struct smelt__call *call) {
 }
 
 static int table_of(const struct smelt__spec *spec) {
-    return smelt__spec_get(spec, "granularity") > 1;
+    return smelt__indexer_bwd_table_number((int)smelt__spec_get(spec, "weights_dtype"),
+                                           (int)smelt__spec_get(spec, "granularity"));
 }
 
 SMELT__OPERATOR(indexer_bwd, backward, BACKWARD, struct smelt__indexer_bwd, prepare,

@@ -153,6 +153,7 @@ static struct indexer_bwd_grains_params grains_params(const struct smelt__indexe
         .groups = (int)chunk.groups,
         .group_queries = indexer->main.group_queries,
         .key_stride = layout->dk.key_stride,
+        .weights_bf16 = indexer->weights_bf16,
         .top_count = (int)resident_for(call, SMELT__INDEXER_BWD_REACH, chunk.groups,
                                        SMELT__INDEXER_BWD_TOPS),
         .bits = unit_bits(chunk.groups),
@@ -236,6 +237,7 @@ static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
         .key_stride = layout->dk.key_stride,
+        .weights_bf16 = call->indexer->weights_bf16,
     };
     return call->indexer->main.tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
 }

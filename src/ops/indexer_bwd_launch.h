@@ -21,7 +21,8 @@ struct smelt__indexer_bwd {
     const smelt_context *context;
     const struct smelt__kernel *const *kernels; /* in the order of enum smelt__indexer_bwd_kernel */
     int heads, dim, deterministic;
-    int granularity; /* rows of an entry of the lists */
+    int granularity;  /* rows of an entry of the lists */
+    int weights_bf16; /* 1: weights and dweights are bf16; 0: fp32 */
     struct smelt__indexer_bwd_main_launch main;
 };
 

@@ -30,30 +30,36 @@ static const struct smelt__scalar_row smelt__indexer_bwd_scalars[] = {
 };
 
 /* The kernels keep the step between keys in 32 bits. */
-#define TENSORS(ROW, slots)                                                                        \
+#define TENSORS(ROW, type, slots)                                                                  \
     ROW(Q, SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(D)), .whole_rows = 1)                    \
     ROW(K, SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(D)), .whole_rows = 1, .most_stride = INT32_MAX) \
-    ROW(WEIGHTS, SMELT__TENSOR(weights, FP32, INPUT, OF(T), OF(H)))                                \
+    ROW(WEIGHTS, SMELT__TENSOR(weights, type, INPUT, OF(T), OF(H)))                                \
     ROW(INDICES, SMELT__TENSOR(indices, INT32, INPUT, OF(T), OF(WIDTH)))                           \
     ROW(TOPK_LENGTH, SMELT__TENSOR(topk_length, INT32, INPUT, OF(T), OF(ONE)), .optional = 1)      \
     ROW(GRAD, SMELT__TENSOR(grad, FP32, INPUT, OF(T), slots))                                      \
     ROW(DQ, SMELT__TENSOR(dq, BF16, OUTPUT, OF(T), OF(H), OF(D)), .whole_rows = 1)                 \
-    ROW(DWEIGHTS, SMELT__TENSOR(dweights, FP32, OUTPUT, OF(T), OF(H)))                             \
+    ROW(DWEIGHTS, SMELT__TENSOR(dweights, type, OUTPUT, OF(T), OF(H)))                             \
     ROW(DK, SMELT__TENSOR(dk, BF16, OUTPUT, OF(S), OF(D)), .whole_rows = 1, .one_of = 1)           \
     ROW(DK_FP32, SMELT__TENSOR(dk_fp32, FP32, OUTPUT, OF(S), OF(D)), .whole_rows = 1, .one_of = 1) \
     ROW(DK_SUM, SMELT__TENSOR(dk_sum, FP32, ACCUMULATED, OF(S), OF(D)), .whole_rows = 1,           \
         .one_of = 1)
 
-enum smelt__indexer_bwd_tensor { TENSORS(SMELT__NUMBER, OF(T)) OF(TENSORS) };
+enum smelt__indexer_bwd_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS) };
 
-/* Without and with entries of several rows. */
-#define TABLE(slots)                                                                               \
+/* Without and with entries of several rows; then with weights of bf16. */
+#define TABLE(...)                                                                                 \
     {                                                                                              \
         SMELT__ARGS("SMELT_INDEXER_BWD_ARGS_INIT", reserved, smelt__indexer_bwd_symbols,           \
-                    smelt__indexer_bwd_scalars, SMELT__ROWS(slots)),                               \
+                    smelt__indexer_bwd_scalars, SMELT__ROWS(__VA_ARGS__)),                         \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
-static const struct smelt__args_table smelt__indexer_bwd_table[] = {TABLE(OF(WIDTH)), TABLE(OF(N))};
+static const struct smelt__args_table smelt__indexer_bwd_table[] = {
+    TABLE(FP32, OF(WIDTH)), TABLE(FP32, OF(N)), TABLE(BF16, OF(WIDTH)), TABLE(BF16, OF(N))};
+
+/* The number of a spec's table. `bf16`: 1 with weights of bf16. */
+static inline int smelt__indexer_bwd_table_number(int bf16, int granularity) {
+    return (bf16 ? 2 : 0) + (granularity > 1 ? 1 : 0);
+}
 
 #undef TENSORS
 #undef TABLE

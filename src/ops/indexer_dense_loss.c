@@ -44,7 +44,7 @@ struct dense_loss {
 static void prepare(smelt_operator *op) {
     struct dense_loss *made = (struct dense_loss *)op;
     struct smelt__indexer_bwd *indexer = &made->indexer;
-    made->scorer = smelt__indexer_scorer_of(op->context, op->kernels[SMELT__INDEXER_DENSE_LOGITS]);
+    made->scorer = smelt__indexer_scorer_of(op, op->kernels[SMELT__INDEXER_DENSE_LOGITS]);
     made->scores = *smelt__dense_scores_launch(&op->kernels[SMELT__INDEXER_DENSE_SCORES]->plan);
     indexer->context = op->context;
     /* In the place of the lists' kernel is one that is never launched as such. */
@@ -52,6 +52,7 @@ static void prepare(smelt_operator *op) {
     indexer->heads = (int)smelt__spec_get(&op->spec, "index_heads");
     indexer->dim = (int)smelt__spec_get(&op->spec, "index_dim");
     indexer->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");
+    indexer->weights_bf16 = made->scorer.weights_bf16;
     const int main = smelt__indexer_bwd_place(indexer, SMELT__INDEXER_BWD_MAIN);
     indexer->main = *smelt__indexer_bwd_main_launch(&indexer->kernels[main]->plan);
 }
@@ -215,7 +216,8 @@ static smelt_status launch_logits(const struct chain *chain, const struct chunk 
         .q = {const_at(&args->index_q, chunk->first, ELEMENT),
               {args->index_q.strides[0], args->index_q.strides[1]}},
         .k = args->index_k,
-        .weights = {const_at(&args->index_weights, chunk->first, sizeof(float)),
+        .weights = {const_at(&args->index_weights, chunk->first,
+                             chain->made->indexer.weights_bf16 ? ELEMENT : sizeof(float)),
                     {args->index_weights.strides[0]}},
         .window_begin = {numbers_at(&args->window_begin, chunk->first), {0}},
         .window_end = {numbers_at(&args->window_end, chunk->first), {0}},
@@ -460,7 +462,11 @@ static smelt_status launch(struct smelt__call *call) {
     return status;
 }
 
+static int table_of(const struct smelt__spec *spec) {
+    return (int)smelt__spec_get(spec, "weights_dtype");
+}
+
 SMELT__OPERATOR(indexer_dense_loss, forward, FORWARD, struct dense_loss, prepare,
-                .tables = &smelt__indexer_dense_loss_table, .workspace = workspace,
-                .launch = launch)
+                .tables = smelt__indexer_dense_loss_table, .table_of = table_of,
+                .workspace = workspace, .launch = launch)
 SMELT__ASK(indexer_dense_loss, forward, FORWARD, smelt_indexer_dense_loss_args)

@@ -33,14 +33,14 @@ static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
     {SMELT__SCALAR(causal_limit, INT64, 0, INT32_MAX)},
 };
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, type)                                                                         \
     ROW(Q, SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(DQK)), .whole_rows = 1)                  \
     ROW(K, SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(KV), OF(DQK)), .whole_rows = 1)                 \
     ROW(LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(T), OF(H), OF(ONE)))                               \
     ROW(INDEX_Q, SMELT__TENSOR(index_q, BF16, INPUT, OF(T), OF(HI), OF(DI)), .whole_rows = 1)      \
     ROW(INDEX_K, SMELT__TENSOR(index_k, BF16, INPUT, OF(S), OF(DI)), .whole_rows = 1,              \
         .most_stride = INT32_MAX)                                                                  \
-    ROW(INDEX_WEIGHTS, SMELT__TENSOR(index_weights, FP32, INPUT, OF(T), OF(HI)))                   \
+    ROW(INDEX_WEIGHTS, SMELT__TENSOR(index_weights, type, INPUT, OF(T), OF(HI)))                   \
     ROW(WINDOW_BEGIN, SMELT__TENSOR(window_begin, INT32, INPUT, OF(T)))                            \
     ROW(WINDOW_END, SMELT__TENSOR(window_end, INT32, INPUT, OF(T)))                                \
     ROW(WEIGHT, SMELT__TENSOR(weight, FP32, INPUT, OF(T)), .optional = 1)                          \
@@ -49,7 +49,7 @@ static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
     ROW(LOSSES, SMELT__TENSOR(losses, FP32, OUTPUT, OF(T)), .optional = 1)                         \
     ROW(INDEX_DQ, SMELT__TENSOR(index_dq, BF16, OUTPUT, OF(T), OF(HI), OF(DI)), .whole_rows = 1,   \
         .optional = 1)                                                                             \
-    ROW(INDEX_DWEIGHTS, SMELT__TENSOR(index_dweights, FP32, OUTPUT, OF(T), OF(HI)), .optional = 1) \
+    ROW(INDEX_DWEIGHTS, SMELT__TENSOR(index_dweights, type, OUTPUT, OF(T), OF(HI)), .optional = 1) \
     ROW(INDEX_DK, SMELT__TENSOR(index_dk, BF16, OUTPUT, OF(S), OF(DI)), .whole_rows = 1,           \
         .optional = 1)                                                                             \
     ROW(INDEX_DK_FP32, SMELT__TENSOR(index_dk_fp32, FP32, OUTPUT, OF(S), OF(DI)), .whole_rows = 1, \
@@ -57,16 +57,20 @@ static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
     ROW(INDEX_DK_SUM, SMELT__TENSOR(index_dk_sum, FP32, ACCUMULATED, OF(S), OF(DI)),               \
         .whole_rows = 1, .optional = 1)
 
-enum smelt__indexer_dense_loss_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
-static const struct smelt__tensor_row smelt__indexer_dense_loss_tensors[] = {TENSORS(SMELT__ROW)};
+enum smelt__indexer_dense_loss_tensor { TENSORS(SMELT__NUMBER, FP32) OF(TENSORS) };
+#define TABLE(type)                                                                                \
+    {                                                                                              \
+        SMELT__ARGS("SMELT_INDEXER_DENSE_LOSS_ARGS_INIT", causal_limit,                            \
+                    smelt__indexer_dense_loss_symbols, smelt__indexer_dense_loss_scalars,          \
+                    SMELT__ROWS(type)),                                                            \
+            SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
+    }
 
-static const struct smelt__args_table smelt__indexer_dense_loss_table = {
-    SMELT__ARGS("SMELT_INDEXER_DENSE_LOSS_ARGS_INIT", causal_limit,
-                smelt__indexer_dense_loss_symbols, smelt__indexer_dense_loss_scalars,
-                smelt__indexer_dense_loss_tensors),
-    SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
-};
+/* By the key weights_dtype. */
+static const struct smelt__args_table smelt__indexer_dense_loss_table[] = {TABLE(FP32),
+                                                                           TABLE(BF16)};
 
+#undef TABLE
 #undef ARGS
 #undef OF
 #undef SYMBOLS

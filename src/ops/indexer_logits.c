@@ -11,7 +11,7 @@ struct indexer_logits {
 };
 
 static void prepare(smelt_operator *op) {
-    ((struct indexer_logits *)op)->scorer = smelt__indexer_scorer_of(op->context, op->kernels[0]);
+    ((struct indexer_logits *)op)->scorer = smelt__indexer_scorer_of(op, op->kernels[0]);
 }
 
 static smelt_status launch(struct smelt__call *call) {
@@ -31,8 +31,9 @@ static smelt_status launch(struct smelt__call *call) {
 
 static int table_of(const struct smelt__spec *spec) {
     return smelt__indexer_logits_table_number(
-        (int)smelt__spec_get(spec, "dtype"), (int)smelt__spec_get(spec, "groups"),
-        (int)smelt__spec_get(spec, "block_max"), (int)smelt__spec_get(spec, "candidate_block"));
+        (int)smelt__spec_get(spec, "dtype"), (int)smelt__spec_get(spec, "weights_dtype"),
+        (int)smelt__spec_get(spec, "groups"), (int)smelt__spec_get(spec, "block_max"),
+        (int)smelt__spec_get(spec, "candidate_block"));
 }
 
 SMELT__OPERATOR(indexer_logits, forward, FORWARD, struct indexer_logits, prepare,

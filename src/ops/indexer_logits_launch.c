@@ -20,12 +20,12 @@ enum { MAP_ROW_BYTES = 128 /* of a box at most: the widest swizzle */ };
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *context,
+struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_operator *op,
                                                       const struct smelt__kernel *kernel) {
     const struct smelt__plan *plan = &kernel->plan;
     const int listed = plan->spec.schema == &smelt__indexer_scores_fwd.schema;
     return (struct smelt__indexer_scorer){
-        .context = context,
+        .context = op->context,
         .kernel = kernel,
         .heads = (int)smelt__spec_get(&plan->spec, "heads"),
         .dim = (int)smelt__spec_get(&plan->spec, "dim"),
@@ -33,6 +33,7 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *conte
         .weights = (int)smelt__spec_get(&plan->spec, "weights"),
         .groups = (int)smelt__spec_get(&plan->spec, "groups"),
         .block_max = (int)smelt__spec_get(&plan->spec, "block_max"),
+        .weights_bf16 = smelt__spec_get(&op->spec, "weights_dtype") == SMELT__INDEXER_WEIGHTS_BF16,
         .candidate_block = listed ? (int)smelt__spec_get(&plan->spec, "granularity") : 0,
         .launch = listed ? (struct smelt__indexer_logits_launch){.block_queries = 1}
                          : *smelt__indexer_logits_launch(plan),
@@ -152,6 +153,7 @@ static smelt_status fill(const struct smelt__indexer_scorer *scorer,
         .weights_token_stride = args->weights.strides[0],
         .logits_token_stride = args->logits.strides[0],
         .logits_group_stride = scorer->groups > 1 ? args->logits.strides[1] : 0,
+        .weights_bf16 = scorer->weights_bf16,
         .scale = args->scale == 0 ? 1 : args->scale,
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
@@ -187,6 +189,7 @@ static smelt_status launch_listed(const struct smelt__indexer_scorer *scorer,
         .window_begin = args->window_begin.data,
         .window_end = args->window_end.data,
         .logits_group_stride = scorer->groups > 1 ? args->logits.strides[1] : 0,
+        .weights_bf16 = scorer->weights_bf16,
     };
     const int64_t most = smelt__available_blocks(scorer->kernel, args->free_multiprocessors);
     const struct smelt__launch launch = {

@@ -15,12 +15,13 @@ struct smelt__indexer_scorer {
     const smelt_context *context;
     const struct smelt__kernel *kernel; /* the context's */
     int heads, dim, dtype, weights, groups, block_max;
+    int weights_bf16;    /* 1: weights are bf16; 0: fp32 */
     int candidate_block; /* above 0: the kernel is of the family indexer_scores_fwd */
     struct smelt__indexer_logits_launch launch;
 };
 
-/* Of a kernel of the family indexer_logits_fwd, or of indexer_scores_fwd for listed keys. */
-struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_context *context,
+/* Of an operator's kernel of the family indexer_logits_fwd, or of indexer_scores_fwd for listed keys. */
+struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_operator *op,
                                                       const struct smelt__kernel *kernel);
 
 /* Options of a launch whose logits another kernel processes; all 0 for the operator

@@ -38,18 +38,18 @@ static const struct smelt__scalar_row smelt__indexer_logits_scalars[] = {
 };
 
 /* The kernels that gather listed keys keep the step between keys in 32 bits. */
-#define TENSORS(ROW, quantized, most, ...)                                                         \
+#define TENSORS(ROW, quantized, type, most, ...)                                                   \
     ROW(Q, SMELT__TENSOR(q, quantized, INPUT, OF(T), OF(H), OF(D)), .whole_rows = 1)               \
     ROW(K, SMELT__TENSOR(k, quantized, INPUT, OF(S), OF(D)), .whole_rows = 1,                      \
         .most_stride = (most))                                                                     \
-    ROW(WEIGHTS, SMELT__TENSOR(weights, FP32, INPUT, OF(T), OF(H)), .key = "weights")              \
+    ROW(WEIGHTS, SMELT__TENSOR(weights, type, INPUT, OF(T), OF(H)), .key = "weights")              \
     ROW(K_SCALE, SMELT__TENSOR(k_scale, FP32, INPUT, OF(S)), .key = "dtype")                       \
     ROW(WINDOW_BEGIN, SMELT__TENSOR(window_begin, INT32, INPUT, OF(T)))                            \
     ROW(WINDOW_END, SMELT__TENSOR(window_end, INT32, INPUT, OF(T)))                                \
     ROW(LOGITS, SMELT__TENSOR(logits, FP32, OUTPUT, __VA_ARGS__))                                  \
     ROW(CANDIDATES, SMELT__TENSOR(candidates, INT32, INPUT, OF(T), OF(C)), .key = "candidate_block")
 
-enum smelt__indexer_logits_tensor { TENSORS(SMELT__NUMBER, BF16, 0, OF(T)) OF(TENSORS) };
+enum smelt__indexer_logits_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, 0, OF(T)) OF(TENSORS) };
 
 /* With groups=1 the logits have no dimension G; with block_max=1 they have S in place of N. */
 #define TABLE(symbols, ...)                                                                        \
@@ -58,30 +58,27 @@ enum smelt__indexer_logits_tensor { TENSORS(SMELT__NUMBER, BF16, 0, OF(T)) OF(TE
                     smelt__indexer_logits_scalars, SMELT__ROWS(__VA_ARGS__))                       \
     }
 
-static const struct smelt__args_table smelt__indexer_logits_table[] = {
-    TABLE(symbols, BF16, 0, OF(T), OF(S)),
-    TABLE(symbols, E4M3, 0, OF(T), OF(S)),
-    TABLE(symbols, BF16, 0, OF(T), OF(G), OF(S)),
-    TABLE(symbols, E4M3, 0, OF(T), OF(G), OF(S)),
-    TABLE(symbols, BF16, 0, OF(T), OF(N)),
-    TABLE(symbols, E4M3, 0, OF(T), OF(N)),
-    TABLE(symbols, BF16, 0, OF(T), OF(G), OF(N)),
-    TABLE(symbols, E4M3, 0, OF(T), OF(G), OF(N)),
-    TABLE(listed_symbols, BF16, INT32_MAX, OF(T), OF(N)),
-    TABLE(listed_symbols, E4M3, INT32_MAX, OF(T), OF(N)),
-    TABLE(listed_symbols, BF16, INT32_MAX, OF(T), OF(G), OF(N)),
-    TABLE(listed_symbols, E4M3, INT32_MAX, OF(T), OF(G), OF(N)),
-};
+#define TABLES(q, weights)                                                                         \
+    TABLE(symbols, q, weights, 0, OF(T), OF(S)),                                                   \
+        TABLE(symbols, q, weights, 0, OF(T), OF(G), OF(S)),                                        \
+        TABLE(symbols, q, weights, 0, OF(T), OF(N)),                                               \
+        TABLE(symbols, q, weights, 0, OF(T), OF(G), OF(N)),                                        \
+        TABLE(listed_symbols, q, weights, INT32_MAX, OF(T), OF(N)),                                \
+        TABLE(listed_symbols, q, weights, INT32_MAX, OF(T), OF(G), OF(N))
 
-/* The number of a spec's table. `fp8`: 1 with e4m3. */
-static inline int smelt__indexer_logits_table_number(int fp8, int groups, int block_max,
+static const struct smelt__args_table smelt__indexer_logits_table[] = {
+    TABLES(BF16, FP32), TABLES(E4M3, FP32), TABLES(BF16, BF16), TABLES(E4M3, BF16)};
+
+/* The number of a spec's table. `fp8`: 1 with e4m3; `bf16`: 1 with weights of bf16. */
+static inline int smelt__indexer_logits_table_number(int fp8, int bf16, int groups, int block_max,
                                                      int candidate_block) {
-    const int form = candidate_block > 0 ? 8 : block_max > 1 ? 4 : 0;
-    return (fp8 ? 1 : 0) + (groups > 1 ? 2 : 0) + form;
+    const int form = candidate_block > 0 ? 4 : block_max > 1 ? 2 : 0;
+    return (bf16 ? 12 : 0) + (fp8 ? 6 : 0) + form + (groups > 1 ? 1 : 0);
 }
 
 #undef ARGS
 #undef OF
 #undef TENSORS
 #undef TABLE
+#undef TABLES
 #undef SYMBOLS

@@ -1,13 +1,14 @@
 /* The operator indexer_scores: see smelt/indexer_scores.h. */
 #include "smelt/indexer_scores.h"
 
+#include "codegen/families/indexer_keys.h"
 #include "common/work.params.h"
 #include "indexer_scores_fwd.params.h"
 #include "ops/call.h"
 #include "ops/indexer_scores_table.h"
 
-static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *args,
-                                             int granularity) {
+static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *args, int granularity,
+                                             int weights_bf16) {
     return (struct indexer_scores_fwd_params){
         .work = {.indices = args->indices.data,
                  .topk_length = args->topk_length.data,
@@ -27,6 +28,7 @@ static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *ar
         .weights_token_stride = args->weights.strides[0],
         .logits_token_stride = args->logits.strides[0],
         .k_row_bytes = 2 * (unsigned)args->k.strides[0],
+        .weights_bf16 = weights_bf16,
     };
 }
 
@@ -38,13 +40,15 @@ static smelt_status launch(struct smelt__call *call) {
     if (status != SMELT_OK)
         return status;
     const struct indexer_scores_fwd_params params =
-        pack(args, (int)smelt__spec_get(&call->op->spec, "granularity"));
+        pack(args, (int)smelt__spec_get(&call->op->spec, "granularity"),
+             smelt__spec_get(&call->op->spec, "weights_dtype") == SMELT__INDEXER_WEIGHTS_BF16);
     return smelt__call_launch(call, call->op->kernels[0], args->tokens, args->free_multiprocessors,
                               &params);
 }
 
 static int table_of(const struct smelt__spec *spec) {
-    return smelt__spec_get(spec, "granularity") > 1;
+    return smelt__indexer_scores_table_number((int)smelt__spec_get(spec, "weights_dtype"),
+                                              (int)smelt__spec_get(spec, "granularity"));
 }
 
 SMELT__OPERATOR(indexer_scores, forward, FORWARD, smelt_operator, NULL,

@@ -30,26 +30,32 @@ static const struct smelt__scalar_row smelt__indexer_scores_scalars[] = {
 };
 
 /* The kernels keep the step between keys in 32 bits. */
-#define TENSORS(ROW, slots)                                                                        \
+#define TENSORS(ROW, type, slots)                                                                  \
     ROW(Q, SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(D)), .whole_rows = 1)                    \
     ROW(K, SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(D)), .whole_rows = 1, .most_stride = INT32_MAX) \
-    ROW(WEIGHTS, SMELT__TENSOR(weights, FP32, INPUT, OF(T), OF(H)))                                \
+    ROW(WEIGHTS, SMELT__TENSOR(weights, type, INPUT, OF(T), OF(H)))                                \
     ROW(INDICES, SMELT__TENSOR(indices, INT32, INPUT, OF(T), OF(WIDTH)))                           \
     ROW(TOPK_LENGTH, SMELT__TENSOR(topk_length, INT32, INPUT, OF(T), OF(ONE)), .optional = 1)      \
     ROW(LOGITS, SMELT__TENSOR(logits, FP32, OUTPUT, OF(T), slots))
 
-enum smelt__indexer_scores_tensor { TENSORS(SMELT__NUMBER, OF(T)) OF(TENSORS) };
+enum smelt__indexer_scores_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS) };
 
-/* Without and with entries of several rows. */
-#define TABLE(slots)                                                                               \
+/* Without and with entries of several rows; then with weights of bf16. */
+#define TABLE(...)                                                                                 \
     {                                                                                              \
         SMELT__ARGS("SMELT_INDEXER_SCORES_ARGS_INIT", logits, smelt__indexer_scores_symbols,       \
-                    smelt__indexer_scores_scalars, SMELT__ROWS(slots))                             \
+                    smelt__indexer_scores_scalars, SMELT__ROWS(__VA_ARGS__))                       \
     }
-static const struct smelt__args_table smelt__indexer_scores_table[] = {TABLE(OF(WIDTH)),
-                                                                       TABLE(OF(N))};
+static const struct smelt__args_table smelt__indexer_scores_table[] = {
+    TABLE(FP32, OF(WIDTH)), TABLE(FP32, OF(N)), TABLE(BF16, OF(WIDTH)), TABLE(BF16, OF(N))};
+
+/* The number of a spec's table. `bf16`: 1 with weights of bf16. */
+static inline int smelt__indexer_scores_table_number(int bf16, int granularity) {
+    return (bf16 ? 2 : 0) + (granularity > 1 ? 1 : 0);
+}
 
 #undef ARGS
 #undef OF
 #undef TENSORS
+#undef TABLE
 #undef SYMBOLS

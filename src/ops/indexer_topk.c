@@ -35,7 +35,7 @@ static void prepare(smelt_operator *op) {
     if (publish > 0)
         made->publish = smelt__topk_kernels_from(
             op->kernels + SMELT__INDEXER_TOPK_SELECT + selections, SMELT__TOPK_WARPS, publish);
-    made->scorer = smelt__indexer_scorer_of(op->context, op->kernels[SMELT__INDEXER_TOPK_LOGITS]);
+    made->scorer = smelt__indexer_scorer_of(op, op->kernels[SMELT__INDEXER_TOPK_LOGITS]);
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -157,7 +157,8 @@ static smelt_status score(const struct indexer_topk *indexer, const smelt_indexe
     part.candidates = args->candidates;
     part.candidates.data = const_row(&args->candidates, chunk->first, sizeof(int));
     part.q.data = const_row(&args->q, chunk->first, element);
-    part.weights.data = const_row(&args->weights, chunk->first, sizeof(float));
+    part.weights.data =
+        const_row(&args->weights, chunk->first, indexer->scorer.weights_bf16 ? 2 : sizeof(float));
     const struct smelt__indexer_chain chain = {.least = (int)least_scored(indexer, args),
                                                .inner_only = 1,
                                                .pdl = chunk->first > 0,
@@ -276,6 +277,7 @@ static smelt_status launch(struct smelt__call *call) {
 
 static int table_of(const struct smelt__spec *spec) {
     return smelt__indexer_topk_table_number(smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
+                                            (int)smelt__spec_get(spec, "weights_dtype"),
                                             (int)smelt__spec_get(spec, "groups"),
                                             (int)smelt__spec_get(spec, "expand"));
 }

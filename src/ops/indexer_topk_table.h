@@ -39,10 +39,10 @@ static const struct smelt__scalar_row smelt__indexer_topk_scalars[] = {
 };
 
 /* `slots`: a list's width; then the dimensions that an output's rows have. */
-#define TENSORS(ROW, quantized, slots, ...)                                                        \
+#define TENSORS(ROW, quantized, type, slots, ...)                                                  \
     ROW(QUERY, SMELT__TENSOR(q, quantized, INPUT, OF(T), OF(H), OF(D)), .whole_rows = 1)           \
     ROW(KEY, SMELT__TENSOR(k, quantized, INPUT, OF(S), OF(D)), .whole_rows = 1)                    \
-    ROW(WEIGHTS, SMELT__TENSOR(weights, FP32, INPUT, OF(T), OF(H)), .key = "weights")              \
+    ROW(WEIGHTS, SMELT__TENSOR(weights, type, INPUT, OF(T), OF(H)), .key = "weights")              \
     ROW(KEY_SCALE, SMELT__TENSOR(k_scale, FP32, INPUT, OF(S)), .key = "dtype")                     \
     ROW(WINDOW_BEGIN, SMELT__TENSOR(window_begin, INT32, INPUT, OF(T)))                            \
     ROW(WINDOW_END, SMELT__TENSOR(window_end, INT32, INPUT, OF(T)))                                \
@@ -55,7 +55,7 @@ static const struct smelt__scalar_row smelt__indexer_topk_scalars[] = {
     ROW(LENGTHS, SMELT__TENSOR(lengths, INT32, OUTPUT, __VA_ARGS__), .optional = 1)                \
     ROW(PUBLISHED, SMELT__TENSOR(published, INT32, OUTPUT, __VA_ARGS__, OF(P)), .key = "publish")
 
-enum smelt__indexer_topk_tensor { TENSORS(SMELT__NUMBER, BF16, OF(T), OF(T)) OF(TENSORS) };
+enum smelt__indexer_topk_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, OF(T), OF(T)) OF(TENSORS) };
 
 /* With groups=1 outputs do not have the dimension G; with expand=1 lists have topk slots. */
 #define TABLE(...)                                                                                 \
@@ -65,22 +65,19 @@ enum smelt__indexer_topk_tensor { TENSORS(SMELT__NUMBER, BF16, OF(T), OF(T)) OF(
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
 
-static const struct smelt__args_table smelt__indexer_topk_table[] = {
-    TABLE(BF16, OF(K), OF(T)),
-    TABLE(E4M3, OF(K), OF(T)),
-    TABLE(BF16, OF(K), OF(T), OF(G)),
-    TABLE(E4M3, OF(K), OF(T), OF(G)),
-    TABLE(BF16, OF(WIDTH), OF(T)),
-    TABLE(E4M3, OF(WIDTH), OF(T)),
-    TABLE(BF16, OF(WIDTH), OF(T), OF(G)),
-    TABLE(E4M3, OF(WIDTH), OF(T), OF(G)),
-};
+#define TABLES(q, weights)                                                                         \
+    TABLE(q, weights, OF(K), OF(T)), TABLE(q, weights, OF(K), OF(T), OF(G)),                       \
+        TABLE(q, weights, OF(WIDTH), OF(T)), TABLE(q, weights, OF(WIDTH), OF(T), OF(G))
 
-/* The number of a spec's table. */
-static inline int smelt__indexer_topk_table_number(int fp8, int groups, int expand) {
-    return (fp8 ? 1 : 0) + (groups > 1 ? 2 : 0) + (expand > 1 ? 4 : 0);
+static const struct smelt__args_table smelt__indexer_topk_table[] = {
+    TABLES(BF16, FP32), TABLES(E4M3, FP32), TABLES(BF16, BF16), TABLES(E4M3, BF16)};
+
+/* The number of a spec's table. `fp8`: 1 with e4m3; `bf16`: 1 with weights of bf16. */
+static inline int smelt__indexer_topk_table_number(int fp8, int bf16, int groups, int expand) {
+    return (bf16 ? 8 : 0) + (fp8 ? 4 : 0) + (expand > 1 ? 2 : 0) + (groups > 1 ? 1 : 0);
 }
 
+#undef TABLES
 #undef TABLE
 #undef ARGS
 #undef OF

@@ -29,8 +29,9 @@ static void load_key(const struct smelt__indexer_bwd_spec *spec, const smelt_ind
     smelt__widen((const uint16_t *)args->k.data + key * args->k.strides[0], spec->dim, to);
 }
 
-static double weight_of(const smelt_indexer_bwd_args *args, int64_t query, int head) {
-    return (double)((const float *)args->weights.data)[query * args->weights.strides[0] + head];
+static double weight_of(const struct smelt__indexer_bwd_spec *spec,
+                        const smelt_indexer_bwd_args *args, int64_t query, int head) {
+    return smelt__indexer_weight(&args->weights, spec->weights_dtype, query, head);
 }
 
 static double grad_of(const smelt_indexer_bwd_args *args, int64_t query, int64_t i) {
@@ -59,7 +60,7 @@ static void clear(struct smelt__indexer_bwd_row *row, int dim) {
 int smelt__indexer_bwd_head(const struct smelt__indexer_bwd_spec *spec,
                             const smelt_indexer_bwd_args *args, int64_t query, int head,
                             struct smelt__indexer_bwd_row *row, double *dweights, double *terms) {
-    const double weight = weight_of(args, query, head);
+    const double weight = weight_of(spec, args, query, head);
     double *const q = malloc(2 * (size_t)spec->dim * sizeof *q);
     if (!q)
         return -1;
@@ -117,7 +118,7 @@ int smelt__indexer_bwd_key(const struct smelt__indexer_bwd_spec *spec,
         const double grad = grads_of(spec, args, query, key, &count);
         for (int head = 0; head < spec->heads && count > 0; head++) {
             load_query(spec, args, query, head, q);
-            add(spec, row, grad * weight_of(args, query, head), smelt__dot(q, k, spec->dim),
+            add(spec, row, grad * weight_of(spec, args, query, head), smelt__dot(q, k, spec->dim),
                 smelt__dot_of_sizes(q, k, spec->dim), q);
         }
     }

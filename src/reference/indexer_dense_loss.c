@@ -9,7 +9,8 @@ smelt__indexer_dense_loss_indexer(const struct smelt__indexer_dense_loss_spec *s
                                             .dim = spec->index_dim,
                                             .activation = spec->activation,
                                             .granularity = 1,
-                                            .deterministic = spec->deterministic};
+                                            .deterministic = spec->deterministic,
+                                            .weights_dtype = spec->weights_dtype};
 }
 
 smelt_indexer_bwd_args
@@ -61,7 +62,8 @@ static int find_logits(const struct smelt__indexer_dense_loss_spec *spec,
                                                        .activation = spec->activation,
                                                        .weights = 1,
                                                        .groups = 1,
-                                                       .block_max = 1};
+                                                       .block_max = 1,
+                                                       .weights_dtype = spec->weights_dtype};
     smelt_indexer_logits_args scored = SMELT_INDEXER_LOGITS_ARGS_INIT;
     scored.tokens = args->tokens;
     scored.rows = args->rows;

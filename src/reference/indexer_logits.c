@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "reference/bf16.h"
 #include "reference/e4m3.h"
 #include "reference/vectors.h"
 
@@ -18,22 +19,32 @@ static void widen(const struct smelt__indexer_query *query, const void *data, in
         to[d] = (double)smelt__e4m3_to_float(((const uint8_t *)data)[first + d]);
 }
 
+double smelt__indexer_weight(const smelt_const_tensor *weights, int dtype, int64_t query,
+                             int head) {
+    const int64_t at = query * weights->strides[0] + head;
+    return (double)(dtype == SMELT__WEIGHTS_BF16
+                        ? smelt__bf16_to_float(((const uint16_t *)weights->data)[at])
+                        : ((const float *)weights->data)[at]);
+}
+
 int smelt__indexer_query_open(struct smelt__indexer_query *opened, int heads, int dim, int dtype,
-                              const smelt_const_tensor *q, const smelt_const_tensor *weights,
-                              int64_t query) {
+                              int weights_dtype, const smelt_const_tensor *q,
+                              const smelt_const_tensor *weights, int64_t query) {
     *opened = (struct smelt__indexer_query){
         .heads = heads,
         .dim = dim,
         .dtype = dtype,
-        .q = malloc((size_t)(heads + 1) * (size_t)dim * sizeof *opened->q),
-        .weights =
-            weights->data ? (const float *)weights->data + query * weights->strides[0] : NULL,
+        .q = malloc(((size_t)(heads + 1) * (size_t)dim + (size_t)heads) * sizeof *opened->q),
         .scale = 1,
         .count = heads,
     };
     if (!opened->q)
         return -1;
     opened->key = opened->q + (int64_t)heads * dim;
+    if (weights->data)
+        opened->weights = opened->key + dim;
+    for (int h = 0; h < heads && opened->weights; h++)
+        opened->weights[h] = smelt__indexer_weight(weights, weights_dtype, query, h);
     for (int h = 0; h < heads; h++)
         widen(opened, q->data, query * q->strides[0] + h * q->strides[1],
               opened->q + (int64_t)h * dim);
@@ -61,7 +72,7 @@ double smelt__indexer_logit(const struct smelt__indexer_query *query, const smel
     *terms = 0;
     widen(query, k->data, key * k->strides[0], query->key);
     for (int h = query->first; h < query->first + query->count; h++) {
-        const double weight = (double)(query->weights ? query->weights[h] : query->scale);
+        const double weight = query->weights ? query->weights[h] : (double)query->scale;
         const double *const row = query->q + (int64_t)h * query->dim;
         const double dot = smelt__dot(row, query->key, query->dim);
         const double sizes = smelt__dot_of_sizes(row, query->key, query->dim);
@@ -166,8 +177,9 @@ int smelt__indexer_logits_reference(const struct smelt__indexer_logits_spec *spe
                                     double *logits, double *terms) {
     const int64_t columns = smelt__indexer_logits_columns(spec, args);
     struct smelt__indexer_query opened;
-    const int failed = smelt__indexer_query_open(&opened, spec->heads, spec->dim, spec->dtype,
-                                                 &args->q, &args->weights, query);
+    const int failed =
+        smelt__indexer_query_open(&opened, spec->heads, spec->dim, spec->dtype, spec->weights_dtype,
+                                  &args->q, &args->weights, query);
     opened.activation = spec->activation;
     opened.count = spec->heads / spec->groups;
     opened.scale = args->scale == 0 ? 1 : args->scale;

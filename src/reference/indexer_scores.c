@@ -10,8 +10,9 @@ int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spe
     const int32_t *const lengths = args->topk_length.data;
     const int64_t length = lengths ? lengths[query * args->topk_length.strides[0]] : args->width;
     struct smelt__indexer_query opened;
-    const int failed = smelt__indexer_query_open(&opened, spec->heads, spec->dim, SMELT__DTYPE_BF16,
-                                                 &args->q, &args->weights, query);
+    const int failed =
+        smelt__indexer_query_open(&opened, spec->heads, spec->dim, SMELT__DTYPE_BF16,
+                                  spec->weights_dtype, &args->q, &args->weights, query);
     const int64_t size = spec->granularity;
     opened.activation = spec->activation;
     for (int64_t i = 0; i < args->width * size && !failed; i++) {

@@ -11,7 +11,8 @@ int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
                                                            .activation = spec->activation,
                                                            .weights = spec->weights,
                                                            .groups = spec->groups,
-                                                           .block_max = block};
+                                                           .block_max = block,
+                                                           .weights_dtype = spec->weights_dtype};
     smelt_indexer_logits_args logits_args = SMELT_INDEXER_LOGITS_ARGS_INIT;
     logits_args.tokens = args->tokens;
     logits_args.rows = args->rows;

@@ -17,6 +17,7 @@
 
 enum smelt__dtype { SMELT__DTYPE_BF16, SMELT__DTYPE_FP8 };
 enum smelt__activation { SMELT__ACTIVATION_RELU, SMELT__ACTIVATION_NONE };
+enum smelt__weights_dtype { SMELT__WEIGHTS_FP32, SMELT__WEIGHTS_BF16 };
 enum smelt__order { SMELT__ORDER_INDEX, SMELT__ORDER_SCORE };
 enum smelt__scale { SMELT__SCALE_PLAIN, SMELT__SCALE_POWER_OF_TWO };
 enum smelt__gqa_lists { SMELT__LISTS_SHARED, SMELT__LISTS_OF_KV_HEADS };
@@ -49,6 +50,7 @@ struct smelt__indexer_logits_spec {
     int dtype;      /* of enum smelt__dtype */
     int activation; /* of enum smelt__activation */
     int weights, groups, block_max, candidate_block;
+    int weights_dtype; /* of enum smelt__weights_dtype */
 };
 
 struct smelt__indexer_topk_spec {
@@ -59,6 +61,7 @@ struct smelt__indexer_topk_spec {
     int order; /* of enum smelt__order */
     int pinned, expand, tail;
     int publish, publish_block, publish_pinned;
+    int weights_dtype; /* of enum smelt__weights_dtype */
 };
 
 struct smelt__topk_select_spec {
@@ -76,12 +79,14 @@ struct smelt__indexer_scores_spec {
     int heads, dim, topk;
     int activation; /* of enum smelt__activation */
     int granularity;
+    int weights_dtype; /* of enum smelt__weights_dtype */
 };
 
 struct smelt__indexer_bwd_spec {
     int heads, dim, topk;
     int activation; /* of enum smelt__activation */
     int granularity, deterministic;
+    int weights_dtype; /* of enum smelt__weights_dtype */
 };
 
 struct smelt__dense_lse_spec {
@@ -93,6 +98,7 @@ struct smelt__indexer_dense_loss_spec {
     int index_heads, index_dim;
     int activation; /* of enum smelt__activation */
     int deterministic;
+    int weights_dtype; /* of enum smelt__weights_dtype */
 };
 
 struct smelt__quantize_spec {
@@ -338,17 +344,20 @@ struct smelt__indexer_query {
     int heads, dim, dtype; /* dtype: of enum smelt__dtype */
     double *q;             /* [heads, dim] */
     double *key;           /* [dim], scratch */
-    const float *weights;  /* [heads]; NULL: each is `scale` */
+    double *weights;       /* [heads]; NULL: each is `scale` */
     float scale;
     int activation;   /* of enum smelt__activation */
     int first, count; /* heads that a logit is the sum of */
 };
 
-/* Opens query number `query` of tensors of that type, with ReLU and all heads; weights->data may be
+/* A weight of the indexer; dtype: of enum smelt__weights_dtype. */
+double smelt__indexer_weight(const smelt_const_tensor *weights, int dtype, int64_t query, int head);
+
+/* Opens query number `query` of tensors of those types, with ReLU and all heads; weights->data may be
  * NULL, and scale is 1. 0, or -1 when memory runs out. Close it in both cases. */
 int smelt__indexer_query_open(struct smelt__indexer_query *opened, int heads, int dim, int dtype,
-                              const smelt_const_tensor *q, const smelt_const_tensor *weights,
-                              int64_t query);
+                              int weights_dtype, const smelt_const_tensor *q,
+                              const smelt_const_tensor *weights, int64_t query);
 void smelt__indexer_query_close(struct smelt__indexer_query *opened);
 
 /*

@@ -10,9 +10,10 @@
 
 static const int all_heads[] = {1, 5, 8, 16, 24, 32, 48, 64, 80, 127, 128};
 static const int quick_heads[] = {3, 24, 64};
-static const char *const types[] = {
-    "dim=128,topk=2048", "dim=64,topk=2048,deterministic=1,exact_groups=2",
-    "dim=128,topk=300,deterministic=1", "dim=64,topk=100,activation=none,granularity=2"};
+static const char *const types[] = {"dim=128,topk=2048",
+                                    "dim=64,topk=2048,deterministic=1,exact_groups=2",
+                                    "dim=128,topk=300,weights_dtype=bf16,deterministic=1",
+                                    "dim=64,topk=100,activation=none,granularity=2"};
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_DRIFT,
     SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};

@@ -13,7 +13,7 @@ static const char *const shapes[] = {
     "heads=128,dqk=512,index_heads=32,index_dim=128,deterministic=1",
     "heads=64,dqk=128,kv_heads=4,index_heads=8,index_dim=128",
     "heads=24,dqk=256,kv_heads=2,index_heads=1,index_dim=128,deterministic=1",
-    "heads=16,dqk=192,index_heads=128,index_dim=64",
+    "heads=16,dqk=192,index_heads=128,index_dim=64,weights_dtype=bf16",
     "heads=48,dqk=256,index_heads=8,index_dim=64,scores.variant=sm90,scores.slabs=1,scores.stages="
     "3",
     "heads=192,dqk=96,index_heads=16,index_dim=64,scores.item_tiles=1",

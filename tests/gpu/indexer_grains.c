@@ -69,7 +69,9 @@ static void place_problem(const struct shape *shape) {
     device.field = copy_rows(                                                                      \
         #field, host.field,                                                                        \
         rows_of(count, (own) * (int64_t)sizeof *host.field, (step) * (int64_t)sizeof *host.field))
-    COPY_LISTS(weights, shape->tokens, host.weights_token_stride, device.weights_token_stride);
+    device.weights = copy_rows(
+        "weights", host.weights,
+        rows_of(shape->tokens, 4 * host.weights_token_stride, 4 * device.weights_token_stride));
     COPY_LISTS(keys, host.groups, host.key_stride, device.key_stride);
     COPY_LISTS(grads, places, host.key_stride, device.key_stride);
     COPY(members, places);

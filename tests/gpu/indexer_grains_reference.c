@@ -24,7 +24,7 @@ static float clamp(double sum) {
 
 static float find_reach(const struct indexer_bwd_grains_params *host, int64_t query) {
     const uint16_t *const rows = (const uint16_t *)host->q + query * host->q_token_stride;
-    const float *const weights = host->weights + query * host->weights_token_stride;
+    const float *const weights = (const float *)host->weights + query * host->weights_token_stride;
     double largest = 0;
     for (int column = 0; column < host->dim; column++) {
         double sum = 0;

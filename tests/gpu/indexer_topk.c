@@ -13,7 +13,7 @@ static const char *const all_specs[] = {
     "indexer_topk:heads=8,dim=64,dtype=bf16,topk=1",
     "indexer_topk:heads=16,dim=64,dtype=fp8,topk=2048",
     "indexer_topk:heads=128,dim=128,dtype=bf16,topk=4096,order=score",
-    "indexer_topk:heads=32,dim=128,dtype=fp8,topk=2048",
+    "indexer_topk:heads=32,dim=128,dtype=fp8,weights_dtype=bf16,topk=2048",
     "indexer_topk:heads=32,dim=128,dtype=bf16,topk=512,expand=4,tail=1",
     "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,publish=700,publish_block=8,publish_pinned=1",
     "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,candidate_block=8",
@@ -30,7 +30,7 @@ static const char *const all_specs[] = {
     "publish_block=4",
 };
 static const char *const quick_specs[] = {
-    "indexer_topk:heads=3,dim=64,dtype=bf16,topk=100",
+    "indexer_topk:heads=3,dim=64,dtype=bf16,weights_dtype=bf16,topk=100",
     "indexer_topk:heads=4,dim=64,dtype=fp8,topk=30,order=score",
     "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,topk=20,pinned=2,expand=4,tail=1",
     "indexer_topk:heads=4,dim=64,dtype=bf16,weights=0,activation=none,block_max=4,topk=9,publish="

@@ -148,7 +148,8 @@ smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context, 
                                             .weights = key(&spec, "weights"),
                                             .groups = key(&spec, "groups"),
                                             .block_max = key(&spec, "block_max"),
-                                            .candidate_block = key(&spec, "candidate_block")};
+                                            .candidate_block = key(&spec, "candidate_block"),
+                                            .weights_dtype = key(&spec, "weights_dtype")};
     smelt__spec_print_knobs(&spec, (*op)->knobs);
     return SMELT_OK;
 }

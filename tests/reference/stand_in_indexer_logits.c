@@ -28,7 +28,8 @@ smelt_status stand_in_logits(const smelt_operator *indexer,
     const struct smelt__indexer_logits_spec spec = indexer->logits;
     const struct smelt__args_table *table =
         &smelt__indexer_logits_table[smelt__indexer_logits_table_number(
-            spec.dtype == SMELT__DTYPE_FP8, spec.groups, spec.block_max, spec.candidate_block)];
+            spec.dtype == SMELT__DTYPE_FP8, spec.weights_dtype, spec.groups, spec.block_max,
+            spec.candidate_block)];
     const int64_t columns = smelt__indexer_logits_columns(&spec, &args);
     const int64_t extents[SMELT__INDEXER_LOGITS_SYMBOLS] = {
         args.tokens, args.rows,      spec.heads,           spec.dim,

@@ -23,8 +23,8 @@ static double logit(const float key[DIM], const float weights[HEADS], float scal
         for (int h = 0; h < HEADS; h++)
             rows[h][d] = smelt__e4m3_from_float(q[d]);
     }
-    assert_int_equal(smelt__indexer_query_open(&query, HEADS, DIM, SMELT__DTYPE_FP8, &q_tensor,
-                                               &weights_tensor, 0),
+    assert_int_equal(smelt__indexer_query_open(&query, HEADS, DIM, SMELT__DTYPE_FP8,
+                                               SMELT__WEIGHTS_FP32, &q_tensor, &weights_tensor, 0),
                      0);
     const double found = smelt__indexer_logit(&query, &k_tensor, 0, (double)scale, terms);
     smelt__indexer_query_close(&query);

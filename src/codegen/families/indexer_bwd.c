@@ -17,11 +17,8 @@ static const struct smelt__member members[] = {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__INDEXER_HEADS,
-    SMELT__INDEXER_TOPK,
-    SMELT__INDEXER_ACTIVATION,
-    SMELT__INDEXER_GRANULARITY,
-    SMELT__SPARSE_ATTN_DETERMINISTIC,
+    SMELT__INDEXER_HEADS,       SMELT__INDEXER_TOPK,          SMELT__INDEXER_ACTIVATION,
+    SMELT__INDEXER_GRANULARITY, SMELT__INDEXER_WEIGHTS_DTYPE, SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
 /* The order is enum smelt__indexer_bwd_kernel's. */

@@ -28,6 +28,12 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
         SMELT__OPTIONAL("groups", "groups of heads, each with logits of its own"),                 \
             SMELT__SOME_OF("1..128 that divide heads", 1, 128), .default_value = 1                 \
     }
+/* Of an operator only: its kernels are told at the launch. */
+#define SMELT__INDEXER_WEIGHTS_DTYPE                                                               \
+    {                                                                                              \
+        SMELT__OPTIONAL("weights_dtype", "elements of the indexer's weights and their gradient"),  \
+            SMELT__NAMES_2(fp32, bf16)                                                             \
+    }
 /* Rows that an entry of a list may stand for. */
 #define SMELT__INDEXER_GRANULES SMELT__ONE_OF(1, 2, 4, 8, 16, 32, 64, 128)
 #define SMELT__INDEXER_GRANULARITY                                                                 \
@@ -46,6 +52,9 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
                         "keys of a listed block, which alone are scored; 0: no lists"),            \
             SMELT__ONE_OF(0, 1, 2, 4, 8, 16, 32, 64, 128)                                          \
     }
+/* Values of the key weights_dtype. */
+enum { SMELT__INDEXER_WEIGHTS_FP32, SMELT__INDEXER_WEIGHTS_BF16 };
+
 /* Values of the key activation. */
 enum { SMELT__INDEXER_RELU, SMELT__INDEXER_NO_ACTIVATION };
 

@@ -11,7 +11,8 @@ static const struct smelt__member members[] = {
     [SCORES] = {"scores", &smelt__indexer_scores_fwd.schema, 0},
 };
 
-static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE, SMELT__INDEXER_SCORING};
+static const struct smelt__key keys[] = {SMELT__INDEXER_SHAPE, SMELT__INDEXER_SCORING,
+                                         SMELT__INDEXER_WEIGHTS_DTYPE};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {

@@ -10,10 +10,8 @@ static const struct smelt__member members[] = {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__INDEXER_HEADS,
-    SMELT__INDEXER_TOPK,
-    SMELT__INDEXER_ACTIVATION,
-    SMELT__INDEXER_GRANULARITY,
+    SMELT__INDEXER_HEADS,       SMELT__INDEXER_TOPK,          SMELT__INDEXER_ACTIVATION,
+    SMELT__INDEXER_GRANULARITY, SMELT__INDEXER_WEIGHTS_DTYPE,
 };
 
 const struct smelt__operator_family smelt__indexer_scores = {

@@ -29,6 +29,7 @@ static const struct smelt__key keys[] = {
      SMELT__ONE_OF(1, 2, 4, 8, 16, 32, 64, 128), .default_value = 1},
     {SMELT__OPTIONAL("publish_pinned", "of the published blocks: the last ones of a window"),
      SMELT__RANGE(0, 16384)},
+    SMELT__INDEXER_WEIGHTS_DTYPE,
 };
 
 /* Rows of candidates have a block each. */

@@ -64,8 +64,9 @@ struct compared_rule {
 
 struct compared_pass {
     unsigned pass;
-    const char *const *specs; /* ended by NULL; of small shapes, and such that every row of the pass
-                                 applies to one of them */
+    const char *const
+        *specs; /* ended by NULL; of small shapes, and such that each comparison of the
+                                 pass is made for one of them */
     const struct smelt__problem_options *problems;
     int problem_count;
     const struct compared_metric *metrics; /* ended by an element without a name */

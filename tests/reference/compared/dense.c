@@ -90,6 +90,7 @@ static const double target_error = 2e-5, logit_error = 1e-6;
 struct queries {
     smelt_indexer_dense_loss_args args;
     smelt_indexer_bwd_args gradients;
+    int weights_dtype;
     float *grads, *errors;  /* [T, S] */
     int32_t *keys;          /* [T, S] */
     double *losses, *sizes; /* [T] */
@@ -123,7 +124,9 @@ static void find_query(const struct smelt__indexer_dense_loss_spec *spec, struct
 }
 
 static void open_queries(struct bench *bench, struct queries *all) {
+    const struct smelt__indexer_dense_loss_spec *spec = bench->problem.spec;
     smelt__problem_arguments(&bench->problem, &all->args);
+    all->weights_dtype = spec->weights_dtype;
     const size_t tokens = (size_t)all->args.tokens, rows = (size_t)all->args.rows;
     all->grads = calloc(tokens * rows, sizeof *all->grads);
     all->errors = calloc(tokens * rows, sizeof *all->errors);
@@ -138,8 +141,8 @@ static void open_queries(struct bench *bench, struct queries *all) {
 }
 
 static double index_weight(const struct queries *all, int64_t query, int64_t head) {
-    return fabs((double)((const float *)all->args.index_weights
-                             .data)[query * all->args.index_weights.strides[0] + head]);
+    return fabs(
+        smelt__indexer_weight(&all->args.index_weights, all->weights_dtype, query, (int)head));
 }
 
 /* The norm of a row of the indexer's q. */
@@ -224,6 +227,11 @@ static double bar_of_number(const struct bench *bench, double parts) {
     return target_error;
 }
 
+static double bar_of_dweights(const struct bench *bench, double parts) {
+    const struct smelt__indexer_dense_loss_spec *spec = bench->spec.spec;
+    return bar_of_number(bench, parts) + (spec->weights_dtype ? 1 / 256.0 : 0);
+}
+
 static double bar_of_rows(const struct bench *bench, double parts) {
     (void)bench;
     return 4e-3 + 4e-3 / fmax(parts, 1);
@@ -240,7 +248,7 @@ static double bar_of_row(const struct bench *bench, double parts) {
 static const struct compared_metric loss_metrics[] = {
     {"dq", ALL_PIECES, size_of_all_grads, bar_of_rows, 0, {"index_dq"}},
     {"dq_row", EACH_PIECE, size_of_grads, bar_of_row, 0, {"index_dq"}},
-    {"dweights", EACH_ELEMENT, size_of_number, bar_of_number, 0, {"index_dweights"}},
+    {"dweights", EACH_ELEMENT, size_of_number, bar_of_dweights, 0, {"index_dweights"}},
     {"losses", EACH_ELEMENT, size_of_number, bar_of_number, 0, {"losses"}},
     {"dk", ALL_PIECES, size_of_all_grads, bar_of_rows, 0, DK},
     {"dk_row", EACH_PIECE, size_of_grads, bar_of_row, 0, DK},
@@ -275,7 +283,7 @@ static void plant_no_number(struct bench *bench) {
 }
 
 static const char *const loss_specs[] = {
-    "indexer_dense_loss:heads=2,dqk=64,index_heads=3,index_dim=64",
+    "indexer_dense_loss:heads=2,dqk=64,index_heads=3,index_dim=64,weights_dtype=bf16",
     "indexer_dense_loss:heads=4,dqk=80,kv_heads=2,index_heads=1,index_dim=128,deterministic=1",
     NULL};
 

@@ -140,6 +140,7 @@ static const char *const logits_specs[] = {
     "indexer_logits:heads=3,dim=64,dtype=fp8,weights=0,candidate_block=8",
     "indexer_logits:heads=4,dim=64,dtype=bf16,activation=none,groups=2,candidate_block=1",
     "indexer_logits:heads=2,dim=64,dtype=fp8,groups=2,block_max=4,candidate_block=16",
+    "indexer_logits:heads=3,dim=64,dtype=bf16,weights_dtype=bf16",
     NULL};
 
 static const struct compared_pass logits_passes[] = {{SMELT_PASS_FORWARD, logits_specs,
@@ -180,9 +181,9 @@ static const struct compared_rule scores_rules[] = {
     {0},
 };
 
-static const char *const scores_specs[] = {"indexer_scores:heads=3,dim=64,topk=24",
-                                           "indexer_scores:heads=3,dim=64,topk=24,granularity=4",
-                                           NULL};
+static const char *const scores_specs[] = {
+    "indexer_scores:heads=3,dim=64,topk=24",
+    "indexer_scores:heads=3,dim=64,topk=24,granularity=4,weights_dtype=bf16", NULL};
 
 static const struct compared_pass scores_passes[] = {{SMELT_PASS_FORWARD, scores_specs,
                                                       slot_problems, 3, scores_metrics,
@@ -220,6 +221,11 @@ static void size_of_dweights(const struct bench *bench, const struct piece *piec
     *sizes = bench->own[2 * (piece - bench->pieces)];
 }
 
+static double bar_of_dweights(const struct bench *bench, double parts) {
+    const struct smelt__indexer_bwd_spec *spec = bench->spec.spec;
+    return bar_of_bf16(bench, parts) + (spec->weights_dtype ? 1 / 256.0 : 0);
+}
+
 static double bar_of_rows(const struct bench *bench, double parts) {
     (void)bench;
     return 4e-3 + 4e-3 / fmax(parts, 1);
@@ -236,7 +242,7 @@ static double bar_of_row(const struct bench *bench, double parts) {
 static const struct compared_metric bwd_metrics[] = {
     {"dq", ALL_PIECES, size_of_all_grads, bar_of_rows, 0, {"dq"}},
     {"dq_row", EACH_PIECE, size_of_grads, bar_of_row, 0, {"dq"}},
-    {"dweights", EACH_ELEMENT, size_of_dweights, bar_of_bf16, 0, {"dweights"}},
+    {"dweights", EACH_ELEMENT, size_of_dweights, bar_of_dweights, 0, {"dweights"}},
     {"dk", ALL_PIECES, size_of_all_grads, bar_of_rows, 0, DK},
     {"dk_row", EACH_PIECE, size_of_grads, bar_of_row, 0, DK},
     {0},
@@ -268,7 +274,7 @@ static void plant_dweights(struct bench *bench) {
 static const char *const bwd_specs[] = {
     "indexer_bwd:heads=3,dim=64,topk=24",
     "indexer_bwd:heads=2,dim=128,topk=12,activation=none,granularity=2,"
-    "deterministic=1",
+    "weights_dtype=bf16,deterministic=1",
     NULL};
 
 static const struct compared_pass bwd_passes[] = {{SMELT_PASS_BACKWARD, bwd_specs, slot_problems, 3,

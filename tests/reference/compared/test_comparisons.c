@@ -169,7 +169,9 @@ static void tables_are_complete(void **state) {
                 struct bench bench;
                 bench_open(&bench, context, &table->passes[k], table->passes[k].specs[n],
                            &table->passes[k].problems[0]);
-                reached |= 1U << (bench.problem.pass - op->passes);
+                for (int p = 0; p < op->pass_count; p++) /* others differ in types and shapes */
+                    if (op->passes[p].comparisons == bench.problem.pass->comparisons)
+                        reached |= 1U << p;
                 expect_outputs_named(op, bench.problem.pass);
                 expect_in_table(&table->passes[k], &bench);
                 bench_close(&bench);
