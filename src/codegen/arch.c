@@ -65,8 +65,8 @@ static int is_specific(const struct smelt__arch *arch) {
     return arch->name[strlen(arch->name) - 1] == 'a';
 }
 
-/* Names both kinds. Suggests a GPU or, for what does not begin like an architecture, one that GPUs
- * ask for: two architectures that differ in a digit are different GPUs. */
+/* Lists the architectures and GPUs. Suggests the nearest name, but none for a misspelt
+ * architecture: names that differ in a digit are different GPUs. */
 static void refuse(struct smelt__message *message, const char *name) {
     const char *names[ARCH_COUNT + GPU_COUNT + 1] = {0};
     char list[512] = "known: ";

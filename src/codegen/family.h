@@ -40,21 +40,21 @@ struct smelt__variant {
  * family, so that a spec, which points to its schema, leads to its family. */
 struct smelt__kernel_family {
     struct smelt__schema schema;
-    /* The best first: a plan is that of the first which takes the spec and its knobs, unless the
-     * spec names one. */
+    /* Best first. Unless a spec names its variant, the first one that accepts the spec and its
+     * knobs is planned. */
     const struct smelt__variant *variants;
 };
 
 /* What a program asks for: its passes, and the kernels that each of them expands to. */
 struct smelt__operator_family {
     struct smelt__schema schema;
-    unsigned passes;                                   /* it has */
+    unsigned passes;                                   /* that it has */
     const struct smelt__kernel_family *const *kernels; /* families it expands to, ended by NULL */
     /* NULL: to one kernel, of the first member, or of the first family if there are no members. */
     void (*expand)(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion);
     const struct smelt__preset_row *presets;
-    int training; /* 1: training alone needs it: a preset's forward pass is without it */
+    int training; /* 1: only training needs it, so a preset's forward pass leaves it out */
 };
 
 #define SMELT__FAMILIES(...)                                                                       \
@@ -80,7 +80,8 @@ const struct smelt__schema *smelt__schema_find(const char *name, struct smelt__m
 const struct smelt__schema *smelt__operator_schema_find(const char *text,
                                                         struct smelt__message *message);
 
-/* A schema's family, whose first member it is: of operators, or of kernels; NULL of the other kind. */
+/* The operator, or the kernel family, whose first member the schema is; NULL if it is of the other
+ * kind. */
 static inline const struct smelt__operator_family *
 smelt__operator_of(const struct smelt__schema *schema) {
     return schema->is_operator ? (const struct smelt__operator_family *)(const void *)schema : NULL;

@@ -1,4 +1,4 @@
-/* See family.h: the families there are. */
+/* See family.h: the table of all families. */
 #include <string.h>
 
 #include "codegen/family.h"

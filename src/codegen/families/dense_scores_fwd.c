@@ -4,9 +4,9 @@
  *
  * The rule, without wgmma. A warp multiplies 64 x 64 elements if registers and shared memory have room, so that it
  * reads 4 bytes of shared memory for 128 multiplications, else 32 x 64. The keys of a block stay in
- * shared memory, as many as fit beside a ring of stages, since each is read once for the queries that
- * pass by: 128 rows of 576 columns halve the traffic that 64 have. An item has few tiles of queries:
- * larger ones leave multiprocessors idle at a launch's end for longer than reading the keys takes.
+ * shared memory, as many as fit beside a ring of stages, since each is read once per item: 128
+ * rows of 576 columns halve the traffic of 64. An item has few tiles of queries: larger items leave
+ * multiprocessors idle at a launch's end for longer than reading the keys takes.
  */
 #include "codegen/families/dense_scores_fwd.h"
 
@@ -35,7 +35,7 @@ enum {
     PRODUCER_REGISTERS = 40,
     STEP_BYTES = 32, /* of struct step */
     BARRIER_BYTES = 8,
-    ITEM_ROWS = 512 /* of queries that a block of keys passes */
+    ITEM_ROWS = 512 /* of queries in an item */
 };
 
 /* Preferred shapes, best first. */

@@ -29,7 +29,7 @@ extern const struct smelt__kernel_family smelt__dense_scores_fwd;
             SMELT__AUTO_RANGE(2, 6), SMELT__TUNED_AT(2, 3, 4)                                      \
     }
 
-/* What their ranges cannot say. 0, or -1 with a message. */
+/* Checks what their ranges cannot express. 0, or -1 with a message. */
 int smelt__dense_check(const struct smelt__spec *spec, struct smelt__message *message);
 
 /* The least power of two that is at least `count`, within `least` and `most`. */

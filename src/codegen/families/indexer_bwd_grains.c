@@ -1,7 +1,8 @@
 /*
- * The kernel family indexer_bwd_grains: for the deterministic mode, by what everything that is
- * added to a row of dk is rounded, and the sums of what was rounded by different grains. Nothing of
- * an operator is compiled in, so that all of them share these kernels.
+ * The kernel family indexer_bwd_grains, for the deterministic mode: the grain of each row of dk, a
+ * power of two to which all additions to the row are rounded, and the sums of parts that were rounded
+ * to different grains. No property of an operator is compiled in, so all operators share these
+ * kernels.
  */
 #include "codegen/families/indexer_bwd_grains.h"
 

@@ -1,7 +1,6 @@
 /*
- * The kernel family indexer_bwd_lists: each group's list of keys, with their gradients, ahead of
- * the indexer's backward pass. Nothing of an operator but the lists' granularity is compiled in, so that
- * operators share it.
+ * The kernel family indexer_bwd_lists: each group's list of keys, with their gradients, for the
+ * indexer's backward pass. Only the lists' granularity is compiled in, so operators share it.
  */
 #include "codegen/families/indexer_bwd_lists.h"
 
@@ -14,7 +13,7 @@ enum {
     THREADS = 256,
     BLOCKS = 4, /* of a multiprocessor: some work while others wait at barriers */
     LOADS = 4,
-    LIST_STEP = 64, /* the main kernel reads lists in steps of so many keys */
+    LIST_STEP = 64, /* keys; the main kernel reads lists in steps of it */
     /* 32768 rows of one query or two, 14880 of eight: 8192, the usual table, in one window. */
     MAP_BYTES = 20 * 1024,
     ENTRIES = 8 * 1024 /* all that eight queries may have of such a table */

@@ -1,6 +1,6 @@
 /*
- * The kernel family indexer_bwd_main: dq, dweights, and the sums of dk. Nothing in it depends on
- * topk: the kernel ahead of it leaves a plain list of keys, with their gradients, for each group of
+ * The kernel family indexer_bwd_main: dq, dweights, and the sums of dk. It does not depend on
+ * topk: the kernel before it writes a plain list of keys, with their gradients, for each group of
  * queries.
  */
 

@@ -43,8 +43,8 @@ static int warps_of(const struct choice *choice) {
     return rows_of(choice) / TILE;
 }
 
-/* Of numbers and gradients of keys: of every block whose rows are under way, of the one whose
- * numbers are, and of the one at work. A power of two. */
+/* Slots for key numbers and gradients: one for each block whose rows are in flight, one for the
+ * block whose numbers are, one for the block being computed. A power of two. */
 static int entry_slots(const struct choice *choice) {
     return choice->stages > 2 ? 8 : 4;
 }
@@ -63,13 +63,13 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "ITEM_OFFSET", (2 + choice->group) * 4, 16, "which queries");
 }
 
-/* Tiles that the busiest warp multiplies of dK. */
+/* Tiles of dK that the busiest warp computes. */
 static int unit_cost(const struct choice *choice, int key_tiles) {
     const int units = choice->dim / UNIT_COLUMNS * (KEYS / TILE / key_tiles);
     return (units + warps_of(choice) - 1) / warps_of(choice) * key_tiles;
 }
 
-/* An estimate: dQ all along, then the larger of X with dX, or a unit of dK with its operands. */
+/* An estimate: dQ throughout, and the larger of X with dX and of a unit of dK with its operands. */
 static int registers_needed(const struct choice *choice) {
     const int dq = choice->dim / 2, scores = KEYS / 2 + KEYS / 4 + 8;
     const int unit = 20 * choice->key_tiles + 8;
@@ -83,7 +83,7 @@ static int fits(const struct choice *choice, const struct smelt__arch *arch,
                               registers_needed(choice), misses);
 }
 
-/* The largest unit of the least cost with which so many blocks fit. */
+/* Of the units with the least cost, the largest with which choice->blocks blocks fit. */
 static int choose_key_tiles(struct choice *choice, const struct smelt__arch *arch,
                             struct smelt__plan *scratch, struct smelt__misses *misses) {
     int least = unit_cost(choice, 1);

@@ -1,11 +1,11 @@
 /*
  * What the plans of the variants of indexer_bwd_main have in common; it knows none of them.
  *
- * The rule of EXACT_GROUPS. What is added to a row of dk is rounded to 2^-24 of the bound of all of
- * it, which grows with the number of addends: of n in pairs of 64 heads, each a tenth of its own
- * bound, rounding is 3e-7 n of an addend, 2.6e-3 where all of 8192 groups have the row. That is as
- * much as bf16 costs, whose factors an addend is made of. With more groups sums begin anew, which
- * costs reading and writing them all.
+ * The rule of EXACT_GROUPS. Addends to a row of dk are rounded to 2^-24 of a bound on their sum,
+ * which grows with their number: for n addends of pairs of 64 heads, each a tenth of its own bound,
+ * the rounding error is 3e-7 n of an addend, or 2.6e-3 if all of 8192 groups have the row. That equals
+ * the error of the addends' bf16 factors. With more groups a new sum begins, which costs reading and
+ * writing all rows.
  */
 #include <stdio.h>
 

@@ -28,7 +28,7 @@ enum {
     SUMS_REGISTERS_ALONE = 184
 };
 
-/* Rows of a query, heads and what they are padded to, when nothing asks for fewer queries. */
+/* Rows of a query without the knob `group`: its heads, padded. */
 static int padded_heads(int heads) {
     int rows = LEAST_ROWS;
     while (rows < heads)

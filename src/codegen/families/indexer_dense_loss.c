@@ -70,7 +70,7 @@ static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
-/* A member whose heads are the indexer's. */
+/* Adds a member whose heads are the indexer's. */
 static struct smelt__spec *add_indexer(struct smelt__expansion *expansion,
                                        const struct smelt__spec *spec, int member, unsigned pass) {
     struct smelt__spec *const kernel = smelt__expansion_add(expansion, spec, member, pass);

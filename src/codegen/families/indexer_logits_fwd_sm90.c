@@ -35,9 +35,8 @@ enum {
     MOST_QUERY_BUFFERS = 3,
     BLOCK_START = 5, /* KV tiles: what a block costs before its first; measured */
     COARSE = 256,    /* groups of batches whose costs are kept */
-    MOST_BLOCK =
-        16, /* keys of one whose largest logit is written: those that a warp has of a product */
-    TOGETHER = 4, /* batches whose windows are loaded at once */
+    MOST_BLOCK = 16, /* of block_max: keys of a product that one warp has */
+    TOGETHER = 4,    /* batches whose windows are loaded at once */
 };
 
 struct choice {
@@ -67,8 +66,9 @@ static void choose_columns(struct choice *choice, int most) {
     choice->part_columns = eights / parts * 8;
 }
 
-/* Where so many logits are written for each product that the pieces they are written in weigh. A
- * warp writes queries by twos there, so a part has to end whole sets, an even number of them. */
+/* Whether logits go through shared memory, to be written as whole lines: where a product yields so
+ * many that the size of the writes matters. A warp then writes two queries at a time, so a part
+ * must consist of an even number of whole sets. */
 static int stages_logits(const struct choice *choice) {
     return choice->fp8 && choice->head_groups == 1 && choice->block_max == 1 &&
            choice->sets == MOST_SETS &&

@@ -10,8 +10,8 @@ enum {
     VECTOR = 4, /* slots of 16 bytes */
     MOST_THREADS = 1024,
     VECTORS = 2, /* of a thread */
-    /* Of rows longer than that, up to what one part holds: of fewer threads several blocks are
-     * resident, which load while others reduce. */
+    /* For longer rows, up to what one part holds: fewer threads, so that several blocks are
+     * resident and some load while others reduce. */
     LONG = 4096,
     LONG_VECTORS = 4
 };
@@ -61,7 +61,7 @@ static int resident_blocks(const struct smelt__arch *arch, int threads, int vect
     return blocks < MOST ? blocks : MOST;
 }
 
-/* -1 where so many blocks find no room. */
+/* -1 if `blocks` blocks are not resident at once. */
 static int check_room(const struct smelt__arch *arch, int threads, int vectors, int blocks,
                       struct smelt__message *message) {
     const int registers = smelt__registers_of_thread(arch, threads, blocks);

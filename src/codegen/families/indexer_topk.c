@@ -32,7 +32,7 @@ static const struct smelt__key keys[] = {
     SMELT__INDEXER_WEIGHTS_DTYPE,
 };
 
-/* Rows of candidates have a block each. */
+/* Rows of candidates are selected by the pass rows alone: one block per row. */
 int smelt__indexer_topk_selections(const struct smelt__spec *spec) {
     return smelt__spec_get(spec, "candidate_block") > 0 ? 1 : smelt__topk_select_kernels(spec);
 }

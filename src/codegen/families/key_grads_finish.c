@@ -9,7 +9,8 @@
 enum {
     THREADS = 256,
     BLOCKS = 6, /* of a multiprocessor: bound by memory, so that many loads are under way */
-    /* From this capability on, major, the compiler needs more than the 40 registers of so many. */
+    /* From this major capability on, the compiler needs more than the 40 registers that six blocks
+     * leave. */
     FEWER_BLOCKS_FROM = 12
 };
 

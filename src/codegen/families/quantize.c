@@ -13,9 +13,9 @@
 enum {
     THREADS = 256,
     BLOCKS = 4,       /* of a multiprocessor: bound by memory, so that many loads are under way */
-    CHUNKS_AHEAD = 4, /* of a lane, so many loads under way */
+    CHUNKS_AHEAD = 4, /* of a lane: loads in flight */
     CHUNK = 8,        /* elements */
-    GROUP_STEP = 16,  /* groups start at multiples of that many elements: 32 bytes of x, 16 of y */
+    GROUP_STEP = 16,  /* elements, 32 bytes of x and 16 of y: groups start at multiples of it */
     LANES = 32,       /* of a warp */
     FP8_CAPABILITY = 89
 };

@@ -91,8 +91,8 @@ static void add_lists(struct smelt__expansion *expansion, int64_t lists_pass) {
                     lists_pass);
 }
 
-/* One main kernel, with buckets too: the lists it works on are as long as they are, and the
- * partition puts the longest first. The order is enum smelt__sparse_attn_backward_kernel's. */
+/* One main kernel, also with buckets: it works on lists of any length, and the partition puts the
+ * longest first. The order is enum smelt__sparse_attn_backward_kernel's. */
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
     struct smelt__spec *kernel;

@@ -1,8 +1,8 @@
 /*
  * The kernel family sparse_attn_bwd: dq and the sums of dkv. Its keys, and which variant a spec
- * gets: sm90 wherever it can be planned, else mma. Nothing in it depends on topk, the sink or
- * buckets: the kernels ahead of it leave a plain list of keys for each group of queries, and for
- * each row what its softmax is divided by.
+ * gets: sm90 wherever it can be planned, else mma. It does not depend on topk, the sink or
+ * buckets: the kernels before it write a plain list of keys for each group of queries, and the
+ * softmax denominator of each row.
  */
 
 #include "codegen/families/sparse_attn_bwd.h"

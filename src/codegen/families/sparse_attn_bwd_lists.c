@@ -1,7 +1,7 @@
 /*
- * The kernel family sparse_attn_bwd_lists: each group's list of keys, out of its queries' index
- * rows; and for the deterministic mode those lists transposed, each key's partial rows. Nothing
- * of an operator is compiled in, so that all of them share these kernels.
+ * The kernel family sparse_attn_bwd_lists: each group's list of keys, from its queries' index rows;
+ * and, for the deterministic mode, the transposed lists: each key's partial rows. No property of an
+ * operator is compiled in, so all operators share these kernels.
  */
 #include <stdio.h>
 
@@ -11,21 +11,21 @@
 
 enum {
     MEMBER_BYTES = 16,
-    LIST_STEP = 64, /* the main kernel reads lists in steps of so many keys */
-    /* Group. Four blocks of 256 threads keep the memory busy while some wait at barriers, and so
-     * large a map leaves room for them: 393216 rows of a member, 49152 of each of 8. */
+    LIST_STEP = 64, /* keys; the main kernel reads lists in steps of it */
+    /* Group. Four blocks of 256 threads keep the memory busy while some wait at barriers. A map of
+     * this size leaves room for them: 393216 rows of one member, or 49152 of each of 8. */
     GROUP_THREADS = SMELT__BWD_LISTS_THREADS,
     GROUP_BLOCKS = 4,
     GROUP_LOADS = 4,
     MAP_BYTES = 48 * 1024,
-    /* More windows than that take longer than sorting does. */
+    /* With more windows, sorting is faster. */
     MOST_WINDOWS = 16,
-    /* Transpose. A warp takes a list at a time, and waits for a handful of loads: the more warps, the
-     * better. A chunk of three waves of an H200's main kernel is one part. */
+    /* Transpose. A warp processes one list at a time and waits for a few loads, so more warps are
+     * faster. A chunk of three waves of an H200's main kernel is one part. */
     TRANSPOSE_THREADS = 512,
-    TRANSPOSE_BLOCKS = 3,        /* of a multiprocessor; with four, registers would be too few */
-    SM_12X = 12,                 /* the capability, major, where with three they are */
-    TRANSPOSE_BLOCKS_SM_12X = 2, /* and so many are resident there */
+    TRANSPOSE_BLOCKS = 3,        /* of a multiprocessor; four leave too few registers */
+    SM_12X = 12,                 /* major capability on which three do, too, */
+    TRANSPOSE_BLOCKS_SM_12X = 2, /* so that two are resident */
     TRANSPOSE_RANGE = SMELT__BWD_TRANSPOSE_RANGE,
     TRANSPOSE_PART = 384,
     TRANSPOSE_LISTS = 4,

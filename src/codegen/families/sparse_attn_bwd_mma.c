@@ -39,7 +39,7 @@ static const struct pipeline_shape {
     int block_keys, stages;
 } shapes[] = {{64, 2}, {64, 1}, {32, 2}, {32, 1}, {64, 3}, {32, 3}, {16, 2}, {16, 1}, {16, 3}};
 
-/* Everything that is chosen. */
+/* The choices. */
 struct choice {
     int heads, deterministic;
     int dqk, dv; /* of tiles */
@@ -57,8 +57,8 @@ static int at_least(int value, int least) {
     return value > least ? value : least;
 }
 
-/* Of numbers of keys: of every block whose rows are under way, of the one whose numbers are, and of
- * the one at work. A power of two. */
+/* Slots for key numbers: one for each block whose rows are in flight, one for the block whose
+ * numbers are, one for the block being computed. A power of two. */
 static int entry_slots(const struct choice *choice) {
     return choice->stages > 2 ? 8 : 4;
 }
@@ -96,12 +96,12 @@ static int score_pairs(const struct choice *choice) {
     return choice->block_keys / TILE / choice->score_key_groups;
 }
 
-/* What a thread has of dQ. */
+/* Registers of dQ in a thread. */
 static int output_registers(const struct choice *choice) {
     return block_heads(choice) * choice->dqk / (choice->warps * WARP);
 }
 
-/* An estimate: dQ all along, then the largest of the three products' needs. The scores have two
+/* An estimate: dQ throughout, and the largest need of the three products. The scores have two
  * products and two buffers of operands, the others one. */
 static int registers_needed(const struct choice *choice, const struct smelt__arch *arch) {
     const int scores = 16 * score_tiles(choice) * score_pairs(choice) +
@@ -168,8 +168,8 @@ static int choose_formation(struct choice *choice, const struct smelt__arch *arc
     return best_traffic != 0;
 }
 
-/* The keys of a unit of dKV, in tiles: as many as leave every warp the same work; where there are
- * too few units for that, the fewest. */
+/* The keys of a unit of dKV, in tiles: the most that give every warp the same work; the fewest if
+ * there are too few units for that. */
 static int unit_key_tiles(const struct choice *choice, int columns, int most) {
     for (int tiles = most; tiles > 1; tiles /= 2)
         if (divides(tiles * TILE, choice->block_keys) &&
@@ -233,8 +233,8 @@ static void cut_heads(struct choice *choice, int most) {
     choice->block_tiles = (tiles + choice->head_blocks - 1) / choice->head_blocks;
 }
 
-/* The fewest blocks of heads that fit with key blocks of so many keys. Of one tile, two resident
- * blocks are preferred: one's sums are on their way while the other multiplies. */
+/* The fewest blocks of heads that fit with key blocks of at least `least_keys` keys. With one tile,
+ * two resident blocks are preferred: one adds its sums while the other multiplies. */
 static int choose_heads(struct choice *choice, int least_tiles, int least_keys,
                         const struct smelt__spec *spec, const struct smelt__arch *arch,
                         struct smelt__plan *scratch, struct smelt__misses *misses) {
@@ -253,7 +253,7 @@ static int choose_heads(struct choice *choice, int least_tiles, int least_keys,
     return 0;
 }
 
-/* One tile of heads a block is the last resort, key blocks of 16 the last but one. */
+/* Blocks of one tile of heads are tried last, key blocks of 16 before them. */
 static int choose(struct choice *choice, const struct smelt__spec *spec,
                   const struct smelt__arch *arch, struct smelt__plan *scratch,
                   struct smelt__misses *misses) {
@@ -279,8 +279,9 @@ static int has_plan(const struct smelt__spec *spec, const struct smelt__arch *ar
     return choose(&choice, spec, arch, &scratch, &misses);
 }
 
-/* Of a unit, each a tile of heads: all, or two where dQ and partial rows leave few registers. Of
- * more the assembler of CUDA 12.9 loads operands so far ahead that it spills up to 17. */
+/* Unrolled k-steps of a unit, each a tile of heads: all, or two where dQ and partial rows leave few
+ * registers. With more, CUDA 12.9's assembler loads operands so far ahead that it spills up to 17
+ * registers. */
 static int unit_unroll(const struct choice *choice) {
     return choice->deterministic && output_registers(choice) >= MUCH_OUTPUT ? 2
                                                                             : choice->block_tiles;

@@ -35,13 +35,13 @@ enum {
     SCORES_REGISTERS = 184,
     GATHER_REGISTERS = 224,
     SUMS_REGISTERS = 96,
-    /* Of 132 multiprocessors: as long as the others take for what is summed; half as much of pairs.
-     */
+    /* Of 132 multiprocessors: the sums then take as long as the main kernel on the others; pairs
+     * write half as many rows. */
     SUM_MULTIPROCESSORS = 24,
     PAIR_SUM_MULTIPROCESSORS = 12,
 };
 
-/* Rows of a query, heads and what they are padded to, without the knob `group`. */
+/* Rows of a query without the knob `group`: its heads, padded. */
 static int padded_heads(int heads) {
     int rows = LEAST_GROUPED_HEADS;
     while (rows < heads && rows < ROWS)
@@ -92,7 +92,7 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
     return 0;
 }
 
-/* Slices depend on the grid, and so do dq's last bits with them. */
+/* Not in deterministic mode: slices depend on the grid, and dq's last bits on the slices. */
 static int slice_blocks(const struct smelt__spec *spec, const struct smelt__plan *plan) {
     return smelt__spec_get(spec, "deterministic") ? 0 : plan->cluster ? plan->cluster : 1;
 }
@@ -140,8 +140,8 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
     plan->blocks_per_item = launch->head_blocks;
 }
 
-/* Where what the other thread block of a pair sends lands: with less wide keys there is room for
- * it, else in P's tile. */
+/* Buffers for the rows that the other CTA of a pair sends: regions of their own if the keys are
+ * narrow enough, else P's tile. */
 static void add_receive_buffers(struct smelt__plan *plan, int tiles) {
     const int own = plan->cluster && tiles == VALUE_WIDTH / 64;
     if (own)

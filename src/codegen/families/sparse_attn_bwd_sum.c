@@ -13,14 +13,14 @@ enum {
     COLUMNS = 8,            /* of a thread: 16 bytes of bf16 */
     THREADS_WANTED = 256,   /* of a block, about */
     WARP = 32,              /* threads */
-    TEAM_STEP = 4,          /* so many teams are whole warps if rows are multiples of 64 */
-    WIDE_TEAM = 96,         /* above, so many teams need too much shared memory */
+    TEAM_STEP = 4,          /* teams: whole warps if rows are multiples of 64 */
+    WIDE_TEAM = 96,         /* threads; larger teams need too much shared memory for four */
     RESIDENT_THREADS = 864, /* of a multiprocessor, where its shared memory has room for them */
     ROWS = 4,               /* that a thread copies at a time */
-    STAGES = 4,             /* so many times: 16 bytes of 12 rows a thread are under way */
+    STAGES = 4,             /* so 16 bytes of 12 rows are in flight per thread */
     MOST_ALONE = 512,       /* entries that a team sums by itself */
-    RUN = 64,               /* of more, so many are a run */
-    HOPPER = 9              /* capability, major, from which on four values are added at once */
+    RUN = 64,               /* entries; longer lists are summed in runs of it */
+    HOPPER = 9              /* major capability from which on four values are added at once */
 };
 
 /* Teams of a block, in whole warps if possible. */

@@ -32,7 +32,7 @@ static const struct pipeline_shape {
 } shapes[] = {{64, 3},  {64, 2}, {32, 3}, {32, 2}, {16, 3},  {16, 2},
               {128, 2}, {32, 4}, {64, 4}, {16, 4}, {128, 3}, {128, 4}};
 
-/* Everything that is chosen. */
+/* The choices. */
 struct choice {
     int heads;
     int dqk, dv; /* of tiles */
@@ -98,8 +98,8 @@ static int score_steps(const struct choice *choice) {
     return choice->dqk / TILE / choice->score_depth_groups;
 }
 
-/* An estimate: O and the query all along, then the larger of the two products' needs. The first has
- * its scores and two buffers of operands, the second one. */
+/* An estimate: O and the query throughout, and the larger need of the two products. The first has
+ * its scores and two buffers of operands, the second one buffer. */
 static int registers_needed(const struct choice *choice) {
     int threads = choice->warps * WARP;
     int output = choice->block_tiles * TILE * choice->dv / threads;

@@ -76,7 +76,7 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
         spec, "orientation", by_keys ? SMELT__SPARSE_ATTN_KEYS : SMELT__SPARSE_ATTN_HEADS, message);
 }
 
-/* Everything that is chosen, and what follows at once. */
+/* The choices, and values that follow from them. */
 struct choice {
     int heads, dqk, rope;
     int stages, pv_overlap;

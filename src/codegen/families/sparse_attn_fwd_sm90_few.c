@@ -59,7 +59,7 @@ enum {
     SHARED_LIMIT = 227 * 1024,
 };
 
-/* Everything that is chosen, and what follows at once. */
+/* The choices, and values that follow from them. */
 struct choice {
     int heads;                    /* of an item, rounded up */
     int head_blocks;              /* items of a query */

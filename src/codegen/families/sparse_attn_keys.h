@@ -10,8 +10,8 @@ enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 2
 /* Legal widths. */
 #define SMELT__ATTN_WIDTHS SMELT__STEPS(16, 1024, 16)
 
-/* Rows of a table of keys: what every kernel's shape is, and what the operator and its forward pass
- * have beside it. */
+/* Rows of a table of keys: the shape of every kernel, and the other keys of the operator and its
+ * forward pass. */
 #define SMELT__SPARSE_ATTN_HEADS                                                                   \
     SMELT__DIVIDED("heads", "query heads on this rank"),                                           \
         SMELT__SOME_OF("1..128 and multiples of 64 above, up to 1024", 1,                          \
@@ -40,5 +40,5 @@ enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 2
 #define SMELT__SPARSE_ATTN_DV                                                                      \
     { SMELT__REQUIRED("dv", "width of a value"), SMELT__ATTN_WIDTHS }
 
-/* What their ranges cannot say: dv is at most dqk, the heads' rule. */
+/* Checks what their ranges cannot express: dv is at most dqk, the rule for heads. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);

@@ -1,7 +1,7 @@
 /*
  * The kernel family sparse_attn_partition: the two passes that put queries into buckets by their
- * number of valid slots (docs/operators.md). Nothing of a bucketed operator is compiled in,
- * so that all of them share two kernels.
+ * number of valid slots (docs/operators.md). No property of an operator is compiled in, so
+ * all operators share the two kernels.
  */
 #include <stdio.h>
 

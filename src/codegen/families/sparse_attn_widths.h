@@ -7,7 +7,7 @@
 #include "codegen/plan/plan.h"
 #include "codegen/spec/spec.h"
 
-/* The columns that a tile has for the width of a key's name, "dqk" or "dv". */
+/* The columns of a tile for the width with that key, "dqk" or "dv". */
 int smelt__sparse_attn_columns(const struct smelt__spec *spec, const char *key);
 
 /* Adds both as constants. */

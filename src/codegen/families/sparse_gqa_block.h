@@ -36,8 +36,8 @@ smelt__sparse_gqa_block_launch(const struct smelt__plan *plan) {
     return (const void *)plan->launch;
 }
 
-/* The units of a KV head: eights of its query heads. The most of them that are a part of both a KV
- * head's and a tile's. */
+/* The units of a KV head, eights of its query heads; and the most units of a box, which divide both
+ * a KV head's and a tile's. */
 int smelt__sparse_gqa_units(const struct smelt__spec *spec);
 int smelt__sparse_gqa_box_units(int units);
 

@@ -45,5 +45,6 @@ enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
             SMELT__ONE_OF(0, 1)                                                                    \
     }
 
-/* What ranges cannot say: heads are whole groups of at most 64; dv, if it is a key, is at most dqk. */
+/* Checks what ranges cannot express: heads are whole groups of at most 64; dv, if it is a key, is
+ * at most dqk. */
 int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message);

@@ -1,7 +1,7 @@
 /*
  * The kernel family sparse_gqa_lists: the reverse index of sparse_gqa's lists, for each block of keys
- * the queries that chose it (templates/sparse_gqa_lists.params.h). Nothing of an operator is compiled
- * in, so that all of them share these kernels.
+ * the queries that chose it (templates/sparse_gqa_lists.params.h). No property of an operator is
+ * compiled in, so all operators share these kernels.
  */
 #include "codegen/families/sparse_gqa_lists.h"
 

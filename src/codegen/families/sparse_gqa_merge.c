@@ -9,7 +9,7 @@
 
 enum {
     THREADS = 256,
-    WIDE = 128,      /* dv up to which a thread's sums leave room for */
+    WIDE = 128,      /* dv up to which a thread's sums leave registers for */
     BLOCKS = 2,      /* of a multiprocessor: bound by memory */
     BLOCKS_WIDE = 1, /* else */
 };

@@ -32,7 +32,7 @@ static const struct pipeline_shape {
 /* What a kernel computes. */
 enum kind { OUT, DQ, TARGET };
 
-/* Everything that is chosen. */
+/* The choices. */
 struct choice {
     enum kind kind;
     int dqk, dv, row_tiles; /* dv: 0 without values */

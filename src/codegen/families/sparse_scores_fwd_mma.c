@@ -29,7 +29,7 @@ static const struct pipeline_shape {
     int block_keys, stages;
 } shapes[] = {{64, 3}, {64, 2}, {32, 3}, {32, 2}, {16, 3}, {16, 2}, {128, 2}, {128, 3}};
 
-/* Everything that is chosen. */
+/* The choices. */
 struct choice {
     int dqk, dv; /* of tiles */
     int block_tiles, block_keys, stages, warps, blocks;

@@ -35,12 +35,12 @@ enum {
     ROWS_MATH_REGISTERS = 240, /* heads as rows: of one, that has Q */
     ROWS_GATHER_REGISTERS = 128,
     REQUESTS = 2,       /* key blocks that the scan is ahead of the copies */
-    WORD_BYTES = 3 * 4, /* of a key block's word, without its slots' bits */
-    MOST_TILES = 32,    /* a word of bits has their parities */
+    WORD_BYTES = 3 * 4, /* of a key block's word, without the bits of its slots */
+    MOST_TILES = 32,    /* their parities are the bits of one word */
     SHARED_LIMIT = 227 * 1024,
 };
 
-/* Everything that is chosen, and what follows at once. */
+/* The choices, and values that follow from them. */
 struct choice {
     int by_heads; /* heads are the rows */
     int heads;    /* rounded up */

@@ -1,7 +1,7 @@
 /*
- * The kernel family topk_select_rows: exact top-k of rows. A pass `rows` that has a block for each;
- * for few rows two passes, `parts` with several blocks each and `merge`; for short rows and a small
- * topk a pass `warps` that has a warp for each. Every architecture has all.
+ * The kernel family topk_select_rows: exact top-k of rows. The pass `rows` has one block per row.
+ * For few rows there are two passes, `parts` with several blocks per row, and `merge`; for short rows
+ * and a small topk the pass `warps` has one warp per row. Every architecture has all passes.
  */
 #include <stdio.h>
 
@@ -25,7 +25,8 @@ enum {
     MAP_BLOCKS = 128,
     MERGE_MAP_BLOCKS = 512,
     MOST_SAMPLES = 4096,
-    /* Elements for each sample of a long window. Behind parts the list has more room. */
+    /* Elements per sample of a long window; the list of the pass merge has room enough for SAMPLED
+     * in all windows. */
     SAMPLED = 64,
     LONG_SAMPLED = 32, /* of windows that have more than the least samples */
     PART_SAMPLED = 128,
@@ -34,7 +35,7 @@ enum {
     THREADS = 256,
     ROW_BLOCKS = 4,
     PART_BLOCKS = 4,
-    /* Behind parts a block has a multiprocessor to itself, and much to collect. */
+    /* A block of the pass merge has a multiprocessor to itself and collects many entries. */
     MERGE_THREADS = 512,
     MERGE_LIST = 12288,
     MERGE_LIST_SMALL = 8192, /* where a block may have 99 KB */
@@ -68,12 +69,12 @@ static const struct smelt__key keys[] = {
      SMELT__AUTO_RANGE(0, 256), SMELT__TUNED_AT(0, 32, 64, 128), .only_with = "pass=rows"},
 };
 
-/* Half as much again as is wanted, at the least, and what the sample's error asks for. */
+/* At least 1.5 times topk, plus room for the sample's error. */
 int smelt__topk_select_part_list(int topk) {
     return topk <= 512 ? 2048 : topk <= 2048 ? USUAL_ENTRIES : PART_ENTRIES;
 }
 
-/* Its memory later has a number for each 64 elements of the map. */
+/* The histogram's memory later holds a number for each 64 elements of the map. */
 static int histogram_bytes(int map) {
     const int counts = map * BLOCK / 64 * 2;
     return counts > BINS * 4 ? counts : BINS * 4;
@@ -83,7 +84,7 @@ static int shared_bytes(int threads, int list, int map) {
     return list * ENTRY_BYTES + histogram_bytes(map) + threads * 4 + 512;
 }
 
-/* Of a wide topk what there is room for, in whole blocks, at most. */
+/* The largest list for a wide topk, in whole blocks. */
 static int wide_list(const struct smelt__arch *arch, int topk, int threads, int map) {
     const int most = topk <= 2 * WIDE_TOPK ? WIDE_ENTRIES : MOST_ENTRIES;
     const int room = (smelt__shared_of_block(arch, 1) - shared_bytes(threads, 0, map)) /
@@ -98,7 +99,7 @@ static int merge_list(const struct smelt__arch *arch, int topk) {
     return bytes <= smelt__shared_of_block(arch, 1) ? MERGE_LIST : MERGE_LIST_SMALL;
 }
 
-/* Whether a list leaves the estimated bound an eighth beyond topk. */
+/* Whether a list has room for an eighth more than topk, as the estimated bound needs. */
 static int is_wide_enough(int list, int topk) {
     return list >= topk + topk / 8;
 }
@@ -128,7 +129,7 @@ static int resident_blocks(const struct smelt__arch *arch, int threads, int byte
     return blocks < most ? blocks : most;
 }
 
-/* The largest map of bits that fits behind what is written, over the list. */
+/* The largest map of bits that fits over the end of the list, after the entries to be written. */
 static int map_blocks(int topk, int list, int most) {
     int map = most;
     while (topk * 2 * 4 + map * BLOCK / 8 > list * ENTRY_BYTES)

@@ -10,8 +10,8 @@ enum { SMELT__TOPK_SELECT_MOST = 16384 /* values of topk */ };
 /* Values of the key `order`. */
 enum smelt__topk_order { SMELT__TOPK_BY_INDEX = 0, SMELT__TOPK_BY_SCORE };
 
-/* Values of the key `pass`: the first alone for many rows, the second and the third one after the
- * other for few, the last alone for many short ones. */
+/* Values of the key `pass`: rows for many rows, parts and then merge for few, warps for many short
+ * rows. */
 enum smelt__topk_pass {
     SMELT__TOPK_ROWS = 0,
     SMELT__TOPK_PARTS,
@@ -40,7 +40,7 @@ enum { SMELT__TOPK_WARP_MOST = 64 /* largest topk that has the pass warps */ };
             SMELT__ONE_OF(0, 1)                                                                    \
     }
 
-/* What ranges cannot say of these keys. 0, or -1 with a message. */
+/* Checks what the ranges of these keys cannot express. 0, or -1 with a message. */
 int smelt__topk_select_check(const struct smelt__spec *spec, struct smelt__message *message);
 
 /* The value of a key of the kernels that the operator's spec does not have; a key of NULL ends. */

@@ -53,7 +53,7 @@ const char *smelt__spec_choice(const struct smelt__spec *spec, const char *key) 
     return spec->schema->keys[index].choices[spec->values[index]];
 }
 
-/* ---- knobs that there are only with some values of another key ----------------------------------- */
+/* ---- knobs that exist only with some values of another key --------------------------------------- */
 
 /* Whether `only_with` excludes a value of key number `other`. */
 static int excludes(const struct smelt__schema *schema, const struct smelt__key *knob, int other,

@@ -12,7 +12,7 @@
     SMELT__KEY(key, what), .default_value = SMELT__AUTO, .required = 1
 /* The same, and divided among tensor-parallel ranks. */
 #define SMELT__DIVIDED(key, what) SMELT__REQUIRED(key, what), .divided = 1
-/* The same; where there are more ranks, several have one in common. */
+/* The same; if there are more ranks than units, several ranks share one. */
 #define SMELT__SHARED(key, what) SMELT__REQUIRED(key, what), .divided = 2
 /* Its default is 0, or the first name. */
 #define SMELT__OPTIONAL(key, what) SMELT__KEY(key, what)
@@ -102,8 +102,9 @@ const char *smelt__spec_choice(const struct smelt__spec *spec, const char *key);
 int smelt__refuse_value(const struct smelt__spec *spec, const char *key,
                         struct smelt__message *message);
 
-/* Refuses knobs in the spec that there are only with other values of a key (only_with). The check of
- * a spec does so for the keys that it has; a plan for those that it chose. 0, or -1 with a message. */
+/* Refuses knobs in the spec that exist only with other values of `key` (only_with). The spec's
+ * check calls it for keys that are given, plan functions for those that they choose. 0, or -1 with
+ * a message. */
 int smelt__check_only_with(const struct smelt__spec *spec, const char *key, int64_t value,
                            struct smelt__message *message);
 

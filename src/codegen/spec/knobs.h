@@ -32,8 +32,8 @@ int smelt__knob_for(const struct smelt__spec *spec, const struct smelt__knob *kn
 /* An operator's knobs for all members, without duplicates: number `index`, NULL past the last. */
 const struct smelt__key *smelt__schema_knob(const struct smelt__schema *schema, int index);
 
-/* The rows of an operator's knobs for lists: of the members that have a knob of one name the first
- * one's, or all, where their legal values differ. Number `index`, NULL past the last; *prefix: of
- * the member where they differ, else "". */
+/* The rows of an operator's knobs, for lists. Knobs of several members with one name have one row
+ * if their legal values agree, else a row each. Number `index`, NULL past the last; *prefix: the
+ * member's if they differ, else "". */
 const struct smelt__key *smelt__schema_knob_row(const struct smelt__schema *schema, int index,
                                                 const char **prefix);

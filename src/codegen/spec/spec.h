@@ -26,9 +26,9 @@ enum { SMELT__FORWARD = 1, SMELT__BACKWARD = 2, SMELT__PASSES = 2 };
 /* A knob that was not given: the plan chooses it. Never a legal value. */
 #define SMELT__AUTO INT64_MIN
 
-/* One key of a schema: a row that says all there is to say of it, written with the macros of keys.h.
- * Legal are its names, whose index is the value, else its numbers, else its range; the schema's
- * check may reject some of that. A list's value is its length, SMELT__AUTO for `auto`, 0 if absent. */
+/* One key of a schema, described by one row, which is written with the macros of keys.h. Legal are
+ * its names, whose index is the value, else its numbers, else its range; the schema's check may
+ * reject some of that. A list's value is its length, SMELT__AUTO for `auto`, 0 if absent. */
 struct smelt__key {
     const char *name;
     const char *meaning;        /* one line */
@@ -40,9 +40,10 @@ struct smelt__key {
     int64_t default_value;          /* SMELT__AUTO for a knob */
     int required;                   /* no default: must be given */
     int list;                       /* 1: ascending numbers of the range, "256/512", or auto */
-    int divided; /* 1: tensor parallelism divides it among the ranks; 2: where there are
-                                       more ranks, several have one in common */
-    int knob;    /* 1: overrides the plan; kernels only */
+    /* 1: tensor parallelism divides it among the ranks; 2: the same, but if there are more ranks than
+     * units, several ranks share one */
+    int divided;
+    int knob; /* 1: overrides the plan; kernels only */
     /* Of a knob: */
     const char *variants;  /* that have it, "mma, sm90"; NULL: all */
     const char *only_with; /* values of another key with which it exists, "pass=rows, parts" */

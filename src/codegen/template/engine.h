@@ -92,10 +92,10 @@ int smelt__source_emit(const struct smelt__plan *plan, const struct smelt__templ
                        struct smelt__text *out, struct smelt__message *message);
 
 /*
- * Appends a short text that determines the source: banner and prologue, in which every name stands
- * that a template can ask for, the digest of the plan's template, and the engine's. Plans with
- * different sources have different texts. Templates that differ only in lines that the plan drops
- * have different texts, too, though the same source.
+ * Appends a short text that determines the source: banner and prologue, which contain every name
+ * that a template can use, the digest of the plan's template, and the engine's. Plans with different
+ * sources have different texts. Templates that differ only in lines that the plan drops have
+ * different texts, too, though the same source.
  */
 int smelt__source_identify(const struct smelt__plan *plan,
                            const struct smelt__template_table *table, struct smelt__text *out,
