@@ -122,6 +122,23 @@ smelt_status smelt__operator_ask(const smelt_operator *op, const struct smelt__o
 smelt_status smelt__call_check(struct smelt__call *call, size_t needed,
                                const struct smelt__memory *others, int count);
 
+/* Fields of a kernel's params: a tensor's address, and the steps of its batches, tokens (or rows) and
+ * heads. */
+#define SMELT__TENSOR_T(name, tensor) .name = (tensor).data, SMELT__STEP(name, token, tensor, 0)
+#define SMELT__TENSOR_S(name, tensor) .name = (tensor).data, SMELT__STEP(name, row, tensor, 0)
+#define SMELT__TENSOR_TH(name, tensor)                                                             \
+    SMELT__TENSOR_T(name, tensor), SMELT__STEP(name, head, tensor, 1)
+#define SMELT__TENSOR_SH(name, tensor)                                                             \
+    SMELT__TENSOR_S(name, tensor), SMELT__STEP(name, head, tensor, 1)
+#define SMELT__TENSOR_BTH(name, tensor)                                                            \
+    .name = (tensor).data, SMELT__STEP(name, batch, tensor, 0),                                    \
+    SMELT__STEP(name, token, tensor, 1), SMELT__STEP(name, head, tensor, 2)
+#define SMELT__TENSOR_BSH(name, tensor)                                                            \
+    .name = (tensor).data, SMELT__STEP(name, batch, tensor, 0), SMELT__STEP(name, row, tensor, 1), \
+    SMELT__STEP(name, head, tensor, 2)
+#define SMELT__STEP(name, dimension, tensor, number)                                               \
+    .name##_##dimension##_stride = (tensor).strides[number]
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* The kernels of a pass: the first one's number, and how many there are in *count. */

@@ -9,17 +9,11 @@
 
 static struct dense_lse_fwd_params pack(const smelt_dense_lse_args *args) {
     return (struct dense_lse_fwd_params){
-        .q = args->q.data,
-        .k = args->k.data,
+        SMELT__TENSOR_TH(q, args->q),
+        SMELT__TENSOR_SH(k, args->k),
         .window_begin = args->window_begin.data,
         .window_end = args->window_end.data,
-        .lse = args->lse.data,
-        .q_token_stride = args->q.strides[0],
-        .q_head_stride = args->q.strides[1],
-        .k_row_stride = args->k.strides[0],
-        .k_head_stride = args->k.strides[1],
-        .lse_token_stride = args->lse.strides[0],
-        .lse_head_stride = args->lse.strides[1],
+        SMELT__TENSOR_TH(lse, args->lse),
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
         .scale = args->scale,

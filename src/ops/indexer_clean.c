@@ -16,8 +16,7 @@ static smelt_status launch(struct smelt__call *call) {
     const struct indexer_clean_fill_params params = {
         .window_begin = args->window_begin.data,
         .window_end = args->window_end.data,
-        .logits = args->logits.data,
-        .logits_token_stride = args->logits.strides[0],
+        SMELT__TENSOR_T(logits, args->logits),
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
     };

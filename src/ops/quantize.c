@@ -15,15 +15,11 @@ static smelt_status launch(struct smelt__call *call) {
     if (status != SMELT_OK)
         return status;
     const struct quantize_rows_params params = {
-        .x = args->x.data,
-        .y = args->y.data,
-        .dequantized = args->dequantized.data,
-        .scale = args->scale.data,
+        SMELT__TENSOR_S(x, args->x),
+        SMELT__TENSOR_S(y, args->y),
+        SMELT__TENSOR_S(dequantized, args->dequantized),
+        SMELT__TENSOR_S(scale, args->scale),
         .factor = args->factor.data,
-        .x_row_stride = args->x.strides[0],
-        .y_row_stride = args->y.strides[0],
-        .dequantized_row_stride = args->dequantized.strides[0],
-        .scale_row_stride = args->scale.strides[0],
         .rows = (int)args->rows,
     };
     const int dim = (int)smelt__spec_get(&call->op->spec, "dim");
