@@ -23,8 +23,6 @@ static const double OUT_TOLERANCE = 4e-3, ROW_TOLERANCE = 8e-3, ELEMENT_TOLERANC
 static const double LSE_TOLERANCE = 5e-5, TOLERANCE_PER_SCORE = 4.3e-6;
 /* The rounding error of dp - delta in fp32, relative to the terms of these two sums. */
 static const double LOST_IN_DIFFERENCE = 2e-6;
-/* The rounding error of dsink, a sum in fp32, relative to its terms and to those of each delta. */
-static const double DSINK_TOLERANCE = 2e-5;
 /* Numbers, and rows with a smaller norm (a sink has nearly all of the weight), are compared as if
  * they were this large, below which exponentials leave fp32's normal range. */
 static const double SMALLEST = 1e-30;
@@ -301,10 +299,4 @@ void smelt__dsink_compare(const struct smelt__placed *placed, int tensor, int64_
     if (smelt__finding_rule(finding, SMELT__DSINK_FINITE, isfinite(got), 0) &&
         (terms > 0 || smelt__finding_rule(finding, SMELT__DSINK_UNUSED, got == 0, 0)))
         smelt__finding_enlarge(finding, 0, fabs(got - expected) / fmax(terms, SMALLEST), 0);
-}
-
-void smelt__dsink_judge(const struct smelt__problem *problem, int64_t compared,
-                        struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    results[0].bar = DSINK_TOLERANCE;
 }

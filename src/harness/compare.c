@@ -213,8 +213,8 @@ static void lay_out(const struct smelt__harness_pass *pass, struct smelt__check_
         const struct smelt__comparison *how = &pass->comparisons[i];
         for (int k = 0; k < how->metric_count; k++, metrics++)
             if (metrics >= result->metric_count)
-                result->metrics[metrics] =
-                    (struct smelt__metric_result){.metric = &how->metrics[k], .bar = -1};
+                result->metrics[metrics] = (struct smelt__metric_result){
+                    .metric = &how->metrics[k], .bar = how->bars[k] > 0 ? how->bars[k] : -1};
         for (int k = 0; k < how->rule_count; k++)
             result->rules[rules++] = (struct smelt__rule_result){.rule = &how->rules[k]};
     }

@@ -134,19 +134,13 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     }
 }
 
-static void judge(const struct smelt__problem *problem, int64_t compared,
-                  struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    results[METRIC_LSE].bar = 4e-6;
-}
-
 static const struct smelt__comparison comparisons[] = {
     {
         SMELT__UNITS("query", "head", TENSOR(T)),
         SMELT__METRICS(metrics),
         SMELT__RULES(rules),
         .compare = compare_query,
-        .judge = judge,
+        .bars = {[METRIC_LSE] = 4e-6},
     },
 };
 

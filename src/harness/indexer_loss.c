@@ -373,14 +373,6 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     free(numbers);
 }
 
-static void judge_queries(const struct smelt__problem *problem, int64_t compared,
-                          struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    results[METRIC_GRAD].bar = 1e-3;
-    results[METRIC_SLOT].bar = 2e-5;
-    results[METRIC_QUERY].bar = 1e-5;
-}
-
 /* The sums of all queries' losses and of their absolute values. */
 struct total {
     const struct smelt__problem *problem;
@@ -431,17 +423,12 @@ static const struct smelt__metric loss_metrics[] = {
     [METRIC_LOSS] = {"relative_error", "loss", "loss", "relative error of the loss", SMELT__LARGEST,
                      SMELT__OF(TENSOR(LOSS))}};
 
-static void judge_loss(const struct smelt__problem *problem, int64_t compared,
-                       struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    results[METRIC_LOSS].bar = 1e-4;
-}
-
 static const struct smelt__comparison comparisons[] = {
     {SMELT__UNITS("query", "slot", TENSOR(T)), SMELT__METRICS(query_metrics),
-     SMELT__RULES(query_rules), .compare = compare_query, .judge = judge_queries},
+     SMELT__RULES(query_rules), .compare = compare_query,
+     .bars = {[METRIC_GRAD] = 1e-3, [METRIC_SLOT] = 2e-5, [METRIC_QUERY] = 1e-5}},
     {SMELT__UNITS("call", "number", TENSOR(ONE)), SMELT__METRICS(loss_metrics),
-     .compare = compare_loss, .judge = judge_loss},
+     .compare = compare_loss, .bars = {[METRIC_LOSS] = 1e-4}},
 };
 
 /* ---- figures --------------------------------------------------------------------------------- */

@@ -170,20 +170,13 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     free(expected);
 }
 
-static void judge(const struct smelt__problem *problem, int64_t compared,
-                  struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    results[SMELT__LOGITS_RELATIVE].bar = SMELT__LOGITS_TOLERANCE;
-    results[SMELT__LOGITS_ABSOLUTE].bar = -1;
-}
-
 static const struct smelt__comparison comparisons[] = {
     {
         SMELT__UNITS("query", "slot", TENSOR(T)),
         SMELT__METRICS(metrics),
         SMELT__RULES(rules),
         .compare = compare_query,
-        .judge = judge,
+        .bars = {[SMELT__LOGITS_RELATIVE] = SMELT__LOGITS_TOLERANCE},
     },
 };
 

@@ -129,8 +129,10 @@ struct smelt__comparison {
     /* Reads the outputs with smelt__compared_row (placed.h). */
     void (*compare)(const struct smelt__placed *placed, const void *prepared, int64_t unit,
                     struct smelt__finding *finding);
-    /* Sets the bars of results[metric_count], whose values are known. `compared`: the number of
-     * units. NULL: there are no metrics. */
+    /* The metrics' bars; 0: not judged. */
+    double bars[SMELT__MOST_METRICS];
+    /* Sets those that depend on something, in results[metric_count], whose values are known.
+     * `compared`: the number of units. NULL: none does. */
     void (*judge)(const struct smelt__problem *problem, int64_t compared,
                   struct smelt__metric_result *results);
 };

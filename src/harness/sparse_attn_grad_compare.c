@@ -270,6 +270,6 @@ const struct smelt__comparison
             .prepare = smelt__listed_queries,
             .release = free,
             .compare = compare_head,
-            .judge = smelt__dsink_judge,
+            .bars = SMELT__DSINK_BARS,
         },
 };

@@ -99,22 +99,9 @@ static int rates(const struct smelt__problem *problem,
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { RELATIVE, LARGEST_SCORE, METRICS };
-
-static const struct smelt__metric metrics[METRICS] = {
-    [RELATIVE] = {"relative_error", "target", "target, relative",
-                  "error of a slot, relative to the list's sum,", SMELT__LARGEST,
-                  SMELT__OF(TARGET)},
-    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
-};
-
-enum { NUMBER, MASKED_SLOT, RULES };
-
-static const struct smelt__rule rules[RULES] = {
-    [NUMBER] = {"number", SMELT__OF(TARGET),
-                "a slot's target is NaN, infinite, negative or not written"},
-    [MASKED_SLOT] = {"masked_slot", SMELT__OF(TARGET), "the target of a masked slot is not 0"},
-};
+static const struct smelt__metric metrics[] = {
+    SMELT__TARGET_METRIC_ROWS(SMELT__OF(TARGET), "list")};
+static const struct smelt__rule rules[] = {SMELT__TARGET_RULE_ROWS(SMELT__OF(TARGET))};
 
 static int64_t lists_of(const struct smelt__problem *problem) {
     const struct smelt__sparse_gqa_scores_spec *const spec = problem->spec;
@@ -145,20 +132,10 @@ static void compare_list(const struct smelt__placed *placed, const void *prepare
     } else {
         const int64_t first =
             smelt__problem_at(problem, TARGET, query / tokens, query % tokens, list);
-        const float *const got =
-            smelt__compared_row(placed, finding, TARGET, first, width, expected);
-        smelt__finding_enlarge(finding, LARGEST_SCORE, largest, 0);
-        smelt__target_compare(got, expected, width, NUMBER, MASKED_SLOT, RELATIVE, finding);
+        smelt__target_compare(smelt__compared_row(placed, finding, TARGET, first, width, expected),
+                              expected, width, largest, finding);
     }
     free(expected);
-}
-
-static void judge(const struct smelt__problem *problem, int64_t compared,
-                  struct smelt__metric_result *results) {
-    (void)problem;
-    (void)compared;
-    results[RELATIVE].bar = smelt__target_bar(results[LARGEST_SCORE].value);
-    results[LARGEST_SCORE].bar = -1;
 }
 
 static const struct smelt__comparison comparisons[] = {
@@ -170,7 +147,7 @@ static const struct smelt__comparison comparisons[] = {
         SMELT__RULES(rules),
         .wanted = is_computed,
         .compare = compare_list,
-        .judge = judge,
+        .judge = smelt__target_judge,
     },
 };
 

@@ -102,22 +102,10 @@ static int rates(const struct smelt__problem *problem,
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { RELATIVE, LARGEST_SCORE, METRICS };
-
 #define TARGET SMELT__OF(TENSOR(TARGET))
 
-static const struct smelt__metric metrics[METRICS] = {
-    [RELATIVE] = {"relative_error", "target", "target, relative",
-                  "error of a slot, relative to the query's sum,", SMELT__LARGEST, TARGET},
-    [LARGEST_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0},
-};
-
-enum { NUMBER, MASKED_SLOT, RULES };
-
-static const struct smelt__rule rules[RULES] = {
-    [NUMBER] = {"number", TARGET, "a slot's target is NaN, infinite, negative or not written"},
-    [MASKED_SLOT] = {"masked_slot", TARGET, "the target of a masked slot is not 0"},
-};
+static const struct smelt__metric metrics[] = {SMELT__TARGET_METRIC_ROWS(TARGET, "query")};
+static const struct smelt__rule rules[] = {SMELT__TARGET_RULE_ROWS(TARGET)};
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
@@ -131,20 +119,11 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     } else {
         const int64_t first =
             smelt__problem_at(problem, TENSOR(TARGET), query / tokens, query % tokens, 0);
-        smelt__finding_enlarge(finding, LARGEST_SCORE, largest, 0);
         smelt__target_compare(
             smelt__compared_row(placed, finding, TENSOR(TARGET), first, width, expected), expected,
-            width, NUMBER, MASKED_SLOT, RELATIVE, finding);
+            width, largest, finding);
     }
     free(expected);
-}
-
-static void judge(const struct smelt__problem *problem, int64_t compared,
-                  struct smelt__metric_result *results) {
-    (void)problem;
-    (void)compared;
-    results[RELATIVE].bar = smelt__target_bar(results[LARGEST_SCORE].value);
-    results[LARGEST_SCORE].bar = -1;
 }
 
 static const struct smelt__comparison comparisons[] = {
@@ -154,7 +133,7 @@ static const struct smelt__comparison comparisons[] = {
         SMELT__RULES(rules),
         .wanted = smelt__query_is_computed,
         .compare = compare_query,
-        .judge = judge,
+        .judge = smelt__target_judge,
     },
 };
 
