@@ -294,6 +294,6 @@ const struct suite_operator suite_operator_sparse_attn = {
     .repeated = repeated_case,
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000, .max_logits = 1},
-    .quick_launch = {.tokens = 4, .rows = 1000, .max_logits = 1},
+    .quick_launch = {.tokens = 4, .rows = 300, .width = 136, .max_logits = 1}, /* three buckets */
     .arguments = arguments,
     .groups = groups};

@@ -287,6 +287,6 @@ const struct suite_operator suite_operator_sparse_scores = {
     .repeated = repeated_case,
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},
-    .quick_launch = {.tokens = 4, .rows = 1000},
+    .quick_launch = {.tokens = 4, .rows = 300, .width = 80},
     .arguments = arguments,
     .groups = groups};
