@@ -139,7 +139,8 @@ static void repeat(struct suite *suite, struct chain *chain, char *message, size
 }
 
 void run_chain(struct suite *suite, const struct chain_plan *plan) {
-    enum { EMULATED_TOKENS = 90, TOKENS = 3000 };
+    enum { QUICK_TOKENS = 72, EMULATED_TOKENS = 90, TOKENS = 3000 };
+    const int64_t emulated = suite->quick ? QUICK_TOKENS : EMULATED_TOKENS;
     const int without_driver = suite->without_driver || suite->emulated;
     struct chain chain = {.open = 0};
     struct driver driver;
@@ -147,7 +148,7 @@ void run_chain(struct suite *suite, const struct chain_plan *plan) {
     if (!suite_wants(suite, plan->name))
         return;
     if (without_driver || driver_open(&driver, message, sizeof message) == 0) {
-        if (open_chain(suite, plan, suite->emulated ? EMULATED_TOKENS : TOKENS, &chain, message,
+        if (open_chain(suite, plan, suite->emulated ? emulated : TOKENS, &chain, message,
                        sizeof message)) {
             if (without_driver)
                 repeat(suite, &chain, message, sizeof message);

@@ -168,7 +168,7 @@ static void listed_again(struct suite *suite, struct workload *base, char *messa
 
 static void repeated(struct suite *suite, struct workload *base, char *message, size_t size) {
     struct smelt__placed again;
-    int repetitions = suite->emulated ? 8 : suite->quick ? 3 : 100;
+    const int repetitions = suite->quick ? 3 : suite->emulated ? 8 : 100;
     if (suite_ok(smelt__placed_create(&again, suite->context, &base->problem), "placing", message,
                  size) != 0)
         return;

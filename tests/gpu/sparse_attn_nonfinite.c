@@ -8,7 +8,7 @@
 #include "sparse_attn_groups.h"
 
 enum {
-    TOKENS = 12,
+    TOKENS = 6,
     ROWS = 900,
     TOPK = 100,
     HEADS = 24,
