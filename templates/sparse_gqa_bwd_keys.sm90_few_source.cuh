@@ -78,7 +78,7 @@ DEVICE int find_reach(const struct sparse_gqa_bwd_params *pass, const struct cho
 }
 
 DEVICE struct few_item item_of(const struct few_params *params, const struct work *work) {
-    struct few_item item = {work->query, 0, 0, 0};
+    struct few_item item = {work->query};
     if (work->query >= 0) {
         const struct chosen chosen = find_chosen(params, work->query);
         item.table = work->query / params->pass.blocks;
@@ -163,7 +163,7 @@ struct key_source {
 };
 
 struct key_row {
-    int token, head;
+    u32 number; /* token * GROUP_HEADS + head: one register, of which copies hold many */
 };
 
 DEVICE struct key_source open_source(const struct few_params *params,
@@ -183,9 +183,8 @@ DEVICE struct key_source open_source(const struct few_params *params,
 
 DEVICE struct key_row find_key_row(const struct few_params *params, const struct key_source *source,
                                    int number) {
-    const struct key_row row = {entry_query(&params->pass, number / GROUP_HEADS) -
-                                    source->first_query,
-                                number % GROUP_HEADS};
+    const int token = entry_query(&params->pass, number / GROUP_HEADS) - source->first_query;
+    const struct key_row row = {(u32)(token * GROUP_HEADS + number % GROUP_HEADS)};
     return row;
 }
 
@@ -208,8 +207,9 @@ DEVICE const char *row_chunk(const struct few_params *params, const struct key_s
                              const struct key_row *row, int tile) {
     const struct sparse_gqa_bwd_params *const pass = &params->pass;
     const bool of_query = is_of_query(tile);
+    const i64 token = row->number / GROUP_HEADS, head = row->number % GROUP_HEADS;
     return (of_query ? source->queries : source->grads) +
-           2 * (row->token * (of_query ? pass->q_token_stride : pass->grad_out_token_stride) +
-                row->head * (of_query ? pass->q_head_stride : pass->grad_out_head_stride)) +
+           2 * (token * (of_query ? pass->q_token_stride : pass->grad_out_token_stride) +
+                head * (of_query ? pass->q_head_stride : pass->grad_out_head_stride)) +
            (has_chunk(tile) ? own_tile(tile) * TILE_PITCH : 0);
 }

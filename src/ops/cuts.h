@@ -58,6 +58,10 @@ enum {
     /* Entries of a chunk of sparse_gqa's reverse index, at least: 16 of each warp of its last kernel. */
     SMELT__CUT_INDEX_CHUNK = 128,
     /* Bytes of q and grad_out of one KV head that a launch of sparse_gqa_bwd_keys takes: they stay in the
-     * L2 cache. (Measured, H200: 12, 24 and 48 MB 21.63, 21.47 and 21.61 ms a call, all at once 21.92.) */
+     * L2 cache. (Measured, H200: with parts of two tiles 12, 24 and 48 MB 21.63, 21.47 and 21.61 ms a
+     * call, all at once 21.92; with parts of four no difference.) */
     SMELT__CUT_RANGE_BYTES = 24 << 20,
+    /* Bytes of sparse_gqa's sums of dk and dv up to which additions find them in the L2 cache. (Measured,
+     * H200, by query and by key: 33 MB 21.8 and 21.0 ms, 67 MB 40.4 and 21.2 ms.) */
+    SMELT__CUT_SUMS_IN_L2 = 40 << 20,
 };

@@ -21,6 +21,9 @@
 
 enum {
     WHOLE_LISTS = 1 << 30, /* a segment that holds any list */
+    READS = 1,             /* of a head that take as long as an addition to a row, at least */
+    READS_BEYOND_L2 = 4,   /* the same, of sums that exceed the L2 cache */
+    MOST_SLOTS = 1 << 30,  /* up to which there always is a reverse index */
     ELEMENT = 2            /* bytes */
 };
 
@@ -62,6 +65,20 @@ static void set_block(struct backward *backward) {
         backward->block.query_sums = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS];
         backward->block.key_sums = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS];
     }
+}
+
+/* Whether sparse_gqa_bwd adds to the sums of dk and dv. For each slot it adds a block's rows, for which
+ * the kernel of keys reads a group's heads. An addition takes as long as some reads. */
+static int sums_by_query(const struct backward *backward) {
+    const struct smelt__kernel *const by_query =
+        backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES];
+    const int64_t slots = backward->queries * backward->index.groups * backward->args->width;
+    const int64_t sums = backward->keys * (backward->dqk + backward->dv) * (int64_t)sizeof(float);
+    const int reads = sums > SMELT__CUT_SUMS_IN_L2 ? READS_BEYOND_L2 : READS;
+    if (backward->deterministic || strcmp(by_query->plan.variant, "sm90") != 0)
+        return 0;
+    return !backward->is_few || slots > MOST_SLOTS ||
+           backward->heads / backward->kv_heads > reads * backward->index.granularity;
 }
 
 /* The reverse index, and how much of it a launch takes. */
@@ -115,9 +132,7 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
         .with_queries = 1,
     };
     set_block(backward);
-    backward->one_kernel =
-        !backward->deterministic &&
-        strcmp(backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES]->plan.variant, "sm90") == 0;
+    backward->one_kernel = sums_by_query(backward);
     size_t end = 0;
     const int64_t parts = smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
     backward->statistics =

@@ -56,6 +56,7 @@ enum {
     MOST_OUTPUT = 56 * 256, /* heads times dv of an item: with more the assembler spills */
     PART_TILES = 2,
     PART_TILES_16_HEADS = 4,
+    FEW_TILES = 6, /* of sparse_gqa_bwd_keys: more of them are filled by fours */
     SHARED_LIMIT = 227 * 1024,
 };
 
@@ -319,14 +320,15 @@ int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan) {
     const int keys = (int)smelt__spec_get(spec, "granularity");
     const int values = tiles_of((int)smelt__spec_get(spec, "dv"));
+    const int tiles = tiles_of((int)smelt__spec_get(spec, "dqk")) + values;
     struct choice choice = {.heads = (keys + HEAD_GROUP - 1) / HEAD_GROUP * HEAD_GROUP,
                             .head_blocks = 1,
                             .item_bytes = BLOCK_ITEM,
                             .tensor_bytes = BLOCK_TENSOR,
                             .numbers = 1,
                             .weights = 2};
-    choose_gqa(spec, 0, tiles_of((int)smelt__spec_get(spec, "dqk")) + values, values,
-               PART_TILES_16_HEADS, &choice, plan);
+    choose_gqa(spec, 0, tiles, values, tiles > FEW_TILES ? PART_TILES_16_HEADS : PART_TILES,
+               &choice, plan);
     plan->template_name = "sparse_gqa_bwd_keys.sm90_few.cu";
     finish_gqa(spec, arch, &choice, plan);
     plan->item = NULL; /* no query, of which the call knows how many there are */

@@ -12,6 +12,9 @@ CONFIGURATIONS = (
     check("gqa-few-keys", "heads=6,kv_heads=2,dqk=96,dv=64,granularity=4,lists=kv,deterministic=1",
           "--strided --topk-length --limits odd --batches 2 --queries 30 --rows 60 --seed 70 --lists adversarial "
           "--query-list partial", 12, KEYS, variant="auto"),
-    check("gqa-few-keys-wide", "heads=40,kv_heads=1,dqk=192,dv=128,granularity=16", "--queries 5 --rows 70 "
+    check("gqa-few-keys-wide", "heads=40,kv_heads=1,dqk=192,dv=96,granularity=16", "--queries 14 --rows 70 "
           "--limits causal --lists causal --dkv add", 4, KEYS, variant="auto", schedules=2),
+    check("gqa-few-keys-far", "heads=4,kv_heads=2,dqk=64,dv=64,granularity=16,lists=kv,deterministic=1",
+          "--far --topk-length --limits odd --queries 3 --rows 40 --seed 70 --lists random", 4, KEYS, variant="auto",
+          schedules=1),
 )
