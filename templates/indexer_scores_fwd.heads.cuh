@@ -15,6 +15,7 @@ enum {
     MASKED = -1,
     ELEMENT_BYTES = FP8 ? 1 : 2,
     EIGHTS = BLOCK_HEADS / 8,
+    KEYS = BLOCK_MAX > 1 && !WINDOWS, /* blocks' best rows may be wanted; rows may have a limit */
     SUM_HEADS = HEADS / HEAD_GROUPS,  /* of a logit */
     SUM_EIGHTS = EIGHTS / HEAD_GROUPS /* the same; columns past SUM_HEADS repeat the last head */
 };
@@ -57,7 +58,7 @@ DEVICE void add_eight(float *sums, const float *d, const float *weights, int fir
 struct slot_row {
     const int *row;
     int slots;               /* to scan: GRANULARITY for each entry */
-    struct key_range window; /* with WINDOWS */
+    struct key_range window; /* with WINDOWS or KEYS */
 };
 
 DEVICE struct slot_row open_row(const struct indexer_scores_fwd_params *params, int query) {
@@ -76,6 +77,10 @@ DEVICE struct slot_row open_row(const struct indexer_scores_fwd_params *params, 
         opened.window.begin = params->window_begin[query];
         opened.window.end = params->window_end[query];
     }
+    if (KEYS) {
+        opened.window.end =
+            params->limit ? params->limit[query * params->limit_token_stride] : work->rows;
+    }
     return opened;
 }
 
@@ -91,7 +96,7 @@ DEVICE int slot_value(const struct slot_row *row, int slot, int rows) {
                     ? found * GRANULARITY + (u32)(slot % GRANULARITY)
                     : (u32)MASKED;
     }
-    if (WINDOWS && ((int)found < row->window.begin || (int)found >= row->window.end)) {
+    if ((WINDOWS || KEYS) && ((int)found < row->window.begin || (int)found >= row->window.end)) {
         return MASKED;
     }
     return (int)found;
@@ -137,21 +142,60 @@ DEVICE float largest_of_run(float logit, bool valid) {
     return logit;
 }
 
+/* The first of the RUN_SLOTS slots of a lane's block whose logit is `largest`, if that is not -inf: its
+ * number among the warp's 16. By the whole warp. */
+DEVICE int first_of_run(float logit, bool valid, float largest) {
+    const u32 found = __ballot_sync((u32)ALL_LANES, valid && logit == largest);
+    /* Bit 4 * i: slots i and 8 + i. */
+    const u32 low = found & 0x11111111u, high = found >> 1 & 0x11111111u;
+    const int first = written_slot() % WARP_SLOTS / RUN_SLOTS * RUN_SLOTS;
+    if (RUN_SLOTS == WARP_SLOTS) {
+        return low != 0 ? (__ffs((int)low) - 1) / 4 : 8 + (__ffs((int)high) - 1) / 4;
+    }
+    return first + (__ffs((int)((first < 8 ? low : high) >> first % 8 * 4)) - 1) / 4;
+}
+
+/* Where a query's logits go; with KEYS its entries, and where its blocks' best rows go, or null. */
+struct logit_row {
+    float *logits;
+    const int *entries;
+    int *keys;
+};
+
+DEVICE struct logit_row open_logits(const struct indexer_scores_fwd_params *params, int query) {
+    const struct logit_row row = {
+        params->logits + query * params->logits_token_stride, index_row(&params->work, query),
+        KEYS && params->keys ? params->keys + query * params->keys_token_stride : 0};
+    return row;
+}
+
+/* The row that a valid slot names. */
+DEVICE int row_of_slot(const struct logit_row *row, int slot) {
+    return row->entries[slot / GRANULARITY] * GRANULARITY + slot % GRANULARITY;
+}
+
 /* Writes a lane's logit to its slot of a query's row, -inf if it is masked; or, with BLOCK_MAX above 1,
  * the largest logit of each block of slots. Of a block wider than a warp's 16 slots the same lane must
  * write these in ascending order: it finds what it wrote before. By the whole warp. */
-DEVICE void write_logit(float *row, int slot, int width, const float *sums, bool valid,
-                        float scale) {
+DEVICE void write_logit(const struct logit_row *row, i64 group_offset, int slot, int width,
+                        const float *sums, bool valid, float scale) {
     const float logit = finish_logit(sums, scale);
     if (BLOCK_MAX == 1) {
         if (slot < width) {
-            row[slot] = valid ? logit : LOWEST_LOGIT;
+            row->logits[group_offset + slot] = valid ? logit : LOWEST_LOGIT;
         }
         return;
     }
     const float largest = largest_of_run(logit, valid);
+    const int best = KEYS && row->keys ? first_of_run(logit, valid, largest) : 0;
     if (slot < width && slot % RUN_SLOTS == 0) {
-        float *const to = row + slot / BLOCK_MAX;
-        *to = slot % BLOCK_MAX == 0 ? largest : fmaxf(largest, *to);
+        float *const to = row->logits + group_offset + slot / BLOCK_MAX;
+        const bool is_first = slot % BLOCK_MAX == 0;
+        if (KEYS && row->keys && (is_first || largest > *to)) {
+            row->keys[slot / BLOCK_MAX] =
+                largest > LOWEST_LOGIT ? row_of_slot(row, slot / WARP_SLOTS * WARP_SLOTS + best)
+                                       : MASKED;
+        }
+        *to = is_first ? largest : fmaxf(largest, *to);
     }
 }

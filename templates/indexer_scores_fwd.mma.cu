@@ -169,7 +169,7 @@ DEVICE int next_piece(int first) {
 /* Computes the warp's pieces of a query, whose heads are in a buffer. */
 DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int query, int buffer) {
     const struct slot_row row = open_row(params, query);
-    float *const logits = params->logits + query * params->logits_token_stride;
+    const struct logit_row logits = open_logits(params, query);
     const u32 heads = query_buffer(buffer);
 #pragma unroll 1
     for (int first = (int)threadIdx.x / 32 * PIECES * WARP_KEYS; first < params->work.width;
@@ -191,7 +191,7 @@ DEVICE void compute_query(const struct indexer_scores_fwd_params *params, int qu
                 const int slot = written_slot();
                 const float scale =
                     FP8 ? __shfl_sync((u32)ALL_LANES, piece.scale[tile], slot % 16) : 1.0f;
-                write_logit(logits + group * params->logits_group_stride, first + tile * 16 + slot,
+                write_logit(&logits, group * params->logits_group_stride, first + tile * 16 + slot,
                             params->work.width, sums[tile], piece.valid[tile] >> slot % 16 & 1,
                             scale);
             }

@@ -191,6 +191,9 @@ DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query
                     LOWEST_LOGIT;
             }
         }
+        if (KEYS && params->keys && slot < params->work.width && slot % BLOCK_MAX == 0) {
+            params->keys[query * params->keys_token_stride + slot / BLOCK_MAX] = MASKED;
+        }
     }
 }
 
@@ -328,7 +331,7 @@ struct math {
     struct ring_place heads; /* the next query's buffer */
     u64 descriptor;          /* of this query's heads */
     float weights[EIGHTS][2];
-    float *logits; /* its row */
+    struct logit_row row;
 };
 
 /* Releases the previous query, if any; waits for the next one and loads its weights. */
@@ -341,7 +344,7 @@ DEVICE void begin_query(const struct indexer_scores_fwd_params *params, struct m
     mbarrier_wait(barrier_at(QUERY_FULL + buffer), math->heads.parity);
     math->query = query;
     math->descriptor = tile_descriptor(query_heads(buffer));
-    math->logits = params->logits + query * params->logits_token_stride;
+    math->row = open_logits(params, query);
 #pragma unroll
     for (int i = 0; i < EIGHTS; ++i) {
         const float *const pair = query_weights(buffer) + i * 8 + thread_head();
@@ -393,11 +396,37 @@ DEVICE float *largest_at(int warpgroup, int group) {
     return (float *)(arena + LARGEST_OFFSET) + (warpgroup * HEAD_GROUPS + group) * RUNS;
 }
 
+enum {
+    BLOCK_RUNS = WIDE_BLOCKS ? BLOCK_MAX / WARP_SLOTS : 1, /* of a block of BLOCK_MAX slots */
+    WIDE = WIDE_BLOCKS ? BLOCK_KEYS / BLOCK_MAX : 1        /* such blocks in a block */
+};
+
+/* With WIDE_BLOCKS and KEYS: writes the best rows of those blocks of BLOCK_MAX slots whose first largest
+ * logit is among the warp's. best: the first of these, by part. By one lane of each warp. */
+DEVICE void write_keys(const struct indexer_scores_fwd_params *params, const struct math *math,
+                       int first, int warpgroup, const int *best) {
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+        const int run = part * 4 + (int)(threadIdx.x % WARPGROUP / 32), block = run / BLOCK_RUNS;
+        const float *const runs = largest_at(warpgroup, 0) + block * BLOCK_RUNS;
+        int winner = 0;
+#pragma unroll
+        for (int i = 1; i < BLOCK_RUNS; ++i) {
+            winner = runs[i] > runs[winner] ? i : winner;
+        }
+        if (winner == run % BLOCK_RUNS && first + block * BLOCK_MAX < params->work.width) {
+            math->row.keys[first / BLOCK_MAX + block] =
+                runs[winner] > LOWEST_LOGIT
+                    ? row_of_slot(&math->row, first + run * WARP_SLOTS + best[part])
+                    : MASKED;
+        }
+    }
+}
+
 /* With WIDE_BLOCKS: writes the largest logits of a block's blocks of BLOCK_MAX slots. By the whole
- * warpgroup. */
+ * warpgroup. `best`: with KEYS, as above. */
 DEVICE void write_largest(const struct indexer_scores_fwd_params *params, const struct math *math,
-                          int first, int warpgroup) {
-    enum { BLOCK_RUNS = BLOCK_MAX / WARP_SLOTS, WIDE = BLOCK_KEYS / BLOCK_MAX };
+                          int first, int warpgroup, const int *best) {
     barrier_sync(LARGEST_BARRIER + warpgroup, WARPGROUP); /* the warps have stored theirs */
     for (int i = (int)(threadIdx.x % WARPGROUP); i < HEAD_GROUPS * WIDE; i += WARPGROUP) {
         const int group = i / WIDE, block = i % WIDE;
@@ -408,8 +437,12 @@ DEVICE void write_largest(const struct indexer_scores_fwd_params *params, const 
             largest = fmaxf(largest, runs[run]);
         }
         if (first + block * BLOCK_MAX < params->work.width) {
-            math->logits[group * params->logits_group_stride + first / BLOCK_MAX + block] = largest;
+            math->row.logits[group * params->logits_group_stride + first / BLOCK_MAX + block] =
+                largest;
         }
+    }
+    if (KEYS && math->row.keys && threadIdx.x % 32 == 0) {
+        write_keys(params, math, first, warpgroup, best);
     }
     barrier_sync(LARGEST_BARRIER + warpgroup, WARPGROUP); /* they have been read */
 }
@@ -423,6 +456,7 @@ DEVICE void compute_block(const struct indexer_scores_fwd_params *params, const 
     const int first = word->first;
     float sums[PARTS][HEAD_GROUPS][2], scales[PARTS];
     u32 votes[PARTS], any = 0; /* votes: of the warp's half */
+    int best[PARTS];
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
         const u32 low = word->votes[2 * part], high = word->votes[2 * part + 1];
@@ -446,20 +480,22 @@ DEVICE void compute_block(const struct indexer_scores_fwd_params *params, const 
 #pragma unroll
         for (int group = 0; group < HEAD_GROUPS; ++group) {
             if (WIDE_BLOCKS) {
-                const float largest = largest_of_run(finish_logit(sums[part][group], scales[part]),
-                                                     votes[part] >> offset % 32 & 1);
+                const float logit = finish_logit(sums[part][group], scales[part]);
+                const bool valid = votes[part] >> offset % 32 & 1;
+                const float largest = largest_of_run(logit, valid);
+                best[part] = KEYS ? first_of_run(logit, valid, largest) : 0;
                 if (threadIdx.x % 32 == 0) { /* its slot is the warp's first one */
                     largest_at(number / STAGES, group)[part * 4 + offset / WARP_SLOTS] = largest;
                 }
             } else {
-                write_logit(math->logits + group * params->logits_group_stride,
+                write_logit(&math->row, group * params->logits_group_stride,
                             first + part * PART_KEYS + offset, params->work.width,
                             sums[part][group], votes[part] >> offset % 32 & 1, scales[part]);
             }
         }
     }
     if (WIDE_BLOCKS) {
-        write_largest(params, math, first, number / STAGES);
+        write_largest(params, math, first, number / STAGES, best);
     }
 }
 
@@ -467,7 +503,7 @@ DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) 
     const int warp = (int)(threadIdx.x % WARPGROUP / 32);
     const int offset = (int)keep((u32)(warp * 16 + written_slot()));
     struct ring_place place = {0, 0};
-    struct math math = {NO_QUERY, {0, 0}, 0, {{0.0f, 0.0f}}, params->logits};
+    struct math math = {NO_QUERY, {0, 0}, 0, {{0.0f, 0.0f}}, {params->logits, 0, 0}};
     for (;;) {
         const int number = group * STAGES + place.index;
         mbarrier_wait(barrier_at(FULL + number), place.parity);

@@ -26,6 +26,9 @@
  *   granularity  r, rows of an entry: 1 (default), 2, 4, 8, 16, 32, 64 or 128. An entry e names the rows
  *          e * r .. e * r + r - 1, those at or past S masked; logits is [T, width * r], logit i * r + j
  *          of row indices[t,i] * r + j. width and topk_length count entries
+ *   block_max  1 (the default), 2, 4 .. granularity: of each block of so many slots of an entry only the
+ *          largest logit is written; keys has its row, of equal logits the lowest, -1 where the largest
+ *          is -inf. indexer_bwd takes keys as indices
  *   weights_dtype  elements of weights: fp32 (the default) or bf16
  * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
@@ -59,7 +62,10 @@ typedef struct smelt_indexer_scores_args {
     smelt_const_tensor weights;     /* [T,H] fp32, or bf16 by the key weights_dtype */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32: slots that count; NULL: all. Below 0 is 0 */
-    smelt_tensor logits;            /* [T,width] fp32; [T, width * granularity] above 1 */
+    smelt_tensor logits;      /* [T,width] fp32; [T, width * granularity / block_max] above 1 */
+    smelt_const_tensor limit; /* [T,1] int32, optional, with block_max above 1: rows from it on
+                                       are masked */
+    smelt_tensor keys;        /* like logits, int32; optional, with block_max above 1 */
 } smelt_indexer_scores_args;
 
 #define SMELT_INDEXER_SCORES_ARGS_INIT SMELT_INIT(smelt_indexer_scores_args)

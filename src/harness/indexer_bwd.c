@@ -24,7 +24,7 @@ static int granularity(const void *spec) {
     return ((const struct smelt__indexer_bwd_spec *)spec)->granularity;
 }
 
-static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), granularity};
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), granularity, 0};
 
 /* ---- options --------------------------------------------------------------------------------- */
 

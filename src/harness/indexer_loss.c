@@ -17,7 +17,7 @@
 
 #define TENSOR(name) SMELT__INDEXER_LOSS_##name
 
-static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), NULL};
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), NULL, 0};
 
 /* ---- options --------------------------------------------------------------------------------- */
 

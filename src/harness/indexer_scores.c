@@ -20,7 +20,8 @@ static int granularity(const void *spec) {
     return ((const struct smelt__indexer_scores_spec *)spec)->granularity;
 }
 
-static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), granularity};
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), granularity,
+                                          TENSOR(LIMIT)};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -74,8 +75,30 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
+enum { STREAM_LIMIT = 97 };
+
+/* limit: with half of the seeds; keys: with three of four. */
+static int tensor_wanted(const struct smelt__problem *problem, int tensor) {
+    return tensor == TENSOR(LIMIT) ? problem->options.seed % 2 == 0
+                                   : problem->options.seed % 4 != 3;
+}
+
+/* Of every kind: a few keys, none, or more than there are. */
+static void fill_limits(const struct smelt__problem *problem) {
+    int32_t *const limits = smelt__problem_data(problem, TENSOR(LIMIT));
+    for (int64_t t = 0; limits && t < problem->extents[TENSOR(T)]; t++) {
+        struct smelt__random random =
+            smelt__random_at(problem->options.seed, STREAM_LIMIT, (uint64_t)t);
+        limits[smelt__problem_at(problem, TENSOR(LIMIT), t, 0, 0)] =
+            t % 5 == 4 ? -1
+                       : (int32_t)smelt__random_below(&random, 5 * problem->options.rows / 4 + 1);
+    }
+}
+
 static int given(const struct smelt__problem *problem, int tensor) {
-    return tensor != TENSOR(TOPK_LENGTH) || problem->options.topk_length;
+    const struct smelt__indexer_scores_spec *spec = problem->spec;
+    return tensor == TENSOR(TOPK_LENGTH) ? problem->options.topk_length
+                                         : spec->block_max > 1 && tensor_wanted(problem, tensor);
 }
 
 static int fill(struct smelt__problem *problem) {
@@ -93,6 +116,7 @@ static int fill(struct smelt__problem *problem) {
     if (!used)
         return -1;
     smelt__slots_fill(problem, &slots);
+    fill_limits(problem);
     const int failed = smelt__slots_mark(problem, &slots, used) != 0 ||
                        smelt__indexer_fill_rows(problem, &inputs, used) != 0;
     free(used);
@@ -102,7 +126,7 @@ static int fill(struct smelt__problem *problem) {
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
     for (int64_t t = 0; t < problem->extents[TENSOR(T)] && footprints->inputs; t++) {
         smelt__slots_touch(problem, &slots, t, footprints);
-        for (int64_t n = 0; n < problem->extents[TENSOR(N)]; n++) {
+        for (int64_t n = 0; n < smelt__slots_count(problem, &slots); n++) {
             const int64_t row = smelt__slots_row(problem, &slots, t, n);
             if (row >= 0)
                 smelt__touch_row(footprints, TENSOR(K), row, 0, 0);
@@ -134,7 +158,7 @@ static int rates(const struct smelt__problem *problem,
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { MASKED_SLOT = SMELT__LOGITS_RULES, RULES };
+enum { MASKED_SLOT = SMELT__LOGITS_RULES, LARGEST, RULES };
 
 static const struct smelt__metric metrics[SMELT__LOGITS_METRICS] = {
     SMELT__LOGITS_METRIC_ROWS(SMELT__OF(TENSOR(LOGITS)))};
@@ -142,32 +166,93 @@ static const struct smelt__metric metrics[SMELT__LOGITS_METRICS] = {
 static const struct smelt__rule rules[RULES] = {
     SMELT__LOGITS_RULE_ROWS(SMELT__OF(TENSOR(LOGITS))),
     [MASKED_SLOT] = {"masked_slot", SMELT__OF(TENSOR(LOGITS)), "a masked slot is not -inf"},
+    [LARGEST] = {"largest", SMELT__OF(TENSOR(KEYS)),
+                 "a row in keys is not the first one with its block's largest logit"},
 };
+
+/* What a block of a query's slots gives: the largest logit, and the largest terms of finite ones. */
+struct block {
+    double logit, terms;
+    double off; /* what the difference of two finite logits may be off by */
+    double key; /* the first row with that logit, -1 where it is -inf */
+    int valid;  /* slots */
+};
+
+static struct block block_of(const struct smelt__problem *problem, int64_t query, int64_t n,
+                             const double *logits, const double *terms) {
+    const int64_t size = ((const struct smelt__indexer_scores_spec *)problem->spec)->block_max;
+    struct block block = {.logit = -INFINITY, .key = -1};
+    for (int64_t i = n * size; i < (n + 1) * size; i++) {
+        const int64_t row = smelt__slots_row(problem, &slots, query, i);
+        if (row < 0)
+            continue;
+        block.valid++;
+        block.key = logits[i] > block.logit ? (double)row : block.key;
+        block.logit = fmax(block.logit, logits[i]);
+        if (isfinite(logits[i]))
+            block.terms = fmax(block.terms, terms[i]);
+        if (isfinite(terms[i])) /* ReLU makes an exact 0 of a product of -inf */
+            block.off = fmax(block.off, 2 * SMELT__LOGITS_TOLERANCE * terms[i]);
+    }
+    block.off += 2 * SMELT__LOGIT_UNDERFLOW;
+    return block;
+}
+
+/* Whether `key` is as good as the block's best row, within what logits may be off by, and no row before
+ * it is one for sure: of zeros, which ReLU makes many of, the first is wanted. */
+static int is_best(const struct smelt__problem *problem, int64_t query, int64_t n, int32_t key,
+                   float got, const struct block *block, const double *logits) {
+    const int64_t size = ((const struct smelt__indexer_scores_spec *)problem->spec)->block_max;
+    if (isinf(got) && got < 0)
+        return key == -1;
+    for (int64_t i = n * size; i < (n + 1) * size; i++) {
+        const int64_t row = smelt__slots_row(problem, &slots, query, i);
+        if (row >= 0 && row == key)
+            return logits[i] >= block->logit - block->off;
+        if (row >= 0 && got == 0 && logits[i] == 0 && block->logit == 0)
+            return 0; /* a zero ahead of the key */
+    }
+    return 0;
+}
 
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const int64_t width = problem->extents[TENSOR(N)];
-    double *const expected = malloc((size_t)width * 2 * sizeof *expected);
+    const int64_t count = smelt__slots_count(problem, &slots), width = problem->extents[TENSOR(N)];
+    double *const logits = malloc((size_t)(2 * count + 2 * width) * sizeof *logits);
+    double *const terms = logits + count, *const largest = terms + count;
+    double *const best = largest + width;
     smelt_indexer_scores_args args;
     (void)prepared;
     smelt__problem_arguments(problem, &args);
-    if (!expected ||
-        smelt__indexer_scores_reference(problem->spec, &args, query, expected, expected + width)) {
-        finding->failed = 1;
-        free(expected);
+    finding->failed =
+        !logits || smelt__indexer_scores_reference(problem->spec, &args, query, logits, terms);
+    for (int64_t n = 0; n < width && !finding->failed; n++) {
+        const struct block block = block_of(problem, query, n, logits, terms);
+        largest[n] = block.logit;
+        best[n] = block.key;
+    }
+    if (finding->failed) {
+        free(logits);
         return;
     }
     const float *const got = smelt__compared_row(
         placed, finding, TENSOR(LOGITS), smelt__problem_at(problem, TENSOR(LOGITS), query, 0, 0),
-        width, expected);
-    for (int64_t i = 0; i < width && !finding->broken; i++) {
-        if (smelt__slots_row(problem, &slots, query, i) >= 0)
-            smelt__logits_compare(got[i], expected[i], expected[width + i], i, finding);
+        width, largest);
+    const int32_t *const keys =
+        smelt__compared_row(placed, finding, TENSOR(KEYS),
+                            smelt__problem_at(problem, TENSOR(KEYS), query, 0, 0), width, best);
+    for (int64_t n = 0; n < width && !finding->broken; n++) {
+        const struct block block = block_of(problem, query, n, logits, terms);
+        if (block.valid)
+            smelt__logits_compare(got[n], block.logit, block.terms, n, finding);
         else
-            smelt__finding_rule(finding, MASKED_SLOT, isinf(got[i]) && got[i] < 0, i);
+            smelt__finding_rule(finding, MASKED_SLOT, isinf(got[n]) && got[n] < 0, n);
+        if (keys && !finding->broken)
+            smelt__finding_rule(finding, LARGEST,
+                                is_best(problem, query, n, keys[n], got[n], &block, logits), n);
     }
-    free(expected);
+    free(logits);
 }
 
 static const struct smelt__comparison comparisons[] = {
@@ -183,13 +268,10 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_scores, heads),
-    SMELT__SPEC_KEY(indexer_scores, dim),
-    SMELT__SPEC_KEY(indexer_scores, topk),
-    SMELT__SPEC_KEY(indexer_scores, activation),
-    SMELT__SPEC_KEY(indexer_scores, granularity),
-    SMELT__SPEC_KEY(indexer_scores, weights_dtype),
-    {NULL, 0, 0},
+    SMELT__SPEC_KEY(indexer_scores, heads),         SMELT__SPEC_KEY(indexer_scores, dim),
+    SMELT__SPEC_KEY(indexer_scores, topk),          SMELT__SPEC_KEY(indexer_scores, activation),
+    SMELT__SPEC_KEY(indexer_scores, granularity),   SMELT__SPEC_KEY(indexer_scores, block_max),
+    SMELT__SPEC_KEY(indexer_scores, weights_dtype), {NULL, 0, 0},
 };
 
 static int table_of(const void *given_) {

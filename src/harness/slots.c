@@ -61,6 +61,14 @@ static int64_t slots_counted(const struct smelt__problem *problem, const struct 
     return length < width ? length : width;
 }
 
+/* The rows that a query may read: those below it. */
+static int64_t rows_below(const struct smelt__problem *problem, const struct smelt__slots *slots,
+                          int64_t query) {
+    const int32_t *const limits = slots->limit ? smelt__problem_data(problem, slots->limit) : NULL;
+    const int64_t limit = limits ? limits[row_of(problem, slots->limit, query)] : INT64_MAX;
+    return limit < problem->options.rows ? limit : problem->options.rows;
+}
+
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i) {
     const int64_t size = size_of(problem, slots);
@@ -69,7 +77,7 @@ int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smel
         return -1;
     const int64_t entry = rows[row_of(problem, slots->indices, query) + i / size];
     const int64_t row = entry * size + i % size;
-    return entry >= 0 && row < problem->options.rows ? row : -1;
+    return entry >= 0 && row < rows_below(problem, slots, query) ? row : -1;
 }
 
 struct mark {
@@ -87,9 +95,10 @@ static void mark_rows(void *user, int64_t begin, int64_t end) {
         const int32_t *const own = rows + row_of(mark->problem, mark->slots->indices, query);
         const int64_t size = size_of(mark->problem, mark->slots);
         const int64_t count = slots_counted(mark->problem, mark->slots, query) * size;
+        const int64_t below = rows_below(mark->problem, mark->slots, query);
         for (int64_t i = 0; i < count; i++) {
             const int64_t row = own[i / size] * size + i % size;
-            if (own[i / size] < 0 || row >= mark->problem->options.rows)
+            if (own[i / size] < 0 || row >= below)
                 continue;
             if (!atomic_load_explicit(&mark->marks[row], memory_order_relaxed))
                 atomic_store_explicit(&mark->marks[row], 1, memory_order_relaxed);

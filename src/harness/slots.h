@@ -13,9 +13,10 @@
 struct smelt__slots {
     int indices, topk_length;
     int (*granularity)(const void *spec); /* rows of an entry; NULL: 1 */
+    int limit; /* optional tensor [T,1]: rows from it on are masked; 0: the operator has none */
 };
 
-/* Fills both from the problem's options. */
+/* Fills indices and topk_length from the problem's options. */
 void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots *slots);
 
 /* The row that slot i of a query names, or -1 where it is masked. */

@@ -27,7 +27,7 @@ SAME(QUERIES);
 SAME(QUERY_COUNT);
 #undef SAME
 
-static const struct smelt__slots index_rows = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), NULL};
+static const struct smelt__slots index_rows = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), NULL, 0};
 
 enum { STREAM_Q = 1, STREAM_KV, STREAM_QUERIES = 5 };
 enum {

@@ -6,6 +6,7 @@
 #include "indexer_scores_fwd.params.h"
 #include "ops/call.h"
 #include "ops/indexer_scores_table.h"
+#include "runtime/log.h"
 
 static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *args, int granularity,
                                              int weights_bf16) {
@@ -24,6 +25,10 @@ static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *ar
         SMELT__TENSOR_T(logits, args->logits),
         .k_row_bytes = 2 * (unsigned)args->k.strides[0],
         .weights_bf16 = weights_bf16,
+        .limit = args->limit.data,
+        .keys = args->keys.data,
+        .limit_token_stride = args->limit.strides[0],
+        .keys_token_stride = args->keys.strides[0],
     };
 }
 
@@ -31,6 +36,11 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_scores_args *args = call->args;
     if (args->tokens == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
+    if (smelt__spec_get(&call->op->spec, "block_max") == 1 && (args->limit.data || args->keys.data))
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "%s is given but the operator was made with block_max=1; make one with "
+                           "block_max above 1, or pass NULL",
+                           args->limit.data ? "limit" : "keys");
     const smelt_status status = smelt__call_check(call, 0, NULL, 0);
     if (status != SMELT_OK)
         return status;

@@ -16,7 +16,8 @@
     ROW(WIDTH, SMELT__BY_ARGS("width", "slot", width))                                             \
     ROW(ONE, SMELT__ONE_ELEMENT)                                                                   \
     ROW(R, SMELT__BY_KEY("R", "row", "granularity"))                                               \
-    ROW(N, SMELT__BY_ARGS_TIMES("N", "slot", width, OF(R)))
+    ROW(BM, SMELT__BY_KEY("BM", "slot", "block_max"))                                              \
+    ROW(N, SMELT__BY_ARGS_TIMES("N", "slot", width, OF(R)), .per = OF(BM))
 
 enum smelt__indexer_scores_symbol { SYMBOLS(SMELT__NUMBER) };
 static const struct smelt__symbol smelt__indexer_scores_symbols[] = {SYMBOLS(SMELT__ROW)};
@@ -36,14 +37,16 @@ static const struct smelt__scalar_row smelt__indexer_scores_scalars[] = {
     ROW(WEIGHTS, SMELT__TENSOR(weights, type, INPUT, OF(T), OF(H)))                                \
     ROW(INDICES, SMELT__TENSOR(indices, INT32, INPUT, OF(T), OF(WIDTH)))                           \
     ROW(TOPK_LENGTH, SMELT__TENSOR(topk_length, INT32, INPUT, OF(T), OF(ONE)), .optional = 1)      \
-    ROW(LOGITS, SMELT__TENSOR(logits, FP32, OUTPUT, OF(T), slots))
+    ROW(LOGITS, SMELT__TENSOR(logits, FP32, OUTPUT, OF(T), slots))                                 \
+    ROW(LIMIT, SMELT__TENSOR(limit, INT32, INPUT, OF(T), OF(ONE)), .optional = 1)                  \
+    ROW(KEYS, SMELT__TENSOR(keys, INT32, OUTPUT, OF(T), slots), .optional = 1)
 
 enum smelt__indexer_scores_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS) };
 
 /* Without and with entries of several rows; then with weights of bf16. */
 #define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_INDEXER_SCORES_ARGS_INIT", logits, smelt__indexer_scores_symbols,       \
+        SMELT__ARGS("SMELT_INDEXER_SCORES_ARGS_INIT", keys, smelt__indexer_scores_symbols,         \
                     smelt__indexer_scores_scalars, SMELT__ROWS(__VA_ARGS__))                       \
     }
 static const struct smelt__args_table smelt__indexer_scores_table[] = {

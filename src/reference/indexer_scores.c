@@ -14,12 +14,14 @@ int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spe
         smelt__indexer_query_open(&opened, spec->heads, spec->dim, SMELT__DTYPE_BF16,
                                   spec->weights_dtype, &args->q, &args->weights, query);
     const int64_t size = spec->granularity;
+    const int32_t *const limits = args->limit.data;
+    const int64_t limit = limits ? limits[query * args->limit.strides[0]] : args->rows;
     opened.activation = spec->activation;
     for (int64_t i = 0; i < args->width * size && !failed; i++) {
         const int64_t entry = slots[i / size], row = entry * size + i % size;
         double sizes = 0;
         logits[i] = -INFINITY;
-        if (i / size < length && entry >= 0 && row < args->rows)
+        if (i / size < length && entry >= 0 && row < args->rows && row < limit)
             logits[i] = smelt__indexer_logit(&opened, &args->k, row, 1, &sizes);
         if (terms)
             terms[i] = sizes;

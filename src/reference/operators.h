@@ -78,7 +78,7 @@ struct smelt__indexer_loss_spec {
 struct smelt__indexer_scores_spec {
     int heads, dim, topk;
     int activation; /* of enum smelt__activation */
-    int granularity;
+    int granularity, block_max;
     int weights_dtype; /* of enum smelt__weights_dtype */
 };
 
@@ -452,8 +452,9 @@ struct smelt__indexer_loss_found smelt__indexer_loss_reference(const smelt_index
 /* ---- indexer_scores -------------------------------------------------------------------------- */
 
 /*
- * One query's row: logits[width * granularity], -inf at masked slots, and in `terms` (may be NULL) the sum of the
- * sizes of what each is made of, as smelt__indexer_logits_reference has it; 0 at masked slots.
+ * One query's row of slots: logits[width * granularity], -inf at masked slots, and in `terms` (may be NULL) the
+ * sum of the sizes of what each is made of, as smelt__indexer_logits_reference has it; 0 at masked slots. With
+ * block_max the call's results are the largest of each block of these.
  */
 int smelt__indexer_scores_reference(const struct smelt__indexer_scores_spec *spec,
                                     const smelt_indexer_scores_args *args, int64_t query,

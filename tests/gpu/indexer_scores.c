@@ -13,13 +13,14 @@
 
 static const int all_heads[] = {1, 3, 8, 16, 20, 32, 64, 71, 127, 128};
 static const int quick_heads[] = {3, 32};
-static const char *const shapes[] = {
-    "dim=128,topk=2048",
-    "dim=64,topk=2048",
-    "dim=128,topk=2048,variant=mma",
-    "dim=64,topk=2048,variant=mma",
-    "dim=128,topk=256,granularity=8,weights_dtype=bf16",
-    "dim=64,topk=64,granularity=32,weights_dtype=bf16,variant=mma"};
+static const char *const shapes[] = {"dim=128,topk=2048",
+                                     "dim=64,topk=2048",
+                                     "dim=128,topk=2048,variant=mma",
+                                     "dim=64,topk=2048,variant=mma",
+                                     "dim=128,topk=256,granularity=8,weights_dtype=bf16",
+                                     "dim=64,topk=64,granularity=32,weights_dtype=bf16,variant=mma",
+                                     "dim=128,topk=64,granularity=128,block_max=128",
+                                     "dim=64,topk=64,granularity=8,block_max=4,variant=mma"};
 
 static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     const int heads = suite->quick ? COUNT(quick_heads) : COUNT(all_heads);

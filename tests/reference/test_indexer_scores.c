@@ -27,7 +27,7 @@ static int fill(void **state) {
 
 static void compute(int64_t query, const int32_t *lengths, double *logits, double *terms) {
     const struct smelt__indexer_scores_spec spec = {
-        .heads = HEADS, .dim = DIM, .topk = WIDTH, .granularity = 1};
+        .heads = HEADS, .dim = DIM, .topk = WIDTH, .granularity = 1, .block_max = 1};
     const smelt_indexer_scores_args args = {
         .size = sizeof args,
         .tokens = TOKENS,

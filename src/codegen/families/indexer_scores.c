@@ -10,9 +10,13 @@ static const struct smelt__member members[] = {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__INDEXER_HEADS,       SMELT__INDEXER_TOPK,          SMELT__INDEXER_ACTIVATION,
-    SMELT__INDEXER_GRANULARITY, SMELT__INDEXER_WEIGHTS_DTYPE,
+    SMELT__INDEXER_HEADS,       SMELT__INDEXER_TOPK,      SMELT__INDEXER_ACTIVATION,
+    SMELT__INDEXER_GRANULARITY, SMELT__INDEXER_BLOCK_MAX, SMELT__INDEXER_WEIGHTS_DTYPE,
 };
+
+static int check(const struct smelt__spec *spec, struct smelt__message *message) {
+    return smelt__indexer_blocks_check(spec, "granularity", message);
+}
 
 const struct smelt__operator_family smelt__indexer_scores = {
     .schema = {.name = "indexer_scores",
@@ -20,6 +24,7 @@ const struct smelt__operator_family smelt__indexer_scores = {
                .example = "indexer_scores:heads=64,dim=128,topk=2048",
                .summary = "logits of the lightning indexer at the slots that were selected",
                SMELT__KEYS(keys),
+               .check = check,
                SMELT__MEMBERS(members)},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&smelt__indexer_scores_fwd),

@@ -51,17 +51,47 @@ static void prepare_logits(struct bench *bench) {
     }
 }
 
+/* The slots of a piece's element. */
+static int64_t slots_of(const struct bench *bench, const struct piece *piece, int64_t element,
+                        int64_t *count) {
+    *count = ((const struct smelt__indexer_scores_spec *)bench->spec.spec)->block_max;
+    return (element - piece->first) * *count;
+}
+
+/* The row that a query's slot names, -1 where it is masked. */
+static int64_t row_of_slot(const struct bench *bench, int64_t query, int64_t slot) {
+    const int64_t size = ((const struct smelt__indexer_scores_spec *)bench->spec.spec)->granularity;
+    smelt_indexer_scores_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    const int32_t *const lengths = args.topk_length.data, *const limits = args.limit.data;
+    const int64_t entry =
+        ((const int32_t *)args.indices.data)[query * args.indices.strides[0] + slot / size];
+    const int64_t row = entry * size + slot % size;
+    const int counts = (!lengths || slot / size < lengths[query * args.topk_length.strides[0]]) &&
+                       (!limits || row < limits[query * args.limit.strides[0]]);
+    return entry >= 0 && row < args.rows && counts ? row : -1;
+}
+
+/* own: the largest terms of an element's slots. */
 static void prepare_scores(struct bench *bench) {
     const int64_t width = bench->pieces[0].count;
-    double logits[MOST_NUMBERS];
+    double logits[MOST_NUMBERS], terms[MOST_NUMBERS];
     smelt_indexer_scores_args args;
     smelt__problem_arguments(&bench->problem, &args);
     bench->own = calloc((size_t)(bench->piece_count * width), sizeof *bench->own);
-    for (int i = 0; i < bench->piece_count; i++)
-        assert_int_equal(smelt__indexer_scores_reference(bench->spec.spec, &args,
-                                                         bench->pieces[i].unit, logits,
-                                                         bench->own + i * width),
-                         0);
+    for (int i = 0; i < bench->piece_count; i++) {
+        const struct piece *piece = &bench->pieces[i];
+        assert_int_equal(
+            smelt__indexer_scores_reference(bench->spec.spec, &args, piece->unit, logits, terms),
+            0);
+        for (int64_t n = 0; n < width; n++) {
+            int64_t count;
+            const int64_t first = slots_of(bench, piece, piece->first + n, &count);
+            for (int64_t slot = first; slot < first + count; slot++)
+                if (isfinite(logits[slot]))
+                    bench->own[i * width + n] = fmax(bench->own[i * width + n], terms[slot]);
+        }
+    }
 }
 
 static const double *terms_of(const struct bench *bench, const struct piece *piece) {
@@ -152,15 +182,12 @@ const struct compared compared_indexer_logits = {"indexer_logits", logits_passes
 /* ---- indexer_scores -------------------------------------------------------------------------- */
 
 static int is_valid(const struct bench *bench, const struct piece *piece, int64_t element) {
-    const int64_t size = ((const struct smelt__indexer_scores_spec *)bench->spec.spec)->granularity;
-    smelt_indexer_scores_args args;
-    smelt__problem_arguments(&bench->problem, &args);
-    const int64_t slot = element - piece->first, entry = slot / size;
-    const int32_t *lengths = args.topk_length.data;
-    const int32_t index =
-        ((const int32_t *)args.indices.data)[piece->unit * args.indices.strides[0] + entry];
-    return index >= 0 && index * size + slot % size < args.rows &&
-           (!lengths || entry < lengths[piece->unit * args.topk_length.strides[0]]);
+    int64_t count;
+    const int64_t first = slots_of(bench, piece, element, &count);
+    for (int64_t slot = first; slot < first + count; slot++)
+        if (row_of_slot(bench, piece->unit, slot) >= 0)
+            return 1;
+    return 0;
 }
 
 static int is_masked(const struct bench *bench, const struct piece *piece, int64_t element) {
@@ -178,16 +205,54 @@ static const struct compared_rule scores_rules[] = {
     {"number", {"logits"}, NO_MINUS_0, is_valid},
     {"infinite", {"logits"}, SAME_INFINITY, is_decided_slot},
     {"masked_slot", {"logits"}, MINUS_INF, is_masked},
+    {"largest", {"keys"}, BY_HAND, NULL},
     {0},
 };
 
+/* In keys: no row where there is one and the reverse, rows whose logits are smaller, and of equal ones a
+ * later one. */
+static void plant_keys(struct bench *bench) {
+    const int keys = bench_tensor(bench, "keys");
+    double logits[MOST_NUMBERS];
+    smelt_indexer_scores_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    for (int i = 0; i < bench->piece_count; i++) {
+        const struct piece *piece = &bench->pieces[i];
+        if (piece->tensor != keys ||
+            smelt__indexer_scores_reference(bench->spec.spec, &args, piece->unit, logits, NULL))
+            continue;
+        for (int64_t element = piece->first; element < piece->first + piece->count; element += 3) {
+            int64_t count;
+            const int64_t first = slots_of(bench, piece, element, &count);
+            const double best = bench->expected[keys][element];
+            double largest = -INFINITY;
+            int seen = 0;
+            bench_set(bench, keys, element, best < 0 ? 0 : -1);
+            expect_refused(bench, piece, "largest");
+            count_plant(bench, "largest");
+            for (int64_t slot = first; slot < first + count; slot++)
+                largest = fmax(largest, logits[slot]);
+            for (int64_t slot = first; slot < first + count && isfinite(largest); slot++) {
+                const double row = (double)row_of_slot(bench, piece->unit, slot);
+                seen |= row == best;
+                if (row < 0 || row == best ||
+                    !(logits[slot] < largest - 0.01 || (seen && !largest)))
+                    continue;
+                bench_set(bench, keys, element, row);
+                expect_refused(bench, piece, "largest");
+            }
+        }
+    }
+}
+
 static const char *const scores_specs[] = {
     "indexer_scores:heads=3,dim=64,topk=24",
-    "indexer_scores:heads=3,dim=64,topk=24,granularity=4,weights_dtype=bf16", NULL};
+    "indexer_scores:heads=3,dim=64,topk=24,granularity=4,weights_dtype=bf16",
+    "indexer_scores:heads=1,dim=64,topk=24,granularity=8,block_max=4", NULL};
 
 static const struct compared_pass scores_passes[] = {{SMELT_PASS_FORWARD, scores_specs,
                                                       slot_problems, 3, scores_metrics,
-                                                      scores_rules, prepare_scores, NULL}};
+                                                      scores_rules, prepare_scores, plant_keys}};
 
 const struct compared compared_indexer_scores = {"indexer_scores", scores_passes, 1};
 
