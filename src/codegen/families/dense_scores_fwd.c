@@ -28,6 +28,8 @@ enum {
     LEAST_STAGES = 2, /* likewise */
     MOST_STAGES = 14,
     MOST_SM90_SLABS = 2,
+    UNNAMED = -1,
+    LEAST_QUERY_ELEMENTS = 1024, /* by rule: of fewer the sums over heads take the time */
     WIDE_PARTS = 8, /* more: consumers need the most registers */
     WIDE_CONSUMER_REGISTERS = 240,
     WIDE_PRODUCER_REGISTERS = 24,
@@ -189,12 +191,17 @@ static int sm90_stage_bytes(const struct smelt__streamed_shape *shape) {
     return (rows > shape->resident_rows ? rows : shape->resident_rows) * PART_COLUMNS * 2;
 }
 
+/* Rows of a query: heads that read a key head, padded. */
+static int query_rows_of(const struct smelt__spec *spec) {
+    const int group = (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
+    return smelt__dense_rows(group, LEAST_ROWS, SLAB_ROWS);
+}
+
 /* What follows from the shape. */
 static void add_items(const struct smelt__spec *spec, const struct smelt__streamed_shape *shape,
                       struct smelt__plan *plan) {
-    const int group = (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
     struct smelt__dense_scores_launch *const launch = (void *)plan->launch;
-    const int query_rows = smelt__dense_rows(group, LEAST_ROWS, SLAB_ROWS);
+    const int query_rows = query_rows_of(spec);
     const int item_tiles =
         smelt__spec_knob(spec, "item_tiles", ITEM_ROWS / (shape->slabs * SLAB_ROWS));
     launch->block_keys = shape->resident_rows;
@@ -247,6 +254,12 @@ static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *a
     struct smelt__misses misses = SMELT__NO_MISSES;
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
+    if (smelt__spec_knob(spec, "variant", UNNAMED) == UNNAMED &&
+        query_rows_of(spec) * (int)smelt__spec_get(spec, "dqk") < LEAST_QUERY_ELEMENTS) {
+        smelt__message_set(message, "%s: variant=mma is faster with few heads of few columns",
+                           spec->schema->name);
+        return -1;
+    }
     if (shape.slabs > MOST_SM90_SLABS) {
         smelt__message_set(message, "%s: variant=sm90 has registers for slabs=1 or 2, not %d",
                            spec->schema->name, shape.slabs);
