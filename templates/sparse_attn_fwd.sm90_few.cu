@@ -1,6 +1,6 @@
 //@use common/base.cuh
 //@use sparse_attn_fwd.sm90_few_source.cuh
-//@use common/few_heads.cuh
+//@use common/few_heads.cuh united = 0
 //@use sparse_attn_fwd.params.h
 /*
  * Sparse attention forward with wgmma for at most 32 heads: keys are the rows of the products and

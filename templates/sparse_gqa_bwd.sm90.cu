@@ -1,7 +1,7 @@
 //@use common/base.cuh
 //@use sparse_gqa_bwd.sm90_source.cuh
-//@use common/few_tiles.cuh
-//@use common/few_output.cuh
+//@use common/few_tiles.cuh united = ITEM_QUERIES > 1
+//@use common/few_output.cuh united = ITEM_QUERIES > 1
 //@use common/row_sums.cuh
 //@use common/softmax.cuh
 //@use ptx/math.cuh

@@ -1,6 +1,6 @@
 //@use common/base.cuh
 //@use sparse_gqa_bwd_keys.sm90_few_source.cuh
-//@use common/few_tiles.cuh
+//@use common/few_tiles.cuh united = 0
 //@use common/softmax.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh

@@ -10,7 +10,7 @@
 //@use ptx/ldmatrix.cuh
 //@use ptx/math.cuh
 //@use ptx/mma.cuh
-//@use sparse_gqa_fwd.params.h
+//@use sparse_gqa_fwd.params.h united = 0
 /*
  * Forward pass of sparse attention for grouped heads with mma.sync: one CTA computes a query's heads
  * of one KV head, its group. Mathematics and shapes: include/smelt/sparse_gqa.h.

@@ -1,5 +1,7 @@
 //@use common/work.params.h
 //@use sparse_gqa.params.h
+//@use sparse_gqa.groups.params.h
+//@takes united
 /*
  * Arguments of the sparse_gqa_fwd kernels, every variant. Included by the host code (behind the
  * headers above) and, by the generator, by the CUDA source: plain C types only. Strides count
@@ -20,4 +22,7 @@ struct sparse_gqa_fwd_params {
     long long out_batch_stride, out_token_stride, out_head_stride;
     long long lse_batch_stride, lse_token_stride, lse_head_stride;
     float scale; /* softmax scale, natural units */
+//@if united
+    struct gqa_groups_params groups;
+//@end
 };

@@ -1,7 +1,7 @@
 //@use common/base.cuh
 //@use sparse_gqa_fwd.sm90_few_source.cuh
-//@use common/few_heads.cuh
-//@use sparse_gqa_fwd.params.h
+//@use common/few_heads.cuh united = ITEM_QUERIES > 1
+//@use sparse_gqa_fwd.params.h united = ITEM_QUERIES > 1
 /*
  * Forward pass of sparse attention for grouped heads with wgmma, a query and one of its KV heads at a
  * time: gathered keys are the rows of the products, the heads of the KV head's group their columns.
@@ -15,13 +15,18 @@
  * S^T is complete. The ring binds, as there. An item's blocks depend on nothing but its list: a query's
  * results are the same bits whatever the other queries are.
  *
+ * With ITEM_QUERIES above 1 an item is a group of so many neighbouring queries: its columns are all their
+ * heads, 48 of QSA's. Each row of their united list (sparse_gqa.groups.params.h) is gathered once; a row's
+ * number has a bit for each query that reads it, by which scores are masked. The floor of the gather is
+ * then that of the united lists: with lists of which a tenth changes from query to query 0.33 of it.
+ *
  * Shared memory (offsets and sizes: the plan above): as in sparse_attn_fwd.sm90_few.cu; QUERY has
  * [2][QUERY_TILES] tiles, STATISTICS their own place. Columns of a last tile of which the tensor has
  * only 32 are zeros.
  *
  * Barriers: likewise, with FULL_PARTS parts of a block; EMPTY's part LEADING_PART is the keys'.
  *
- * Knobs: STAGES, PART_TILES; legal values and the rule that picks them:
+ * Knobs: STAGES, PART_TILES, ITEM_QUERIES; legal values and the rule that picks them:
  * src/codegen/families/sparse_attn_fwd_sm90_few.c.
  */
 

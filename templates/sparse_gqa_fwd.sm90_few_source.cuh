@@ -31,19 +31,34 @@ DEVICE bool wants_maxima(const struct few_params *params) {
 
 DEVICE void store_head(const struct few_params *params, const struct few_item *item, int head,
                        float lse, float maximum) {
-    const struct few_position at = position_of(&params->work, item->query);
+    const int query = item_query(params, item, head);
     (void)maximum;
+    if (ITEM_QUERIES > 1 && query < 0) {
+        return;
+    }
+    const struct few_position at = position_of(query_work(params), query);
     params->lse[at.batch * params->lse_batch_stride + at.token * params->lse_token_stride +
                 query_head(item, head) * params->lse_head_stride] = lse;
 }
 
+/* A query's output of a head, of all heads. */
+DEVICE char *output_of(const struct few_params *params, int query, int head) {
+    const struct few_position at = position_of(query_work(params), query);
+    return (char *)params->out +
+           2 * (at.batch * params->out_batch_stride + at.token * params->out_token_stride +
+                head * params->out_head_stride);
+}
+
+//@if ITEM_QUERIES > 1
+DEVICE char *output_row(const struct few_params *params, const struct few_item *item, int head) {
+    const int query = item_query(params, item, head);
+    return query < 0 ? 0 : output_of(params, query, query_head(item, head));
+}
+//@else
 DEVICE struct output_rows find_output(const struct few_params *params,
                                       const struct few_item *item) {
-    const struct few_position at = position_of(&params->work, item->query);
-    const struct output_rows rows = {(char *)params->out +
-                                         2 * (at.batch * params->out_batch_stride +
-                                              at.token * params->out_token_stride +
-                                              query_head(item, 0) * params->out_head_stride),
+    const struct output_rows rows = {output_of(params, item->query, query_head(item, 0)),
                                      2 * params->out_head_stride};
     return rows;
 }
+//@end

@@ -1,19 +1,8 @@
 //@use common/base.cuh
+//@use common/gqa_products.cuh
 //@use common/warp_arrival.cuh
-//@use common/wgmma_tile.cuh
 //@use ptx/mbarrier.cuh
 /* Shared memory and barriers of sparse_gqa_fwd.sm90.cu, whose head explains them. */
-
-enum {
-    KEY_TILES = (DQK + TILE_COLUMNS - 1) / TILE_COLUMNS, /* of columns */
-    VALUE_TILES = (DV + TILE_COLUMNS - 1) / TILE_COLUMNS,
-    BLOCK_TILE_BYTES = BLOCK_KEYS * TILE_PITCH, /* a column tile of K or V */
-    KEY_BYTES = KEY_TILES * BLOCK_TILE_BYTES,
-    VALUE_BYTES = VALUE_TILES * BLOCK_TILE_BYTES,
-    QUERY_BYTES = KEY_TILES * TILE_BYTES,
-    UNIT_ROWS = 8,
-    TILE_UNITS = 8
-};
 
 /* mbarriers, as indices into BARRIERS. */
 enum { FULL = 0, EMPTY = FULL + STAGES, KV_FULL = EMPTY + STAGES, KV_EMPTY = KV_FULL + KV_BUFFERS };

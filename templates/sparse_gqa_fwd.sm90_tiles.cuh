@@ -1,22 +1,16 @@
 //@use common/base.cuh
+//@use common/gqa_products.cuh
 //@use common/ring.cuh
 //@use common/softmax.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/memory.cuh
-//@use ptx/wgmma.cuh
-//@use ptx/wgmma_ss.cuh n = BLOCK_KEYS, ta = 0, tb = 0
-//@use ptx/wgmma_rs.cuh n = DV, tb = 1
 //@use sparse_gqa_fwd.block.params.h
 //@use sparse_gqa_fwd.sm90_shared.cuh
 /* The consumers of sparse_gqa_fwd.sm90.cu: a tile's scores, softmax and output. */
 
-enum {
-    SCORE_VALUES = BLOCK_KEYS / 2, /* S of a thread */
-    OUTPUT_VALUES = DV / 2,        /* O of a thread */
-    UNIT_BYTES = UNIT_ROWS * DV * 2
-};
+enum { UNIT_BYTES = UNIT_ROWS * DV * 2 };
 
 /* This thread's two rows of a tile, in the warp's first and second unit. */
 struct tile_rows {
@@ -30,34 +24,6 @@ DEVICE struct tile_rows rows_of(int stage) {
     const struct tile_rows rows = {{tile->unit[first], tile->unit[first + 1]},
                                    {tile->keys[first], tile->keys[first + 1]}};
     return rows;
-}
-
-/* S = Q K^T of a stage. */
-DEVICE void compute_scores(float *s, int stage, int buffer) {
-    const u64 q = tile_descriptor(query_at(stage)), k = tile_descriptor(keys_at(buffer));
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < DQK / 16; ++step) {
-        const u32 along = (u32)(step % 4 * STEP_BYTES);
-        // clang-format off
-        wgmma_ss_n${BLOCK_KEYS}_t00(s, descriptor_advance(q, (u32)(step / 4 * TILE_BYTES) + along),
-                                    descriptor_advance(k, (u32)(step / 4 * BLOCK_TILE_BYTES) + along),
-                                    step > 0);
-        // clang-format on
-    }
-    wgmma_commit();
-    wgmma_wait_0();
-}
-
-/* Sets scores of keys that a row does not read to -inf. */
-DEVICE void mask_scores(float *s, const struct tile_rows *rows) {
-    const int column = (int)(threadIdx.x % 4 * 2);
-#pragma unroll
-    for (int i = 0; i < SCORE_VALUES; ++i) {
-        if (i / 4 * 8 + column + i % 2 >= rows->keys[i / 2 % 2]) {
-            s[i] = MINUS_INFINITY;
-        }
-    }
 }
 
 /* Computes P from the scores, in place; the rows' maxima, in powers of two, and sums. */
@@ -82,27 +48,6 @@ DEVICE void softmax_tile(float *s, float *maxima, float *sums, float scale_log2)
         sum += __shfl_xor_sync((u32)ALL_LANES, sum, 1);
         sums[r] = sum + __shfl_xor_sync((u32)ALL_LANES, sum, 2);
     }
-}
-
-/* O = P V. */
-DEVICE void compute_output(float *o, const float *s, int buffer) {
-    const u64 v =
-        shared_descriptor(shared_address(values_at(buffer)), BLOCK_TILE_BYTES, ATOM_BYTES, 128);
-    u32 p[SCORE_VALUES / 2];
-#pragma unroll
-    for (int i = 0; i < SCORE_VALUES / 2; ++i) {
-        p[i] = pack_bf16x2(s[2 * i], s[2 * i + 1]);
-    }
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < BLOCK_KEYS / 16; ++step) {
-        // clang-format off
-        wgmma_rs_n${DV}_t01(o, &p[4 * step], descriptor_advance(v, (u32)(step * ROW_STEP_BYTES)),
-                            step > 0);
-        // clang-format on
-    }
-    wgmma_commit();
-    wgmma_wait_0();
 }
 
 /* Stores the partial results of this thread's rows, in the order of the accumulators. */
@@ -140,13 +85,17 @@ DEVICE void run_tile(const struct sparse_gqa_block_params *params, int stage, in
                      bool last) {
     const struct tile_rows rows = rows_of(stage);
     float s[SCORE_VALUES], o[OUTPUT_VALUES], maxima[2], sums[2];
-    compute_scores(s, stage, buffer);
+    u32 p[SCORE_VALUES / 2];
+    issue_scores(s, query_at(stage), keys_at(buffer));
+    wgmma_wait_0();
     arrive_warp(barrier_at(EMPTY + stage), 1);
     if (rows.keys[0] < BLOCK_KEYS || rows.keys[1] < BLOCK_KEYS) {
-        mask_scores(s, &rows);
+        mask_scores(s, rows.keys);
     }
     softmax_tile(s, maxima, sums, params->scale * LOG2_E);
-    compute_output(o, s, buffer);
+    pack_scores(p, s);
+    issue_output(o, p, values_at(buffer), 0);
+    wgmma_wait_0();
     if (last) {
         arrive_warp(barrier_at(KV_EMPTY + buffer), 1);
     }

@@ -25,6 +25,11 @@ DEVICE void write_pair(const struct sparse_gqa_lists_params *params, int pair, i
 /* Writes the pairs of an entry. By a warp. */
 DEVICE void place_slots(const struct sparse_gqa_lists_params *params, int entry, int group,
                         int base, int row) {
+    //@if UNITES
+    if (is_united(params, entry, group)) {
+        return; /* the merge reads no place of it */
+    }
+    //@end
     const struct chooser chooser = find_chooser(params, entry, group);
     const i64 first_place =
         ((i64)(entry - params->first) * params->groups + group) * params->work.width;

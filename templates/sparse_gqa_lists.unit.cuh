@@ -54,6 +54,14 @@ DEVICE struct chooser find_chooser(const struct sparse_gqa_lists_params *params,
     return chooser;
 }
 
+//@if UNITES
+/* Whether an entry has no pairs, because its tile's lists are united. */
+DEVICE bool is_united(const struct sparse_gqa_lists_params *params, int entry, int group) {
+    const int tile = params->tiles ? (entry - params->first) / params->tile_entries : 0;
+    return params->tiles && params->tiles[tile * params->groups + group] > 0;
+}
+
+//@end
 /* How many keys of the slot's block the query may read, at most a block's; 0: it is masked. The
  * block, or 0, is written to *block. */
 DEVICE int slot_keys(const struct sparse_gqa_lists_params *params, const struct chooser *chooser,
@@ -103,6 +111,11 @@ DEVICE void zero_counters(int rows) {
 /* Counts the slots of an entry in a warp's counters; `base`: the first of the lists. By a warp. */
 DEVICE void count_slots(const struct sparse_gqa_lists_params *params, int entry, int group,
                         int base, int row) {
+    //@if UNITES
+    if (is_united(params, entry, group)) {
+        return;
+    }
+    //@end
     const struct chooser chooser = find_chooser(params, entry, group);
     for (int slot = (int)threadIdx.x % 32; slot < chooser.slots; slot += 32) {
         int block;

@@ -121,6 +121,15 @@ DEVICE void merge_unit(const struct sparse_gqa_merge_params *params, const struc
     store_unit(params, unit, sums, total);
 }
 
+//@if UNITES
+/* Whether an item's entry has no partial results, because its tile's lists are united. */
+DEVICE bool is_united(const struct sparse_gqa_merge_params *params, i64 item) {
+    enum { OF_ENTRY = KV_HEADS * UNITS, GROUPS = KV_HEADS / LIST_HEADS };
+    const int entry = (int)(item / OF_ENTRY), group = (int)(item % OF_ENTRY) / UNITS / LIST_HEADS;
+    return params->tiles && params->tiles[entry / params->tile_entries * GROUPS + group] > 0;
+}
+//@end
+
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_gqa_merge_params params) {
     const int listed = find_query_range(&params.work).queries - params.first;
@@ -128,6 +137,11 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     for (i64 item = (i64)blockIdx.x * WARPS + threadIdx.x / 32; item < items;
          item += (i64)gridDim.x * WARPS) {
         const struct unit unit = find_unit(&params.work, params.places, params.first, item);
+        //@if UNITES
+        if (is_united(&params, item)) {
+            continue;
+        }
+        //@end
         if (unit.query >= 0) {
             merge_unit(&params, &unit);
         }

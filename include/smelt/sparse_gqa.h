@@ -21,7 +21,8 @@
  * A query without a valid row gives out = 0, lse = -inf. fp32 accumulation; probabilities are rounded
  * to bf16 before the second product. The mathematics: sparse_attn.h.
  *
- * A query's results are bitwise independent of T, B, its position, the other queries and the run.
+ * A query's results are bitwise independent of T, B, its position, the other queries and the run;
+ * with unite=1 its neighbours' lists may change its rounding.
  *
  * Spec: sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv; keys:
  *   heads          Hq: 1..1024, a multiple of kv_heads, at most 64 times it
@@ -34,6 +35,10 @@
  *   sink           1: the softmax denominator holds a learnt logit per head (default 0)
  *   passes         forward (the default), backward or both: the passes to compile
  *   deterministic  1: the backward pass gives the same bits in every run (default 0)
+ *   unite          1: the forward pass may unite the lists of neighbouring queries, which is faster
+ *                  where they have much in common (docs/operators.md); a query's bits then depend
+ *                  on its neighbours' lists, and NaN or infinity in a row of v that one query reads
+ *                  may affect its neighbours (default 0)
  * In addition, knobs override the plan, "variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_SPARSE_GQA_H
@@ -151,7 +156,8 @@ typedef struct smelt_sparse_gqa_grad_args {
 #define SMELT_SPARSE_GQA_GRAD_ARGS_INIT SMELT_INIT(smelt_sparse_gqa_grad_args)
 
 /* Bytes of workspace that a forward call with these arguments needs into *bytes: 0 with variant mma,
- * at most about 2.5 GiB and the lists by block with variant sm90 (docs/operators.md).
+ * at most about 2.5 GiB and the lists by block with variant sm90 and granularity 64 or 128, 5 bytes
+ * for each slot with variant sm90, unite=1 and less (docs/operators.md).
  * It depends on batches, tokens, rows, width, queries and query_capacity; all integers must be legal,
  * other tensors need not be set. Pure; any thread. Errors: INVALID_ARGUMENT. */
 SMELT_CALL smelt_status smelt_sparse_gqa_forward_workspace(const smelt_operator *op,

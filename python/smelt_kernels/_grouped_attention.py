@@ -25,10 +25,13 @@ def _spec_of(operator, heads, kv_heads, widths, lists, width, granularity, topk,
     return f"{operator}:{shape},{options}"
 
 
-def _spec(kind, heads, dqk, k_kind, kv_heads, _, v_kind, dv, __, lists, width, granularity: int, topk: int, sink):
+def _spec(
+    kind, heads, dqk, k_kind, kv_heads, _, v_kind, dv, __, lists, width, granularity: int, topk: int, sink, unite: bool
+):  # fmt: skip
     if not kind is k_kind is v_kind is torch.bfloat16:
         return _runtime.Refused(f"q, k and v must be torch.bfloat16, not {kind}, {k_kind} and {v_kind}", TypeError)
-    return _spec_of("sparse_gqa", heads, kv_heads, f"dqk={dqk},dv={dv}", lists, width, granularity, topk, sink)
+    text = _spec_of("sparse_gqa", heads, kv_heads, f"dqk={dqk},dv={dv}", lists, width, granularity, topk, sink)
+    return text if type(text) is _runtime.Refused else f"{text}{',unite=1' if unite else ''}"
 
 
 def _scores_spec(kind, heads, dqk, k_kind, kv_heads, _, __, lists, width, granularity: int, topk: int, sink):
@@ -39,9 +42,9 @@ def _scores_spec(kind, heads, dqk, k_kind, kv_heads, _, __, lists, width, granul
 
 def _backward_spec(
     kind, heads, dqk, k_kind, kv_heads, _, v_kind, dv, __, lists, width, granularity: int, topk: int, sink,
-    deterministic: bool | None,
+    unite: bool, deterministic: bool | None,
 ):  # fmt: skip
-    text = _spec(kind, heads, dqk, k_kind, kv_heads, _, v_kind, dv, __, lists, width, granularity, topk, sink)
+    text = _spec(kind, heads, dqk, k_kind, kv_heads, _, v_kind, dv, __, lists, width, granularity, topk, sink, unite)
     return text if type(text) is _runtime.Refused else f"{text},passes=backward,deterministic={deterministic:d}"
 
 
@@ -138,6 +141,7 @@ def sparse_gqa(
     topk_length: Tensor | None = None,
     limit: Tensor | None = None,
     sink: Tensor | None = None,
+    unite: bool = False,
     deterministic: bool | None = None,
     return_lse: Literal[False] = False,
     lse: LseBase = "natural",
@@ -161,6 +165,7 @@ def sparse_gqa(
     topk_length: Tensor | None = None,
     limit: Tensor | None = None,
     sink: Tensor | None = None,
+    unite: bool = False,
     deterministic: bool | None = None,
     return_lse: Literal[True],
     lse: LseBase = "natural",
@@ -183,6 +188,7 @@ def sparse_gqa(
     topk_length: Tensor | None = None,
     limit: Tensor | None = None,
     sink: Tensor | None = None,
+    unite: bool = False,
     deterministic: bool | None = None,
     return_lse: bool = False,
     lse: LseBase = "natural",
@@ -212,6 +218,8 @@ def sparse_gqa(
         topk_length: [T, G] or [B, T, G], int32: the number of a list's entries that count.
         limit: [T] or [B, T], int32: a query reads only rows below it, for causal attention t + 1. None: all rows.
         sink: [Hq], a logit of each head in the softmax's denominator only.
+        unite: Whether lists of neighbouring queries may be united, which is faster where they have much in common. A
+            query's rounding then depends on its neighbours' lists.
         deterministic: Whether the gradients of k and v are summed in a fixed order; None follows
             torch.use_deterministic_algorithms. All else has the same bits in every run anyway.
         return_lse: Also return lse.
@@ -261,6 +269,7 @@ def sparse_gqa(
         scale if type(scale) is float else number(scale, "scale"),
         granularity,
         0 if topk is None else whole(topk, "topk"),
+        bool(unite),
         deterministic,
         dk_dtype,
         dv_dtype,

@@ -132,7 +132,7 @@ def bases(device):
     add("topk_select, pools", "topk_select", **{**pools, "groups": 2, "logits": logits})
     grouped = {**attention, "sink": torch.tensor([0.5, -1.0, 2.0, 0.0], device=device), "limit": numbers(3, 4)}
     grouped["topk_length"] = numbers([2], [3])
-    add("sparse_gqa, all", "sparse_gqa", **grouped, return_lse=True)
+    add("sparse_gqa, all", "sparse_gqa", **grouped, unite=True, return_lse=True)
     add("sparse_gqa_scores, all", "sparse_gqa_scores", **grouped)
     weight = torch.tensor([0.5, 2.0], device=device)
     more = {"sink": attention["sink"], "weight": weight}

@@ -79,7 +79,8 @@ def test_against_dense(device, backend, lists, granularity):
 def test_batches_and_lengths(device, backend):
     q, k, v, indices, limit, _ = made(device, 4, 2, lead=(2,))
     lengths = torch.tensor([[[0, 3], [5, 5], [1, -2], [9, 2], [3, 3], [4, 1]]] * 2, dtype=torch.int32, device=device)
-    out = smelt.sparse_gqa(q, k, v, indices, SCALE, granularity=4, limit=limit, topk_length=lengths, backend=backend)
+    named = {"granularity": 4, "limit": limit, "topk_length": lengths, "backend": backend}
+    out = smelt.sparse_gqa(q, k, v, indices, SCALE, unite=True, **named)
     times = counts(indices, 4, k.shape[1], limit, 2, lengths)
     close(out, true_attention(q.double(), k.double(), v.double(), times, None)[0], 5e-3)
 

@@ -238,6 +238,7 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(sparse_gqa, lists),
     SMELT__SPEC_KEY(sparse_gqa, sink),
     SMELT__SPEC_APART(sparse_gqa, deterministic),
+    SMELT__SPEC_APART(sparse_gqa, unite),
     {NULL, 0, 0},
 };
 
@@ -279,6 +280,7 @@ static const struct smelt__harness_pass passes[] = {
 #define QSA "sparse_gqa:heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4"
 #define NSA "sparse_gqa:heads=64,kv_heads=4,dqk=192,dv=128,topk=16,granularity=64,lists=kv"
 #define GRAD ",passes=backward"
+#define UNITED ",unite=1"
 #define AT(spec_, T) .spec = spec_, .tokens = T, .rows = T
 #define DRIFT .lists = SMELT__LISTS_DRIFT
 
@@ -286,10 +288,13 @@ static const struct smelt__harness_shape peers[] = {
     {AT(MSA, 8192)},
     {AT(MSA, 65536)},
     {AT(MSA, 8192), DRIFT},
+    {AT(MSA UNITED, 8192), DRIFT},
     {AT(QSA, 8192)},
     {AT(QSA, 8192), DRIFT},
+    {AT(QSA UNITED, 8192), DRIFT},
     {AT(NSA, 8192)},
     {AT(NSA, 8192), DRIFT},
+    {AT(NSA UNITED, 8192), DRIFT},
     {AT(MSA GRAD, 8192)},
     {AT(QSA GRAD, 8192)},
     {AT(NSA GRAD, 8192)},

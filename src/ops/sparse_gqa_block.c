@@ -8,6 +8,7 @@
 #include "codegen/families/sparse_gqa.h"
 #include "codegen/families/sparse_gqa_block.h"
 #include "codegen/families/sparse_gqa_keys.h"
+#include "codegen/families/sparse_gqa_lists.h"
 #include "ops/divide.h"
 #include "ops/key_grads.h"
 #include "ops/sparse_gqa_index.h"
@@ -16,6 +17,7 @@
 /* clang-format off */
 #include "sparse_gqa_fwd.block.params.h"
 #include "sparse_gqa_merge.params.h"
+#include "sparse_gqa_united.params.h"
 /* clang-format on */
 
 enum {
@@ -53,12 +55,25 @@ int smelt__sparse_gqa_is_block(const smelt_operator *op) {
     return launch_of(op)->segment > 0; /* other plans leave it 0 */
 }
 
+/* The tiles of lists that may be united; zeros: none are. */
+static struct smelt__sparse_gqa_united_launch tiles_of(const smelt_operator *op, int64_t width) {
+    const struct smelt__sparse_gqa_united_launch none = {0, 0};
+    int count;
+    smelt__operator_pass(op, SMELT_PASS_FORWARD, &count);
+    if (count <= SMELT__SPARSE_GQA_UNITED)
+        return none;
+    const struct smelt__sparse_gqa_united_launch *launch =
+        smelt__sparse_gqa_united_launch(&kernel_of(op, SMELT__SPARSE_GQA_UNITED)->plan);
+    return launch->tile_entries * width <= SMELT__GQA_LISTS_MOST_SLOTS ? *launch : none;
+}
+
 /* What the spec and the numbers say. */
 static smelt_status place(const struct smelt__call *call, struct block_call *block) {
     const smelt_sparse_gqa_args *args = call->args;
     const struct smelt__spec *spec = &call->op->spec;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
     const int shared = smelt__spec_get(spec, "lists") == SMELT__SPARSE_GQA_SHARED;
+    const struct smelt__sparse_gqa_united_launch tiles = tiles_of(call->op, args->width);
     *block = (struct block_call){
         .op = call->op,
         .args = args,
@@ -85,6 +100,8 @@ static smelt_status place(const struct smelt__call *call, struct block_call *blo
         .granularity = (int)smelt__spec_get(spec, "granularity"),
         .segment = launch_of(call->op)->segment,
         .with_pairs = 1,
+        .tile_entries = tiles.tile_entries,
+        .part_entries = tiles.part_entries,
     };
     const int64_t units = block->chunk * args->width * block->units;
     const smelt_status status = smelt__gqa_index_place(&block->index, &block->bytes);
@@ -161,8 +178,38 @@ static struct sparse_gqa_merge_params merge_params(const struct block_call *bloc
         .lse_batch_stride = from->lse_batch_stride,
         .lse_token_stride = from->lse_token_stride,
         .lse_head_stride = from->lse_head_stride,
+        .tiles = index->tiles,
         .first = index->first,
         .entries = index->entries,
+        .tile_entries = index->tile_entries,
+    };
+}
+
+static struct sparse_gqa_united_params united_params(const struct block_call *block,
+                                                     const struct sparse_gqa_block_params *main,
+                                                     const struct sparse_gqa_lists_params *index) {
+    const struct sparse_gqa_fwd_params *from = block->params;
+    return (struct sparse_gqa_united_params){
+        .q_map = main->q_map,
+        .k = main->k,
+        .v = main->v,
+        .work = from->work,
+        .lists = from->lists,
+        .items = main->items,
+        .tiles = index->tiles,
+        .united = index->united,
+        .sink = from->sink,
+        .out = from->out,
+        .lse = from->lse,
+        .out_batch_stride = from->out_batch_stride,
+        .out_token_stride = from->out_token_stride,
+        .out_head_stride = from->out_head_stride,
+        .lse_batch_stride = from->lse_batch_stride,
+        .lse_token_stride = from->lse_token_stride,
+        .lse_head_stride = from->lse_head_stride,
+        .first = index->first,
+        .entries = index->entries,
+        .scale = from->scale,
     };
 }
 
@@ -185,6 +232,29 @@ static smelt_status launch_merge(const struct block_call *block,
     return smelt__kernel_launch(block->op->context, kernel, &launch, block->stream);
 }
 
+/* Unites lists where that pays. */
+static smelt_status launch_unite(const struct block_call *block,
+                                 const struct sparse_gqa_lists_params *index) {
+    const int64_t tiles = smelt__gqa_index_tiles(&block->index, index->entries) * index->groups;
+    const struct smelt__launch launch = {
+        .blocks = {(uint32_t)smelt__divide_up(tiles, SMELT__GQA_LISTS_UNITE_TILES)},
+        .params = index};
+    return smelt__kernel_launch(block->op->context, kernel_of(block->op, SMELT__SPARSE_GQA_UNITE),
+                                &launch, block->stream);
+}
+
+static smelt_status launch_united(const struct block_call *block,
+                                  const struct sparse_gqa_block_params *main,
+                                  const struct sparse_gqa_lists_params *index) {
+    const struct smelt__kernel *kernel = kernel_of(block->op, SMELT__SPARSE_GQA_UNITED);
+    const struct sparse_gqa_united_params params = united_params(block, main, index);
+    const int64_t items = smelt__gqa_index_tiles(&block->index, index->entries) * block->kv_heads;
+    const int64_t most = smelt__available_blocks(kernel, block->free_multiprocessors);
+    const struct smelt__launch launch = {.blocks = {(uint32_t)(items < most ? items : most)},
+                                         .params = &params};
+    return smelt__kernel_launch(block->op->context, kernel, &launch, block->stream);
+}
+
 /* Without keys every slot is masked. */
 static smelt_status mask_places(const struct block_call *block,
                                 const struct sparse_gqa_lists_params *index) {
@@ -203,9 +273,13 @@ static smelt_status launch_chunk(const struct block_call *block,
     if (block->index.lists == 0) {
         status = mask_places(block, &index);
     } else {
-        status = smelt__gqa_index_launch(block->op->context,
-                                         &block->op->kernels[SMELT__SPARSE_GQA_COUNT], &index,
-                                         block->stream);
+        status = index.tiles ? launch_unite(block, &index) : SMELT_OK;
+        if (status == SMELT_OK)
+            status = smelt__gqa_index_launch(block->op->context,
+                                             &block->op->kernels[SMELT__SPARSE_GQA_COUNT], &index,
+                                             block->stream);
+        if (status == SMELT_OK && index.tiles)
+            status = launch_united(block, main, &index);
         if (status == SMELT_OK)
             status = launch_main(block, main);
     }

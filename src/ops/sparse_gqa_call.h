@@ -6,6 +6,7 @@
 #include "ops/sparse_gqa_table.h"
 
 /* clang-format off: the first is part of the others */
+#include "sparse_gqa.groups.params.h"
 #include "sparse_gqa.params.h"
 #include "sparse_gqa_bwd.params.h"
 #include "sparse_gqa_fwd.params.h"

@@ -10,9 +10,16 @@
 #include "runtime/log.h"
 
 enum {
-    MOST_COUNTS = 1 << 26,   /* beyond, chunks are longer */
-    MOST_NUMBER = 0x7fff0000 /* of a list or pair */
+    MOST_COUNTS = 1 << 26,    /* beyond, chunks are longer */
+    MOST_NUMBER = 0x7fff0000, /* of a list or pair */
+    /* A part of 64 rows and a block take as long as 2.5 pairs, whose partial results are written and
+     * read: of lists that have less in common, uniting would cost time. In hundredths. */
+    MOST_TILE_COST = 40
 };
+
+int64_t smelt__gqa_index_tiles(const struct smelt__gqa_index *index, int64_t entries) {
+    return smelt__divide_up(entries, index->tile_entries);
+}
 
 smelt_status smelt__gqa_index_place(struct smelt__gqa_index *index, size_t *end) {
     index->blocks = smelt__divide_up(index->rows, index->granularity);
@@ -39,6 +46,12 @@ smelt_status smelt__gqa_index_place(struct smelt__gqa_index *index, size_t *end)
         index->places = smelt__workspace_place(end, slots, number);
         index->order = smelt__workspace_place(end, segments, 2 * number);
     }
+    if (index->tile_entries) {
+        const int64_t tiles = smelt__gqa_index_tiles(index, index->entries) * index->groups;
+        index->tiles = smelt__workspace_place(end, tiles, number);
+        index->united =
+            smelt__workspace_place(end, tiles * index->tile_entries * index->width, 4 * number);
+    }
     return SMELT_OK;
 }
 
@@ -62,6 +75,8 @@ struct sparse_gqa_lists_params smelt__gqa_index_params(const struct smelt__gqa_i
         .pairs = pairs ? ints_at(workspace, index->pairs) : NULL,
         .places = pairs ? ints_at(workspace, index->places) : NULL,
         .order = pairs ? ints_at(workspace, index->order) : NULL,
+        .tiles = index->tile_entries ? ints_at(workspace, index->tiles) : NULL,
+        .united = index->tile_entries ? ints_at(workspace, index->united) : NULL,
         .first = (int)first,
         .entries = (int)entries,
         .groups = index->groups,
@@ -70,6 +85,9 @@ struct sparse_gqa_lists_params smelt__gqa_index_params(const struct smelt__gqa_i
         .chunks = (int)smelt__divide_up(entries, index->chunk_entries),
         .chunk_entries = (int)index->chunk_entries,
         .segment = index->segment,
+        .tile_entries = index->tile_entries,
+        .part_entries = index->part_entries,
+        .most_tile_cost = MOST_TILE_COST,
     };
 }
 

@@ -20,9 +20,12 @@ struct smelt__gqa_index {
     int segment;      /* pairs of a segment, as the kernel that takes segments has it */
     int with_queries; /* 1: `queries` is written */
     int with_pairs;   /* 1: `pairs`, `places` and `order` are */
+    int tile_entries; /* of tiles whose lists may be united; 0: none are */
+    int part_entries; /* of a part of a tile */
 
     int64_t blocks, lists, chunk_entries;
-    size_t counts, starts, items, queries, pairs, places, order; /* offsets in the workspace */
+    size_t counts, starts, items, queries, pairs, places, order, tiles,
+        united; /* offsets in the workspace */
 };
 
 /* Sets the fields of the second group; the arrays begin at *end, which is advanced.
@@ -35,6 +38,9 @@ struct sparse_gqa_lists_params smelt__gqa_index_params(const struct smelt__gqa_i
                                                        const struct gqa_lists_params *lists,
                                                        int64_t first, int64_t entries,
                                                        void *workspace);
+
+/* Tiles of one group, with `entries` entries. */
+int64_t smelt__gqa_index_tiles(const struct smelt__gqa_index *index, int64_t entries);
 
 /* Launches the three kernels, in the order of their key `pass`. Errors: DRIVER. */
 smelt_status smelt__gqa_index_launch(const smelt_context *context,

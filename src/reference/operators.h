@@ -36,7 +36,7 @@ struct smelt__sparse_gqa_spec {
     int heads, kv_heads, dqk, dv, topk, granularity;
     int lists; /* of enum smelt__gqa_lists */
     int sink;
-    int deterministic;
+    int deterministic, unite;
 };
 
 struct smelt__sparse_gqa_scores_spec {

@@ -1,7 +1,7 @@
 //@use common/base.cuh
 //@use common/softmax.cuh
-//@use common/few_tiles.cuh
-//@use common/few_output.cuh
+//@use common/few_tiles.cuh united = united
+//@use common/few_output.cuh united = united
 //@use common/work.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
@@ -9,6 +9,7 @@
 //@use ptx/registers.cuh
 //@use ptx/warp.cuh
 //@use ptx/wgmma.cuh
+//@takes united
 /*
  * Attention's forward pass for few heads with wgmma: the math of the two warpgroups that compute. sparse_attn_fwd.sm90_few.cu and sparse_gqa_fwd.sm90_few.cu have the shared-memory maps
  * and the barriers. What depends on the operator, beside what common/few_tiles.cuh asks for, is in the
@@ -19,6 +20,25 @@
 
 /* ---- math: scores and probabilities ---------------------------------------------------------- */
 
+//@if united
+/* Which queries read this thread's two keys of a block. */
+DEVICE uint2 key_readers(int index, const struct math_thread *me) {
+    const int *const numbers = block_numbers(index) + me->warp * 16 + me->lane / 4;
+    const uint2 readers = {(u32)numbers[0] >> ROW_BITS, (u32)numbers[8] >> ROW_BITS};
+    return readers;
+}
+
+/* Sets the scores of keys that a head's query does not read to -inf. */
+DEVICE void mask_scores(float *s, const struct math_thread *me, uint2 readers) {
+#pragma unroll
+    for (int i = 0; i < TILE_VALUES; ++i) {
+        const int head = minimum(thread_head(me, i / 4 * 2 + i % 2), ITEM_HEADS - 1);
+        if (!((i / 2 % 2 ? readers.y : readers.x) >> head / GROUP_HEADS & 1)) {
+            s[i] = MINUS_INFINITY;
+        }
+    }
+}
+//@else
 /* Sets the scores of keys past `count` to -inf. */
 DEVICE void mask_scores(float *s, const struct math_thread *me, int count) {
     const int key = me->warp * 16 + me->lane / 4;
@@ -29,6 +49,7 @@ DEVICE void mask_scores(float *s, const struct math_thread *me, int count) {
         }
     }
 }
+//@end
 
 /* The running softmax of this thread's heads, in powers of two. */
 struct softmax_columns {
@@ -133,13 +154,20 @@ DEVICE void softmax_block(float *s, struct softmax_columns *columns, float *o, f
 DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, float *o,
                                   const struct block_at *at, int count, float scale_log2,
                                   bool opening, const struct math_thread *me) {
+    //@if united
+    const uint2 readers = key_readers(at->index, me); /* before they may be overwritten */
+    //@end
     wgmma_wait_0();
     if (LEADING_PARTS > 0) {
         release_part(at, LEADING_PART);
     }
+    //@if united
+    mask_scores(s, me, readers);
+    //@else
     if (count < BLOCK_KEYS) {
         mask_scores(s, me, count);
     }
+    //@end
     /* Its barrier separates the last reads of the rope columns, of P and of Q from the writes of
      * the statistics, of the next P and of the next Q. */
     softmax_block(s, columns, o, scale_log2, at->first, opening, me);
@@ -267,7 +295,12 @@ DEVICE void finish_output(float *o, int first, const struct math_thread *me) {
         float *const tile = &o[i * TILE_VALUES];
 #pragma unroll
         for (int j = 0; j < TILE_VALUES; ++j) {
+            //@if united
+            const float factor = factors[j / 4 * 2 + j % 2]; /* 0: of a query without a row */
+            tile[j] = factor == 0.0f ? 0.0f : tile[j] * factor;
+            //@else
             tile[j] *= factors[j / 4 * 2 + j % 2];
+            //@end
         }
         store_transposed(staging_tile(first, i), tile, me);
     }

@@ -1,14 +1,16 @@
 //@use common/base.cuh
 //@use common/few_item.cuh
-//@use common/few_ring.cuh
-//@use common/few_tiles.cuh
+//@use common/few_ring.cuh united = united
+//@use common/few_tiles.cuh united = united
 //@use ptx/memory.cuh
 //@use ptx/shared.cuh
+//@takes united
 /*
  * The output of an item of the kernels for few heads: staged in the value tiles of its last block and
  * stored head by head. In the file that the kernel uses before this one:
  *   OUTPUT_COLUMNS        of the output
- *   find_output           where it is stored
+ *   find_output           where it is stored, or with `united`
+ *   output_row            where a head's is, or null: nowhere
  */
 
 enum {
@@ -32,7 +34,9 @@ DEVICE void store_output(const struct few_params *params, const struct few_item 
     enum {
         WHOLE = WARPGROUP % OUTPUT_CHUNKS == 0
     }; /* a thread has one chunk of each of its heads */
+    //@if !united
     const struct output_rows rows = find_output(params, item);
+    //@end
     const int thread = (int)(threadIdx.x % WARPGROUP);
 #pragma unroll
     for (int i = 0; i < ITEM_HEADS * OUTPUT_CHUNKS; i += WARPGROUP) {
@@ -43,7 +47,14 @@ DEVICE void store_output(const struct few_params *params, const struct few_item 
             u32 words[4];
             load_shared_16(words, staging_tile(first, chunk / 8) +
                                       (u32)(head * TILE_PITCH + ((chunk ^ head) & 7) * 16));
+            //@if united
+            char *const row = output_row(params, item, head);
+            if (row) {
+                store_streaming_16(row + chunk * 16, words);
+            }
+            //@else
             store_streaming_16(rows.first + head * rows.head_bytes + chunk * 16, words);
+            //@end
         }
     }
 }

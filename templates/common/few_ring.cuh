@@ -2,13 +2,14 @@
 //@use common/few_item.cuh
 //@use common/ring.cuh
 //@use common/warp_arrival.cuh
-//@use common/warp_slots.cuh
+//@use common/warp_slots.cuh united = united
 //@use common/wgmma_tile.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/registers.cuh
+//@takes united
 /*
  * The ring of key tiles of the kernels for few heads (sparse_attn_fwd.sm90_few.cu, whose head has the
  * shared-memory map and the barriers, and sparse_gqa_fwd.sm90_few.cu): gathers the key blocks of two
@@ -112,11 +113,19 @@ DEVICE struct request *request_at(int index) {
 /* Begins the scan of an item's slots, of none if there is no item. */
 DEVICE void begin_scan(const struct few_params *params, struct warp_scan *scan,
                        const struct work *work) {
+    //@if united
+    struct united_slots slots = {params->groups.keys, params->groups.masks, 0, 0};
+    if (work->query >= 0) {
+        slots = slots_of(params, work);
+    }
+    warp_scan_begin(scan, slots.row, slots.masks, slots.count, slots.limit);
+    //@else
     struct item_slots slots = {params->work.indices, 0, 0};
     if (work->query >= 0) {
         slots = slots_of(params, work);
     }
     warp_scan_begin(scan, slots.row, slots.count, slots.rows);
+    //@end
 }
 
 /* The scan's state for one math warpgroup's items. */
@@ -173,17 +182,50 @@ DEVICE void post_request(struct ring_place *slot, const struct request *request)
     ring_advance(slot, REQUESTS);
 }
 
+//@if united
+/* How many of the slot ring's next entries, of `most`, are rows of the same batch; it is written to
+ * *batch. By a warp. */
+DEVICE int count_rows_of_batch(const struct few_params *params, const int *ring, int first, int most,
+                               int *batch) {
+    const int lane = (int)threadIdx.x % 32;
+    u32 others[2];
+    *batch = 0;
+    if (params->groups.work.batches == 1 || most == 0) {
+        return most;
+    }
+    *batch = batch_of_row(params, ring[first & RING_MASK]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int at = i * 32 + lane;
+        const bool other =
+            at < most && batch_of_row(params, ring[(first + at) & RING_MASK]) != *batch;
+        others[i] = __ballot_sync((u32)ALL_LANES, other);
+    }
+    return others[0] ? __ffs((int)others[0]) - 1 : others[1] ? 31 + __ffs((int)others[1]) : most;
+}
+
+//@end
 /* Requests a flow's next key block. */
 DEVICE void request_block(const struct few_params *params, struct flow *flow,
                           const struct flow *other, int group, struct ring_place *slot,
                           struct work *latest) {
     look_ahead(params, flow, group, latest);
+    //@if united
+    struct key_tensor tensor = tensor_of(params, &flow->item);
+    const int left = flow->entries - flow->taken;
+    const int count =
+        count_rows_of_batch(params, slot_ring(group), flow->start + flow->taken,
+                            minimum(left, BLOCK_KEYS), &tensor.batch);
+    const bool last = flow->ended && left == count;
+    //@else
+    const struct key_tensor tensor = tensor_of(params, &flow->item);
     const int left = flow->entries - flow->taken, count = minimum(left, BLOCK_KEYS);
     const bool last = flow->ended && left <= BLOCK_KEYS;
+    //@end
     const struct request request = {
         count | (last ? LAST_BLOCK : 0) | (other->item.query < 0 ? ALONE : 0) |
             (group == 1 ? SECOND : 0),
-        flow->start + flow->taken, tensor_of(params, &flow->item), flow->next};
+        flow->start + flow->taken, tensor, flow->next};
     post_request(slot, &request);
     flow->taken += count;
     if (last) {

@@ -1,5 +1,5 @@
 //@use common/base.cuh
-//@use common/few_ring.cuh
+//@use common/few_ring.cuh united = united
 //@use common/warp_arrival.cuh
 //@use common/work.cuh
 //@use ptx/cp_async.cuh
@@ -14,6 +14,7 @@
 //@use ptx/wgmma.cuh
 //@use ptx/wgmma_ss.cuh n = BLOCK_HEADS, ta = 0, tb = 0
 //@use ptx/wgmma_ss.cuh n = BLOCK_HEADS, ta = 1, tb = 0
+//@takes united
 /*
  * What the kernels for few heads with wgmma share: keys are the rows of the products, heads their
  * columns. The two warpgroups of math, their barriers, and the products. A block's tiles are A of both

@@ -5,11 +5,17 @@
 //@use common/work.cuh
 /*
  * What common/few_ring.cuh asks of sparse_gqa's forward and backward pass alike: an item is a query and
- * one of its KV heads. With KEYS_LEAD a row's leading tiles are its key and the others its value, else
+ * one of its KV heads or, with ITEM_QUERIES above 1, a group of so many neighbouring queries, whose lists
+ * are united: its heads are one query's after the other's, and a row's number has above ROW_BITS the mask
+ * of the queries that read it. With KEYS_LEAD a row's leading tiles are its key and the others its value, else
  * the other way about.
  */
 
-/* A query, or -1: none; and one of its KV heads. */
+//@if ITEM_QUERIES > 1
+enum { ROW_BITS = 28, ROW_MASK = (1 << ROW_BITS) - 1 };
+//@end
+
+/* A query or a group's number, or -1: none; and one of its KV heads. */
 struct few_item {
     int query;
     int head_block; /* of the query */
@@ -21,6 +27,77 @@ DEVICE struct few_item item_of(const struct few_params *params, const struct wor
     const struct few_item item = {work->query, work->head_block,
                                   work_entry((u32)maximum(work->item, 0))};
     return item;
+}
+
+/* Of the queries. */
+DEVICE const struct work_params *query_work(const struct few_params *params) {
+    //@if ITEM_QUERIES > 1
+    return &params->groups.work;
+    //@else
+    return &params->work;
+    //@end
+}
+
+//@if ITEM_QUERIES > 1
+/* The query of one of an item's heads, or -1. */
+DEVICE int item_query(const struct few_params *params, const struct few_item *item, int head) {
+    return params->groups.members[(i64)item->query * ITEM_QUERIES +
+                                  minimum(head, LAST_HEAD) / GROUP_HEADS];
+}
+
+/* The same, or another query of the group: a row of it takes the place of a row that there is not. */
+DEVICE int some_query(const struct few_params *params, const struct few_item *item, int head) {
+    int query = item_query(params, item, head);
+    for (int i = 0; i < ITEM_QUERIES && query < 0; ++i) {
+        query = item_query(params, item, i * GROUP_HEADS);
+    }
+    return maximum(query, 0);
+}
+
+/* Row numbers of a batch, and the batch of a number. */
+DEVICE int batch_rows(const struct few_params *params) {
+    return params->groups.blocks * GRANULARITY;
+}
+
+DEVICE int batch_of_row(const struct few_params *params, int number) {
+    return (number & ROW_MASK) / batch_rows(params);
+}
+
+/* A united list: entries and masks; `limit`: of query `lane`, among all batches' rows. */
+struct united_slots {
+    const int *row;
+    const unsigned char *masks;
+    int count, limit;
+};
+
+DEVICE struct united_slots slots_of(const struct few_params *params, const struct work *work) {
+    const struct gqa_groups_params *const groups = &params->groups;
+    const int lane = (int)threadIdx.x % 32, list = LISTS_OF_KV_HEADS ? work->head_block : 0;
+    const i64 number = (i64)list * groups->groups + work->query;
+    struct united_slots slots = {groups->keys + number * groups->key_stride,
+                                 groups->masks + number * groups->key_stride,
+                                 groups->counts[number], 0};
+    if (lane < ITEM_QUERIES) {
+        const int query = groups->members[(i64)work->query * ITEM_QUERIES + lane];
+        if (query >= 0) {
+            slots.limit = query_batch(&groups->work, query) * batch_rows(params) +
+                          gqa_limit(&groups->work, &params->lists, query);
+        }
+    }
+    return slots;
+}
+
+DEVICE int query_head(const struct few_item *item, int head) {
+    return item->head_block * GROUP_HEADS + minimum(head, LAST_HEAD) % GROUP_HEADS;
+}
+//@else
+DEVICE int item_query(const struct few_params *params, const struct few_item *item, int head) {
+    (void)params, (void)head;
+    return item->query;
+}
+
+DEVICE int some_query(const struct few_params *params, const struct few_item *item, int head) {
+    return item_query(params, item, head);
 }
 
 DEVICE struct item_slots slots_of(const struct few_params *params, const struct work *work) {
@@ -35,10 +112,12 @@ DEVICE struct item_slots slots_of(const struct few_params *params, const struct 
 DEVICE int query_head(const struct few_item *item, int head) {
     return item->head_block * GROUP_HEADS + minimum(head, LAST_HEAD);
 }
+//@end
 
 DEVICE const char *query_row(const struct few_params *params, const struct few_item *item,
                              int head) {
-    const struct few_position at = position_of(&params->work, item->query);
+    const struct few_position at =
+        position_of(query_work(params), some_query(params, item, head));
     return (const char *)params->q +
            2 * (at.batch * params->q_batch_stride + at.token * params->q_token_stride +
                 query_head(item, head) * params->q_head_stride);
@@ -51,12 +130,20 @@ struct key_tensor {
 };
 
 DEVICE struct key_tensor tensor_of(const struct few_params *params, const struct few_item *item) {
+    //@if ITEM_QUERIES > 1
+    const struct key_tensor tensor = {0, item->head_block}; /* the batch is a block's */
+    (void)params;
+    //@else
     const struct key_tensor tensor = {query_batch(&params->work, item->query), item->head_block};
+    //@end
     return tensor;
 }
 
 struct key_source {
     const char *keys, *values; /* this thread's 16 bytes of row 0 */
+//@if ITEM_QUERIES > 1
+    int first_row; /* of the batch */
+//@end
 };
 
 struct key_row {
@@ -72,13 +159,22 @@ DEVICE struct key_source open_source(const struct few_params *params,
             chunk,
         (const char *)params->v +
             2 * (tensor->batch * params->v_batch_stride + tensor->head * params->v_head_stride) +
-            chunk};
+            chunk,
+        //@if ITEM_QUERIES > 1
+        tensor->batch * batch_rows(params),
+        //@end
+    };
     return source;
 }
 
 DEVICE struct key_row find_key_row(const struct few_params *params, const struct key_source *source,
                                    int number) {
+    //@if ITEM_QUERIES > 1
+    /* Past a block's end the number is 0. */
+    const struct key_row row = {(u32)maximum((number & ROW_MASK) - source->first_row, 0)};
+    //@else
     const struct key_row row = {(u32)number};
+    //@end
     (void)params, (void)source;
     return row;
 }

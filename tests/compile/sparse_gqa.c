@@ -27,6 +27,7 @@ static int odd_shape(int number, char *spec, size_t size) {
 static const char *const operators[] = {
     "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv,variant=mma",
     "sparse_gqa:heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4",
+    "sparse_gqa:heads=64,kv_heads=4,dqk=192,dv=128,topk=16,granularity=64,lists=kv,unite=1",
     "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=64,variant=mma,"
     "block_keys=128",
     NULL,

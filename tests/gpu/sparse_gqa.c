@@ -16,6 +16,11 @@ static const struct widths {
 static const int granularities[] = {1, 4, 16, 64, 128};
 static const int topks[] = {1, 16, 33, 130};
 
+/* Whether a case unites lists, which then have something in common. */
+static int is_united(int number) {
+    return number / 2 % 3 == 0;
+}
+
 static void draw_problem(const struct suite *suite, int number, int topk, int granularity,
                          struct smelt__problem_options *problem) {
     const int most_rows = topk * granularity;
@@ -25,6 +30,8 @@ static void draw_problem(const struct suite *suite, int number, int topk, int gr
     problem->tokens = suite->quick ? 5 : PICK(&random, 11, 20, 37, 200);
     problem->rows = PICK(&random, most_rows / 2 + 3, most_rows + 1, 4096, 10007);
     problem->lists = (enum smelt__lists)((number + number / 4) % 4);
+    if (is_united(number) && number % 4 != 3)
+        problem->lists = number % 4 ? SMELT__LISTS_DRIFT : SMELT__LISTS_CAUSAL;
     problem->query_list = (enum smelt__query_list)((number + 5) % 9 < 5 ? (number + 5) % 9 : 0);
     problem->spiky = number % 4 == 1;
     problem->dkv = (enum smelt__dkv)(number / 3 % 3);
@@ -48,11 +55,12 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     if (repeat >= 2)
         return 0;
     snprintf(one->spec, sizeof one->spec,
-             "sparse_gqa:heads=%d,kv_heads=%d,dqk=%d,dv=%d,topk=%d,granularity=%d%s%s%s%s",
+             "sparse_gqa:heads=%d,kv_heads=%d,dqk=%d,dv=%d,topk=%d,granularity=%d%s%s%s%s%s",
              all_heads[h].query, all_heads[h].kv, widths[w].dqk, widths[w].dv, topk, granularity,
              (w + h + repeat) % 2 ? ",lists=kv" : "", (h + repeat) % 3 == 0 ? ",sink=1" : "",
              backward ? ",passes=backward" : "",
-             backward && number % 4 < 2 ? ",deterministic=1" : "");
+             backward && number % 4 < 2 ? ",deterministic=1" : "",
+             is_united(number) ? ",unite=1" : "");
     one->sample = suite->quick ? 4 : 24;
     draw_problem(suite, number, topk, granularity, &one->problem);
     return 1;

@@ -45,8 +45,10 @@ static void check_limits(const struct smelt__plan *plan) {
     assert_true(strcmp(plan->item, "query") == 0 || strcmp(plan->item, "group") == 0);
     const int group = smelt__plan_constant(plan, "GROUP_HEADS", &found);
     if (found && plan->blocks_per_item == smelt__plan_constant(plan, "KV_HEADS", NULL)) {
-        /* an item for each KV head, with its heads, perhaps padded */
-        assert_true(each >= group && each < group + 16);
+        /* an item for each KV head, with its heads, of several queries perhaps, and padded */
+        const int queries = smelt__plan_constant(plan, "ITEM_QUERIES", &found);
+        const int rows = (found ? queries : 1) * group;
+        assert_true(each >= rows && each < rows + 16);
         return;
     }
     smelt__plan_constant(plan, "GROUP_QUERIES", &found);

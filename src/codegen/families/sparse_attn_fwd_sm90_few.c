@@ -19,6 +19,7 @@
  */
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/families/sparse_gqa.h"
+#include "codegen/families/sparse_gqa_block.h"
 #include "codegen/plan/limits.h"
 
 enum {
@@ -54,6 +55,8 @@ enum {
     MOST_BLOCKS = 16,       /* of sparse_gqa: a bit each in a thread's parities */
     WIDE_HEADS = 32,        /* with more: all registers that the gather spares */
     MOST_OUTPUT = 56 * 256, /* heads times dv of an item: with more the assembler spills */
+    MOST_QUERIES = 4,       /* of an item: a bit each above a row's number */
+    MOST_ITEM_HEADS = 64,
     PART_TILES = 2,
     PART_TILES_16_HEADS = 4,
     FEW_TILES = 6, /* of sparse_gqa_bwd_keys: more of them are filled by fours */
@@ -75,6 +78,7 @@ struct choice {
     int most_stages;
     int ring_tiles, part_tiles;
     int math_registers, gather_registers;
+    int queries; /* of an item; 0: it is not of queries, or of sparse_attn */
 };
 
 /* Key blocks of which the ring holds at least a part. */
@@ -241,13 +245,23 @@ static void choose_gqa(const struct smelt__spec *spec, int leading, int others, 
     choice->query_tiles = tiles_of((int)smelt__spec_get(spec, "dqk")) + more;
     choice->leading_parts = parts_of(leading, choice);
     choice->ring_tiles = tiles_that_fit(choice, plan);
-    divide_registers(choice->heads > WIDE_HEADS ? LEAST_GATHER : GATHER_REGISTERS, choice);
+    divide_registers(choice->heads > WIDE_HEADS && choice->queries <= 1 ? LEAST_GATHER
+                                                                        : GATHER_REGISTERS,
+                     choice);
 }
 
 static void finish_gqa(const struct smelt__spec *spec, const struct smelt__arch *arch,
                        const struct choice *choice, struct smelt__plan *plan) {
+    struct smelt__sparse_gqa_block_launch *const launch = (void *)plan->launch;
     smelt__sparse_gqa_name(spec, plan);
     add_constants(spec, choice, plan);
+    if (choice->queries)
+        smelt__plan_add(plan, "ITEM_QUERIES", choice->queries,
+                        smelt__spec_key(spec->schema, "item_queries") >= 0
+                            ? smelt__plan_origin(spec, "item_queries")
+                            : SMELT__DERIVED,
+                        "of an item; their lists are united");
+    launch->queries = choice->queries;
     add_regions(choice, plan);
     plan->threads = WARPGROUPS * WARPGROUP;
     plan->blocks_per_item = choice->head_blocks;
@@ -262,18 +276,41 @@ static int kv_heads(const struct smelt__spec *spec) {
     return (int)smelt__spec_get(spec, "kv_heads");
 }
 
-static int group_heads(const struct smelt__spec *spec) {
-    return (int)smelt__spec_get(spec, "heads") / kv_heads(spec);
+/* The heads of an item of `queries` queries, rounded up to a multiple of `step`. */
+static int item_heads(const struct smelt__spec *spec, int queries, int step) {
+    const int heads = (int)smelt__spec_get(spec, "heads") / kv_heads(spec);
+    return (queries * heads + step - 1) / step * step;
+}
+
+/* The most queries of an item whose lists may be united: as many as have at most `most_heads` heads. */
+static int most_queries(const struct smelt__spec *spec, int step, int most_heads) {
+    int queries = smelt__spec_get(spec, "unite") ? MOST_QUERIES : 1;
+    while (queries > 1 && item_heads(spec, queries, step) > most_heads)
+        queries /= 2;
+    return queries;
 }
 
 int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                    struct smelt__plan *plan, struct smelt__message *message) {
-    struct choice choice = {.heads = (group_heads(spec) + HEAD_GROUP - 1) / HEAD_GROUP * HEAD_GROUP,
+    const int most_heads = MOST_OUTPUT / (int)smelt__spec_get(spec, "dv");
+    const int most =
+        most_queries(spec, HEAD_GROUP, most_heads < MOST_ITEM_HEADS ? most_heads : MOST_ITEM_HEADS);
+    const int queries = smelt__spec_knob(spec, "item_queries", most);
+    struct choice choice = {.heads = item_heads(spec, queries, HEAD_GROUP),
                             .head_blocks = kv_heads(spec),
                             .item_bytes = HEADS_ITEM,
                             .tensor_bytes = HEADS_TENSOR,
                             .statistics = 1,
-                            .weights = 1};
+                            .numbers = queries > 1,
+                            .weights = 1,
+                            .queries = queries};
+    if (queries > most) {
+        smelt__message_set(message,
+                           "%s: item_queries=%d is too many; legal: at most %d (with unite=1 those "
+                           "that have 64 heads of a KV head, 56 with dv=256; else 1)",
+                           spec->schema->name, queries, most);
+        return -1;
+    }
     if (choice.heads * smelt__spec_get(spec, "dv") > MOST_OUTPUT) {
         smelt__message_set(message,
                            "%s: variant sm90 with granularity 1, 4 or 16 needs at most 56 heads of "
@@ -293,12 +330,13 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
 int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
     const int values = tiles_of((int)smelt__spec_get(spec, "dv"));
-    struct choice choice = {.heads = (group_heads(spec) + HEAD_STEP - 1) / HEAD_STEP * HEAD_STEP,
+    struct choice choice = {.heads = item_heads(spec, 1, HEAD_STEP),
                             .head_blocks = kv_heads(spec),
                             .item_bytes = HEADS_ITEM,
                             .tensor_bytes = HEADS_TENSOR,
                             .numbers = 1,
-                            .weights = 1};
+                            .weights = 1,
+                            .queries = 1};
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
     if (choice.heads > WIDE_HEADS ||

@@ -17,9 +17,9 @@ static const struct smelt__member members[] = {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__SPARSE_GQA_HEADS,          SMELT__SPARSE_GQA_WIDTHS, SMELT__SPARSE_GQA_TOPK,
-    SMELT__SPARSE_GQA_LISTS,          SMELT__SPARSE_GQA_SINK,   {SMELT__PASSES_KEY},
-    SMELT__SPARSE_ATTN_DETERMINISTIC,
+    SMELT__SPARSE_GQA_HEADS,          SMELT__SPARSE_GQA_WIDTHS,    SMELT__SPARSE_GQA_TOPK,
+    SMELT__SPARSE_GQA_LISTS,          SMELT__SPARSE_GQA_SINK,      {SMELT__PASSES_KEY},
+    SMELT__SPARSE_ATTN_DETERMINISTIC, SMELT__SPARSE_GQA_UNITE_KEY,
 };
 
 /* Gives a kernel of another family the keys of the operator's shape. */
@@ -30,11 +30,15 @@ static void inherit_shape(struct smelt__spec *kernel, const struct smelt__spec *
         smelt__spec_set(kernel, inherited[i], smelt__spec_get(spec, inherited[i]));
 }
 
-static void add_merge(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
-    struct smelt__spec *const merge =
-        smelt__expansion_add_other(expansion, &smelt__sparse_gqa_merge, SMELT__FORWARD);
-    inherit_shape(merge, spec);
-    smelt__spec_set(merge, "sink", smelt__spec_get(spec, "sink"));
+/* A kernel of the forward pass that is not a member. */
+static struct smelt__spec *add_forward(const struct smelt__spec *spec,
+                                       const struct smelt__kernel_family *family,
+                                       struct smelt__expansion *expansion) {
+    struct smelt__spec *const kernel =
+        smelt__expansion_add_other(expansion, family, SMELT__FORWARD);
+    inherit_shape(kernel, spec);
+    smelt__spec_set(kernel, "sink", smelt__spec_get(spec, "sink"));
+    return kernel;
 }
 
 static void add_sums(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
@@ -46,17 +50,33 @@ static void add_sums(const struct smelt__spec *spec, struct smelt__expansion *ex
     }
 }
 
-static void add_lists(struct smelt__expansion *expansion, unsigned pass) {
-    for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++)
-        smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, pass),
-                        "pass", i);
+static void add_lists(struct smelt__expansion *expansion, unsigned pass, int unite) {
+    for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++) {
+        struct smelt__spec *const lists =
+            smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, pass);
+        smelt__spec_set(lists, "pass", i);
+        smelt__spec_set(lists, "unite", unite);
+    }
 }
 
 static void expand_forward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     const struct smelt__spec *fwd = smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
+    const int unite = smelt__sparse_gqa_may_be_united(fwd);
     if (smelt__sparse_gqa_may_be_block(fwd)) {
-        add_lists(expansion, SMELT__FORWARD);
-        add_merge(spec, expansion);
+        add_lists(expansion, SMELT__FORWARD, unite);
+        smelt__spec_set(add_forward(spec, &smelt__sparse_gqa_merge, expansion), "unite", unite);
+    }
+    if (smelt__spec_get(spec, "unite") &&
+        smelt__spec_get(spec, "granularity") < SMELT__SPARSE_GQA_BLOCK)
+        smelt__spec_set(
+            smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_lists, SMELT__FORWARD),
+            "pass", SMELT__BWD_LISTS_GROUP);
+    if (unite) {
+        smelt__spec_set(
+            smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, SMELT__FORWARD), "pass",
+            SMELT__GQA_LISTS_UNITE);
+        smelt__spec_set(add_forward(spec, &smelt__sparse_gqa_united, expansion), "racecheck",
+                        smelt__spec_get(fwd, "racecheck"));
     }
 }
 
@@ -67,7 +87,7 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
         smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_rows, SMELT__BACKWARD);
     smelt__spec_set(rows, "heads", smelt__spec_get(spec, "heads"));
     smelt__spec_set(rows, "dv", smelt__spec_get(spec, "dv"));
-    add_lists(expansion, SMELT__BACKWARD);
+    add_lists(expansion, SMELT__BACKWARD, 0);
     smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
     const struct smelt__spec *const by_key =
         smelt__expansion_add(expansion, spec, BWD_KEYS, SMELT__BACKWARD);
@@ -107,7 +127,8 @@ const struct smelt__operator_family smelt__sparse_gqa = {
     .passes = SMELT__FORWARD | SMELT__BACKWARD,
     SMELT__FAMILIES(&smelt__sparse_gqa_fwd, &smelt__sparse_gqa_lists, &smelt__sparse_gqa_merge,
                     &smelt__sparse_gqa_sums, &smelt__sparse_attn_bwd_rows, &smelt__sparse_gqa_bwd,
-                    &smelt__sparse_gqa_bwd_keys, &smelt__key_grads_finish),
+                    &smelt__sparse_gqa_bwd_keys, &smelt__key_grads_finish,
+                    &smelt__sparse_gqa_united, &smelt__sparse_attn_bwd_lists),
     .expand = expand,
     .presets = presets,
 };

@@ -14,7 +14,12 @@ enum smelt__sparse_gqa_forward_kernel {
     SMELT__SPARSE_GQA_COUNT, /* the passes of sparse_gqa_lists */
     SMELT__SPARSE_GQA_SCAN,
     SMELT__SPARSE_GQA_FILL,
-    SMELT__SPARSE_GQA_MERGE
+    SMELT__SPARSE_GQA_MERGE,
+    /* Only where lists may be united: */
+    SMELT__SPARSE_GQA_UNITE, /* a pass of sparse_gqa_lists */
+    SMELT__SPARSE_GQA_UNITED,
+    /* With smaller granularities: */
+    SMELT__SPARSE_GQA_GROUPS = SMELT__SPARSE_GQA_COUNT /* sparse_attn_bwd_lists, pass group */
 };
 
 /* The kernels of the backward pass in the order of its expansion. */

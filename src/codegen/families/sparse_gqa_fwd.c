@@ -8,6 +8,7 @@
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_GQA_SHAPE,
     SMELT__SPARSE_GQA_SINK,
+    SMELT__SPARSE_GQA_UNITE_KEY,
     {SMELT__VARIANT_KNOB, SMELT__TUNED},
     SMELT__SPARSE_GQA_MMA_KNOBS,
     {SMELT__KNOB("consumers", "warpgroups that compute"), SMELT__AUTO_ONE_OF(2, 3), SMELT__TUNED,
@@ -15,6 +16,9 @@ static const struct smelt__key keys[] = {
     {SMELT__KNOB("segment", "queries of an item"), SMELT__AUTO_RANGE(1, 65536), .variants = "sm90",
      .only_with = "granularity=64,128"},
     SMELT__SPARSE_GQA_PART_TILES,
+    {SMELT__KNOB("item_queries", "queries of an item, whose lists are united; with unite=1"),
+     SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED, .variants = "sm90",
+     .only_with = "granularity=1,4,16"},
     {SMELT__RACECHECK_KNOB},
 };
 

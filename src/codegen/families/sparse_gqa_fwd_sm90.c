@@ -26,6 +26,7 @@ enum {
     ALIGNMENT = 1024,             /* the swizzle repeats every 1024 bytes */
     BARRIER_BYTES = 8,
     LEAST_GRANULARITY = 64,
+    MOST_UNITED_VALUES = 256,
     SEGMENT_TILES = 32,
     MOST_STAGES = 6,
     MOST_VALUES = 128, /* scores and output of a thread, with three warpgroups */
@@ -65,6 +66,18 @@ int smelt__sparse_gqa_may_be_block(const struct smelt__spec *spec) {
     const int64_t variant = smelt__spec_get(spec, "variant");
     return smelt__spec_get(spec, "granularity") >= LEAST_GRANULARITY &&
            (variant == SMELT__AUTO || strcmp(smelt__spec_choice(spec, "variant"), "sm90") == 0);
+}
+
+/* Two warpgroups have registers for so many scores and values of an output row. */
+int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec) {
+    return smelt__spec_get(spec, "granularity") >= LEAST_GRANULARITY &&
+           TILE_UNITS % smelt__sparse_gqa_units(spec) == 0 &&
+           smelt__spec_get(spec, "dv") + smelt__spec_get(spec, "granularity") <= MOST_UNITED_VALUES;
+}
+
+int smelt__sparse_gqa_may_be_united(const struct smelt__spec *spec) {
+    return smelt__sparse_gqa_may_be_block(spec) && smelt__spec_get(spec, "unite") &&
+           smelt__sparse_gqa_can_unite(spec);
 }
 
 static int tiles(int columns) {

@@ -45,6 +45,13 @@ enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
             SMELT__ONE_OF(0, 1)                                                                    \
     }
 
+/* Of the forward pass. */
+#define SMELT__SPARSE_GQA_UNITE_KEY                                                                \
+    {                                                                                              \
+        SMELT__OPTIONAL("unite", "1: lists of neighbouring queries may be united"),                \
+            SMELT__ONE_OF(0, 1)                                                                    \
+    }
+
 /* Checks what ranges cannot express: heads are whole groups of at most 64; dv, if it is a key, is
  * at most dqk. */
 int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message);

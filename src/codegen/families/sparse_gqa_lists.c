@@ -7,22 +7,27 @@
 
 #include <stdio.h>
 
+#include "codegen/families/sparse_gqa_keys.h"
 #include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
 
 enum {
     THREADS = 256,
     SCAN_THREADS = 1024,
-    LISTS_AT_ONCE = 1024 /* counters of a warp: 8 warps' are 32 KB, and most calls need one round */
+    LISTS_AT_ONCE =
+        1024, /* counters of a warp: 8 warps' are 32 KB, and most calls need one round */
+    UNITE_THREADS = 128
 };
 
 static const char *const templates[] = {"sparse_gqa_lists.count.cu", "sparse_gqa_lists.scan.cu",
-                                        "sparse_gqa_lists.fill.cu"};
+                                        "sparse_gqa_lists.fill.cu", "sparse_gqa_lists.unite.cu"};
 
 static const struct smelt__key keys[] = {
     {SMELT__REQUIRED("pass",
-                     "count: pairs of each list; scan: where they begin; fill: writes them"),
-     SMELT__NAMES_3(count, scan, fill)},
+                     "count: pairs of each list; scan: where they begin; fill: writes them; unite: "
+                     "of tiles of queries"),
+     SMELT__NAMES_4(count, scan, fill, unite)},
+    SMELT__SPARSE_GQA_UNITE_KEY,
 };
 
 static void add_scan(struct smelt__plan *plan) {
@@ -41,10 +46,24 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     plan->template_name = templates[pass];
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_gqa_lists_%s",
              plan->variant);
-    smelt__plan_set_threads(plan, scan ? SCAN_THREADS : THREADS, 1);
+    smelt__plan_set_threads(plan,
+                            scan                             ? SCAN_THREADS
+                            : pass == SMELT__GQA_LISTS_UNITE ? UNITE_THREADS
+                                                             : THREADS,
+                            1);
+    smelt__plan_add(plan, "UNITES",
+                    pass == SMELT__GQA_LISTS_UNITE || smelt__spec_get(spec, "unite"),
+                    SMELT__FROM_SPEC, "1: lists may be united");
     if (scan) {
         add_scan(plan);
         return 0;
+    }
+    if (pass == SMELT__GQA_LISTS_UNITE) {
+        smelt__plan_add(plan, "MOST_SLOTS", SMELT__GQA_LISTS_MOST_SLOTS, SMELT__DERIVED,
+                        "of a tile");
+        smelt__plan_add_region(plan, "SLOTS_OFFSET",
+                               UNITE_THREADS / 32 * SMELT__GQA_LISTS_MOST_SLOTS * 8, 8,
+                               "slots of a warp's tile");
     }
     smelt__plan_add(plan, "LISTS_AT_ONCE", LISTS_AT_ONCE, SMELT__DERIVED, "counters of a warp");
     smelt__plan_add_region(plan, "COUNTERS_OFFSET", rows * LISTS_AT_ONCE * 4, 4,

@@ -3,6 +3,9 @@
 
 #include "codegen/family.h"
 
+/* Slots of a tile whose lists pass `unite` can unite; a thread block of it takes so many tiles. */
+enum { SMELT__GQA_LISTS_MOST_SLOTS = 512, SMELT__GQA_LISTS_UNITE_TILES = 4 };
+
 extern const struct smelt__kernel_family smelt__sparse_gqa_lists;
 
 /* Values of the key `pass`, in launch order. */
@@ -10,5 +13,6 @@ enum smelt__gqa_lists_pass {
     SMELT__GQA_LISTS_COUNT = 0,
     SMELT__GQA_LISTS_SCAN,
     SMELT__GQA_LISTS_FILL,
-    SMELT__GQA_LISTS_PASSES
+    SMELT__GQA_LISTS_PASSES,
+    SMELT__GQA_LISTS_UNITE = SMELT__GQA_LISTS_PASSES /* before the others, if at all */
 };

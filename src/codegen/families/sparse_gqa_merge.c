@@ -17,11 +17,14 @@ enum {
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_GQA_SHAPE,
     SMELT__SPARSE_GQA_SINK,
+    SMELT__SPARSE_GQA_UNITE_KEY,
 };
 
-static int plan_merge(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                      struct smelt__plan *plan, struct smelt__message *message) {
+int smelt__sparse_gqa_merge_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                 struct smelt__plan *plan, struct smelt__message *message) {
     const int dv = (int)smelt__spec_get(spec, "dv");
+    const int unites =
+        smelt__spec_key(spec->schema, "unite") >= 0 && smelt__spec_get(spec, "unite");
     (void)arch, (void)message; /* every architecture has it */
     plan->template_name = "sparse_gqa_merge.cu";
     smelt__sparse_gqa_name(spec, plan);
@@ -29,13 +32,14 @@ static int plan_merge(const struct smelt__spec *spec, const struct smelt__arch *
     smelt__plan_add(plan, "COLUMNS", dv, SMELT__DERIVED, "of a partial result");
     smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__FROM_SPEC,
                     "1: a logit per head in the denominator");
+    smelt__plan_add(plan, "UNITES", unites, SMELT__FROM_SPEC, "1: lists may be united");
     smelt__plan_set_threads(plan, THREADS, dv <= WIDE ? BLOCKS : BLOCKS_WIDE);
     plan->persistent = 1;
     return 0;
 }
 
 static const struct smelt__variant variants[] = {
-    {"merge", plan_merge},
+    {"merge", smelt__sparse_gqa_merge_plan},
     {NULL, NULL},
 };
 

@@ -1,0 +1,189 @@
+//@use common/base.cuh
+//@use ptx/redux.cuh
+//@use sparse_gqa_lists.unit.cuh
+/*
+ * Reverse index of sparse_gqa's lists, the pass before the first: decides which tiles' lists are
+ * united, and unites them.
+ *
+ * Neighbouring queries often choose the same blocks. A kernel that takes a tile of them together then
+ * reads a block once and has no partial results to combine. It multiplies each block with all entries
+ * of a part, also with those that did not choose it, so it pays where the parts' blocks are few beside
+ * the pairs.
+ *
+ * Not united are tiles with queries of several batches, or with a list that names a block twice.
+ *
+ * Grid: a warp for each tile and group. Shared memory: SLOTS [WARPS][MOST_SLOTS] u64, of which a slot
+ * is its block, its entry of the tile, and how many keys the query reads; ~0: masked.
+ */
+
+enum { ENTRY_BITS = 5, KEYS_BITS = 8, LOW_BITS = ENTRY_BITS + KEYS_BITS };
+
+DEVICE u64 *slots_of(int warp) {
+    return (u64 *)(arena + SLOTS_OFFSET) + warp * MOST_SLOTS;
+}
+
+DEVICE int block_of(u64 slot) {
+    return (int)(slot >> LOW_BITS);
+}
+
+/* Writes the slots of a tile, and returns how many are valid; 0, too, if its queries are of several
+ * batches. By a warp. */
+DEVICE int read_slots(const struct sparse_gqa_lists_params *params, int tile, int group,
+                      int entries, u64 *slots) {
+    const int width = params->work.width, all = params->tile_entries * width;
+    int valid = 0, least = params->work.batches, most = -1; /* batches */
+#pragma unroll 2
+    for (int i = (int)threadIdx.x % 32; i < all; i += 32) {
+        const int entry = tile * params->tile_entries + i / width;
+        struct chooser chooser = {0, 0, 0, -1, 0};
+        int block;
+        if (entry < entries) {
+            chooser = find_chooser(params, params->first + entry, group);
+        }
+        const int keys = slot_keys(params, &chooser, i % width, &block);
+        slots[i] =
+            keys > 0 ? (u64)block << LOW_BITS | (u64)(i / width) << KEYS_BITS | (u64)keys : ~(u64)0;
+        valid += keys > 0;
+        if (chooser.query >= 0) {
+            least = minimum(least, chooser.batch);
+            most = maximum(most, chooser.batch);
+        }
+    }
+    if (warp_reduce_min((u32)least) != warp_reduce_max((u32)(most + 1)) - 1u) {
+        return 0;
+    }
+    return (int)warp_reduce_add((u32)valid);
+}
+
+/* Whether the first two entries of a tile have half of their blocks in common; if not, uniting the
+ * tile is not worth a look. By a warp. */
+DEVICE bool begins_alike(const struct sparse_gqa_lists_params *params, int tile, int group,
+                         int entries) {
+    const int lane = (int)threadIdx.x % 32, first = tile * params->tile_entries;
+    int common = 0, least = 0;
+    if (params->tile_entries < 2 || first + 1 >= entries) {
+        return true;
+    }
+    const struct chooser a = find_chooser(params, params->first + first, group);
+    const struct chooser b = find_chooser(params, params->first + first + 1, group);
+    for (int base = 0; base < params->work.width; base += 32) {
+        int block, other, found = 0;
+        const bool valid = slot_keys(params, &a, base + lane, &block) > 0;
+        least += valid;
+        for (int from = 0; from < params->work.width; from += 32) {
+            if (slot_keys(params, &b, from + lane, &other) == 0) {
+                other = -1;
+            }
+            for (int i = 0; i < minimum(params->work.width - from, 32); ++i) {
+                found |= __shfl_sync((u32)ALL_LANES, other, i) == block;
+            }
+        }
+        common += valid && found;
+    }
+    return 2 * warp_reduce_add((u32)common) >= warp_reduce_add((u32)least);
+}
+
+/* Sorts `count` slots, a power of two. By a warp. */
+DEVICE void sort_slots(u64 *slots, int count) {
+    for (int size = 2; size <= count; size *= 2) {
+        for (int distance = size / 2; distance > 0; distance /= 2) {
+            __syncwarp((u32)ALL_LANES);
+            for (int i = (int)threadIdx.x % 32; i < count / 2; i += 32) {
+                const int within = i & (distance - 1), low = 2 * i - within;
+                const u64 a = slots[low], b = slots[low + distance];
+                if ((a > b) == ((low & size) == 0)) {
+                    slots[low] = b;
+                    slots[low + distance] = a;
+                }
+            }
+        }
+    }
+    __syncwarp((u32)ALL_LANES);
+}
+
+/* A block of the united list, from the first of its slots on. */
+DEVICE int4 unite_slots(const u64 *slots, int first, int count) {
+    int4 block = {block_of(slots[first]), 0, 0, 0};
+    for (int i = first; i < count && block_of(slots[i]) == block.x; ++i) {
+        block.y |= 1 << ((int)(slots[i] >> KEYS_BITS) & ((1 << ENTRY_BITS) - 1));
+        block.z = maximum(block.z, (int)slots[i] & ((1 << KEYS_BITS) - 1));
+    }
+    return block;
+}
+
+/* How many parts of a tile have one of the entries. */
+DEVICE int count_parts(const struct sparse_gqa_lists_params *params, u32 entries) {
+    int parts = 0;
+    for (int first = 0; first < params->tile_entries; first += params->part_entries) {
+        parts += (entries >> first & ((1u << params->part_entries) - 1u)) != 0;
+    }
+    return parts;
+}
+
+/* Whether a list names a block twice. By a warp. */
+DEVICE bool has_repetitions(const u64 *slots, int count) {
+    bool any = false;
+    for (int i = 1 + (int)threadIdx.x % 32; i < count; i += 32) {
+        any |= slots[i] >> KEYS_BITS == slots[i - 1] >> KEYS_BITS;
+    }
+    return __any_sync((u32)ALL_LANES, any) != 0;
+}
+
+/* The united list of `count` sorted slots, written to `united` or, without it, only counted; *parts:
+ * the parts' blocks. By a warp. */
+DEVICE int unite(const struct sparse_gqa_lists_params *params, const u64 *slots, int count,
+                 int4 *united, int *parts) {
+    const int lane = (int)threadIdx.x % 32;
+    int blocks = 0, sum = 0;
+    for (int base = 0; base < count; base += 32) {
+        const int i = base + lane;
+        const bool first = i < count && (i == 0 || block_of(slots[i]) != block_of(slots[i - 1]));
+        const u32 firsts = __ballot_sync((u32)ALL_LANES, first);
+        if (first) {
+            const int4 block = unite_slots(slots, i, count);
+            sum += count_parts(params, (u32)block.y);
+            if (united) {
+                united[blocks + __popc(firsts & ((1u << lane) - 1u))] = block;
+            }
+        }
+        blocks += __popc(firsts);
+    }
+    *parts = (int)warp_reduce_add((u32)sum);
+    return blocks;
+}
+
+KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
+    KERNEL_NAME(const __grid_constant__ struct sparse_gqa_lists_params params) {
+    const int number = (int)(blockIdx.x * WARPS + threadIdx.x / 32);
+    const int tile = number / params.groups, group = number % params.groups;
+    const int listed = find_query_range(&params.work).queries - params.first;
+    const int entries = minimum(listed, params.entries);
+    u64 *const slots = slots_of((int)threadIdx.x / 32);
+    const int all = params.tile_entries * params.work.width;
+    int size = 32, parts = 0;
+    if (tile * params.tile_entries >= params.entries) {
+        return;
+    }
+    const int valid = begins_alike(&params, tile, group, entries)
+                          ? read_slots(&params, tile, group, entries, slots)
+                          : 0;
+    while (size < all) {
+        size *= 2;
+    }
+    for (int i = all + (int)threadIdx.x % 32; i < size; i += 32) {
+        slots[i] = ~(u64)0;
+    }
+    int blocks = 0;
+    if (valid > 0) {
+        sort_slots(slots, size);
+        unite(&params, slots, valid, 0, &parts);
+        if (!has_repetitions(slots, valid) &&
+            (i64)parts * 100 <= (i64)valid * params.most_tile_cost) {
+            int4 *const united = (int4 *)params.united + (i64)number * all;
+            blocks = unite(&params, slots, valid, united, &parts);
+        }
+    }
+    if (threadIdx.x % 32 == 0) {
+        params.tiles[number] = blocks;
+    }
+}
