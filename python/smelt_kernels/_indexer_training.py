@@ -17,12 +17,10 @@ from torch.compiler import is_compiling
 
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
-from ._checks import ACTIVATIONS, BLOCKS, Activation, Backend, choose, integer, legal_scale, number, optional_tensor, tensor, whole
-from ._description import bind
+from ._checks import ACTIVATIONS, BLOCKS, Activation, Backend, choose, integer, legal_scale, number, tensor, whole
 from ._indexer_reference import NEVER
-from ._indexer_gradients import SLOTS_KEY, WEIGHTS, backward, scored_as_kernels_read, slots_spec, type_of_dk
+from ._indexer_gradients import SLOTS_KEY, WEIGHTS, backward, of_type, scored_as_kernels_read, slots_spec, type_of_dk
 from ._library import LibraryOperation
-from ._reference import CHUNK_BYTES
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
 from ._sparse_attention import ATTENTION_KEY, attention_spec, fits, fp32, listed, topk_for
 
@@ -120,6 +118,15 @@ _logits = LibraryOperation(
 )
 
 
+def _blocks_spec(
+    _, heads, dim, __, width, weights_type, activation: str, block_max: int, deterministic: bool | None,
+    dk_dtype: torch.dtype | None,
+) -> str:  # fmt: skip
+    """The last two are the gradients'."""
+    blocks = f"granularity={block_max},block_max={block_max}"
+    return f"indexer_scores:heads={heads},dim={dim},topk={topk_for(width)},activation={activation},{blocks}{of_type(weights_type)}"
+
+
 def _block_rows(entries, size, keys, topk_length, limit):
     """The keys of each entry's block, [T, width, size] int32; -1 where masked."""
     within = torch.arange(size, device=entries.device)
@@ -132,36 +139,49 @@ def _block_rows(entries, size, keys, topk_length, limit):
     return torch.where(valid, rows, -1).int()
 
 
-def _check_blocks(q, k, weights, indices, topk_length, limit):
-    """What kernels would refuse of lists and limits that are not given to them as they are."""
-    named = {"q": q, "k": k, "weights": weights, "indices": indices, "topk_length": topk_length}
-    for name in ("q", "k", "weights", "indices"):
-        tensor(named[name], name)
-    bind(_logits.rows, {name: optional_tensor(each, name) for name, each in named.items()}, _logits.kinds)
-    if optional_tensor(limit, "limit") is not None and limit.dtype is not torch.int32:
+def _blocks_by_reference(q, k, weights, indices, topk_length, limit, activation, block_max):
+    rows = _block_rows(indices, block_max, len(k), topk_length, limit)
+    logits = _reference.scores(q, k, weights, rows.flatten(1), None, activation).unflatten(1, rows.shape[1:])
+    logits = logits.masked_fill(logits.isnan(), NEVER)
+    best = logits.argmax(-1, keepdim=True)
+    largest = logits.gather(-1, best).squeeze(-1)
+    return largest, rows.gather(-1, best).squeeze(-1).masked_fill(largest == NEVER, -1)
+
+
+_blocks = LibraryOperation(
+    "indexer_scores",
+    name="indexer_block_scores",
+    spec=_blocks_spec,
+    key=SLOTS_KEY,
+    reference=_blocks_by_reference,
+    also=("keys",),
+    kinds={"weights": WEIGHTS},
+)
+
+
+def _saved_blocks(arguments, made):
+    named = dict(zip(_blocks.names, arguments))
+    options = [named[name] for name in ("free_multiprocessors", "activation", "deterministic", "dk_dtype", "backend")]
+    return (named["q"], named["k"], named["weights"], made[1]), options
+
+
+def _block_gradients(grad, options, q, k, weights, keys):
+    """Of a block's logit: that of the key that has it."""
+    return backward.in_backward(grad, q, k, weights, keys, None, *options)
+
+
+_blocks.differentiable(("q", "k", "weights"), 0, _saved_blocks, _block_gradients)
+
+
+def _below(indices, limit, k):
+    """Lists of keys without those from the limit on."""
+    if tensor(limit, "limit").dtype is not torch.int32:
         raise TypeError(f"smelt: limit must be torch.int32, not {limit.dtype}")
-    if limit is not None and limit.shape != q.shape[:1]:
-        raise ValueError(f"smelt: limit must be [{len(q)}], not {list(limit.shape)}")
-    devices = {name: each.device for name, each in {**named, "limit": limit}.items() if each is not None}
-    home = q.device if q.is_cuda else next((each for each in devices.values() if each.type == "cuda"), q.device)
-    for name, device in devices.items():
-        if device != home:
-            raise ValueError(f"smelt: {name} must be on device {home}, as the others are")
-
-
-def _largest(q, k, weights, rows, free_multiprocessors, activation, backend):
-    """The key of each block with the largest logit, [T, width] int32; -1 where the block has none."""
-    width, size = rows.shape[1:]
-    step, found = max(1, CHUNK_BYTES // (8 * width * size)), []
-    with torch.no_grad():
-        for begin in range(0, max(1, len(rows)), step):
-            part = slice(begin, begin + step)
-            given = (q[part], k, weights[part], rows[part].flatten(1), None)
-            logits = _logits.call(*given, free_multiprocessors, activation, None, None, backend)[0]
-            largest = logits.unflatten(1, (width, size)).max(-1)
-            keys = rows[part].gather(-1, largest.indices.unsqueeze(-1)).squeeze(-1)
-            found.append(torch.where(largest.values > NEVER, keys, -1))
-    return torch.cat(found)
+    if limit.shape != indices.shape[:1]:
+        raise ValueError(f"smelt: limit must be [{len(indices)}], not {list(limit.shape)}")
+    if limit.device != indices.device:
+        raise ValueError(f"smelt: limit must be on device {tensor(k, 'k').device}, as the others are")
+    return torch.where(indices < limit.unsqueeze(1), indices, -1)
 
 
 def indexer_scores(
@@ -194,7 +214,7 @@ def indexer_scores(
         limit: [T], int32: keys from it on are masked, for causal attention t + 1. None: none are.
         activation: "relu" as above, or "none": q . k[index] itself.
         block_max: Above 1, `indices` are numbers of blocks of so many keys, and a block's logit is the largest of its
-            keys'. Its gradient is that key's alone.
+            keys', whose gradient is that of the first key that has it.
         scale: Multiplies the weights.
         deterministic: Whether k's gradient is summed in a fixed order; None follows torch.use_deterministic_algorithms.
         dk_dtype: Type of k's gradient, torch.bfloat16 (also if None) or torch.float32. PyTorch rounds a gradient to the
@@ -231,16 +251,14 @@ def indexer_scores(
         indices = indices.flatten(0, 1)
         topk_length = topk_length if topk_length is None else topk_length.flatten()
         limit = limit if limit is None else limit.repeat_interleave(lists[1])
-    if limit is not None or block_max > 1:
-        _check_blocks(q, k, weights, indices, topk_length, limit)
-        rows = _block_rows(indices, block_max, len(k), topk_length, limit)
-        topk_length = None
-        several = block_max > 1 and rows.numel() > 0
-        indices = (
-            _largest(q, k, weights, rows, free_multiprocessors, activation, backend) if several else rows[..., 0]
-        )
-    given = (q, k, weights, indices, topk_length)
     dk = type_of_dk(dk_dtype)
+    if block_max > 1:
+        given = (q, k, weights, indices, topk_length, limit)
+        logits = _blocks.call(*given, free_multiprocessors, activation, block_max, deterministic, dk, backend)[0]
+        return logits.unflatten(0, lists) if len(lists) == 2 else logits
+    if limit is not None:
+        indices = _below(indices, limit, k)
+    given = (q, k, weights, indices, topk_length)
     logits = _logits.call(*given, free_multiprocessors, activation, deterministic, dk, backend)[0]
     return logits.unflatten(0, lists) if len(lists) == 2 else logits
 
