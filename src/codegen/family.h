@@ -45,6 +45,13 @@ struct smelt__kernel_family {
     const struct smelt__variant *variants;
 };
 
+#define SMELT__VARIANTS(...)                                                                       \
+    .variants = (const struct smelt__variant[]) {                                                  \
+        __VA_ARGS__, {                                                                             \
+            NULL, NULL                                                                             \
+        }                                                                                          \
+    }
+
 /* What a program asks for: its passes, and the kernels that each of them expands to. */
 struct smelt__operator_family {
     struct smelt__schema schema;

@@ -2,8 +2,6 @@
  * kernel family, dense_lse_fwd. */
 #include "codegen/families/dense_scores_fwd.h"
 
-enum { FWD }; /* members by number */
-
 static const struct smelt__key kernel_keys[] = {
     SMELT__DENSE_SHAPE,
     {SMELT__KNOB("block_rows", "rows of queries that stay in shared memory"),
@@ -32,21 +30,12 @@ static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *ar
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"mma", plan_mma},
-    {NULL, NULL},
-};
-
 static const struct smelt__kernel_family dense_lse_fwd = {
     .schema = {.name = "dense_lse_fwd",
                .summary = "the log-sum-exp of dense attention's scores over windows",
                SMELT__KEYS(kernel_keys),
                .check = smelt__dense_check},
-    .variants = variants,
-};
-
-static const struct smelt__member members[] = {
-    [FWD] = {"fwd", &dense_lse_fwd.schema, 0},
+    SMELT__VARIANTS({"mma", plan_mma}),
 };
 
 static const struct smelt__key keys[] = {SMELT__DENSE_SHAPE};
@@ -59,7 +48,7 @@ const struct smelt__operator_family smelt__dense_lse = {
                .example = "dense_lse:heads=64,dqk=576",
                .summary = "the log-sum-exp of dense attention's scores over windows",
                SMELT__KEYS(keys),
-               SMELT__MEMBERS(members),
+               SMELT__MEMBER("fwd", &dense_lse_fwd.schema),
                .check = smelt__dense_check},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&dense_lse_fwd),

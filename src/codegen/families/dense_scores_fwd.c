@@ -30,7 +30,7 @@ enum {
     MOST_SM90_SLABS = 2,
     UNNAMED = -1,
     LEAST_QUERY_ELEMENTS = 1024, /* by rule: of fewer the sums over heads take the time */
-    WIDE_PARTS = 8, /* more: consumers need the most registers */
+    WIDE_PARTS = 8,              /* more: consumers need the most registers */
     WIDE_CONSUMER_REGISTERS = 240,
     WIDE_PRODUCER_REGISTERS = 24,
     CONSUMER_REGISTERS = 232,
@@ -296,16 +296,10 @@ static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"sm90", plan_sm90},
-    {"mma", plan_mma},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__dense_scores_fwd = {
     .schema = {.name = "dense_scores_fwd",
                .summary = "attention's probabilities over windows, summed over the heads",
                SMELT__KEYS(keys),
                .check = smelt__dense_check},
-    .variants = variants,
+    SMELT__VARIANTS({"sm90", plan_sm90}, {"mma", plan_mma}),
 };

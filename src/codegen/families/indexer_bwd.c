@@ -12,10 +12,6 @@
 
 enum { MAIN }; /* members by number */
 
-static const struct smelt__member members[] = {
-    [MAIN] = {"main", &smelt__indexer_bwd_main.schema, 0},
-};
-
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,       SMELT__INDEXER_TOPK,          SMELT__INDEXER_ACTIVATION,
     SMELT__INDEXER_GRANULARITY, SMELT__INDEXER_WEIGHTS_DTYPE, SMELT__SPARSE_ATTN_DETERMINISTIC,
@@ -41,7 +37,7 @@ const struct smelt__operator_family smelt__indexer_bwd = {
                .example = "indexer_bwd:heads=64,dim=128,topk=2048",
                .summary = "gradients of the lightning indexer's queries, weights and keys",
                SMELT__KEYS(keys),
-               SMELT__MEMBERS(members)},
+               SMELT__MEMBER("main", &smelt__indexer_bwd_main.schema)},
     .passes = SMELT__BACKWARD,
     SMELT__FAMILIES(&smelt__indexer_bwd_lists, &smelt__indexer_bwd_grains, &smelt__indexer_bwd_main,
                     &smelt__key_grads_finish),

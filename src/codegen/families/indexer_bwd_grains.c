@@ -54,17 +54,12 @@ static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch 
     return 0;
 }
 
-/* All passes; a plan is named after its pass. */
-static const struct smelt__variant variants[] = {
-    {"grains", plan_grains},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__indexer_bwd_grains = {
     .schema =
         {.name = "indexer_bwd_grains",
          .summary =
              "powers of two that additions to rows of dk are rounded by, so that sums are exact",
          SMELT__KEYS(keys)},
-    .variants = variants,
+    /* All passes; a plan is named after its pass. */
+    SMELT__VARIANTS({"grains", plan_grains}),
 };

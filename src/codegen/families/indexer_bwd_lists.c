@@ -57,14 +57,9 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
 
 static const struct smelt__key keys[] = {SMELT__INDEXER_GRANULARITY};
 
-static const struct smelt__variant variants[] = {
-    {"lists", plan_lists},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__indexer_bwd_lists = {
     .schema = {.name = "indexer_bwd_lists",
                .summary = "lists of keys, with their gradients, for the indexer's backward pass",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    SMELT__VARIANTS({"lists", plan_lists}),
 };

@@ -24,16 +24,10 @@ static const struct smelt__key keys[] = {
      SMELT__AUTO_RANGE(1, 2097152), .only_with = "deterministic=1"},
 };
 
-/* The best first. */
-static const struct smelt__variant variants[] = {
-    {"sm90", smelt__indexer_bwd_main_plan_sm90},
-    {"mma", smelt__indexer_bwd_main_plan_mma},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__indexer_bwd_main = {
     .schema = {.name = "indexer_bwd_main",
                .summary = "backward pass of the lightning indexer: dq, dweights, and sums of dk",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    SMELT__VARIANTS({"sm90", smelt__indexer_bwd_main_plan_sm90},
+                    {"mma", smelt__indexer_bwd_main_plan_mma}),
 };

@@ -23,15 +23,10 @@ static int plan_fill(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"fill", plan_fill},
-    {NULL, NULL},
-};
-
 static const struct smelt__kernel_family indexer_clean_fill = {
     .schema = {.name = "indexer_clean_fill",
                .summary = "-inf outside the windows of a matrix of logits"},
-    .variants = variants,
+    SMELT__VARIANTS({"fill", plan_fill}),
 };
 
 /* ---- the operator ----------------------------------------------------------------------------- */

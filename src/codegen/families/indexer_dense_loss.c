@@ -42,15 +42,10 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"rows", plan_rows},
-    {NULL, NULL},
-};
-
 static const struct smelt__kernel_family indexer_dense_rows = {
     .schema = {.name = "indexer_dense_rows",
                .summary = "the indexer's loss over windows, and its gradient as lists"},
-    .variants = variants,
+    SMELT__VARIANTS({"rows", plan_rows}),
 };
 
 /* ---- the operator ---------------------------------------------------------------------------- */

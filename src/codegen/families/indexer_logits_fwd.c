@@ -30,18 +30,12 @@ static const struct smelt__key keys[] = {
      SMELT__AUTO_ONE_OF(0, 1), .variants = "sm90, sm90_heads"},
 };
 
-/* The best first. */
-static const struct smelt__variant variants[] = {
-    {"sm90_heads", smelt__indexer_logits_fwd_plan_sm90_heads},
-    {"sm90", smelt__indexer_logits_fwd_plan_sm90},
-    {"mma", smelt__indexer_logits_fwd_plan_mma},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__indexer_logits_fwd = {
     .schema = {.name = "indexer_logits_fwd",
                .summary = "the lightning indexer's logits, windows masked",
                SMELT__KEYS(keys),
                .check = smelt__indexer_scoring_check},
-    .variants = variants,
+    SMELT__VARIANTS({"sm90_heads", smelt__indexer_logits_fwd_plan_sm90_heads},
+                    {"sm90", smelt__indexer_logits_fwd_plan_sm90},
+                    {"mma", smelt__indexer_logits_fwd_plan_mma}),
 };

@@ -6,9 +6,6 @@
 
 enum { ROWS }; /* members by number */
 
-static const struct smelt__member members[] = {
-    [ROWS] = {"rows", &smelt__indexer_loss_rows.schema, 0}};
-
 static const struct smelt__key keys[] = {SMELT__INDEXER_LOSS_TOPK};
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
@@ -30,7 +27,7 @@ const struct smelt__operator_family smelt__indexer_loss = {
                .example = "indexer_loss:topk=2048",
                .summary = "the indexer's loss against attention's probabilities, and its gradient",
                SMELT__KEYS(keys),
-               SMELT__MEMBERS(members)},
+               SMELT__MEMBER("rows", &smelt__indexer_loss_rows.schema)},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&smelt__indexer_loss_rows, &smelt__indexer_loss_sum),
     .expand = expand,

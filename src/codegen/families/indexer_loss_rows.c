@@ -103,14 +103,9 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"rows", plan_rows},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__indexer_loss_rows = {
     .schema = {.name = "indexer_loss_rows",
                .summary = "the indexer's loss of each query, and its gradient",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    SMELT__VARIANTS({"rows", plan_rows}),
 };

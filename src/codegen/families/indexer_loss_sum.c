@@ -18,13 +18,8 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"sum", plan_sum},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__indexer_loss_sum = {
     .schema = {.name = "indexer_loss_sum",
                .summary = "the indexer's loss out of those of the queries"},
-    .variants = variants,
+    SMELT__VARIANTS({"sum", plan_sum}),
 };

@@ -3,12 +3,6 @@
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_scores_fwd.h"
 
-enum { FWD }; /* members by number */
-
-static const struct smelt__member members[] = {
-    [FWD] = {"fwd", &smelt__indexer_scores_fwd.schema, 0},
-};
-
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,       SMELT__INDEXER_TOPK,      SMELT__INDEXER_ACTIVATION,
     SMELT__INDEXER_GRANULARITY, SMELT__INDEXER_BLOCK_MAX, SMELT__INDEXER_WEIGHTS_DTYPE,
@@ -25,7 +19,7 @@ const struct smelt__operator_family smelt__indexer_scores = {
                .summary = "logits of the lightning indexer at the slots that were selected",
                SMELT__KEYS(keys),
                .check = check,
-               SMELT__MEMBERS(members)},
+               SMELT__MEMBER("fwd", &smelt__indexer_scores_fwd.schema)},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&smelt__indexer_scores_fwd),
     .presets = smelt__indexer_slot_presets,

@@ -38,17 +38,11 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
                : 0;
 }
 
-/* The best first. */
-static const struct smelt__variant variants[] = {
-    {"sm90", smelt__indexer_scores_fwd_plan_sm90},
-    {"mma", smelt__indexer_scores_fwd_plan_mma},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__indexer_scores_fwd = {
     .schema = {.name = "indexer_scores_fwd",
                .summary = "the lightning indexer's logits at selected slots",
                SMELT__KEYS(keys),
                .check = check},
-    .variants = variants,
+    SMELT__VARIANTS({"sm90", smelt__indexer_scores_fwd_plan_sm90},
+                    {"mma", smelt__indexer_scores_fwd_plan_mma}),
 };

@@ -33,15 +33,10 @@ static int plan_build(const struct smelt__spec *spec, const struct smelt__arch *
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"build", plan_build},
-    {NULL, NULL},
-};
-
 static const struct smelt__kernel_family indexer_windows_build = {
     .schema = {.name = "indexer_windows_build",
                .summary = "windows of the indexer from the metadata of packed documents"},
-    .variants = variants,
+    SMELT__VARIANTS({"build", plan_build}),
 };
 
 /* ---- the operator ----------------------------------------------------------------------------- */

@@ -34,14 +34,9 @@ static int plan_finish(const struct smelt__spec *spec, const struct smelt__arch 
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"finish", plan_finish},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__key_grads_finish = {
     .schema = {.name = "key_grads_finish",
                .summary = "gradients by keys from their sums, and dsink",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    SMELT__VARIANTS({"finish", plan_finish}),
 };

@@ -95,26 +95,15 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"rows", plan_rows},
-    {NULL, NULL},
-};
-
 static const struct smelt__kernel_family quantize_rows = {
     .schema = {.name = "quantize_rows",
                .summary = "rows of bf16 as e4m3, with a scale for each group of columns",
                SMELT__KEYS(keys),
                .check = check},
-    .variants = variants,
+    SMELT__VARIANTS({"rows", plan_rows}),
 };
 
 /* ---- the operator ----------------------------------------------------------------------------- */
-
-enum { ROWS }; /* members by number */
-
-static const struct smelt__member members[] = {
-    [ROWS] = {"rows", &quantize_rows.schema, 0},
-};
 
 const struct smelt__operator_family smelt__quantize = {
     .schema = {.name = "quantize",
@@ -122,7 +111,7 @@ const struct smelt__operator_family smelt__quantize = {
                .example = "quantize:dim=128",
                .summary = "rows of bf16 as e4m3, with a scale for each group of columns",
                SMELT__KEYS(keys),
-               SMELT__MEMBERS(members),
+               SMELT__MEMBER("rows", &quantize_rows.schema),
                .check = check},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&quantize_rows),

@@ -30,17 +30,11 @@ static const struct smelt__key keys[] = {
     {SMELT__RACECHECK_KNOB},
 };
 
-/* The best first. */
-static const struct smelt__variant variants[] = {
-    {"sm90", smelt__sparse_attn_bwd_plan_sm90},
-    {"mma", smelt__sparse_attn_bwd_plan_mma},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_attn_bwd = {
     .schema = {.name = "sparse_attn_bwd",
                .summary = "backward pass of sparse attention: dq, and sums of dkv",
                SMELT__KEYS(keys),
                .check = smelt__sparse_attn_check},
-    .variants = variants,
+    SMELT__VARIANTS({"sm90", smelt__sparse_attn_bwd_plan_sm90},
+                    {"mma", smelt__sparse_attn_bwd_plan_mma}),
 };

@@ -106,15 +106,10 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     return 0;
 }
 
-/* All passes; a plan is named after its pass. */
-static const struct smelt__variant variants[] = {
-    {"lists", plan_lists},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_attn_bwd_lists = {
     .schema = {.name = "sparse_attn_bwd_lists",
                .summary = "lists of keys for the backward pass, compacted, united, transposed",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    /* All passes; a plan is named after its pass. */
+    SMELT__VARIANTS({"lists", plan_lists}),
 };

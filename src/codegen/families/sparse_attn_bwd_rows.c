@@ -35,14 +35,9 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"rows", plan_rows},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_attn_bwd_rows = {
     .schema = {.name = "sparse_attn_bwd_rows",
                .summary = "statistics of the rows for the backward pass: softmax base and delta",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    SMELT__VARIANTS({"rows", plan_rows}),
 };

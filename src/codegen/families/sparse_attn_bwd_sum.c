@@ -58,14 +58,9 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"sum", plan_sum},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_attn_bwd_sum = {
     .schema = {.name = "sparse_attn_bwd_sum",
                .summary = "sums of partial rows of dkv in a fixed order",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    SMELT__VARIANTS({"sum", plan_sum}),
 };

@@ -34,17 +34,12 @@ static const struct smelt__key keys[] = {
     {SMELT__RACECHECK_KNOB},
 };
 
-/* The best first: sm90 wherever it can be planned (bench/). */
-static const struct smelt__variant variants[] = {
-    {"sm90", smelt__sparse_attn_fwd_plan_sm90},
-    {"mma", smelt__sparse_attn_fwd_plan_mma},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_attn_fwd = {
     .schema = {.name = "sparse_attn_fwd",
                .summary = "forward pass of sparse attention: out and log-sum-exp",
                SMELT__KEYS(keys),
                .check = smelt__sparse_attn_check},
-    .variants = variants,
+    /* The best first: sm90 wherever it can be planned (bench/). */
+    SMELT__VARIANTS({"sm90", smelt__sparse_attn_fwd_plan_sm90},
+                    {"mma", smelt__sparse_attn_fwd_plan_mma}),
 };

@@ -71,15 +71,10 @@ static int plan_partition(const struct smelt__spec *spec, const struct smelt__ar
     return 0;
 }
 
-/* Both passes; the plan is named after its pass. */
-static const struct smelt__variant variants[] = {
-    {"partition", plan_partition},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_attn_partition = {
     .schema = {.name = "sparse_attn_partition",
                .summary = "puts queries into buckets by their number of valid slots",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    /* Both passes; the plan is named after its pass. */
+    SMELT__VARIANTS({"partition", plan_partition}),
 };

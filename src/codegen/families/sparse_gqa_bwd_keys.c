@@ -28,19 +28,12 @@ static const struct smelt__key keys[] = {
     {SMELT__RACECHECK_KNOB},
 };
 
-/* The best first. */
-static const struct smelt__variant variants[] = {
-    {"sm90", smelt__sparse_gqa_bwd_keys_plan_sm90},
-    {"mma", plan_mma},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_gqa_bwd_keys = {
     .schema = {.name = "sparse_gqa_bwd_keys",
                .summary = "dk and dv of sparse attention for grouped heads",
                SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
-    .variants = variants,
+    SMELT__VARIANTS({"sm90", smelt__sparse_gqa_bwd_keys_plan_sm90}, {"mma", plan_mma}),
 };
 
 /* ---- the plan of mma ------------------------------------------------------------------------- */

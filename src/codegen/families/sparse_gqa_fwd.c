@@ -22,19 +22,13 @@ static const struct smelt__key keys[] = {
     {SMELT__RACECHECK_KNOB},
 };
 
-/* The best first. */
-static const struct smelt__variant variants[] = {
-    {"sm90", smelt__sparse_gqa_fwd_plan_sm90},
-    {"mma", smelt__sparse_gqa_fwd_plan_mma},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_gqa_fwd = {
     .schema = {.name = "sparse_gqa_fwd",
                .summary = "forward pass of sparse attention for grouped heads",
                SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
-    .variants = variants,
+    SMELT__VARIANTS({"sm90", smelt__sparse_gqa_fwd_plan_sm90},
+                    {"mma", smelt__sparse_gqa_fwd_plan_mma}),
 };
 
 static const struct smelt__key grad_keys[] = {

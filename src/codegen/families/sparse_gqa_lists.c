@@ -71,15 +71,10 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     return 0;
 }
 
-/* All passes; a plan is named after its pass. */
-static const struct smelt__variant variants[] = {
-    {"lists", plan_lists},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_gqa_lists = {
     .schema = {.name = "sparse_gqa_lists",
                .summary = "for each block of keys the queries that chose it",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    /* All passes; a plan is named after its pass. */
+    SMELT__VARIANTS({"lists", plan_lists}),
 };

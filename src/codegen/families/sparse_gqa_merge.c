@@ -38,15 +38,10 @@ int smelt__sparse_gqa_merge_plan(const struct smelt__spec *spec, const struct sm
     return 0;
 }
 
-static const struct smelt__variant variants[] = {
-    {"merge", smelt__sparse_gqa_merge_plan},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_gqa_merge = {
     .schema = {.name = "sparse_gqa_merge",
                .summary = "combines sparse_gqa's partial results of blocks of keys",
                SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
-    .variants = variants,
+    SMELT__VARIANTS({"merge", smelt__sparse_gqa_merge_plan}),
 };

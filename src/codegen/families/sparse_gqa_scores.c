@@ -3,8 +3,6 @@
 #include "codegen/families/sparse_gqa.h"
 #include "codegen/families/sparse_gqa_keys.h"
 
-enum { FWD }; /* members by number */
-
 static const struct smelt__key kernel_keys[] = {
     SMELT__SPARSE_GQA_HEADS,
     SMELT__SPARSE_GQA_DQK,
@@ -12,21 +10,12 @@ static const struct smelt__key kernel_keys[] = {
     SMELT__SPARSE_GQA_MMA_KNOBS,
 };
 
-static const struct smelt__variant variants[] = {
-    {"mma", smelt__sparse_gqa_scores_fwd_plan_mma},
-    {NULL, NULL},
-};
-
 static const struct smelt__kernel_family sparse_gqa_scores_fwd = {
     .schema = {.name = "sparse_gqa_scores_fwd",
                .summary = "attention's probabilities at the entries of grouped heads' lists",
                SMELT__KEYS(kernel_keys),
                .check = smelt__sparse_gqa_check},
-    .variants = variants,
-};
-
-static const struct smelt__member members[] = {
-    [FWD] = {"fwd", &sparse_gqa_scores_fwd.schema, 0},
+    SMELT__VARIANTS({"mma", smelt__sparse_gqa_scores_fwd_plan_mma}),
 };
 
 static const struct smelt__key keys[] = {
@@ -47,7 +36,7 @@ const struct smelt__operator_family smelt__sparse_gqa_scores = {
                           "lists=kv",
                .summary = "attention's probabilities at the entries of grouped heads' lists",
                SMELT__KEYS(keys),
-               SMELT__MEMBERS(members),
+               SMELT__MEMBER("fwd", &sparse_gqa_scores_fwd.schema),
                .check = smelt__sparse_gqa_check},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&sparse_gqa_scores_fwd),

@@ -43,16 +43,11 @@ static int plan_sums(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-/* Both passes; a plan is named after its pass. */
-static const struct smelt__variant variants[] = {
-    {"sums", plan_sums},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_gqa_sums = {
     .schema = {.name = "sparse_gqa_sums",
                .summary = "adds partial gradients of sparse_gqa",
                SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
-    .variants = variants,
+    /* Both passes; a plan is named after its pass. */
+    SMELT__VARIANTS({"sums", plan_sums}),
 };

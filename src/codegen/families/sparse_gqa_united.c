@@ -126,18 +126,12 @@ static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *a
     return 0;
 }
 
-/* Where there is no wgmma, no list is united: in this kernel's place is one that is never launched as
- * such, which every architecture has. */
-static const struct smelt__variant variants[] = {
-    {"sm90", plan_sm90},
-    {"merge", smelt__sparse_gqa_merge_plan},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_gqa_united = {
     .schema = {.name = "sparse_gqa_united",
                .summary = "forward pass of sparse_gqa for queries whose lists are united",
                SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
-    .variants = variants,
+    /* Where there is no wgmma, no list is united: in this kernel's place is one that is never launched as
+ * such, which every architecture has. */
+    SMELT__VARIANTS({"sm90", plan_sm90}, {"merge", smelt__sparse_gqa_merge_plan}),
 };

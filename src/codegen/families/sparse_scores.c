@@ -3,12 +3,6 @@
 #include "codegen/families/sparse_attn_keys.h"
 #include "codegen/families/sparse_scores_fwd.h"
 
-enum { FWD }; /* members by number */
-
-static const struct smelt__member members[] = {
-    [FWD] = {"fwd", &smelt__sparse_scores_fwd.schema, 0},
-};
-
 static const struct smelt__key keys[] = {SMELT__SPARSE_ATTN_COMPUTED};
 
 /* docs/operators.md's table of models: what trains their indexers. */
@@ -27,7 +21,7 @@ const struct smelt__operator_family smelt__sparse_scores = {
                .example = "sparse_scores:heads=64,dqk=576,dv=512,topk=2048",
                .summary = "attention's probabilities at the selected slots, summed over the heads",
                SMELT__KEYS(keys),
-               SMELT__MEMBERS(members),
+               SMELT__MEMBER("fwd", &smelt__sparse_scores_fwd.schema),
                .check = smelt__sparse_attn_check},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&smelt__sparse_scores_fwd),

@@ -27,17 +27,11 @@ static const struct smelt__key keys[] = {
     {SMELT__RACECHECK_KNOB},
 };
 
-/* The best first. */
-static const struct smelt__variant variants[] = {
-    {"sm90", smelt__sparse_scores_fwd_plan_sm90},
-    {"mma", smelt__sparse_scores_fwd_plan_mma},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__sparse_scores_fwd = {
     .schema = {.name = "sparse_scores_fwd",
                .summary = "attention's probabilities at the selected slots, summed over the heads",
                SMELT__KEYS(keys),
                .check = smelt__sparse_attn_check},
-    .variants = variants,
+    SMELT__VARIANTS({"sm90", smelt__sparse_scores_fwd_plan_sm90},
+                    {"mma", smelt__sparse_scores_fwd_plan_mma}),
 };

@@ -7,9 +7,6 @@
 
 enum { ROWS }; /* members by number */
 
-static const struct smelt__member members[] = {
-    [ROWS] = {"rows", &smelt__topk_select_rows.schema, 0}};
-
 static const struct smelt__key keys[] = {
     SMELT__TOPK_KEYS,
     {SMELT__OPTIONAL("dtype", "elements of the matrix"), SMELT__NAMES_2(fp32, bf16)},
@@ -32,7 +29,7 @@ const struct smelt__operator_family smelt__topk_select = {
                .example = "topk_select:topk=2048",
                .summary = "exact top-k of the rows of a matrix within windows",
                SMELT__KEYS(keys),
-               SMELT__MEMBERS(members),
+               SMELT__MEMBER("rows", &smelt__topk_select_rows.schema),
                .check = smelt__topk_select_check},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&smelt__topk_select_rows),

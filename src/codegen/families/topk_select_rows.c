@@ -267,17 +267,12 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     return plan_pass(spec, arch, plan, message);
 }
 
-/* All passes; a plan is named after its pass. */
-static const struct smelt__variant variants[] = {
-    {"rows", plan_rows},
-    {NULL, NULL},
-};
-
 const struct smelt__kernel_family smelt__topk_select_rows = {
     .schema = {.name = "topk_select_rows",
                .summary = "the largest elements of rows",
                SMELT__KEYS(keys)},
-    .variants = variants,
+    /* All passes; a plan is named after its pass. */
+    SMELT__VARIANTS({"rows", plan_rows}),
 };
 
 /* What the pass parts does not depend on has its default there, so that operators share kernels. */

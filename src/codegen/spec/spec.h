@@ -67,6 +67,8 @@ struct smelt__member {
 /* Of a schema: its tables of keys and of members. */
 #define SMELT__KEYS(table) .keys = (table), .key_count = sizeof(table) / sizeof *(table)
 #define SMELT__MEMBERS(table) .members = (table), .member_count = sizeof(table) / sizeof *(table)
+#define SMELT__MEMBER(prefix, schema)                                                              \
+    .members = (const struct smelt__member[]){{(prefix), (schema), 0}}, .member_count = 1
 
 struct smelt__schema {
     const char *name;

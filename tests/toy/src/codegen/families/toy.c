@@ -39,13 +39,11 @@ static int plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
     return 0;
 }
 
-static const struct smelt__variant variants[] = {{"mma", plan}, {NULL, NULL}};
-
 static const struct smelt__kernel_family toy_scale = {
     .schema = {.name = "toy_scale",
                .summary = "multiplies rows by a factor",
                SMELT__KEYS(kernel_keys)},
-    .variants = variants,
+    SMELT__VARIANTS({"mma", plan}),
 };
 
 /* ---- the operator ---------------------------------------------------------------------------- */
