@@ -131,7 +131,7 @@ const struct smelt__kernel_family smelt__sparse_gqa_united = {
                .summary = "forward pass of sparse_gqa for queries whose lists are united",
                SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
-    /* Where there is no wgmma, no list is united: in this kernel's place is one that is never launched as
- * such, which every architecture has. */
+    /* Where there is no wgmma, no list is united: in this kernel's place is one that is never
+     * launched as such, which every architecture has. */
     SMELT__VARIANTS({"sm90", plan_sm90}, {"merge", smelt__sparse_gqa_merge_plan}),
 };
