@@ -6,8 +6,9 @@
 
 SMELT is the command, ROOT the repository. tests/golden/<family>.txt holds a family's tables. A table
 begins with a line `@ ARCHITECTURE SPEC KERNEL` for each of its goldens, which are its columns in that
-order. Each row is a line of their sources: of the banner, of the prologue (less the enumerators that
-repeat a row of the banner), or of the list of parts with their arguments. A row has the numbers that
+order. Each row is a line of their sources: of the banner or of the prologue, less the enumerators that
+repeat a row of the banner and less the lines that every source has (FRAME). The list of parts, with their
+arguments, follows: in lines of several where all columns have them. A row has the numbers that
 stand for # in each column (- where the golden lacks the line, + where the line has no number), or a
 single = where all columns have the line as it is written. Similar columns make a table short, so put specs of one
 variant into one table. To add a golden, write its `@ ARCHITECTURE SPEC` and renew.
@@ -29,12 +30,25 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 MARK = re.compile(r"\s*//@(\w+)\s*(.*?)\s*$")
 ENUMERATOR = re.compile(r"^    (\w+) = (-?\d+), +/\* (.*) \*/$", re.MULTILINE)
 BANNER_ROW = re.compile(r"^ \*   ([A-Z]\w*) +(-?\d+) +\S+ +(.*)$", re.MULTILINE)
 PART = re.compile(r'^#line \d+ "templates/(.+)"$', re.MULTILINE)
 KERNEL = re.compile(r"^#define KERNEL_NAME (\w+)$", re.MULTILINE)
+FRAME = [
+    "* Written by smelt; do not edit. To write it again:",
+    "* smelt emit SPEC --arch ARCH",
+    "* spec SPEC",
+    "* arch ARCH",
+    "* kernel KERNEL",
+    "* knobs (by the spec, or by rule)",
+    "* launch",
+    "#define KERNEL_NAME KERNEL",
+]
+PARTS = "parts:"
+WIDTH = 110  # of a line of parts
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.:])")
 
 
@@ -185,7 +199,10 @@ class Golden:
         text = re.sub("|".join(rf"(?<!\\w){re.escape(name)}(?![\\w,])" for name in own),
                       lambda match: own[match[0]], self.head)
         lines = [re.sub(" +", " ", line).strip() for line in text.split("\n")]
-        self.lines = [line for line in lines if re.search(r"\w", line)] + ["parts:"] + self.parts
+        lines = [line for line in lines if re.search(r"\w", line)]
+        if [line for line in lines if line in FRAME] != FRAME:
+            raise Failure(f"{spec}: not every line that each source has, once: " + ", ".join(FRAME))
+        self.lines = [line for line in lines if line not in FRAME] + [PARTS] + self.parts
         numbers = len(self.lines) - len(self.parts)
         self.rows = [NUMBER.sub("#", line) if i < numbers else line
                      for i, line in enumerate(self.lines)]
@@ -224,7 +241,12 @@ def table_text(goldens):
             cells.append((["="], found[0][1]))
         else:
             cells.append((["-" if one is None else one[0] or "+" for one in found], row))
-    widths = [max([len(own[i]) for own, _ in cells if len(own) > i]) for i in range(len(goldens))]
+    at = rows.index(PARTS)
+    shared = [row for own, row in cells[at + 1:] if own == ["="]]
+    cells = cells[:at] + [cell for cell in cells[at + 1:] if cell[0] != ["="]]
+    widths = [max([1] + [len(own[i]) for own, _ in cells if len(own) > i]) for i in range(len(goldens))]
+    text += textwrap.fill(f"{PARTS} " + "; ".join(shared).replace(" ", "\0").replace(";\0", "; "), WIDTH,
+                          break_long_words=False, break_on_hyphens=False).replace("\0", " ") + "\n"
     for own, row in cells:
         text += " ".join(cell.rjust(width) for cell, width in zip(own, widths)) + f"  {row}\n"
     return text
