@@ -57,6 +57,7 @@ enum {
     MOST_OUTPUT = 56 * 256, /* heads times dv of an item: with more the assembler spills */
     MOST_QUERIES = 4,       /* of an item: a bit each above a row's number */
     MOST_ITEM_HEADS = 64,
+    MOST_UNITED = 48 * 256, /* as MOST_OUTPUT, with several queries: masks need registers, too */
     PART_TILES = 2,
     PART_TILES_16_HEADS = 4,
     FEW_TILES = 6, /* of sparse_gqa_bwd_keys: more of them are filled by fours */
@@ -292,7 +293,7 @@ static int most_queries(const struct smelt__spec *spec, int step, int most_heads
 
 int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                    struct smelt__plan *plan, struct smelt__message *message) {
-    const int most_heads = MOST_OUTPUT / (int)smelt__spec_get(spec, "dv");
+    const int most_heads = MOST_UNITED / (int)smelt__spec_get(spec, "dv");
     const int most =
         most_queries(spec, HEAD_GROUP, most_heads < MOST_ITEM_HEADS ? most_heads : MOST_ITEM_HEADS);
     const int queries = smelt__spec_knob(spec, "item_queries", most);
@@ -307,7 +308,7 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
     if (queries > most) {
         smelt__message_set(message,
                            "%s: item_queries=%d is too many; legal: at most %d (with unite=1 those "
-                           "that have 64 heads of a KV head, 56 with dv=256; else 1)",
+                           "that have 64 heads of a KV head, 48 with dv=256; else 1)",
                            spec->schema->name, queries, most);
         return -1;
     }
