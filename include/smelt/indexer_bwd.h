@@ -68,12 +68,12 @@ typedef struct smelt_indexer_bwd_args {
     int64_t width;                  /* 1..topk */
     smelt_const_tensor q;           /* [T,H,D] bf16 */
     smelt_const_tensor k;           /* [S,D] bf16, row stride below 2^31 */
-    smelt_const_tensor weights;     /* [T,H] fp32, or bf16 by the key weights_dtype */
+    smelt_const_tensor weights;     /* [T,H] fp32 or bf16, by the key weights_dtype */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32, optional */
     smelt_const_tensor grad;        /* [T,width] fp32; [T, width * granularity] above 1 */
     smelt_tensor dq;                /* [T,H,D] bf16 */
-    smelt_tensor dweights;          /* [T,H], of the weights' type */
+    smelt_tensor dweights;          /* [T,H] fp32 or bf16, of the weights' type */
     smelt_tensor dk;                /* [S,D] bf16; of these three exactly one is given, unless S
                                         is 0 */
     smelt_tensor dk_fp32;           /* [S,D] fp32 */

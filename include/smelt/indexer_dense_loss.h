@@ -79,7 +79,7 @@ typedef struct smelt_indexer_dense_loss_args {
     smelt_const_tensor lse;   /* [T,H,1] fp32 */
     smelt_const_tensor index_q;       /* [T,HI,DI] bf16 */
     smelt_const_tensor index_k;       /* [S,DI] bf16, row stride below 2^31 */
-    smelt_const_tensor index_weights; /* [T,HI] fp32, or bf16 by the key weights_dtype */
+    smelt_const_tensor index_weights; /* [T,HI] fp32 or bf16, by the key weights_dtype */
     smelt_const_tensor window_begin;  /* [T] int32: the window's first key */
     smelt_const_tensor window_end;    /* [T] int32: its last key plus one */
     smelt_const_tensor weight;        /* [T] fp32; or NULL: 1 */
@@ -87,7 +87,7 @@ typedef struct smelt_indexer_dense_loss_args {
     smelt_tensor loss;                /* [1] fp32 */
     smelt_tensor losses;              /* [T] fp32; or NULL */
     smelt_tensor index_dq;            /* [T,HI,DI] bf16; or NULL: the losses alone */
-    smelt_tensor index_dweights;      /* [T,HI], of index_weights' type; optional */
+    smelt_tensor index_dweights;      /* [T,HI] fp32 or bf16, of index_weights' type; optional */
     smelt_tensor index_dk;            /* [S,DI] bf16, optional; one of three */
     smelt_tensor index_dk_fp32;       /* [S,DI] fp32, optional */
     smelt_tensor index_dk_sum;        /* [S,DI] fp32, optional, added to */

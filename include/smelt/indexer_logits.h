@@ -75,7 +75,7 @@ typedef struct smelt_indexer_logits_args {
                                         With weights=1: 0 or 1 */
     smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
     smelt_const_tensor k;            /* [S,D] likewise */
-    smelt_const_tensor weights;      /* [T,H] fp32, or bf16 by the key weights_dtype; exactly
+    smelt_const_tensor weights;      /* [T,H] fp32 or bf16, by the key weights_dtype; exactly
                                         with weights=1 */
     smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8; a magnitude below
                                         2^-125 may lose its last bit, 2^-149 */

@@ -59,13 +59,13 @@ typedef struct smelt_indexer_scores_args {
     int reserved;                   /* 0 */
     smelt_const_tensor q;           /* [T,H,D] bf16 */
     smelt_const_tensor k;           /* [S,D] bf16, row stride below 2^31 */
-    smelt_const_tensor weights;     /* [T,H] fp32, or bf16 by the key weights_dtype */
+    smelt_const_tensor weights;     /* [T,H] fp32 or bf16, by the key weights_dtype */
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32: slots that count; NULL: all. Below 0 is 0 */
     smelt_tensor logits;      /* [T,width] fp32; [T, width * granularity / block_max] above 1 */
     smelt_const_tensor limit; /* [T,1] int32, optional, with block_max above 1: rows from it on
                                        are masked */
-    smelt_tensor keys;        /* like logits, int32; optional, with block_max above 1 */
+    smelt_tensor keys;        /* [T,width] int32, like logits; optional, with block_max above 1 */
 } smelt_indexer_scores_args;
 
 #define SMELT_INDEXER_SCORES_ARGS_INIT SMELT_INIT(smelt_indexer_scores_args)

@@ -79,7 +79,7 @@ typedef struct smelt_indexer_topk_args {
     int reserved;                    /* 0 */
     smelt_const_tensor q;            /* [T,H,D] bf16 or e4m3 */
     smelt_const_tensor k;            /* [S,D] likewise */
-    smelt_const_tensor weights;      /* [T,H] fp32, or bf16 by the key weights_dtype;
+    smelt_const_tensor weights;      /* [T,H] fp32 or bf16, by the key weights_dtype;
                                         exactly when the spec has weights=1 */
     smelt_const_tensor k_scale;      /* [S] fp32, exactly when the spec has fp8 */
     smelt_const_tensor window_begin; /* [T] int32: the window's first key */

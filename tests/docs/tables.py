@@ -12,7 +12,10 @@ import sys
 
 # Specs whose element types are not those of the operator's bare name.
 OTHER_TYPES = ["indexer_logits:heads=64,dim=128,dtype=fp8", "indexer_topk:heads=64,dim=128,topk=2048,dtype=fp8",
-               "topk_select:topk=8,dtype=bf16"]
+               "topk_select:topk=8,dtype=bf16", *(f"{each},weights_dtype=bf16" for each in (
+                   "indexer_logits:heads=64,dim=128,dtype=fp8", "indexer_topk:heads=64,dim=128,topk=2048,dtype=fp8",
+                   "indexer_scores:heads=64,dim=128,topk=2048", "indexer_bwd:heads=64,dim=128,topk=2048",
+                   "indexer_dense_loss:heads=64,dqk=576,index_heads=64,index_dim=128"))]
 COMMENT = r"/\*(?:(?!\*/).)*\*/"
 FIELD = re.compile(rf"(^ *{COMMENT}\n)?^ *(smelt_const_tensor|smelt_tensor)\s+(\w+);\s*({COMMENT})?", re.M | re.S)
 TYPE = "(?:bf16|fp32|int32|e4m3)"
