@@ -43,6 +43,7 @@ OTHER_VALUES = {
     "tail": False,
     "tokens": 1,
     "topk": 3,
+    "unite": False,
     "width": 9,
     "workspace_limit": 1 << 20,
 }

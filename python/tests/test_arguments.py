@@ -11,7 +11,7 @@ KINDS = (torch.bfloat16, torch.float32, torch.int32, torch.uint8, torch.float8_e
 KINDS += (torch.int64, torch.bool, torch.complex64)
 NO_TENSORS = (3, 0.5, "x", b"x", [1.0], {}, object(), torch.float32)
 NO_OPTIONS = ("no such", object(), [object()], 1j)
-TRUTHS = {"tail", "ascending", "deterministic", "return_losses", "return_lse", "return_max_logits"}  # any value has a truth value
+TRUTHS = {"unite", "tail", "ascending", "deterministic", "return_losses", "return_lse", "return_max_logits"}  # any value has a truth value
 
 
 @pytest.fixture(scope="module")
