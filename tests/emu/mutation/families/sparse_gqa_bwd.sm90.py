@@ -13,4 +13,6 @@ CONFIGURATIONS = (
           "--query-list partial", 40, BWD, variant="auto"),
     check("gqa-grad-wide", "heads=17,kv_heads=1,dqk=192,dv=192,granularity=16", "--spiky --queries 5 --rows 260 "
           "--limits odd --lists window", 12, BWD, variant="auto", schedules=2),
+    check("gqa-grad-far", "heads=4,kv_heads=2,dqk=64,dv=64,granularity=16,lists=kv",
+          "--far --topk-length --limits odd --queries 3 --rows 40 --seed 70 --lists random", 8, BWD, variant="auto", schedules=1),
 )
